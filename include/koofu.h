@@ -1,0 +1,431 @@
+/* koofu.h - Koo-Fu CLIP: a better, smaller embedding space in closed form.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * This header is the manual. What is not in it is not public.
+ *
+ * koofu takes embeddings (rows of D floats) with class labels and computes a linear map T that
+ * whitens the scatter within classes and rotates to the directions that tell classes apart. In the
+ * mapped space the nearest class mean ("prototype") is a better classifier than in the original
+ * one, and the first L coordinates are a smaller embedding.
+ *
+ *     files -> kf_data -> kf_stats -> kf_fit -> kf_model -> kf_transform, kf_classify, kf_eval
+ *
+ * The whole of it, without error handling:
+ *
+ *     kf_ctx *ctx;    kf_ctx_new(NULL, &ctx);
+ *     kf_data *data;  kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL, &data);
+ *     kf_stats *s;    kf_stats_new_from_data(ctx, data, NULL, &s);
+ *     kf_model *m;    kf_fit(ctx, s, NULL, &m);
+ *     kf_classify(ctx, m, rows, n, NULL, classes, scores);
+ *
+ * Rules that hold throughout
+ *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
+ *     what went wrong with which file, row or byte. On failure nothing is handed out and output
+ *     files are left as they were.
+ *   - Only functions with new, open, load, read or fit in their names hand out something to free;
+ *     each such type has its own _free, which accepts NULL.
+ *   - A context belongs to one thread of the caller at a time. Data sets, statistics and models
+ *     may be shared between threads as long as nobody adds to them (kf_stats_add and
+ *     kf_stats_merge are the only functions that change an object).
+ *   - Option structs: zero means default, and a NULL pointer means all defaults.
+ *   - The same input gives the same bits, whatever the number of threads, the instruction set, the
+ *     order and the number of files. See docs/numerics.md.
+ *   - The library never prints, exits, aborts or reads the environment.
+ */
+#ifndef KOOFU_H
+#define KOOFU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define KF_API __attribute__((visibility("default")))
+#else
+#define KF_API
+#endif
+
+#define KF_VERSION_MAJOR 0
+#define KF_VERSION_MINOR 1
+#define KF_VERSION_PATCH 0
+#define KF_VERSION "0.1.0"
+
+/* The version of the library that is running, "0.1.0". */
+KF_API const char *kf_version(void);
+
+/* ---------------------------------------------------------------------------------------------
+ * Status
+ * ------------------------------------------------------------------------------------------ */
+
+/* The numbers are part of the interface and do not change. */
+typedef enum kf_status {
+  KF_OK = 0,
+  KF_ERR_ARG = 1,       /* the call makes no sense: NULL, out of range, sizes that do not match */
+  KF_ERR_DATA = 2,      /* a file or a row is not what it must be */
+  KF_ERR_IO = 3,        /* the system refused: missing, unreadable, disk full, no permission */
+  KF_ERR_MEM = 4,       /* out of memory */
+  KF_ERR_MATH = 5,      /* the problem has no answer: singular scatter, fewer than two classes */
+  KF_ERR_CANCELLED = 6, /* the progress callback asked to stop */
+  KF_ERR_INTERNAL = 7   /* a defect of koofu; please report it */
+} kf_status;
+
+/* A short fixed English name for a status, "bad data". Never NULL. */
+KF_API const char *kf_status_name(kf_status status);
+
+/* ---------------------------------------------------------------------------------------------
+ * Context: threads, instruction set, progress, the last error
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_ctx kf_ctx;
+
+/* Instruction sets, each including those before it. All give the same bits. */
+typedef enum kf_isa {
+  KF_ISA_AUTO = 0,   /* the best one this machine has */
+  KF_ISA_PLAIN = 1,  /* plain C, the reference */
+  KF_ISA_AVX2 = 2,   /* AVX2 with FMA and F16C */
+  KF_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
+  KF_ISA_AMX = 4     /* the above and AMX int8 tiles */
+} kf_isa;
+
+/* Whether this machine can run an instruction set (1 or 0). KF_ISA_AUTO: always 1. */
+KF_API int kf_isa_available(kf_isa isa);
+/* "auto", "plain", "avx2", "avx512", "amx"; NULL for a number that is none of them. */
+KF_API const char *kf_isa_name(kf_isa isa);
+
+/* Called between blocks of long work, from the thread that made the call: `done` of `total` units
+ * (rows, mostly) of the stage `what`. total is 0 where it is not known. A non-zero return stops the
+ * work with KF_ERR_CANCELLED. */
+typedef int (*kf_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+/* Remarks that are not errors, such as '12 bad rows were skipped', one sentence without a newline. */
+typedef void (*kf_log_fn)(void *user, const char *message);
+
+typedef struct kf_ctx_options {
+  unsigned threads; /* 0: one per processor this process may use; at most 1024 */
+  kf_isa isa;       /* KF_ISA_AUTO, or one that must be available */
+  kf_progress_fn progress;
+  kf_log_fn log;
+  void *user; /* handed to the two callbacks */
+} kf_ctx_options;
+
+/* KF_ERR_ARG where the instruction set is not available here. */
+KF_API kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out);
+KF_API void kf_ctx_free(kf_ctx *ctx);
+/* The message of the last call on this context that failed; "" if none did. Valid until the next
+ * call on the context. ctx may be NULL. */
+KF_API const char *kf_errmsg(const kf_ctx *ctx);
+KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
+KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
+
+/* ---------------------------------------------------------------------------------------------
+ * Data sets: rows of D floats with labels and class names
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_data kf_data;
+
+/* How rows are stored in a file. In memory they are always float. */
+typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dtype;
+KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64" */
+
+/* Labels below zero that kf_data_get may return. */
+#define KF_LABEL_NONE (-1) /* the row has no label */
+#define KF_LABEL_BAD (-2)  /* the row is NaN, infinite or zero, and skip_bad was asked for */
+
+/* Limits: a row has 1 to 65,536 columns, a data set at most 2^22 classes. */
+#define KF_MAX_DIM 65536u
+#define KF_MAX_CLASSES 4194304u
+
+typedef struct kf_data_options {
+  /* Label files: one for each data file, or one for all rows together. `.npy` with integers, or
+   * text with one label a line. NULL: the labels inside the files, where there are any. */
+  const char *const *labels;
+  size_t n_labels;
+  /* Text file with one class name a line. Integer labels index it; text labels must be in it. NULL:
+   * the names inside the files; text labels make their own list, sorted by bytes. */
+  const char *classes;
+  const char *tensor;       /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
+  const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
+  int no_labels;            /* ignore labels inside the files */
+  int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
+  int allow_unlabelled;     /* accept negative or empty labels as KF_LABEL_NONE instead of failing */
+  int allow_unknown;        /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
+} kf_data_options;
+
+/* Opens one data set out of files. Each path is a file, a folder (all files in it with a known
+ * ending) or a glob pattern; the files a folder or pattern stands for come in name order (bytes),
+ * the paths themselves in the order given.
+ *
+ * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .safetensors (F16,
+ * BF16, F32, F64), .fvecs, .fbin. Headers and labels are checked here; rows are read later, block
+ * by block, so that memory does not depend on their number. */
+KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                              const kf_data_options *options, kf_data **out);
+
+/* A data set over the caller's arrays, which must outlive it. rows: [n][dim]; labels: [n], or NULL;
+ * names: [n_classes] (copied), or NULL. n_classes 0: the largest label + 1. */
+KF_API kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
+                                     const int32_t *labels, const char *const *names,
+                                     uint32_t n_classes, kf_data **out);
+KF_API void kf_data_free(kf_data *data);
+
+KF_API uint64_t kf_data_rows(const kf_data *data);
+KF_API uint32_t kf_data_dim(const kf_data *data);
+KF_API int kf_data_has_labels(const kf_data *data);
+/* Number of classes: names given, or the largest label + 1. 0 without labels. */
+KF_API uint32_t kf_data_classes(const kf_data *data);
+/* NULL where classes have no names. */
+KF_API const char *kf_data_class_name(const kf_data *data, uint32_t k);
+/* How many rows have the label KF_LABEL_NONE. */
+KF_API uint64_t kf_data_unlabelled(const kf_data *data);
+
+/* Copies rows first … first+n-1 into rows[n][dim] and their labels into labels[n] (NULL if not
+ * wanted). A NaN, infinite or zero row is KF_ERR_DATA, naming file and row; with skip_bad it comes
+ * back as zeros with the label KF_LABEL_BAD (labels must not be NULL then). */
+KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n,
+                             float *rows, int32_t *labels);
+
+/* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32), the
+ * class names in the metadata. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to nearest even; a value
+ * too large for the type is KF_ERR_DATA). Bad rows are left out under skip_bad. */
+KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
+
+/* ---------------------------------------------------------------------------------------------
+ * Statistics: exact integer moments
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_stats kf_stats;
+
+typedef struct kf_stats_options {
+  /* 0: every row is scaled to unit length first, and the unit is 2^-22.
+   * 1: rows are taken as they are, and the unit is 2^-exponent. */
+  int no_normalize;
+  /* With no_normalize: every value must satisfy |x| * 2^exponent <= 2^22. */
+  int exponent;
+  /* kf_stats_new_from_data only, with no_normalize: 1 takes `exponent` as given; 0 finds the
+   * largest one that fits in a first pass over the data. */
+  int fixed_exponent;
+} kf_stats_options;
+
+/* Empty statistics for rows of `dim` values in `n_classes` classes (names: [n_classes] or NULL). */
+KF_API kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes,
+                              const char *const *names, const kf_stats_options *options,
+                              kf_stats **out);
+/* Adds n rows [n][dim] with labels [n]; rows labelled KF_LABEL_NONE or KF_LABEL_BAD are left out.
+ * On failure nothing was added. */
+KF_API kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows,
+                              const int32_t *labels, uint64_t n);
+/* The statistics of a whole data set, streamed. */
+KF_API kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data,
+                                        const kf_stats_options *options, kf_stats **out);
+/* into += other, exactly: the result is what one pass over all rows gives. Classes are matched by
+ * name where both have names (where the two lists differ, the result has the union, sorted by
+ * bytes), by index where neither has. Dimension, mode and exponent must agree. */
+KF_API kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other);
+/* into -= other, exactly, for statistics of a part of the same rows with the same classes. */
+KF_API kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other);
+KF_API kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path);
+KF_API kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out);
+KF_API void kf_stats_free(kf_stats *stats);
+
+KF_API uint32_t kf_stats_dim(const kf_stats *stats);
+KF_API uint32_t kf_stats_classes(const kf_stats *stats);
+KF_API const char *kf_stats_class_name(const kf_stats *stats, uint32_t k); /* NULL: no names */
+KF_API uint64_t kf_stats_rows(const kf_stats *stats);
+KF_API int64_t kf_stats_count(const kf_stats *stats, uint32_t k);
+KF_API int kf_stats_normalized(const kf_stats *stats);
+KF_API int kf_stats_exponent(const kf_stats *stats); /* the integers are in units of 2^-exponent */
+/* The sum of class k, [dim] integers, owned by stats. */
+KF_API const int64_t *kf_stats_class_sum(const kf_stats *stats, uint32_t k);
+/* Element (i, j) of the sum of X X^T over all rows: value = hi * 2^64 + lo, in units of
+ * 2^-(2*exponent). */
+KF_API void kf_stats_moment(const kf_stats *stats, uint32_t i, uint32_t j, int64_t *hi,
+                            uint64_t *lo);
+/* The scatter matrices in real units, row-major [dim][dim], and the mean [dim]; each pointer may be
+ * NULL. S_w is the scatter around the class means, S_b that of the class means around the mean,
+ * weighted by the class counts. */
+KF_API kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
+                                  double *mean);
+
+/* ---------------------------------------------------------------------------------------------
+ * Model: whitening, rotation, prototypes
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_model kf_model;
+
+/* The regulariser lambda, added to every eigenvalue of S_w. */
+typedef enum kf_lambda_unit {
+  KF_LAMBDA_DEFAULT = 0,  /* 0.3 times the mean eigenvalue of S_w */
+  KF_LAMBDA_ABSOLUTE = 1, /* the paper's units: added to S_w as it is */
+  KF_LAMBDA_RELATIVE = 2  /* times the mean eigenvalue of S_w, trace(S_w) / D */
+} kf_lambda_unit;
+typedef struct kf_lambda {
+  double value; /* finite, >= 0 */
+  kf_lambda_unit unit;
+} kf_lambda;
+/* Reads "150" (absolute) or "0.3x" (relative). */
+KF_API kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out);
+
+/* What is subtracted before the map is applied. */
+typedef enum kf_centre {
+  KF_CENTRE_NONE = 0, /* nothing: f(x) = T x, as in the paper's experiments */
+  KF_CENTRE_MEAN = 1  /* the mean of the training rows: f(x) = T (x - mean) */
+} kf_centre;
+
+typedef struct kf_fit_options {
+  kf_lambda lambda;
+  uint32_t dim; /* dimensions to keep, 1 … D; 0: all */
+  kf_centre centre;
+  /* S_b, the class means and the mean from other statistics than S_w; NULL: from the same. */
+  const kf_stats *between;
+} kf_fit_options;
+
+/* Computes the model. KF_ERR_MATH where there is none: S_w singular at lambda = 0 (the message says
+ * its rank and a lambda that works), or fewer than two classes with rows. */
+KF_API kf_status kf_fit(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
+                        kf_model **out);
+KF_API kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path);
+/* Verifies the checksum of the file. */
+KF_API kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out);
+KF_API void kf_model_free(kf_model *model);
+/* A copy of the model with one more class, whose prototype is the mean of all rows of `samples`
+ * (their labels are not looked at). The map stays as it is. The name must be new. */
+KF_API kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
+                                         const kf_data *samples, kf_model **out);
+
+KF_API uint32_t kf_model_dim_in(const kf_model *model);  /* D */
+KF_API uint32_t kf_model_dim_out(const kf_model *model); /* L */
+KF_API uint32_t kf_model_classes(const kf_model *model);
+KF_API const char *kf_model_class_name(const kf_model *model, uint32_t k); /* NULL: no names */
+KF_API int64_t kf_model_count(const kf_model *model, uint32_t k); /* training rows of class k */
+KF_API int kf_model_normalized(const kf_model *model); /* rows are scaled to unit length first */
+KF_API kf_centre kf_model_centre(const kf_model *model);
+KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
+KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
+/* Arrays owned by the model. */
+KF_API const double *kf_model_transform_matrix(const kf_model *model); /* T, [L][D] */
+KF_API const double *kf_model_mean(const kf_model *model);             /* [D] */
+KF_API const double *kf_model_within_eigenvalues(const kf_model *model);  /* of S_w, falling, [D] */
+KF_API const double *kf_model_between_eigenvalues(const kf_model *model); /* gamma, falling, [D] */
+KF_API const float *kf_model_class_means(const kf_model *model); /* original space, [K][D] */
+KF_API const float *kf_model_prototypes(const kf_model *model);  /* mapped class means, [K][L] */
+
+/* ---------------------------------------------------------------------------------------------
+ * Use: transform, classify, evaluate
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_transform_options {
+  int no_normalize; /* 1: leave the length of mapped rows as it is (Euclidean use) */
+} kf_transform_options;
+
+/* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. */
+KF_API kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
+                              const kf_transform_options *options, float *out);
+/* Maps a data set to a file, .npy (rows alone; no bf16) or .safetensors (a native data set with
+ * labels and class names), by the ending of path. Bad rows become zeros under skip_bad. */
+KF_API kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                   const kf_transform_options *options, kf_dtype dtype,
+                                   const char *path);
+
+typedef enum kf_metric {
+  KF_METRIC_DEFAULT = 0, /* cosine; Euclidean for a model fitted without normalising */
+  KF_METRIC_COSINE = 1,
+  KF_METRIC_EUCLIDEAN = 2
+} kf_metric;
+
+typedef struct kf_classify_options {
+  uint32_t top; /* classes per row, 1 … the number of classes with rows; 0: 1 */
+  kf_metric metric;
+  int raw; /* 1: in the original space, against the class means */
+} kf_classify_options;
+
+/* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
+ * [n][top], cosines or Euclidean distances into scores [n][top] (or NULL). Equal scores go to the
+ * lower class number. Classes without training rows do not take part. */
+KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
+                             const kf_classify_options *options, int32_t *classes, double *scores);
+
+typedef struct kf_eval_options {
+  kf_metric metric;
+  int skip_raw;   /* 1: do not evaluate the original space */
+  int skip_model; /* 1: evaluate the original space alone */
+} kf_eval_options;
+
+typedef struct kf_eval_result {
+  uint64_t rows;         /* in the data set */
+  uint64_t n;            /* scored: labelled with a class of the model */
+  uint64_t n_unlabelled; /* left out: no label */
+  uint64_t n_absent;     /* left out: the class is not in the model, or has no prototype there */
+  uint64_t n_bad;        /* left out: NaN, infinite or zero (skip_bad) */
+  uint32_t absent_classes;   /* how many classes the n_absent rows belong to */
+  uint64_t top1, top5;         /* hits among n in the model's space */
+  uint64_t raw_top1, raw_top5; /* hits among n in the original space */
+} kf_eval_result;
+
+/* Nearest-prototype accuracy. Classes are matched by name where data set and model have names, by
+ * number otherwise. KF_ERR_DATA where no row can be scored. */
+KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                         const kf_eval_options *options, kf_eval_result *out);
+
+/* The 95 % Wilson interval of a proportion of hits among n. */
+KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
+
+/* ---------------------------------------------------------------------------------------------
+ * A synthetic CLIP-like world (docs/synth.md)
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_synth_options {
+  uint64_t seed;
+  uint32_t classes;   /* 0: 1000 */
+  uint32_t dim;       /* 0: 512; 8 … 65,536 */
+  uint64_t per_class; /* rows of each class; 0: 16 */
+  uint32_t split;     /* 0: training rows; 1, 2, …: other rows of the same classes (tests) */
+} kf_synth_options;
+
+/* A data set whose rows are made when they are asked for; the same bytes on every machine. Row i
+ * belongs to class i mod K, so that any prefix is nearly balanced. Class names are "c0000"…. */
+KF_API kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_data **out);
+/* The text prototypes of the same world, [K] rows in class order, labelled with their classes. */
+KF_API kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out);
+
+/* ---------------------------------------------------------------------------------------------
+ * What is in a file
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_tensor_info {
+  const char *name;
+  const char *dtype; /* as the file spells it: "F16", "<f4" */
+  uint32_t ndim;
+  uint64_t shape[8];
+} kf_tensor_info;
+
+typedef struct kf_info {
+  const char *format; /* "npy", "safetensors", "fvecs", "fbin", "text" */
+  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "tensors" */
+  uint64_t bytes;     /* size of the file */
+  uint64_t rows;      /* rows, labels or lines; statistics: rows that went in */
+  uint32_t dim;       /* 0 where there is none */
+  uint32_t classes;   /* 0 where not known */
+  uint32_t dim_out;   /* model only */
+  int normalized;     /* statistics and model; -1 elsewhere */
+  int exponent;       /* statistics only */
+  double lambda;      /* model only */
+  size_t n_tensors;
+  const kf_tensor_info *tensors;
+  size_t n_meta; /* metadata of .safetensors, sorted by key */
+  const char *const *meta_keys;
+  const char *const *meta_values;
+} kf_info;
+
+/* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics
+ * and models are loaded whole, so that a description also says that the file is sound. */
+KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
+KF_API void kf_info_free(kf_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

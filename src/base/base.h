@@ -1,0 +1,143 @@
+/* base.h - what every room of the house stands on: errors, checked sizes, memory, threads,
+ * progress, and files that are written whole or not at all. Sees nothing but koofu.h and kernel.h. */
+#ifndef KF_BASE_H
+#define KF_BASE_H
+
+#include "koofu.h"
+#include "kernel/kernel.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+/* An error under construction. Functions below the public interface take one of these instead of a
+ * context, so that they can run on any worker thread. */
+typedef struct kf_err {
+  kf_status status;
+  char message[1024];
+} kf_err;
+
+/* Sets the message and returns the status, so that `return kf_fail(err, KF_ERR_DATA, …)` reads as
+ * one thought. */
+kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* KF_ERR_MEM with the standard sentence. */
+kf_status kf_fail_memory(kf_err *err);
+/* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */
+kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code);
+
+#define KF_TRY(expression)                                                                         \
+  do {                                                                                             \
+    kf_status kf_try_status = (expression);                                                        \
+    if (kf_try_status != KF_OK) return kf_try_status;                                              \
+  } while (0)
+
+/* --- sizes and memory ------------------------------------------------------------------------ */
+
+/* a * b and a + b; false where the result does not fit. */
+bool kf_mul_u64(uint64_t a, uint64_t b, uint64_t *product);
+bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum);
+
+/* count * size bytes, 64-byte aligned; NULL where it overflows or there is no memory. Freed with
+ * kf_free. A count of 0 gives a valid pointer. */
+void *kf_alloc(uint64_t count, uint64_t size);
+void *kf_alloc_zero(uint64_t count, uint64_t size);
+void kf_free(void *memory);
+char *kf_strdup(const char *text);
+
+/* A list of strings in one block of memory, such as class names. */
+typedef struct kf_names {
+  uint32_t n;
+  char **name; /* [n], or NULL where n is 0 */
+} kf_names;
+kf_status kf_names_copy(const char *const *names, uint32_t n, kf_names *out, kf_err *err);
+bool kf_names_equal(const kf_names *a, const kf_names *b);
+void kf_names_clear(kf_names *names);
+
+/* A map from strings to numbers; the strings are not copied and must outlive it. */
+typedef struct kf_map kf_map;
+kf_map *kf_map_new(uint32_t expected);
+void kf_map_free(kf_map *map);
+/* -1 where the key is absent. */
+int64_t kf_map_find(const kf_map *map, const char *key, size_t length);
+/* The key must not be in the map yet. false: out of memory. */
+bool kf_map_add(kf_map *map, const char *key, size_t length, uint32_t value);
+/* name -> index; KF_ERR_DATA naming `what` where a name stands twice. */
+kf_status kf_map_new_from_names(const kf_names *names, const char *what, kf_map **out, kf_err *err);
+
+/* --- context and threads --------------------------------------------------------------------- */
+
+struct kf_pool;
+struct kf_ctx {
+  kf_ctx_options options;
+  unsigned threads;
+  const kf_kernels *kernels;
+  struct kf_pool *pool; /* made by the first parallel call; NULL with one thread */
+  kf_err err;
+};
+
+/* Starts a public call: forgets the last error and hands out the place for a new one. */
+kf_err *kf_enter(kf_ctx *ctx);
+
+/* Runs task(argument, i, worker, err) for i in [0, n) on the context's threads; worker is in
+ * [0, ctx->threads). Returns when all are done. Where tasks fail, the error of the lowest i is
+ * reported, whatever the timing; tasks above a failed one may be left out. */
+typedef kf_status (*kf_task_fn)(void *argument, size_t i, size_t worker, kf_err *err);
+kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument);
+/* The same on at most `workers` threads; worker is in [0, workers). */
+kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn task,
+                              void *argument);
+
+/* Reports progress; KF_ERR_CANCELLED where the caller asks to stop. */
+kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total);
+void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- files ----------------------------------------------------------------------------------- */
+
+/* A regular file open for reading at any offset, from any thread. */
+typedef struct kf_in {
+  int fd;
+  char *path;
+  uint64_t size; /* when it was opened */
+} kf_in;
+kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
+/* Exactly n bytes at offset; a file that has become shorter is KF_ERR_DATA. */
+kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
+void kf_in_close(kf_in *in);
+bool kf_is_directory(const char *path);
+
+/* A file under construction. It appears under its name, complete and synced, in kf_out_commit, or
+ * not at all: kf_out_abort and a killed process leave nothing behind. */
+typedef struct kf_out {
+  int fd;
+  char *path;
+  char *temporary; /* NULL while the file has no name (O_TMPFILE) */
+  uint64_t written;
+  unsigned char *buffer;
+  uint64_t buffered;
+} kf_out;
+kf_status kf_out_open(kf_out *out, const char *path, kf_err *err);
+kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
+/* Overwrites bytes written before. */
+kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
+kf_status kf_out_commit(kf_out *out, kf_err *err);
+/* Throws the file away; does nothing after kf_out_commit or for a zeroed struct. */
+void kf_out_abort(kf_out *out);
+/* KF_ERR_ARG where writing `out_path` would replace the file that `in` reads. */
+kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err);
+
+/* --- checksum -------------------------------------------------------------------------------- */
+
+/* XXH64 (seed 0) over a stream. */
+typedef struct kf_hash {
+  uint64_t lane[4];
+  uint64_t total;
+  unsigned char tail[32];
+} kf_hash;
+void kf_hash_start(kf_hash *hash);
+void kf_hash_add(kf_hash *hash, const void *bytes, uint64_t n);
+uint64_t kf_hash_value(const kf_hash *hash);
+
+#endif

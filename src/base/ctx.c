@@ -1,0 +1,220 @@
+/* ctx.c - the context, and the thread pool behind it.
+ *
+ * The pool is a fixed number of threads that take task numbers from one counter. The calling thread
+ * works too. It is made by the first parallel call and lives as long as the context, since starting
+ * threads for every block of rows would cost more than some blocks do. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_THREADS 1024u
+
+typedef struct kf_pool {
+  pthread_mutex_t lock;
+  pthread_cond_t start; /* a new job, or the end */
+  pthread_cond_t done;  /* the last worker has left a job */
+  uint64_t job;         /* number of the current job */
+  bool stop;
+  unsigned busy; /* workers still inside the current job */
+
+  /* The current job. */
+  kf_task_fn task;
+  void *argument;
+  size_t n;
+  size_t limit; /* workers from this number on stay out of it */
+  atomic_size_t next;
+  atomic_size_t failed; /* lowest task that failed so far, or n */
+  kf_err err;           /* its error; under lock */
+
+  unsigned n_workers; /* besides the calling thread */
+  pthread_t *threads;
+} kf_pool;
+
+typedef struct worker_start {
+  kf_pool *pool;
+  size_t number;
+} worker_start;
+
+static void note_failure(kf_pool *pool, size_t i, const kf_err *err) {
+  pthread_mutex_lock(&pool->lock);
+  if (i < atomic_load(&pool->failed)) {
+    atomic_store(&pool->failed, i);
+    pool->err = *err;
+  }
+  pthread_mutex_unlock(&pool->lock);
+}
+
+/* Takes tasks until there are none left. Tasks are handed out in rising order, so every task below
+ * a failed one has been started, and the lowest failure is always found. */
+static void run_tasks(kf_pool *pool, size_t worker) {
+  kf_err err;
+  while (worker < pool->limit) {
+    size_t i = atomic_fetch_add(&pool->next, 1);
+    if (i >= pool->n || i > atomic_load(&pool->failed)) return;
+    if (pool->task(pool->argument, i, worker, &err) != KF_OK) note_failure(pool, i, &err);
+  }
+}
+
+static void *worker_main(void *argument) {
+  worker_start start = *(worker_start *)argument;
+  kf_free(argument);
+  kf_pool *pool = start.pool;
+  uint64_t seen = 0;
+  pthread_mutex_lock(&pool->lock);
+  for (;;) {
+    while (pool->job == seen && !pool->stop) pthread_cond_wait(&pool->start, &pool->lock);
+    if (pool->stop) break;
+    seen = pool->job;
+    pthread_mutex_unlock(&pool->lock);
+    run_tasks(pool, start.number);
+    pthread_mutex_lock(&pool->lock);
+    if (--pool->busy == 0) pthread_cond_signal(&pool->done);
+  }
+  pthread_mutex_unlock(&pool->lock);
+  return NULL;
+}
+
+static void pool_free(kf_pool *pool) {
+  if (pool == NULL) return;
+  pthread_mutex_lock(&pool->lock);
+  pool->stop = true;
+  pthread_cond_broadcast(&pool->start);
+  pthread_mutex_unlock(&pool->lock);
+  for (unsigned t = 0; t < pool->n_workers; t++) pthread_join(pool->threads[t], NULL);
+  pthread_cond_destroy(&pool->start);
+  pthread_cond_destroy(&pool->done);
+  pthread_mutex_destroy(&pool->lock);
+  kf_free(pool->threads);
+  kf_free(pool);
+}
+
+/* A pool with fewer threads than asked for still does all the work, so a thread that cannot be
+ * started is not an error. */
+static kf_pool *pool_new(unsigned n_workers) {
+  kf_pool *pool = kf_alloc_zero(1, sizeof *pool);
+  if (pool == NULL) return NULL;
+  pool->threads = kf_alloc(n_workers, sizeof *pool->threads);
+  if (pool->threads == NULL) {
+    kf_free(pool);
+    return NULL;
+  }
+  pthread_mutex_init(&pool->lock, NULL);
+  pthread_cond_init(&pool->start, NULL);
+  pthread_cond_init(&pool->done, NULL);
+  for (unsigned t = 0; t < n_workers; t++) {
+    worker_start *start = kf_alloc(1, sizeof *start);
+    if (start == NULL) break;
+    *start = (worker_start){.pool = pool, .number = (size_t)t + 1};
+    if (pthread_create(&pool->threads[t], NULL, worker_main, start) != 0) {
+      kf_free(start);
+      break;
+    }
+    pool->n_workers++;
+  }
+  return pool;
+}
+
+static kf_status parallel_alone(size_t n, kf_task_fn task, void *argument, kf_err *err) {
+  for (size_t i = 0; i < n; i++) KF_TRY(task(argument, i, 0, err));
+  return KF_OK;
+}
+
+kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument) {
+  return kf_parallel_limited(ctx, ctx->threads, n, task, argument);
+}
+
+kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn task,
+                              void *argument) {
+  bool alone = n <= 1 || workers <= 1;
+  if (ctx->pool == NULL && ctx->threads > 1 && !alone) {
+    ctx->pool = pool_new(ctx->threads - 1);
+    if (ctx->pool == NULL) return kf_fail_memory(&ctx->err);
+  }
+  kf_pool *pool = ctx->pool;
+  if (pool == NULL || alone) return parallel_alone(n, task, argument, &ctx->err);
+
+  pthread_mutex_lock(&pool->lock);
+  pool->task = task;
+  pool->argument = argument;
+  pool->n = n;
+  pool->limit = workers;
+  atomic_store(&pool->next, 0);
+  atomic_store(&pool->failed, n);
+  pool->busy = pool->n_workers;
+  pool->job++;
+  pthread_cond_broadcast(&pool->start);
+  pthread_mutex_unlock(&pool->lock);
+
+  run_tasks(pool, 0);
+
+  pthread_mutex_lock(&pool->lock);
+  while (pool->busy > 0) pthread_cond_wait(&pool->done, &pool->lock);
+  bool failed = atomic_load(&pool->failed) < n;
+  if (failed) ctx->err = pool->err;
+  pthread_mutex_unlock(&pool->lock);
+  return failed ? ctx->err.status : KF_OK;
+}
+
+/* --- the context ----------------------------------------------------------------------------- */
+
+static unsigned processors(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    int n = CPU_COUNT(&set);
+    if (n > 0) return (unsigned)n;
+  }
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (unsigned)n : 1;
+}
+
+kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
+  kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
+  if (out == NULL || chosen.threads > MAX_THREADS) return KF_ERR_ARG;
+  const kf_kernels *kernels = kf_kernels_for(chosen.isa);
+  if (kernels == NULL) return KF_ERR_ARG;
+  kf_ctx *ctx = kf_alloc_zero(1, sizeof *ctx);
+  if (ctx == NULL) return KF_ERR_MEM;
+  ctx->options = chosen;
+  ctx->threads = chosen.threads > 0 ? chosen.threads : processors();
+  if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
+  ctx->kernels = kernels;
+  *out = ctx;
+  return KF_OK;
+}
+
+void kf_ctx_free(kf_ctx *ctx) {
+  if (ctx == NULL) return;
+  pool_free(ctx->pool);
+  kf_free(ctx);
+}
+
+const char *kf_errmsg(const kf_ctx *ctx) { return ctx == NULL ? "" : ctx->err.message; }
+unsigned kf_ctx_threads(const kf_ctx *ctx) { return ctx->threads; }
+kf_isa kf_ctx_isa(const kf_ctx *ctx) { return ctx->kernels->isa; }
+
+kf_err *kf_enter(kf_ctx *ctx) {
+  ctx->err.status = KF_OK;
+  ctx->err.message[0] = '\0';
+  return &ctx->err;
+}
+
+kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total) {
+  kf_progress_fn callback = ctx->options.progress;
+  if (callback != NULL && callback(ctx->options.user, what, done, total) != 0)
+    return kf_fail(&ctx->err, KF_ERR_CANCELLED, "stopped during '%s'", what);
+  return KF_OK;
+}
+
+void kf_log(kf_ctx *ctx, const char *format, ...) {
+  if (ctx->options.log == NULL) return;
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  ctx->options.log(ctx->options.user, text);
+}

@@ -1,0 +1,40 @@
+/* error.c - status codes and messages. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <string.h>
+
+const char *kf_version(void) { return KF_VERSION; }
+
+const char *kf_status_name(kf_status status) {
+  switch (status) {
+  case KF_OK: return "ok";
+  case KF_ERR_ARG: return "bad argument";
+  case KF_ERR_DATA: return "bad data";
+  case KF_ERR_IO: return "input/output error";
+  case KF_ERR_MEM: return "out of memory";
+  case KF_ERR_MATH: return "no solution";
+  case KF_ERR_CANCELLED: return "cancelled";
+  case KF_ERR_INTERNAL: return "internal error";
+  }
+  return "unknown status";
+}
+
+kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  err->status = status;
+  vsnprintf(err->message, sizeof err->message, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }
+
+kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code) {
+  char text[128];
+  /* The GNU strerror_r: returns the text, which need not be in the buffer. */
+  const char *reason = strerror_r(code, text, sizeof text);
+  kf_status status = code == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
+  return kf_fail(err, status, "%s: %s: %s", path, what, reason);
+}

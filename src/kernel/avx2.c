@@ -1,0 +1,105 @@
+/* avx2.c - AVX2 with FMA and F16C.
+ *
+ * Exact moments through floating point: an integer |X| <= 2^22 is exact in f64, a product of two is
+ * below 2^44 in magnitude, and a sum of 512 such products below 2^53. Within a block of at most 512
+ * rows every f64 operation is therefore exact, whatever its order and whether fused or not; the
+ * block's sum is then converted to an integer. That is twice as fast as splitting X into 16-bit
+ * digits for AVX2's integer multiply, which needs four products and separate additions. */
+#include "kernel/kernel.h"
+
+#ifdef KF_SIMD
+#include "kernel/wide.h"
+
+#include <immintrin.h>
+
+static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
+  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
+}
+
+static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm_storeu_si128((__m128i *)(out + i),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
+}
+
+static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
+  __m256d factor = _mm256_set1_pd(scale);
+  size_t i = 0;
+  for (; i + 4 <= dim; i += 4) {
+    __m256d y = _mm256_mul_pd(_mm256_cvtps_pd(_mm_loadu_ps(x + i)), factor);
+    _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtpd_epi32(y));
+  }
+  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
+}
+
+#define EDGE 24
+#define ROWS 128
+
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
+  double *to = packed;
+  size_t first = panel * EDGE, width = dim - first < EDGE ? dim - first : EDGE;
+  for (size_t r = 0; r < n; r++, to += EDGE) {
+    const int32_t *row = x + r * dim + first;
+    for (size_t c = 0; c < width; c++) to[c] = (double)row[c];
+    for (size_t c = width; c < EDGE; c++) to[c] = 0.0;
+  }
+}
+
+/* 4 x 12 sums in twelve registers. */
+static void moment_micro(const double *a, const double *b, size_t n, int64_t *sums, size_t stride) {
+  __m256d sum[4][3];
+  for (int i = 0; i < 4; i++)
+    for (int v = 0; v < 3; v++) sum[i][v] = _mm256_setzero_pd();
+  for (size_t r = 0; r < n; r++, a += EDGE, b += EDGE) {
+    __m256d row[3];
+    for (int v = 0; v < 3; v++) row[v] = _mm256_load_pd(b + 4 * v);
+    for (int i = 0; i < 4; i++) {
+      __m256d x = _mm256_broadcast_sd(a + i);
+      for (int v = 0; v < 3; v++) sum[i][v] = _mm256_fmadd_pd(x, row[v], sum[i][v]);
+    }
+  }
+  for (size_t i = 0; i < 4; i++)
+    for (size_t v = 0; v < 3; v++) {
+      double part[4];
+      _mm256_storeu_pd(part, sum[i][v]);
+      for (size_t k = 0; k < 4; k++) sums[i * stride + 4 * v + k] += (int64_t)part[k];
+    }
+}
+
+static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
+  const double *p = a, *q = b;
+  for (size_t j = 0; j < EDGE; j += 12)
+    for (size_t i = 0; i < EDGE; i += 4)
+      moment_micro(p + i, q + j, n, sums + i * stride + j, stride);
+}
+
+static const kf_moment_kernel moment = {
+    .edge = EDGE,
+    .rows = ROWS,
+    .panel_size = ROWS * EDGE * sizeof(double),
+    .pack = moment_pack,
+    .tile = moment_tile,
+};
+
+const kf_kernels kf_kernels_avx2 = {
+    .isa = KF_ISA_AVX2,
+    .f16_to_f32 = f16_to_f32,
+    .f32_to_f16 = f32_to_f16,
+    .norm2 = wide_norm2,
+    .dots = wide_dots,
+    .distances = wide_distances,
+    .quantize = quantize,
+    .moment = &moment,
+    .gemm_tn = wide_gemm_tn,
+    .axpy = wide_axpy,
+    .tridiagonal_row = wide_tridiagonal_row,
+    .dot = wide_dot,
+    .rotate = wide_rotate,
+};
+
+#endif

@@ -1,0 +1,127 @@
+/* avx512.c - AVX-512 with VNNI.
+ *
+ * Exact moments in 16-bit digits: X = 2^12 h + l with -2048 <= l < 2048 and |h| <= 1024. Then
+ *
+ *     X X' = 2^24 hh' + 2^12 (hl' + lh') + ll'     and     hl' + lh' = (h+l)(h'+l') - hh' - ll'
+ *
+ * (Karatsuba), so three products of 16-bit numbers do, each one vpdpwssd for 32 of them. The digits
+ * h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a time. |m| is
+ * at most 3072, so 224 rows of m m' stay below 2^31. */
+#include "kernel/kernel.h"
+
+#ifdef KF_SIMD
+#include "kernel/avx512.h"
+#include "kernel/wide.h"
+
+static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in + i))));
+  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
+}
+
+static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    _mm256_storeu_si256((__m256i *)(out + i),
+                        _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
+}
+
+static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
+  __m512d factor = _mm512_set1_pd(scale);
+  size_t i = 0;
+  for (; i + 8 <= dim; i += 8) {
+    __m512d y = _mm512_mul_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + i)), factor);
+    _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtpd_epi32(y));
+  }
+  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
+}
+
+#define EDGE 32
+#define ROWS 224
+#define KIND (ROWS / 2 * EDGE) /* dwords of one kind of digit in a panel: [pairs][EDGE] */
+
+/* Two rows of 16-bit digits as pairs. */
+static __m512i pair(__m512i even, __m512i odd) {
+  return _mm512_mask_blend_epi16(0xaaaaaaaau, even, _mm512_slli_epi32(odd, 16));
+}
+
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
+  int32_t *high = packed, *low = high + KIND, *both = low + KIND;
+  for (size_t r = 0; r < n; r += 2)
+    for (size_t c = 0; c < EDGE; c += 16) {
+      const int32_t *row = x + r * dim;
+      __m512i h[2], l[2];
+      for (size_t t = 0; t < 2; t++) {
+        __m512i v = r + t < n ? load_columns(row + t * dim, dim, panel * EDGE + c)
+                              : _mm512_setzero_si512();
+        l[t] = _mm512_srai_epi32(_mm512_slli_epi32(v, 20), 20);
+        h[t] = _mm512_srai_epi32(_mm512_sub_epi32(v, l[t]), 12);
+      }
+      size_t at = r / 2 * EDGE + c;
+      _mm512_store_si512(high + at, pair(h[0], h[1]));
+      _mm512_store_si512(low + at, pair(l[0], l[1]));
+      _mm512_store_si512(both + at,
+                         pair(_mm512_add_epi32(h[0], l[0]), _mm512_add_epi32(h[1], l[1])));
+    }
+}
+
+/* 8 x 32 sums of one kind of digit, in sixteen registers. */
+static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs,
+                              __m512i sum[8][2]) {
+  for (int i = 0; i < 8; i++) sum[i][0] = sum[i][1] = _mm512_setzero_si512();
+  for (size_t k = 0; k < pairs; k++, a += EDGE, b += EDGE) {
+    __m512i row0 = _mm512_load_si512(b), row1 = _mm512_load_si512(b + 16);
+    for (int i = 0; i < 8; i++) {
+      __m512i x = _mm512_set1_epi32(a[i]);
+      sum[i][0] = _mm512_dpwssd_epi32(sum[i][0], x, row0);
+      sum[i][1] = _mm512_dpwssd_epi32(sum[i][1], x, row1);
+    }
+  }
+}
+
+static void moment_micro(const int32_t *a, const int32_t *b, size_t pairs, int64_t *sums,
+                         size_t stride) {
+  __m512i hh[8][2], ll[8][2], mm[8][2];
+  digit_sums(a, b, pairs, hh);
+  digit_sums(a + KIND, b + KIND, pairs, ll);
+  digit_sums(a + 2 * KIND, b + 2 * KIND, pairs, mm);
+  for (size_t i = 0; i < 8; i++)
+    for (size_t v = 0; v < 2; v++) {
+      __m512i h = hh[i][v], l = ll[i][v];
+      __m512i mixed = _mm512_sub_epi32(mm[i][v], _mm512_add_epi32(h, l));
+      int64_t *to = sums + i * stride + 16 * v;
+      add_shifted(to, h, 24);
+      add_shifted(to, mixed, 12);
+      add_shifted(to, l, 0);
+    }
+}
+
+static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
+  const int32_t *p = a, *q = b;
+  for (size_t i = 0; i < EDGE; i += 8)
+    moment_micro(p + i, q, (n + 1) / 2, sums + i * stride, stride);
+}
+
+static const kf_moment_kernel moment = {
+    .edge = EDGE,
+    .rows = ROWS,
+    .panel_size = 3 * KIND * sizeof(int32_t),
+    .pack = moment_pack,
+    .tile = moment_tile,
+};
+
+/* The AMX table is this one with other moments. */
+#define TABLE(which, moments)                                                                      \
+  {                                                                                                \
+    .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
+    .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
+    .gemm_tn = wide_gemm_tn, .axpy = wide_axpy, .tridiagonal_row = wide_tridiagonal_row,           \
+    .dot = wide_dot, .rotate = wide_rotate                                                         \
+  }
+
+const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment);
+const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx);
+
+#endif

@@ -1,0 +1,81 @@
+/* kernel.h - the hot loops. One table of functions per instruction set; every table gives the same
+ * bits (tests/test_kernel.c). This room sees nothing else of the house. */
+#ifndef KF_KERNEL_H
+#define KF_KERNEL_H
+
+#include "koofu.h"
+
+#include <stdbool.h>
+
+/* Rows become integers in units of 2^-22 of their length, so |X| <= KF_FIXED_ONE. */
+#define KF_FIXED_BITS 22
+#define KF_FIXED_ONE (1 << KF_FIXED_BITS)
+
+/* Second moments are accumulated in tiles of the upper triangle. A kernel packs a block of integer
+ * rows once, in the digits it likes, and then adds the products of two column panels to a tile of
+ * 64-bit sums. */
+typedef struct kf_moment_kernel {
+  size_t edge;       /* columns of a panel; a tile is edge x edge */
+  size_t rows;       /* the most rows in one block, so that no partial sum overflows */
+  size_t panel_size; /* bytes of one packed panel of `rows` rows; a multiple of 64 */
+  /* Packs columns [panel*edge, panel*edge + edge) of x[n][dim]; columns past dim and rows past n
+   * count as zero. */
+  void (*pack)(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed);
+  /* sums[r*stride + c] += sum over the block of column r of panel a times column c of panel b. */
+  void (*tile)(const void *a, const void *b, size_t n, int64_t *sums, size_t stride);
+  /* Called once on each thread before `tile`, and once after the last (may be NULL). */
+  void (*begin)(void);
+  void (*end)(void);
+} kf_moment_kernel;
+
+typedef struct kf_kernels {
+  kf_isa isa;
+
+  /* --- reading ------------------------------------------------------------------------------- */
+  void (*f16_to_f32)(const uint16_t *in, size_t n, float *out);
+  void (*f32_to_f16)(const float *in, size_t n, uint16_t *out);
+
+  /* --- canonical sums: eight strided lanes in f64, then a fixed tree ------------------------- */
+  /* sum x_i^2; not finite where x holds a NaN or an infinity. */
+  double (*norm2)(const float *x, size_t dim);
+  /* The canonical dot product of one row with m rows of `dim` values, stride `stride`. */
+  void (*dots)(const float *x, const float *rows, size_t stride, size_t m, size_t dim, double *out);
+  /* The canonical squared distance, likewise. */
+  void (*distances)(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
+                    double *out);
+
+  /* --- exact moments ------------------------------------------------------------------------- */
+  /* out[i] = x[i] * scale, rounded to nearest even; every result must fit 32 bits. */
+  void (*quantize)(const float *x, size_t dim, double scale, int32_t *out);
+  const kf_moment_kernel *moment;
+
+  /* --- linear algebra in f64; each element's sum runs over k = 0, 1, … in order, without FMA - */
+  /* c[i][j] += sum_k a[k][i] * b[k][j] for i < m, j < n, k < depth. */
+  void (*gemm_tn)(const double *a, size_t lda, const double *b, size_t ldb, double *c, size_t ldc,
+                  size_t m, size_t n, size_t depth);
+  /* y[i] += alpha * x[i] */
+  void (*axpy)(size_t n, double alpha, const double *x, double *y);
+  /* One row of the tridiagonalisation (src/model/eigen.c), in one pass over it: first the
+   * rank-two update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot
+   * product of the new a with x. */
+  double (*tridiagonal_row)(size_t n, double *a, const double *v, const double *w, double v_r,
+                            double w_r, const double *x, double x_r, double *y);
+  /* The canonical dot product of two f64 vectors. */
+  double (*dot)(size_t n, const double *x, const double *y);
+  /* Applies `count` plane rotations in turn to rows of q [..][stride], columns [0, n): rotation t
+   * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
+  void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c,
+                 const double *s, size_t count);
+} kf_kernels;
+
+/* NULL where this machine or this build does not have the instruction set. */
+const kf_kernels *kf_kernels_for(kf_isa isa);
+
+/* The tables; all but the plain one exist on x86-64 only (KF_SIMD). */
+extern const kf_kernels kf_kernels_plain;
+extern const kf_kernels kf_kernels_avx2;
+extern const kf_kernels kf_kernels_avx512;
+extern const kf_kernels kf_kernels_amx;
+extern const kf_moment_kernel kf_moment_amx;
+
+#endif

@@ -1,0 +1,253 @@
+/* wide.h - the f64 kernels in GCC's vector types, written once and compiled for each instruction
+ * set that includes this file. `vec` is as wide as the registers; where lanes matter (canonical
+ * sums) the type is always eight doubles, which a narrower machine keeps in two registers. Products
+ * and sums are rounded separately everywhere, so the bits are those of plain.c. */
+#ifndef KF_WIDE_H
+#define KF_WIDE_H
+
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+typedef double v8d __attribute__((vector_size(64)));
+typedef float v8f __attribute__((vector_size(32)));
+#ifdef __AVX512F__
+#define WIDTH 8
+#define MR 8
+typedef v8d vec;
+#else
+#define WIDTH 4
+#define MR 4
+typedef double vec __attribute__((vector_size(32)));
+#endif
+#define NV 3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
+#define NR (NV * WIDTH)
+
+static inline v8d load8(const double *p) {
+  v8d x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+
+static inline void store8(double *p, v8d x) { memcpy(p, &x, sizeof x); }
+
+static inline vec load_vec(const double *p) {
+  vec x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+
+static inline void store_vec(double *p, vec x) { memcpy(p, &x, sizeof x); }
+
+static inline v8d widen8(const float *p) {
+  v8f x;
+  memcpy(&x, p, sizeof x);
+  return __builtin_convertvector(x, v8d);
+}
+
+/* The last n < 8 floats, followed by zeros: a lane that adds 0 * 0 keeps its bits. */
+static inline v8d widen_tail(const float *p, size_t n) {
+  float x[8] = {0};
+  memcpy(x, p, n * sizeof *x);
+  return widen8(x);
+}
+
+static inline v8d load_tail(const double *p, size_t n) {
+  double x[8] = {0};
+  memcpy(x, p, n * sizeof *x);
+  return load8(x);
+}
+
+static inline double add_lanes(v8d l) {
+  return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+}
+
+/* --- canonical sums -------------------------------------------------------------------------- */
+
+static double wide_norm2(const float *x, size_t dim) {
+  v8d sum = {0};
+  size_t i = 0;
+  for (; i + 8 <= dim; i += 8) {
+    v8d a = widen8(x + i);
+    sum += a * a;
+  }
+  if (i < dim) {
+    v8d a = widen_tail(x + i, dim - i);
+    sum += a * a;
+  }
+  return add_lanes(sum);
+}
+
+/* Four rows at a time, so that the conversion of x is shared and four sums are under way. */
+static void wide_dots(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
+                      double *out) {
+  size_t whole = dim - dim % 8, r = 0;
+  for (; r + 4 <= m; r += 4) {
+    const float *y = rows + r * stride;
+    v8d sum[4] = {{0}};
+    for (size_t i = 0; i < whole; i += 8) {
+      v8d a = widen8(x + i);
+      for (int t = 0; t < 4; t++) sum[t] += a * widen8(y + (size_t)t * stride + i);
+    }
+    if (whole < dim) {
+      v8d a = widen_tail(x + whole, dim - whole);
+      for (int t = 0; t < 4; t++)
+        sum[t] += a * widen_tail(y + (size_t)t * stride + whole, dim - whole);
+    }
+    for (int t = 0; t < 4; t++) out[r + (size_t)t] = add_lanes(sum[t]);
+  }
+  for (; r < m; r++) {
+    const float *y = rows + r * stride;
+    v8d sum = {0};
+    for (size_t i = 0; i < whole; i += 8) sum += widen8(x + i) * widen8(y + i);
+    if (whole < dim) sum += widen_tail(x + whole, dim - whole) * widen_tail(y + whole, dim - whole);
+    out[r] = add_lanes(sum);
+  }
+}
+
+static void wide_distances(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
+                           double *out) {
+  size_t whole = dim - dim % 8;
+  for (size_t r = 0; r < m; r++) {
+    const float *y = rows + r * stride;
+    v8d sum = {0};
+    for (size_t i = 0; i < whole; i += 8) {
+      v8d d = widen8(x + i) - widen8(y + i);
+      sum += d * d;
+    }
+    if (whole < dim) {
+      v8d d = widen_tail(x + whole, dim - whole) - widen_tail(y + whole, dim - whole);
+      sum += d * d;
+    }
+    out[r] = add_lanes(sum);
+  }
+}
+
+static double wide_dot(size_t n, const double *x, const double *y) {
+  v8d sum = {0};
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) sum += load8(x + i) * load8(y + i);
+  if (i < n) sum += load_tail(x + i, n - i) * load_tail(y + i, n - i);
+  return add_lanes(sum);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+/* Columns [0, width) of rows [0, depth) of a matrix, side by side and filled up with zeros. */
+static void pack_panel(const double *from, size_t ld, size_t depth, size_t width, size_t full,
+                       double *to) {
+  for (size_t k = 0; k < depth; k++)
+    for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0.0;
+}
+
+/* MR x NR sums, continued from c over `depth` steps. */
+static void gemm_micro(const double *a, const double *b, size_t depth, double *c, size_t ldc) {
+  vec sum[MR][NV];
+  for (int i = 0; i < MR; i++)
+    for (int v = 0; v < NV; v++) sum[i][v] = load_vec(c + (size_t)i * ldc + (size_t)v * WIDTH);
+  for (size_t k = 0; k < depth; k++) {
+    vec row[NV];
+    for (int v = 0; v < NV; v++) row[v] = load_vec(b + k * NR + (size_t)v * WIDTH);
+    for (int i = 0; i < MR; i++) {
+      double x = a[k * MR + (size_t)i];
+      for (int v = 0; v < NV; v++) sum[i][v] += x * row[v];
+    }
+  }
+  for (int i = 0; i < MR; i++)
+    for (int v = 0; v < NV; v++) store_vec(c + (size_t)i * ldc + (size_t)v * WIDTH, sum[i][v]);
+}
+
+/* A tile at the edge of c goes through a buffer of full size. */
+static void gemm_edge(const double *a, const double *b, size_t depth, double *c, size_t ldc,
+                      size_t m, size_t n) {
+  double full[MR * NR] = {0};
+  for (size_t i = 0; i < m; i++) memcpy(full + i * NR, c + i * ldc, n * sizeof *c);
+  gemm_micro(a, b, depth, full, NR);
+  for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * NR, n * sizeof *c);
+}
+
+/* Blocks of 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
+ * time. The sum is continued from c, so blocking it does not change its order. */
+#define GEMM_ROWS 64
+#define GEMM_DEPTH 192
+
+static void gemm_block(const double *a, size_t lda, const double *b, size_t ldb, double *c,
+                       size_t ldc, size_t m, size_t n, size_t depth) {
+  double packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
+  double packed_b[GEMM_DEPTH * NR] __attribute__((aligned(64)));
+  for (size_t i = 0; i < m; i += MR)
+    pack_panel(a + i, lda, depth, m - i < MR ? m - i : MR, MR, packed_a + i * depth);
+  for (size_t j = 0; j < n; j += NR) {
+    size_t columns = n - j < NR ? n - j : NR;
+    pack_panel(b + j, ldb, depth, columns, NR, packed_b);
+    for (size_t i = 0; i < m; i += MR) {
+      size_t rows = m - i < MR ? m - i : MR;
+      double *to = c + i * ldc + j;
+      if (rows == MR && columns == NR)
+        gemm_micro(packed_a + i * depth, packed_b, depth, to, ldc);
+      else
+        gemm_edge(packed_a + i * depth, packed_b, depth, to, ldc, rows, columns);
+    }
+  }
+}
+
+static void wide_gemm_tn(const double *a, size_t lda, const double *b, size_t ldb, double *c,
+                         size_t ldc, size_t m, size_t n, size_t depth) {
+  for (size_t i = 0; i < m; i += GEMM_ROWS) {
+    size_t rows = m - i < GEMM_ROWS ? m - i : GEMM_ROWS;
+    for (size_t k = 0; k < depth; k += GEMM_DEPTH) {
+      size_t steps = depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH;
+      gemm_block(a + k * lda + i, lda, b + k * ldb, ldb, c + i * ldc, ldc, rows, n, steps);
+    }
+  }
+}
+
+/* --- eigenvectors ---------------------------------------------------------------------------- */
+
+static void wide_axpy(size_t n, double alpha, const double *x, double *y) {
+  for (size_t i = 0; i < n; i++) y[i] += alpha * x[i];
+}
+
+static double wide_tridiagonal_row(size_t n, double *a, const double *v, const double *w,
+                                   double v_r, double w_r, const double *x, double x_r, double *y) {
+  v8d sum = {0};
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    v8d row = load8(a + i) - (load8(v + i) * w_r + load8(w + i) * v_r);
+    store8(a + i, row);
+    store8(y + i, load8(y + i) + row * x_r);
+    sum += row * load8(x + i);
+  }
+  for (size_t lane = 0; i < n; i++, lane++) {
+    a[i] -= v[i] * w_r + w[i] * v_r;
+    y[i] += a[i] * x_r;
+    sum[lane] += a[i] * x[i];
+  }
+  return add_lanes(sum);
+}
+
+/* The upper row of each rotation is the lower row of the one before: it stays in registers. */
+static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
+                           size_t count) {
+  vec carry[4];
+  for (size_t v = 0; v < 4; v++) carry[v] = load_vec(q + (first + 1) * stride + v * WIDTH);
+  for (size_t t = 0; t < count; t++) {
+    double *lower = q + (first - t) * stride, *upper = lower + stride;
+    for (size_t v = 0; v < 4; v++) {
+      vec l = load_vec(lower + v * WIDTH);
+      store_vec(upper + v * WIDTH, s[t] * l + c[t] * carry[v]);
+      carry[v] = c[t] * l - s[t] * carry[v];
+    }
+  }
+  for (size_t v = 0; v < 4; v++)
+    store_vec(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
+}
+
+static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const double *c,
+                        const double *s, size_t count) {
+  size_t j = 0;
+  for (; j + 4 * WIDTH <= n; j += 4 * WIDTH) rotate_columns(q + j, stride, first, c, s, count);
+  if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
+}
+
+#endif
