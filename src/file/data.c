@@ -1,0 +1,101 @@
+/* data.c - what all kinds of data sets have in common: their public face, and the check that every
+ * row passes on its way in.
+ *
+ * A row is bad if it is NaN, infinite or zero. Its canonical squared length, which everybody needs
+ * anyway, tells: floats neither overflow nor underflow when they are squared in f64. */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+void kf_data_free(kf_data *data) {
+  if (data == NULL)
+    return;
+  kf_names_clear(&data->names);
+  data->destroy(data);
+}
+
+uint64_t kf_data_rows(const kf_data *data) {
+  return data->rows;
+}
+uint32_t kf_data_dim(const kf_data *data) {
+  return data->dim;
+}
+int kf_data_has_labels(const kf_data *data) {
+  return data->has_labels;
+}
+uint32_t kf_data_classes(const kf_data *data) {
+  return data->n_classes;
+}
+uint64_t kf_data_unlabelled(const kf_data *data) {
+  return data->unlabelled;
+}
+
+const char *kf_data_class_name(const kf_data *data, uint32_t k) {
+  return k < data->names.n ? data->names.name[k] : NULL;
+}
+
+uint64_t kf_data_chunk(uint32_t dim) {
+  uint64_t rows = ((uint64_t)1 << 20) / (sizeof(float) * dim);
+  return rows > 0 ? rows : 1;
+}
+
+kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err) {
+  return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
+}
+
+/* --- the check
+ * ------------------------------------------------------------------------------------------- */
+
+static kf_status fail_row(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
+  char where[600];
+  data->where(data, row, where, sizeof where);
+  for (uint32_t i = 0; i < data->dim; i++) {
+    if (isfinite(values[i]))
+      continue;
+    return kf_fail(err, KF_ERR_DATA, "%s: column %" PRIu32 " is %s", where, i,
+                   isnan(values[i]) ? "NaN" : "infinite");
+  }
+  return kf_fail(err, KF_ERR_DATA, "%s: every column is zero", where);
+}
+
+kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                        float *rows, int32_t *labels, double *norm2, kf_err *err) {
+  KF_TRY(data->fetch(data, kernels, first, n, rows, labels, err));
+  if (rows == NULL)
+    return KF_OK;
+  for (uint64_t i = 0; i < n; i++) {
+    float *row = rows + i * data->dim;
+    double length2 = kernels->norm2(row, data->dim);
+    if (!(length2 > 0 && isfinite(length2))) {
+      if (!data->skip_bad)
+        return fail_row(data, first + i, row, err);
+      memset(row, 0, data->dim * sizeof *row);
+      if (labels != NULL)
+        labels[i] = KF_LABEL_BAD;
+      length2 = 0;
+    }
+    if (norm2 != NULL)
+      norm2[i] = length2;
+  }
+  return KF_OK;
+}
+
+kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n, float *rows,
+                      int32_t *labels) {
+  if (ctx == NULL)
+    return KF_ERR_ARG;
+  kf_err *err = kf_enter(ctx);
+  if (data == NULL || rows == NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_data_get: data and rows must not be NULL");
+  if (data->skip_bad && labels == NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_data_get: with skip_bad, labels must not be NULL");
+  if (first > data->rows || n > data->rows - first) {
+    return kf_fail(err, KF_ERR_ARG,
+                   "kf_data_get: %" PRIu64 " rows from row %" PRIu64
+                   " go past the end of a data set of %" PRIu64 " rows",
+                   n, first, data->rows);
+  }
+  return kf_data_fetch(data, ctx->kernels, first, n, rows, labels, NULL, err);
+}

@@ -1,0 +1,155 @@
+/* file.h - what the readers and writers show the rest of the house. Sees base only. */
+#ifndef KF_FILE_H
+#define KF_FILE_H
+
+#include "base/base.h"
+
+/* --- element types --------------------------------------------------------------------------- */
+
+typedef enum kf_type {
+  KF_TYPE_F16, KF_TYPE_BF16, KF_TYPE_F32, KF_TYPE_F64,
+  KF_TYPE_I8, KF_TYPE_I16, KF_TYPE_I32, KF_TYPE_I64,
+  KF_TYPE_U8, KF_TYPE_U16, KF_TYPE_U32, KF_TYPE_U64,
+  KF_TYPE_OTHER /* a safetensors type that we list but do not read (BOOL, F8_…) */
+} kf_type;
+size_t kf_type_size(kf_type type);
+bool kf_type_is_float(kf_type type);
+bool kf_type_is_integer(kf_type type);
+kf_type kf_type_of(kf_dtype dtype);
+
+/* Converts n elements of a float type to f32 (f64 is rounded, the others are exact). */
+void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size_t n, float *out);
+/* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first element
+ * that is finite in f32 but not in the type, or n. */
+size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, size_t n, void *out);
+
+/* --- safetensors: reading -------------------------------------------------------------------- */
+
+typedef struct kf_st_tensor {
+  char *name;
+  const char *type_name; /* static, as the file spells it */
+  kf_type type;
+  uint32_t ndim;
+  uint64_t shape[8];
+  uint64_t offset; /* in the file */
+  uint64_t bytes;
+} kf_st_tensor;
+
+typedef struct kf_st {
+  kf_in in;
+  size_t n_tensors;
+  kf_st_tensor *tensors; /* in the order of their offsets */
+  size_t n_meta;
+  char **keys; /* sorted */
+  char **values;
+  uint64_t checksum_offset; /* of the digits of metadata "checksum" in the file; 0: none */
+} kf_st;
+
+/* Reads and checks the header: length, JSON, no duplicate keys, known types, offsets that tile the
+ * data without overlap or gap and end where the file ends. */
+kf_status kf_st_open(kf_st *st, const char *path, kf_err *err);
+void kf_st_close(kf_st *st);
+const kf_st_tensor *kf_st_find(const kf_st *st, const char *name); /* NULL: absent */
+const char *kf_st_meta(const kf_st *st, const char *key);          /* NULL: absent */
+/* Finds a tensor of a given type and shape (-1: any size) or fails, naming file and tensor. */
+kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t ndim,
+                       const int64_t *shape, const kf_st_tensor **out, kf_err *err);
+/* Reads a whole tensor into a buffer of its size. */
+kf_status kf_st_read_all(const kf_st *st, const kf_st_tensor *tensor, void *buffer, kf_err *err);
+/* A metadata value as a number; fails where it is absent or no number. */
+kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err);
+kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
+/* The class names under "classes" (a JSON list of strings); n = 0 where absent. */
+kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
+/* Fails where metadata "checksum" is absent or does not match the file; see kf_stw_open. */
+kf_status kf_st_verify(const kf_st *st, kf_err *err);
+
+/* --- safetensors: writing -------------------------------------------------------------------- */
+
+/* Tensors are declared first, then written in the order they were declared, in pieces of any size. */
+typedef struct kf_stw kf_stw;
+/* checksum: store the XXH64 of the whole file, with the 16 hex digits of the checksum itself taken
+ * as '0', in metadata "checksum". */
+kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err);
+kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
+kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err);
+kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err); /* round trip */
+kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err);
+kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndim,
+                         const uint64_t *shape, kf_err *err);
+/* Appends bytes of the current tensor; the first call writes the header. */
+kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* Checks that every declared byte was written, and commits the file. Frees w in any case. */
+kf_status kf_stw_commit(kf_stw *w, kf_err *err);
+void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
+
+/* --- npy ------------------------------------------------------------------------------------- */
+
+typedef struct kf_npy {
+  kf_in in;
+  kf_type type;
+  char type_name[8]; /* "<f4" */
+  bool fortran;
+  uint32_t ndim;
+  uint64_t shape[8];
+  uint64_t offset; /* of the data */
+} kf_npy;
+kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err);
+void kf_npy_close(kf_npy *npy);
+/* Writes the header of a C-order array of rows x dim (version 1.0, padded to 64 bytes). */
+kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err);
+
+/* --- text ------------------------------------------------------------------------------------ */
+
+/* The lines of a text file, and how many different ones there are besides empty ones. */
+kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
+
+/* --- data sets ------------------------------------------------------------------------------- */
+
+/* A data set is a number of rows that can be fetched by position, from any thread. */
+struct kf_data {
+  uint64_t rows;
+  uint32_t dim;
+  bool has_labels;
+  uint32_t n_classes;
+  kf_names names; /* n = 0: no names */
+  uint64_t unlabelled;
+  bool skip_bad;
+  /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
+   * KF_LABEL_NONE throughout without labels). Either array may be NULL where it is not wanted. */
+  kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                     float *rows, int32_t *labels, kf_err *err);
+  /* "FILE, row R" for messages; row is a row of the data set. */
+  void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
+  /* Fails where writing `path` would replace a file of this data set (NULL: no files). */
+  kf_status (*refuse)(const kf_data *data, const char *path, kf_err *err);
+  void (*destroy)(kf_data *data); /* frees what the kind holds, and data itself; not names */
+};
+
+/* Fetches rows, their labels and their canonical squared lengths, and checks every row: a bad one is
+ * KF_ERR_DATA naming file and row, or under skip_bad is zeroed, with label KF_LABEL_BAD and length 0.
+ * labels and norm2 may be NULL. Any worker thread may call it. */
+kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                        float *rows, int32_t *labels, double *norm2, kf_err *err);
+kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
+
+/* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
+uint64_t kf_data_chunk(uint32_t dim);
+
+/* Writes the rows of a data set, each block mapped by a function, to a native data set or a .npy by
+ * the ending of `path`. Shared by kf_data_save and kf_transform_data. */
+typedef struct kf_save_spec {
+  const char *what; /* the stage, for progress: "convert" */
+  uint32_t dim;     /* of the mapped rows */
+  kf_dtype dtype;
+  bool keep_bad; /* bad rows (skip_bad): false leaves them out, true writes zeros in their place */
+  /* rows[n][data->dim] and their squared lengths to out[n][dim], on a worker thread. Bad rows are
+   * zeros with norm2 0 and must give zeros. NULL: the rows as they are. */
+  kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
+                   const double *norm2, uint64_t n, float *out, kf_err *err);
+  const void *argument;
+} kf_save_spec;
+kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
+                              const char *path);
+
+#endif

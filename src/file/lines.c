@@ -1,0 +1,202 @@
+/* lines.c - text files, one entry a line: labels and class names.
+ *
+ * UTF-8 with or without a byte order mark, lines that end in "\n" or "\r\n", the last one perhaps
+ * in neither. A NUL byte means that the file is no text at all (UTF-16, or binary) and is refused.
+ */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- lines
+ * ------------------------------------------------------------------------------------------ */
+
+void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
+  lines->in = in;
+  lines->position = offset;
+  lines->line = line;
+  lines->begin = lines->end = 0;
+}
+
+uint64_t kf_lines_offset(const kf_lines *lines) {
+  return lines->position - (lines->end - lines->begin);
+}
+
+/* Moves what is left to the front of the buffer and fills up the rest. */
+static kf_status fill(kf_lines *lines, kf_err *err) {
+  memmove(lines->buffer, lines->buffer + lines->begin, lines->end - lines->begin);
+  lines->end -= lines->begin;
+  lines->begin = 0;
+  uint64_t left = lines->in->size - lines->position;
+  size_t room = sizeof lines->buffer - lines->end;
+  size_t n = left < room ? (size_t)left : room;
+  if (n == 0)
+    return KF_OK;
+  KF_TRY(kf_in_read(lines->in, lines->position, lines->buffer + lines->end, n, err));
+  if (lines->position == 0 && n >= 3 && memcmp(lines->buffer, "\xEF\xBB\xBF", 3) == 0) {
+    lines->begin = 3;
+  }
+  lines->position += n;
+  lines->end += n;
+  return KF_OK;
+}
+
+/* The end of the line in the buffer: its newline, the end of the file, or NULL where more must be
+ * read first. */
+static const char *find_end(const kf_lines *lines) {
+  const char *text = lines->buffer + lines->begin;
+  size_t n = lines->end - lines->begin;
+  const char *newline = memchr(text, '\n', n);
+  if (newline != NULL)
+    return newline;
+  return lines->position == lines->in->size ? text + n : NULL;
+}
+
+kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err) {
+  const char *end = find_end(lines);
+  if (end == NULL) {
+    KF_TRY(fill(lines, err));
+    end = find_end(lines);
+  }
+  const char *begin = lines->buffer + lines->begin;
+  *text = NULL;
+  if (end != NULL && end == lines->buffer + lines->end && begin == end)
+    return KF_OK;
+
+  lines->line++;
+  size_t n = end != NULL ? (size_t)(end - begin) : KF_LINE_MAX + 1;
+  if (end != NULL)
+    lines->begin += end < lines->buffer + lines->end ? n + 1 : n;
+  if (end != NULL && n > 0 && begin[n - 1] == '\r')
+    n--;
+  if (n > KF_LINE_MAX) {
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is longer than %d bytes",
+                   lines->in->path, lines->line, KF_LINE_MAX);
+  }
+  if (memchr(begin, '\0', n) != NULL) {
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " holds a NUL byte, so this is no text",
+                   lines->in->path, lines->line);
+  }
+  *text = begin;
+  *length = n;
+  return KF_OK;
+}
+
+/* --- UTF-8
+ * -------------------------------------------------------------------------------------------- */
+
+/* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
+ * smallest character that needs this length. */
+static size_t sequence_length(unsigned char lead, uint32_t *least) {
+  *least = 0;
+  if (lead < 0x80)
+    return 1;
+  *least = 0x80;
+  if (lead >= 0xC2 && lead < 0xE0)
+    return 2;
+  *least = 0x800;
+  if (lead >= 0xE0 && lead < 0xF0)
+    return 3;
+  *least = 0x10000;
+  return lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+}
+
+bool kf_utf8_valid(const char *text, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  for (size_t i = 0; i < length;) {
+    uint32_t least;
+    size_t n = sequence_length(bytes[i], &least);
+    if (n == 0 || n > length - i)
+      return false;
+    uint32_t character = n == 1 ? bytes[i] : bytes[i] & (0x7Fu >> n);
+    for (size_t j = 1; j < n; j++) {
+      if ((bytes[i + j] & 0xC0) != 0x80)
+        return false;
+      character = character << 6 | (bytes[i + j] & 0x3F);
+    }
+    bool surrogate = character >= 0xD800 && character <= 0xDFFF;
+    if (character < least || surrogate || character > 0x10FFFF)
+      return false;
+    i += n;
+  }
+  return true;
+}
+
+/* --- names
+ * ---------------------------------------------------------------------------------------------- */
+
+kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                          size_t length, kf_err *err) {
+  if (set->n == KF_MAX_CLASSES) {
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is one class more than the limit of %u",
+                   path, line, KF_MAX_CLASSES);
+  }
+  /* Names end up in the JSON of our files, which has to be UTF-8. */
+  if (!kf_utf8_valid(text, length)) {
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
+  }
+  if (set->map == NULL)
+    set->map = kf_map_new(64);
+  if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name)) {
+    return kf_fail_memory(err);
+  }
+  char *copy = kf_alloc(length + 1, 1);
+  if (copy == NULL)
+    return kf_fail_memory(err);
+  memcpy(copy, text, length);
+  copy[length] = '\0';
+  set->name[set->n] = copy;
+  if (!kf_map_add(set->map, copy, length, (uint32_t)set->n)) {
+    kf_free(copy);
+    return kf_fail_memory(err);
+  }
+  set->n++;
+  return KF_OK;
+}
+
+void kf_name_set_clear(kf_name_set *set) {
+  kf_map_free(set->map);
+  for (size_t i = 0; i < set->n; i++)
+    kf_free(set->name[i]);
+  kf_free(set->name);
+  *set = (kf_name_set){0};
+}
+
+static kf_status read_name_lines(const kf_in *in, kf_name_set *set, kf_err *err) {
+  kf_lines lines;
+  kf_lines_start(&lines, in, 0, 0);
+  for (;;) {
+    const char *text;
+    size_t length;
+    KF_TRY(kf_lines_next(&lines, &text, &length, err));
+    if (text == NULL)
+      return KF_OK;
+    if (length == 0) {
+      return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
+                     in->path, lines.line);
+    }
+    int64_t before = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
+    if (before >= 0) {
+      return kf_fail(err, KF_ERR_DATA,
+                     "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
+                     in->path, lines.line, set->name[before], before + 1);
+    }
+    KF_TRY(kf_name_set_add(set, in->path, lines.line, text, length, err));
+  }
+}
+
+kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  kf_name_set set = {0};
+  kf_status status = read_name_lines(&in, &set, err);
+  kf_in_close(&in);
+  if (status == KF_OK && set.n == 0) {
+    status = kf_fail(err, KF_ERR_DATA, "%s: no class name in the file", path);
+  }
+  if (status == KF_OK) {
+    status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, out, err);
+  }
+  kf_name_set_clear(&set);
+  return status;
+}

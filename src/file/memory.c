@@ -1,0 +1,117 @@
+/* memory.c - a data set over arrays of the caller. */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct memory_data {
+  kf_data base;
+  const float *rows;
+  const int32_t *labels; /* NULL: none */
+} memory_data;
+
+static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                              uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  (void)kernels;
+  (void)err;
+  const memory_data *memory = (const memory_data *)data;
+  if (rows != NULL && n > 0)
+    memcpy(rows, memory->rows + first * data->dim, n * data->dim * sizeof *rows);
+  for (uint64_t i = 0; labels != NULL && i < n; i++)
+    labels[i] = memory->labels != NULL ? memory->labels[first + i] : KF_LABEL_NONE;
+  return KF_OK;
+}
+
+static void memory_where(const kf_data *data, uint64_t row, char *text, size_t size) {
+  (void)data;
+  snprintf(text, size, "row %" PRIu64, row);
+}
+
+static void memory_destroy(kf_data *data) {
+  kf_free(data);
+}
+
+/* Counts classes and rows without a label; n_classes 0: not known before. */
+static kf_status look_at_labels(kf_data *data, const int32_t *labels, uint32_t n_classes,
+                                kf_err *err) {
+  uint32_t limit = n_classes > 0 ? n_classes : KF_MAX_CLASSES;
+  int32_t largest = -1;
+  for (uint64_t i = 0; i < data->rows; i++) {
+    if (labels[i] < KF_LABEL_NONE || labels[i] >= (int64_t)limit) {
+      return kf_fail(err, KF_ERR_DATA,
+                     "row %" PRIu64 ": the label %" PRId32 " is not in -1 to %" PRIu32, i,
+                     labels[i], limit - 1);
+    }
+    if (labels[i] == KF_LABEL_NONE)
+      data->unlabelled++;
+    if (labels[i] > largest)
+      largest = labels[i];
+  }
+  data->has_labels = true;
+  data->n_classes = n_classes > 0 ? n_classes : (uint32_t)(largest + 1);
+  return KF_OK;
+}
+
+/* The rules that names from files keep, too. */
+static kf_status take_names(kf_data *data, const char *const *names, uint32_t n, kf_err *err) {
+  for (uint32_t k = 0; k < n; k++) {
+    if (names[k] == NULL || names[k][0] == '\0' || !kf_utf8_valid(names[k], strlen(names[k]))) {
+      return kf_fail(err, KF_ERR_ARG, "class name %" PRIu32 " is NULL, empty or not valid UTF-8",
+                     k);
+    }
+  }
+  KF_TRY(kf_names_copy(names, n, &data->names, err));
+  kf_map *map; /* refuses names that stand twice */
+  KF_TRY(kf_map_new_from_names(&data->names, "kf_data_open_memory", &map, err));
+  kf_map_free(map);
+  return KF_OK;
+}
+
+static kf_status check_arguments(const float *rows, uint64_t n, uint32_t dim, const int32_t *labels,
+                                 const char *const *names, uint32_t n_classes, kf_err *err) {
+  if (rows == NULL || n == 0 || dim == 0 || dim > KF_MAX_DIM) {
+    return kf_fail(err, KF_ERR_ARG,
+                   "kf_data_open_memory: there must be rows, of 1 to %u columns (rows: %" PRIu64
+                   ", columns: %" PRIu32 ")",
+                   KF_MAX_DIM, n, dim);
+  }
+  if (n_classes > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: more than %u classes", KF_MAX_CLASSES);
+  if (names != NULL && (labels == NULL || n_classes == 0)) {
+    return kf_fail(err, KF_ERR_ARG,
+                   "kf_data_open_memory: names need labels and the number of classes");
+  }
+  return KF_OK;
+}
+
+kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
+                              const int32_t *labels, const char *const *names, uint32_t n_classes,
+                              kf_data **out) {
+  if (ctx == NULL)
+    return KF_ERR_ARG;
+  kf_err *err = kf_enter(ctx);
+  if (out == NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: out must not be NULL");
+  KF_TRY(check_arguments(rows, n, dim, labels, names, n_classes, err));
+  memory_data *memory = kf_alloc_zero(1, sizeof *memory);
+  if (memory == NULL)
+    return kf_fail_memory(err);
+  *memory = (memory_data){.base = {.rows = n,
+                                   .dim = dim,
+                                   .fetch = memory_fetch,
+                                   .where = memory_where,
+                                   .destroy = memory_destroy},
+                          .rows = rows,
+                          .labels = labels};
+  kf_status status = KF_OK;
+  if (labels != NULL)
+    status = look_at_labels(&memory->base, labels, n_classes, err);
+  if (status == KF_OK && names != NULL)
+    status = take_names(&memory->base, names, n_classes, err);
+  if (status != KF_OK) {
+    kf_data_free(&memory->base);
+    return status;
+  }
+  *out = &memory->base;
+  return KF_OK;
+}

@@ -1,0 +1,176 @@
+/* parts.h - what the files of this room share; no other room sees it. */
+#ifndef KF_FILE_PARTS_H
+#define KF_FILE_PARTS_H
+
+#include "file/file.h"
+
+/* --- paths (paths.c) ------------------------------------------------------------------------- */
+
+typedef enum kf_format {
+  KF_FORMAT_NPY,
+  KF_FORMAT_SAFETENSORS,
+  KF_FORMAT_FVECS,
+  KF_FORMAT_FBIN,
+  KF_FORMAT_OTHER /* labels: text */
+} kf_format;
+/* By the ending of the path. */
+kf_format kf_format_of(const char *path);
+
+typedef struct kf_paths {
+  char **path;
+  size_t n, room;
+} kf_paths;
+/* Replaces folders and patterns by the files they stand for. */
+kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err);
+void kf_paths_clear(kf_paths *paths);
+
+/* Compares two strings through pointers to them, for qsort. */
+int kf_by_bytes(const void *a, const void *b);
+
+/* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
+bool kf_grow(void **block, size_t *room, size_t used, size_t size);
+
+/* --- integers (type.c)
+ * ------------------------------------------------------------------------------ */
+
+/* Converts n elements of an integer type; what is above INT64_MAX becomes INT64_MAX. */
+void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
+
+/* --- tables: the rows in one file (table.c, vecs.c)
+ * --------------------------------------------------- */
+
+typedef enum kf_layout {
+  KF_BY_ROW,       /* row after row */
+  KF_BY_COLUMN,    /* column after column: Fortran order */
+  KF_BY_TAGGED_ROW /* row after row, each behind an int32 that repeats the dimension: .fvecs */
+} kf_layout;
+
+typedef struct kf_table {
+  uint64_t rows;
+  uint32_t dim;
+  kf_type type;
+  kf_layout layout;
+  uint64_t offset; /* of the first row */
+} kf_table;
+/* Sets the size of a table, or fails where there is no row or no fitting number of columns. */
+kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
+                        kf_err *err);
+/* Reads rows [first, first + n), which must exist. */
+kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
+                         uint64_t first, uint64_t n, float *rows, kf_err *err);
+
+kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+
+/* --- text, line by line (lines.c)
+ * ------------------------------------------------------------------------ */
+
+/* The longest line, in bytes, without its end. */
+#define KF_LINE_MAX 65536
+
+typedef struct kf_lines {
+  const kf_in *in;
+  uint64_t position;            /* in the file, of the first byte that is not in the buffer yet */
+  uint64_t line;                /* lines before the next one */
+  size_t begin, end;            /* what is left in the buffer */
+  char buffer[KF_LINE_MAX + 2]; /* a line and "\r\n" */
+} kf_lines;
+/* Starts at an offset where line number `line` (from 0) begins; offset 0 skips a byte order mark.
+ */
+void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line);
+/* The offset of the next line. */
+uint64_t kf_lines_offset(const kf_lines *lines);
+/* The next line without its end, valid until the next call; *text is NULL at the end of the file.
+ * The line has no NUL in it. Its number, from 1, is then lines->line. */
+kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
+
+bool kf_utf8_valid(const char *text, size_t length);
+
+/* Strings seen so far, each once. */
+typedef struct kf_name_set {
+  char **name;
+  size_t n, room;
+  kf_map *map;
+} kf_name_set;
+/* Adds a string that is not there yet. `line` is for messages. */
+kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                          size_t length, kf_err *err);
+void kf_name_set_clear(kf_name_set *set);
+
+/* Reads a file with one class name a line. */
+kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
+
+/* --- labels (labels.c)
+ * ------------------------------------------------------------------------------------- */
+
+/* The labels in one file, which is a file of its own or a data file. */
+typedef struct kf_labels {
+  kf_in own;       /* a label file; without a path where the labels lie in a data file */
+  const kf_in *in; /* where to read; NULL: no labels */
+  kf_type type;    /* KF_TYPE_OTHER: text */
+  uint64_t offset; /* integers: of the first */
+  uint64_t count;
+  uint64_t *index; /* text: the offsets of lines 0, KF_LABEL_STEP, 2 * KF_LABEL_STEP, … */
+  size_t n_index, index_room;
+} kf_labels;
+
+/* Text cannot be read from the middle, so every KF_LABEL_STEP-th line is remembered. A block of
+ * rows then skips half a step on average; the memory is a hundredth of a byte a row. */
+#define KF_LABEL_STEP 1024
+
+/* How labels become class numbers. */
+typedef struct kf_label_rules {
+  bool allow_unlabelled; /* negative numbers and empty lines */
+  bool allow_unknown;    /* what is not in the list of names */
+  uint32_t n_names;      /* 0: no names, every number up to KF_MAX_CLASSES is a class */
+  char *names_from;      /* the file with the names */
+  kf_map *map;           /* text: name to number; NULL while the names are being collected */
+} kf_label_rules;
+
+typedef struct kf_label_census {
+  int64_t largest; /* class number; -1: none */
+  uint64_t unlabelled;
+  kf_name_set found; /* text without a list of names */
+} kf_label_census;
+
+/* Opens a label file: .npy, or text whatever its ending. */
+kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err);
+/* Labels in a tensor of a data file. */
+kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
+                                kf_err *err);
+void kf_labels_close(kf_labels *labels);
+bool kf_labels_are_text(const kf_labels *labels);
+/* Looks at every label once, by the rules, and adds to the census. For text it also counts the
+ * lines. */
+kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
+                         kf_err *err);
+/* The class numbers of labels [first, first + n), from any thread. */
+kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
+                          uint64_t n, int32_t *out, kf_err *err);
+
+/* --- data sets over files (shard.c, files.c, files_open.c)
+ * ------------------------------------------------- */
+
+typedef struct kf_shard {
+  kf_in in;
+  kf_table table;
+  kf_labels labels; /* in this file or in a label file of its own */
+  uint64_t first;   /* row of the data set */
+} kf_shard;
+/* Opens a data file; *names (where not NULL) gets the class names inside. On failure, too, the
+ * shard must be closed. */
+kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
+                        kf_names *names, kf_err *err);
+void kf_shard_close(kf_shard *shard);
+
+typedef struct kf_files {
+  kf_data base;
+  size_t n_shards;
+  kf_shard *shards;
+  kf_labels common; /* one label file for all rows; otherwise each shard has its own */
+  kf_label_rules rules;
+} kf_files;
+/* An empty one, to be filled by kf_data_open; NULL: out of memory. */
+kf_files *kf_files_new(void);
+
+#endif

@@ -1,0 +1,302 @@
+/* safetensors_read.c - the header of a .safetensors file.
+ *
+ *   bytes 0-7   N, the length of the header, uint64
+ *   then        the header, N bytes of JSON: {"__metadata__": {"key": "value", …},
+ *               "name": {"dtype": "F32", "shape": [100, 512], "data_offsets": [0, 204800]}, …}
+ *   then        the data; the offsets count from here
+ *
+ * Tensors must fill the data without gap or overlap, which makes it impossible to hide bytes in a
+ * file or to read one tensor through another. Nothing is allocated on the word of a number in the
+ * header: what is kept is no larger than the header itself. */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER_CAP 100000000u /* that of the reference implementation */
+
+/* --- one tensor
+ * ------------------------------------------------------------------------------------- */
+
+/* A name as the file gives it, cut for messages. */
+#define NAME "'%.64s'"
+
+typedef struct element {
+  const char *name;
+  kf_type type;
+  uint32_t bits;
+} element;
+
+static const element *find_element(const char *name) {
+  static const element known[] = {
+      {"F16", KF_TYPE_F16, 16},      {"BF16", KF_TYPE_BF16, 16},    {"F32", KF_TYPE_F32, 32},
+      {"F64", KF_TYPE_F64, 64},      {"I8", KF_TYPE_I8, 8},         {"I16", KF_TYPE_I16, 16},
+      {"I32", KF_TYPE_I32, 32},      {"I64", KF_TYPE_I64, 64},      {"U8", KF_TYPE_U8, 8},
+      {"U16", KF_TYPE_U16, 16},      {"U32", KF_TYPE_U32, 32},      {"U64", KF_TYPE_U64, 64},
+      {"BOOL", KF_TYPE_OTHER, 8},    {"F8_E4M3", KF_TYPE_OTHER, 8}, {"F8_E5M2", KF_TYPE_OTHER, 8},
+      {"F8_E8M0", KF_TYPE_OTHER, 8}, {"F6_E2M3", KF_TYPE_OTHER, 6}, {"F6_E3M2", KF_TYPE_OTHER, 6},
+      {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
+  for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(name, known[i].name) == 0)
+      return &known[i];
+  return NULL;
+}
+
+/* A list of at most `most` whole numbers from 0 up. */
+static bool read_sizes(const json_t *list, uint32_t most, uint64_t *out, uint32_t *n) {
+  if (!json_is_array(list) || json_array_size(list) > most)
+    return false;
+  *n = (uint32_t)json_array_size(list);
+  for (uint32_t i = 0; i < *n; i++) {
+    const json_t *item = json_array_get(list, i);
+    if (!json_is_integer(item) || json_integer_value(item) < 0)
+      return false;
+    out[i] = (uint64_t)json_integer_value(item);
+  }
+  return true;
+}
+
+/* The bytes that a shape takes; false where they overflow or are no whole number. */
+static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *bytes) {
+  uint64_t total = bits;
+  for (uint32_t i = 0; i < tensor->ndim; i++)
+    if (!kf_mul_u64(total, tensor->shape[i], &total))
+      return false;
+  *bytes = total / 8;
+  return total % 8 == 0;
+}
+
+/* Fills in a tensor; its offset counts from the beginning of the data for now. */
+static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char *name,
+                             const json_t *entry, uint64_t data_size, kf_err *err) {
+  const char *type_name = json_string_value(json_object_get(entry, "dtype"));
+  const element *known = find_element(type_name);
+  if (known == NULL) {
+    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has %s dtype '%.20s'", path, name,
+                   type_name == NULL ? "no" : "an unknown", type_name == NULL ? "" : type_name);
+  }
+  tensor->type = known->type;
+  tensor->type_name = known->name;
+  if (!read_sizes(json_object_get(entry, "shape"), 8, tensor->shape, &tensor->ndim)) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the shape of tensor " NAME " is no list of at most 8 sizes from 0 up", path,
+                   name);
+  }
+  uint64_t offsets[2];
+  uint32_t n;
+  if (!read_sizes(json_object_get(entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
+      offsets[0] > offsets[1]) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the data_offsets of tensor " NAME " are not two rising numbers", path,
+                   name);
+  }
+  if (offsets[1] > data_size) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
+                   path, name, offsets[1], data_size);
+  }
+  uint64_t bytes;
+  if (!shape_bytes(tensor, known->bits, &bytes)) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the size of tensor " NAME " overflows or is no whole number of bytes", path,
+                   name);
+  }
+  tensor->offset = offsets[0];
+  tensor->bytes = offsets[1] - offsets[0];
+  if (tensor->bytes != bytes) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the shape of tensor " NAME " needs %" PRIu64
+                   " bytes, but its data_offsets span %" PRIu64,
+                   path, name, bytes, tensor->bytes);
+  }
+  tensor->name = kf_strdup(name);
+  return tensor->name != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+/* --- all tensors
+ * --------------------------------------------------------------------------------------- */
+
+/* An empty tensor comes before the one that begins at the same byte. */
+static int by_offset(const void *a, const void *b) {
+  const kf_st_tensor *x = a, *y = b;
+  if (x->offset != y->offset)
+    return x->offset < y->offset ? -1 : 1;
+  return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) {
+  uint64_t end = 0;
+  const char *before = NULL;
+  for (size_t i = 0; i < st->n_tensors; i++) {
+    const kf_st_tensor *tensor = &st->tensors[i];
+    if (tensor->offset < end) {
+      return kf_fail(err, KF_ERR_DATA, "%s: tensors " NAME " and " NAME " overlap", st->in.path,
+                     before, tensor->name);
+    }
+    if (tensor->offset > end) {
+      return kf_fail(err, KF_ERR_DATA,
+                     "%s: %" PRIu64 " data bytes before tensor " NAME
+                     " belong to no tensor (a gap)",
+                     st->in.path, tensor->offset - end, tensor->name);
+    }
+    end += tensor->bytes;
+    before = tensor->name;
+  }
+  if (end == data_size)
+    return KF_OK;
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: %" PRIu64 " trailing bytes at the end of the file belong to no tensor",
+                 st->in.path, data_size - end);
+}
+
+static kf_status read_tensors(kf_st *st, json_t *root, uint64_t data_offset, kf_err *err) {
+  uint64_t data_size = st->in.size - data_offset;
+  st->tensors = kf_alloc_zero(json_object_size(root), sizeof *st->tensors);
+  if (st->tensors == NULL)
+    return kf_fail_memory(err);
+  const char *name;
+  json_t *entry;
+  json_object_foreach(root, name, entry) {
+    if (strcmp(name, "__metadata__") == 0)
+      continue;
+    KF_TRY(read_tensor(&st->tensors[st->n_tensors], st->in.path, name, entry, data_size, err));
+    st->n_tensors++;
+  }
+  qsort(st->tensors, st->n_tensors, sizeof *st->tensors, by_offset);
+  KF_TRY(check_tiling(st, data_size, err));
+  for (size_t i = 0; i < st->n_tensors; i++)
+    st->tensors[i].offset += data_offset;
+  return KF_OK;
+}
+
+/* --- metadata
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Keys first, to be sorted; then the values in the order of their keys. */
+static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
+  json_t *metadata = json_object_get(root, "__metadata__");
+  if (metadata == NULL)
+    return KF_OK;
+  if (!json_is_object(metadata))
+    return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is no JSON object", st->in.path);
+  size_t n = json_object_size(metadata);
+  st->keys = kf_alloc_zero(n, sizeof *st->keys);
+  st->values = kf_alloc_zero(n, sizeof *st->values);
+  if (st->keys == NULL || st->values == NULL)
+    return kf_fail_memory(err);
+  const char *key;
+  json_t *value;
+  json_object_foreach(metadata, key, value) {
+    if (!json_is_string(value)) {
+      return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is no string", st->in.path, key);
+    }
+    st->keys[st->n_meta] = kf_strdup(key);
+    if (st->keys[st->n_meta++] == NULL)
+      return kf_fail_memory(err);
+  }
+  if (n > 0)
+    qsort(st->keys, n, sizeof *st->keys, kf_by_bytes);
+  for (size_t i = 0; i < n; i++) {
+    st->values[i] = kf_strdup(json_string_value(json_object_get(metadata, st->keys[i])));
+    if (st->values[i] == NULL)
+      return kf_fail_memory(err);
+  }
+  return KF_OK;
+}
+
+/* Where the digits of metadata "checksum" stand, spelt as we write it. No other place in a header
+ * can spell the same: a quotation mark inside a JSON string has a backslash before it. */
+static uint64_t find_checksum(const char *text, size_t length) {
+  static const char key[] = "\"checksum\":\"";
+  const char *at = memmem(text, length, key, sizeof key - 1);
+  if (at == NULL)
+    return 0;
+  at += sizeof key - 1;
+  if ((size_t)(text + length - at) < 17 || at[16] != '"')
+    return 0;
+  return 8 + (uint64_t)(at - text);
+}
+
+/* --- the file
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static kf_status parse_json(const char *path, const char *text, size_t length, json_t **out,
+                            kf_err *err) {
+  json_error_t error;
+  *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+  if (*out == NULL && json_error_code(&error) == json_error_out_of_memory)
+    return kf_fail_memory(err);
+  if (*out == NULL) {
+    return kf_fail(err, KF_ERR_DATA, "%s: the header is not valid JSON at byte %d: %s", path,
+                   8 + error.position, error.text);
+  }
+  if (json_is_object(*out))
+    return KF_OK;
+  json_decref(*out);
+  return kf_fail(err, KF_ERR_DATA, "%s: the header is no JSON object", path);
+}
+
+static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err) {
+  KF_TRY(kf_in_read(&st->in, 8, text, length, err));
+  json_t *root;
+  KF_TRY(parse_json(st->in.path, text, length, &root, err));
+  st->checksum_offset = find_checksum(text, length);
+  kf_status status = read_metadata(st, root, err);
+  if (status == KF_OK)
+    status = read_tensors(st, root, 8 + length, err);
+  json_decref(root);
+  return status;
+}
+
+static kf_status read_file(kf_st *st, kf_err *err) {
+  uint64_t length;
+  if (st->in.size < sizeof length) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.path,
+                   st->in.size);
+  }
+  KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
+  if (length > HEADER_CAP) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",
+                   st->in.path, length, HEADER_CAP);
+  }
+  if (length > st->in.size - sizeof length) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the header of %" PRIu64 " bytes goes past the end of the file, which has "
+                   "%" PRIu64,
+                   st->in.path, length, st->in.size);
+  }
+  char *text = kf_alloc(length, 1);
+  if (text == NULL)
+    return kf_fail_memory(err);
+  kf_status status = read_header(st, text, length, err);
+  kf_free(text);
+  return status;
+}
+
+kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
+  *st = (kf_st){0};
+  KF_TRY(kf_in_open(&st->in, path, err));
+  kf_status status = read_file(st, err);
+  if (status != KF_OK)
+    kf_st_close(st);
+  return status;
+}
+
+void kf_st_close(kf_st *st) {
+  kf_in_close(&st->in);
+  for (size_t i = 0; i < st->n_tensors; i++)
+    kf_free(st->tensors[i].name);
+  for (size_t i = 0; i < st->n_meta; i++) {
+    kf_free(st->keys[i]);
+    kf_free(st->values[i]);
+  }
+  kf_free(st->tensors);
+  kf_free(st->keys);
+  kf_free(st->values);
+  *st = (kf_st){0};
+}

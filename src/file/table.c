@@ -1,0 +1,120 @@
+/* table.c - reads a block of rows out of a file, whatever the order in which they lie there.
+ *
+ * Reading is positional and works through small buffers on the stack, so that any number of threads
+ * may fetch at once and none of them allocates. A piece is small enough to be decoded from the
+ * cache it was read into. */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <stdalign.h>
+#include <string.h>
+
+enum { PIECE = 8192 }; /* elements */
+
+kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
+                        kf_err *err) {
+  if (rows == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: the file holds no rows", path);
+  if (dim == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
+  if (dim > KF_MAX_DIM) {
+    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu64 " columns, but the limit is %u",
+                   path, dim, KF_MAX_DIM);
+  }
+  table->rows = rows;
+  table->dim = (uint32_t)dim;
+  return KF_OK;
+}
+
+static size_t piece_of(uint64_t left) {
+  return left < PIECE ? (size_t)left : PIECE;
+}
+
+static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
+                              uint64_t first, uint64_t n, float *rows, kf_err *err) {
+  uint64_t size = kf_type_size(table->type);
+  uint64_t total = n * table->dim;
+  uint64_t at = table->offset + first * table->dim * size;
+  if (table->type == KF_TYPE_F32)
+    return kf_in_read(in, at, rows, total * size, err);
+
+  alignas(64) unsigned char raw[PIECE * 8];
+  while (total > 0) {
+    size_t count = piece_of(total);
+    KF_TRY(kf_in_read(in, at, raw, count * size, err));
+    kf_decode_f32(kernels, table->type, raw, count, rows);
+    rows += count;
+    at += count * size;
+    total -= count;
+  }
+  return KF_OK;
+}
+
+static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
+                                 uint64_t first, uint64_t n, float *rows, kf_err *err) {
+  alignas(64) unsigned char raw[PIECE * 8];
+  alignas(64) float values[PIECE];
+  uint64_t size = kf_type_size(table->type);
+  for (uint32_t column = 0; column < table->dim; column++) {
+    for (uint64_t row = 0; row < n; row += PIECE) {
+      size_t count = piece_of(n - row);
+      uint64_t at = table->offset + (column * table->rows + first + row) * size;
+      KF_TRY(kf_in_read(in, at, raw, count * size, err));
+      kf_decode_f32(kernels, table->type, raw, count, values);
+      for (size_t i = 0; i < count; i++)
+        rows[(row + i) * table->dim + column] = values[i];
+    }
+  }
+  return KF_OK;
+}
+
+static kf_status check_tag(const kf_table *table, const kf_in *in, uint64_t row, uint32_t tag,
+                           kf_err *err) {
+  if (tag == table->dim)
+    return KF_OK;
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
+                 in->path, row, (int32_t)tag, table->dim);
+}
+
+/* The file is a run of 4-byte words, every (dim + 1)-th of which is a tag. It is read in pieces
+ * that do not care where rows begin; `word` counts through the tag and the values of the current
+ * row. */
+static kf_status fetch_by_tagged_row(const kf_table *table, const kf_in *in, uint64_t first,
+                                     uint64_t n, float *rows, kf_err *err) {
+  alignas(64) uint32_t raw[PIECE];
+  uint64_t width = (uint64_t)table->dim + 1;
+  uint64_t at = table->offset + first * width * 4;
+  uint64_t left = n * width, word = 0, row = first;
+  while (left > 0) {
+    size_t count = piece_of(left);
+    KF_TRY(kf_in_read(in, at, raw, count * sizeof *raw, err));
+    for (size_t i = 0; i < count;) {
+      if (word == 0) {
+        KF_TRY(check_tag(table, in, row++, raw[i++], err));
+        word = 1;
+        continue;
+      }
+      size_t run = width - word < count - i ? (size_t)(width - word) : count - i;
+      memcpy(rows, raw + i, run * sizeof *rows);
+      rows += run;
+      i += run;
+      word = (word + run) % width;
+    }
+    at += count * sizeof *raw;
+    left -= count;
+  }
+  return KF_OK;
+}
+
+kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
+                         uint64_t first, uint64_t n, float *rows, kf_err *err) {
+  switch (table->layout) {
+  case KF_BY_COLUMN:
+    return fetch_by_column(table, in, kernels, first, n, rows, err);
+  case KF_BY_TAGGED_ROW:
+    return fetch_by_tagged_row(table, in, first, n, rows, err);
+  default:
+    return fetch_by_row(table, in, kernels, first, n, rows, err);
+  }
+}
