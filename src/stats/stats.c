@@ -1,0 +1,307 @@
+/* stats.c - the life of a set of statistics: making it, filling it, adding and subtracting whole
+ * sets. */
+#include "stats/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- making and freeing ---------------------------------------------------------------------- */
+
+kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
+                          int exponent, kf_stats **out, kf_err *err) {
+  if (dim < 1 || dim > KF_MAX_DIM)
+    return kf_fail(err, KF_ERR_ARG, "%u columns; a row has 1 to %u", dim, KF_MAX_DIM);
+  if (n_classes < 1 || n_classes > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "%u classes; there must be 1 to %u", n_classes, KF_MAX_CLASSES);
+  if (exponent < -200 || exponent > 200)
+    return kf_fail(err, KF_ERR_ARG, "exponent %d is outside -200 … 200", exponent);
+  kf_stats *s = kf_alloc_zero(1, sizeof *s);
+  if (s == NULL) return kf_fail_memory(err);
+  s->dim = dim;
+  s->n_classes = n_classes;
+  s->normalized = normalized;
+  s->exponent = exponent;
+  s->counts = kf_alloc_zero(n_classes, sizeof *s->counts);
+  s->sums = kf_alloc_zero((uint64_t)n_classes * dim, sizeof *s->sums);
+  s->moments = kf_alloc_zero(kf_triangle(dim), sizeof *s->moments);
+  kf_status status = KF_OK;
+  if (s->counts == NULL || s->sums == NULL || s->moments == NULL) status = kf_fail_memory(err);
+  if (status == KF_OK && names != NULL)
+    status = kf_names_copy((const char *const *)names->name, names->n, &s->names, err);
+  if (status != KF_OK) {
+    kf_stats_free(s);
+    return status;
+  }
+  *out = s;
+  return KF_OK;
+}
+
+void kf_stats_free(kf_stats *s) {
+  if (s == NULL) return;
+  kf_names_clear(&s->names);
+  kf_free(s->counts);
+  kf_free(s->sums);
+  kf_free(s->moments);
+  kf_free(s);
+}
+
+kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char *const *names,
+                       const kf_stats_options *options, kf_stats **out) {
+  kf_err *err = kf_enter(ctx);
+  kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
+  kf_names list = {.n = names != NULL ? n_classes : 0, .name = (char **)(uintptr_t)names};
+  return kf_stats_create(dim, n_classes, &list, !o.no_normalize,
+                         o.no_normalize ? o.exponent : KF_FIXED_BITS, out, err);
+}
+
+/* --- filling --------------------------------------------------------------------------------- */
+
+typedef struct check_job {
+  const kf_stats *stats;
+  const kf_data *data;
+  const float *rows;
+  const int32_t *labels;
+  const kf_kernels *kernels;
+  uint64_t chunk;
+} check_job;
+
+/* Everything that could make adding these rows fail half-way. */
+static kf_status check_rows(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const check_job *j = argument;
+  const kf_stats *s = j->stats;
+  uint64_t end = (i + 1) * j->chunk < j->data->rows ? (i + 1) * j->chunk : j->data->rows;
+  for (uint64_t r = i * j->chunk; r < end; r++) {
+    if (j->labels[r] == KF_LABEL_NONE || j->labels[r] == KF_LABEL_BAD) continue;
+    if (j->labels[r] < 0 || (uint32_t)j->labels[r] >= s->n_classes)
+      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is outside 0 … %u", (unsigned long long)r,
+                     j->labels[r], s->n_classes - 1);
+    const float *row = j->rows + r * s->dim;
+    double norm2 = j->kernels->norm2(row, s->dim);
+    if (!(norm2 > 0 && isfinite(norm2)))
+      return kf_fail(err, KF_ERR_DATA, "row %llu: is %s", (unsigned long long)r,
+                     norm2 == 0 ? "all zeros" : "not finite");
+    if (!s->normalized) KF_TRY(kf_check_magnitude(row, s->dim, s->exponent, j->data, r, err));
+  }
+  return KF_OK;
+}
+
+kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const int32_t *labels,
+                       uint64_t n) {
+  kf_err *err = kf_enter(ctx);
+  if (n == 0) return KF_OK;
+  if (rows == NULL || labels == NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_stats_add: rows or labels are NULL");
+  kf_data *data;
+  KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
+  data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
+  check_job j = {.stats = stats, .data = data, .rows = rows, .labels = labels,
+                 .kernels = ctx->kernels, .chunk = kf_data_chunk(stats->dim)};
+  kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), check_rows, &j);
+  if (status == KF_OK) status = kf_stats_accumulate(ctx, stats, data, labels, NULL);
+  kf_data_free(data);
+  return status;
+}
+
+typedef struct largest_job {
+  const kf_data *data;
+  const kf_kernels *kernels;
+  uint64_t chunk;
+  float *largest; /* [threads] */
+} largest_job;
+
+static kf_status find_largest(void *argument, size_t i, size_t worker, kf_err *err) {
+  const largest_job *j = argument;
+  uint64_t first = i * j->chunk, left = j->data->rows - first, n = left < j->chunk ? left : j->chunk;
+  float *rows = kf_alloc(n * j->data->dim, sizeof *rows);
+  int32_t *labels = kf_alloc(n, sizeof *labels);
+  double *norm2 = kf_alloc(n, sizeof *norm2);
+  kf_status status = rows && labels && norm2
+                         ? kf_data_fetch(j->data, j->kernels, first, n, rows, labels, norm2, err)
+                         : kf_fail_memory(err);
+  float largest = j->largest[worker];
+  for (uint64_t r = 0; status == KF_OK && r < n; r++)
+    for (uint32_t c = 0; labels[r] != KF_LABEL_BAD && c < j->data->dim; c++)
+      largest = fmaxf(largest, fabsf(rows[r * j->data->dim + c]));
+  j->largest[worker] = largest;
+  kf_free(rows);
+  kf_free(labels);
+  kf_free(norm2);
+  return status;
+}
+
+kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, int *exponent) {
+  largest_job j = {.data = data, .kernels = ctx->kernels, .chunk = kf_data_chunk(data->dim) * 4};
+  uint64_t chunks = (data->rows + j.chunk - 1) / j.chunk;
+  j.largest = kf_alloc_zero(ctx->threads, sizeof *j.largest);
+  if (j.largest == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_parallel(ctx, (size_t)chunks, find_largest, &j);
+  float largest = 0;
+  for (unsigned t = 0; t < ctx->threads; t++) largest = fmaxf(largest, j.largest[t]);
+  kf_free(j.largest);
+  int power = 0; /* largest < 2^power */
+  frexp((double)largest, &power);
+  if (largest > 0 && (double)largest == ldexp(1.0, power - 1)) power--; /* 2^22 itself is allowed */
+  *exponent = KF_FIXED_BITS - power;
+  return status;
+}
+
+kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
+                                 kf_stats **out) {
+  kf_err *err = kf_enter(ctx);
+  kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
+  if (!data->has_labels)
+    return kf_fail(err, KF_ERR_DATA, "the data set has no labels; statistics need the class of "
+                   "every row");
+  int exponent = KF_FIXED_BITS;
+  if (o.no_normalize) {
+    exponent = o.exponent;
+    if (!o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, &exponent));
+  }
+  kf_stats *s;
+  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, !o.no_normalize, exponent, &s,
+                         err));
+  kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
+  if (status == KF_OK && s->rows == 0)
+    status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
+  if (status != KF_OK) {
+    kf_stats_free(s);
+    return status;
+  }
+  *out = s;
+  return KF_OK;
+}
+
+/* --- adding and subtracting sets ------------------------------------------------------------- */
+
+static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) {
+  if (a->dim != b->dim)
+    return kf_fail(err, KF_ERR_DATA, "statistics of %u and of %u columns do not go together", a->dim,
+                   b->dim);
+  if (a->normalized != b->normalized)
+    return kf_fail(err, KF_ERR_DATA, "statistics of unit-length rows and of raw rows do not go "
+                   "together");
+  if (a->exponent != b->exponent)
+    return kf_fail(err, KF_ERR_DATA, "statistics with exponents %d and %d do not go together; make "
+                   "both with the smaller one (--exponent %d)", a->exponent, b->exponent,
+                   a->exponent < b->exponent ? a->exponent : b->exponent);
+  if ((a->names.n == 0) != (b->names.n == 0))
+    return kf_fail(err, KF_ERR_DATA, "statistics with class names and without do not go together");
+  return KF_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The sorted union of two lists of names; the result points into them. */
+static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, kf_err *err) {
+  uint32_t n = a->n + b->n, kept = 0;
+  char **list = kf_alloc(n, sizeof *list);
+  if (list == NULL) return kf_fail_memory(err);
+  memcpy(list, a->name, a->n * sizeof *list);
+  memcpy(list + a->n, b->name, b->n * sizeof *list);
+  qsort(list, n, sizeof *list, compare_names);
+  for (uint32_t k = 0; k < n; k++)
+    if (kept == 0 || strcmp(list[k], list[kept - 1]) != 0) list[kept++] = list[k];
+  *out = (kf_names){.n = kept, .name = list};
+  return KF_OK;
+}
+
+/* Where class k of `from` is among the classes of `to`; -1: nowhere. */
+static int64_t class_in(const kf_map *to, const kf_stats *from, uint32_t k) {
+  return to == NULL ? (int64_t)k : kf_map_find(to, from->names.name[k], strlen(from->names.name[k]));
+}
+
+static void add_class(kf_stats *to, uint32_t at, const kf_stats *from, uint32_t k, int sign) {
+  to->counts[at] += sign * from->counts[k];
+  int64_t *sum = to->sums + (uint64_t)at * to->dim;
+  const int64_t *other = from->sums + (uint64_t)k * from->dim;
+  for (uint32_t i = 0; i < to->dim; i++) sum[i] += sign * other[i];
+}
+
+static void add_all(kf_stats *to, const kf_map *map, const kf_stats *from, int sign) {
+  for (uint32_t k = 0; k < from->n_classes; k++)
+    if (from->counts[k] != 0) add_class(to, (uint32_t)class_in(map, from, k), from, k, sign);
+  uint64_t n = kf_triangle(to->dim);
+  for (uint64_t i = 0; i < n; i++) to->moments[i] += sign * from->moments[i];
+  to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
+}
+
+/* An empty set that can take the classes of both. */
+static kf_status new_for_both(const kf_stats *a, const kf_stats *b, kf_stats **out, kf_err *err) {
+  if (a->names.n == 0 || kf_names_equal(&a->names, &b->names)) {
+    uint32_t n = a->n_classes > b->n_classes ? a->n_classes : b->n_classes;
+    return kf_stats_create(a->dim, n, &a->names, a->normalized, a->exponent, out, err);
+  }
+  kf_names both = {0};
+  KF_TRY(union_of(&a->names, &b->names, &both, err));
+  kf_status status =
+      kf_stats_create(a->dim, both.n, &both, a->normalized, a->exponent, out, err);
+  kf_free(both.name);
+  return status;
+}
+
+kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
+  kf_err *err = kf_enter(ctx);
+  KF_TRY(check_alike(into, other, err));
+  if (into->rows > KF_MAX_ROWS - other->rows)
+    return kf_fail(err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
+  kf_stats *sum;
+  kf_map *map = NULL;
+  KF_TRY(new_for_both(into, other, &sum, err));
+  kf_status status =
+      sum->names.n > 0 ? kf_map_new_from_names(&sum->names, "statistics", &map, err) : KF_OK;
+  if (status == KF_OK) {
+    add_all(sum, map, into, 1);
+    add_all(sum, map, other, 1);
+    kf_stats old = *into; /* swap the contents, so that sum carries the old ones away */
+    *into = *sum;
+    *sum = old;
+  }
+  kf_map_free(map);
+  kf_stats_free(sum);
+  return status;
+}
+
+kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
+  kf_err *err = kf_enter(ctx);
+  KF_TRY(check_alike(into, other, err));
+  kf_map *map = NULL;
+  if (into->names.n > 0) KF_TRY(kf_map_new_from_names(&into->names, "statistics", &map, err));
+  kf_status status = KF_OK;
+  for (uint32_t k = 0; k < other->n_classes && status == KF_OK; k++) {
+    if (other->counts[k] == 0) continue;
+    int64_t at = class_in(map, other, k);
+    if (at < 0 || at >= into->n_classes || into->counts[at] < other->counts[k])
+      status = kf_fail(err, KF_ERR_DATA, "class %u has more rows in the statistics to take away than "
+                       "in those they are taken from", k);
+  }
+  if (status == KF_OK) add_all(into, map, other, -1);
+  kf_map_free(map);
+  return status;
+}
+
+/* --- looking --------------------------------------------------------------------------------- */
+
+uint32_t kf_stats_dim(const kf_stats *s) { return s->dim; }
+uint32_t kf_stats_classes(const kf_stats *s) { return s->n_classes; }
+uint64_t kf_stats_rows(const kf_stats *s) { return s->rows; }
+int64_t kf_stats_count(const kf_stats *s, uint32_t k) { return s->counts[k]; }
+int kf_stats_normalized(const kf_stats *s) { return s->normalized; }
+int kf_stats_exponent(const kf_stats *s) { return s->exponent; }
+
+const char *kf_stats_class_name(const kf_stats *s, uint32_t k) {
+  return k < s->names.n ? s->names.name[k] : NULL;
+}
+
+const int64_t *kf_stats_class_sum(const kf_stats *s, uint32_t k) {
+  return s->sums + (uint64_t)k * s->dim;
+}
+
+void kf_stats_moment(const kf_stats *s, uint32_t i, uint32_t j, int64_t *hi, uint64_t *lo) {
+  kf_i128 value = s->moments[i <= j ? kf_triangle_at(s->dim, i, j) : kf_triangle_at(s->dim, j, i)];
+  *hi = (int64_t)(value >> 64);
+  *lo = (uint64_t)value;
+}
