@@ -1,0 +1,57 @@
+/* model.h - the fitted model, as the rooms above see it. Sees stats and below. */
+#ifndef KF_MODEL_H
+#define KF_MODEL_H
+
+#include "stats/stats.h"
+
+struct kf_model {
+  uint32_t dim_in;  /* D */
+  uint32_t dim_out; /* L */
+  uint32_t n_classes;
+  kf_names names; /* n = 0: no names */
+  bool normalized;
+  kf_centre centre;
+  double lambda;          /* absolute */
+  double mean_eigenvalue; /* of S_w */
+  uint32_t rank;          /* of S_w, numerically */
+  uint64_t rows;          /* that S_w was made of */
+  double *transform;      /* T, [L][D] */
+  double *transposed;     /* the same as [D][L], for the kernels; not in the file */
+  double *mean;           /* [D] */
+  double *within;         /* eigenvalues of S_w, falling, [D] */
+  double *between;        /* eigenvalues gamma of the whitened S_b, falling, [D] */
+  int64_t *counts;        /* [K] */
+  float *class_means;     /* [K][D] */
+  float *prototypes;      /* [K][L] */
+};
+
+/* Allocates a model with all its arrays, zeroed, and copies the names. */
+kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
+                          const kf_names *names, kf_model **out, kf_err *err);
+/* Fills `transposed` from `transform`. */
+void kf_model_finish(kf_model *model);
+
+/* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from k on, from the classes of some
+ * statistics from `from` on. */
+kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
+                               const kf_stats *stats, uint32_t from, kf_err *err);
+
+/* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
+ * is destroyed. The same bits on every machine. */
+kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
+
+/* Maps up to KF_MAP_ROWS rows: out[n][L] = T (x * scale - centre), in f64. `scratch` has room for
+ * kf_map_scratch(model) doubles. */
+#define KF_MAP_ROWS 64u
+uint64_t kf_map_scratch(const kf_model *model);
+void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
+                double *scratch, double *out);
+/* The same from f32 rows and their squared lengths, as the model wants them, to f32; normalize: the
+ * mapped rows are scaled to unit length. Any n. A row with norm2 = 0 gives zeros. */
+kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
+
+/* out = x scaled to unit length (f64, then rounded), or zeros. */
+void kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
+
+#endif

@@ -1,0 +1,185 @@
+/* model_file.c - a model as one .safetensors file with a checksum (docs/formats.md). */
+#include "model/model.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FORMAT "koofu.model"
+
+/* Every tensor of the file, in its order: where it lives in a model, its type and its shape. */
+typedef struct part {
+  const char *name;
+  kf_type type;
+  uint32_t ndim;
+  uint64_t shape[2];
+  void *memory;
+} part;
+#define N_PARTS 7
+
+static void parts_of(const kf_model *m, part parts[N_PARTS]) {
+  uint64_t d = m->dim_in, l = m->dim_out, k = m->n_classes;
+  const part list[N_PARTS] = {
+      {"transform", KF_TYPE_F64, 2, {l, d}, m->transform},
+      {"mean", KF_TYPE_F64, 1, {d, 1}, m->mean},
+      {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within},
+      {"between_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->between},
+      {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts},
+      {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means},
+      {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes},
+  };
+  memcpy(parts, list, sizeof list);
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
+  KF_TRY(kf_stw_meta(w, "format", FORMAT, err));
+  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
+  KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
+  KF_TRY(kf_stw_meta_i64(w, "normalized", m->normalized, err));
+  KF_TRY(kf_stw_meta(w, "centre", m->centre == KF_CENTRE_MEAN ? "mean" : "none", err));
+  KF_TRY(kf_stw_meta_f64(w, "lambda", m->lambda, err));
+  KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
+  KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
+  if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  for (int i = 0; i < N_PARTS; i++)
+    KF_TRY(kf_stw_declare(w, parts[i].name, parts[i].type, parts[i].ndim, parts[i].shape, err));
+  for (int i = 0; i < N_PARTS; i++) {
+    const part *p = &parts[i];
+    uint64_t bytes = p->shape[0] * p->shape[1] * kf_type_size(p->type);
+    KF_TRY(kf_stw_write(w, p->memory, bytes, err));
+  }
+  return KF_OK;
+}
+
+kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
+  kf_err *err = kf_enter(ctx);
+  kf_stw *w;
+  KF_TRY(kf_stw_open(path, true, &w, err));
+  kf_status status = write_all(w, model, err);
+  if (status == KF_OK) return kf_stw_commit(w, err);
+  kf_stw_abort(w);
+  return status;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* Sizes, from tensors that are known to be in the file. */
+static kf_status read_sizes(const kf_st *st, uint64_t *dim_in, uint64_t *dim_out, uint64_t *classes,
+                            kf_err *err) {
+  const char *path = st->in.path;
+  const kf_st_tensor *transform, *counts;
+  KF_TRY(kf_st_expect(st, "transform", KF_TYPE_F64, 2, (int64_t[]){-1, -1}, &transform, err));
+  KF_TRY(kf_st_expect(st, "counts", KF_TYPE_I64, 1, (int64_t[]){-1}, &counts, err));
+  *dim_out = transform->shape[0];
+  *dim_in = transform->shape[1];
+  *classes = counts->shape[0];
+  if (*dim_in < 1 || *dim_in > KF_MAX_DIM || *dim_out < 1 || *dim_out > *dim_in)
+    return kf_fail(err, KF_ERR_DATA, "%s: a transform of %llu x %llu cannot be", path,
+                   (unsigned long long)*dim_out, (unsigned long long)*dim_in);
+  if (*classes < 1 || *classes > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_DATA, "%s: has %llu classes, there must be 1 to %u", path,
+                   (unsigned long long)*classes, KF_MAX_CLASSES);
+  return KF_OK;
+}
+
+static kf_status read_tensors(const kf_st *st, kf_model *m, kf_err *err) {
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  for (int i = 0; i < N_PARTS; i++) {
+    const part *p = &parts[i];
+    const kf_st_tensor *tensor;
+    int64_t shape[2] = {(int64_t)p->shape[0], (int64_t)p->shape[1]};
+    KF_TRY(kf_st_expect(st, p->name, p->type, p->ndim, shape, &tensor, err));
+    KF_TRY(kf_st_read_all(st, tensor, p->memory, err));
+    uint64_t n = p->shape[0] * p->shape[1], bad = n;
+    if (p->type == KF_TYPE_F64)
+      for (uint64_t e = 0; e < n && bad == n; e++)
+        if (!isfinite(((const double *)p->memory)[e])) bad = e;
+    if (p->type == KF_TYPE_F32)
+      for (uint64_t e = 0; e < n && bad == n; e++)
+        if (!isfinite(((const float *)p->memory)[e])) bad = e;
+    if (p->type == KF_TYPE_I64)
+      for (uint64_t e = 0; e < n && bad == n; e++)
+        if (((const int64_t *)p->memory)[e] < 0) bad = e;
+    if (bad < n)
+      return kf_fail(err, KF_ERR_DATA, "%s: element %llu of tensor '%s' is %s", st->in.path,
+                     (unsigned long long)bad, p->name,
+                     p->type == KF_TYPE_I64 ? "negative" : "not finite");
+  }
+  return KF_OK;
+}
+
+static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
+  int64_t rows, normalized, rank;
+  KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
+  KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
+  KF_TRY(kf_st_meta_i64(st, "within_rank", &rank, err));
+  KF_TRY(kf_st_meta_f64(st, "lambda", &m->lambda, err));
+  KF_TRY(kf_st_meta_f64(st, "mean_eigenvalue", &m->mean_eigenvalue, err));
+  const char *centre = kf_st_meta(st, "centre");
+  bool mean = centre != NULL && strcmp(centre, "mean") == 0;
+  if (centre == NULL || (!mean && strcmp(centre, "none") != 0))
+    return kf_fail(err, KF_ERR_DATA, "%s: metadata 'centre' is neither 'none' nor 'mean'",
+                   st->in.path);
+  if (rows < 0 || rank < 0 || rank > m->dim_in || !(m->lambda >= 0))
+    return kf_fail(err, KF_ERR_DATA, "%s: rows, rank or lambda in the metadata cannot be",
+                   st->in.path);
+  m->rows = (uint64_t)rows;
+  m->rank = (uint32_t)rank;
+  m->normalized = normalized != 0;
+  m->centre = mean ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  return KF_OK;
+}
+
+static kf_status check_format(const kf_st *st, kf_err *err) {
+  const char *format = kf_st_meta(st, "format");
+  if (format == NULL || strcmp(format, FORMAT) != 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: is not a koofu model", st->in.path);
+  int64_t version;
+  KF_TRY(kf_st_meta_i64(st, "version", &version, err));
+  if (version != 1)
+    return kf_fail(err, KF_ERR_DATA, "%s: has version %lld of the model format, this koofu reads "
+                   "version 1", st->in.path, (long long)version);
+  return kf_st_verify(st, err);
+}
+
+static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
+  uint64_t dim_in, dim_out, classes;
+  KF_TRY(check_format(st, err));
+  KF_TRY(read_sizes(st, &dim_in, &dim_out, &classes, err));
+  /* The largest arrays must be in the file before memory is taken for them. */
+  const kf_st_tensor *ignored;
+  KF_TRY(kf_st_expect(st, "class_means", KF_TYPE_F32, 2,
+                      (int64_t[]){(int64_t)classes, (int64_t)dim_in}, &ignored, err));
+  kf_names names;
+  KF_TRY(kf_st_meta_names(st, &names, err));
+  kf_model *m = NULL;
+  kf_status status = KF_OK;
+  if (names.n != 0 && names.n != classes)
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu classes and %u class names", st->in.path,
+                     (unsigned long long)classes, names.n);
+  if (status == KF_OK)
+    status = kf_model_create((uint32_t)dim_in, (uint32_t)dim_out, (uint32_t)classes, &names, &m, err);
+  kf_names_clear(&names);
+  if (status == KF_OK) status = read_tensors(st, m, err);
+  if (status == KF_OK) status = read_meta(st, m, err);
+  if (status != KF_OK) {
+    kf_model_free(m);
+    return status;
+  }
+  kf_model_finish(m);
+  *out = m;
+  return KF_OK;
+}
+
+kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
+  kf_err *err = kf_enter(ctx);
+  kf_st st;
+  KF_TRY(kf_st_open(&st, path, err));
+  kf_status status = read_all(&st, out, err);
+  kf_st_close(&st);
+  return status;
+}
