@@ -1,0 +1,40 @@
+#!/bin/sh
+# Installs the Debian or Ubuntu packages that the named groups need and that are not there yet.
+# usage: packages.sh GROUP...   (build test lint fuzz bench)
+set -eu
+
+build='gcc libc6-dev cmake ninja-build pkg-config libjansson-dev'
+test='libcmocka-dev python3 python3-numpy python3-scipy groff-base'
+lint='clang clang-format clang-tidy cppcheck'
+fuzz='clang libclang-rt-dev python3'
+bench='python3 python3-venv python3-pip time'
+
+wanted=''
+for group in "$@"; do
+  eval "wanted=\"\$wanted \$$group\""
+done
+
+if ! command -v dpkg-query > /dev/null; then
+  echo "koofu: this is no Debian or Ubuntu; please see to it that these are installed:$wanted" >&2
+  exit 0
+fi
+missing=''
+for package in $wanted; do
+  state=$(dpkg-query -W -f '${Status}' "$package" 2> /dev/null || true)
+  case $state in
+    *'install ok installed') ;;
+    *) missing="$missing $package" ;;
+  esac
+done
+[ -n "$missing" ] || exit 0
+
+echo "koofu: installing$missing"
+root=''
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo > /dev/null || { echo "koofu: neither root nor sudo: please install$missing" >&2; exit 1; }
+  root='sudo'
+fi
+export DEBIAN_FRONTEND=noninteractive
+$root apt-get update -qq
+# shellcheck disable=SC2086 # the list is meant to be split
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing > /dev/null
