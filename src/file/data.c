@@ -45,8 +45,7 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
   return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
 }
 
-/* --- the check
- * ------------------------------------------------------------------------------------------- */
+/* --- the check -------------------------------------------------------------------------------- */
 
 static kf_status fail_row(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
   char where[600];

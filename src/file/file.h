@@ -4,12 +4,21 @@
 
 #include "base/base.h"
 
-/* --- element types --------------------------------------------------------------------------- */
+/* --- element types ---------------------------------------------------------------------------- */
 
 typedef enum kf_type {
-  KF_TYPE_F16, KF_TYPE_BF16, KF_TYPE_F32, KF_TYPE_F64,
-  KF_TYPE_I8, KF_TYPE_I16, KF_TYPE_I32, KF_TYPE_I64,
-  KF_TYPE_U8, KF_TYPE_U16, KF_TYPE_U32, KF_TYPE_U64,
+  KF_TYPE_F16,
+  KF_TYPE_BF16,
+  KF_TYPE_F32,
+  KF_TYPE_F64,
+  KF_TYPE_I8,
+  KF_TYPE_I16,
+  KF_TYPE_I32,
+  KF_TYPE_I64,
+  KF_TYPE_U8,
+  KF_TYPE_U16,
+  KF_TYPE_U32,
+  KF_TYPE_U64,
   KF_TYPE_OTHER /* a safetensors type that we list but do not read (BOOL, F8_…) */
 } kf_type;
 size_t kf_type_size(kf_type type);
@@ -19,11 +28,11 @@ kf_type kf_type_of(kf_dtype dtype);
 
 /* Converts n elements of a float type to f32 (f64 is rounded, the others are exact). */
 void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size_t n, float *out);
-/* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first element
- * that is finite in f32 but not in the type, or n. */
+/* Converts n f32 to F32, F16 or BF16, rounding to nearest even. Returns the index of the first
+ * element that is finite in f32 but not in the type, or n. */
 size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, size_t n, void *out);
 
-/* --- safetensors: reading -------------------------------------------------------------------- */
+/* --- safetensors: reading --------------------------------------------------------------------- */
 
 typedef struct kf_st_tensor {
   char *name;
@@ -64,9 +73,10 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
 /* Fails where metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
 
-/* --- safetensors: writing -------------------------------------------------------------------- */
+/* --- safetensors: writing --------------------------------------------------------------------- */
 
-/* Tensors are declared first, then written in the order they were declared, in pieces of any size. */
+/* Tensors are declared first, then written in the order they were declared, in pieces of any
+ * size. */
 typedef struct kf_stw kf_stw;
 /* checksum: store the XXH64 of the whole file, with the 16 hex digits of the checksum itself taken
  * as '0', in metadata "checksum". */
@@ -83,7 +93,7 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
 
-/* --- npy ------------------------------------------------------------------------------------- */
+/* --- npy -------------------------------------------------------------------------------------- */
 
 typedef struct kf_npy {
   kf_in in;
@@ -99,12 +109,12 @@ void kf_npy_close(kf_npy *npy);
 /* Writes the header of a C-order array of rows x dim (version 1.0, padded to 64 bytes). */
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err);
 
-/* --- text ------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* The lines of a text file, and how many different ones there are besides empty ones. */
 kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
 
-/* --- data sets ------------------------------------------------------------------------------- */
+/* --- data sets -------------------------------------------------------------------------------- */
 
 /* A data set is a number of rows that can be fetched by position, from any thread. */
 struct kf_data {
@@ -126,9 +136,9 @@ struct kf_data {
   void (*destroy)(kf_data *data); /* frees what the kind holds, and data itself; not names */
 };
 
-/* Fetches rows, their labels and their canonical squared lengths, and checks every row: a bad one is
- * KF_ERR_DATA naming file and row, or under skip_bad is zeroed, with label KF_LABEL_BAD and length 0.
- * labels and norm2 may be NULL. Any worker thread may call it. */
+/* Fetches rows, their labels and their canonical squared lengths, and checks every row: a bad one
+ * is KF_ERR_DATA naming file and row, or under skip_bad is zeroed, with label KF_LABEL_BAD and
+ * length 0. labels and norm2 may be NULL. Any worker thread may call it. */
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- rows ------------------------------------------------------------------------------------ */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* Class names inside shards must be the same in all, or the numbers would mean different things. */
 static kf_status agree_on_names(kf_files *files, kf_names *names, const char *path, kf_err *err) {
@@ -55,7 +55,7 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_da
   return KF_OK;
 }
 
-/* --- labels ---------------------------------------------------------------------------------- */
+/* --- labels ----------------------------------------------------------------------------------- */
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
   if (options->n_labels == 1)
@@ -122,8 +122,7 @@ static kf_status scan_all(kf_files *files, kf_label_census *census, kf_err *err)
   return KF_OK;
 }
 
-/* --- classes
- * -------------------------------------------------------------------------------------- */
+/* --- classes ---------------------------------------------------------------------------------- */
 
 static bool any_text(const kf_files *files) {
   if (kf_labels_are_text(&files->common))
@@ -197,8 +196,7 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   return KF_OK;
 }
 
-/* --- all of it
- * ---------------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                             kf_err *err) {

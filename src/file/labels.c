@@ -11,8 +11,7 @@
 
 enum { PIECE = 4096 }; /* integers read at a time */
 
-/* --- opening
- * ------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 /* [n] or [n, 1] */
 static bool is_list(uint32_t ndim, const uint64_t *shape) {
@@ -85,8 +84,7 @@ bool kf_labels_are_text(const kf_labels *labels) {
   return labels->in != NULL && labels->type == KF_TYPE_OTHER;
 }
 
-/* --- from a label to a class number
- * -------------------------------------------------------------------- */
+/* --- from a label to a class number ----------------------------------------------------------- */
 
 static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *rules, uint64_t row,
                                  int64_t value, int32_t *out, kf_err *err) {
@@ -139,8 +137,7 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
                  path, (int)(length < 64 ? length : 64), text, line, rules->names_from);
 }
 
-/* --- fetching
- * -------------------------------------------------------------------------------------------- */
+/* --- fetching --------------------------------------------------------------------------------- */
 
 static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *rules,
                                 uint64_t first, uint64_t n, int32_t *out, kf_err *err) {
@@ -193,8 +190,7 @@ kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, 
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
-/* --- the pass at the beginning
- * ---------------------------------------------------------------------------- */
+/* --- the pass at the beginning ---------------------------------------------------------------- */
 
 static void count_label(kf_label_census *census, int32_t label) {
   if (label == KF_LABEL_NONE)

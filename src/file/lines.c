@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --- lines
- * ------------------------------------------------------------------------------------------ */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
   lines->in = in;
@@ -82,8 +81,7 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   return KF_OK;
 }
 
-/* --- UTF-8
- * -------------------------------------------------------------------------------------------- */
+/* --- UTF-8 ------------------------------------------------------------------------------------ */
 
 /* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
  * smallest character that needs this length. */
@@ -122,8 +120,7 @@ bool kf_utf8_valid(const char *text, size_t length) {
   return true;
 }
 
-/* --- names
- * ---------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err) {

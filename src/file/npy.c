@@ -17,8 +17,7 @@
 
 enum { HEADER_CAP = 1 << 20 };
 
-/* --- the dict
- * ------------------------------------------------------------------------------------------- */
+/* --- the dict --------------------------------------------------------------------------------- */
 
 typedef struct parser {
   const char *path;
@@ -192,8 +191,7 @@ static kf_status parse_dict(parser *p, kf_npy *npy) {
                                : "shape");
 }
 
-/* --- the file
- * -------------------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 /* The length of the header and, in npy->offset, where it begins. */
 static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {

@@ -44,8 +44,7 @@ bool kf_grow(void **block, size_t *room, size_t used, size_t size) {
   return true;
 }
 
-/* --- the list
- * ------------------------------------------------------------------------------------- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 /* Appends `folder/name`, or `name` where folder is NULL. */
 static kf_status append(kf_paths *list, const char *folder, const char *name, kf_err *err) {

@@ -17,8 +17,7 @@
 
 #define HEADER_CAP 100000000u /* that of the reference implementation */
 
-/* --- one tensor
- * ------------------------------------------------------------------------------------- */
+/* --- one tensor ------------------------------------------------------------------------------- */
 
 /* A name as the file gives it, cut for messages. */
 #define NAME "'%.64s'"
@@ -38,7 +37,7 @@ static const element *find_element(const char *name) {
       {"BOOL", KF_TYPE_OTHER, 8},    {"F8_E4M3", KF_TYPE_OTHER, 8}, {"F8_E5M2", KF_TYPE_OTHER, 8},
       {"F8_E8M0", KF_TYPE_OTHER, 8}, {"F6_E2M3", KF_TYPE_OTHER, 6}, {"F6_E3M2", KF_TYPE_OTHER, 6},
       {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
-  for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; i++)
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(name, known[i].name) == 0)
       return &known[i];
   return NULL;
@@ -72,10 +71,12 @@ static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *byt
 static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char *name,
                              const json_t *entry, uint64_t data_size, kf_err *err) {
   const char *type_name = json_string_value(json_object_get(entry, "dtype"));
+  if (type_name == NULL)
+    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has no dtype", path, name);
   const element *known = find_element(type_name);
   if (known == NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has %s dtype '%.20s'", path, name,
-                   type_name == NULL ? "no" : "an unknown", type_name == NULL ? "" : type_name);
+    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has the unknown dtype '%.20s'", path,
+                   name, type_name);
   }
   tensor->type = known->type;
   tensor->type_name = known->name;
@@ -115,8 +116,7 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char 
   return tensor->name != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-/* --- all tensors
- * --------------------------------------------------------------------------------------- */
+/* --- all tensors ------------------------------------------------------------------------------ */
 
 /* An empty tensor comes before the one that begins at the same byte. */
 static int by_offset(const void *a, const void *b) {
@@ -171,8 +171,7 @@ static kf_status read_tensors(kf_st *st, json_t *root, uint64_t data_offset, kf_
   return KF_OK;
 }
 
-/* --- metadata
- * ---------------------------------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 /* Keys first, to be sorted; then the values in the order of their keys. */
 static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
@@ -219,9 +218,7 @@ static uint64_t find_checksum(const char *text, size_t length) {
   return 8 + (uint64_t)(at - text);
 }
 
-/* --- the file
- * ------------------------------------------------------------------------------------------------
- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static kf_status parse_json(const char *path, const char *text, size_t length, json_t **out,
                             kf_err *err) {

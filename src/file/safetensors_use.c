@@ -9,8 +9,7 @@
 #include <jansson.h>
 #include <string.h>
 
-/* --- tensors
- * ----------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 const kf_st_tensor *kf_st_find(const kf_st *st, const char *name) {
   for (size_t i = 0; i < st->n_tensors; i++)
@@ -62,8 +61,7 @@ kf_status kf_st_read_all(const kf_st *st, const kf_st_tensor *tensor, void *buff
   return kf_in_read(&st->in, tensor->offset, buffer, tensor->bytes, err);
 }
 
-/* --- metadata
- * ------------------------------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 const char *kf_st_meta(const kf_st *st, const char *key) {
   for (size_t i = 0; i < st->n_meta; i++)
@@ -155,8 +153,7 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   return status;
 }
 
-/* --- checksum
- * ------------------------------------------------------------------------------------------- */
+/* --- checksum --------------------------------------------------------------------------------- */
 
 /* Puts '0' over the part of the digits that lies in a piece of the file. */
 static void blank_digits(unsigned char *piece, uint64_t offset, size_t n, uint64_t digits) {

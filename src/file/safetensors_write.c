@@ -53,8 +53,7 @@ void kf_stw_abort(kf_stw *w) {
   kf_free(w);
 }
 
-/* --- metadata
- * ------------------------------------------------------------------------------------------- */
+/* --- metadata --------------------------------------------------------------------------------- */
 
 /* jansson does not say whether it ran out of memory or did not like the text. */
 static kf_status fail_string(const kf_stw *w, const char *what, const char *text, kf_err *err) {
@@ -115,8 +114,7 @@ kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
   return set_json(w, "classes", list, 0, err);
 }
 
-/* --- tensors
- * ---------------------------------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------------------- */
 
 static const char *type_name(kf_type type) {
   static const char *const name[] = {"F16", "BF16", "F32", "F64", "I8",  "I16",
@@ -157,9 +155,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
   return KF_OK;
 }
 
-/* --- bytes
- * -------------------------------------------------------------------------------------------------
- */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static kf_status put(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   if (w->checksum)

@@ -14,8 +14,7 @@
 
 enum { LABELS_AT_ONCE = 16384 };
 
-/* --- where the bytes go
- * --------------------------------------------------------------------------------- */
+/* --- where the bytes go ----------------------------------------------------------------------- */
 
 typedef struct sink {
   kf_stw *native; /* NULL: a .npy */
@@ -61,8 +60,7 @@ static void sink_abort(sink *out) {
   kf_out_abort(&out->npy);
 }
 
-/* --- the work
- * ---------------------------------------------------------------------------------------------- */
+/* --- the work --------------------------------------------------------------------------------- */
 
 typedef struct scratch { /* of one worker, for one chunk */
   float *rows;
@@ -153,8 +151,7 @@ static kf_status run_waves(saver *save, const char *what, kf_task_fn task, sink 
   return kf_progress(save->ctx, what, rows, rows);
 }
 
-/* --- the first pass: which rows are bad
- * ---------------------------------------------------------------------- */
+/* --- the first pass: which rows are bad ------------------------------------------------------- */
 
 static kf_status mark_bad(void *argument, size_t i, size_t worker, kf_err *err) {
   saver *save = argument;
@@ -181,8 +178,7 @@ static kf_status find_bad(saver *save, uint64_t *n_bad) {
                  rows);
 }
 
-/* --- the second pass: rows
- * ------------------------------------------------------------------------------------ */
+/* --- the second pass: rows -------------------------------------------------------------------- */
 
 static kf_status encode_row(const saver *save, uint64_t row, const float *values, slot *part,
                             kf_err *err) {
@@ -224,8 +220,7 @@ static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
-/* --- labels, behind the rows
- * ----------------------------------------------------------------------------------- */
+/* --- labels, behind the rows ------------------------------------------------------------------ */
 
 static kf_status write_labels(const saver *save, sink *out, kf_err *err) {
   int32_t labels[LABELS_AT_ONCE];
@@ -242,9 +237,7 @@ static kf_status write_labels(const saver *save, sink *out, kf_err *err) {
   return KF_OK;
 }
 
-/* --- all of it
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status write_file(saver *save, sink *out, const char *path) {
   const kf_data *data = save->data;

@@ -24,8 +24,7 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-/* --- safetensors
- * ---------------------------------------------------------------------------------------- */
+/* --- safetensors ------------------------------------------------------------------------------ */
 
 static bool is_matrix(const kf_st_tensor *tensor) {
   return tensor->ndim == 2 && kf_type_is_float(tensor->type);
@@ -86,9 +85,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   return status;
 }
 
-/* --- any
- * ----------------------------------------------------------------------------------------------------
- */
+/* --- any -------------------------------------------------------------------------------------- */
 
 /* What is wrong with the file itself is more interesting than its ending. */
 static kf_status refuse_ending(const char *path, kf_err *err) {

@@ -55,7 +55,7 @@ const char *kf_dtype_name(kf_dtype dtype) {
   return NULL;
 }
 
-/* --- floats ---------------------------------------------------------------------------------- */
+/* --- floats ----------------------------------------------------------------------------------- */
 
 /* A bf16 is the upper half of an f32. */
 static void decode_bf16(const uint16_t *in, size_t n, float *out) {
@@ -114,7 +114,7 @@ size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, s
   return n;
 }
 
-/* --- integers -------------------------------------------------------------------------------- */
+/* --- integers --------------------------------------------------------------------------------- */
 
 static int64_t integer_at(kf_type type, const unsigned char *in) {
   uint64_t bits = 0;
