@@ -1,0 +1,177 @@
+/* synth.c - the synthetic world (world.c) as data sets.
+ *
+ * Images: a row is a function of (seed, classes, dim, split, row) and is made when it is fetched,
+ * on the thread that fetches it; the data set holds the class centres alone. Texts: one row a
+ * class, made at once. */
+#include "file/file.h"
+#include "synth/world.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_CLASSES   1000u
+#define DEFAULT_DIM       512u
+#define DEFAULT_PER_CLASS 16u
+#define MIN_DIM           8u
+
+typedef struct synth_data {
+  kf_data data; /* first: a kf_data pointer is a synth_data pointer */
+  kf_synth_options options;
+  kf_world *world; /* images */
+  float *texts;    /* texts, [K][dim] */
+} synth_data;
+
+/* --- the kind of data set -------------------------------------------------------------------- */
+
+static void fetch_labels(const kf_data *data, uint64_t first, uint64_t n, int32_t *labels) {
+  for (uint64_t i = 0; i < n; i++)
+    labels[i] = (int32_t)((first + i) % data->n_classes);
+}
+
+static kf_status fetch_images(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                              uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  const synth_data *synth = (const synth_data *)data;
+  if (labels != NULL)
+    fetch_labels(data, first, n, labels);
+  if (rows == NULL)
+    return KF_OK;
+  float *scratch = kf_alloc(kf_world_scratch(synth->world), sizeof *scratch);
+  if (scratch == NULL)
+    return kf_fail_memory(err);
+  for (uint64_t i = 0; i < n; i++)
+    kf_world_image(synth->world, kernels, synth->options.split, first + i, scratch,
+                   rows + (size_t)i * data->dim);
+  kf_free(scratch);
+  return KF_OK;
+}
+
+static kf_status fetch_texts(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                             uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  (void)kernels;
+  (void)err;
+  const float *texts = ((const synth_data *)data)->texts;
+  if (labels != NULL)
+    fetch_labels(data, first, n, labels);
+  if (rows != NULL)
+    memcpy(rows, texts + (size_t)first * data->dim, (size_t)n * data->dim * sizeof *rows);
+  return KF_OK;
+}
+
+static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
+  const synth_data *synth = (const synth_data *)data;
+  snprintf(text, size, "synthetic %s, seed %" PRIu64 ", split %" PRIu32 ", row %" PRIu64,
+           synth->texts != NULL ? "text" : "images", synth->options.seed, synth->options.split,
+           row);
+}
+
+static void destroy(kf_data *data) {
+  synth_data *synth = (synth_data *)data;
+  kf_world_free(synth->world);
+  kf_free(synth->texts);
+  kf_free(synth);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* Fills in the defaults. */
+static kf_status check_options(const kf_synth_options *options, kf_synth_options *out,
+                               uint64_t *rows, kf_err *err) {
+  *out = options != NULL ? *options : (kf_synth_options){0};
+  if (out->classes == 0)
+    out->classes = DEFAULT_CLASSES;
+  if (out->dim == 0)
+    out->dim = DEFAULT_DIM;
+  if (out->per_class == 0)
+    out->per_class = DEFAULT_PER_CLASS;
+  if (out->classes > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "a synthetic world has at most %u classes, not %" PRIu32,
+                   KF_MAX_CLASSES, out->classes);
+  if (out->dim < MIN_DIM || out->dim > KF_MAX_DIM)
+    return kf_fail(err, KF_ERR_ARG, "a synthetic world has %u to %u dimensions, not %" PRIu32,
+                   MIN_DIM, KF_MAX_DIM, out->dim);
+  if (!kf_mul_u64(out->classes, out->per_class, rows) || *rows > INT64_MAX)
+    return kf_fail(err, KF_ERR_ARG,
+                   "%" PRIu32 " classes with %" PRIu64
+                   " rows each are more rows than can be counted",
+                   out->classes, out->per_class);
+  return KF_OK;
+}
+
+/* "c0000", "c0001", … A class has the same name whatever the number of classes. */
+static kf_status make_names(uint32_t n, kf_names *out, kf_err *err) {
+  enum { LENGTH = 12 };
+  char *text = kf_alloc(n, LENGTH);
+  const char **list = kf_alloc(n, sizeof *list);
+  if (text == NULL || list == NULL) {
+    kf_free(list);
+    kf_free(text);
+    return kf_fail_memory(err);
+  }
+  for (uint32_t k = 0; k < n; k++) {
+    char *name = text + (size_t)k * LENGTH;
+    snprintf(name, LENGTH, "c%04" PRIu32, k);
+    list[k] = name;
+  }
+  kf_status status = kf_names_copy(list, n, out, err);
+  kf_free(list);
+  kf_free(text);
+  return status;
+}
+
+static kf_status make_texts(synth_data *synth, const kf_kernels *kernels, kf_err *err) {
+  uint64_t size = (uint64_t)synth->options.classes * synth->options.dim;
+  synth->texts = kf_alloc(size, sizeof *synth->texts);
+  if (synth->texts == NULL)
+    return kf_fail_memory(err);
+  kf_status status = kf_world_texts(synth->world, kernels, synth->texts, err);
+  kf_world_free(synth->world); /* its centres are not needed any more */
+  synth->world = NULL;
+  return status;
+}
+
+static kf_status fill(synth_data *synth, const kf_kernels *kernels, bool text, kf_err *err) {
+  const kf_synth_options *o = &synth->options;
+  KF_TRY(make_names(o->classes, &synth->data.names, err));
+  KF_TRY(kf_world_new(o->seed, o->classes, o->dim, &synth->world, err));
+  return text ? make_texts(synth, kernels, err) : KF_OK;
+}
+
+static kf_status open_synth(kf_ctx *ctx, const kf_synth_options *options, bool text,
+                            kf_data **out) {
+  if (ctx == NULL)
+    return KF_ERR_ARG;
+  kf_err *err = kf_enter(ctx);
+  if (out == NULL)
+    return kf_fail(err, KF_ERR_ARG, "there is no place for the data set (NULL)");
+  kf_synth_options checked;
+  uint64_t rows = 0;
+  KF_TRY(check_options(options, &checked, &rows, err));
+  synth_data *synth = kf_alloc_zero(1, sizeof *synth);
+  if (synth == NULL)
+    return kf_fail_memory(err);
+  synth->options = checked;
+  kf_status status = fill(synth, ctx->kernels, text, err);
+  if (status != KF_OK) {
+    kf_names_clear(&synth->data.names);
+    destroy(&synth->data);
+    return status;
+  }
+  synth->data.rows = text ? checked.classes : rows;
+  synth->data.dim = checked.dim;
+  synth->data.has_labels = true;
+  synth->data.n_classes = checked.classes;
+  synth->data.fetch = text ? fetch_texts : fetch_images;
+  synth->data.where = where;
+  synth->data.destroy = destroy;
+  *out = &synth->data;
+  return KF_OK;
+}
+
+kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_data **out) {
+  return open_synth(ctx, options, false, out);
+}
+
+kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out) {
+  return open_synth(ctx, options, true, out);
+}

@@ -1,0 +1,27 @@
+/* world.h - the synthetic world itself: classes, image rows and text rows as functions of a seed.
+ * Derivation and constants in world.c. */
+#ifndef KF_SYNTH_WORLD_H
+#define KF_SYNTH_WORLD_H
+
+#include "base/base.h"
+
+typedef struct kf_world kf_world;
+
+/* Makes the world of a seed with its first n_classes classes; memory is O(n_classes * dim). dim >=
+ * 8 and n_classes >= 1. */
+kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world **out,
+                       kf_err *err);
+void kf_world_free(kf_world *world);
+
+/* Floats of scratch that kf_world_image needs. */
+uint64_t kf_world_scratch(const kf_world *world);
+
+/* Image row `row` of a split, of class row mod K: [dim] floats of unit length. Thread-safe. */
+void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t split, uint64_t row,
+                    float *scratch, float *out);
+
+/* All text rows, [n_classes][dim], each of unit length. */
+kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
+                         kf_err *err);
+
+#endif
