@@ -1,0 +1,241 @@
+/* args.c - reads a command line by the tables. */
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One command line being read. */
+typedef struct reader {
+  const cli_command *command;
+  char **word; /* argv, NULL-terminated */
+  cli_args *args;
+  char *message;
+  size_t size;
+} reader;
+
+#define FAIL(r, ...) (snprintf((r)->message, (r)->size, __VA_ARGS__), -1)
+
+const cli_option *option_next(option_walk *walk, const cli_group **group) {
+  for (;;) {
+    const cli_group *const *groups = walk->command->groups;
+    const cli_group *now = groups ? groups[walk->group] : NULL;
+    int last = now == NULL;
+    if (last)
+      now = &global_options;
+    const cli_option *found = &now->options[walk->index];
+    if (found->name) {
+      walk->index++;
+      if (group)
+        *group = now;
+      return found;
+    }
+    if (last)
+      return NULL;
+    walk->group++;
+    walk->index = 0;
+  }
+}
+
+static const cli_option *find_name(const cli_command *command, const char *name, size_t length) {
+  option_walk walk = {command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
+    if (strlen(o->name) == length && memcmp(o->name, name, length) == 0)
+      return o;
+  return NULL;
+}
+
+static const cli_option *find_letter(const cli_command *command, char letter) {
+  option_walk walk = {command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
+    if (o->letter == letter)
+      return o;
+  return NULL;
+}
+
+static int no_such_option(reader *r, const char *name, size_t length) {
+  char typed[64];
+  snprintf(typed, sizeof typed, "%.*s", (int)(length < 60 ? length : 60), name);
+  suggestion guess = {typed, NULL, 0};
+  option_walk walk = {r->command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
+    if (!(o->flags & OPTION_HIDDEN))
+      suggest(&guess, o->name);
+  if (guess.best)
+    return FAIL(r, "there is no option '--%s' (did you mean '--%s'?)", typed, guess.best);
+  return FAIL(r, "there is no option '--%s'", typed);
+}
+
+int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
+                 char *message, size_t size) {
+  const char *digits = text[0] == '-' ? text + 1 : text;
+  int plain = *digits != '\0' && strspn(digits, "0123456789") == strlen(digits);
+  errno = 0;
+  long long value = plain ? strtoll(text, NULL, 10) : 0;
+  if (plain && errno == 0 && value >= low && value <= high) {
+    *out = value;
+    return 0;
+  }
+  snprintf(message, size, "%s must be a whole number from %lld to %lld, not '%.60s'", what,
+           (long long)low, (long long)high, text);
+  return -1;
+}
+
+int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
+                 size_t size) {
+  int used = snprintf(message, size, "%s must be ", what);
+  size_t at = used > 0 ? (size_t)used : 0;
+  for (int i = 0; choices[i]; i++) {
+    if (strcmp(choices[i], text) == 0)
+      return i;
+    const char *joint = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
+    if (at < size)
+      at += (size_t)snprintf(message + at, size - at, "%s%s", joint, choices[i]);
+  }
+  if (at < size)
+    snprintf(message + at, size - at, ", not '%.60s'", text);
+  return -1;
+}
+
+static int list_add(reader *r, cli_list *list, const char *item) {
+  const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
+  if (!items)
+    return FAIL(r, "out of memory");
+  list->items = items;
+  list->items[list->n++] = item;
+  return 0;
+}
+
+/* Stores the value of an option; text is "" for an option without one. */
+static int store(reader *r, const cli_option *o, const char *text) {
+  void *at = (char *)r->args + o->at;
+  char what[64];
+  snprintf(what, sizeof what, "--%s", o->name);
+  switch (o->kind) {
+  case OPTION_FLAG:
+    *(int *)at = 1;
+    return 0;
+  case OPTION_COUNT:
+    ++*(int *)at;
+    return 0;
+  case OPTION_TEXT:
+    if (!*text)
+      return FAIL(r, "%s needs a value that is not empty", what);
+    *(const char **)at = text;
+    return 0;
+  case OPTION_LIST:
+    if (!*text)
+      return FAIL(r, "%s needs a value that is not empty", what);
+    return list_add(r, at, text);
+  case OPTION_NUMBER: {
+    cli_number *number = at;
+    number->given = 1;
+    return parse_number(what, text, o->low, o->high, &number->value, r->message, r->size);
+  }
+  case OPTION_CHOICE: {
+    int position = parse_choice(what, text, o->choices, r->message, r->size);
+    *(int *)at = (int)o->low + position;
+    return position < 0 ? -1 : 0;
+  }
+  }
+  return FAIL(r, "%s has an unknown kind", what);
+}
+
+/* Takes the next word as a value, unless it is an option of this command itself. */
+static const char *next_value(reader *r) {
+  const char *word = r->word[1];
+  if (!word)
+    return NULL;
+  if (strncmp(word, "--", 2) == 0 && find_name(r->command, word + 2, strcspn(word + 2, "=")))
+    return NULL;
+  r->word++;
+  return word;
+}
+
+static int read_long(reader *r) {
+  const char *name = *r->word + 2;
+  size_t length = strcspn(name, "=");
+  const cli_option *o = find_name(r->command, name, length);
+  if (!o)
+    return no_such_option(r, name, length);
+  const char *value = name[length] == '=' ? name + length + 1 : NULL;
+  if (!o->value) {
+    if (value)
+      return FAIL(r, "--%s takes no value", o->name);
+    return store(r, o, "");
+  }
+  if (!value)
+    value = next_value(r);
+  if (!value)
+    return FAIL(r, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+  return store(r, o, value);
+}
+
+/* One word of single letters: -v, -qv, -oFILE, -o FILE. */
+static int read_letters(reader *r) {
+  for (const char *letter = *r->word + 1; *letter; letter++) {
+    const cli_option *o = find_letter(r->command, *letter);
+    if (!o)
+      return FAIL(r, "there is no option '-%.1s'", letter);
+    if (!o->value) {
+      if (store(r, o, ""))
+        return -1;
+      continue;
+    }
+    const char *value = letter[1] ? letter + 1 : next_value(r);
+    if (!value)
+      return FAIL(r, "-%c needs a value: -%c %s", o->letter, o->letter, o->value);
+    return store(r, o, value);
+  }
+  return 0;
+}
+
+static int check_complete(reader *r) {
+  const cli_command *command = r->command;
+  size_t n = r->args->operands.n;
+  if (n < command->min_operands)
+    return FAIL(r, "%s missing", command->missing);
+  if (n > command->max_operands)
+    return FAIL(r, "'%.200s' is one argument too many",
+                r->args->operands.items[command->max_operands]);
+  option_walk walk = {command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
+    if (!(o->flags & OPTION_REQUIRED) || o->kind != OPTION_TEXT)
+      continue;
+    if (*(const char **)((char *)r->args + o->at))
+      continue;
+    return FAIL(r, "the option -%c %s is missing", o->letter, o->value);
+  }
+  return 0;
+}
+
+int args_parse(const cli_command *command, int argc, char **argv, cli_args *out, char *message,
+               size_t size) {
+  reader r = {command, argv, out, message, size};
+  int options = 1;
+  for (; r.word < argv + argc; r.word++) {
+    const char *word = *r.word;
+    int failed;
+    if (options && strcmp(word, "--") == 0) {
+      options = 0;
+      continue;
+    }
+    if (options && strncmp(word, "--", 2) == 0)
+      failed = read_long(&r);
+    else if (options && word[0] == '-' && word[1])
+      failed = read_letters(&r);
+    else if (!*word)
+      failed = FAIL(&r, "an argument is empty");
+    else
+      failed = list_add(&r, &out->operands, word);
+    if (failed)
+      return -1;
+  }
+  return out->help || out->long_help ? 0 : check_complete(&r);
+}
+
+void args_free(cli_args *args) {
+  free(args->operands.items);
+  free(args->labels.items);
+}

@@ -1,0 +1,135 @@
+/* args.h - what a command line may say (tables of options) and what it said (struct args).
+ *
+ * Everything that is known about an option or a command stands in one table entry; the parser, the
+ * two help texts, the man pages and the shell completions are all made from it. */
+#ifndef CLI_ARGS_H
+#define CLI_ARGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+  OPTION_FLAG,   /* int: 1 where given */
+  OPTION_COUNT,  /* int: how often it was given */
+  OPTION_TEXT,   /* const char *: the last value */
+  OPTION_LIST,   /* list: all values, in order */
+  OPTION_NUMBER, /* number: a whole number from low to high */
+  OPTION_CHOICE  /* int: low + the position of the value among the choices */
+} option_kind;
+
+typedef enum option_flags { OPTION_REQUIRED = 1, OPTION_HIDDEN = 2 } option_flags;
+
+typedef struct cli_option {
+  const char *name; /* without the dashes; NULL ends a table */
+  char letter;      /* 0: none */
+  option_kind kind;
+  size_t at; /* offset of the value in struct args */
+  unsigned flags;
+  const char *value; /* what the help calls the value; NULL: the option has none */
+  const char *help;  /* one line, no capital, no full stop */
+  int64_t low, high;
+  const char *const *choices; /* NULL-terminated */
+} cli_option;
+
+typedef struct cli_group {
+  const char *title;
+  const cli_option *options;
+} cli_group;
+
+/* A command line and what it does: "$ what" in the help. */
+typedef struct cli_example {
+  const char *what;
+  const char *line;
+} cli_example;
+
+#define ANY_NUMBER SIZE_MAX
+
+struct cli_run;
+typedef struct cli_command {
+  const char *name;
+  const char *operands; /* "MODEL DATA..." */
+  size_t min_operands;
+  size_t max_operands; /* ANY_NUMBER: no limit */
+  const char *missing; /* what to say when operands are missing: "MODEL and DATA" */
+  const char *summary; /* one line, no capital, no full stop */
+  /* Paragraphs with an empty line between them; lines that start with a space stay as they are. */
+  const char *details;
+  const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */
+  const cli_example *examples;    /* ended by an entry with line NULL; NULL: none */
+  int (*run)(struct cli_run *cli);
+} cli_command;
+
+typedef struct cli_list {
+  const char **items;
+  size_t n;
+} cli_list;
+
+typedef struct cli_number {
+  int64_t value;
+  int given;
+} cli_number;
+
+typedef struct cli_args {
+  cli_list operands;
+  /* on every command */
+  int help, long_help, quiet, verbose;
+  cli_number threads;
+  int isa;
+  /* data sets */
+  cli_list labels;
+  const char *classes, *tensor, *label_tensor;
+  int skip_bad, allow_unlabelled, allow_unknown;
+  /* statistics and fitting */
+  int no_normalize;
+  cli_number exponent, dim;
+  const char *lambda, *between;
+  int centre;
+  /* results */
+  const char *output, *text_output;
+  int dtype, metric, raw, json;
+  cli_number top;
+  /* synthetic worlds */
+  cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
+  /* help */
+  int man;
+  int completion;
+} cli_args;
+
+/* Options that several commands share (options.c). */
+extern const cli_group global_options; /* every command has these */
+extern const cli_group label_options;  /* --labels, --classes, --label-tensor */
+extern const cli_group row_options;    /* --tensor, --skip-bad */
+extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
+extern const cli_group stats_options;  /* --no-normalize, --exponent */
+extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
+extern const char *const dtype_choices[];
+extern const char *const metric_choices[];
+
+/* Walks through every option of a command, the global ones last; NULL at the end. */
+typedef struct option_walk {
+  const cli_command *command;
+  size_t group, index;
+} option_walk;
+const cli_option *option_next(option_walk *walk, const cli_group **group);
+
+/* Reads the words after the command's name. Returns 0, or -1 with one sentence in message. */
+int args_parse(const cli_command *command, int argc, char **argv, cli_args *out, char *message,
+               size_t size);
+void args_free(cli_args *args);
+
+/* The whole of text as a number from low to high; otherwise -1 and a sentence on `what`. */
+int parse_number(const char *what, const char *text, int64_t low, int64_t high, int64_t *out,
+                 char *message, size_t size);
+/* The position of text among the choices; otherwise -1 and a sentence on `what`. */
+int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
+                 size_t size);
+
+/* The best guess at what was meant (suggest.c): offer every candidate, then look at best. */
+typedef struct suggestion {
+  const char *typed;
+  const char *best; /* NULL: nothing is close */
+  size_t distance;
+} suggestion;
+void suggest(suggestion *guess, const char *candidate);
+
+#endif

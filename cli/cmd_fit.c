@@ -1,0 +1,108 @@
+/* cmd_fit.c - koofu fit: data or statistics to a model. */
+#include "cli.h"
+#include "commands.h"
+
+static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *model) {
+  uint32_t classes = kf_model_classes(model), used = classes_with_rows(model);
+  double lambda = kf_model_lambda(model), mean = kf_model_mean_eigenvalue(model);
+  say_written(cli, cli->args.output, "%s, %s, %u -> %u dimensions",
+              show_counted(kf_stats_rows(stats), "row", "rows").text,
+              show_counted(classes, "class", "classes").text, kf_model_dim_in(model),
+              kf_model_dim_out(model));
+  if (mean > 0)
+    say(cli, "lambda %s, which is %sx the mean eigenvalue of the scatter within classes",
+        show_real(lambda).text, show_real(lambda / mean).text);
+  else
+    say(cli, "lambda %s; there is no scatter within classes", show_real(lambda).text);
+  if (used < classes)
+    say(cli, "%s no rows and will never be an answer",
+        show_counted(classes - used, "class has", "classes have").text);
+}
+
+static int fit(cli_run *cli, const kf_stats *stats, kf_fit_options *options) {
+  kf_model *model;
+  kf_status status = kf_fit(cli->ctx, stats, options, &model);
+  if (status != KF_OK)
+    return fail(cli, status);
+  status = kf_model_save(cli->ctx, model, cli->args.output);
+  if (status == KF_OK)
+    say_summary(cli, stats, model);
+  kf_model_free(model);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+static int run(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
+  kf_status status = KF_OK;
+  if (a->lambda)
+    status = kf_lambda_parse(cli->ctx, a->lambda, &options.lambda);
+  if (status != KF_OK)
+    return fail(cli, status);
+  int result = check_output(cli, a->output);
+  if (result != EXIT_OK)
+    return result;
+  kf_stats *between = NULL, *stats = NULL;
+  if (a->between)
+    status = kf_stats_load(cli->ctx, a->between, &between);
+  if (status != KF_OK)
+    return fail(cli, status);
+  options.between = between;
+  result = read_stats(cli, &stats);
+  if (result == EXIT_OK)
+    result = fit(cli, stats, &options);
+  kf_stats_free(stats);
+  kf_stats_free(between);
+  return result;
+}
+
+static const char *const centre_choices[] = {"none", "mean", NULL}; /* in the order of kf_centre */
+
+static const cli_group own_options = {
+    "Options",
+    (const cli_option[]){
+        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
+         "MODEL.safetensors", "the model to write", 0, 0, NULL},
+        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
+         "regulariser: 150 is absolute, 0.3x is relative (default: 0.3x)", 0, 0, NULL},
+        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
+         "dimensions to keep (default: all)", 1, KF_MAX_DIM, NULL},
+        {"centre", 0, OPTION_CHOICE, offsetof(cli_args, centre), 0, "WHAT",
+         "subtract before mapping: none (default) or mean, that of the training rows",
+         KF_CENTRE_NONE, 0, centre_choices},
+        {"between", 0, OPTION_TEXT, offsetof(cli_args, between), 0, "STATS",
+         "take the scatter between classes and the class means from these statistics", 0, 0, NULL},
+        {0}}};
+
+const cli_command fit_command = {
+    .name = "fit",
+    .operands = "DATA...|STATS",
+    .min_operands = 1,
+    .max_operands = ANY_NUMBER,
+    .missing = "the data or the statistics file to fit is",
+    .summary = "compute a model from data or statistics",
+    .details =
+        "Whitens the scatter within classes, S_w + lambda I, and rotates to the directions that "
+        "tell classes apart, most telling first; --dim keeps the first L of them. In closed form: "
+        "nothing is trained, and the same input gives the same model on every machine.\n\n"
+        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
+        "everything else is data, of which the statistics are taken first. The options on "
+        "statistics, labels and rows are for data.\n\n"
+        "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
+        "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 "
+        "works where S_w has full rank.\n\n"
+        "With --between, S_w is from the input and all the rest from another statistics file, "
+        "whose classes are then those of the model.",
+    .groups = (const cli_group *const[]){&own_options, &stats_options, &label_options, &row_options,
+                                         &strict_options, NULL},
+    .examples =
+        (const cli_example[]){
+            {"A model with the default lambda", "koofu fit train.safetensors -o model.safetensors"},
+            {"A compact space of 128 dimensions from .npy files",
+             "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
+            {"Another lambda, without reading the data again",
+             "koofu fit s.safetensors --lambda 150 -o model.safetensors"},
+            {NULL, NULL}},
+    .run = run,
+};

@@ -1,0 +1,165 @@
+/* cmd_info.c - koofu info: what is in a file. */
+#include "cli.h"
+#include "commands.h"
+
+#include <string.h>
+
+/* Metadata longer than this is cut in the text (never in --json). */
+enum { META_SHOWN = 60 };
+
+static void print_line(const char *name, const char *value) {
+  printf("  %-12s %s\n", name, value);
+}
+
+static void print_tensor(const kf_tensor_info *tensor, int width) {
+  printf("    ");
+  print_escaped(stdout, tensor->name);
+  size_t length = strlen(tensor->name);
+  printf("%*s  %s [", length < (size_t)width ? width - (int)length : 0, "", tensor->dtype);
+  for (uint32_t i = 0; i < tensor->ndim; i++)
+    printf("%s%llu", i ? ", " : "", (unsigned long long)tensor->shape[i]);
+  printf("]\n");
+}
+
+static void print_tensors(const kf_info *info) {
+  int width = 0;
+  for (size_t i = 0; i < info->n_tensors; i++) {
+    size_t length = strlen(info->tensors[i].name);
+    if (length < 40 && (int)length > width)
+      width = (int)length;
+  }
+  printf("  tensors\n");
+  for (size_t i = 0; i < info->n_tensors; i++)
+    print_tensor(&info->tensors[i], width);
+}
+
+static void print_meta(const kf_info *info) {
+  printf("  metadata\n");
+  for (size_t i = 0; i < info->n_meta; i++) {
+    const char *value = info->meta_values[i];
+    size_t length = strlen(value);
+    char cut[META_SHOWN + 1];
+    snprintf(cut, sizeof cut, "%s", value);
+    printf("    ");
+    print_escaped(stdout, info->meta_keys[i]);
+    printf(" = ");
+    print_escaped(stdout, cut);
+    if (length > META_SHOWN)
+      printf("... (%s)", show_bytes(length).text);
+    printf("\n");
+  }
+}
+
+static void print_text(const char *path, const kf_info *info) {
+  printf("%s: %s (%s, %s)\n", path, info->kind, info->format, show_bytes(info->bytes).text);
+  print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
+  char text[64];
+  if (info->dim_out)
+    snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
+  else
+    snprintf(text, sizeof text, "%u", info->dim);
+  if (info->dim)
+    print_line("dimensions", text);
+  if (info->classes)
+    print_line("classes", show_count(info->classes).text);
+  if (info->normalized >= 0)
+    print_line("row length", info->normalized ? "scaled to 1" : "as it is");
+  if (strcmp(info->kind, "statistics") == 0) {
+    snprintf(text, sizeof text, "2^%d", -info->exponent);
+    print_line("unit", text);
+  }
+  if (strcmp(info->kind, "model") == 0)
+    print_line("lambda", show_real(info->lambda).text);
+  if (info->n_tensors)
+    print_tensors(info);
+  if (info->n_meta)
+    print_meta(info);
+}
+
+static void print_json_tensors(cli_json *j, const kf_info *info) {
+  jw_open(j, "tensors", '[');
+  for (size_t i = 0; i < info->n_tensors; i++) {
+    const kf_tensor_info *tensor = &info->tensors[i];
+    jw_open(j, NULL, '{');
+    jw_text(j, "name", tensor->name);
+    jw_text(j, "dtype", tensor->dtype);
+    jw_open(j, "shape", '[');
+    for (uint32_t k = 0; k < tensor->ndim; k++)
+      jw_count(j, NULL, tensor->shape[k]);
+    jw_close(j, ']');
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+}
+
+static void print_json(const char *path, const kf_info *info) {
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  jw_text(&j, "path", path);
+  jw_text(&j, "format", info->format);
+  jw_text(&j, "kind", info->kind);
+  jw_count(&j, "bytes", info->bytes);
+  jw_count(&j, "rows", info->rows);
+  jw_count(&j, "dim", info->dim);
+  jw_count(&j, "classes", info->classes);
+  if (info->normalized >= 0)
+    jw_flag(&j, "normalized", info->normalized);
+  if (strcmp(info->kind, "statistics") == 0)
+    jw_number(&j, "exponent", info->exponent);
+  if (strcmp(info->kind, "model") == 0) {
+    jw_count(&j, "dim_out", info->dim_out);
+    jw_real(&j, "lambda", info->lambda);
+  }
+  print_json_tensors(&j, info);
+  jw_open(&j, "metadata", '{');
+  for (size_t i = 0; i < info->n_meta; i++)
+    jw_text(&j, info->meta_keys[i], info->meta_values[i]);
+  jw_close(&j, '}');
+  jw_close(&j, '}');
+  jw_end_line(&j);
+}
+
+static int run(cli_run *cli) {
+  int result = EXIT_OK;
+  for (size_t i = 0; i < cli->args.operands.n && !stop_wanted(); i++) {
+    const char *path = cli->args.operands.items[i];
+    kf_info *info;
+    kf_status status = kf_info_read(cli->ctx, path, &info);
+    if (status != KF_OK) {
+      int failed = fail(cli, status);
+      if (result == EXIT_OK)
+        result = failed;
+      continue;
+    }
+    (cli->args.json ? print_json : print_text)(path, info);
+    kf_info_free(info);
+  }
+  return stop_wanted() ? fail(cli, KF_ERR_CANCELLED) : result;
+}
+
+static const cli_group own_options = {
+    "Options", (const cli_option[]){{"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
+                                     "one JSON object for each file, one a line", 0, 0, NULL},
+                                    {0}}};
+
+const cli_command info_command = {
+    .name = "info",
+    .operands = "FILE...",
+    .min_operands = 1,
+    .max_operands = ANY_NUMBER,
+    .missing = "the files to describe are",
+    .summary = "describe any file that koofu reads or writes",
+    .details =
+        "Says what a file is (embeddings, labels, data set, statistics, model, tensors), its size, "
+        "rows, dimensions, classes, tensors and metadata. Statistics and models are read whole and "
+        "their checksum is verified, so that a description also says that the file is sound. Other "
+        "files are judged by their headers.\n\n"
+        "A file that cannot be described does not keep the others from being described; the exit "
+        "status is that of the first failure.",
+    .groups = (const cli_group *const[]){&own_options, NULL},
+    .examples = (const cli_example[]){{"What is this?", "koofu info model.safetensors"},
+                                      {"Its number of classes, for a script",
+                                       "koofu info --json model.safetensors | jq .classes"},
+                                      {NULL, NULL}},
+    .run = run,
+};

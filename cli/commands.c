@@ -1,0 +1,11 @@
+/* commands.c - the commands, in the order of the help. */
+#include "cli.h"
+#include "commands.h"
+
+const cli_command *const commands[] = {
+    &convert_command,  &info_command, &stats_command,
+    &merge_command,    &fit_command,  &transform_command,
+    &classify_command, &eval_command, &add_class_command,
+    &synth_command,    &demo_command, &help_command,
+    &version_command,  NULL,
+};

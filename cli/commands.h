@@ -1,0 +1,11 @@
+/* commands.h - one entry for each cmd_*.c. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "args.h"
+
+extern const cli_command convert_command, info_command, stats_command, merge_command, fit_command,
+    transform_command, classify_command, eval_command, add_class_command, synth_command,
+    demo_command, help_command, version_command;
+
+#endif

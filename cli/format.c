@@ -1,0 +1,67 @@
+/* format.c - numbers for people. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+shown show_count(uint64_t n) {
+  char digits[24];
+  int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+  shown out;
+  size_t at = 0;
+  for (int i = 0; i < length; i++) {
+    if (i > 0 && (length - i) % 3 == 0)
+      out.text[at++] = ',';
+    out.text[at++] = digits[i];
+  }
+  out.text[at] = '\0';
+  return out;
+}
+
+shown show_counted(uint64_t n, const char *one, const char *many) {
+  shown out;
+  snprintf(out.text, sizeof out.text, "%.26s %s", show_count(n).text, n == 1 ? one : many);
+  return out;
+}
+
+shown show_bytes(uint64_t n) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (n < 1024)
+    return show_counted(n, "byte", "bytes");
+  double value = (double)n / 1024;
+  size_t unit = 0;
+  for (; value >= 1023.95 && unit + 1 < COUNT_OF(units); unit++)
+    value /= 1024;
+  shown out;
+  snprintf(out.text, sizeof out.text, "%.1f %s", value, units[unit]);
+  return out;
+}
+
+shown show_seconds(double seconds) {
+  shown out;
+  if (seconds < 60)
+    snprintf(out.text, sizeof out.text, seconds < 10 ? "%.2f s" : "%.1f s", seconds);
+  else
+    snprintf(out.text, sizeof out.text, "%ld:%02ld min", (long)seconds / 60, (long)seconds % 60);
+  return out;
+}
+
+shown show_real(double value) {
+  shown out;
+  snprintf(out.text, sizeof out.text, "%.6g", value);
+  return out;
+}
+
+shown show_percent(uint64_t hits, uint64_t n) {
+  shown out;
+  snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);
+  return out;
+}
+
+shown show_interval(uint64_t hits, uint64_t n) {
+  double low, high;
+  kf_interval95(hits, n, &low, &high);
+  shown out;
+  snprintf(out.text, sizeof out.text, "[%.2f, %.2f]", 100 * low, 100 * high);
+  return out;
+}

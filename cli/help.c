@@ -1,0 +1,142 @@
+/* help.c - the short and the long help, from the tables. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { WIDTH = 80, HELP_COLUMN = 27 };
+
+/* Prints one paragraph from column `column`, further lines indented by `indent`. Returns what
+ * follows the paragraph's last line. */
+static const char *print_paragraph(FILE *file, const char *text, size_t indent, size_t column) {
+  int first = 1;
+  while (*text && *text != '\n') {
+    size_t length = strcspn(text, " \n");
+    if (!first && column + 1 + length > WIDTH) {
+      fprintf(file, "\n%*s", (int)indent, "");
+      column = indent;
+    } else if (!first) {
+      putc(' ', file);
+      column++;
+    }
+    fwrite(text, 1, length, file);
+    column += length;
+    text += length;
+    text += *text == ' ';
+    first = 0;
+  }
+  putc('\n', file);
+  return text;
+}
+
+/* Prints paragraphs; lines that start with a space stay as they are. */
+static void print_paragraphs(FILE *file, const char *text) {
+  while (*text) {
+    size_t length = strcspn(text, "\n");
+    if (length == 0)
+      putc('\n', file);
+    else if (*text == ' ')
+      fprintf(file, " %.*s\n", (int)length, text);
+    else
+      print_paragraph(file, text, 0, 0);
+    text += length;
+    text += *text == '\n';
+  }
+}
+
+static void print_entry(FILE *file, const char *label, const char *help) {
+  int used = fprintf(file, "  %s", label);
+  if (used + 2 > HELP_COLUMN) {
+    putc('\n', file);
+    used = 0;
+  }
+  fprintf(file, "%*s", HELP_COLUMN - used, "");
+  print_paragraph(file, help, HELP_COLUMN, HELP_COLUMN);
+}
+
+static void print_option(FILE *file, const cli_option *o) {
+  char label[96], letter[8] = "";
+  if (o->letter)
+    snprintf(letter, sizeof letter, "-%c, ", o->letter);
+  snprintf(label, sizeof label, "%4s--%s%s%s", letter, o->name, o->value ? " " : "",
+           o->value ? o->value : "");
+  print_entry(file, label, o->help);
+}
+
+static void print_options(FILE *file, const cli_command *command) {
+  option_walk walk = {command, 0, 0};
+  const cli_group *group, *before = NULL;
+  for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
+    if (o->flags & OPTION_HIDDEN)
+      continue;
+    if (group != before)
+      fprintf(file, "\n%s\n", group->title);
+    before = group;
+    print_option(file, o);
+  }
+}
+
+/* "-o OUT.safetensors" and the like: what must be given. */
+static void print_usage(FILE *file, const cli_command *command) {
+  fprintf(file, "usage: koofu %s", command->name);
+  if (*command->operands)
+    fprintf(file, " %s", command->operands);
+  option_walk walk = {command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
+    if (o->flags & OPTION_REQUIRED)
+      fprintf(file, " -%c %s", o->letter, o->value);
+  fputs(" [OPTION...]\n", file);
+}
+
+/* "Turn embeddings ... set." */
+static void print_summary(FILE *file, const cli_command *command) {
+  fprintf(file, "\n%c%s.\n", toupper((unsigned char)command->summary[0]), command->summary + 1);
+}
+
+static void print_examples(FILE *file, const cli_example *examples) {
+  if (!examples)
+    return;
+  fputs("\nExamples\n", file);
+  for (const cli_example *e = examples; e->line; e++)
+    fprintf(file, "  # %s\n  %s\n", e->what, e->line);
+}
+
+static void print_program(FILE *file) {
+  fprintf(file, "koofu %s: %s\n\nusage: koofu COMMAND [ARGUMENT...] [OPTION...]\n\n", kf_version(),
+          program_summary);
+  for (const cli_command *const *c = commands; *c; c++)
+    fprintf(file, "  %-10s  %s\n", (*c)->name, (*c)->summary);
+}
+
+void print_help(FILE *file, const cli_command *command) {
+  if (!command) {
+    print_program(file);
+    fputs("\n'koofu COMMAND -h' lists the options of a command, 'koofu COMMAND -H' says more.\n"
+          "Start with 'koofu demo'.\n",
+          file);
+    return;
+  }
+  print_usage(file, command);
+  print_summary(file, command);
+  print_options(file, command);
+}
+
+void print_long_help(FILE *file, const cli_command *command) {
+  if (command) {
+    print_usage(file, command);
+    print_summary(file, command);
+    putc('\n', file);
+    print_paragraphs(file, command->details);
+    print_options(file, command);
+    print_examples(file, command->examples);
+    return;
+  }
+  print_program(file);
+  putc('\n', file);
+  print_paragraphs(file, program_details);
+  for (const cli_topic *t = program_topics; t->title; t++) {
+    fprintf(file, "\n%s\n", t->title);
+    print_paragraphs(file, t->text);
+  }
+  print_examples(file, program_examples);
+}

@@ -1,0 +1,34 @@
+/* help_text.c - what there is to say about koofu itself. */
+#include "cli.h"
+
+const char program_summary[] = "a better, smaller embedding space in closed form";
+
+const char program_details[] =
+    "koofu takes embeddings (rows of D numbers, such as CLIP image embeddings) with class labels "
+    "and computes a linear map that whitens the scatter within classes and rotates to the "
+    "directions that tell classes apart. In the mapped space the nearest class mean (the "
+    "prototype) is a better classifier than in the original one, and the first L coordinates are a "
+    "smaller embedding. Nothing is trained.\n\n"
+    "Data sets, statistics and models are plain .safetensors files. The same input gives the same "
+    "bytes, whatever the number of threads, the instruction set, and the order and number of "
+    "files.\n\n"
+    "Results go to standard output, everything else to standard error. Progress is shown on a "
+    "terminal only. An output file appears complete or not at all; an interrupted command leaves "
+    "nothing behind. '--' ends the options.";
+
+const cli_example program_examples[] = {
+    {"See what it does, on a synthetic world", "koofu demo"},
+    {"Fit a model", "koofu fit train.npy --labels train.txt -o model.safetensors"},
+    {"Measure it", "koofu eval model.safetensors test.npy --labels test.txt"},
+    {"Use it", "koofu classify model.safetensors photos.npy --top 5"},
+    {NULL, NULL}};
+
+const cli_topic program_topics[] = {
+    {"Exit status", " 0  it worked\n"
+                    " 1  internal error, out of memory, or stopped by a signal\n"
+                    " 2  usage: a wrong option or argument\n"
+                    " 3  bad data: a file or a row is not what it must be, or has no answer\n"
+                    " 4  input or output: missing, unreadable, disk full, no permission"},
+    {"Environment", " KOOFU_THREADS  the number of threads, where --threads is not given\n"
+                    " KOOFU_ISA      the instruction set, where --isa is not given"},
+    {NULL, NULL}};

@@ -1,0 +1,193 @@
+/* main.c - finds the command, reads its options, makes the context, runs it. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const cli_command *find_command(const char *name) {
+  for (const cli_command *const *c = commands; *c; c++)
+    if (strcmp((*c)->name, name) == 0)
+      return *c;
+  return NULL;
+}
+
+/* --- messages ------------------------------------------------------------------------------------
+ */
+
+static void print_message(cli_run *cli, const char *format, va_list list) {
+  progress_clear(&cli->progress);
+  fprintf(stderr, cli->command ? "koofu %s: " : "koofu: ", cli->command ? cli->command->name : "");
+  vfprintf(stderr, format, list);
+}
+
+int fail_with(cli_run *cli, int exit_status, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  print_message(cli, format, list);
+  va_end(list);
+  putc('\n', stderr);
+  return exit_status;
+}
+
+int fail_usage(cli_run *cli, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  print_message(cli, format, list);
+  va_end(list);
+  const char *name = cli->command ? cli->command->name : "";
+  fprintf(stderr, "; see 'koofu %s%s--help'\n", name, *name ? " " : "");
+  return EXIT_USAGE;
+}
+
+static int exit_status(kf_status status) {
+  static const int exit_statuses[] = {
+      [KF_OK] = EXIT_OK,
+      [KF_ERR_ARG] = EXIT_USAGE,
+      [KF_ERR_DATA] = EXIT_BAD_DATA,
+      [KF_ERR_IO] = EXIT_IO,
+      [KF_ERR_MEM] = EXIT_INTERNAL,
+      [KF_ERR_MATH] = EXIT_BAD_DATA,
+      [KF_ERR_CANCELLED] = EXIT_INTERNAL,
+      [KF_ERR_INTERNAL] = EXIT_INTERNAL,
+  };
+  size_t index = (size_t)status;
+  return index < COUNT_OF(exit_statuses) ? exit_statuses[index] : EXIT_INTERNAL;
+}
+
+int fail_in(cli_run *cli, kf_status status, const char *path) {
+  if (status == KF_ERR_CANCELLED)
+    return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
+  const char *message = kf_errmsg(cli->ctx);
+  return fail_with(cli, exit_status(status), "%s%s%s", path ? path : "", path ? ": " : "",
+                   *message ? message : kf_status_name(status));
+}
+
+int fail(cli_run *cli, kf_status status) {
+  return fail_in(cli, status, NULL);
+}
+
+void say(cli_run *cli, const char *format, ...) {
+  if (cli->args.quiet)
+    return;
+  progress_clear(&cli->progress);
+  va_list list;
+  va_start(list, format);
+  vfprintf(stderr, format, list);
+  va_end(list);
+  putc('\n', stderr);
+}
+
+static void log_callback(void *user, const char *message) {
+  say(user, "%s", message);
+}
+
+/* --- a run
+ * ----------------------------------------------------------------------------------------- */
+
+/* The environment stands in for --threads and --isa where they are not given. */
+static int read_environment(cli_run *cli, char *message, size_t size) {
+  const char *threads = getenv("KOOFU_THREADS");
+  const char *isa = getenv("KOOFU_ISA");
+  option_walk walk = {cli->command, 0, 0};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
+    if (o->at == offsetof(cli_args, threads) && threads && *threads && !cli->args.threads.given)
+      if (parse_number("KOOFU_THREADS", threads, o->low, o->high, &cli->args.threads.value, message,
+                       size))
+        return -1;
+    if (o->at == offsetof(cli_args, isa) && isa && *isa && cli->args.isa < 0) {
+      cli->args.isa = parse_choice("KOOFU_ISA", isa, o->choices, message, size);
+      if (cli->args.isa < 0)
+        return -1;
+    }
+  }
+  return 0;
+}
+
+static int make_context(cli_run *cli) {
+  kf_isa isa = cli->args.isa < 0 ? KF_ISA_AUTO : (kf_isa)cli->args.isa;
+  if (!kf_isa_available(isa))
+    return fail_usage(cli, "this machine does not have the instruction set %s", kf_isa_name(isa));
+  kf_ctx_options options = {.threads = (unsigned)cli->args.threads.value,
+                            .isa = isa,
+                            .progress = progress_callback,
+                            .log = log_callback,
+                            .user = cli};
+  kf_status status = kf_ctx_new(&options, &cli->ctx);
+  if (status != KF_OK)
+    return fail(cli, status);
+  if (cli->args.verbose)
+    say(cli, "koofu %s, %s, instruction set %s", kf_version(),
+        show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
+        kf_isa_name(kf_ctx_isa(cli->ctx)));
+  return EXIT_OK;
+}
+
+static int run(cli_run *cli, int argc, char **argv) {
+  char message[512];
+  cli->args.isa = -1; /* not given */
+  if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
+    return fail_usage(cli, "%s", message);
+  if (cli->args.help || cli->args.long_help) {
+    (cli->args.long_help ? print_long_help : print_help)(stdout, cli->command);
+    return EXIT_OK;
+  }
+  if (read_environment(cli, message, sizeof message))
+    return fail_usage(cli, "%s", message);
+  progress_start(&cli->progress, cli->args.quiet, cli->args.verbose);
+  catch_signals();
+  int status = make_context(cli);
+  if (status == EXIT_OK)
+    status = cli->command->run(cli);
+  progress_end(cli);
+  if (status == EXIT_OK && cli->args.verbose)
+    say(cli, "%s in all", show_seconds(now() - cli->begun).text);
+  return status;
+}
+
+int no_such_command(cli_run *cli, const char *name) {
+  suggestion guess = {name, NULL, 0};
+  for (const cli_command *const *c = commands; *c; c++)
+    suggest(&guess, (*c)->name);
+  if (guess.best)
+    return fail_usage(cli, "there is no command '%s' (did you mean '%s'?)", name, guess.best);
+  if (name[0] == '-')
+    return fail_usage(cli, "there is no option '%s' before the command", name);
+  return fail_usage(cli, "there is no command '%s'", name);
+}
+
+static int start(cli_run *cli, int argc, char **argv) {
+  if (argc < 2) {
+    print_help(stderr, NULL);
+    return EXIT_USAGE;
+  }
+  const char *name = argv[1];
+  if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
+    print_help(stdout, NULL);
+    return EXIT_OK;
+  }
+  if (strcmp(name, "-H") == 0 || strcmp(name, "--long-help") == 0) {
+    print_long_help(stdout, NULL);
+    return EXIT_OK;
+  }
+  const cli_command *found = find_command(strcmp(name, "--version") == 0 ? "version" : name);
+  if (!found)
+    return no_such_command(cli, name);
+  cli->command = found;
+  return run(cli, argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv) {
+  cli_run cli;
+  memset(&cli, 0, sizeof cli);
+  cli.begun = now();
+  int status = start(&cli, argc, argv);
+  kf_ctx_free(cli.ctx);
+  args_free(&cli.args);
+  int unwritten = ferror(stdout);
+  if ((fclose(stdout) != 0 || unwritten) && status == EXIT_OK)
+    status = fail_with(&cli, EXIT_IO, "standard output: cannot be written: %s",
+                       errno ? strerror(errno) : "it was cut short");
+  return status;
+}

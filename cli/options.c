@@ -1,0 +1,78 @@
+/* options.c - the options that several commands share. */
+#include "args.h"
+#include "koofu.h"
+
+const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the order of kf_dtype */
+const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
+static const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
+
+const cli_group global_options = {
+    "On every command",
+    (const cli_option[]){
+        {"threads", 0, OPTION_NUMBER, offsetof(cli_args, threads), 0, "N",
+         "use N threads (default: one per processor)", 1, 1024, NULL},
+        {"isa", 0, OPTION_CHOICE, offsetof(cli_args, isa), 0, "NAME",
+         "use this instruction set: auto, plain, avx2, avx512 or amx", KF_ISA_AUTO, 0, isa_choices},
+        {"quiet", 'q', OPTION_FLAG, offsetof(cli_args, quiet), 0, NULL,
+         "print results and errors only", 0, 0, NULL},
+        {"verbose", 'v', OPTION_COUNT, offsetof(cli_args, verbose), 0, NULL,
+         "say what is used and how long it took; twice: for every stage", 0, 0, NULL},
+        {"help", 'h', OPTION_FLAG, offsetof(cli_args, help), 0, NULL, "print the options", 0, 0,
+         NULL},
+        {"long-help", 'H', OPTION_FLAG, offsetof(cli_args, long_help), 0, NULL,
+         "print the options, details and examples", 0, 0, NULL},
+        {0}}};
+
+const cli_group label_options = {
+    "Labels",
+    (const cli_option[]){
+        {"labels", 0, OPTION_LIST, offsetof(cli_args, labels), 0, "FILE",
+         "labels: .npy integers, or text with one label a line; repeat it to give one "
+         "file for each "
+         "data file",
+         0, 0, NULL},
+        {"classes", 0, OPTION_TEXT, offsetof(cli_args, classes), 0, "FILE",
+         "class names, one a line; integer labels index it, text labels must be in it", 0, 0, NULL},
+        {"label-tensor", 0, OPTION_TEXT, offsetof(cli_args, label_tensor), 0, "NAME",
+         "the labels inside .safetensors (default: labels)", 0, 0, NULL},
+        {0}}};
+
+const cli_group row_options = {
+    "Rows",
+    (const cli_option[]){
+        {"tensor", 0, OPTION_TEXT, offsetof(cli_args, tensor), 0, "NAME",
+         "the rows inside .safetensors (default: embeddings, or the only 2-D tensor)", 0, 0, NULL},
+        {"skip-bad", 0, OPTION_FLAG, offsetof(cli_args, skip_bad), 0, NULL,
+         "leave out rows that are NaN, infinite or zero instead of failing", 0, 0, NULL},
+        {0}}};
+
+const cli_group strict_options = {
+    "Rows to leave out",
+    (const cli_option[]){
+        {"skip-unlabelled", 0, OPTION_FLAG, offsetof(cli_args, allow_unlabelled), 0, NULL,
+         "leave out rows with a negative or empty label instead of failing", 0, 0, NULL},
+        {"skip-unknown", 0, OPTION_FLAG, offsetof(cli_args, allow_unknown), 0, NULL,
+         "leave out rows whose label is not in --classes instead of failing", 0, 0, NULL},
+        {0}}};
+
+const cli_group stats_options = {
+    "Statistics",
+    (const cli_option[]){
+        {"no-normalize", 0, OPTION_FLAG, offsetof(cli_args, no_normalize), 0, NULL,
+         "take rows as they are instead of scaling them to unit length", 0, 0, NULL},
+        {"exponent", 0, OPTION_NUMBER, offsetof(cli_args, exponent), 0, "E",
+         "with --no-normalize: the unit is 2^-E (default: the finest that fits the data)", -1000,
+         1000, NULL},
+        {0}}};
+
+const cli_group world_options = {
+    "The world",
+    (const cli_option[]){{"classes", 0, OPTION_NUMBER, offsetof(cli_args, world_classes), 0, "K",
+                          "number of classes", 1, KF_MAX_CLASSES, NULL},
+                         {"dim", 0, OPTION_NUMBER, offsetof(cli_args, world_dim), 0, "D",
+                          "columns of a row", 8, KF_MAX_DIM, NULL},
+                         {"per-class", 0, OPTION_NUMBER, offsetof(cli_args, per_class), 0, "M",
+                          "training rows of each class", 1, INT64_MAX, NULL},
+                         {"seed", 0, OPTION_NUMBER, offsetof(cli_args, seed), 0, "S",
+                          "which world (default: 0)", 0, INT64_MAX, NULL},
+                         {0}}};

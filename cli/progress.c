@@ -1,0 +1,113 @@
+/* progress.c - a line on the terminal that says how far the work is, and the wish to stop. */
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number) {
+  (void)number;
+  stop = 1;
+}
+
+/* The first signal asks the work to stop, so that nothing half-written stays behind; the handler is
+ * gone after it, so that a second one ends the process. */
+void catch_signals(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_signal;
+  action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < COUNT_OF(numbers); i++) {
+    struct sigaction before;
+    /* What nohup and shells without job control ignore stays ignored. */
+    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+      sigaction(numbers[i], &action, NULL);
+  }
+}
+
+int stop_wanted(void) {
+  return stop;
+}
+
+double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void progress_start(cli_progress *progress, int quiet, int verbose) {
+  progress->shown = !quiet && isatty(STDERR_FILENO);
+  progress->timings = !quiet && verbose >= 2;
+}
+
+void progress_clear(cli_progress *progress) {
+  if (progress->drawn)
+    fputs("\r\033[K", stderr);
+  progress->drawn = 0;
+}
+
+static void end_stage(cli_progress *progress, double time) {
+  progress_clear(progress);
+  if (progress->timings && progress->what[0])
+    fprintf(stderr, "%s: %s\n", progress->what, show_seconds(time - progress->begun).text);
+  progress->what[0] = '\0';
+}
+
+void progress_end(cli_run *cli) {
+  end_stage(&cli->progress, now());
+}
+
+/* stats   45 %   312,000 rows/s   0:12 left */
+static void draw(cli_progress *progress, uint64_t done, uint64_t total, double elapsed) {
+  fprintf(stderr, "\r\033[K%-10s", progress->what);
+  if (total) {
+    double part = (double)done / (double)total;
+    fprintf(stderr, "  %3.0f %%", 100 * (part < 1 ? part : 1));
+  }
+  if (elapsed > 0.5 && done > 0) {
+    double rate = (double)done / elapsed;
+    /* Stages of a few steps (a fit) have no rate worth reading. */
+    if (total == 0 || total > 1000)
+      fprintf(stderr, "  %s rows/s", show_count((uint64_t)rate).text);
+    if (total > done) {
+      long left = (long)((double)(total - done) / rate);
+      fprintf(stderr, "  %ld:%02ld left", left / 60, left % 60);
+    }
+  }
+  fflush(stderr);
+  progress->drawn = 1;
+}
+
+static int update(cli_progress *progress, const char *what, uint64_t done, uint64_t total) {
+  if (progress->shown || progress->timings) {
+    double time = now();
+    char stage[sizeof progress->what];
+    snprintf(stage, sizeof stage, "%s", what);
+    if (strcmp(stage, progress->what) != 0 || done < progress->done) {
+      end_stage(progress, time);
+      memcpy(progress->what, stage, sizeof stage);
+      progress->begun = time;
+    }
+    progress->done = done;
+    if (progress->shown && time - progress->last_draw >= 0.1) {
+      draw(progress, done, total, time - progress->begun);
+      progress->last_draw = time;
+    }
+  }
+  return stop;
+}
+
+int progress_callback(void *user, const char *what, uint64_t done, uint64_t total) {
+  cli_run *cli = user;
+  return cli->progress.own ? stop : update(&cli->progress, what, done, total);
+}
+
+int progress_report(cli_run *cli, const char *what, uint64_t done, uint64_t total) {
+  cli->progress.own = 1;
+  return update(&cli->progress, what, done, total);
+}

@@ -1,0 +1,217 @@
+/* steps.c - what many commands do: open data, load a model, read statistics, check the output. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- inputs
+ * ---------------------------------------------------------------------------------------- */
+
+int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
+  const cli_args *a = &cli->args;
+  if (a->allow_unknown && !a->classes)
+    return fail_usage(cli, "--skip-unknown needs --classes FILE");
+  cli_strings labels;
+  if (expand_labels(&a->labels, &labels))
+    return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  kf_data_options options = {
+      .labels = (const char *const *)labels.items,
+      .n_labels = labels.n,
+      .classes = a->classes,
+      .tensor = a->tensor,
+      .label_tensor = a->label_tensor,
+      .no_labels = use == LABELS_IGNORED,
+      .skip_bad = a->skip_bad,
+      .allow_unlabelled = a->allow_unlabelled || use == LABELS_WANTED,
+      .allow_unknown = a->allow_unknown || (use == LABELS_WANTED && a->classes),
+  };
+  kf_status status =
+      kf_data_open(cli->ctx, a->operands.items + first, a->operands.n - first, &options, out);
+  strings_free(&labels);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+int load_model(cli_run *cli, kf_model **out) {
+  kf_status status = kf_model_load(cli->ctx, cli->args.operands.items[0], out);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+uint32_t classes_with_rows(const kf_model *model) {
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < kf_model_classes(model); k++)
+    n += kf_model_count(model, k) > 0;
+  return n;
+}
+
+static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stats) {
+  uint64_t out = kf_data_rows(data) - kf_stats_rows(stats);
+  uint64_t unlabelled = kf_data_unlabelled(data);
+  if (out > 0)
+    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
+        show_counted(kf_data_rows(data), "row", "rows").text, show_count(unlabelled).text,
+        show_count(out - unlabelled).text);
+}
+
+static int exponent_alone(cli_run *cli) {
+  if (!cli->args.exponent.given || cli->args.no_normalize)
+    return EXIT_OK;
+  return fail_usage(cli, "--exponent needs --no-normalize");
+}
+
+int data_stats(cli_run *cli, kf_stats **out) {
+  kf_stats_options options = {.no_normalize = cli->args.no_normalize,
+                              .exponent = (int)cli->args.exponent.value,
+                              .fixed_exponent = cli->args.exponent.given};
+  kf_data *data = NULL;
+  int result = exponent_alone(cli);
+  if (result == EXIT_OK)
+    result = open_data(cli, 0, LABELS_NEEDED, &data);
+  if (result != EXIT_OK)
+    return result;
+  kf_status status = kf_stats_new_from_data(cli->ctx, data, &options, out);
+  if (status == KF_OK)
+    say_left_out(cli, data, *out);
+  else
+    result = fail(cli, status);
+  kf_data_free(data);
+  return result;
+}
+
+static int is_regular(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static int ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Looks into a single .safetensors file; everything else is data. */
+static int is_stats_file(cli_run *cli, int *yes) {
+  const cli_list *operands = &cli->args.operands;
+  *yes = 0;
+  if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors"))
+    return EXIT_OK;
+  if (!is_regular(operands->items[0]))
+    return EXIT_OK;
+  kf_info *info;
+  kf_status status = kf_info_read(cli->ctx, operands->items[0], &info);
+  if (status != KF_OK)
+    return fail(cli, status);
+  *yes = strcmp(info->kind, "statistics") == 0;
+  kf_info_free(info);
+  return EXIT_OK;
+}
+
+int read_stats(cli_run *cli, kf_stats **out) {
+  const cli_args *a = &cli->args;
+  int ready;
+  int result = is_stats_file(cli, &ready);
+  if (result != EXIT_OK)
+    return result;
+  if (!ready)
+    return data_stats(cli, out);
+  if (a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad ||
+      a->allow_unlabelled || a->allow_unknown || a->no_normalize || a->exponent.given)
+    return fail_usage(cli,
+                      "%s is a statistics file, for which options on rows and labels have no "
+                      "meaning",
+                      a->operands.items[0]);
+  kf_status status = kf_stats_load(cli->ctx, a->operands.items[0], out);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+kf_synth_options world_of(const cli_args *a) {
+  return (kf_synth_options){.seed = (uint64_t)a->seed.value,
+                            .classes = (uint32_t)a->world_classes.value,
+                            .dim = (uint32_t)a->world_dim.value,
+                            .per_class = (uint64_t)a->per_class.value};
+}
+
+/* --- outputs
+ * --------------------------------------------------------------------------------------- */
+
+static int same_file(const struct stat *output, const char *input) {
+  struct stat info;
+  return input && stat(input, &info) == 0 && S_ISREG(info.st_mode) &&
+         info.st_dev == output->st_dev && info.st_ino == output->st_ino;
+}
+
+static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
+  for (size_t i = 0; i < inputs->n; i++)
+    if (same_file(output, inputs->items[i]))
+      return 1;
+  return 0;
+}
+
+/* Whether a file can be made in the folder of a path; better said before the work than after it. */
+static int check_folder(cli_run *cli, const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  if (!folder)
+    return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  struct stat info;
+  int refused = stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0;
+  int code = errno;
+  free(folder);
+  if (!refused)
+    return EXIT_OK;
+  return fail_with(cli, EXIT_IO, "%s: cannot be created: %s", path, strerror(code));
+}
+
+int check_output(cli_run *cli, const char *path) {
+  const cli_args *a = &cli->args;
+  if (strcmp(path, "-") == 0)
+    return fail_usage(cli, "the output is binary and needs a file name, not '-'");
+  struct stat info;
+  if (stat(path, &info) != 0)
+    return check_folder(cli, path);
+  if (S_ISDIR(info.st_mode))
+    return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
+  if (!S_ISREG(info.st_mode))
+    return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
+  if (same_as_one_of(&info, &a->operands) || same_as_one_of(&info, &a->labels) ||
+      same_file(&info, a->classes) || same_file(&info, a->between))
+    return fail_with(cli, EXIT_USAGE, "%s: is both input and output", path);
+  return check_folder(cli, path);
+}
+
+void say_written(cli_run *cli, const char *path, const char *format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  progress_end(cli);
+  say(cli, "wrote %s: %s (%s)", path, text, show_seconds(now() - cli->begun).text);
+}
+
+/* What the file itself says, so that rows that were left out are not counted. */
+void say_data_written(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (cli->args.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK)
+    return;
+  const char *rows = info->rows == 1 ? "row" : "rows";
+  const char *type = kf_dtype_name((kf_dtype)cli->args.dtype);
+  if (info->classes)
+    say_written(cli, path, "%s %s of %u %s, %s", show_count(info->rows).text, rows, info->dim, type,
+                show_counted(info->classes, "class", "classes").text);
+  else
+    say_written(cli, path, "%s %s of %u %s, no labels", show_count(info->rows).text, rows,
+                info->dim, type);
+  kf_info_free(info);
+}
+
+int save_stats(cli_run *cli, const kf_stats *stats, const char *path) {
+  kf_status status = kf_stats_save(cli->ctx, stats, path);
+  if (status != KF_OK)
+    return fail(cli, status);
+  say_written(cli, path, "%s of %u, %s", show_counted(kf_stats_rows(stats), "row", "rows").text,
+              kf_stats_dim(stats), show_counted(kf_stats_classes(stats), "class", "classes").text);
+  return EXIT_OK;
+}

@@ -1,0 +1,65 @@
+"""Writes the files the tests need, sound and broken ones, with nothing but the standard library."""
+
+import json
+import random
+import struct
+
+
+def npy(rows, dtype="<f4", shape=None, fortran=False, version=1, header=None):
+    """A .npy file of a list of rows (or of labels); shape and header may be made to lie."""
+    flat = [x for row in rows for x in row] if rows and isinstance(rows[0], (list, tuple)) else list(rows)
+    if shape is None:
+        shape = (len(rows), len(rows[0])) if rows and isinstance(rows[0], (list, tuple)) else (len(rows),)
+    code = {"f2": "e", "f4": "f", "f8": "d", "i4": "i", "i8": "q", "u1": "B"}[dtype[1:]]
+    if header is None:
+        header = f"{{'descr': '{dtype}', 'fortran_order': {fortran}, 'shape': {tuple(shape)!r}, }}"
+    text = header.encode("latin-1")
+    prefix = 10 if version == 1 else 12
+    text += b" " * (-(prefix + len(text) + 1) % 64) + b"\n"
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    order = ">" if dtype[0] == ">" else "<"
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + struct.pack(f"{order}{len(flat)}{code}", *flat)
+
+
+def safetensors(tensors, metadata=None, header=None, length=None):
+    """A .safetensors file of {name: (dtype, shape, bytes)}; header and length may be made to lie."""
+    entries, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for name, (dtype, shape, content) in tensors.items():
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(entries).encode() if header is None else header.encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def f32(rows):
+    flat = [x for row in rows for x in row]
+    return struct.pack(f"<{len(flat)}f", *flat)
+
+
+def i32(labels):
+    return struct.pack(f"<{len(labels)}i", *labels)
+
+
+def fvecs(rows):
+    return b"".join(struct.pack(f"<i{len(row)}f", len(row), *row) for row in rows)
+
+
+def fbin(rows):
+    return struct.pack("<II", len(rows), len(rows[0])) + f32(rows)
+
+
+def world(n=60, dim=8, classes=3, seed=1):
+    """Rows around class centres, and their labels."""
+    rng = random.Random(seed)
+    centres = [[rng.gauss(0, 1) for _ in range(dim)] for _ in range(classes)]
+    labels = [i % classes for i in range(n)]
+    rows = [[c + rng.gauss(0, 0.5) for c in centres[k]] for k in labels]
+    return rows, labels
+
+
+def data_set(n=60, dim=8, classes=3, seed=1, names=None):
+    """A native data set as bytes."""
+    rows, labels = world(n, dim, classes, seed)
+    names = names or [f"class {k}" for k in range(classes)]
+    return safetensors({"embeddings": ("F32", [n, dim], f32(rows)), "labels": ("I32", [n], i32(labels))},
+                       metadata={"classes": json.dumps(names)})

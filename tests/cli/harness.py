@@ -1,0 +1,165 @@
+"""What the command-line tests stand on: a program, a temporary folder, and checks that explain themselves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+
+TESTS = []
+
+USAGE, BAD_DATA, IO = 2, 3, 4
+
+
+class Skipped(Exception):
+    """Raised by a test that cannot run here; its text says why."""
+
+
+class Failed(Exception):
+    pass
+
+
+def test(function):
+    """Registers a test: a function of one Box."""
+    TESTS.append(function)
+    return function
+
+
+def check(condition, message):
+    if not condition:
+        raise Failed(message)
+
+
+def equal(got, wanted, what):
+    check(got == wanted, f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+class Result:
+    def __init__(self, words, process):
+        self.words = words
+        self.status = process.returncode
+        self.out = process.stdout.decode("utf-8", "replace")
+        self.err = process.stderr.decode("utf-8", "replace")
+
+    def __str__(self):
+        return f"{' '.join(self.words)}\n  status {self.status}\n  out {self.out[:400]!r}\n  err {self.err[:400]!r}"
+
+
+class Box:
+    """A temporary folder in which one test runs the program."""
+
+    def __init__(self, program):
+        self.program = program
+        self.folder = tempfile.mkdtemp(prefix="koofu-cli-")
+        self.user = None  # as whom to run the program; None: as ourselves
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, content):
+        data = content.encode() if isinstance(content, str) else content
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        return name
+
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def files(self):
+        """Every file and folder below the box, hidden ones too."""
+        found = set()
+        for folder, folders, names in os.walk(self.folder):
+            found |= {os.path.relpath(os.path.join(folder, n), self.folder) for n in folders + names}
+        return found
+
+    def command(self, *words):
+        return [self.program, *[str(w) for w in words]]
+
+    def environment(self, **more):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("KOOFU_")}
+        return {**clean, **more}
+
+    def become_nobody(self):
+        """From now on the program runs without root's rights, which would make every file readable and writable."""
+        if os.geteuid() != 0:
+            return
+        self.user = 65534
+        for name in [".", *self.files()]:
+            os.lchown(self.path(name), self.user, self.user)
+        try:
+            self.works("version")
+        except (OSError, Failed) as reason:
+            raise Skipped("the program cannot be run by another user than root") from reason
+
+    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120):
+        words = self.command(*words)
+        more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+        process = subprocess.run(words, cwd=self.folder, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
+                                 stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
+        if process.stdout is None:
+            process.stdout = b""
+        return Result(words, process)
+
+    def start(self, *words):
+        return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def works(self, *words, **more):
+        result = self.run(*words, **more)
+        check(result.status == 0, f"should work: {result}")
+        return result
+
+    def refuses(self, status, *words, naming=(), **more):
+        """The command fails with a status and one line on stderr that holds every text of `naming`, prints nothing on
+        stdout, and leaves the folder as it was."""
+        before = {name: self.stamp(name) for name in self.files()}
+        result = self.run(*words, **more)
+        equal(result.status, status, f"status of {result}")
+        check(result.err.endswith("\n") and result.err.count("\n") == 1, f"stderr should be one line: {result}")
+        check(result.err.startswith("koofu"), f"the message should begin with 'koofu': {result}")
+        for text in [naming] if isinstance(naming, str) else naming:
+            check(text in result.err, f"the message should hold {text!r}: {result}")
+        equal(result.out, "", f"stdout of {result}")
+        after = {name: self.stamp(name) for name in self.files()}
+        equal(after, before, f"the folder after {result}")
+        return result
+
+    def stamp(self, name):
+        info = os.lstat(self.path(name))
+        return (info.st_ino, info.st_size, info.st_mtime_ns) if os.path.isfile(self.path(name)) else "folder"
+
+
+def run_all(program, wanted):
+    passed = failed = skipped = 0
+    for function in TESTS:
+        name = f"{function.__module__.removeprefix('test_')}.{function.__name__}"
+        if wanted and not any(w in name for w in wanted):
+            continue
+        box = Box(program)
+        try:
+            function(box)
+            passed += 1
+        except Skipped as reason:
+            skipped += 1
+            print(f"skipped {name}: {reason}")
+        except Failed as reason:
+            failed += 1
+            print(f"FAILED {name}: {reason}")
+        except Exception:  # a defect of the test itself, or a hang
+            failed += 1
+            print(f"FAILED {name}:")
+            traceback.print_exc(file=sys.stdout)
+        finally:
+            box.close()
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)

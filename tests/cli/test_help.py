@@ -1,0 +1,122 @@
+"""Help, man pages and completions say the same things, because they are made from the same tables."""
+
+import os
+import re
+import shutil
+import subprocess
+
+from harness import Skipped, USAGE, check, equal, test
+
+COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "synth", "demo",
+            "help", "version"]
+
+
+def options_of(text):
+    """The options a help text lists."""
+    return set(re.findall(r"^  (?:-\w, |    )(--[a-z-]+)", text, re.M))
+
+
+def plain(man):
+    """A man page without the roff escapes that matter here."""
+    return man.replace("\\-", "-").replace("\\fB", "").replace("\\fI", "").replace("\\fR", "")
+
+
+@test
+def koofu_alone(box):
+    result = box.run()
+    equal(result.status, USAGE, "status")
+    equal(result.out, "", "stdout")
+    for command in COMMANDS:
+        check(f"  {command} " in result.err, f"{command} is not in the help")
+
+
+@test
+def program_help(box):
+    short, long = box.works("--help").out, box.works("-H").out
+    equal(box.works("-h").out, short, "-h")
+    equal(box.works("help").out, short, "help")
+    equal(box.works("--long-help").out, long, "--long-help")
+    for text in ("Exit status", "Environment", "KOOFU_ISA", "KOOFU_THREADS", "Examples"):
+        check(text in long, f"{text} is not in the long help")
+
+
+@test
+def version(box):
+    check(re.fullmatch(r"koofu \d+\.\d+\.\d+\n", box.works("--version").out), "--version")
+    equal(box.works("version").out, box.works("--version").out, "version")
+    check("plain    available" in box.works("version", "-v").out, "the plain instruction set is everywhere")
+
+
+@test
+def every_command_has_help(box):
+    for command in COMMANDS:
+        short, long = box.works(command, "-h").out, box.works(command, "-H").out
+        equal(box.works(command, "--help").out, short, f"{command} --help")
+        equal(box.works("help", command).out, long, f"help {command}")
+        check(short.startswith(f"usage: koofu {command}"), f"usage of {command}")
+        check(options_of(short) >= {"--threads", "--isa", "--quiet", "--verbose", "--help", "--long-help"},
+              f"global options of {command}")
+        equal(options_of(long), options_of(short), f"options in the two helps of {command}")
+        lines = long.split("Examples\n")[0].splitlines()
+        check(max(map(len, lines)) <= 80, f"{command} -H is wider than 80 columns")
+
+
+@test
+def help_wins_over_missing_arguments(box):
+    for command in COMMANDS:
+        box.works(command, "--help", "-q")
+
+
+@test
+def man_pages_hold_every_option(box):
+    for command in COMMANDS:
+        page = plain(box.works("help", "--man", command).out)
+        for option in options_of(box.works(command, "-h").out):
+            check(option in page, f"{option} is not in the man page of {command}")
+        for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"):
+            check(f".SH {section}\n" in page, f"{section} is not in the man page of {command}")
+    page = plain(box.works("help", "--man", "koofu").out)
+    for command in COMMANDS:
+        check(f"koofu-{command} (1)" in page, f"{command} is not in koofu(1)")
+
+
+@test
+def man_pages_render(box):
+    if not shutil.which("groff"):
+        raise Skipped("groff is not installed")
+    for command in ["koofu", *COMMANDS]:
+        page = box.works("help", "--man", command).out
+        render = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=page.encode(), capture_output=True, check=False)
+        equal((render.returncode, render.stderr), (0, b""), f"groff on {command}")
+
+
+@test
+def completions_hold_every_option(box):
+    for shell in ("bash", "zsh", "fish"):
+        script = box.works("help", "--completion", shell).out
+        for command in COMMANDS:
+            check(command in script, f"{command} is not in the completion for {shell}")
+            for option in options_of(box.works(command, "-h").out):
+                name = f"-l {option[2:]} " if shell == "fish" else option
+                check(name in script, f"{option} is not in the completion for {shell}")
+        program = shutil.which(shell)
+        if program:
+            box.write("script", script)
+            parsed = subprocess.run([program, "-n", box.path("script")], capture_output=True, check=False)
+            equal((parsed.returncode, parsed.stderr), (0, b""), f"{shell} -n")
+
+
+def bash_answers(box, words):
+    script = box.works("help", "--completion", "bash").out
+    call = f'COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _koofu; echo "${{COMPREPLY[@]}}"'
+    return subprocess.run(["bash", "-c", script + call], capture_output=True, check=False).stdout.decode().split()
+
+
+@test
+def bash_completes(box):
+    if not os.path.exists("/bin/bash"):
+        raise Skipped("bash is not installed")
+    equal(bash_answers(box, "koofu cl"), ["classify"], "commands")
+    equal(bash_answers(box, "koofu fit --lam"), ["--lambda"], "options")
+    equal(bash_answers(box, "koofu convert x --dtype b"), ["bf16"], "choices")
+    equal(bash_answers(box, "koofu fit x -o mod"), [], "files are left to the shell")
