@@ -1,0 +1,32 @@
+/* fuzz.h - what the fuzz targets share.
+ *
+ * Each fuzz_X.c is one target: it feeds an input to one parser through the public interface, as a
+ * file, and reads everything the parser lets through. Whatever the input, the library must come
+ * back with a status; sanitizers watch the rest. */
+#ifndef KF_FUZZ_H
+#define KF_FUZZ_H
+
+#include "koofu.h"
+
+/* The entry point of libFuzzer and of replay_main.c. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Writes bytes to a file in a folder of this process. The path stays valid until the next call with
+ * the same name. */
+const char *fuzz_write(const char *name, const void *data, size_t size);
+
+/* Writes the input to a file with the given ending, and calls `use` with its path. Returns 0. */
+int fuzz_with_file(const char *ending, const uint8_t *data, size_t size,
+                   void (*use)(kf_ctx *ctx, const char *path));
+
+/* The same with the checksum in metadata made right, as a fuzzer cannot guess it. */
+int fuzz_with_checked_file(const uint8_t *data, size_t size,
+                           void (*use)(kf_ctx *ctx, const char *path));
+
+/* Opens a data set, strictly and leniently, and reads all of its rows and labels. */
+void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options);
+
+/* A data file of n rows with one column, for label files to go with. */
+const char *fuzz_plain_rows(uint32_t n);
+
+#endif

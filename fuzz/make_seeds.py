@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets into fuzz/corpus/, valid and invalid ones.
+
+    python3 fuzz/make_seeds.py [--koofu build/koofu]
+
+Only the standard library is needed. Statistics and models are made by koofu itself, where a program
+is given; their seeds are left alone otherwise.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+
+
+def put(target, name, data):
+    path = CORPUS / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def npy(descr, shape, data, version=1, fortran="False", header=None):
+    if header is None:
+        header = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape}, }}"
+    text = header.encode("utf-8" if version == 3 else "latin-1") + b"\n"
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text + data
+
+
+def npy_seeds():
+    rows = floats(1, 2, 3, 4, 5, 6)
+    put("npy", "f4", npy("<f4", (2, 3), rows))
+    put("npy", "f4-fortran", npy("<f4", (2, 3), rows, fortran="True"))
+    put("npy", "f4-version2", npy("<f4", (2, 3), rows, version=2))
+    put("npy", "f4-version3", npy("<f4", (2, 3), rows, version=3))
+    put("npy", "f2", npy("<f2", (2, 2), struct.pack("<4e", 1, 2, 3, 4)))
+    put("npy", "f8", npy("<f8", (1, 2), struct.pack("<2d", 1, 1e300)))
+    put("npy", "nan", npy("<f4", (2, 2), floats(1, float("nan"), 0, 0)))
+    for code, descr in zip("bBhHiIqQ", "|i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8".split()):
+        put("npy", "labels-" + descr[1:], npy(descr, (4,), struct.pack("<4" + code, 0, 1, 2, 1)))
+    put("npy", "labels-column", npy("<i8", (4, 1), struct.pack("<4q", 0, -1, 2**40, 1)))
+    put("npy", "bad-object", npy("|O", (4,), b"\x80\x04."))
+    put("npy", "bad-struct", npy("", "", b"", header="{'descr': [('a', '<f4')], 'shape': (1,), }"))
+    put("npy", "bad-big-endian", npy(">f4", (1, 2), rows[:8]))
+    put("npy", "bad-overflow", npy("<f4", (2**40, 2**40), rows))
+    put("npy", "bad-negative", npy("<f4", "(-1, 3)", rows))
+    put("npy", "bad-short", npy("<f4", (2, 3), rows[:-1]))
+    put("npy", "bad-long", npy("<f4", (2, 3), rows + b"x"))
+    put("npy", "bad-twice", npy("", "", b"", header="{'shape': (1, 1), 'shape': (1, 1), }"))
+    put("npy", "bad-header-length", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}")
+
+
+def safetensors(header, data):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors_seeds():
+    rows = floats(1, 2, 3, 4)
+    labels = struct.pack("<2i", 1, 0)
+    meta = {"classes": json.dumps(["cat", "d\u00f6g"]), "format": "koofu.dataset"}
+    full = {
+        "__metadata__": meta,
+        "embeddings": tensor("F32", [2, 2], 0, 16),
+        "labels": tensor("I32", [2], 16, 24),
+    }
+    put("safetensors", "data-set", safetensors(full, rows + labels))
+    put("safetensors", "only", safetensors({"x": tensor("F32", [2, 2], 0, 16)}, rows))
+    half = {"embeddings": tensor("F16", [2, 2], 0, 8)}
+    put("safetensors", "f16", safetensors(half, struct.pack("<4e", 1, 2, 3, 4)))
+    brain = {"embeddings": tensor("BF16", [2, 2], 0, 8)}
+    put("safetensors", "bf16", safetensors(brain, b"\x80\x3f" * 4))
+    double = {"embeddings": tensor("F64", [1, 2], 0, 16)}
+    put("safetensors", "f64", safetensors(double, struct.pack("<2d", 1, 2)))
+    others = {"a": tensor("BOOL", [3], 0, 3), "b": tensor("F4", [2], 3, 4), "c": tensor("I8", [], 4, 5)}
+    put("safetensors", "others", safetensors(others, b"\0" * 5))
+    names = dict(full, __metadata__={"classes": '["a", "a"]'})
+    put("safetensors", "bad-names", safetensors(names, rows + labels))
+    gap = {"a": tensor("F32", [2, 1], 0, 8), "b": tensor("F32", [1, 1], 12, 16)}
+    put("safetensors", "bad-gap", safetensors(gap, rows))
+    overlap = {"a": tensor("F32", [2, 1], 0, 8), "b": tensor("F32", [3, 1], 4, 16)}
+    put("safetensors", "bad-overlap", safetensors(overlap, rows))
+    put("safetensors", "bad-range", safetensors({"a": tensor("F32", [9], 0, 36)}, rows))
+    put("safetensors", "bad-trailing", safetensors({"a": tensor("F32", [1], 0, 4)}, rows))
+    huge = {"a": tensor("F32", [2**62, 2**62], 0, 16)}
+    put("safetensors", "bad-overflow", safetensors(huge, rows))
+    put("safetensors", "bad-negative", safetensors({"a": tensor("F32", [-4], 0, 16)}, rows))
+    put("safetensors", "bad-duplicate", safetensors(b'{"a": {}, "a": {}}', b""))
+    put("safetensors", "bad-json", safetensors(b'{"a": ', b""))
+    put("safetensors", "bad-length", struct.pack("<Q", 2**63) + b"{}")
+
+
+def vecs_seeds():
+    row = struct.pack("<i", 2)
+    put("fvecs", "two", row + floats(1, 2) + row + floats(3, 4))
+    put("fvecs", "bad-second", row + floats(1, 2) + struct.pack("<i", 3) + floats(3, 4))
+    put("fvecs", "bad-short", row + floats(1, 2) + row)
+    put("fvecs", "bad-negative", struct.pack("<i", -1))
+    put("fvecs", "bad-zero", bytes(8))
+    put("fvecs", "bad-large", struct.pack("<i", 2**31 - 1))
+    put("fbin", "two", struct.pack("<2I", 2, 2) + floats(1, 2, 3, 4))
+    put("fbin", "bad-short", struct.pack("<2I", 2, 2) + floats(1, 2, 3))
+    put("fbin", "bad-huge", struct.pack("<2I", 2**32 - 1, 2**32 - 1))
+    put("fbin", "bad-zero", struct.pack("<2I", 0, 0))
+    put("fbin", "bad-header", b"\1\0\0")
+
+
+def text_seeds():
+    for target in "labels", "classes":
+        put(target, "plain", b"cat\ndog\n")
+        put(target, "crlf", b"cat\r\ndog\r\n")
+        put(target, "bom", b"\xef\xbb\xbfcat\ndog")
+        put(target, "utf8", "cat\ndog\nL\u00f6we\n\u732b\n\U0001f408\n".encode())
+        put(target, "repeated", b"cat\ndog\ncat\ncat\n")
+        put(target, "empty-line", b"cat\n\ndog\n")
+        put(target, "bad-latin1", b"cat\ndog\nL\xf6we\n")
+        put(target, "bad-nul", b"cat\ndog\0\n")
+        put(target, "bad-utf16", "cat\ndog\n".encode("utf-16"))
+        put(target, "bad-long", b"x" * 65537 + b"\n")
+    put("labels", "many", b"".join(b"%d\n" % (i % 7) for i in range(3000)))
+
+
+def koofu_seeds(koofu):
+    """A tiny world, its statistics and models of it."""
+    for target in "stats", "model":
+        shutil.rmtree(CORPUS / target, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def make(name, *arguments):
+            path = pathlib.Path(folder) / (name + ".safetensors")
+            subprocess.run([koofu, *arguments, "-o", path], check=True, capture_output=True)
+            return path
+
+        size = ["--classes", "3", "--dim", "8", "--per-class", "4"]
+        world = make("world", "synth", *size)
+        stats = make("stats", "stats", world)
+        raw = make("raw", "stats", world, "--no-normalize")
+        put("stats", "normalized", stats.read_bytes())
+        put("stats", "raw", raw.read_bytes())
+        put("model", "full", make("full", "fit", stats).read_bytes())
+        put("model", "two", make("two", "fit", stats, "--dim", "2").read_bytes())
+        put("model", "raw", make("raw-model", "fit", raw).read_bytes())
+        data = world.read_bytes()
+        for target in "stats", "model":
+            put(target, "bad-kind", data)
+            put(target, "bad-json", safetensors(b"{", b""))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--koofu", help="the program, to make seeds of statistics and models")
+    koofu = parser.parse_args().koofu
+    npy_seeds()
+    safetensors_seeds()
+    vecs_seeds()
+    text_seeds()
+    if koofu:
+        koofu_seeds(koofu)
+
+
+if __name__ == "__main__":
+    main()
