@@ -1,0 +1,119 @@
+/* test.h - what the C tests share: cmocka, a context, random numbers, a folder that goes away. */
+#ifndef KF_TEST_H
+#define KF_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "koofu.h"
+
+/* splitmix64, so that every run tests the same numbers. */
+static inline uint64_t test_random(uint64_t *state) {
+  uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+  return z ^ z >> 31;
+}
+
+/* Uniform in [-1, 1). */
+static inline double test_uniform(uint64_t *state) {
+  return (double)(int64_t)test_random(state) * 0x1p-63;
+}
+
+/* Nearly normal: mean 0, variance 1. */
+static inline double test_normal(uint64_t *state) {
+  double sum = 0;
+  for (int i = 0; i < 12; i++) sum += test_uniform(state);
+  return sum / 2;
+}
+
+static inline kf_ctx *test_ctx(unsigned threads, kf_isa isa) {
+  kf_ctx *ctx = NULL;
+  kf_ctx_options options = {.threads = threads, .isa = isa};
+  assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
+  return ctx;
+}
+
+/* Fails with koofu's own message. */
+#define assert_ok(ctx, call)                                                                       \
+  do {                                                                                             \
+    kf_status test_status = (call);                                                                \
+    if (test_status != KF_OK) fail_msg("%s: %s", #call, kf_errmsg(ctx));                           \
+  } while (0)
+
+/* The call must fail with this status, and its message must hold the text. */
+#define assert_error(ctx, status, text, call)                                                      \
+  do {                                                                                             \
+    kf_status test_status = (call);                                                                \
+    if (test_status != (status) || strstr(kf_errmsg(ctx), (text)) == NULL)                         \
+      fail_msg("%s: status %d, message '%s'; wanted %d with '%s'", #call, (int)test_status,        \
+               kf_errmsg(ctx), (int)(status), (text));                                             \
+  } while (0)
+
+/* A new folder under the temporary one; the name is static. */
+static inline const char *test_folder(void) {
+  static char folder[256];
+  const char *base = getenv("TMPDIR");
+  snprintf(folder, sizeof folder, "%s/koofu-test-XXXXXX", base != NULL ? base : "/tmp");
+  assert_non_null(mkdtemp(folder));
+  return folder;
+}
+
+static inline void test_remove(const char *folder) {
+  char command[512];
+  snprintf(command, sizeof command, "rm -rf '%s'", folder);
+  assert_int_equal(system(command), 0);
+}
+
+/* folder/name in one of a few static buffers. */
+static inline const char *test_path(const char *folder, const char *name) {
+  static char paths[8][512];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+  return path;
+}
+
+/* The number of entries in a folder. */
+static inline int test_entries(const char *folder) {
+  char command[512];
+  int n = -1;
+  snprintf(command, sizeof command, "ls -A '%s' | wc -l", folder);
+  FILE *pipe = popen(command, "r");
+  assert_non_null(pipe);
+  assert_int_equal(fscanf(pipe, "%d", &n), 1);
+  pclose(pipe);
+  return n;
+}
+
+/* The whole of a file; the caller frees it. */
+static inline char *test_read(const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  fseek(file, 0, SEEK_END);
+  *size = (size_t)ftell(file);
+  rewind(file);
+  char *bytes = malloc(*size + 1);
+  assert_non_null(bytes);
+  assert_int_equal(fread(bytes, 1, *size, file), *size);
+  fclose(file);
+  return bytes;
+}
+
+static inline void assert_same_file(const char *a, const char *b) {
+  size_t n, m;
+  char *x = test_read(a, &n), *y = test_read(b, &m);
+  assert_int_equal(n, m);
+  assert_memory_equal(x, y, n);
+  free(x);
+  free(y);
+}
+
+#endif

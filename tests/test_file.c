@@ -1,0 +1,620 @@
+/* test_file.c - data sets that are as they should be: formats, types, shards, labels, classes,
+ * writing. What is wrong with files is in test_file_bad.c. */
+#include "files.h"
+
+#include "file/parts.h"
+
+#include <math.h>
+#include <sys/stat.h>
+
+static const float six[6] = {1, 2, 3, 4, 5, -6.5F};
+
+/* The data set holds exactly these rows and (NULL: no) labels, in one block and row by row. */
+static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const float *rows,
+                        const int32_t *labels) {
+  assert_int_equal(kf_data_rows(data), n);
+  assert_int_equal(kf_data_dim(data), dim);
+  assert_int_equal(kf_data_has_labels(data), labels != NULL);
+  float *got = malloc(n * dim * sizeof *got);
+  int32_t *got_labels = malloc(n * sizeof *got_labels);
+  for (int single = 0; single < 2; single++) {
+    memset(got, 0xAA, n * dim * sizeof *got);
+    uint64_t step = single ? 1 : n;
+    for (uint64_t i = 0; i < n; i += step) {
+      kf_status status = kf_data_get(ctx, data, i, step, got + i * dim, got_labels + i);
+      if (status != KF_OK)
+        fail_msg("%s", kf_errmsg(ctx));
+    }
+    assert_memory_equal(got, rows, n * dim * sizeof *got);
+    for (uint64_t i = 0; i < n; i++)
+      assert_int_equal(got_labels[i], labels != NULL ? labels[i] : KF_LABEL_NONE);
+  }
+  free(got);
+  free(got_labels);
+}
+
+static void assert_file(const char *path, const kf_data_options *options, uint64_t n, uint32_t dim,
+                        const float *rows, const int32_t *labels) {
+  kf_data *data = must_open(path, options);
+  assert_rows(data, n, dim, rows, labels);
+  kf_data_free(data);
+}
+
+/* --- formats ---------------------------------------------------------------------------------- */
+
+static void test_npy_types(void **state) {
+  (void)state;
+  const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
+  const double f64[6] = {1, 2, 3, 4, 5, -6.5};
+  assert_file(write_npy("a.npy", "<f4", "(2, 3)", six, sizeof six), NULL, 2, 3, six, NULL);
+  assert_file(write_npy("a.npy", "<f2", "(2, 3)", f16, sizeof f16), NULL, 2, 3, six, NULL);
+  assert_file(write_npy("a.npy", "<f8", "(3, 2)", f64, sizeof f64), NULL, 3, 2, six, NULL);
+}
+
+static void test_npy_headers(void **state) {
+  (void)state;
+  const char *dict[] = {
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }   \n",
+      "{\"shape\":(2,3,),\"fortran_order\":False,\"descr\":\"<f4\"}",
+  };
+  for (int version = 1; version <= 3; version++) {
+    for (int i = 0; i < 2; i++) {
+      const char *path = write_npy_header("v.npy", version, dict[i], six, sizeof six);
+      assert_file(path, NULL, 2, 3, six, NULL);
+    }
+  }
+}
+
+static void test_npy_fortran(void **state) {
+  (void)state;
+  /* Many rows, so that a column is read in several pieces. */
+  enum { N = 20000, D = 3 };
+  double *columns = malloc(sizeof(double) * N * D);
+  float *rows = malloc(sizeof(float) * N * D);
+  for (int i = 0; i < N; i++) {
+    for (int j = 0; j < D; j++) {
+      rows[i * D + j] = (float)(i * D + j + 1);
+      columns[j * N + i] = i * D + j + 1;
+    }
+  }
+  const char *dict = "{'descr': '<f8', 'fortran_order': True, 'shape': (20000, 3), }\n";
+  const char *path = write_npy_header("f.npy", 1, dict, columns, sizeof(double) * N * D);
+  assert_file(path, NULL, N, D, rows, NULL);
+  free(columns);
+  free(rows);
+}
+
+static void test_safetensors_types(void **state) {
+  (void)state;
+  const uint16_t bf16[6] = {0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0xC0D0};
+  const uint16_t f16[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0xC680};
+  const double f64[6] = {1, 2, 3, 4, 5, -6.5};
+  const struct {
+    const char *json;
+    const void *data;
+    size_t n;
+  } file[] = {
+      {"{\"embeddings\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", six, 24},
+      {"{\"only\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}  ", f16, 12},
+      {"{\"x\":{\"dtype\":\"BF16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}", bf16, 12},
+      {"{\"x\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[0,48]}}", f64, 48},
+  };
+  for (size_t i = 0; i < 4; i++)
+    assert_file(write_st("t.safetensors", file[i].json, file[i].data, file[i].n), NULL, 2, 3, six,
+                NULL);
+}
+
+static void test_safetensors_tensor_names(void **state) {
+  (void)state;
+  const float two[2][6] = {{1, 2, 3, 4, 5, -6.5F}, {9, 8, 7, 6, 5, 4}};
+  const char *json = "{\"image\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+                     "\"text\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}}";
+  const char *path = write_st("two.safetensors", json, two, sizeof two);
+  assert_file(path, &(kf_data_options){.tensor = "text"}, 2, 3, two[1], NULL);
+  assert_refused(path, NULL, KF_ERR_DATA, "2 others");
+  assert_refused(path, &(kf_data_options){.tensor = "x"}, KF_ERR_DATA, "no tensor 'x'");
+}
+
+static void test_vecs(void **state) {
+  (void)state;
+  int32_t fvecs[8] = {3, 0, 0, 0, 3, 0, 0, 0}, fbin[8] = {2, 3};
+  memcpy(fvecs + 1, six, 12);
+  memcpy(fvecs + 5, six + 3, 12);
+  memcpy(fbin + 2, six, 24);
+  assert_file(write_bytes("a.fvecs", fvecs, sizeof fvecs), NULL, 2, 3, six, NULL);
+  assert_file(write_bytes("a.fbin", fbin, sizeof fbin), NULL, 2, 3, six, NULL);
+}
+
+/* Rows wider than the pieces that are read. */
+static void test_wide_fvecs(void **state) {
+  (void)state;
+  enum { N = 3, D = 20001 };
+  float *rows = malloc(sizeof(float) * N * D);
+  int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
+  for (int i = 0; i < N * D; i++)
+    rows[i] = (float)i + 0.5F;
+  for (int i = 0; i < N; i++) {
+    words[i * (D + 1)] = D;
+    memcpy(words + i * (D + 1) + 1, rows + i * D, sizeof(float) * D);
+  }
+  const char *path = write_bytes("wide.fvecs", words, sizeof(int32_t) * N * (D + 1));
+  assert_file(path, NULL, N, D, rows, NULL);
+  words[2 * (D + 1)] = D - 1;
+  path = write_bytes("wide.fvecs", words, sizeof(int32_t) * N * (D + 1));
+  kf_data *data = must_open(path, NULL);
+  assert_int_equal(kf_data_get(ctx, data, 0, 2, rows, NULL), KF_OK);
+  assert_failed(kf_data_get(ctx, data, 0, 3, rows, NULL), KF_ERR_DATA, path,
+                "row 2 says it has 20000 columns");
+  kf_data_free(data);
+  free(rows);
+  free(words);
+}
+
+/* --- shards ----------------------------------------------------------------------------------- */
+
+static void write_shards(void) {
+  mkdir(at("shards"), 0777);
+  int32_t fbin[4] = {1, 2};
+  memcpy(fbin + 2, six + 4, 8);
+  write_npy("shards/a10.npy", "<f4", "(1, 2)", six, 8);
+  write_npy("shards/a2.npy", "<f4", "(1, 2)", six + 2, 8);
+  write_bytes("shards/b.fbin", fbin, sizeof fbin);
+  write_text("shards/notes.txt", "not a data file");
+  write_text("shards/.hidden.npy", "not looked at");
+}
+
+static void test_shards(void **state) {
+  (void)state;
+  write_shards();
+  const char *whole[] = {at("shards")}, *slash[] = {at("shards/")};
+  const char *globs[] = {at("shards/*.npy"), at("shards/b.fbin")};
+  const char *files[] = {at("shards/a10.npy"), at("shards/a2.npy"), at("shards/b.fbin")};
+  const struct {
+    const char *const *paths;
+    size_t n;
+  } ways[] = {{whole, 1}, {slash, 1}, {globs, 2}, {files, 3}};
+  for (size_t i = 0; i < 4; i++) {
+    kf_data *data;
+    assert_int_equal(kf_data_open(ctx, ways[i].paths, ways[i].n, NULL, &data), KF_OK);
+    assert_rows(data, 3, 2, six, NULL);
+    kf_data_free(data);
+  }
+}
+
+/* A file whose name looks like a pattern. */
+static void test_literal_brackets(void **state) {
+  (void)state;
+  assert_file(write_npy("a[1].npy", "<f4", "(3, 2)", six, 24), NULL, 3, 2, six, NULL);
+}
+
+static void test_shard_labels(void **state) {
+  (void)state;
+  write_shards();
+  const char *paths[] = {at("shards")};
+  const int32_t expected[3] = {1, 0, 1};
+  const char *each[3] = {write_text("l1.txt", "b"), write_text("l2.txt", "a\n"),
+                         write_text("l3.txt", "b\r\n")};
+  const char *all[1] = {write_text("l.txt", "b\na\nb\n")};
+  for (int i = 0; i < 2; i++) {
+    kf_data_options options = {.labels = i ? all : each, .n_labels = i ? 1 : 3};
+    kf_data *data;
+    assert_int_equal(kf_data_open(ctx, paths, 1, &options, &data), KF_OK);
+    assert_rows(data, 3, 2, six, expected);
+    assert_int_equal(kf_data_classes(data), 2);
+    assert_string_equal(kf_data_class_name(data, 1), "b");
+    kf_data_free(data);
+  }
+}
+
+/* --- labels ----------------------------------------------------------------------------------- */
+
+static void test_integer_labels(void **state) {
+  (void)state;
+  const struct {
+    const char *descr, *shape;
+    unsigned char data[24];
+  } file[] = {
+      {"|i1", "(3,)", {2, 0, 1}},       {"|u1", "(3, 1)", {2, 0, 1}},
+      {"<i2", "(3,)", {2, 0, 0, 0, 1}}, {"<u2", "(3,)", {2, 0, 0, 0, 1}},
+      {"<i4", "(3,)", {2, [8] = 1}},    {"<u4", "(3,)", {2, [8] = 1}},
+      {"<i8", "(3,)", {2, [16] = 1}},   {"<u8", "(3, 1)", {2, [16] = 1}},
+  };
+  const int32_t expected[3] = {2, 0, 1};
+  const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
+  for (size_t i = 0; i < 8; i++) {
+    size_t n = 3 * (size_t)(file[i].descr[2] - '0');
+    const char *labels[] = {write_npy("y.npy", file[i].descr, file[i].shape, file[i].data, n)};
+    kf_data_options options = {.labels = labels, .n_labels = 1};
+    kf_data *data = must_open(rows, &options);
+    assert_rows(data, 3, 2, six, expected);
+    assert_int_equal(kf_data_classes(data), 3);
+    assert_null(kf_data_class_name(data, 0));
+    kf_data_free(data);
+  }
+}
+
+static const char *write_native(const char *name, const char *classes) {
+  char json[512];
+  snprintf(json, sizeof json,
+           "{\"__metadata__\":{\"classes\":\"%s\"},"
+           "\"embeddings\":{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[0,24]},"
+           "\"labels\":{\"dtype\":\"I8\",\"shape\":[3],\"data_offsets\":[24,27]}}",
+           classes);
+  char data[27] = {[24] = 1, 0, 1};
+  memcpy(data, six, 24);
+  return write_st(name, json, data, sizeof data);
+}
+
+static void test_labels_inside(void **state) {
+  (void)state;
+  const int32_t expected[3] = {1, 0, 1};
+  const char *path = write_native("n.safetensors", "[\\\"x\\\",\\\"y\\\",\\\"z\\\"]");
+  kf_data *data = must_open(path, NULL);
+  assert_rows(data, 3, 2, six, expected);
+  assert_int_equal(kf_data_classes(data), 3);
+  assert_string_equal(kf_data_class_name(data, 2), "z");
+  assert_null(kf_data_class_name(data, 3));
+  kf_data_free(data);
+  assert_file(path, &(kf_data_options){.no_labels = 1}, 3, 2, six, NULL);
+  /* A label file wins over the labels inside, and its text means the names inside. */
+  const char *labels[] = {write_text("own.txt", "z\nz\nx\n")};
+  const int32_t own[3] = {2, 2, 0};
+  assert_file(path, &(kf_data_options){.labels = labels, .n_labels = 1}, 3, 2, six, own);
+  /* And so does a file of class names. */
+  const char *classes = write_text("c.txt", "p\nq\n");
+  data = must_open(path, &(kf_data_options){.classes = classes});
+  assert_string_equal(kf_data_class_name(data, 1), "q");
+  assert_int_equal(kf_data_classes(data), 2);
+  kf_data_free(data);
+}
+
+static void test_text_labels(void **state) {
+  (void)state;
+  const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
+  const char *text[] = {"b\na\nb\n", "b\r\na\r\nb\r\n",
+                        ("\xEF\xBB\xBF"
+                         "b\na\nb"),
+                        "b\na\nb\r\n"};
+  const int32_t expected[3] = {1, 0, 1};
+  for (size_t i = 0; i < 4; i++) {
+    const char *labels[] = {write_text("t.txt", text[i])};
+    assert_file(rows, &(kf_data_options){.labels = labels, .n_labels = 1}, 3, 2, six, expected);
+  }
+}
+
+/* More lines than one step of the index, of lengths that do not fit the buffer evenly. */
+static void test_text_index(void **state) {
+  (void)state;
+  enum { N = 140001, K = 1000 };
+  float *rows = malloc(sizeof(float) * N);
+  int32_t *labels = malloc(sizeof(int32_t) * N);
+  FILE *file = fopen(at("many.txt"), "wb");
+  for (int i = 0; i < N; i++) {
+    labels[i] = (int32_t)((uint32_t)i * 2654435761u % K);
+    rows[i] = (float)(i + 1);
+    fprintf(file, "class %04d%s%s\n", labels[i], i % 7 == 0 ? "" : " ",
+            labels[i] % 50 == 0 ? "\r" : "");
+  }
+  fclose(file);
+  /* Two spellings of each number are two classes, so compare by name. */
+  const char *label_files[] = {at("many.txt")};
+  const char *path = write_npy("many.npy", "<f4", "(140001, 1)", rows, sizeof(float) * N);
+  kf_data *data = must_open(path, &(kf_data_options){.labels = label_files, .n_labels = 1});
+  const uint64_t firsts[] = {0, 1, 1023, 1024, 1025, 65535, 65536, 65537, 131072, 139990};
+  for (size_t f = 0; f < sizeof firsts / sizeof firsts[0]; f++) {
+    int32_t got[11];
+    float row[11];
+    assert_int_equal(kf_data_get(ctx, data, firsts[f], 11, row, got), KF_OK);
+    for (int i = 0; i < 11; i++) {
+      uint64_t at_row = firsts[f] + (uint64_t)i;
+      char name[32];
+      snprintf(name, sizeof name, "class %04d%s", labels[at_row], at_row % 7 == 0 ? "" : " ");
+      assert_string_equal(kf_data_class_name(data, (uint32_t)got[i]), name);
+      assert_true(row[i] == rows[at_row]);
+    }
+  }
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+}
+
+static void test_unlabelled_and_unknown(void **state) {
+  (void)state;
+  const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
+  const char *text[] = {write_text("u.txt", "a\n\nq\n")};
+  const char *numbers[] = {write_npy("u.npy", "|i1", "(3,)", "\x00\xFF\x07", 3)};
+  const char *classes = write_text("c.txt", "p\na\n");
+  for (int i = 0; i < 2; i++) {
+    kf_data_options options = {.labels = i ? numbers : text, .n_labels = 1, .allow_unlabelled = 1};
+    kf_data *data = must_open(rows, &options);
+    assert_int_equal(kf_data_unlabelled(data), 1);
+    assert_rows(data, 3, 2, six, i ? (int32_t[]){0, -1, 7} : (int32_t[]){0, -1, 1});
+    kf_data_free(data);
+    options.classes = classes;
+    options.allow_unknown = 1;
+    data = must_open(rows, &options);
+    assert_int_equal(kf_data_unlabelled(data), 2);
+    assert_int_equal(kf_data_classes(data), 2);
+    assert_rows(data, 3, 2, six, i ? (int32_t[]){0, -1, -1} : (int32_t[]){1, -1, -1});
+    kf_data_free(data);
+  }
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void test_memory(void **state) {
+  (void)state;
+  const int32_t labels[3] = {2, -1, 0};
+  const char *names[4] = {"a", "b", "c", "d"};
+  kf_data *data;
+  assert_int_equal(kf_data_open_memory(ctx, six, 3, 2, labels, NULL, 0, &data), KF_OK);
+  assert_rows(data, 3, 2, six, labels);
+  assert_int_equal(kf_data_classes(data), 3);
+  assert_int_equal(kf_data_unlabelled(data), 1);
+  kf_data_free(data);
+  assert_int_equal(kf_data_open_memory(ctx, six, 3, 2, labels, names, 4, &data), KF_OK);
+  assert_int_equal(kf_data_classes(data), 4);
+  assert_string_equal(kf_data_class_name(data, 3), "d");
+  kf_data_free(data);
+  assert_int_equal(kf_data_open_memory(ctx, six, 2, 3, NULL, NULL, 0, &data), KF_OK);
+  assert_rows(data, 2, 3, six, NULL);
+  kf_data_free(data);
+}
+
+/* --- bad rows --------------------------------------------------------------------------------- */
+
+static void test_skip_bad(void **state) {
+  (void)state;
+  const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
+  const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
+  const char *labels[] = {write_text("bad.txt", "a\nb\nc\nd\n")};
+  kf_data_options options = {.labels = labels, .n_labels = 1, .skip_bad = 1};
+  kf_data *data = must_open(path, &options);
+  const float expected[8] = {1, 2, 0, 0, 0, 0, 3, 4};
+  assert_rows(data, 4, 2, expected, (int32_t[]){0, KF_LABEL_BAD, KF_LABEL_BAD, 3});
+  float row[2];
+  assert_int_equal(kf_data_get(ctx, data, 0, 1, row, NULL), KF_ERR_ARG);
+
+  const char *out = at("good.safetensors");
+  assert_int_equal(kf_data_save(ctx, data, KF_F32, out), KF_OK);
+  kf_data_free(data);
+  const float good[4] = {1, 2, 3, 4};
+  assert_file(out, NULL, 2, 2, good, (int32_t[]){0, 3});
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static void test_save(void **state) {
+  (void)state;
+  enum { N = 5003, D = 301 }; /* several chunks, and none of the sizes is round */
+  float *rows = malloc(sizeof(float) * N * D);
+  int32_t *labels = malloc(sizeof(int32_t) * N);
+  for (int i = 0; i < N * D; i++)
+    rows[i] = (float)(1 + i % 200) / 8; /* exact in f16 and bf16 */
+  for (int i = 0; i < N; i++)
+    labels[i] = i % 5 - 1;
+  const char *names[] = {"one", "two \"quoted\"", "dr\xC3\xA9i", "four"};
+  kf_data *data;
+  assert_int_equal(kf_data_open_memory(ctx, rows, N, D, labels, names, 4, &data), KF_OK);
+  const kf_dtype types[] = {KF_F32, KF_F16, KF_BF16};
+  for (size_t t = 0; t < 3; t++) {
+    const char *path = at("saved.safetensors");
+    assert_int_equal(kf_data_save(ctx, data, types[t], path), KF_OK);
+    kf_data_options lenient = {.allow_unlabelled = 1};
+    kf_data *again = must_open(path, &lenient);
+    assert_rows(again, N, D, rows, labels);
+    assert_int_equal(kf_data_unlabelled(again), 1001);
+    for (uint32_t k = 0; k < 4; k++)
+      assert_string_equal(kf_data_class_name(again, k), names[k]);
+    kf_data_free(again);
+    if (types[t] == KF_BF16)
+      continue;
+    path = at("saved.npy");
+    assert_int_equal(kf_data_save(ctx, data, types[t], path), KF_OK);
+    assert_file(path, NULL, N, D, rows, NULL);
+  }
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+}
+
+/* Rows in other units, to see that save_mapped calls the map with the right rows. */
+static kf_status halve(const void *argument, const kf_kernels *kernels, const float *rows,
+                       const double *norm2, uint64_t n, float *out, kf_err *err) {
+  (void)argument;
+  (void)kernels;
+  (void)err;
+  for (uint64_t i = 0; i < n; i++)
+    out[i] = norm2[i] > 0 ? rows[2 * i] / 2 : 0;
+  return KF_OK;
+}
+
+static void test_save_mapped(void **state) {
+  (void)state;
+  const float rows[8] = {1, 2, NAN, 1, 0, 0, 3, 4};
+  const char *path = write_npy("bad.npy", "<f4", "(4, 2)", rows, sizeof rows);
+  kf_data *data = must_open(path, &(kf_data_options){.skip_bad = 1});
+  kf_save_spec spec = {.what = "test", .dim = 1, .dtype = KF_F32, .keep_bad = true, .map = halve};
+  assert_int_equal(kf_data_save_mapped(ctx, data, &spec, at("half.npy")), KF_OK);
+  kf_data *half = must_open(at("half.npy"), &(kf_data_options){.skip_bad = 1});
+  float got[4];
+  int32_t labels[4];
+  assert_int_equal(kf_data_get(ctx, half, 0, 4, got, labels), KF_OK);
+  assert_memory_equal(got, ((float[]){0.5F, 0, 0, 1.5F}), sizeof got);
+  kf_data_free(half);
+  kf_data_free(data);
+}
+
+static void test_same_bytes(void **state) {
+  (void)state;
+  enum { N = 4000, D = 300 };
+  float *rows = malloc(sizeof(float) * N * D);
+  for (int i = 0; i < N * D; i++)
+    rows[i] = 1 + (float)i / 7;
+  kf_data *data;
+  assert_int_equal(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data), KF_OK);
+  const char *path[2] = {at("one.safetensors"), at("five.safetensors")};
+  for (unsigned i = 0; i < 2; i++) {
+    kf_ctx *own = test_ctx(1 + 4 * i, KF_ISA_AUTO);
+    assert_ok(own, kf_data_save(own, data, KF_BF16, path[i]));
+    kf_ctx_free(own);
+  }
+  assert_same_file(path[0], path[1]);
+  kf_data_free(data);
+  free(rows);
+}
+
+/* --- types ------------------------------------------------------------------------------------ */
+
+static void test_rounding(void **state) {
+  (void)state;
+  const kf_kernels *kernels = kf_kernels_for(KF_ISA_PLAIN);
+  /* Halfway cases go to even; the largest values of both types stay finite. */
+  const float in[6] = {1.00390625F, 1.01171875F, 3.3895314e38F, 3.4e38F, 1, INFINITY};
+  uint16_t out[6];
+  assert_int_equal(kf_encode_f32(kernels, KF_TYPE_BF16, in, 6, out), 3);
+  assert_int_equal(out[0], 0x3F80);
+  assert_int_equal(out[1], 0x3F82);
+  assert_int_equal(out[2], 0x7F7F);
+  assert_int_equal(out[3], 0x7F80);
+  const float wide[4] = {65504, 65519, 65520, 1};
+  assert_int_equal(kf_encode_f32(kernels, KF_TYPE_F16, wide, 4, out), 2);
+  assert_int_equal(out[1], 0x7BFF);
+  assert_string_equal(kf_dtype_name(KF_BF16), "bf16");
+  assert_null(kf_dtype_name((kf_dtype)99));
+}
+
+static void test_utf8(void **state) {
+  (void)state;
+  const char *good[] = {"", "a", "\xC3\xA9", "\xE7\x8C\xAB", "\xF0\x9F\x90\x88", "\xEF\xBF\xBF"};
+  const char *bad[] = {"\xC3",
+                       "\xA9",
+                       "\xC0\x80",
+                       "\xE0\x80\x80",
+                       "\xED\xA0\x80",
+                       "\xF4\x90\x80\x80",
+                       "\xF5\x80\x80\x80",
+                       "\xF0\x80\x80\x80",
+                       "\xC3z"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+    assert_true(kf_utf8_valid(good[i], strlen(good[i])));
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_false(kf_utf8_valid(bad[i], strlen(bad[i])));
+}
+
+/* --- safetensors, for the other rooms --------------------------------------------------------- */
+
+static void write_checked(const char *path) {
+  kf_err err;
+  kf_stw *w;
+  assert_int_equal(kf_stw_open(path, true, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_meta(w, "note", "\"checksum\":\"0000000000000000\"", &err), KF_OK);
+  assert_int_equal(kf_stw_meta_i64(w, "n", INT64_MIN, &err), KF_OK);
+  assert_int_equal(kf_stw_meta_f64(w, "tenth", 0.1, &err), KF_OK);
+  assert_int_equal(kf_stw_meta_f64(w, "tiny", 4.9406564584124654e-324, &err), KF_OK);
+  assert_int_equal(kf_stw_meta_f64(w, "third", 1.0 / 3, &err), KF_OK);
+  assert_int_equal(kf_stw_declare(w, "b", KF_TYPE_U8, 1, (uint64_t[]){3}, &err), KF_OK);
+  assert_int_equal(kf_stw_declare(w, "a", KF_TYPE_F64, 2, (uint64_t[]){1, 2}, &err), KF_OK);
+  assert_int_equal(kf_stw_write(w, "xyz", 3, &err), KF_OK);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(kf_stw_write(w, (double[]){i + 0.5}, 8, &err), KF_OK);
+  assert_int_equal(kf_stw_commit(w, &err), KF_OK);
+}
+
+static void test_writer(void **state) {
+  (void)state;
+  const char *path = at("w.safetensors");
+  write_checked(path);
+  kf_err err;
+  kf_st st;
+  assert_int_equal(kf_st_open(&st, path, &err), KF_OK);
+  assert_int_equal(kf_st_verify(&st, &err), KF_OK);
+  int64_t n;
+  double x;
+  assert_int_equal(kf_st_meta_i64(&st, "n", &n, &err), KF_OK);
+  assert_true(n == INT64_MIN);
+  assert_string_equal(kf_st_meta(&st, "tenth"), "0.1");
+  assert_int_equal(kf_st_meta_f64(&st, "tiny", &x, &err), KF_OK);
+  assert_true(x == 4.9406564584124654e-324);
+  assert_int_equal(kf_st_meta_f64(&st, "third", &x, &err), KF_OK);
+  assert_true(x == 1.0 / 3);
+  const kf_st_tensor *a;
+  assert_int_equal(kf_st_expect(&st, "a", KF_TYPE_F64, 2, (int64_t[]){-1, 2}, &a, &err), KF_OK);
+  double values[2];
+  assert_int_equal(kf_st_read_all(&st, a, values, &err), KF_OK);
+  assert_true(values[0] == 0.5 && values[1] == 1.5);
+  assert_int_equal(kf_st_expect(&st, "a", KF_TYPE_F64, 2, (int64_t[]){-1, 3}, &a, &err),
+                   KF_ERR_DATA);
+  assert_non_null(strstr(err.message, "has the shape [1, 2], but must have [any, 3]"));
+  assert_int_equal(kf_st_expect(&st, "a", KF_TYPE_F32, 2, (int64_t[]){1, 2}, &a, &err),
+                   KF_ERR_DATA);
+  assert_int_equal(kf_st_expect(&st, "c", KF_TYPE_F32, 0, NULL, &a, &err), KF_ERR_DATA);
+  assert_int_equal(kf_st_meta_i64(&st, "tenth", &n, &err), KF_ERR_DATA);
+  assert_int_equal(kf_st_meta_i64(&st, "absent", &n, &err), KF_ERR_DATA);
+  assert_int_equal(kf_st_meta_f64(&st, "note", &x, &err), KF_ERR_DATA);
+  kf_st_close(&st);
+}
+
+/* Any byte that changes is noticed, by the header or by the checksum. */
+static void test_checksum(void **state) {
+  (void)state;
+  write_checked(at("w.safetensors"));
+  size_t n;
+  char *bytes = test_read(at("w.safetensors"), &n);
+  for (size_t i = 0; i < n; i++) {
+    bytes[i] ^= 1;
+    write_bytes("flipped.safetensors", bytes, n);
+    bytes[i] ^= 1;
+    kf_err err;
+    kf_st st;
+    if (kf_st_open(&st, at("flipped.safetensors"), &err) != KF_OK)
+      continue;
+    assert_int_equal(kf_st_verify(&st, &err), KF_ERR_DATA);
+    assert_non_null(strstr(err.message, "flipped.safetensors"));
+    assert_non_null(strstr(err.message, "checksum"));
+    kf_st_close(&st);
+  }
+  free(bytes);
+}
+
+static void test_writer_counts_bytes(void **state) {
+  (void)state;
+  kf_err err;
+  kf_stw *w;
+  assert_int_equal(kf_stw_open(at("short.safetensors"), false, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_declare(w, "b", KF_TYPE_U8, 1, (uint64_t[]){3}, &err), KF_OK);
+  assert_int_equal(kf_stw_write(w, "xy", 2, &err), KF_OK);
+  assert_int_equal(kf_stw_commit(w, &err), KF_ERR_INTERNAL);
+  assert_int_equal(access(at("short.safetensors"), F_OK), -1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_npy_types),
+      cmocka_unit_test(test_npy_headers),
+      cmocka_unit_test(test_npy_fortran),
+      cmocka_unit_test(test_safetensors_types),
+      cmocka_unit_test(test_safetensors_tensor_names),
+      cmocka_unit_test(test_vecs),
+      cmocka_unit_test(test_wide_fvecs),
+      cmocka_unit_test(test_shards),
+      cmocka_unit_test(test_literal_brackets),
+      cmocka_unit_test(test_shard_labels),
+      cmocka_unit_test(test_integer_labels),
+      cmocka_unit_test(test_labels_inside),
+      cmocka_unit_test(test_text_labels),
+      cmocka_unit_test(test_text_index),
+      cmocka_unit_test(test_unlabelled_and_unknown),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_skip_bad),
+      cmocka_unit_test(test_save),
+      cmocka_unit_test(test_save_mapped),
+      cmocka_unit_test(test_same_bytes),
+      cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_utf8),
+      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_checksum),
+      cmocka_unit_test(test_writer_counts_bytes),
+  };
+  return cmocka_run_group_tests_name("file", tests, make_test_folder, remove_test_folder);
+}

@@ -1,0 +1,228 @@
+/* test_kernel.c - every kernel of every instruction set this machine has gives the bits of the plain
+ * one, on sizes that divide nothing and at the extreme values. */
+#include "tiles.h"
+
+#include <math.h>
+
+static const kf_isa every_isa[] = {KF_ISA_AVX2, KF_ISA_AVX512, KF_ISA_AMX};
+
+/* Calls a check for each table the machine has. */
+static void for_each_isa(void (*check)(const kf_kernels *fast, const kf_kernels *plain)) {
+  for (size_t i = 0; i < sizeof every_isa / sizeof *every_isa; i++) {
+    const kf_kernels *fast = kf_kernels_for(every_isa[i]);
+    if (fast == NULL)
+      print_message("    (no %s here)\n", kf_isa_name(every_isa[i]));
+    else
+      check(fast, &kf_kernels_plain);
+  }
+}
+
+static const size_t sizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257, 768, 1021};
+#define N_SIZES (sizeof sizes / sizeof *sizes)
+#define MOST 1100
+
+static void fill_f32(float *x, size_t n, uint64_t seed) {
+  for (size_t i = 0; i < n; i++) {
+    double scale = ldexp(1.0, (int)(test_random(&seed) % 60) - 30);
+    x[i] = (float)(test_uniform(&seed) * scale);
+  }
+}
+
+static void fill_f64(double *x, size_t n, uint64_t seed) {
+  for (size_t i = 0; i < n; i++) x[i] = test_uniform(&seed);
+}
+
+static void assert_bits(const void *a, const void *b, size_t n) { assert_memory_equal(a, b, n); }
+
+/* --- half precision ---------------------------------------------------------------------------- */
+
+static void check_f16(const kf_kernels *fast, const kf_kernels *plain) {
+  enum { ALL = 65536 };
+  static uint16_t in[ALL], back[ALL];
+  static float a[ALL], b[ALL];
+  size_t n = 0;
+  for (uint32_t h = 0; h < ALL; h++)
+    if ((h & 0x7c00u) != 0x7c00u || (h & 0x3ffu) == 0) in[n++] = (uint16_t)h; /* all but NaNs */
+  fast->f16_to_f32(in, n, a);
+  plain->f16_to_f32(in, n, b);
+  assert_bits(a, b, n * sizeof *a);
+  plain->f32_to_f16(b, n, back);
+  assert_bits(back, in, n * sizeof *in);
+}
+
+static void check_to_f16(const kf_kernels *fast, const kf_kernels *plain) {
+  enum { N = 200000 };
+  static float x[N];
+  static uint16_t a[N], b[N];
+  uint64_t seed = 5;
+  for (size_t i = 0; i < N; i++) { /* all exponents, and many exact ties */
+    uint32_t bits = (uint32_t)test_random(&seed);
+    if (i % 2) bits &= 0xfffff000u;
+    memcpy(&x[i], &bits, sizeof bits);
+    if (isnan(x[i])) x[i] = 65519.996f;
+  }
+  fast->f32_to_f16(x, N, a);
+  plain->f32_to_f16(x, N, b);
+  assert_bits(a, b, sizeof a);
+}
+
+/* --- canonical sums ---------------------------------------------------------------------------- */
+
+static void check_sums(const kf_kernels *fast, const kf_kernels *plain) {
+  static float x[MOST], rows[7 * MOST];
+  static double u[MOST], v[MOST];
+  for (size_t s = 0; s < N_SIZES; s++) {
+    size_t n = sizes[s];
+    fill_f32(x, n, s);
+    fill_f32(rows, 7 * MOST, 100 + s);
+    fill_f64(u, n, 200 + s);
+    fill_f64(v, n, 300 + s);
+    double a = fast->norm2(x, n), b = plain->norm2(x, n);
+    assert_bits(&a, &b, sizeof a);
+    a = fast->dot(n, u, v);
+    b = plain->dot(n, u, v);
+    assert_bits(&a, &b, sizeof a);
+    for (size_t m = 1; m <= 7; m++) {
+      double p[7], q[7];
+      fast->dots(x, rows, MOST, m, n, p);
+      plain->dots(x, rows, MOST, m, n, q);
+      assert_bits(p, q, m * sizeof *p);
+      fast->distances(x, rows, MOST, m, n, p);
+      plain->distances(x, rows, MOST, m, n, q);
+      assert_bits(p, q, m * sizeof *p);
+    }
+  }
+}
+
+static void check_not_finite(const kf_kernels *fast, const kf_kernels *plain) {
+  (void)plain;
+  float x[19];
+  for (size_t at = 0; at < 19; at++) {
+    for (size_t i = 0; i < 19; i++) x[i] = 1;
+    x[at] = NAN;
+    assert_true(isnan(fast->norm2(x, 19)));
+    x[at] = -INFINITY;
+    assert_true(isinf(fast->norm2(x, 19)));
+  }
+}
+
+/* --- exact moments ----------------------------------------------------------------------------- */
+
+static void check_quantize(const kf_kernels *fast, const kf_kernels *plain) {
+  static float x[MOST];
+  static int32_t a[MOST], b[MOST];
+  for (size_t s = 0; s < N_SIZES; s++) {
+    size_t n = sizes[s];
+    uint64_t seed = s;
+    for (size_t i = 0; i < n; i++) x[i] = (float)test_uniform(&seed);
+    x[0] = 1;
+    if (n > 1) x[1] = 0x1.8p-22f; /* a tie: 1.5 units */
+    if (n > 2) x[2] = -0x1.4p-20f; /* and -5, exactly */
+    for (int k = 0; k < 2; k++) {
+      double scale = k == 0 ? (double)KF_FIXED_ONE : 3141592.25;
+      fast->quantize(x, n, scale, a);
+      plain->quantize(x, n, scale, b);
+      assert_bits(a, b, n * sizeof *a);
+    }
+  }
+}
+
+static void check_moments(const kf_kernels *fast, const kf_kernels *plain) {
+  (void)plain;
+  check_random_tiles(fast->moment);
+  check_extreme_tiles(fast->moment);
+}
+
+/* --- linear algebra ----------------------------------------------------------------------------- */
+
+static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
+  const size_t shapes[][3] = {{1, 1, 1},   {8, 24, 10},  {9, 25, 193},
+                              {64, 96, 192}, {65, 100, 385}, {130, 7, 200}};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
+    double *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
+    double *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    fill_f64(a, depth * (m + 3), s);
+    fill_f64(b, depth * (n + 1), 50 + s);
+    fill_f64(c, m * (n + 2), 90 + s);
+    memcpy(d, c, m * (n + 2) * sizeof *c);
+    fast->gemm_tn(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
+    plain->gemm_tn(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
+    assert_bits(c, d, m * (n + 2) * sizeof *c);
+    kf_free(a);
+    kf_free(b);
+    kf_free(c);
+    kf_free(d);
+  }
+}
+
+static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
+  static double v[MOST], w[MOST], x[MOST], a[2][MOST], y[2][MOST];
+  for (size_t s = 0; s < N_SIZES; s++) {
+    size_t n = sizes[s];
+    fill_f64(v, n, s);
+    fill_f64(w, n, s + 20);
+    fill_f64(x, n, s + 40);
+    for (int k = 0; k < 2; k++) {
+      fill_f64(a[k], MOST, s + 60);
+      fill_f64(y[k], MOST, s + 80);
+    }
+    double p = fast->tridiagonal_row(n, a[0], v, w, 0.3, -0.7, x, 1.1, y[0]);
+    double q = plain->tridiagonal_row(n, a[1], v, w, 0.3, -0.7, x, 1.1, y[1]);
+    assert_bits(&p, &q, sizeof p);
+    assert_bits(a[0], a[1], sizeof a[0]);
+    fast->axpy(n, 0.123, x, y[0]);
+    plain->axpy(n, 0.123, x, y[1]);
+    assert_bits(y[0], y[1], sizeof y[0]);
+  }
+}
+
+static void check_rotate(const kf_kernels *fast, const kf_kernels *plain) {
+  enum { ROWS = 20, STRIDE = 80 };
+  static double p[ROWS * STRIDE], q[ROWS * STRIDE];
+  double c[ROWS], s[ROWS];
+  for (size_t n = 1; n <= 75; n += 1) {
+    fill_f64(p, ROWS * STRIDE, n);
+    memcpy(q, p, sizeof p);
+    for (size_t t = 0; t < ROWS; t++) {
+      c[t] = cos((double)(t + n));
+      s[t] = sin((double)(t + n));
+    }
+    fast->rotate(p, STRIDE, n, 17, c, s, 14);
+    plain->rotate(q, STRIDE, n, 17, c, s, 14);
+    assert_bits(p, q, sizeof p);
+  }
+}
+
+#define TEST(name, ...)                                                                            \
+  static void name(void **state) {                                                                 \
+    (void)state;                                                                                   \
+    __VA_ARGS__;                                                                                   \
+  }
+TEST(half, for_each_isa(check_f16); for_each_isa(check_to_f16))
+TEST(canonical_sums, for_each_isa(check_sums))
+TEST(not_finite, for_each_isa(check_not_finite); check_not_finite(&kf_kernels_plain, NULL))
+TEST(quantize, for_each_isa(check_quantize))
+TEST(moments, for_each_isa(check_moments); check_moments(&kf_kernels_plain, NULL))
+TEST(gemm, for_each_isa(check_gemm))
+TEST(vectors, for_each_isa(check_vectors))
+TEST(rotations, for_each_isa(check_rotate))
+
+static void isa_names(void **state) {
+  (void)state;
+  assert_string_equal(kf_isa_name(KF_ISA_AMX), "amx");
+  assert_null(kf_isa_name((kf_isa)5));
+  assert_true(kf_isa_available(KF_ISA_AUTO) && kf_isa_available(KF_ISA_PLAIN));
+  kf_ctx *ctx = NULL;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.isa = (kf_isa)9}, &ctx), KF_ERR_ARG);
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 5000}, &ctx), KF_ERR_ARG);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(half),      cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
+      cmocka_unit_test(quantize),  cmocka_unit_test(moments),      cmocka_unit_test(gemm),      cmocka_unit_test(vectors),        cmocka_unit_test(rotations),
+      cmocka_unit_test(isa_names),
+  };
+  return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);
+}
