@@ -22,17 +22,14 @@ const cli_option *option_next(option_walk *walk, const cli_group **group) {
     const cli_group *const *groups = walk->command->groups;
     const cli_group *now = groups ? groups[walk->group] : NULL;
     int last = now == NULL;
-    if (last)
-      now = &global_options;
+    if (last) now = &global_options;
     const cli_option *found = &now->options[walk->index];
     if (found->name) {
       walk->index++;
-      if (group)
-        *group = now;
+      if (group) *group = now;
       return found;
     }
-    if (last)
-      return NULL;
+    if (last) return NULL;
     walk->group++;
     walk->index = 0;
   }
@@ -41,16 +38,14 @@ const cli_option *option_next(option_walk *walk, const cli_group **group) {
 static const cli_option *find_name(const cli_command *command, const char *name, size_t length) {
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (strlen(o->name) == length && memcmp(o->name, name, length) == 0)
-      return o;
+    if (strlen(o->name) == length && memcmp(o->name, name, length) == 0) return o;
   return NULL;
 }
 
 static const cli_option *find_letter(const cli_command *command, char letter) {
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (o->letter == letter)
-      return o;
+    if (o->letter == letter) return o;
   return NULL;
 }
 
@@ -60,8 +55,7 @@ static int no_such_option(reader *r, const char *name, size_t length) {
   suggestion guess = {typed, NULL, 0};
   option_walk walk = {r->command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (!(o->flags & OPTION_HIDDEN))
-      suggest(&guess, o->name);
+    if (!(o->flags & OPTION_HIDDEN)) suggest(&guess, o->name);
   if (guess.best)
     return FAIL(r, "there is no option '--%s' (did you mean '--%s'?)", typed, guess.best);
   return FAIL(r, "there is no option '--%s'", typed);
@@ -87,21 +81,17 @@ int parse_choice(const char *what, const char *text, const char *const *choices,
   int used = snprintf(message, size, "%s must be ", what);
   size_t at = used > 0 ? (size_t)used : 0;
   for (int i = 0; choices[i]; i++) {
-    if (strcmp(choices[i], text) == 0)
-      return i;
+    if (strcmp(choices[i], text) == 0) return i;
     const char *joint = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
-    if (at < size)
-      at += (size_t)snprintf(message + at, size - at, "%s%s", joint, choices[i]);
+    if (at < size) at += (size_t)snprintf(message + at, size - at, "%s%s", joint, choices[i]);
   }
-  if (at < size)
-    snprintf(message + at, size - at, ", not '%.60s'", text);
+  if (at < size) snprintf(message + at, size - at, ", not '%.60s'", text);
   return -1;
 }
 
 static int list_add(reader *r, cli_list *list, const char *item) {
   const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
-  if (!items)
-    return FAIL(r, "out of memory");
+  if (!items) return FAIL(r, "out of memory");
   list->items = items;
   list->items[list->n++] = item;
   return 0;
@@ -113,20 +103,14 @@ static int store(reader *r, const cli_option *o, const char *text) {
   char what[64];
   snprintf(what, sizeof what, "--%s", o->name);
   switch (o->kind) {
-  case OPTION_FLAG:
-    *(int *)at = 1;
-    return 0;
-  case OPTION_COUNT:
-    ++*(int *)at;
-    return 0;
+  case OPTION_FLAG: *(int *)at = 1; return 0;
+  case OPTION_COUNT: ++*(int *)at; return 0;
   case OPTION_TEXT:
-    if (!*text)
-      return FAIL(r, "%s needs a value that is not empty", what);
+    if (!*text) return FAIL(r, "%s needs a value that is not empty", what);
     *(const char **)at = text;
     return 0;
   case OPTION_LIST:
-    if (!*text)
-      return FAIL(r, "%s needs a value that is not empty", what);
+    if (!*text) return FAIL(r, "%s needs a value that is not empty", what);
     return list_add(r, at, text);
   case OPTION_NUMBER: {
     cli_number *number = at;
@@ -145,8 +129,7 @@ static int store(reader *r, const cli_option *o, const char *text) {
 /* Takes the next word as a value, unless it is an option of this command itself. */
 static const char *next_value(reader *r) {
   const char *word = r->word[1];
-  if (!word)
-    return NULL;
+  if (!word) return NULL;
   if (strncmp(word, "--", 2) == 0 && find_name(r->command, word + 2, strcspn(word + 2, "=")))
     return NULL;
   r->word++;
@@ -157,18 +140,14 @@ static int read_long(reader *r) {
   const char *name = *r->word + 2;
   size_t length = strcspn(name, "=");
   const cli_option *o = find_name(r->command, name, length);
-  if (!o)
-    return no_such_option(r, name, length);
+  if (!o) return no_such_option(r, name, length);
   const char *value = name[length] == '=' ? name + length + 1 : NULL;
   if (!o->value) {
-    if (value)
-      return FAIL(r, "--%s takes no value", o->name);
+    if (value) return FAIL(r, "--%s takes no value", o->name);
     return store(r, o, "");
   }
-  if (!value)
-    value = next_value(r);
-  if (!value)
-    return FAIL(r, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+  if (!value) value = next_value(r);
+  if (!value) return FAIL(r, "--%s needs a value: --%s %s", o->name, o->name, o->value);
   return store(r, o, value);
 }
 
@@ -176,16 +155,13 @@ static int read_long(reader *r) {
 static int read_letters(reader *r) {
   for (const char *letter = *r->word + 1; *letter; letter++) {
     const cli_option *o = find_letter(r->command, *letter);
-    if (!o)
-      return FAIL(r, "there is no option '-%.1s'", letter);
+    if (!o) return FAIL(r, "there is no option '-%.1s'", letter);
     if (!o->value) {
-      if (store(r, o, ""))
-        return -1;
+      if (store(r, o, "")) return -1;
       continue;
     }
     const char *value = letter[1] ? letter + 1 : next_value(r);
-    if (!value)
-      return FAIL(r, "-%c needs a value: -%c %s", o->letter, o->letter, o->value);
+    if (!value) return FAIL(r, "-%c needs a value: -%c %s", o->letter, o->letter, o->value);
     return store(r, o, value);
   }
   return 0;
@@ -194,17 +170,14 @@ static int read_letters(reader *r) {
 static int check_complete(reader *r) {
   const cli_command *command = r->command;
   size_t n = r->args->operands.n;
-  if (n < command->min_operands)
-    return FAIL(r, "%s missing", command->missing);
+  if (n < command->min_operands) return FAIL(r, "%s missing", command->missing);
   if (n > command->max_operands)
     return FAIL(r, "'%.200s' is one argument too many",
                 r->args->operands.items[command->max_operands]);
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!(o->flags & OPTION_REQUIRED) || o->kind != OPTION_TEXT)
-      continue;
-    if (*(const char **)((char *)r->args + o->at))
-      continue;
+    if (!(o->flags & OPTION_REQUIRED) || o->kind != OPTION_TEXT) continue;
+    if (*(const char **)((char *)r->args + o->at)) continue;
     return FAIL(r, "the option -%c %s is missing", o->letter, o->value);
   }
   return 0;
@@ -229,8 +202,7 @@ int args_parse(const cli_command *command, int argc, char **argv, cli_args *out,
       failed = FAIL(&r, "an argument is empty");
     else
       failed = list_add(&r, &out->operands, word);
-    if (failed)
-      return -1;
+    if (failed) return -1;
   }
   return out->help || out->long_help ? 0 : check_complete(&r);
 }

@@ -6,8 +6,7 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
   const char *name = cli->args.operands.items[1];
   kf_model *wider;
   kf_status status = kf_model_new_with_class(cli->ctx, model, name, samples, &wider);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   status = kf_model_save(cli->ctx, wider, cli->args.output);
   if (status == KF_OK)
     say_written(
@@ -21,15 +20,12 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
 
 static int run(cli_run *cli) {
   int result = check_output(cli, cli->args.output);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *samples = NULL;
   result = load_model(cli, &model);
-  if (result == EXIT_OK)
-    result = open_data(cli, 2, LABELS_IGNORED, &samples);
-  if (result == EXIT_OK)
-    result = add_class(cli, model, samples);
+  if (result == EXIT_OK) result = open_data(cli, 2, LABELS_IGNORED, &samples);
+  if (result == EXIT_OK) result = add_class(cli, model, samples);
   kf_data_free(samples);
   kf_model_free(model);
   return result;

@@ -66,8 +66,7 @@ static void print_json(const classify_job *job, uint64_t i) {
   }
   jw_close(&j, ']');
   jw_open(&j, "scores", '[');
-  for (uint64_t at = i * top; at < (i + 1) * top; at++)
-    jw_real(&j, NULL, job->scores[at]);
+  for (uint64_t at = i * top; at < (i + 1) * top; at++) jw_real(&j, NULL, job->scores[at]);
   jw_close(&j, ']');
   jw_close(&j, '}');
   jw_end_line(&j);
@@ -78,10 +77,8 @@ static uint64_t drop_bad(classify_job *job, uint64_t first, uint64_t n) {
   size_t dim = kf_data_dim(job->data);
   uint64_t kept = 0;
   for (uint64_t i = 0; i < n; i++) {
-    if (job->labels[i] == KF_LABEL_BAD)
-      continue;
-    if (kept < i)
-      memmove(job->rows + kept * dim, job->rows + i * dim, dim * sizeof *job->rows);
+    if (job->labels[i] == KF_LABEL_BAD) continue;
+    if (kept < i) memmove(job->rows + kept * dim, job->rows + i * dim, dim * sizeof *job->rows);
     job->numbers[kept++] = first + i;
   }
   job->n_bad += n - kept;
@@ -91,30 +88,23 @@ static uint64_t drop_bad(classify_job *job, uint64_t first, uint64_t n) {
 static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
   kf_status status = kf_data_get(ctx, job->data, first, n, job->rows, job->labels);
-  if (status != KF_OK)
-    return fail(job->cli, status);
+  if (status != KF_OK) return fail(job->cli, status);
   n = drop_bad(job, first, n);
-  if (n == 0)
-    return EXIT_OK;
+  if (n == 0) return EXIT_OK;
   status = kf_classify(ctx, job->model, job->rows, n, &job->options, job->classes, job->scores);
-  if (status != KF_OK)
-    return fail(job->cli, status);
-  for (uint64_t i = 0; i < n; i++)
-    (job->cli->args.json ? print_json : print_tsv)(job, i);
+  if (status != KF_OK) return fail(job->cli, status);
+  for (uint64_t i = 0; i < n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
 
 static int classify_all(classify_job *job) {
   uint64_t rows = kf_data_rows(job->data);
-  if (!job->cli->args.json)
-    print_header(job);
+  if (!job->cli->args.json) print_header(job);
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->block) {
-    if (progress_report(job->cli, "classify", first, rows))
-      return fail(job->cli, KF_ERR_CANCELLED);
+    if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t n = rows - first < job->block ? rows - first : job->block;
     int result = classify_block(job, first, n);
-    if (result != EXIT_OK)
-      return result;
+    if (result != EXIT_OK) return result;
   }
   if (job->n_bad)
     say(job->cli, "left out %s", show_counted(job->n_bad, "bad row", "bad rows").text);
@@ -125,23 +115,20 @@ static int classify_all(classify_job *job) {
 static int choose_top(cli_run *cli, const kf_model *model, uint32_t *top) {
   uint32_t most = classes_with_rows(model);
   *top = cli->args.top.given ? (uint32_t)cli->args.top.value : most < 5 ? most : 5;
-  if (*top <= most)
-    return EXIT_OK;
+  if (*top <= most) return EXIT_OK;
   return fail_usage(
       cli, "--top must be a whole number from 1 to %u, the number of classes with rows", most);
 }
 
 static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
-  if (cli->args.metric)
-    return (kf_metric)cli->args.metric;
+  if (cli->args.metric) return (kf_metric)cli->args.metric;
   return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
 
 static int make_buffers(classify_job *job) {
   size_t dim = kf_data_dim(job->data), top = job->options.top;
   uint64_t n = BLOCK_BYTES / (dim * sizeof *job->rows + top * sizeof *job->scores);
-  if (n > kf_data_rows(job->data))
-    n = kf_data_rows(job->data);
+  if (n > kf_data_rows(job->data)) n = kf_data_rows(job->data);
   job->block = n ? n : 1;
   job->rows = calloc(job->block, dim * sizeof *job->rows);
   job->labels = calloc(job->block, sizeof *job->labels);
@@ -169,14 +156,10 @@ static int classify(cli_run *cli, const kf_model *model, const kf_data *data) {
   job.options.metric = choose_metric(cli, model);
   job.options.raw = cli->args.raw;
   int result = choose_top(cli, model, &job.options.top);
-  if (result == EXIT_OK)
-    result = make_buffers(&job);
-  if (result == EXIT_OK)
-    result = text_out_open(cli, &job.out, cli->args.output);
-  if (result == EXIT_OK)
-    result = classify_all(&job);
-  if (result == EXIT_OK)
-    result = text_out_commit(cli, &job.out);
+  if (result == EXIT_OK) result = make_buffers(&job);
+  if (result == EXIT_OK) result = text_out_open(cli, &job.out, cli->args.output);
+  if (result == EXIT_OK) result = classify_all(&job);
+  if (result == EXIT_OK) result = text_out_commit(cli, &job.out);
   text_out_abort(&job.out);
   free_buffers(&job);
   return result;
@@ -185,18 +168,15 @@ static int classify(cli_run *cli, const kf_model *model, const kf_data *data) {
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   int result = path && strcmp(path, "-") != 0 ? check_output(cli, path) : EXIT_OK;
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *data = NULL;
   result = load_model(cli, &model);
-  if (result == EXIT_OK)
-    result = open_data(cli, 1, LABELS_IGNORED, &data);
+  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
   if (result == EXIT_OK && kf_data_dim(data) != kf_model_dim_in(model))
     result = fail_with(cli, EXIT_BAD_DATA, "the data set has %u columns, the model takes %u",
                        kf_data_dim(data), kf_model_dim_in(model));
-  if (result == EXIT_OK)
-    result = classify(cli, model, data);
+  if (result == EXIT_OK) result = classify(cli, model, data);
   kf_data_free(data);
   kf_model_free(model);
   return result;

@@ -5,16 +5,13 @@
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   int result = check_output(cli, path);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_data *data;
   result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path);
   kf_data_free(data);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   say_data_written(cli, path);
   return EXIT_OK;
 }

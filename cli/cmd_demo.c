@@ -36,15 +36,13 @@ static int prepare(demo *d) {
   kf_ctx *ctx = d->cli->ctx;
   kf_data *train;
   kf_status status = kf_synth_open(ctx, &d->world, &train);
-  if (status != KF_OK)
-    return fail(d->cli, status);
+  if (status != KF_OK) return fail(d->cli, status);
   status = kf_stats_new_from_data(ctx, train, NULL, &d->stats);
   kf_data_free(train);
   kf_synth_options test = d->world;
   test.split = 1;
   test.per_class = d->test_per_class;
-  if (status == KF_OK)
-    status = kf_synth_open(ctx, &test, &d->test);
+  if (status == KF_OK) status = kf_synth_open(ctx, &test, &d->test);
   return status == KF_OK ? EXIT_OK : fail(d->cli, status);
 }
 
@@ -56,15 +54,11 @@ static int measure(demo *d, const char *lambda, uint32_t dim, demo_line *out) {
   kf_eval_result result;
   kf_model *model = NULL;
   kf_status status = kf_lambda_parse(ctx, lambda, &options.lambda);
-  if (status == KF_OK)
-    status = kf_fit(ctx, d->stats, &options, &model);
-  if (status == KF_OK)
-    status = kf_eval(ctx, model, d->test, &eval_options, &result);
+  if (status == KF_OK) status = kf_fit(ctx, d->stats, &options, &model);
+  if (status == KF_OK) status = kf_eval(ctx, model, d->test, &eval_options, &result);
   kf_model_free(model);
-  if (status != KF_OK)
-    return fail(d->cli, status);
-  if (d->n == 0)
-    d->raw = (demo_line){NULL, d->world.dim, result.raw_top1, result.raw_top5};
+  if (status != KF_OK) return fail(d->cli, status);
+  if (d->n == 0) d->raw = (demo_line){NULL, d->world.dim, result.raw_top1, result.raw_top5};
   d->n = result.n;
   *out = (demo_line){lambda, dim, result.top1, result.top5};
   return EXIT_OK;
@@ -73,17 +67,13 @@ static int measure(demo *d, const char *lambda, uint32_t dim, demo_line *out) {
 static int measure_all(demo *d) {
   for (size_t i = 0; i < COUNT_OF(lambdas); i++) {
     int result = measure(d, lambdas[i], d->world.dim, &d->full[i]);
-    if (result != EXIT_OK)
-      return result;
-    if (!d->best || d->full[i].top1 > d->best->top1)
-      d->best = &d->full[i];
+    if (result != EXIT_OK) return result;
+    if (!d->best || d->full[i].top1 > d->best->top1) d->best = &d->full[i];
   }
   for (size_t i = 0; i < COUNT_OF(dims); i++) {
-    if (dims[i] >= d->world.dim)
-      continue;
+    if (dims[i] >= d->world.dim) continue;
     int result = measure(d, d->best->lambda, dims[i], &d->small[d->n_small]);
-    if (result != EXIT_OK)
-      return result;
+    if (result != EXIT_OK) return result;
     d->n_small++;
   }
   return EXIT_OK;
@@ -114,10 +104,8 @@ static void print_table(const demo *d) {
   printf("%-8s %7s %6s %8s %8s  %9s %9s\n", "space", "lambda", "dims", "bytes", "smaller", "top-1",
          "top-5");
   print_line(d, &d->raw);
-  for (size_t i = 0; i < COUNT_OF(lambdas); i++)
-    print_line(d, &d->full[i]);
-  for (size_t i = 0; i < d->n_small; i++)
-    print_line(d, &d->small[i]);
+  for (size_t i = 0; i < COUNT_OF(lambdas); i++) print_line(d, &d->full[i]);
+  for (size_t i = 0; i < d->n_small; i++) print_line(d, &d->small[i]);
 }
 
 /* --- the words: all of them follow from the figures
@@ -142,8 +130,7 @@ static void print_gain(const demo *d) {
 static void print_lambda(const demo *d) {
   const demo_line *worst = &d->full[0];
   for (size_t i = 1; i < COUNT_OF(lambdas); i++)
-    if (d->full[i].top1 < worst->top1)
-      worst = &d->full[i];
+    if (d->full[i].top1 < worst->top1) worst = &d->full[i];
   printf("\nLambda. It says how little the scatter seen in training is trusted; 0.3x is 0.3\n"
          "times its mean eigenvalue. Between these lambdas top-1 goes from %s to\n%s. "
          "The best was picked on the test rows, which flatters it: pick\n"
@@ -155,14 +142,12 @@ static void print_lambda(const demo *d) {
 static const demo_line *smallest(const demo *d, uint64_t hits) {
   const demo_line *found = NULL;
   for (size_t i = 0; i < d->n_small; i++)
-    if (d->small[i].top1 >= hits)
-      found = &d->small[i];
+    if (d->small[i].top1 >= hits) found = &d->small[i];
   return found;
 }
 
 static void print_size(const demo *d) {
-  if (d->n_small == 0)
-    return;
+  if (d->n_small == 0) return;
   const demo_line *found = smallest(d, d->raw.top1);
   printf("\nSize. The directions come most telling first, so that a row can be cut. ");
   if (found)
@@ -178,8 +163,7 @@ static void print_next(const demo *d) {
   /* The smallest space that costs at most a point. */
   uint64_t point = d->n / 100;
   const demo_line *use = smallest(d, d->best->top1 > point ? d->best->top1 - point : 0);
-  if (!use)
-    use = d->best;
+  if (!use) use = d->best;
   printf("\nNext, the same in files:\n");
   for (int split = 0; split < 2; split++)
     printf("  koofu synth --classes %u --dim %u --per-class %llu --seed %llu%s -o %s.safetensors\n",
@@ -197,21 +181,15 @@ static void print_next(const demo *d) {
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   demo d = {.cli = cli, .world = world_of(a), .test_per_class = (uint64_t)a->test_per_class.value};
-  if (!a->world_classes.given)
-    d.world.classes = CLASSES;
-  if (!a->world_dim.given)
-    d.world.dim = DIM;
-  if (!a->per_class.given)
-    d.world.per_class = PER_CLASS;
-  if (!a->test_per_class.given)
-    d.test_per_class = TEST_PER_CLASS;
+  if (!a->world_classes.given) d.world.classes = CLASSES;
+  if (!a->world_dim.given) d.world.dim = DIM;
+  if (!a->per_class.given) d.world.per_class = PER_CLASS;
+  if (!a->test_per_class.given) d.test_per_class = TEST_PER_CLASS;
   int result = prepare(&d);
-  if (result == EXIT_OK)
-    result = measure_all(&d);
+  if (result == EXIT_OK) result = measure_all(&d);
   kf_data_free(d.test);
   kf_stats_free(d.stats);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   progress_clear(&cli->progress);
   print_table(&d);
   print_gain(&d);

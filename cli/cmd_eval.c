@@ -3,8 +3,7 @@
 #include "commands.h"
 
 static const char *metric_name(const cli_run *cli, const kf_model *model) {
-  if (cli->args.metric)
-    return metric_choices[cli->args.metric - KF_METRIC_COSINE];
+  if (cli->args.metric) return metric_choices[cli->args.metric - KF_METRIC_COSINE];
   return metric_choices[kf_model_normalized(model) ? 0 : 1];
 }
 
@@ -15,11 +14,9 @@ static void print_row(const char *space, uint32_t dim, uint64_t top1, uint64_t t
 }
 
 static void print_left_out(const kf_eval_result *r) {
-  if (r->n == r->rows)
-    return;
+  if (r->n == r->rows) return;
   printf("\nleft out, of %s:\n", show_counted(r->rows, "row", "rows").text);
-  if (r->n_unlabelled)
-    printf("  %s without a label\n", show_count(r->n_unlabelled).text);
+  if (r->n_unlabelled) printf("  %s without a label\n", show_count(r->n_unlabelled).text);
   if (r->n_absent)
     printf("  %s of %s that the model does not have\n", show_count(r->n_absent).text,
            show_counted(r->absent_classes, "class", "classes").text);
@@ -32,8 +29,7 @@ static void print_text(const cli_run *cli, const kf_model *model, const kf_eval_
   printf("%-8s %6s  %9s %-16s  %9s %-16s  %s\n", "space", "dims", "top-1", "[95 % interval]",
          "top-5", "[95 % interval]", "rows");
   print_row("raw", kf_model_dim_in(model), r->raw_top1, r->raw_top5, r->n);
-  if (!cli->args.raw)
-    print_row("Koo-Fu", kf_model_dim_out(model), r->top1, r->top5, r->n);
+  if (!cli->args.raw) print_row("Koo-Fu", kf_model_dim_out(model), r->top1, r->top5, r->n);
   print_left_out(r);
 }
 
@@ -82,8 +78,7 @@ static int evaluate(cli_run *cli, const kf_model *model, const kf_data *data) {
   kf_eval_options options = {.metric = (kf_metric)cli->args.metric, .skip_model = cli->args.raw};
   kf_eval_result result;
   kf_status status = kf_eval(cli->ctx, model, data, &options, &result);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   progress_clear(&cli->progress);
   (cli->args.json ? print_json : print_text)(cli, model, &result);
   return EXIT_OK;
@@ -93,10 +88,8 @@ static int run(cli_run *cli) {
   kf_model *model = NULL;
   kf_data *data = NULL;
   int result = load_model(cli, &model);
-  if (result == EXIT_OK)
-    result = open_data(cli, 1, LABELS_WANTED, &data);
-  if (result == EXIT_OK)
-    result = evaluate(cli, model, data);
+  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_WANTED, &data);
+  if (result == EXIT_OK) result = evaluate(cli, model, data);
   kf_data_free(data);
   kf_model_free(model);
   return result;

@@ -22,11 +22,9 @@ static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *mod
 static int fit(cli_run *cli, const kf_stats *stats, kf_fit_options *options) {
   kf_model *model;
   kf_status status = kf_fit(cli->ctx, stats, options, &model);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   status = kf_model_save(cli->ctx, model, cli->args.output);
-  if (status == KF_OK)
-    say_summary(cli, stats, model);
+  if (status == KF_OK) say_summary(cli, stats, model);
   kf_model_free(model);
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
@@ -35,22 +33,16 @@ static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
   kf_status status = KF_OK;
-  if (a->lambda)
-    status = kf_lambda_parse(cli->ctx, a->lambda, &options.lambda);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (a->lambda) status = kf_lambda_parse(cli->ctx, a->lambda, &options.lambda);
+  if (status != KF_OK) return fail(cli, status);
   int result = check_output(cli, a->output);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_stats *between = NULL, *stats = NULL;
-  if (a->between)
-    status = kf_stats_load(cli->ctx, a->between, &between);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (a->between) status = kf_stats_load(cli->ctx, a->between, &between);
+  if (status != KF_OK) return fail(cli, status);
   options.between = between;
   result = read_stats(cli, &stats);
-  if (result == EXIT_OK)
-    result = fit(cli, stats, &options);
+  if (result == EXIT_OK) result = fit(cli, stats, &options);
   kf_stats_free(stats);
   kf_stats_free(between);
   return result;

@@ -15,8 +15,7 @@ static int run(cli_run *cli) {
   const cli_command *about = NULL;
   if (a->operands.n && strcmp(a->operands.items[0], "koofu") != 0) {
     about = find_command(a->operands.items[0]);
-    if (!about)
-      return no_such_command(cli, a->operands.items[0]);
+    if (!about) return no_such_command(cli, a->operands.items[0]);
   }
   if (a->man)
     print_man(stdout, about);

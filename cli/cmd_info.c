@@ -25,12 +25,10 @@ static void print_tensors(const kf_info *info) {
   int width = 0;
   for (size_t i = 0; i < info->n_tensors; i++) {
     size_t length = strlen(info->tensors[i].name);
-    if (length < 40 && (int)length > width)
-      width = (int)length;
+    if (length < 40 && (int)length > width) width = (int)length;
   }
   printf("  tensors\n");
-  for (size_t i = 0; i < info->n_tensors; i++)
-    print_tensor(&info->tensors[i], width);
+  for (size_t i = 0; i < info->n_tensors; i++) print_tensor(&info->tensors[i], width);
 }
 
 static void print_meta(const kf_info *info) {
@@ -44,8 +42,7 @@ static void print_meta(const kf_info *info) {
     print_escaped(stdout, info->meta_keys[i]);
     printf(" = ");
     print_escaped(stdout, cut);
-    if (length > META_SHOWN)
-      printf("... (%s)", show_bytes(length).text);
+    if (length > META_SHOWN) printf("... (%s)", show_bytes(length).text);
     printf("\n");
   }
 }
@@ -58,22 +55,17 @@ static void print_text(const char *path, const kf_info *info) {
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);
-  if (info->dim)
-    print_line("dimensions", text);
-  if (info->classes)
-    print_line("classes", show_count(info->classes).text);
+  if (info->dim) print_line("dimensions", text);
+  if (info->classes) print_line("classes", show_count(info->classes).text);
   if (info->normalized >= 0)
     print_line("row length", info->normalized ? "scaled to 1" : "as it is");
   if (strcmp(info->kind, "statistics") == 0) {
     snprintf(text, sizeof text, "2^%d", -info->exponent);
     print_line("unit", text);
   }
-  if (strcmp(info->kind, "model") == 0)
-    print_line("lambda", show_real(info->lambda).text);
-  if (info->n_tensors)
-    print_tensors(info);
-  if (info->n_meta)
-    print_meta(info);
+  if (strcmp(info->kind, "model") == 0) print_line("lambda", show_real(info->lambda).text);
+  if (info->n_tensors) print_tensors(info);
+  if (info->n_meta) print_meta(info);
 }
 
 static void print_json_tensors(cli_json *j, const kf_info *info) {
@@ -84,8 +76,7 @@ static void print_json_tensors(cli_json *j, const kf_info *info) {
     jw_text(j, "name", tensor->name);
     jw_text(j, "dtype", tensor->dtype);
     jw_open(j, "shape", '[');
-    for (uint32_t k = 0; k < tensor->ndim; k++)
-      jw_count(j, NULL, tensor->shape[k]);
+    for (uint32_t k = 0; k < tensor->ndim; k++) jw_count(j, NULL, tensor->shape[k]);
     jw_close(j, ']');
     jw_close(j, '}');
   }
@@ -102,18 +93,15 @@ static void print_json(const char *path, const kf_info *info) {
   jw_count(&j, "rows", info->rows);
   jw_count(&j, "dim", info->dim);
   jw_count(&j, "classes", info->classes);
-  if (info->normalized >= 0)
-    jw_flag(&j, "normalized", info->normalized);
-  if (strcmp(info->kind, "statistics") == 0)
-    jw_number(&j, "exponent", info->exponent);
+  if (info->normalized >= 0) jw_flag(&j, "normalized", info->normalized);
+  if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (strcmp(info->kind, "model") == 0) {
     jw_count(&j, "dim_out", info->dim_out);
     jw_real(&j, "lambda", info->lambda);
   }
   print_json_tensors(&j, info);
   jw_open(&j, "metadata", '{');
-  for (size_t i = 0; i < info->n_meta; i++)
-    jw_text(&j, info->meta_keys[i], info->meta_values[i]);
+  for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);
   jw_close(&j, '}');
   jw_close(&j, '}');
   jw_end_line(&j);
@@ -127,8 +115,7 @@ static int run(cli_run *cli) {
     kf_status status = kf_info_read(cli->ctx, path, &info);
     if (status != KF_OK) {
       int failed = fail(cli, status);
-      if (result == EXIT_OK)
-        result = failed;
+      if (result == EXIT_OK) result = failed;
       continue;
     }
     (cli->args.json ? print_json : print_text)(path, info);

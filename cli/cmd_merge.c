@@ -5,32 +5,25 @@
 /* Adds operand i to the sum. */
 static int add(cli_run *cli, kf_stats *sum, size_t i) {
   const cli_list *operands = &cli->args.operands;
-  if (progress_report(cli, "merge", i, operands->n))
-    return fail(cli, KF_ERR_CANCELLED);
+  if (progress_report(cli, "merge", i, operands->n)) return fail(cli, KF_ERR_CANCELLED);
   kf_stats *part;
   kf_status status = kf_stats_load(cli->ctx, operands->items[i], &part);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   status = kf_stats_merge(cli->ctx, sum, part);
   kf_stats_free(part);
-  if (status == KF_OK)
-    return EXIT_OK;
+  if (status == KF_OK) return EXIT_OK;
   return fail_in(cli, status, operands->items[i]);
 }
 
 static int run(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   int result = check_output(cli, cli->args.output);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_stats *sum;
   kf_status status = kf_stats_load(cli->ctx, operands->items[0], &sum);
-  if (status != KF_OK)
-    return fail(cli, status);
-  for (size_t i = 1; i < operands->n && result == EXIT_OK; i++)
-    result = add(cli, sum, i);
-  if (result == EXIT_OK)
-    result = save_stats(cli, sum, cli->args.output);
+  if (status != KF_OK) return fail(cli, status);
+  for (size_t i = 1; i < operands->n && result == EXIT_OK; i++) result = add(cli, sum, i);
+  if (result == EXIT_OK) result = save_stats(cli, sum, cli->args.output);
   kf_stats_free(sum);
   return result;
 }

@@ -5,12 +5,10 @@
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   int result = check_output(cli, path);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_stats *stats;
   result = data_stats(cli, &stats);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   result = save_stats(cli, stats, path);
   kf_stats_free(stats);
   return result;

@@ -3,12 +3,10 @@
 #include "commands.h"
 
 static int save(cli_run *cli, kf_status opened, kf_data *data, const char *path) {
-  if (opened != KF_OK)
-    return fail(cli, opened);
+  if (opened != KF_OK) return fail(cli, opened);
   kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path);
   kf_data_free(data);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   say_data_written(cli, path);
   return EXIT_OK;
 }
@@ -16,17 +14,14 @@ static int save(cli_run *cli, kf_status opened, kf_data *data, const char *path)
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   int result = check_output(cli, a->output);
-  if (result == EXIT_OK && a->text_output)
-    result = check_output(cli, a->text_output);
-  if (result != EXIT_OK)
-    return result;
+  if (result == EXIT_OK && a->text_output) result = check_output(cli, a->text_output);
+  if (result != EXIT_OK) return result;
   kf_synth_options options = world_of(a);
   options.split = (uint32_t)a->split.value;
   kf_data *data = NULL;
   kf_status status = kf_synth_open(cli->ctx, &options, &data);
   result = save(cli, status, data, a->output);
-  if (result != EXIT_OK || !a->text_output)
-    return result;
+  if (result != EXIT_OK || !a->text_output) return result;
   status = kf_synth_open_text(cli->ctx, &options, &data);
   return save(cli, status, data, a->text_output);
 }

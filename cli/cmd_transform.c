@@ -7,23 +7,19 @@ static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
   kf_transform_options options = {.no_normalize = cli->args.no_normalize};
   kf_status status =
       kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)cli->args.dtype, path);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   say_data_written(cli, path);
   return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
   int result = check_output(cli, cli->args.output);
-  if (result != EXIT_OK)
-    return result;
+  if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *data = NULL;
   result = load_model(cli, &model);
-  if (result == EXIT_OK)
-    result = open_data(cli, 1, LABELS_WANTED, &data);
-  if (result == EXIT_OK)
-    result = transform(cli, model, data);
+  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_WANTED, &data);
+  if (result == EXIT_OK) result = transform(cli, model, data);
   kf_data_free(data);
   kf_model_free(model);
   return result;

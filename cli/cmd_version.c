@@ -4,8 +4,7 @@
 
 static int run(cli_run *cli) {
   printf("koofu %s\n", kf_version());
-  if (!cli->args.verbose)
-    return EXIT_OK;
+  if (!cli->args.verbose) return EXIT_OK;
   for (int isa = KF_ISA_PLAIN; kf_isa_name((kf_isa)isa); isa++)
     printf("%-8s %s\n", kf_isa_name((kf_isa)isa),
            kf_isa_available((kf_isa)isa) ? "available" : "not on this machine");

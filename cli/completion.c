@@ -8,18 +8,15 @@ typedef void print_option_fn(FILE *file, const cli_command *command, const cli_o
 static void each_option(FILE *file, const cli_command *command, print_option_fn *print) {
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (!(o->flags & OPTION_HIDDEN))
-      print(file, command, o);
+    if (!(o->flags & OPTION_HIDDEN)) print(file, command, o);
 }
 
 static void print_choices(FILE *file, const cli_option *o) {
-  for (size_t i = 0; o->choices[i]; i++)
-    fprintf(file, "%s%s", i ? " " : "", o->choices[i]);
+  for (size_t i = 0; o->choices[i]; i++) fprintf(file, "%s%s", i ? " " : "", o->choices[i]);
 }
 
 static void print_commands(FILE *file) {
-  for (size_t i = 0; commands[i]; i++)
-    fprintf(file, "%s%s", i ? " " : "", commands[i]->name);
+  for (size_t i = 0; commands[i]; i++) fprintf(file, "%s%s", i ? " " : "", commands[i]->name);
 }
 
 /* Text inside single quotes; `special` characters get a backslash (zsh's brackets and colons). */
@@ -34,22 +31,18 @@ static void print_quoted(FILE *file, const char *text, const char *special, cons
   }
 }
 
-/* --- bash ----------------------------------------------------------------------------------------
- */
+/* --- bash ------------------------------------------------------------------------------------ */
 
 static void bash_name(FILE *file, const cli_command *command, const cli_option *o) {
   (void)command;
   fprintf(file, " --%s", o->name);
-  if (o->letter)
-    fprintf(file, " -%c", o->letter);
+  if (o->letter) fprintf(file, " -%c", o->letter);
 }
 
 static void bash_value(FILE *file, const cli_command *command, const cli_option *o) {
-  if (!o->value)
-    return;
+  if (!o->value) return;
   fprintf(file, "    %s:--%s", command->name, o->name);
-  if (o->letter)
-    fprintf(file, "|%s:-%c", command->name, o->letter);
+  if (o->letter) fprintf(file, "|%s:-%c", command->name, o->letter);
   fputs(") ", file);
   if (o->choices) {
     fputs("COMPREPLY=($(compgen -W \"", file);
@@ -74,8 +67,7 @@ static void print_bash(FILE *file) {
         "  fi\n"
         "  case $command:$before in\n",
         file);
-  for (const cli_command *const *c = commands; *c; c++)
-    each_option(file, *c, bash_value);
+  for (const cli_command *const *c = commands; *c; c++) each_option(file, *c, bash_value);
   fputs("    help:*) COMPREPLY=($(compgen -W \"", file);
   print_commands(file);
   fputs("\" -- \"$word\")) ;;\n"
@@ -95,8 +87,7 @@ static void print_bash(FILE *file) {
         file);
 }
 
-/* --- zsh -----------------------------------------------------------------------------------------
- */
+/* --- zsh ------------------------------------------------------------------------------------- */
 
 static void zsh_spec(FILE *file, const cli_option *o, const char *dashes, const char *name,
                      const char *joint) {
@@ -115,8 +106,7 @@ static void zsh_spec(FILE *file, const cli_option *o, const char *dashes, const 
 
 static void zsh_option(FILE *file, const cli_command *command, const cli_option *o) {
   (void)command;
-  if (o->letter)
-    zsh_spec(file, o, "-", (const char[]){o->letter, '\0'}, "+");
+  if (o->letter) zsh_spec(file, o, "-", (const char[]){o->letter, '\0'}, "+");
   zsh_spec(file, o, "--", o->name, "=");
 }
 
@@ -153,14 +143,12 @@ static void print_zsh(FILE *file) {
         file);
 }
 
-/* --- fish ----------------------------------------------------------------------------------------
- */
+/* --- fish ------------------------------------------------------------------------------------ */
 
 static void fish_option(FILE *file, const cli_command *command, const cli_option *o) {
   fprintf(file, "complete -c koofu -n '__fish_seen_subcommand_from %s' -l %s", command->name,
           o->name);
-  if (o->letter)
-    fprintf(file, " -s %c", o->letter);
+  if (o->letter) fprintf(file, " -s %c", o->letter);
   if (o->choices) {
     fputs(" -x -a '", file);
     print_choices(file, o);

@@ -10,8 +10,7 @@ shown show_count(uint64_t n) {
   shown out;
   size_t at = 0;
   for (int i = 0; i < length; i++) {
-    if (i > 0 && (length - i) % 3 == 0)
-      out.text[at++] = ',';
+    if (i > 0 && (length - i) % 3 == 0) out.text[at++] = ',';
     out.text[at++] = digits[i];
   }
   out.text[at] = '\0';
@@ -26,12 +25,10 @@ shown show_counted(uint64_t n, const char *one, const char *many) {
 
 shown show_bytes(uint64_t n) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (n < 1024)
-    return show_counted(n, "byte", "bytes");
+  if (n < 1024) return show_counted(n, "byte", "bytes");
   double value = (double)n / 1024;
   size_t unit = 0;
-  for (; value >= 1023.95 && unit + 1 < COUNT_OF(units); unit++)
-    value /= 1024;
+  for (; value >= 1023.95 && unit + 1 < COUNT_OF(units); unit++) value /= 1024;
   shown out;
   snprintf(out.text, sizeof out.text, "%.1f %s", value, units[unit]);
   return out;

@@ -56,8 +56,7 @@ static void print_entry(FILE *file, const char *label, const char *help) {
 
 static void print_option(FILE *file, const cli_option *o) {
   char label[96], letter[8] = "";
-  if (o->letter)
-    snprintf(letter, sizeof letter, "-%c, ", o->letter);
+  if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
   snprintf(label, sizeof label, "%4s--%s%s%s", letter, o->name, o->value ? " " : "",
            o->value ? o->value : "");
   print_entry(file, label, o->help);
@@ -67,10 +66,8 @@ static void print_options(FILE *file, const cli_command *command) {
   option_walk walk = {command, 0, 0};
   const cli_group *group, *before = NULL;
   for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
-    if (o->flags & OPTION_HIDDEN)
-      continue;
-    if (group != before)
-      fprintf(file, "\n%s\n", group->title);
+    if (o->flags & OPTION_HIDDEN) continue;
+    if (group != before) fprintf(file, "\n%s\n", group->title);
     before = group;
     print_option(file, o);
   }
@@ -79,12 +76,10 @@ static void print_options(FILE *file, const cli_command *command) {
 /* "-o OUT.safetensors" and the like: what must be given. */
 static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
-  if (*command->operands)
-    fprintf(file, " %s", command->operands);
+  if (*command->operands) fprintf(file, " %s", command->operands);
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (o->flags & OPTION_REQUIRED)
-      fprintf(file, " -%c %s", o->letter, o->value);
+    if (o->flags & OPTION_REQUIRED) fprintf(file, " -%c %s", o->letter, o->value);
   fputs(" [OPTION...]\n", file);
 }
 
@@ -94,8 +89,7 @@ static void print_summary(FILE *file, const cli_command *command) {
 }
 
 static void print_examples(FILE *file, const cli_example *examples) {
-  if (!examples)
-    return;
+  if (!examples) return;
   fputs("\nExamples\n", file);
   for (const cli_example *e = examples; e->line; e++)
     fprintf(file, "  # %s\n  %s\n", e->what, e->line);

@@ -6,25 +6,17 @@
 
 /* Length of the UTF-8 character at p (RFC 3629), or 0 where there is none. */
 static int utf8_length(const unsigned char *p) {
-  if (p[0] < 0x80)
-    return 1;
-  if (p[0] < 0xc2 || p[0] > 0xf4)
-    return 0;
+  if (p[0] < 0x80) return 1;
+  if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
   int length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
   unsigned char low = 0x80, high = 0xbf; /* of the second byte */
-  if (p[0] == 0xe0)
-    low = 0xa0; /* no overlong forms, */
-  if (p[0] == 0xf0)
-    low = 0x90;
-  if (p[0] == 0xed)
-    high = 0x9f; /* no surrogates, */
-  if (p[0] == 0xf4)
-    high = 0x8f; /* nothing above U+10FFFF */
-  if (p[1] < low || p[1] > high)
-    return 0;
+  if (p[0] == 0xe0) low = 0xa0;          /* no overlong forms, */
+  if (p[0] == 0xf0) low = 0x90;
+  if (p[0] == 0xed) high = 0x9f; /* no surrogates, */
+  if (p[0] == 0xf4) high = 0x8f; /* nothing above U+10FFFF */
+  if (p[1] < low || p[1] > high) return 0;
   for (int i = 2; i < length; i++)
-    if (p[i] < 0x80 || p[i] > 0xbf)
-      return 0;
+    if (p[i] < 0x80 || p[i] > 0xbf) return 0;
   return length;
 }
 
@@ -34,8 +26,7 @@ static void print_string(FILE *file, const char *text) {
   for (const unsigned char *p = (const unsigned char *)text; *p;) {
     int length = utf8_length(p);
     const char *name = names;
-    while (*name && (unsigned char)*name != *p)
-      name += 2;
+    while (*name && (unsigned char)*name != *p) name += 2;
     if (*name)
       fprintf(file, "\\%c", name[1]);
     else if (*p < 0x20 || *p == 0x7f)
@@ -51,11 +42,9 @@ static void print_string(FILE *file, const char *text) {
 
 /* What stands before a value. */
 static void begin(cli_json *j, const char *key) {
-  if (j->comma)
-    fputs(", ", j->file);
+  if (j->comma) fputs(", ", j->file);
   j->comma = 1;
-  if (!key)
-    return;
+  if (!key) return;
   print_string(j->file, key);
   fputs(": ", j->file);
 }
@@ -100,8 +89,7 @@ void jw_real(cli_json *j, const char *key, double value) {
   for (int precision = 1; precision <= 17; precision++) {
     snprintf(digits, sizeof digits, "%.*g", precision, value);
     double back = strtod(digits, NULL);
-    if (back <= value && back >= value)
-      break;
+    if (back <= value && back >= value) break;
   }
   begin(j, key);
   fputs(digits, j->file);

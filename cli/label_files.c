@@ -8,8 +8,7 @@
 
 static int add(cli_strings *strings, const char *text) {
   char **items = realloc(strings->items, (strings->n + 1) * sizeof *items);
-  if (!items)
-    return -1;
+  if (!items) return -1;
   strings->items = items;
   items[strings->n] = strdup(text);
   return items[strings->n] ? (strings->n++, 0) : -1;
@@ -19,11 +18,9 @@ static int add(cli_strings *strings, const char *text) {
  * matches of a pattern come in name order: this program has the locale C. */
 static int add_matches(cli_strings *strings, const char *given) {
   glob_t found;
-  if (access(given, F_OK) == 0 || glob(given, 0, NULL, &found) != 0)
-    return add(strings, given);
+  if (access(given, F_OK) == 0 || glob(given, 0, NULL, &found) != 0) return add(strings, given);
   int failed = 0;
-  for (size_t i = 0; i < found.gl_pathc && !failed; i++)
-    failed = add(strings, found.gl_pathv[i]);
+  for (size_t i = 0; i < found.gl_pathc && !failed; i++) failed = add(strings, found.gl_pathv[i]);
   globfree(&found);
   return failed;
 }
@@ -40,8 +37,7 @@ int expand_labels(const cli_list *given, cli_strings *out) {
 }
 
 void strings_free(cli_strings *strings) {
-  for (size_t i = 0; i < strings->n; i++)
-    free(strings->items[i]);
+  for (size_t i = 0; i < strings->n; i++) free(strings->items[i]);
   free(strings->items);
   memset(strings, 0, sizeof *strings);
 }

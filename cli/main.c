@@ -8,13 +8,11 @@
 
 const cli_command *find_command(const char *name) {
   for (const cli_command *const *c = commands; *c; c++)
-    if (strcmp((*c)->name, name) == 0)
-      return *c;
+    if (strcmp((*c)->name, name) == 0) return *c;
   return NULL;
 }
 
-/* --- messages ------------------------------------------------------------------------------------
- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 static void print_message(cli_run *cli, const char *format, va_list list) {
   progress_clear(&cli->progress);
@@ -57,8 +55,7 @@ static int exit_status(kf_status status) {
 }
 
 int fail_in(cli_run *cli, kf_status status, const char *path) {
-  if (status == KF_ERR_CANCELLED)
-    return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
+  if (status == KF_ERR_CANCELLED) return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
   const char *message = kf_errmsg(cli->ctx);
   return fail_with(cli, exit_status(status), "%s%s%s", path ? path : "", path ? ": " : "",
                    *message ? message : kf_status_name(status));
@@ -69,8 +66,7 @@ int fail(cli_run *cli, kf_status status) {
 }
 
 void say(cli_run *cli, const char *format, ...) {
-  if (cli->args.quiet)
-    return;
+  if (cli->args.quiet) return;
   progress_clear(&cli->progress);
   va_list list;
   va_start(list, format);
@@ -98,8 +94,7 @@ static int read_environment(cli_run *cli, char *message, size_t size) {
         return -1;
     if (o->at == offsetof(cli_args, isa) && isa && *isa && cli->args.isa < 0) {
       cli->args.isa = parse_choice("KOOFU_ISA", isa, o->choices, message, size);
-      if (cli->args.isa < 0)
-        return -1;
+      if (cli->args.isa < 0) return -1;
     }
   }
   return 0;
@@ -115,8 +110,7 @@ static int make_context(cli_run *cli) {
                             .log = log_callback,
                             .user = cli};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   if (cli->args.verbose)
     say(cli, "koofu %s, %s, instruction set %s", kf_version(),
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
@@ -133,13 +127,11 @@ static int run(cli_run *cli, int argc, char **argv) {
     (cli->args.long_help ? print_long_help : print_help)(stdout, cli->command);
     return EXIT_OK;
   }
-  if (read_environment(cli, message, sizeof message))
-    return fail_usage(cli, "%s", message);
+  if (read_environment(cli, message, sizeof message)) return fail_usage(cli, "%s", message);
   progress_start(&cli->progress, cli->args.quiet, cli->args.verbose);
   catch_signals();
   int status = make_context(cli);
-  if (status == EXIT_OK)
-    status = cli->command->run(cli);
+  if (status == EXIT_OK) status = cli->command->run(cli);
   progress_end(cli);
   if (status == EXIT_OK && cli->args.verbose)
     say(cli, "%s in all", show_seconds(now() - cli->begun).text);
@@ -148,12 +140,10 @@ static int run(cli_run *cli, int argc, char **argv) {
 
 int no_such_command(cli_run *cli, const char *name) {
   suggestion guess = {name, NULL, 0};
-  for (const cli_command *const *c = commands; *c; c++)
-    suggest(&guess, (*c)->name);
+  for (const cli_command *const *c = commands; *c; c++) suggest(&guess, (*c)->name);
   if (guess.best)
     return fail_usage(cli, "there is no command '%s' (did you mean '%s'?)", name, guess.best);
-  if (name[0] == '-')
-    return fail_usage(cli, "there is no option '%s' before the command", name);
+  if (name[0] == '-') return fail_usage(cli, "there is no option '%s' before the command", name);
   return fail_usage(cli, "there is no command '%s'", name);
 }
 
@@ -172,8 +162,7 @@ static int start(cli_run *cli, int argc, char **argv) {
     return EXIT_OK;
   }
   const cli_command *found = find_command(strcmp(name, "--version") == 0 ? "version" : name);
-  if (!found)
-    return no_such_command(cli, name);
+  if (!found) return no_such_command(cli, name);
   cli->command = found;
   return run(cli, argc - 2, argv + 2);
 }

@@ -6,30 +6,16 @@
 
 /* Prints n bytes so that roff takes none of them for its own, and copies of them paste well. */
 static void print_n(FILE *file, const char *text, size_t n) {
-  if (n && (text[0] == '.' || text[0] == '\''))
-    fputs("\\&", file);
+  if (n && (text[0] == '.' || text[0] == '\'')) fputs("\\&", file);
   for (size_t i = 0; i < n; i++) {
     switch (text[i]) {
-    case '\\':
-      fputs("\\e", file);
-      break;
-    case '-':
-      fputs("\\-", file);
-      break;
-    case '\'':
-      fputs("\\(aq", file);
-      break;
-    case '`':
-      fputs("\\(ga", file);
-      break;
-    case '^':
-      fputs("\\(ha", file);
-      break;
-    case '~':
-      fputs("\\(ti", file);
-      break;
-    default:
-      putc(text[i], file);
+    case '\\': fputs("\\e", file); break;
+    case '-': fputs("\\-", file); break;
+    case '\'': fputs("\\(aq", file); break;
+    case '`': fputs("\\(ga", file); break;
+    case '^': fputs("\\(ha", file); break;
+    case '~': fputs("\\(ti", file); break;
+    default: putc(text[i], file);
     }
   }
 }
@@ -40,8 +26,7 @@ static void print(FILE *file, const char *text) {
 
 static void print_heading(FILE *file, const char *title) {
   fputs(".SH ", file);
-  for (const char *p = title; *p; p++)
-    putc(toupper((unsigned char)*p), file);
+  for (const char *p = title; *p; p++) putc(toupper((unsigned char)*p), file);
   putc('\n', file);
 }
 
@@ -51,8 +36,7 @@ static void print_paragraphs(FILE *file, const char *text) {
   while (*text) {
     size_t length = strcspn(text, "\n");
     int now_fixed = *text == ' ';
-    if (now_fixed != fixed)
-      fputs(now_fixed ? ".PP\n.EX\n" : ".EE\n", file);
+    if (now_fixed != fixed) fputs(now_fixed ? ".PP\n.EX\n" : ".EE\n", file);
     fixed = now_fixed;
     if (length == 0)
       fputs(".PP\n", file);
@@ -63,14 +47,12 @@ static void print_paragraphs(FILE *file, const char *text) {
     text += length;
     text += *text == '\n';
   }
-  if (fixed)
-    fputs(".EE\n", file);
+  if (fixed) fputs(".EE\n", file);
 }
 
 static void print_option(FILE *file, const cli_option *o) {
   fputs(".TP\n", file);
-  if (o->letter)
-    fprintf(file, "\\fB\\-%c\\fR, ", o->letter);
+  if (o->letter) fprintf(file, "\\fB\\-%c\\fR, ", o->letter);
   fputs("\\fB\\-\\-", file);
   print(file, o->name);
   fputs("\\fR", file);
@@ -89,18 +71,15 @@ static void print_options(FILE *file, const cli_command *command) {
   option_walk walk = {command, 0, 0};
   const cli_group *group, *before = NULL;
   for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
-    if (o->flags & OPTION_HIDDEN)
-      continue;
-    if (group != before)
-      fprintf(file, ".SS %s\n", group->title);
+    if (o->flags & OPTION_HIDDEN) continue;
+    if (group != before) fprintf(file, ".SS %s\n", group->title);
     before = group;
     print_option(file, o);
   }
 }
 
 static void print_examples(FILE *file, const cli_example *examples) {
-  if (!examples)
-    return;
+  if (!examples) return;
   print_heading(file, "examples");
   for (const cli_example *e = examples; e->line; e++) {
     fputs(".TP\n", file);
@@ -115,8 +94,7 @@ static void print_examples(FILE *file, const cli_example *examples) {
 static void print_title(FILE *file, const cli_command *command, const char *summary) {
   const char *joint = command ? "-" : "", *name = command ? command->name : "";
   fputs(".TH KOOFU", file);
-  for (const char *p = joint; *p; p++)
-    fputs("\\-", file);
+  for (const char *p = joint; *p; p++) fputs("\\-", file);
   for (const char *p = name; *p; p++)
     *p == '-' ? fputs("\\-", file) : putc(toupper((unsigned char)*p), file);
   fprintf(file, " 1 \"\" \"koofu %s\" \"koofu manual\"\n", kf_version());
@@ -138,8 +116,7 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   fputs("\\fR", file);
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!(o->flags & OPTION_REQUIRED))
-      continue;
+    if (!(o->flags & OPTION_REQUIRED)) continue;
     fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
     print(file, o->value);
     fputs("\\fR", file);
@@ -156,11 +133,9 @@ static void print_topics(FILE *file) {
 
 static void print_see_also(FILE *file, const cli_command *without) {
   print_heading(file, "see also");
-  if (without)
-    fputs(".BR koofu (1),\n", file);
+  if (without) fputs(".BR koofu (1),\n", file);
   for (const cli_command *const *c = commands; *c; c++) {
-    if (*c == without)
-      continue;
+    if (*c == without) continue;
     fputs(".BR koofu\\-", file);
     print(file, (*c)->name);
     /* The last one of the list has no comma. */
@@ -184,8 +159,7 @@ static void print_program_page(FILE *file) {
     putc('\n', file);
   }
   print_heading(file, global_options.title);
-  for (const cli_option *o = global_options.options; o->name; o++)
-    print_option(file, o);
+  for (const cli_option *o = global_options.options; o->name; o++) print_option(file, o);
   print_topics(file);
   print_examples(file, program_examples);
   print_see_also(file, NULL);

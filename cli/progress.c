@@ -46,8 +46,7 @@ void progress_start(cli_progress *progress, int quiet, int verbose) {
 }
 
 void progress_clear(cli_progress *progress) {
-  if (progress->drawn)
-    fputs("\r\033[K", stderr);
+  if (progress->drawn) fputs("\r\033[K", stderr);
   progress->drawn = 0;
 }
 
@@ -72,8 +71,7 @@ static void draw(cli_progress *progress, uint64_t done, uint64_t total, double e
   if (elapsed > 0.5 && done > 0) {
     double rate = (double)done / elapsed;
     /* Stages of a few steps (a fit) have no rate worth reading. */
-    if (total == 0 || total > 1000)
-      fprintf(stderr, "  %s rows/s", show_count((uint64_t)rate).text);
+    if (total == 0 || total > 1000) fprintf(stderr, "  %s rows/s", show_count((uint64_t)rate).text);
     if (total > done) {
       long left = (long)((double)(total - done) / rate);
       fprintf(stderr, "  %ld:%02ld left", left / 60, left % 60);

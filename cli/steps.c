@@ -16,8 +16,7 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   if (a->allow_unknown && !a->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
   cli_strings labels;
-  if (expand_labels(&a->labels, &labels))
-    return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (expand_labels(&a->labels, &labels)) return fail_with(cli, EXIT_INTERNAL, "out of memory");
   kf_data_options options = {
       .labels = (const char *const *)labels.items,
       .n_labels = labels.n,
@@ -42,8 +41,7 @@ int load_model(cli_run *cli, kf_model **out) {
 
 uint32_t classes_with_rows(const kf_model *model) {
   uint32_t n = 0;
-  for (uint32_t k = 0; k < kf_model_classes(model); k++)
-    n += kf_model_count(model, k) > 0;
+  for (uint32_t k = 0; k < kf_model_classes(model); k++) n += kf_model_count(model, k) > 0;
   return n;
 }
 
@@ -57,8 +55,7 @@ static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stat
 }
 
 static int exponent_alone(cli_run *cli) {
-  if (!cli->args.exponent.given || cli->args.no_normalize)
-    return EXIT_OK;
+  if (!cli->args.exponent.given || cli->args.no_normalize) return EXIT_OK;
   return fail_usage(cli, "--exponent needs --no-normalize");
 }
 
@@ -68,10 +65,8 @@ int data_stats(cli_run *cli, kf_stats **out) {
                               .fixed_exponent = cli->args.exponent.given};
   kf_data *data = NULL;
   int result = exponent_alone(cli);
-  if (result == EXIT_OK)
-    result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result != EXIT_OK)
-    return result;
+  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &data);
+  if (result != EXIT_OK) return result;
   kf_status status = kf_stats_new_from_data(cli->ctx, data, &options, out);
   if (status == KF_OK)
     say_left_out(cli, data, *out);
@@ -95,14 +90,11 @@ static int ends_with(const char *text, const char *end) {
 static int is_stats_file(cli_run *cli, int *yes) {
   const cli_list *operands = &cli->args.operands;
   *yes = 0;
-  if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors"))
-    return EXIT_OK;
-  if (!is_regular(operands->items[0]))
-    return EXIT_OK;
+  if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors")) return EXIT_OK;
+  if (!is_regular(operands->items[0])) return EXIT_OK;
   kf_info *info;
   kf_status status = kf_info_read(cli->ctx, operands->items[0], &info);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   *yes = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
   return EXIT_OK;
@@ -112,10 +104,8 @@ int read_stats(cli_run *cli, kf_stats **out) {
   const cli_args *a = &cli->args;
   int ready;
   int result = is_stats_file(cli, &ready);
-  if (result != EXIT_OK)
-    return result;
-  if (!ready)
-    return data_stats(cli, out);
+  if (result != EXIT_OK) return result;
+  if (!ready) return data_stats(cli, out);
   if (a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad ||
       a->allow_unlabelled || a->allow_unknown || a->no_normalize || a->exponent.given)
     return fail_usage(cli,
@@ -144,8 +134,7 @@ static int same_file(const struct stat *output, const char *input) {
 
 static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
   for (size_t i = 0; i < inputs->n; i++)
-    if (same_file(output, inputs->items[i]))
-      return 1;
+    if (same_file(output, inputs->items[i])) return 1;
   return 0;
 }
 
@@ -153,14 +142,12 @@ static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
 static int check_folder(cli_run *cli, const char *path) {
   const char *slash = strrchr(path, '/');
   char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  if (!folder)
-    return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (!folder) return fail_with(cli, EXIT_INTERNAL, "out of memory");
   struct stat info;
   int refused = stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0;
   int code = errno;
   free(folder);
-  if (!refused)
-    return EXIT_OK;
+  if (!refused) return EXIT_OK;
   return fail_with(cli, EXIT_IO, "%s: cannot be created: %s", path, strerror(code));
 }
 
@@ -169,8 +156,7 @@ int check_output(cli_run *cli, const char *path) {
   if (strcmp(path, "-") == 0)
     return fail_usage(cli, "the output is binary and needs a file name, not '-'");
   struct stat info;
-  if (stat(path, &info) != 0)
-    return check_folder(cli, path);
+  if (stat(path, &info) != 0) return check_folder(cli, path);
   if (S_ISDIR(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
   if (!S_ISREG(info.st_mode))
@@ -194,8 +180,7 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) {
 /* What the file itself says, so that rows that were left out are not counted. */
 void say_data_written(cli_run *cli, const char *path) {
   kf_info *info;
-  if (cli->args.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK)
-    return;
+  if (cli->args.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;
   const char *rows = info->rows == 1 ? "row" : "rows";
   const char *type = kf_dtype_name((kf_dtype)cli->args.dtype);
   if (info->classes)
@@ -209,8 +194,7 @@ void say_data_written(cli_run *cli, const char *path) {
 
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path) {
   kf_status status = kf_stats_save(cli->ctx, stats, path);
-  if (status != KF_OK)
-    return fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
   say_written(cli, path, "%s of %u, %s", show_counted(kf_stats_rows(stats), "row", "rows").text,
               kf_stats_dim(stats), show_counted(kf_stats_classes(stats), "class", "classes").text);
   return EXIT_OK;

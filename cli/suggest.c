@@ -12,10 +12,8 @@ static size_t least(size_t a, size_t b) {
 /* Edits (insert, delete, replace, swap neighbours) from a to b; both at most LONGEST long. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
   size_t d[LONGEST + 1][LONGEST + 1];
-  for (size_t i = 0; i <= n; i++)
-    d[i][0] = i;
-  for (size_t j = 0; j <= m; j++)
-    d[0][j] = j;
+  for (size_t i = 0; i <= n; i++) d[i][0] = i;
+  for (size_t j = 0; j <= m; j++) d[0][j] = j;
   for (size_t i = 1; i <= n; i++) {
     for (size_t j = 1; j <= m; j++) {
       d[i][j] =
@@ -29,15 +27,12 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
 
 void suggest(suggestion *guess, const char *candidate) {
   size_t n = strlen(guess->typed), m = strlen(candidate);
-  if (n == 0 || n > LONGEST || m > LONGEST)
-    return;
+  if (n == 0 || n > LONGEST || m > LONGEST) return;
   /* The beginning of a name is closer than anything but the name itself. */
   int begins = n >= 2 && strncmp(guess->typed, candidate, n) == 0;
   size_t distance = begins ? 1 : edit_distance(guess->typed, n, candidate, m);
-  if (distance > 1 + n / 4)
-    return;
-  if (guess->best && distance >= guess->distance)
-    return;
+  if (distance > 1 + n / 4) return;
+  if (guess->best && distance >= guess->distance) return;
   guess->best = candidate;
   guess->distance = distance;
 }

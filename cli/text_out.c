@@ -28,8 +28,7 @@ int text_out_open(cli_run *cli, text_out *out, const char *path) {
   size_t folder = folder_length(path);
   out->path = path;
   out->temporary = malloc(folder + sizeof pattern);
-  if (!out->temporary)
-    return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (!out->temporary) return fail_with(cli, EXIT_INTERNAL, "out of memory");
   memcpy(out->temporary, path, folder);
   memcpy(out->temporary + folder, pattern, sizeof pattern);
   int fd = mkstemp(out->temporary);
@@ -43,8 +42,7 @@ int text_out_open(cli_run *cli, text_out *out, const char *path) {
   umask(mask);
   fchmod(fd, 0666 & ~mask);
   out->file = fdopen(fd, "w");
-  if (out->file)
-    return EXIT_OK;
+  if (out->file) return EXIT_OK;
   close(fd);
   text_out_abort(out);
   return fail_with(cli, EXIT_INTERNAL, "out of memory");
@@ -63,8 +61,7 @@ static void sync_folder(const char *path) {
 }
 
 int text_out_commit(cli_run *cli, text_out *out) {
-  if (!out->path)
-    return EXIT_OK; /* main looks after stdout */
+  if (!out->path) return EXIT_OK; /* main looks after stdout */
   int failed = fflush(out->file) != 0 || ferror(out->file) || fsync(fileno(out->file)) != 0;
   if (failed || rename(out->temporary, out->path) != 0) {
     int status = fail_errno(cli, out->path, "cannot be written");
@@ -80,10 +77,8 @@ int text_out_commit(cli_run *cli, text_out *out) {
 }
 
 void text_out_abort(text_out *out) {
-  if (!out->temporary)
-    return;
-  if (out->file)
-    fclose(out->file);
+  if (!out->temporary) return;
+  if (out->file) fclose(out->file);
   unlink(out->temporary);
   free(out->temporary);
   memset(out, 0, sizeof *out);

@@ -20,18 +20,16 @@ static void must(int holds) {
   }
 }
 
-/* --- files ------------------------------------------------------------------------------------ */
+/* --- files ----------------------------------------------------------------------------------- */
 
 static void remove_folder(void) {
-  for (size_t i = 0; i < n_paths; i++)
-    unlink(paths[i]);
+  for (size_t i = 0; i < n_paths; i++) unlink(paths[i]);
   rmdir(folder);
 }
 
 /* In memory where the system has such a file system: a run writes millions of files. */
 static void make_folder(void) {
-  if (folder[0] != '\0')
-    return;
+  if (folder[0] != '\0') return;
   strcpy(folder,
          access("/dev/shm", W_OK) == 0 ? "/dev/shm/koofu-fuzz-XXXXXX" : "/tmp/koofu-fuzz-XXXXXX");
   must(mkdtemp(folder) != NULL);
@@ -43,8 +41,7 @@ static const char *path_of(const char *name) {
   char path[sizeof paths[0]];
   snprintf(path, sizeof path, "%s/%s", folder, name);
   for (size_t i = 0; i < n_paths; i++)
-    if (strcmp(paths[i], path) == 0)
-      return paths[i];
+    if (strcmp(paths[i], path) == 0) return paths[i];
   must(n_paths < MAX_FILES);
   return strcpy(paths[n_paths++], path);
 }
@@ -64,14 +61,13 @@ const char *fuzz_plain_rows(uint32_t n) {
   words[0] = n;
   words[1] = 1;
   float one = 1;
-  for (uint32_t i = 0; i < n; i++)
-    memcpy(words + 2 + i, &one, sizeof one);
+  for (uint32_t i = 0; i < n; i++) memcpy(words + 2 + i, &one, sizeof one);
   const char *path = fuzz_write("rows.fbin", words, (2 + (size_t)n) * sizeof *words);
   free(words);
   return path;
 }
 
-/* --- one input -------------------------------------------------------------------------------- */
+/* --- one input ------------------------------------------------------------------------------- */
 
 int fuzz_with_file(const char *ending, const uint8_t *data, size_t size,
                    void (*use)(kf_ctx *ctx, const char *path)) {
@@ -108,7 +104,7 @@ int fuzz_with_checked_file(const uint8_t *data, size_t size,
   return result;
 }
 
-/* --- data sets -------------------------------------------------------------------------------- */
+/* --- data sets ------------------------------------------------------------------------------- */
 
 static void read_rows(kf_ctx *ctx, const kf_data *data) {
   uint64_t n = kf_data_rows(data);
@@ -117,11 +113,9 @@ static void read_rows(kf_ctx *ctx, const kf_data *data) {
   int32_t labels[BLOCK];
   for (uint64_t first = 0; first < n; first += BLOCK) {
     uint64_t count = n - first < BLOCK ? n - first : BLOCK;
-    if (kf_data_get(ctx, data, first, count, rows, labels) != KF_OK)
-      break;
+    if (kf_data_get(ctx, data, first, count, rows, labels) != KF_OK) break;
     for (uint64_t i = 0; i < count; i++)
-      if (labels[i] >= 0 && (uint32_t)labels[i] >= kf_data_classes(data))
-        abort();
+      if (labels[i] >= 0 && (uint32_t)labels[i] >= kf_data_classes(data)) abort();
   }
   free(rows);
 }
@@ -132,8 +126,7 @@ void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *option
     chosen.skip_bad = chosen.allow_unlabelled = chosen.allow_unknown = lenient;
     kf_data *data;
     if (kf_data_open(ctx, &path, 1, &chosen, &data) != KF_OK) {
-      if (kf_errmsg(ctx)[0] == '\0')
-        abort(); /* every failure has a message */
+      if (kf_errmsg(ctx)[0] == '\0') abort(); /* every failure has a message */
       continue;
     }
     read_rows(ctx, data);

@@ -3,8 +3,7 @@
 
 static uint32_t count_lines(const uint8_t *data, size_t size) {
   uint32_t n = 0;
-  for (size_t i = 0; i < size; i++)
-    n += data[i] == '\n' || i == size - 1;
+  for (size_t i = 0; i < size; i++) n += data[i] == '\n' || i == size - 1;
   return n;
 }
 

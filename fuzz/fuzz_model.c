@@ -5,14 +5,11 @@
 
 static void use(kf_ctx *ctx, const char *path) {
   kf_model *model;
-  if (kf_model_load(ctx, path, &model) != KF_OK)
-    return;
+  if (kf_model_load(ctx, path, &model) != KF_OK) return;
   uint32_t dim = kf_model_dim_in(model);
   float *row = malloc(dim * sizeof *row);
-  if (row == NULL)
-    abort();
-  for (uint32_t i = 0; i < dim; i++)
-    row[i] = 1;
+  if (row == NULL) abort();
+  for (uint32_t i = 0; i < dim; i++) row[i] = 1;
   int32_t class;
   double score;
   kf_classify(ctx, model, row, 1, NULL, &class, &score);

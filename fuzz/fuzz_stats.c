@@ -3,15 +3,13 @@
 
 static void use(kf_ctx *ctx, const char *path) {
   kf_stats *stats, *twin;
-  if (kf_stats_load(ctx, path, &stats) != KF_OK)
-    return;
+  if (kf_stats_load(ctx, path, &stats) != KF_OK) return;
   if (kf_stats_load(ctx, path, &twin) == KF_OK) {
     kf_stats_merge(ctx, twin, stats);
     kf_stats_free(twin);
   }
   kf_model *model;
-  if (kf_stats_dim(stats) <= 64 && kf_fit(ctx, stats, NULL, &model) == KF_OK)
-    kf_model_free(model);
+  if (kf_stats_dim(stats) <= 64 && kf_fit(ctx, stats, NULL, &model) == KF_OK) kf_model_free(model);
   kf_stats_free(stats);
 }
 

@@ -19,8 +19,7 @@ static int replay(const char *path) {
   uint8_t *data = malloc(size + 1);
   int failed = data == NULL || fread(data, 1, size, file) != size;
   fclose(file);
-  if (!failed)
-    LLVMFuzzerTestOneInput(data, size);
+  if (!failed) LLVMFuzzerTestOneInput(data, size);
   free(data);
   return failed;
 }
@@ -34,8 +33,7 @@ static int replay_folder(const char *folder) {
   }
   int n = 0;
   for (const struct dirent *entry; n >= 0 && (entry = readdir(entries)) != NULL;) {
-    if (entry->d_name[0] == '.')
-      continue;
+    if (entry->d_name[0] == '.') continue;
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     n = replay(path) == 0 ? n + 1 : -1;
@@ -48,8 +46,7 @@ int main(int argc, char **argv) {
   int total = 0;
   for (int i = 1; i < argc; i++) {
     int n = replay_folder(argv[i]);
-    if (n < 0)
-      return 1;
+    if (n < 0) return 1;
     total += n;
   }
   printf("%d inputs\n", total);

@@ -14,10 +14,9 @@
  * The whole of it, without error handling:
  *
  *     kf_ctx *ctx;    kf_ctx_new(NULL, &ctx);
- *     kf_data *data;  kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL, &data);
- *     kf_stats *s;    kf_stats_new_from_data(ctx, data, NULL, &s);
- *     kf_model *m;    kf_fit(ctx, s, NULL, &m);
- *     kf_classify(ctx, m, rows, n, NULL, classes, scores);
+ *     kf_data *data;  kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL,
+ * &data); kf_stats *s;    kf_stats_new_from_data(ctx, data, NULL, &s); kf_model *m;    kf_fit(ctx,
+ * s, NULL, &m); kf_classify(ctx, m, rows, n, NULL, classes, scores);
  *
  * Rules that hold throughout
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -52,7 +51,7 @@ extern "C" {
 #define KF_VERSION_MAJOR 0
 #define KF_VERSION_MINOR 1
 #define KF_VERSION_PATCH 0
-#define KF_VERSION "0.1.0"
+#define KF_VERSION       "0.1.0"
 
 /* The version of the library that is running, "0.1.0". */
 KF_API const char *kf_version(void);
@@ -100,7 +99,8 @@ KF_API const char *kf_isa_name(kf_isa isa);
  * (rows, mostly) of the stage `what`. total is 0 where it is not known. A non-zero return stops the
  * work with KF_ERR_CANCELLED. */
 typedef int (*kf_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
-/* Remarks that are not errors, such as '12 bad rows were skipped', one sentence without a newline. */
+/* Remarks that are not errors, such as '12 bad rows were skipped', one sentence without a newline.
+ */
 typedef void (*kf_log_fn)(void *user, const char *message);
 
 typedef struct kf_ctx_options {
@@ -132,10 +132,10 @@ KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64"
 
 /* Labels below zero that kf_data_get may return. */
 #define KF_LABEL_NONE (-1) /* the row has no label */
-#define KF_LABEL_BAD (-2)  /* the row is NaN, infinite or zero, and skip_bad was asked for */
+#define KF_LABEL_BAD  (-2) /* the row is NaN, infinite or zero, and skip_bad was asked for */
 
 /* Limits: a row has 1 to 65,536 columns, a data set at most 2^22 classes. */
-#define KF_MAX_DIM 65536u
+#define KF_MAX_DIM     65536u
 #define KF_MAX_CLASSES 4194304u
 
 typedef struct kf_data_options {
@@ -146,12 +146,12 @@ typedef struct kf_data_options {
   /* Text file with one class name a line. Integer labels index it; text labels must be in it. NULL:
    * the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
-  const char *tensor;       /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
+  const char *tensor; /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
   const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
   int no_labels;            /* ignore labels inside the files */
   int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
-  int allow_unlabelled;     /* accept negative or empty labels as KF_LABEL_NONE instead of failing */
-  int allow_unknown;        /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
+  int allow_unlabelled; /* accept negative or empty labels as KF_LABEL_NONE instead of failing */
+  int allow_unknown;    /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
 } kf_data_options;
 
 /* Opens one data set out of files. Each path is a file, a folder (all files in it with a known
@@ -305,8 +305,8 @@ KF_API kf_centre kf_model_centre(const kf_model *model);
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
 /* Arrays owned by the model. */
-KF_API const double *kf_model_transform_matrix(const kf_model *model); /* T, [L][D] */
-KF_API const double *kf_model_mean(const kf_model *model);             /* [D] */
+KF_API const double *kf_model_transform_matrix(const kf_model *model);    /* T, [L][D] */
+KF_API const double *kf_model_mean(const kf_model *model);                /* [D] */
 KF_API const double *kf_model_within_eigenvalues(const kf_model *model);  /* of S_w, falling, [D] */
 KF_API const double *kf_model_between_eigenvalues(const kf_model *model); /* gamma, falling, [D] */
 KF_API const float *kf_model_class_means(const kf_model *model); /* original space, [K][D] */
@@ -354,13 +354,13 @@ typedef struct kf_eval_options {
 } kf_eval_options;
 
 typedef struct kf_eval_result {
-  uint64_t rows;         /* in the data set */
-  uint64_t n;            /* scored: labelled with a class of the model */
-  uint64_t n_unlabelled; /* left out: no label */
-  uint64_t n_absent;     /* left out: the class is not in the model, or has no prototype there */
-  uint64_t n_bad;        /* left out: NaN, infinite or zero (skip_bad) */
-  uint32_t absent_classes;   /* how many classes the n_absent rows belong to */
-  uint64_t top1, top5;         /* hits among n in the model's space */
+  uint64_t rows;           /* in the data set */
+  uint64_t n;              /* scored: labelled with a class of the model */
+  uint64_t n_unlabelled;   /* left out: no label */
+  uint64_t n_absent;       /* left out: the class is not in the model, or has no prototype there */
+  uint64_t n_bad;          /* left out: NaN, infinite or zero (skip_bad) */
+  uint32_t absent_classes; /* how many classes the n_absent rows belong to */
+  uint64_t top1, top5;     /* hits among n in the model's space */
   uint64_t raw_top1, raw_top5; /* hits among n in the original space */
 } kf_eval_result;
 

@@ -51,8 +51,7 @@ static inline const char *write_two(const char *name, const void *head, size_t n
   char *all = malloc(n_head + n_data + 1);
   assert_non_null(all);
   memcpy(all, head, n_head);
-  if (n_data > 0)
-    memcpy(all + n_head, data, n_data);
+  if (n_data > 0) memcpy(all + n_head, data, n_data);
   const char *path = write_bytes(name, all, n_head + n_data);
   free(all);
   return path;
@@ -92,8 +91,7 @@ static inline kf_status open_one(const char *path, const kf_data_options *option
 
 static inline kf_data *must_open(const char *path, const kf_data_options *options) {
   kf_data *data = NULL;
-  if (open_one(path, options, &data) != KF_OK)
-    fail_msg("%s", kf_errmsg(ctx));
+  if (open_one(path, options, &data) != KF_OK) fail_msg("%s", kf_errmsg(ctx));
   return data;
 }
 

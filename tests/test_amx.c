@@ -1,5 +1,6 @@
 /* test_amx.c - the AMX kernel on emulated tiles, so that its packing and its digit arithmetic are
- * tested on every machine with AVX-512. Where the real instructions exist, test_kernel.c runs them. */
+ * tested on every machine with AVX-512. Where the real instructions exist, test_kernel.c runs them.
+ */
 #ifdef KF_SIMD
 #include "tiles.h"
 
@@ -35,12 +36,12 @@ static void emulate_dpbssd(int c, int a, int b) {
 #undef _tile_loadconfig
 #undef _tile_release
 #define _tile_loadd(t, from, stride) emulate_load(t, from, stride)
-#define _tile_stored(t, to, stride) emulate_store(t, to, stride)
-#define _tile_dpbssd(c, a, b) emulate_dpbssd(c, a, b)
-#define _tile_zero(t) memset(tile[t], 0, sizeof tile[t])
-#define _tile_loadconfig(config) ((void)(config))
-#define _tile_release() ((void)0)
-#define kf_moment_amx emulated_amx /* beside the real one of the library */
+#define _tile_stored(t, to, stride)  emulate_store(t, to, stride)
+#define _tile_dpbssd(c, a, b)        emulate_dpbssd(c, a, b)
+#define _tile_zero(t)                memset(tile[t], 0, sizeof tile[t])
+#define _tile_loadconfig(config)     ((void)(config))
+#define _tile_release()              ((void)0)
+#define kf_moment_amx                emulated_amx /* beside the real one of the library */
 extern const kf_moment_kernel emulated_amx;
 #include "kernel/amx.c"
 
@@ -57,5 +58,7 @@ int main(void) {
 }
 
 #else
-int main(void) { return 0; }
+int main(void) {
+  return 0;
+}
 #endif

@@ -22,8 +22,7 @@ static void assert_rows(const kf_data *data, uint64_t n, uint32_t dim, const flo
     uint64_t step = single ? 1 : n;
     for (uint64_t i = 0; i < n; i += step) {
       kf_status status = kf_data_get(ctx, data, i, step, got + i * dim, got_labels + i);
-      if (status != KF_OK)
-        fail_msg("%s", kf_errmsg(ctx));
+      if (status != KF_OK) fail_msg("%s", kf_errmsg(ctx));
     }
     assert_memory_equal(got, rows, n * dim * sizeof *got);
     for (uint64_t i = 0; i < n; i++)
@@ -40,7 +39,7 @@ static void assert_file(const char *path, const kf_data_options *options, uint64
   kf_data_free(data);
 }
 
-/* --- formats ---------------------------------------------------------------------------------- */
+/* --- formats --------------------------------------------------------------------------------- */
 
 static void test_npy_types(void **state) {
   (void)state;
@@ -131,8 +130,7 @@ static void test_wide_fvecs(void **state) {
   enum { N = 3, D = 20001 };
   float *rows = malloc(sizeof(float) * N * D);
   int32_t *words = malloc(sizeof(int32_t) * N * (D + 1));
-  for (int i = 0; i < N * D; i++)
-    rows[i] = (float)i + 0.5F;
+  for (int i = 0; i < N * D; i++) rows[i] = (float)i + 0.5F;
   for (int i = 0; i < N; i++) {
     words[i * (D + 1)] = D;
     memcpy(words + i * (D + 1) + 1, rows + i * D, sizeof(float) * D);
@@ -150,7 +148,7 @@ static void test_wide_fvecs(void **state) {
   free(words);
 }
 
-/* --- shards ----------------------------------------------------------------------------------- */
+/* --- shards ---------------------------------------------------------------------------------- */
 
 static void write_shards(void) {
   mkdir(at("shards"), 0777);
@@ -206,7 +204,7 @@ static void test_shard_labels(void **state) {
   }
 }
 
-/* --- labels ----------------------------------------------------------------------------------- */
+/* --- labels ---------------------------------------------------------------------------------- */
 
 static void test_integer_labels(void **state) {
   (void)state;
@@ -340,7 +338,7 @@ static void test_unlabelled_and_unknown(void **state) {
   }
 }
 
-/* --- memory ----------------------------------------------------------------------------------- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 static void test_memory(void **state) {
   (void)state;
@@ -361,7 +359,7 @@ static void test_memory(void **state) {
   kf_data_free(data);
 }
 
-/* --- bad rows --------------------------------------------------------------------------------- */
+/* --- bad rows -------------------------------------------------------------------------------- */
 
 static void test_skip_bad(void **state) {
   (void)state;
@@ -382,17 +380,15 @@ static void test_skip_bad(void **state) {
   assert_file(out, NULL, 2, 2, good, (int32_t[]){0, 3});
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------- */
 
 static void test_save(void **state) {
   (void)state;
   enum { N = 5003, D = 301 }; /* several chunks, and none of the sizes is round */
   float *rows = malloc(sizeof(float) * N * D);
   int32_t *labels = malloc(sizeof(int32_t) * N);
-  for (int i = 0; i < N * D; i++)
-    rows[i] = (float)(1 + i % 200) / 8; /* exact in f16 and bf16 */
-  for (int i = 0; i < N; i++)
-    labels[i] = i % 5 - 1;
+  for (int i = 0; i < N * D; i++) rows[i] = (float)(1 + i % 200) / 8; /* exact in f16 and bf16 */
+  for (int i = 0; i < N; i++) labels[i] = i % 5 - 1;
   const char *names[] = {"one", "two \"quoted\"", "dr\xC3\xA9i", "four"};
   kf_data *data;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, labels, names, 4, &data), KF_OK);
@@ -404,11 +400,9 @@ static void test_save(void **state) {
     kf_data *again = must_open(path, &lenient);
     assert_rows(again, N, D, rows, labels);
     assert_int_equal(kf_data_unlabelled(again), 1001);
-    for (uint32_t k = 0; k < 4; k++)
-      assert_string_equal(kf_data_class_name(again, k), names[k]);
+    for (uint32_t k = 0; k < 4; k++) assert_string_equal(kf_data_class_name(again, k), names[k]);
     kf_data_free(again);
-    if (types[t] == KF_BF16)
-      continue;
+    if (types[t] == KF_BF16) continue;
     path = at("saved.npy");
     assert_int_equal(kf_data_save(ctx, data, types[t], path), KF_OK);
     assert_file(path, NULL, N, D, rows, NULL);
@@ -424,8 +418,7 @@ static kf_status halve(const void *argument, const kf_kernels *kernels, const fl
   (void)argument;
   (void)kernels;
   (void)err;
-  for (uint64_t i = 0; i < n; i++)
-    out[i] = norm2[i] > 0 ? rows[2 * i] / 2 : 0;
+  for (uint64_t i = 0; i < n; i++) out[i] = norm2[i] > 0 ? rows[2 * i] / 2 : 0;
   return KF_OK;
 }
 
@@ -449,8 +442,7 @@ static void test_same_bytes(void **state) {
   (void)state;
   enum { N = 4000, D = 300 };
   float *rows = malloc(sizeof(float) * N * D);
-  for (int i = 0; i < N * D; i++)
-    rows[i] = 1 + (float)i / 7;
+  for (int i = 0; i < N * D; i++) rows[i] = 1 + (float)i / 7;
   kf_data *data;
   assert_int_equal(kf_data_open_memory(ctx, rows, N, D, NULL, NULL, 0, &data), KF_OK);
   const char *path[2] = {at("one.safetensors"), at("five.safetensors")};
@@ -464,7 +456,7 @@ static void test_same_bytes(void **state) {
   free(rows);
 }
 
-/* --- types ------------------------------------------------------------------------------------ */
+/* --- types ----------------------------------------------------------------------------------- */
 
 static void test_rounding(void **state) {
   (void)state;
@@ -502,7 +494,7 @@ static void test_utf8(void **state) {
     assert_false(kf_utf8_valid(bad[i], strlen(bad[i])));
 }
 
-/* --- safetensors, for the other rooms --------------------------------------------------------- */
+/* --- safetensors, for the other rooms -------------------------------------------------------- */
 
 static void write_checked(const char *path) {
   kf_err err;
@@ -567,8 +559,7 @@ static void test_checksum(void **state) {
     bytes[i] ^= 1;
     kf_err err;
     kf_st st;
-    if (kf_st_open(&st, at("flipped.safetensors"), &err) != KF_OK)
-      continue;
+    if (kf_st_open(&st, at("flipped.safetensors"), &err) != KF_OK) continue;
     assert_int_equal(kf_st_verify(&st, &err), KF_ERR_DATA);
     assert_non_null(strstr(err.message, "flipped.safetensors"));
     assert_non_null(strstr(err.message, "checksum"));

@@ -9,7 +9,7 @@
 
 static const float six[6] = {1, 2, 3, 4, 5, 6};
 
-/* --- any file --------------------------------------------------------------------------------- */
+/* --- any file -------------------------------------------------------------------------------- */
 
 static void test_missing(void **state) {
   (void)state;
@@ -47,12 +47,10 @@ static void test_permission(void **state) {
   const char *path = write_npy("p.npy", "<f4", "(3, 2)", six, 24);
   chmod(path, 0);
   uid_t user = geteuid();
-  if (user == 0)
-    assert_int_equal(seteuid(65534), 0); /* root reads everything */
+  if (user == 0) assert_int_equal(seteuid(65534), 0); /* root reads everything */
   kf_data *data = NULL;
   kf_status status = open_one(path, NULL, &data);
-  if (user == 0)
-    assert_int_equal(seteuid(0), 0);
+  if (user == 0) assert_int_equal(seteuid(0), 0);
   assert_failed(status, KF_ERR_IO, path, "Permission denied");
 }
 
@@ -86,7 +84,7 @@ static void test_arguments(void **state) {
   kf_data_free(data);
 }
 
-/* --- npy -------------------------------------------------------------------------------------- */
+/* --- npy ------------------------------------------------------------------------------------- */
 
 static void test_npy_file(void **state) {
   (void)state;
@@ -159,7 +157,7 @@ static void test_truncated_says_bytes(void **state) {
   assert_refused(path, NULL, KF_ERR_DATA, "there are 20");
 }
 
-/* --- safetensors ------------------------------------------------------------------------------ */
+/* --- safetensors ----------------------------------------------------------------------------- */
 
 #define TENSOR(name, type, shape, begin, end)                                                      \
   "\"" name "\":{\"dtype\":\"" type "\",\"shape\":[" shape "],\"data_offsets\":[" #begin "," #end  \
@@ -227,7 +225,7 @@ static void test_safetensors_length(void **state) {
   assert_refused(write_text("l.safetensors", "short"), NULL, KF_ERR_DATA, "5 bytes");
 }
 
-/* --- fvecs, fbin ------------------------------------------------------------------------------ */
+/* --- fvecs, fbin ----------------------------------------------------------------------------- */
 
 static void test_vecs(void **state) {
   (void)state;
@@ -246,7 +244,7 @@ static void test_vecs(void **state) {
   assert_refused(write_bytes("x.fbin", (uint32_t[]){0, 4}, 8), NULL, KF_ERR_DATA, "no rows");
 }
 
-/* --- rows ------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------ */
 
 static void test_bad_rows(void **state) {
   (void)state;
@@ -298,12 +296,10 @@ static void test_cut_while_open(void **state) {
   (void)state;
   enum { N = 4096 };
   float *rows = malloc(sizeof(float) * N * 2);
-  for (int i = 0; i < N * 2; i++)
-    rows[i] = 1;
+  for (int i = 0; i < N * 2; i++) rows[i] = 1;
   const char *path = write_npy("cut.npy", "<f4", "(4096, 2)", rows, sizeof(float) * N * 2);
   char *text = malloc(2 * N);
-  for (int i = 0; i < N; i++)
-    memcpy(text + 2 * i, "a\n", 2);
+  for (int i = 0; i < N; i++) memcpy(text + 2 * i, "a\n", 2);
   const char *labels[] = {write_bytes("cut.txt", text, 2 * N)};
   kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
   assert_int_equal(truncate(labels[0], N), 0);
@@ -323,7 +319,7 @@ static void test_cut_while_open(void **state) {
   free(text);
 }
 
-/* --- labels ----------------------------------------------------------------------------------- */
+/* --- labels ---------------------------------------------------------------------------------- */
 
 /* Opens six numbers as three rows with a label file and (or NULL) a class file. */
 static void assert_labels_refused(const char *label_file, const char *classes, kf_status expected,
@@ -438,7 +434,7 @@ static void test_label_sets(void **state) {
                 "2 labels for the 5 rows");
 }
 
-/* --- writing ---------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------- */
 
 static void test_save_refuses(void **state) {
   (void)state;

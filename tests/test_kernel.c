@@ -1,5 +1,5 @@
-/* test_kernel.c - every kernel of every instruction set this machine has gives the bits of the plain
- * one, on sizes that divide nothing and at the extreme values. */
+/* test_kernel.c - every kernel of every instruction set this machine has gives the bits of the
+ * plain one, on sizes that divide nothing and at the extreme values. */
 #include "tiles.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static void for_each_isa(void (*check)(const kf_kernels *fast, const kf_kernels 
 
 static const size_t sizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257, 768, 1021};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
-#define MOST 1100
+#define MOST    1100
 
 static void fill_f32(float *x, size_t n, uint64_t seed) {
   for (size_t i = 0; i < n; i++) {
@@ -32,9 +32,11 @@ static void fill_f64(double *x, size_t n, uint64_t seed) {
   for (size_t i = 0; i < n; i++) x[i] = test_uniform(&seed);
 }
 
-static void assert_bits(const void *a, const void *b, size_t n) { assert_memory_equal(a, b, n); }
+static void assert_bits(const void *a, const void *b, size_t n) {
+  assert_memory_equal(a, b, n);
+}
 
-/* --- half precision ---------------------------------------------------------------------------- */
+/* --- half precision -------------------------------------------------------------------------- */
 
 static void check_f16(const kf_kernels *fast, const kf_kernels *plain) {
   enum { ALL = 65536 };
@@ -66,7 +68,7 @@ static void check_to_f16(const kf_kernels *fast, const kf_kernels *plain) {
   assert_bits(a, b, sizeof a);
 }
 
-/* --- canonical sums ---------------------------------------------------------------------------- */
+/* --- canonical sums -------------------------------------------------------------------------- */
 
 static void check_sums(const kf_kernels *fast, const kf_kernels *plain) {
   static float x[MOST], rows[7 * MOST];
@@ -106,7 +108,7 @@ static void check_not_finite(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
-/* --- exact moments ----------------------------------------------------------------------------- */
+/* --- exact moments --------------------------------------------------------------------------- */
 
 static void check_quantize(const kf_kernels *fast, const kf_kernels *plain) {
   static float x[MOST];
@@ -116,7 +118,7 @@ static void check_quantize(const kf_kernels *fast, const kf_kernels *plain) {
     uint64_t seed = s;
     for (size_t i = 0; i < n; i++) x[i] = (float)test_uniform(&seed);
     x[0] = 1;
-    if (n > 1) x[1] = 0x1.8p-22f; /* a tie: 1.5 units */
+    if (n > 1) x[1] = 0x1.8p-22f;  /* a tie: 1.5 units */
     if (n > 2) x[2] = -0x1.4p-20f; /* and -5, exactly */
     for (int k = 0; k < 2; k++) {
       double scale = k == 0 ? (double)KF_FIXED_ONE : 3141592.25;
@@ -133,10 +135,10 @@ static void check_moments(const kf_kernels *fast, const kf_kernels *plain) {
   check_extreme_tiles(fast->moment);
 }
 
-/* --- linear algebra ----------------------------------------------------------------------------- */
+/* --- linear algebra -------------------------------------------------------------------------- */
 
 static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
-  const size_t shapes[][3] = {{1, 1, 1},   {8, 24, 10},  {9, 25, 193},
+  const size_t shapes[][3] = {{1, 1, 1},     {8, 24, 10},    {9, 25, 193},
                               {64, 96, 192}, {65, 100, 385}, {130, 7, 200}};
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
     size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
@@ -220,9 +222,9 @@ static void isa_names(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(half),      cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
-      cmocka_unit_test(quantize),  cmocka_unit_test(moments),      cmocka_unit_test(gemm),      cmocka_unit_test(vectors),        cmocka_unit_test(rotations),
-      cmocka_unit_test(isa_names),
+      cmocka_unit_test(half),     cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
+      cmocka_unit_test(quantize), cmocka_unit_test(moments),        cmocka_unit_test(gemm),
+      cmocka_unit_test(vectors),  cmocka_unit_test(rotations),      cmocka_unit_test(isa_names),
   };
   return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);
 }

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* --- helpers -------------------------------------------------------------------------------------- */
+/* --- helpers
+ * -------------------------------------------------------------------------------------- */
 
 /* Rows of k classes with anisotropic noise, class i at i mod k. */
 typedef struct world {
@@ -60,7 +61,8 @@ static void free_world(world *w) {
 static kf_stats *stats_of(kf_ctx *ctx, const world *w, int raw) {
   kf_data *data;
   kf_stats *s;
-  assert_ok(ctx, kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
+  assert_ok(ctx,
+            kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.no_normalize = raw}, &s));
   kf_data_free(data);
   return s;
@@ -90,7 +92,8 @@ static double off_diagonal(const double *a, const double *s, uint32_t l, uint32_
   return worst;
 }
 
-/* --- the eigensolver -------------------------------------------------------------------------------- */
+/* --- the eigensolver
+ * -------------------------------------------------------------------------------- */
 
 static void check_eigen(uint32_t n, const double *a) {
   kf_ctx *one = test_ctx(1, KF_ISA_PLAIN);
@@ -173,7 +176,8 @@ static void eigen_special(void **state) {
   check_eigen(n, a); /* huge, rank seven, exact multiplicities */
 }
 
-/* --- the fit ------------------------------------------------------------------------------------------ */
+/* --- the fit
+ * ------------------------------------------------------------------------------------------ */
 
 static void check_identities(double lambda, uint32_t classes, uint64_t n) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -243,7 +247,8 @@ static void same_bits_everywhere(void **state) {
   free_world(&w);
 }
 
-/* --- singular and degenerate ----------------------------------------------------------------------------- */
+/* --- singular and degenerate
+ * ----------------------------------------------------------------------------- */
 
 static void singular(void **state) {
   (void)state;
@@ -308,14 +313,14 @@ static void empty_and_single_classes(void **state) {
   for (uint64_t i = 0; i < w.n; i++) w.labels[i] = 3;
   s = stats_of(ctx, &w, 0);
   assert_error(ctx, KF_ERR_MATH, "at least two classes", kf_fit(ctx, s, NULL, &m));
-  assert_error(ctx, KF_ERR_ARG, "13 dimensions",
-               kf_fit(ctx, s, &(kf_fit_options){.dim = 13}, &m));
+  assert_error(ctx, KF_ERR_ARG, "13 dimensions", kf_fit(ctx, s, &(kf_fit_options){.dim = 13}, &m));
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);
 }
 
-/* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0. */
+/* The paper's trouble: sums in float32 make S_w indefinite. Ours stay positive down to lambda = 0.
+ */
 static void nine_decades(void **state) {
   (void)state;
   enum { d = 64, classes = 10, n = 200000 };
@@ -363,7 +368,8 @@ static void nine_decades(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- two statistics, centring, another class ---------------------------------------------------------------- */
+/* --- two statistics, centring, another class
+ * ---------------------------------------------------------------- */
 
 static void two_statistics(void **state) {
   (void)state;
@@ -415,7 +421,8 @@ static void transform_rows(void **state) {
     assert_ok(ctx, kf_fit(ctx, s, &options, &m));
     float *unit = malloc(w.n * 17 * sizeof *unit), *whole = malloc(w.n * 17 * sizeof *whole);
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, unit));
-    assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, whole));
+    assert_ok(ctx,
+              kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, whole));
     for (uint64_t i = 0; i < w.n; i++) {
       double z[17], norm2 = 0;
       map_by_hand(m, w.rows + i * w.dim, centred, z);
@@ -438,7 +445,8 @@ static void transform_rows(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_metric metric, int raw) {
+static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_metric metric,
+                             int raw) {
   int32_t *found = malloc(w->n * 3 * sizeof *found);
   double *scores = malloc(w->n * 3 * sizeof *scores);
   kf_classify_options options = {.top = 3, .metric = metric, .raw = raw};
@@ -518,7 +526,8 @@ static void raw_norm_model(void **state) {
   kf_model *m = fit(ctx, s, 0.3, 0);
   assert_int_equal(kf_model_normalized(m), 0);
   float *out = malloc(w.n * 20 * sizeof *out);
-  assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, out));
+  assert_ok(ctx,
+            kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, out));
   for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
     double z = 0;
     for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
@@ -526,8 +535,9 @@ static void raw_norm_model(void **state) {
   }
   int32_t by_default[600], euclidean[600];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, by_default, NULL));
-  assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n,
-                             &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN}, euclidean, NULL));
+  assert_ok(ctx,
+            kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN},
+                        euclidean, NULL));
   assert_memory_equal(by_default, euclidean, sizeof euclidean);
   free(out);
   kf_model_free(m);
@@ -542,7 +552,9 @@ static void another_class(void **state) {
   world w = make_world(600, 20, 6, 1, 4);
   uint64_t kept = 0; /* fit without class 5 */
   float *left = malloc(w.n * 20 * sizeof *left);
-  world few = {.dim = 20, .classes = 5, .rows = malloc(w.n * 20 * sizeof *few.rows),
+  world few = {.dim = 20,
+               .classes = 5,
+               .rows = malloc(w.n * 20 * sizeof *few.rows),
                .labels = malloc(w.n * sizeof *few.labels)};
   for (uint64_t i = 0; i < w.n; i++) {
     if (w.labels[i] == 5) {
@@ -583,7 +595,8 @@ static void another_class(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- evaluation ------------------------------------------------------------------------------------------ */
+/* --- evaluation
+ * ------------------------------------------------------------------------------------------ */
 
 static void evaluation(void **state) {
   (void)state;
@@ -657,7 +670,8 @@ static void intervals(void **state) {
   assert_true(fabs(low - 0.7224672) < 1e-6 && high == 1);
 }
 
-/* --- files and lambda ------------------------------------------------------------------------------------- */
+/* --- files and lambda
+ * ------------------------------------------------------------------------------------- */
 
 static void files(void **state) {
   (void)state;
@@ -708,7 +722,8 @@ static void lambda_texts(void **state) {
   assert_ok(ctx, kf_lambda_parse(ctx, "1e-3x", &l));
   assert_true(l.value == 1e-3 && l.unit == KF_LAMBDA_RELATIVE);
   assert_ok(ctx, kf_lambda_parse(ctx, "0", &l));
-  const char *const bad[] = {"", "x", "-1", "0x10", "nan", "inf", "1e999", "3y", "3xx", "1 ", "auto"};
+  const char *const bad[] = {"",      "x",  "-1",  "0x10", "nan", "inf",
+                             "1e999", "3y", "3xx", "1 ",   "auto"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_error(ctx, KF_ERR_ARG, "lambda", kf_lambda_parse(ctx, bad[i], &l));
   kf_ctx_free(ctx);

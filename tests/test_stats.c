@@ -7,7 +7,7 @@
 #include <float.h>
 #include <math.h>
 
-/* --- a small world ------------------------------------------------------------------------------ */
+/* --- a small world --------------------------------------------------------------------------- */
 
 enum { N = 5003, D = 37, K = 11 };
 static float rows[N * D];
@@ -42,13 +42,16 @@ static void assert_same(const kf_stats *a, const kf_stats *b) {
   assert_memory_equal(a->moments, b->moments, kf_triangle(a->dim) * sizeof *a->moments);
 }
 
-/* --- the definition ------------------------------------------------------------------------------- */
+/* --- the definition
+ * ------------------------------------------------------------------------------- */
 
-/* The integers of one row, by the book: canonical length, one division, one product, one rounding. */
+/* The integers of one row, by the book: canonical length, one division, one product, one rounding.
+ */
 static void fixed_row(const float *x, int64_t *out) {
   double lane[8] = {0};
   for (size_t j = 0; j < D; j++) lane[j % 8] += (double)x[j] * (double)x[j];
-  double norm2 = ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  double norm2 =
+      ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
   double scale = 4194304.0 / sqrt(norm2);
   for (size_t j = 0; j < D; j++) out[j] = llrint((double)x[j] * scale);
 }
@@ -85,7 +88,8 @@ static void definition(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- bits ------------------------------------------------------------------------------------------ */
+/* --- bits
+ * ------------------------------------------------------------------------------------------ */
 
 static void threads_and_instruction_sets(void **state) {
   (void)state;
@@ -161,7 +165,8 @@ static void adding_in_pieces(void **state) {
 static void failed_add_changes_nothing(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats *s = stats_of(ctx, rows, labels, 100, NULL), *before = stats_of(ctx, rows, labels, 100, NULL);
+  kf_stats *s = stats_of(ctx, rows, labels, 100, NULL),
+           *before = stats_of(ctx, rows, labels, 100, NULL);
   float bad[3 * D];
   int32_t y[3] = {0, 1, 2};
   memcpy(bad, rows, sizeof bad);
@@ -181,7 +186,8 @@ static void failed_add_changes_nothing(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- extremes --------------------------------------------------------------------------------------- */
+/* --- extremes
+ * --------------------------------------------------------------------------------------- */
 
 /* The largest integers there are, for more rows than the design point of 19 million: raw rows of
  * equal magnitude are 2^22 in every column; 2^19 of them pass the 64-bit sums of a worker, and
@@ -250,13 +256,15 @@ static void many_classes(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- raw norms ---------------------------------------------------------------------------------------- */
+/* --- raw norms
+ * ---------------------------------------------------------------------------------------- */
 
 static void raw_norms(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats_options raw = {.no_normalize = 1};
-  kf_stats *s = stats_of(ctx, rows, labels, N, &raw), *t, *unit = stats_of(ctx, rows, labels, N, NULL);
+  kf_stats *s = stats_of(ctx, rows, labels, N, &raw), *t,
+           *unit = stats_of(ctx, rows, labels, N, NULL);
   float largest = 0;
   for (size_t i = 0; i < N * D; i++) largest = fmaxf(largest, fabsf(rows[i]));
   double top = ldexp((double)largest, s->exponent);
@@ -277,7 +285,8 @@ static void raw_norms(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- classes with names --------------------------------------------------------------------------------- */
+/* --- classes with names
+ * --------------------------------------------------------------------------------- */
 
 static kf_stats *named(kf_ctx *ctx, const char *const *names, uint32_t k, size_t first) {
   kf_stats *s;
@@ -314,7 +323,8 @@ static void names_are_matched(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- scatter ---------------------------------------------------------------------------------------------- */
+/* --- scatter
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Against sums over the integer rows in long double, around the true means. */
 static void scatter_matrices(void **state) {
@@ -361,7 +371,9 @@ static void scatter_matrices(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- files ------------------------------------------------------------------------------------------------- */
+/* --- files
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void files(void **state) {
   (void)state;

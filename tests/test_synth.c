@@ -51,8 +51,7 @@ static uint64_t hash_rows(kf_ctx *ctx, kf_data *data) {
 
 static double dot(const float *a, const float *b, uint32_t dim) {
   double sum = 0;
-  for (uint32_t j = 0; j < dim; j++)
-    sum += (double)a[j] * b[j];
+  for (uint32_t j = 0; j < dim; j++) sum += (double)a[j] * b[j];
   return sum;
 }
 
@@ -87,15 +86,13 @@ static void test_labels(void **state) {
   float rows[20 * 9];
   int32_t labels[20];
   assert_int_equal(kf_data_get(ctx, data, 11, 20, rows, labels), KF_OK);
-  for (int i = 0; i < 20; i++)
-    assert_int_equal(labels[i], (11 + i) % 7);
+  for (int i = 0; i < 20; i++) assert_int_equal(labels[i], (11 + i) % 7);
   assert_int_equal(kf_data_get(ctx, data, 30, 6, rows, labels), KF_ERR_ARG);
   kf_data_free(data);
 
   data = open_text(ctx, options);
   assert_int_equal(kf_data_get(ctx, data, 2, 5, rows, labels), KF_OK);
-  for (int i = 0; i < 5; i++)
-    assert_int_equal(labels[i], 2 + i);
+  for (int i = 0; i < 5; i++) assert_int_equal(labels[i], 2 + i);
   kf_data_free(data);
   kf_ctx_free(ctx);
 }
@@ -164,8 +161,7 @@ static void test_threads_and_instruction_sets(void **state) {
   float *rows = kf_alloc(size, 1);
   assert_non_null(rows);
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available(isa))
-      continue;
+    if (!kf_isa_available(isa)) continue;
     kf_ctx *ctx = new_ctx(3, isa);
     fetch_job job = {ctx, data, rows};
     memset(rows, 0, size);
@@ -291,8 +287,7 @@ static void test_extremes(void **state) {
 /* --- statistics ------------------------------------------------------------------------------ */
 
 static void assert_between(double value, double low, double high) {
-  if (!(value >= low && value <= high))
-    fail_msg("%g is outside %g … %g", value, low, high);
+  if (!(value >= low && value <= high)) fail_msg("%g is outside %g … %g", value, low, high);
 }
 
 /* Real: mean 0.723 long, cosine 0.735 within and 0.522 between classes (ImageNet, ViT-B/32). */
@@ -304,10 +299,8 @@ static void test_cosines(void **state) {
   float *rows = all_rows(ctx, data);
   double mean[D] = {0}, length2 = 0, within = 0, pairs = 0, all = 0;
   for (uint64_t i = 0; i < data->rows; i++)
-    for (int j = 0; j < D; j++)
-      mean[j] += rows[i * D + (uint64_t)j] / (double)data->rows;
-  for (int j = 0; j < D; j++)
-    length2 += mean[j] * mean[j];
+    for (int j = 0; j < D; j++) mean[j] += rows[i * D + (uint64_t)j] / (double)data->rows;
+  for (int j = 0; j < D; j++) length2 += mean[j] * mean[j];
   for (uint64_t i = 0; i < data->rows; i++)
     for (uint64_t l = i + K; l < data->rows; l += K, pairs++)
       within += dot(rows + i * D, rows + l * D, D);
@@ -350,8 +343,7 @@ static void test_gap(void **state) {
     double best_score = -2;
     for (int k = 0; k < K; k++) {
       double score = dot(x + i * D, t + k * D, D);
-      if (score > best_score)
-        best_score = score, best = k;
+      if (score > best_score) best_score = score, best = k;
     }
     hits += best == i;
   }

@@ -27,7 +27,8 @@ static inline void check_tiles(const kf_moment_kernel *m, const int32_t *x, size
           for (size_t k = 0; i < dim && j < dim && k < n; k++)
             want += (int64_t)x[k * dim + i] * x[k * dim + j];
           if (sums[r * m->edge + c] != want)
-            fail_msg("dim %zu, %zu rows: tile (%zu, %zu) differs at (%zu, %zu)", dim, n, p, q, r, c);
+            fail_msg("dim %zu, %zu rows: tile (%zu, %zu) differs at (%zu, %zu)", dim, n, p, q, r,
+                     c);
         }
     }
   if (m->end != NULL) m->end();
@@ -53,16 +54,27 @@ static inline void check_random_tiles(const kf_moment_kernel *m) {
 
 /* Values at which a digit or a partial sum would be the first to overflow. */
 static inline void check_extreme_tiles(const kf_moment_kernel *m) {
-  const int32_t values[] = {KF_FIXED_ONE,  -KF_FIXED_ONE,          (1 << 22) - 2048, -(1 << 22) + 2047,
-                            0x3f7f7f,      -0x3f8080,              0x3f8080,         2047,
-                            2048,          -2048,                  -2049,            0x7f7f,
-                            (1023 << 12) + 2047, -(1024 << 12) - 0, (1 << 12) - 2049, 0};
+  const int32_t values[] = {KF_FIXED_ONE,
+                            -KF_FIXED_ONE,
+                            (1 << 22) - 2048,
+                            -(1 << 22) + 2047,
+                            0x3f7f7f,
+                            -0x3f8080,
+                            0x3f8080,
+                            2047,
+                            2048,
+                            -2048,
+                            -2049,
+                            0x7f7f,
+                            (1023 << 12) + 2047,
+                            -(1024 << 12) - 0,
+                            (1 << 12) - 2049,
+                            0};
   size_t dim = 33;
   int32_t *x = kf_alloc(m->rows * dim, sizeof *x);
   for (size_t v = 0; v < sizeof values / sizeof *values; v++)
     for (int alternate = 0; alternate < 2; alternate++) {
-      for (size_t i = 0; i < m->rows * dim; i++)
-        x[i] = alternate && i % 2 ? -values[v] : values[v];
+      for (size_t i = 0; i < m->rows * dim; i++) x[i] = alternate && i % 2 ? -values[v] : values[v];
       check_tiles(m, x, m->rows, dim);
     }
   kf_free(x);

@@ -1,5 +1,6 @@
 /* base.h - what every room of the house stands on: errors, checked sizes, memory, threads,
- * progress, and files that are written whole or not at all. Sees nothing but koofu.h and kernel.h. */
+ * progress, and files that are written whole or not at all. Sees nothing but koofu.h and kernel.h.
+ */
 #ifndef KF_BASE_H
 #define KF_BASE_H
 

@@ -3,7 +3,8 @@
  * A file under construction has no name where the file system allows it (O_TMPFILE): a process that
  * is killed leaves nothing behind. Elsewhere it has a name of its own in the same folder. Commit
  * syncs the data, gives the file its name by rename(2), which replaces an older file in one step,
- * and syncs the folder, so that after a crash there is the old file or the new one, never a part. */
+ * and syncs the folder, so that after a crash there is the old file or the new one, never a part.
+ */
 #include "base/base.h"
 
 #include <errno.h>
@@ -136,7 +137,8 @@ static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes,
     size_t part = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
     ssize_t put = pwrite(out->fd, p, part, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
+    if (put <= 0)
+      return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
     p += put;
     offset += (uint64_t)put;
     n -= (uint64_t)put;

@@ -27,7 +27,9 @@ void *kf_alloc_zero(uint64_t count, uint64_t size) {
   return memory;
 }
 
-void kf_free(void *memory) { free(memory); }
+void kf_free(void *memory) {
+  free(memory);
+}
 
 char *kf_strdup(const char *text) {
   size_t n = strlen(text) + 1;
@@ -152,8 +154,9 @@ kf_status kf_map_new_from_names(const kf_names *names, const char *what, kf_map 
     int64_t before = kf_map_find(map, name, length);
     kf_status status = KF_OK;
     if (before >= 0)
-      status = kf_fail(err, KF_ERR_DATA, "%s: class name '%.100s' stands twice (classes %lld and %u)",
-                       what, name, (long long)before, k);
+      status =
+          kf_fail(err, KF_ERR_DATA, "%s: class name '%.100s' stands twice (classes %lld and %u)",
+                  what, name, (long long)before, k);
     else if (!kf_map_add(map, name, length, k))
       status = kf_fail_memory(err);
     if (status != KF_OK) {

@@ -10,8 +10,7 @@
 #include <string.h>
 
 void kf_data_free(kf_data *data) {
-  if (data == NULL)
-    return;
+  if (data == NULL) return;
   kf_names_clear(&data->names);
   data->destroy(data);
 }
@@ -45,14 +44,13 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
   return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
 }
 
-/* --- the check -------------------------------------------------------------------------------- */
+/* --- the check ------------------------------------------------------------------------------- */
 
 static kf_status fail_row(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
   char where[600];
   data->where(data, row, where, sizeof where);
   for (uint32_t i = 0; i < data->dim; i++) {
-    if (isfinite(values[i]))
-      continue;
+    if (isfinite(values[i])) continue;
     return kf_fail(err, KF_ERR_DATA, "%s: column %" PRIu32 " is %s", where, i,
                    isnan(values[i]) ? "NaN" : "infinite");
   }
@@ -62,29 +60,24 @@ static kf_status fail_row(const kf_data *data, uint64_t row, const float *values
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err) {
   KF_TRY(data->fetch(data, kernels, first, n, rows, labels, err));
-  if (rows == NULL)
-    return KF_OK;
+  if (rows == NULL) return KF_OK;
   for (uint64_t i = 0; i < n; i++) {
     float *row = rows + i * data->dim;
     double length2 = kernels->norm2(row, data->dim);
     if (!(length2 > 0 && isfinite(length2))) {
-      if (!data->skip_bad)
-        return fail_row(data, first + i, row, err);
+      if (!data->skip_bad) return fail_row(data, first + i, row, err);
       memset(row, 0, data->dim * sizeof *row);
-      if (labels != NULL)
-        labels[i] = KF_LABEL_BAD;
+      if (labels != NULL) labels[i] = KF_LABEL_BAD;
       length2 = 0;
     }
-    if (norm2 != NULL)
-      norm2[i] = length2;
+    if (norm2 != NULL) norm2[i] = length2;
   }
   return KF_OK;
 }
 
 kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n, float *rows,
                       int32_t *labels) {
-  if (ctx == NULL)
-    return KF_ERR_ARG;
+  if (ctx == NULL) return KF_ERR_ARG;
   kf_err *err = kf_enter(ctx);
   if (data == NULL || rows == NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_data_get: data and rows must not be NULL");

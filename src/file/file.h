@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* --- element types ---------------------------------------------------------------------------- */
+/* --- element types --------------------------------------------------------------------------- */
 
 typedef enum kf_type {
   KF_TYPE_F16,
@@ -32,7 +32,7 @@ void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size
  * element that is finite in f32 but not in the type, or n. */
 size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, size_t n, void *out);
 
-/* --- safetensors: reading --------------------------------------------------------------------- */
+/* --- safetensors: reading -------------------------------------------------------------------- */
 
 typedef struct kf_st_tensor {
   char *name;
@@ -73,7 +73,7 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
 /* Fails where metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
 
-/* --- safetensors: writing --------------------------------------------------------------------- */
+/* --- safetensors: writing -------------------------------------------------------------------- */
 
 /* Tensors are declared first, then written in the order they were declared, in pieces of any
  * size. */
@@ -93,7 +93,7 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
 
-/* --- npy -------------------------------------------------------------------------------------- */
+/* --- npy ------------------------------------------------------------------------------------- */
 
 typedef struct kf_npy {
   kf_in in;
@@ -109,12 +109,12 @@ void kf_npy_close(kf_npy *npy);
 /* Writes the header of a C-order array of rows x dim (version 1.0, padded to 64 bytes). */
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err);
 
-/* --- text ------------------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------------------ */
 
 /* The lines of a text file, and how many different ones there are besides empty ones. */
 kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
 
-/* --- data sets -------------------------------------------------------------------------------- */
+/* --- data sets ------------------------------------------------------------------------------- */
 
 /* A data set is a number of rows that can be fetched by position, from any thread. */
 struct kf_data {

@@ -20,14 +20,11 @@ static size_t shard_of(const kf_files *files, uint64_t row) {
 /* Rows [first, first + n) of one shard, and their labels where the shard has them. */
 static kf_status fetch_part(const kf_files *files, const kf_shard *shard, const kf_kernels *kernels,
                             uint64_t first, uint64_t n, float *rows, int32_t *labels, kf_err *err) {
-  if (rows != NULL)
-    KF_TRY(kf_table_fetch(&shard->table, &shard->in, kernels, first, n, rows, err));
-  if (labels == NULL || files->common.in != NULL)
-    return KF_OK;
+  if (rows != NULL) KF_TRY(kf_table_fetch(&shard->table, &shard->in, kernels, first, n, rows, err));
+  if (labels == NULL || files->common.in != NULL) return KF_OK;
   if (shard->labels.in != NULL)
     return kf_labels_fetch(&shard->labels, &files->rules, first, n, labels, err);
-  for (uint64_t i = 0; i < n; i++)
-    labels[i] = KF_LABEL_NONE;
+  for (uint64_t i = 0; i < n; i++) labels[i] = KF_LABEL_NONE;
   return KF_OK;
 }
 
@@ -41,10 +38,8 @@ static kf_status files_fetch(const kf_data *data, const kf_kernels *kernels, uin
     uint64_t skip = first - shard->first, left = shard->table.rows - skip;
     uint64_t count = n < left ? n : left;
     KF_TRY(fetch_part(files, shard, kernels, skip, count, rows, labels, err));
-    if (rows != NULL)
-      rows += count * data->dim;
-    if (labels != NULL)
-      labels += count;
+    if (rows != NULL) rows += count * data->dim;
+    if (labels != NULL) labels += count;
     first += count;
     n -= count;
   }
@@ -62,8 +57,7 @@ static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err
   for (size_t s = 0; s < files->n_shards; s++) {
     const kf_shard *shard = &files->shards[s];
     KF_TRY(kf_refuse_overwrite(path, &shard->in, err));
-    if (shard->labels.in != NULL)
-      KF_TRY(kf_refuse_overwrite(path, shard->labels.in, err));
+    if (shard->labels.in != NULL) KF_TRY(kf_refuse_overwrite(path, shard->labels.in, err));
   }
   return files->common.in != NULL ? kf_refuse_overwrite(path, files->common.in, err) : KF_OK;
 }
@@ -72,8 +66,7 @@ static void files_destroy(kf_data *data) {
   kf_files *files = (kf_files *)data;
   kf_map_free(files->rules.map);
   kf_free(files->rules.names_from);
-  for (size_t s = 0; s < files->n_shards; s++)
-    kf_shard_close(&files->shards[s]);
+  for (size_t s = 0; s < files->n_shards; s++) kf_shard_close(&files->shards[s]);
   kf_labels_close(&files->common);
   kf_free(files->shards);
   kf_free(files);
@@ -81,8 +74,7 @@ static void files_destroy(kf_data *data) {
 
 kf_files *kf_files_new(void) {
   kf_files *files = kf_alloc_zero(1, sizeof *files);
-  if (files == NULL)
-    return NULL;
+  if (files == NULL) return NULL;
   files->base = (kf_data){
       .fetch = files_fetch, .where = files_where, .refuse = files_refuse, .destroy = files_destroy};
   return files;

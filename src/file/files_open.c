@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- rows ------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------ */
 
 /* Class names inside shards must be the same in all, or the numbers would mean different things. */
 static kf_status agree_on_names(kf_files *files, kf_names *names, const char *path, kf_err *err) {
@@ -19,8 +19,7 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
   }
   bool equal = kf_names_equal(&files->base.names, names);
   kf_names_clear(names);
-  if (equal)
-    return KF_OK;
+  if (equal) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: the class names differ from those of %s", path,
                  files->shards[0].in.path);
 }
@@ -48,18 +47,15 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
 static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                              kf_err *err) {
   files->shards = kf_alloc_zero(paths->n, sizeof *files->shards);
-  if (files->shards == NULL)
-    return kf_fail_memory(err);
-  for (size_t i = 0; i < paths->n; i++)
-    KF_TRY(append_shard(files, paths->path[i], options, err));
+  if (files->shards == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < paths->n; i++) KF_TRY(append_shard(files, paths->path[i], options, err));
   return KF_OK;
 }
 
-/* --- labels ----------------------------------------------------------------------------------- */
+/* --- labels ---------------------------------------------------------------------------------- */
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
-  if (options->n_labels == 1)
-    return kf_labels_open(&files->common, options->labels[0], err);
+  if (options->n_labels == 1) return kf_labels_open(&files->common, options->labels[0], err);
   if (options->n_labels != files->n_shards) {
     return kf_fail(err, KF_ERR_ARG,
                    "%zu label files for %zu data files: give one for all, or one for each",
@@ -95,8 +91,7 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
 }
 
 static kf_status check_count(const kf_labels *labels, uint64_t rows, const char *of, kf_err *err) {
-  if (labels->count == rows)
-    return KF_OK;
+  if (labels->count == rows) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: %" PRIu64 " labels for the %" PRIu64 " rows of %s",
                  labels->in->path, labels->count, rows, of);
 }
@@ -104,8 +99,7 @@ static kf_status check_count(const kf_labels *labels, uint64_t rows, const char 
 /* Text is counted by the scan, so its number is checked behind it; integers are checked first. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
-  if (!kf_labels_are_text(labels))
-    KF_TRY(check_count(labels, rows, of, err));
+  if (!kf_labels_are_text(labels)) KF_TRY(check_count(labels, rows, of, err));
   KF_TRY(kf_labels_scan(labels, &files->rules, census, err));
   return check_count(labels, rows, of, err);
 }
@@ -122,25 +116,21 @@ static kf_status scan_all(kf_files *files, kf_label_census *census, kf_err *err)
   return KF_OK;
 }
 
-/* --- classes ---------------------------------------------------------------------------------- */
+/* --- classes --------------------------------------------------------------------------------- */
 
 static bool any_text(const kf_files *files) {
-  if (kf_labels_are_text(&files->common))
-    return true;
+  if (kf_labels_are_text(&files->common)) return true;
   for (size_t s = 0; s < files->n_shards; s++)
-    if (kf_labels_are_text(&files->shards[s].labels))
-      return true;
+    if (kf_labels_are_text(&files->shards[s].labels)) return true;
   return false;
 }
 
 /* Text has names and integers have numbers; which name a number means is known only with a list. */
 static kf_status check_kinds(const kf_files *files, kf_err *err) {
-  if (files->base.names.n > 0 || !any_text(files))
-    return KF_OK;
+  if (files->base.names.n > 0 || !any_text(files)) return KF_OK;
   for (size_t s = 0; files->common.in == NULL && s < files->n_shards; s++) {
     const kf_labels *labels = &files->shards[s].labels;
-    if (kf_labels_are_text(labels))
-      continue;
+    if (kf_labels_are_text(labels)) continue;
     return kf_fail(err, KF_ERR_DATA,
                    "%s: integer labels beside text labels need a list of class names",
                    labels->in->path);
@@ -158,24 +148,20 @@ static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_e
   else
     KF_TRY(kf_names_read(from, names, err));
   rules->names_from = kf_strdup(from);
-  if (rules->names_from == NULL)
-    return kf_fail_memory(err);
+  if (rules->names_from == NULL) return kf_fail_memory(err);
   rules->allow_unlabelled = options->allow_unlabelled != 0;
   rules->allow_unknown = options->allow_unknown != 0 && options->classes != NULL;
   rules->n_names = names->n;
   KF_TRY(check_kinds(files, err));
-  if (names->n == 0 || !any_text(files))
-    return KF_OK;
+  if (names->n == 0 || !any_text(files)) return KF_OK;
   return kf_map_new_from_names(names, from, &rules->map, err);
 }
 
 /* Text labels without a list of names: the classes are the labels that were found, sorted. */
 static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) {
-  if (!any_text(files) || files->rules.map != NULL)
-    return KF_OK;
+  if (!any_text(files) || files->rules.map != NULL) return KF_OK;
   kf_names *names = &files->base.names;
-  if (found->n > 0)
-    qsort(found->name, found->n, sizeof *found->name, kf_by_bytes);
+  if (found->n > 0) qsort(found->name, found->n, sizeof *found->name, kf_by_bytes);
   KF_TRY(kf_names_copy((const char *const *)found->name, (uint32_t)found->n, names, err));
   return kf_map_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
@@ -184,11 +170,9 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   KF_TRY(set_rules(files, options, err));
   kf_label_census census = {.largest = -1};
   kf_status status = scan_all(files, &census, err);
-  if (status == KF_OK)
-    status = name_classes(files, &census.found, err);
+  if (status == KF_OK) status = name_classes(files, &census.found, err);
   kf_name_set_clear(&census.found);
-  if (status != KF_OK)
-    return status;
+  if (status != KF_OK) return status;
   kf_data *data = &files->base;
   data->has_labels = true;
   data->unlabelled = census.unlabelled;
@@ -196,7 +180,7 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   return KF_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------------------------- */
 
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                             kf_err *err) {
@@ -207,8 +191,7 @@ static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_dat
     KF_TRY(open_label_files(files, options, err));
   else
     KF_TRY(check_inside(files, options, &has_labels, err));
-  if (has_labels)
-    return open_classes(files, options, err);
+  if (has_labels) return open_classes(files, options, err);
   if (options->classes != NULL) {
     return kf_fail(err, KF_ERR_ARG, "%s: class names were given, but there are no labels to name",
                    options->classes);
@@ -220,18 +203,15 @@ static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_dat
 static kf_status check_arguments(const char *const *paths, size_t n, const kf_data_options *options,
                                  kf_data *const *out, kf_err *err) {
   bool missing = out == NULL || paths == NULL || n == 0;
-  for (size_t i = 0; !missing && i < n; i++)
-    missing = paths[i] == NULL;
+  for (size_t i = 0; !missing && i < n; i++) missing = paths[i] == NULL;
   missing = missing || (options->n_labels > 0 && options->labels == NULL);
-  for (size_t i = 0; !missing && i < options->n_labels; i++)
-    missing = options->labels[i] == NULL;
+  for (size_t i = 0; !missing && i < options->n_labels; i++) missing = options->labels[i] == NULL;
   return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path or `out` is missing") : KF_OK;
 }
 
 kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                        const kf_data_options *options, kf_data **out) {
-  if (ctx == NULL)
-    return KF_ERR_ARG;
+  if (ctx == NULL) return KF_ERR_ARG;
   kf_err *err = kf_enter(ctx);
   kf_data_options chosen = options != NULL ? *options : (kf_data_options){0};
   KF_TRY(check_arguments(paths, n_paths, &chosen, out, err));

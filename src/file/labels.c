@@ -11,7 +11,7 @@
 
 enum { PIECE = 4096 }; /* integers read at a time */
 
-/* --- opening ---------------------------------------------------------------------------------- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 /* [n] or [n, 1] */
 static bool is_list(uint32_t ndim, const uint64_t *shape) {
@@ -49,12 +49,8 @@ static kf_status open_text(kf_labels *labels, const char *path, kf_err *err) {
 kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
   *labels = (kf_labels){0};
   switch (kf_format_of(path)) {
-  case KF_FORMAT_NPY:
-    KF_TRY(open_npy(labels, path, err));
-    break;
-  case KF_FORMAT_OTHER:
-    KF_TRY(open_text(labels, path, err));
-    break;
+  case KF_FORMAT_NPY: KF_TRY(open_npy(labels, path, err)); break;
+  case KF_FORMAT_OTHER: KF_TRY(open_text(labels, path, err)); break;
   default:
     return kf_fail(err, KF_ERR_ARG, "%s: a label file is .npy or text with one label a line", path);
   }
@@ -84,15 +80,14 @@ bool kf_labels_are_text(const kf_labels *labels) {
   return labels->in != NULL && labels->type == KF_TYPE_OTHER;
 }
 
-/* --- from a label to a class number ----------------------------------------------------------- */
+/* --- from a label to a class number ---------------------------------------------------------- */
 
 static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *rules, uint64_t row,
                                  int64_t value, int32_t *out, kf_err *err) {
   *out = KF_LABEL_NONE;
   const char *path = labels->in->path;
   if (value < 0) {
-    if (rules->allow_unlabelled)
-      return KF_OK;
+    if (rules->allow_unlabelled) return KF_OK;
     return kf_fail(err, KF_ERR_DATA, "%s: the label of row %" PRIu64 " is negative (%" PRId64 ")",
                    path, row, value);
   }
@@ -107,8 +102,7 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
                    ", but the largest possible is %u",
                    path, row, value, KF_MAX_CLASSES - 1);
   }
-  if (rules->allow_unknown)
-    return KF_OK;
+  if (rules->allow_unknown) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32
                  " class names, counted from 0",
@@ -121,8 +115,7 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
   *out = KF_LABEL_NONE;
   const char *path = labels->in->path;
   if (length == 0) {
-    if (rules->allow_unlabelled)
-      return KF_OK;
+    if (rules->allow_unlabelled) return KF_OK;
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a label must be", path,
                    line);
   }
@@ -131,13 +124,12 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
     *out = (int32_t)found;
     return KF_OK;
   }
-  if (rules->allow_unknown)
-    return KF_OK;
+  if (rules->allow_unknown) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: the label '%.*s' in line %" PRIu64 " is no class of %s",
                  path, (int)(length < 64 ? length : 64), text, line, rules->names_from);
 }
 
-/* --- fetching --------------------------------------------------------------------------------- */
+/* --- fetching -------------------------------------------------------------------------------- */
 
 static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *rules,
                                 uint64_t first, uint64_t n, int32_t *out, kf_err *err) {
@@ -160,8 +152,7 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
 /* The next line of a file that was found to have one more. */
 static kf_status next_line(kf_lines *lines, const char **text, size_t *length, kf_err *err) {
   KF_TRY(kf_lines_next(lines, text, length, err));
-  if (*text != NULL)
-    return KF_OK;
+  if (*text != NULL) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: the file has lost lines since it was opened",
                  lines->in->path);
 }
@@ -173,8 +164,7 @@ static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules
   size_t length;
   uint64_t step = first / KF_LABEL_STEP;
   kf_lines_start(&lines, labels->in, labels->index[step], step * KF_LABEL_STEP);
-  while (lines.line < first)
-    KF_TRY(next_line(&lines, &text, &length, err));
+  while (lines.line < first) KF_TRY(next_line(&lines, &text, &length, err));
   for (uint64_t i = 0; i < n; i++) {
     KF_TRY(next_line(&lines, &text, &length, err));
     KF_TRY(resolve_text(labels, rules, lines.line, text, length, out + i, err));
@@ -184,19 +174,16 @@ static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules
 
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err) {
-  if (n == 0)
-    return KF_OK;
+  if (n == 0) return KF_OK;
   return kf_labels_are_text(labels) ? fetch_text(labels, rules, first, n, out, err)
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
-/* --- the pass at the beginning ---------------------------------------------------------------- */
+/* --- the pass at the beginning --------------------------------------------------------------- */
 
 static void count_label(kf_label_census *census, int32_t label) {
-  if (label == KF_LABEL_NONE)
-    census->unlabelled++;
-  if (label > census->largest)
-    census->largest = label;
+  if (label == KF_LABEL_NONE) census->unlabelled++;
+  if (label > census->largest) census->largest = label;
 }
 
 static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *rules,
@@ -205,8 +192,7 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
   for (uint64_t first = 0; first < labels->count; first += PIECE) {
     size_t n = labels->count - first < PIECE ? (size_t)(labels->count - first) : PIECE;
     KF_TRY(fetch_integers(labels, rules, first, n, label, err));
-    for (size_t i = 0; i < n; i++)
-      count_label(census, label[i]);
+    for (size_t i = 0; i < n; i++) count_label(census, label[i]);
   }
   return KF_OK;
 }
@@ -229,8 +215,7 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
     const char *text;
     size_t length;
     KF_TRY(kf_lines_next(&lines, &text, &length, err));
-    if (text == NULL)
-      break;
+    if (text == NULL) break;
     if ((lines.line - 1) % KF_LABEL_STEP == 0) {
       if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,
                    sizeof *labels->index)) {

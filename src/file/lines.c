@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* --- lines ------------------------------------------------------------------------------------ */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line) {
   lines->in = in;
@@ -29,8 +29,7 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   uint64_t left = lines->in->size - lines->position;
   size_t room = sizeof lines->buffer - lines->end;
   size_t n = left < room ? (size_t)left : room;
-  if (n == 0)
-    return KF_OK;
+  if (n == 0) return KF_OK;
   KF_TRY(kf_in_read(lines->in, lines->position, lines->buffer + lines->end, n, err));
   if (lines->position == 0 && n >= 3 && memcmp(lines->buffer, "\xEF\xBB\xBF", 3) == 0) {
     lines->begin = 3;
@@ -46,8 +45,7 @@ static const char *find_end(const kf_lines *lines) {
   const char *text = lines->buffer + lines->begin;
   size_t n = lines->end - lines->begin;
   const char *newline = memchr(text, '\n', n);
-  if (newline != NULL)
-    return newline;
+  if (newline != NULL) return newline;
   return lines->position == lines->in->size ? text + n : NULL;
 }
 
@@ -59,15 +57,12 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   }
   const char *begin = lines->buffer + lines->begin;
   *text = NULL;
-  if (end != NULL && end == lines->buffer + lines->end && begin == end)
-    return KF_OK;
+  if (end != NULL && end == lines->buffer + lines->end && begin == end) return KF_OK;
 
   lines->line++;
   size_t n = end != NULL ? (size_t)(end - begin) : KF_LINE_MAX + 1;
-  if (end != NULL)
-    lines->begin += end < lines->buffer + lines->end ? n + 1 : n;
-  if (end != NULL && n > 0 && begin[n - 1] == '\r')
-    n--;
+  if (end != NULL) lines->begin += end < lines->buffer + lines->end ? n + 1 : n;
+  if (end != NULL && n > 0 && begin[n - 1] == '\r') n--;
   if (n > KF_LINE_MAX) {
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is longer than %d bytes",
                    lines->in->path, lines->line, KF_LINE_MAX);
@@ -81,20 +76,17 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   return KF_OK;
 }
 
-/* --- UTF-8 ------------------------------------------------------------------------------------ */
+/* --- UTF-8 ----------------------------------------------------------------------------------- */
 
 /* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
  * smallest character that needs this length. */
 static size_t sequence_length(unsigned char lead, uint32_t *least) {
   *least = 0;
-  if (lead < 0x80)
-    return 1;
+  if (lead < 0x80) return 1;
   *least = 0x80;
-  if (lead >= 0xC2 && lead < 0xE0)
-    return 2;
+  if (lead >= 0xC2 && lead < 0xE0) return 2;
   *least = 0x800;
-  if (lead >= 0xE0 && lead < 0xF0)
-    return 3;
+  if (lead >= 0xE0 && lead < 0xF0) return 3;
   *least = 0x10000;
   return lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
 }
@@ -104,23 +96,20 @@ bool kf_utf8_valid(const char *text, size_t length) {
   for (size_t i = 0; i < length;) {
     uint32_t least;
     size_t n = sequence_length(bytes[i], &least);
-    if (n == 0 || n > length - i)
-      return false;
+    if (n == 0 || n > length - i) return false;
     uint32_t character = n == 1 ? bytes[i] : bytes[i] & (0x7Fu >> n);
     for (size_t j = 1; j < n; j++) {
-      if ((bytes[i + j] & 0xC0) != 0x80)
-        return false;
+      if ((bytes[i + j] & 0xC0) != 0x80) return false;
       character = character << 6 | (bytes[i + j] & 0x3F);
     }
     bool surrogate = character >= 0xD800 && character <= 0xDFFF;
-    if (character < least || surrogate || character > 0x10FFFF)
-      return false;
+    if (character < least || surrogate || character > 0x10FFFF) return false;
     i += n;
   }
   return true;
 }
 
-/* --- names ------------------------------------------------------------------------------------ */
+/* --- names ----------------------------------------------------------------------------------- */
 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err) {
@@ -132,14 +121,12 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   if (!kf_utf8_valid(text, length)) {
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
   }
-  if (set->map == NULL)
-    set->map = kf_map_new(64);
+  if (set->map == NULL) set->map = kf_map_new(64);
   if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name)) {
     return kf_fail_memory(err);
   }
   char *copy = kf_alloc(length + 1, 1);
-  if (copy == NULL)
-    return kf_fail_memory(err);
+  if (copy == NULL) return kf_fail_memory(err);
   memcpy(copy, text, length);
   copy[length] = '\0';
   set->name[set->n] = copy;
@@ -153,8 +140,7 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
 
 void kf_name_set_clear(kf_name_set *set) {
   kf_map_free(set->map);
-  for (size_t i = 0; i < set->n; i++)
-    kf_free(set->name[i]);
+  for (size_t i = 0; i < set->n; i++) kf_free(set->name[i]);
   kf_free(set->name);
   *set = (kf_name_set){0};
 }
@@ -166,8 +152,7 @@ static kf_status read_name_lines(const kf_in *in, kf_name_set *set, kf_err *err)
     const char *text;
     size_t length;
     KF_TRY(kf_lines_next(&lines, &text, &length, err));
-    if (text == NULL)
-      return KF_OK;
+    if (text == NULL) return KF_OK;
     if (length == 0) {
       return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
                      in->path, lines.line);

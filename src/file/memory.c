@@ -42,10 +42,8 @@ static kf_status look_at_labels(kf_data *data, const int32_t *labels, uint32_t n
                      "row %" PRIu64 ": the label %" PRId32 " is not in -1 to %" PRIu32, i,
                      labels[i], limit - 1);
     }
-    if (labels[i] == KF_LABEL_NONE)
-      data->unlabelled++;
-    if (labels[i] > largest)
-      largest = labels[i];
+    if (labels[i] == KF_LABEL_NONE) data->unlabelled++;
+    if (labels[i] > largest) largest = labels[i];
   }
   data->has_labels = true;
   data->n_classes = n_classes > 0 ? n_classes : (uint32_t)(largest + 1);
@@ -87,15 +85,12 @@ static kf_status check_arguments(const float *rows, uint64_t n, uint32_t dim, co
 kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const int32_t *labels, const char *const *names, uint32_t n_classes,
                               kf_data **out) {
-  if (ctx == NULL)
-    return KF_ERR_ARG;
+  if (ctx == NULL) return KF_ERR_ARG;
   kf_err *err = kf_enter(ctx);
-  if (out == NULL)
-    return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: out must not be NULL");
+  if (out == NULL) return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: out must not be NULL");
   KF_TRY(check_arguments(rows, n, dim, labels, names, n_classes, err));
   memory_data *memory = kf_alloc_zero(1, sizeof *memory);
-  if (memory == NULL)
-    return kf_fail_memory(err);
+  if (memory == NULL) return kf_fail_memory(err);
   *memory = (memory_data){.base = {.rows = n,
                                    .dim = dim,
                                    .fetch = memory_fetch,
@@ -104,10 +99,8 @@ kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32
                           .rows = rows,
                           .labels = labels};
   kf_status status = KF_OK;
-  if (labels != NULL)
-    status = look_at_labels(&memory->base, labels, n_classes, err);
-  if (status == KF_OK && names != NULL)
-    status = take_names(&memory->base, names, n_classes, err);
+  if (labels != NULL) status = look_at_labels(&memory->base, labels, n_classes, err);
+  if (status == KF_OK && names != NULL) status = take_names(&memory->base, names, n_classes, err);
   if (status != KF_OK) {
     kf_data_free(&memory->base);
     return status;

@@ -17,7 +17,7 @@
 
 enum { HEADER_CAP = 1 << 20 };
 
-/* --- the dict --------------------------------------------------------------------------------- */
+/* --- the dict -------------------------------------------------------------------------------- */
 
 typedef struct parser {
   const char *path;
@@ -34,15 +34,13 @@ static kf_status expected(const parser *p, const char *what) {
 }
 
 static void skip_space(parser *p) {
-  while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t'))
-    p->at++;
+  while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t')) p->at++;
 }
 
 /* Takes a character, if it comes next. */
 static bool accept(parser *p, char c) {
   skip_space(p);
-  if (p->at == p->end || *p->at != c)
-    return false;
+  if (p->at == p->end || *p->at != c) return false;
   p->at++;
   return true;
 }
@@ -50,8 +48,7 @@ static bool accept(parser *p, char c) {
 static bool accept_word(parser *p, const char *word) {
   size_t n = strlen(word);
   skip_space(p);
-  if ((size_t)(p->end - p->at) < n || memcmp(p->at, word, n) != 0)
-    return false;
+  if ((size_t)(p->end - p->at) < n || memcmp(p->at, word, n) != 0) return false;
   p->at += n;
   return true;
 }
@@ -59,12 +56,10 @@ static bool accept_word(parser *p, const char *word) {
 /* 'text' or "text", without escapes. */
 static kf_status parse_string(parser *p, const char *what, char *text, size_t size) {
   skip_space(p);
-  if (p->at == p->end || (*p->at != '\'' && *p->at != '"'))
-    return expected(p, what);
+  if (p->at == p->end || (*p->at != '\'' && *p->at != '"')) return expected(p, what);
   const char *begin = p->at + 1;
   const char *close = memchr(begin, *p->at, (size_t)(p->end - begin));
-  if (close == NULL || (size_t)(close - begin) >= size)
-    return expected(p, what);
+  if (close == NULL || (size_t)(close - begin) >= size) return expected(p, what);
   memcpy(text, begin, (size_t)(close - begin));
   text[close - begin] = '\0';
   p->at = close + 1;
@@ -90,8 +85,7 @@ static kf_status parse_size(parser *p, uint64_t *out) {
 
 /* (), (n,), (n, d), … */
 static kf_status parse_shape(parser *p, kf_npy *npy) {
-  if (!accept(p, '('))
-    return expected(p, "a shape");
+  if (!accept(p, '(')) return expected(p, "a shape");
   npy->ndim = 0;
   while (!accept(p, ')')) {
     if (npy->ndim == 8) {
@@ -99,11 +93,9 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
     }
     KF_TRY(parse_size(p, &npy->shape[npy->ndim++]));
     bool comma = accept(p, ',');
-    if (comma)
-      continue;
+    if (comma) continue;
     /* (n) is a number in Python, not a shape */
-    if (npy->ndim < 2 || !accept(p, ')'))
-      return expected(p, "',' or ')'");
+    if (npy->ndim < 2 || !accept(p, ')')) return expected(p, "',' or ')'");
     return KF_OK;
   }
   return KF_OK;
@@ -124,8 +116,7 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   }
   KF_TRY(parse_string(p, "a dtype", name, sizeof name));
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (strcmp(name, known[i].name) != 0)
-      continue;
+    if (strcmp(name, known[i].name) != 0) continue;
     npy->type = known[i].type;
     memcpy(npy->type_name, known[i].name, 4);
     return KF_OK;
@@ -157,8 +148,7 @@ static kf_status parse_entry(parser *p, kf_npy *npy, unsigned *seen) {
   char key[16];
   KF_TRY(parse_string(p, "a key", key, sizeof key));
   for (unsigned i = 0; i < 3; i++) {
-    if (strcmp(key, entries[i].key) != 0)
-      continue;
+    if (strcmp(key, entries[i].key) != 0) continue;
     if (*seen & 1u << i) {
       return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%s' twice", p->path, key);
     }
@@ -170,28 +160,23 @@ static kf_status parse_entry(parser *p, kf_npy *npy, unsigned *seen) {
 
 static kf_status parse_dict(parser *p, kf_npy *npy) {
   unsigned seen = 0;
-  if (!accept(p, '{'))
-    return expected(p, "'{'");
+  if (!accept(p, '{')) return expected(p, "'{'");
   while (!accept(p, '}')) {
     KF_TRY(parse_entry(p, npy, &seen));
-    if (accept(p, ','))
-      continue;
-    if (!accept(p, '}'))
-      return expected(p, "',' or '}'");
+    if (accept(p, ',')) continue;
+    if (!accept(p, '}')) return expected(p, "',' or '}'");
     break;
   }
   skip_space(p);
-  if (p->at != p->end)
-    return expected(p, "its end");
-  if (seen == 7)
-    return KF_OK;
+  if (p->at != p->end) return expected(p, "its end");
+  if (seen == 7) return KF_OK;
   return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header lacks '%s'", p->path,
                  !(seen & 1)   ? "descr"
                  : !(seen & 2) ? "fortran_order"
                                : "shape");
 }
 
-/* --- the file --------------------------------------------------------------------------------- */
+/* --- the file -------------------------------------------------------------------------------- */
 
 /* The length of the header and, in npy->offset, where it begins. */
 static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
@@ -208,8 +193,7 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
   }
   npy->offset = bytes[6] == 1 ? 10 : 12;
   *length = bytes[8] | (uint64_t)bytes[9] << 8;
-  if (bytes[6] > 1)
-    *length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
+  if (bytes[6] > 1) *length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
   if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the npy header of %" PRIu64
@@ -226,8 +210,7 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
 
 static kf_status read_dict(kf_npy *npy, uint64_t length, kf_err *err) {
   char *text = kf_alloc(length + 1, 1); /* messages quote it as a string */
-  if (text == NULL)
-    return kf_fail_memory(err);
+  if (text == NULL) return kf_fail_memory(err);
   kf_status status = kf_in_read(&npy->in, npy->offset, text, length, err);
   if (status == KF_OK) {
     text[length] = '\0';
@@ -247,8 +230,7 @@ static kf_status check_size(const kf_npy *npy, kf_err *err) {
     }
   }
   uint64_t actual = npy->in.size - npy->offset;
-  if (bytes == actual)
-    return KF_OK;
+  if (bytes == actual) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: the array is %s: its shape needs %" PRIu64
                  " bytes behind the header, and there are %" PRIu64,
@@ -268,8 +250,7 @@ kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err) {
   *npy = (kf_npy){0};
   KF_TRY(kf_in_open(&npy->in, path, err));
   kf_status status = read_header(npy, err);
-  if (status != KF_OK)
-    kf_npy_close(npy);
+  if (status != KF_OK) kf_npy_close(npy);
   return status;
 }
 

@@ -4,7 +4,7 @@
 
 #include "file/file.h"
 
-/* --- paths (paths.c) -------------------------------------------------------------------------- */
+/* --- paths (paths.c) ------------------------------------------------------------------------- */
 
 typedef enum kf_format {
   KF_FORMAT_NPY,
@@ -30,12 +30,12 @@ int kf_by_bytes(const void *a, const void *b);
 /* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
 bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
-/* --- integers (type.c) ------------------------------------------------------------------------ */
+/* --- integers (type.c) ----------------------------------------------------------------------- */
 
 /* Converts n elements of an integer type; what is above INT64_MAX becomes INT64_MAX. */
 void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
 
-/* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------- */
+/* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------ */
 
 typedef enum kf_layout {
   KF_BY_ROW,       /* row after row */
@@ -60,7 +60,7 @@ kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernel
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 
-/* --- text, line by line (lines.c) ------------------------------------------------------------- */
+/* --- text, line by line (lines.c) ------------------------------------------------------------ */
 
 /* The longest line, in bytes, without its end. */
 #define KF_LINE_MAX 65536
@@ -97,7 +97,7 @@ void kf_name_set_clear(kf_name_set *set);
 /* Reads a file with one class name a line. */
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
 
-/* --- labels (labels.c) ------------------------------------------------------------------------ */
+/* --- labels (labels.c) ----------------------------------------------------------------------- */
 
 /* The labels in one file, which is a file of its own or a data file. */
 typedef struct kf_labels {
@@ -144,7 +144,7 @@ kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_labe
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err);
 
-/* --- data sets over files (shard.c, files.c, files_open.c) ------------------------------------ */
+/* --- data sets over files (shard.c, files.c, files_open.c) ----------------------------------- */
 
 typedef struct kf_shard {
   kf_in in;

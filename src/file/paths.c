@@ -14,14 +14,10 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 kf_format kf_format_of(const char *path) {
-  if (ends_with(path, ".npy"))
-    return KF_FORMAT_NPY;
-  if (ends_with(path, ".safetensors"))
-    return KF_FORMAT_SAFETENSORS;
-  if (ends_with(path, ".fvecs"))
-    return KF_FORMAT_FVECS;
-  if (ends_with(path, ".fbin"))
-    return KF_FORMAT_FBIN;
+  if (ends_with(path, ".npy")) return KF_FORMAT_NPY;
+  if (ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
+  if (ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
+  if (ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
   return KF_FORMAT_OTHER;
 }
 
@@ -30,21 +26,18 @@ int kf_by_bytes(const void *a, const void *b) {
 }
 
 bool kf_grow(void **block, size_t *room, size_t used, size_t size) {
-  if (used < *room)
-    return true;
+  if (used < *room) return true;
   size_t wanted = *room == 0 ? 16 : 2 * *room;
   void *bigger = kf_alloc(wanted, size);
-  if (bigger == NULL)
-    return false;
-  if (used > 0)
-    memcpy(bigger, *block, used * size);
+  if (bigger == NULL) return false;
+  if (used > 0) memcpy(bigger, *block, used * size);
   kf_free(*block);
   *block = bigger;
   *room = wanted;
   return true;
 }
 
-/* --- the list --------------------------------------------------------------------------------- */
+/* --- the list -------------------------------------------------------------------------------- */
 
 /* Appends `folder/name`, or `name` where folder is NULL. */
 static kf_status append(kf_paths *list, const char *folder, const char *name, kf_err *err) {
@@ -53,8 +46,7 @@ static kf_status append(kf_paths *list, const char *folder, const char *name, kf
   }
   size_t size = (folder != NULL ? strlen(folder) + 1 : 0) + strlen(name) + 1;
   char *path = kf_alloc(size, 1);
-  if (path == NULL)
-    return kf_fail_memory(err);
+  if (path == NULL) return kf_fail_memory(err);
   if (folder != NULL) {
     const char *slash = ends_with(folder, "/") ? "" : "/";
     snprintf(path, size, "%s%s%s", folder, slash, name);
@@ -73,25 +65,20 @@ static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, k
   for (;;) {
     errno = 0; /* the only way to tell the end of a folder from a failure */
     const struct dirent *entry = readdir(folder);
-    if (entry == NULL)
-      return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot list", errno);
-    if (entry->d_name[0] == '.' || kf_format_of(entry->d_name) == KF_FORMAT_OTHER)
-      continue;
+    if (entry == NULL) return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot list", errno);
+    if (entry->d_name[0] == '.' || kf_format_of(entry->d_name) == KF_FORMAT_OTHER) continue;
     KF_TRY(append(list, path, entry->d_name, err));
-    if (kf_is_directory(list->path[list->n - 1]))
-      kf_free(list->path[--list->n]);
+    if (kf_is_directory(list->path[list->n - 1])) kf_free(list->path[--list->n]);
   }
 }
 
 static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
   DIR *folder = opendir(path);
-  if (folder == NULL)
-    return kf_fail_errno(err, path, "cannot open", errno);
+  if (folder == NULL) return kf_fail_errno(err, path, "cannot open", errno);
   size_t first = list->n;
   kf_status status = append_entries(list, folder, path, err);
   closedir(folder);
-  if (status != KF_OK)
-    return status;
+  if (status != KF_OK) return status;
   if (list->n == first) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder", path);
@@ -106,10 +93,8 @@ static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err
   if (result == GLOB_NOMATCH) {
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   }
-  if (result == GLOB_NOSPACE)
-    return kf_fail_memory(err);
-  if (result != 0)
-    return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
+  if (result == GLOB_NOSPACE) return kf_fail_memory(err);
+  if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
 
   size_t first = list->n;
   kf_status status = KF_OK;
@@ -123,8 +108,7 @@ static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err
 
 /* A file whose name happens to look like a pattern is still a file. */
 static kf_status append_given(kf_paths *list, const char *path, kf_err *err) {
-  if (kf_is_directory(path))
-    return append_folder(list, path, err);
+  if (kf_is_directory(path)) return append_folder(list, path, err);
   struct stat info;
   if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0)
     return append_matches(list, path, err);
@@ -134,16 +118,13 @@ static kf_status append_given(kf_paths *list, const char *path, kf_err *err) {
 kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err) {
   *out = (kf_paths){0};
   kf_status status = KF_OK;
-  for (size_t i = 0; i < n && status == KF_OK; i++)
-    status = append_given(out, given[i], err);
-  if (status != KF_OK)
-    kf_paths_clear(out);
+  for (size_t i = 0; i < n && status == KF_OK; i++) status = append_given(out, given[i], err);
+  if (status != KF_OK) kf_paths_clear(out);
   return status;
 }
 
 void kf_paths_clear(kf_paths *paths) {
-  for (size_t i = 0; i < paths->n; i++)
-    kf_free(paths->path[i]);
+  for (size_t i = 0; i < paths->n; i++) kf_free(paths->path[i]);
   kf_free(paths->path);
   *paths = (kf_paths){0};
 }

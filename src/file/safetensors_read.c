@@ -17,7 +17,7 @@
 
 #define HEADER_CAP 100000000u /* that of the reference implementation */
 
-/* --- one tensor ------------------------------------------------------------------------------- */
+/* --- one tensor ------------------------------------------------------------------------------ */
 
 /* A name as the file gives it, cut for messages. */
 #define NAME "'%.64s'"
@@ -38,20 +38,17 @@ static const element *find_element(const char *name) {
       {"F8_E8M0", KF_TYPE_OTHER, 8}, {"F6_E2M3", KF_TYPE_OTHER, 6}, {"F6_E3M2", KF_TYPE_OTHER, 6},
       {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(name, known[i].name) == 0)
-      return &known[i];
+    if (strcmp(name, known[i].name) == 0) return &known[i];
   return NULL;
 }
 
 /* A list of at most `most` whole numbers from 0 up. */
 static bool read_sizes(const json_t *list, uint32_t most, uint64_t *out, uint32_t *n) {
-  if (!json_is_array(list) || json_array_size(list) > most)
-    return false;
+  if (!json_is_array(list) || json_array_size(list) > most) return false;
   *n = (uint32_t)json_array_size(list);
   for (uint32_t i = 0; i < *n; i++) {
     const json_t *item = json_array_get(list, i);
-    if (!json_is_integer(item) || json_integer_value(item) < 0)
-      return false;
+    if (!json_is_integer(item) || json_integer_value(item) < 0) return false;
     out[i] = (uint64_t)json_integer_value(item);
   }
   return true;
@@ -61,8 +58,7 @@ static bool read_sizes(const json_t *list, uint32_t most, uint64_t *out, uint32_
 static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *bytes) {
   uint64_t total = bits;
   for (uint32_t i = 0; i < tensor->ndim; i++)
-    if (!kf_mul_u64(total, tensor->shape[i], &total))
-      return false;
+    if (!kf_mul_u64(total, tensor->shape[i], &total)) return false;
   *bytes = total / 8;
   return total % 8 == 0;
 }
@@ -116,13 +112,12 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char 
   return tensor->name != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-/* --- all tensors ------------------------------------------------------------------------------ */
+/* --- all tensors ----------------------------------------------------------------------------- */
 
 /* An empty tensor comes before the one that begins at the same byte. */
 static int by_offset(const void *a, const void *b) {
   const kf_st_tensor *x = a, *y = b;
-  if (x->offset != y->offset)
-    return x->offset < y->offset ? -1 : 1;
+  if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
@@ -144,8 +139,7 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
     end += tensor->bytes;
     before = tensor->name;
   }
-  if (end == data_size)
-    return KF_OK;
+  if (end == data_size) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: %" PRIu64 " trailing bytes at the end of the file belong to no tensor",
                  st->in.path, data_size - end);
@@ -154,37 +148,32 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
 static kf_status read_tensors(kf_st *st, json_t *root, uint64_t data_offset, kf_err *err) {
   uint64_t data_size = st->in.size - data_offset;
   st->tensors = kf_alloc_zero(json_object_size(root), sizeof *st->tensors);
-  if (st->tensors == NULL)
-    return kf_fail_memory(err);
+  if (st->tensors == NULL) return kf_fail_memory(err);
   const char *name;
   json_t *entry;
   json_object_foreach(root, name, entry) {
-    if (strcmp(name, "__metadata__") == 0)
-      continue;
+    if (strcmp(name, "__metadata__") == 0) continue;
     KF_TRY(read_tensor(&st->tensors[st->n_tensors], st->in.path, name, entry, data_size, err));
     st->n_tensors++;
   }
   qsort(st->tensors, st->n_tensors, sizeof *st->tensors, by_offset);
   KF_TRY(check_tiling(st, data_size, err));
-  for (size_t i = 0; i < st->n_tensors; i++)
-    st->tensors[i].offset += data_offset;
+  for (size_t i = 0; i < st->n_tensors; i++) st->tensors[i].offset += data_offset;
   return KF_OK;
 }
 
-/* --- metadata --------------------------------------------------------------------------------- */
+/* --- metadata -------------------------------------------------------------------------------- */
 
 /* Keys first, to be sorted; then the values in the order of their keys. */
 static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
   json_t *metadata = json_object_get(root, "__metadata__");
-  if (metadata == NULL)
-    return KF_OK;
+  if (metadata == NULL) return KF_OK;
   if (!json_is_object(metadata))
     return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is no JSON object", st->in.path);
   size_t n = json_object_size(metadata);
   st->keys = kf_alloc_zero(n, sizeof *st->keys);
   st->values = kf_alloc_zero(n, sizeof *st->values);
-  if (st->keys == NULL || st->values == NULL)
-    return kf_fail_memory(err);
+  if (st->keys == NULL || st->values == NULL) return kf_fail_memory(err);
   const char *key;
   json_t *value;
   json_object_foreach(metadata, key, value) {
@@ -192,15 +181,12 @@ static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
       return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is no string", st->in.path, key);
     }
     st->keys[st->n_meta] = kf_strdup(key);
-    if (st->keys[st->n_meta++] == NULL)
-      return kf_fail_memory(err);
+    if (st->keys[st->n_meta++] == NULL) return kf_fail_memory(err);
   }
-  if (n > 0)
-    qsort(st->keys, n, sizeof *st->keys, kf_by_bytes);
+  if (n > 0) qsort(st->keys, n, sizeof *st->keys, kf_by_bytes);
   for (size_t i = 0; i < n; i++) {
     st->values[i] = kf_strdup(json_string_value(json_object_get(metadata, st->keys[i])));
-    if (st->values[i] == NULL)
-      return kf_fail_memory(err);
+    if (st->values[i] == NULL) return kf_fail_memory(err);
   }
   return KF_OK;
 }
@@ -210,15 +196,13 @@ static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
 static uint64_t find_checksum(const char *text, size_t length) {
   static const char key[] = "\"checksum\":\"";
   const char *at = memmem(text, length, key, sizeof key - 1);
-  if (at == NULL)
-    return 0;
+  if (at == NULL) return 0;
   at += sizeof key - 1;
-  if ((size_t)(text + length - at) < 17 || at[16] != '"')
-    return 0;
+  if ((size_t)(text + length - at) < 17 || at[16] != '"') return 0;
   return 8 + (uint64_t)(at - text);
 }
 
-/* --- the file --------------------------------------------------------------------------------- */
+/* --- the file -------------------------------------------------------------------------------- */
 
 static kf_status parse_json(const char *path, const char *text, size_t length, json_t **out,
                             kf_err *err) {
@@ -230,8 +214,7 @@ static kf_status parse_json(const char *path, const char *text, size_t length, j
     return kf_fail(err, KF_ERR_DATA, "%s: the header is not valid JSON at byte %d: %s", path,
                    8 + error.position, error.text);
   }
-  if (json_is_object(*out))
-    return KF_OK;
+  if (json_is_object(*out)) return KF_OK;
   json_decref(*out);
   return kf_fail(err, KF_ERR_DATA, "%s: the header is no JSON object", path);
 }
@@ -242,8 +225,7 @@ static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err
   KF_TRY(parse_json(st->in.path, text, length, &root, err));
   st->checksum_offset = find_checksum(text, length);
   kf_status status = read_metadata(st, root, err);
-  if (status == KF_OK)
-    status = read_tensors(st, root, 8 + length, err);
+  if (status == KF_OK) status = read_tensors(st, root, 8 + length, err);
   json_decref(root);
   return status;
 }
@@ -268,8 +250,7 @@ static kf_status read_file(kf_st *st, kf_err *err) {
                    st->in.path, length, st->in.size);
   }
   char *text = kf_alloc(length, 1);
-  if (text == NULL)
-    return kf_fail_memory(err);
+  if (text == NULL) return kf_fail_memory(err);
   kf_status status = read_header(st, text, length, err);
   kf_free(text);
   return status;
@@ -279,15 +260,13 @@ kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
   *st = (kf_st){0};
   KF_TRY(kf_in_open(&st->in, path, err));
   kf_status status = read_file(st, err);
-  if (status != KF_OK)
-    kf_st_close(st);
+  if (status != KF_OK) kf_st_close(st);
   return status;
 }
 
 void kf_st_close(kf_st *st) {
   kf_in_close(&st->in);
-  for (size_t i = 0; i < st->n_tensors; i++)
-    kf_free(st->tensors[i].name);
+  for (size_t i = 0; i < st->n_tensors; i++) kf_free(st->tensors[i].name);
   for (size_t i = 0; i < st->n_meta; i++) {
     kf_free(st->keys[i]);
     kf_free(st->values[i]);

@@ -9,12 +9,11 @@
 #include <jansson.h>
 #include <string.h>
 
-/* --- tensors ---------------------------------------------------------------------------------- */
+/* --- tensors --------------------------------------------------------------------------------- */
 
 const kf_st_tensor *kf_st_find(const kf_st *st, const char *name) {
   for (size_t i = 0; i < st->n_tensors; i++)
-    if (strcmp(st->tensors[i].name, name) == 0)
-      return &st->tensors[i];
+    if (strcmp(st->tensors[i].name, name) == 0) return &st->tensors[i];
   return NULL;
 }
 
@@ -27,8 +26,7 @@ static void write_shape(char *text, size_t size, uint32_t ndim, const int64_t *s
     else
       at += (size_t)snprintf(text + at, size - at, "%s%" PRId64, comma, shape[i]);
   }
-  if (at < size)
-    snprintf(text + at, size - at, "]");
+  if (at < size) snprintf(text + at, size - at, "]");
 }
 
 kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t ndim,
@@ -46,8 +44,7 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
   if (!fits) {
     char wanted[160], actual[160];
     int64_t have[8];
-    for (uint32_t i = 0; i < tensor->ndim; i++)
-      have[i] = (int64_t)tensor->shape[i];
+    for (uint32_t i = 0; i < tensor->ndim; i++) have[i] = (int64_t)tensor->shape[i];
     write_shape(wanted, sizeof wanted, ndim, shape);
     write_shape(actual, sizeof actual, tensor->ndim, have);
     return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the shape %s, but must have %s",
@@ -61,12 +58,11 @@ kf_status kf_st_read_all(const kf_st *st, const kf_st_tensor *tensor, void *buff
   return kf_in_read(&st->in, tensor->offset, buffer, tensor->bytes, err);
 }
 
-/* --- metadata --------------------------------------------------------------------------------- */
+/* --- metadata -------------------------------------------------------------------------------- */
 
 const char *kf_st_meta(const kf_st *st, const char *key) {
   for (size_t i = 0; i < st->n_meta; i++)
-    if (strcmp(st->keys[i], key) == 0)
-      return st->values[i];
+    if (strcmp(st->keys[i], key) == 0) return st->values[i];
   return NULL;
 }
 
@@ -80,8 +76,7 @@ static kf_status read_number(const kf_st *st, const char *key, json_t **out, kf_
   if (text == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no metadata '%s'", st->in.path, key);
   *out = parse_value(text);
-  if (json_is_number(*out))
-    return KF_OK;
+  if (json_is_number(*out)) return KF_OK;
   json_decref(*out);
   return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no number", st->in.path,
                  key, text);
@@ -101,8 +96,7 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
   bool whole = json_is_integer(number);
   *out = json_integer_value(number);
   json_decref(number);
-  if (whole)
-    return KF_OK;
+  if (whole) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no whole number",
                  st->in.path, key, kf_st_meta(st, key));
 }
@@ -114,8 +108,7 @@ static kf_status copy_names(const kf_st *st, const json_t *list, kf_names *out, 
                    st->in.path, KF_MAX_CLASSES);
   }
   const char **names = kf_alloc(n, sizeof *names);
-  if (names == NULL)
-    return kf_fail_memory(err);
+  if (names == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;
   for (size_t k = 0; k < n && status == KF_OK; k++) {
     names[k] = json_string_value(json_array_get(list, k));
@@ -124,8 +117,7 @@ static kf_status copy_names(const kf_st *st, const json_t *list, kf_names *out, 
                        st->in.path, k);
     }
   }
-  if (status == KF_OK)
-    status = kf_names_copy(names, (uint32_t)n, out, err);
+  if (status == KF_OK) status = kf_names_copy(names, (uint32_t)n, out, err);
   kf_free(names);
   return status;
 }
@@ -141,25 +133,21 @@ static kf_status check_unique(const kf_st *st, const kf_names *names, kf_err *er
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
   const char *text = kf_st_meta(st, "classes");
-  if (text == NULL)
-    return KF_OK;
+  if (text == NULL) return KF_OK;
   json_t *list = parse_value(text);
   kf_status status = copy_names(st, list, out, err);
   json_decref(list);
-  if (status == KF_OK)
-    status = check_unique(st, out, err);
-  if (status != KF_OK)
-    kf_names_clear(out);
+  if (status == KF_OK) status = check_unique(st, out, err);
+  if (status != KF_OK) kf_names_clear(out);
   return status;
 }
 
-/* --- checksum --------------------------------------------------------------------------------- */
+/* --- checksum -------------------------------------------------------------------------------- */
 
 /* Puts '0' over the part of the digits that lies in a piece of the file. */
 static void blank_digits(unsigned char *piece, uint64_t offset, size_t n, uint64_t digits) {
   for (uint64_t at = digits; at < digits + 16; at++)
-    if (at >= offset && at < offset + n)
-      piece[at - offset] = '0';
+    if (at >= offset && at < offset + n) piece[at - offset] = '0';
 }
 
 static kf_status hash_file(const kf_st *st, unsigned char *piece, size_t size, uint64_t *out,
@@ -184,17 +172,14 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
     return kf_fail(err, KF_ERR_DATA, "%s: there is no checksum", st->in.path);
   size_t size = (size_t)1 << 20;
   unsigned char *piece = kf_alloc(size, 1);
-  if (piece == NULL)
-    return kf_fail_memory(err);
+  if (piece == NULL) return kf_fail_memory(err);
   uint64_t value;
   kf_status status = hash_file(st, piece, size, &value, err);
   kf_free(piece);
-  if (status != KF_OK)
-    return status;
+  if (status != KF_OK) return status;
   char digits[17];
   snprintf(digits, sizeof digits, "%016" PRIx64, value);
-  if (strcmp(digits, stored) == 0)
-    return KF_OK;
+  if (strcmp(digits, stored) == 0) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: the checksum is %s, but the header says %.16s: the file is damaged",
                  st->in.path, digits, stored);

@@ -14,7 +14,7 @@
 
 enum { LABELS_AT_ONCE = 16384 };
 
-/* --- where the bytes go ----------------------------------------------------------------------- */
+/* --- where the bytes go ---------------------------------------------------------------------- */
 
 typedef struct sink {
   kf_stw *native; /* NULL: a .npy */
@@ -25,12 +25,10 @@ static kf_status declare_native(kf_stw *w, const kf_data *data, const kf_save_sp
                                 uint64_t rows, kf_err *err) {
   KF_TRY(kf_stw_meta(w, "format", "koofu.dataset", err));
   KF_TRY(kf_stw_meta(w, "version", "1", err));
-  if (data->names.n > 0)
-    KF_TRY(kf_stw_meta_names(w, &data->names, err));
+  if (data->names.n > 0) KF_TRY(kf_stw_meta_names(w, &data->names, err));
   KF_TRY(kf_stw_declare(w, "embeddings", kf_type_of(spec->dtype), 2, (uint64_t[]){rows, spec->dim},
                         err));
-  if (!data->has_labels)
-    return KF_OK;
+  if (!data->has_labels) return KF_OK;
   return kf_stw_declare(w, "labels", KF_TYPE_I32, 1, &rows, err);
 }
 
@@ -60,7 +58,7 @@ static void sink_abort(sink *out) {
   kf_out_abort(&out->npy);
 }
 
-/* --- the work --------------------------------------------------------------------------------- */
+/* --- the work -------------------------------------------------------------------------------- */
 
 typedef struct scratch { /* of one worker, for one chunk */
   float *rows;
@@ -95,21 +93,18 @@ static kf_status saver_start(saver *save, kf_err *err) {
   save->wave = 2 * (size_t)save->ctx->threads;
   save->workers = kf_alloc_zero(save->ctx->threads, sizeof *save->workers);
   save->slots = kf_alloc_zero(save->wave, sizeof *save->slots);
-  if (save->workers == NULL || save->slots == NULL)
-    return kf_fail_memory(err);
+  if (save->workers == NULL || save->slots == NULL) return kf_fail_memory(err);
   for (unsigned t = 0; t < save->ctx->threads; t++) {
     scratch *s = &save->workers[t];
     s->rows = kf_alloc(save->chunk * dim_in, sizeof *s->rows);
     s->mapped = kf_alloc(save->spec->map != NULL ? save->chunk * dim : 0, sizeof *s->mapped);
     s->norm2 = kf_alloc(save->chunk, sizeof *s->norm2);
-    if (s->rows == NULL || s->mapped == NULL || s->norm2 == NULL)
-      return kf_fail_memory(err);
+    if (s->rows == NULL || s->mapped == NULL || s->norm2 == NULL) return kf_fail_memory(err);
   }
   for (size_t i = 0; i < save->wave; i++) {
     slot *part = &save->slots[i];
     part->bytes = kf_alloc(save->chunk * dim, kf_type_size(kf_type_of(save->spec->dtype)));
-    if (part->bytes == NULL)
-      return kf_fail_memory(err);
+    if (part->bytes == NULL) return kf_fail_memory(err);
   }
   return KF_OK;
 }
@@ -120,8 +115,7 @@ static void saver_end(saver *save) {
     kf_free(save->workers[t].mapped);
     kf_free(save->workers[t].norm2);
   }
-  for (size_t i = 0; save->slots != NULL && i < save->wave; i++)
-    kf_free(save->slots[i].bytes);
+  for (size_t i = 0; save->slots != NULL && i < save->wave; i++) kf_free(save->slots[i].bytes);
   kf_free(save->workers);
   kf_free(save->slots);
   kf_free(save->bad);
@@ -130,8 +124,7 @@ static void saver_end(saver *save) {
 /* The rows of chunk i of the current wave; 0 where the data set has ended. */
 static uint64_t chunk_rows(const saver *save, size_t i, uint64_t *first) {
   *first = save->first + i * save->chunk;
-  if (*first >= save->data->rows)
-    return 0;
+  if (*first >= save->data->rows) return 0;
   uint64_t left = save->data->rows - *first;
   return left < save->chunk ? left : save->chunk;
 }
@@ -151,7 +144,7 @@ static kf_status run_waves(saver *save, const char *what, kf_task_fn task, sink 
   return kf_progress(save->ctx, what, rows, rows);
 }
 
-/* --- the first pass: which rows are bad ------------------------------------------------------- */
+/* --- the first pass: which rows are bad ------------------------------------------------------ */
 
 static kf_status mark_bad(void *argument, size_t i, size_t worker, kf_err *err) {
   saver *save = argument;
@@ -159,26 +152,22 @@ static kf_status mark_bad(void *argument, size_t i, size_t worker, kf_err *err) 
   uint64_t first, n = chunk_rows(save, i, &first);
   KF_TRY(kf_data_fetch(save->data, save->ctx->kernels, first, n, s->rows, NULL, s->norm2, err));
   for (uint64_t r = 0; r < n; r++)
-    if (s->norm2[r] == 0)
-      save->bad[(first + r) / 8] |= (unsigned char)(1u << (first + r) % 8);
+    if (s->norm2[r] == 0) save->bad[(first + r) / 8] |= (unsigned char)(1u << (first + r) % 8);
   return KF_OK;
 }
 
 static kf_status find_bad(saver *save, uint64_t *n_bad) {
   uint64_t rows = save->data->rows;
   save->bad = kf_alloc_zero(rows / 8 + 1, 1);
-  if (save->bad == NULL)
-    return kf_fail_memory(&save->ctx->err);
+  if (save->bad == NULL) return kf_fail_memory(&save->ctx->err);
   KF_TRY(run_waves(save, "check", mark_bad, NULL));
-  for (uint64_t row = 0; row < rows; row++)
-    *n_bad += is_bad(save, row);
-  if (*n_bad < rows)
-    return KF_OK;
+  for (uint64_t row = 0; row < rows; row++) *n_bad += is_bad(save, row);
+  if (*n_bad < rows) return KF_OK;
   return kf_fail(&save->ctx->err, KF_ERR_DATA, "all %" PRIu64 " rows are NaN, infinite or zero",
                  rows);
 }
 
-/* --- the second pass: rows -------------------------------------------------------------------- */
+/* --- the second pass: rows ------------------------------------------------------------------- */
 
 static kf_status encode_row(const saver *save, uint64_t row, const float *values, slot *part,
                             kf_err *err) {
@@ -186,8 +175,7 @@ static kf_status encode_row(const saver *save, uint64_t row, const float *values
   kf_type type = kf_type_of(save->spec->dtype);
   size_t fits = kf_encode_f32(save->ctx->kernels, type, values, dim, part->bytes + part->n);
   part->n += dim * kf_type_size(type);
-  if (fits == dim)
-    return KF_OK;
+  if (fits == dim) return KF_OK;
   char where[600];
   save->data->where(save->data, row, where, sizeof where);
   return kf_fail(err, KF_ERR_DATA, "%s: column %zu is %g, too large for %s", where, fits,
@@ -214,13 +202,12 @@ static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *e
       save->data->where(save->data, first + r, where, sizeof where);
       return kf_fail(err, KF_ERR_DATA, "%s: has changed between two readings", where);
     }
-    if (!bad)
-      KF_TRY(encode_row(save, first + r, out + r * spec->dim, part, err));
+    if (!bad) KF_TRY(encode_row(save, first + r, out + r * spec->dim, part, err));
   }
   return KF_OK;
 }
 
-/* --- labels, behind the rows ------------------------------------------------------------------ */
+/* --- labels, behind the rows ----------------------------------------------------------------- */
 
 static kf_status write_labels(const saver *save, sink *out, kf_err *err) {
   int32_t labels[LABELS_AT_ONCE];
@@ -230,25 +217,22 @@ static kf_status write_labels(const saver *save, sink *out, kf_err *err) {
     KF_TRY(data->fetch(data, save->ctx->kernels, first, n, NULL, labels, err));
     size_t kept = 0;
     for (uint64_t r = 0; r < n; r++)
-      if (!is_bad(save, first + r))
-        labels[kept++] = labels[r];
+      if (!is_bad(save, first + r)) labels[kept++] = labels[r];
     KF_TRY(sink_write(out, labels, kept * sizeof *labels, err));
   }
   return KF_OK;
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
+/* --- all of it ------------------------------------------------------------------------------- */
 
 static kf_status write_file(saver *save, sink *out, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
   uint64_t n_bad = 0;
-  if (data->skip_bad && !save->spec->keep_bad)
-    KF_TRY(find_bad(save, &n_bad));
+  if (data->skip_bad && !save->spec->keep_bad) KF_TRY(find_bad(save, &n_bad));
   KF_TRY(sink_open(out, path, data, save->spec, data->rows - n_bad, err));
   KF_TRY(run_waves(save, save->spec->what, encode_chunk, out));
-  if (data->has_labels && out->native != NULL)
-    KF_TRY(write_labels(save, out, err));
+  if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, out, err));
   KF_TRY(sink_commit(out, err));
   if (n_bad > 0)
     kf_log(save->ctx, "%" PRIu64 " bad rows of %" PRIu64 " were left out", n_bad, data->rows);
@@ -274,16 +258,14 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
   saver save = {.ctx = ctx, .data = data, .spec = spec};
   sink out = {0};
   kf_status status = saver_start(&save, &ctx->err);
-  if (status == KF_OK)
-    status = write_file(&save, &out, path);
+  if (status == KF_OK) status = write_file(&save, &out, path);
   sink_abort(&out);
   saver_end(&save);
   return status;
 }
 
 kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path) {
-  if (ctx == NULL)
-    return KF_ERR_ARG;
+  if (ctx == NULL) return KF_ERR_ARG;
   kf_err *err = kf_enter(ctx);
   if (data == NULL || path == NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_data_save: data and path must not be NULL");

@@ -24,7 +24,7 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-/* --- safetensors ------------------------------------------------------------------------------ */
+/* --- safetensors ----------------------------------------------------------------------------- */
 
 static bool is_matrix(const kf_st_tensor *tensor) {
   return tensor->ndim == 2 && kf_type_is_float(tensor->type);
@@ -34,8 +34,7 @@ static bool is_matrix(const kf_st_tensor *tensor) {
 static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_tensor **out,
                                  kf_err *err) {
   *out = kf_st_find(st, name != NULL ? name : "embeddings");
-  if (*out != NULL && is_matrix(*out))
-    return KF_OK;
+  if (*out != NULL && is_matrix(*out)) return KF_OK;
   if (*out != NULL) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: tensor '%.64s' (%s, %" PRIu32 " dimensions) is no matrix of floats",
@@ -45,13 +44,11 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
     return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%.64s'", st->in.path, name);
   size_t matrices = 0;
   for (size_t i = 0; i < st->n_tensors; i++) {
-    if (!is_matrix(&st->tensors[i]))
-      continue;
+    if (!is_matrix(&st->tensors[i])) continue;
     *out = &st->tensors[i];
     matrices++;
   }
-  if (matrices == 1)
-    return KF_OK;
+  if (matrices == 1) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: there is no tensor 'embeddings', and %zu others are matrices of floats",
                  st->in.path, matrices);
@@ -78,14 +75,13 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
   shard->in = st.in; /* takes the file over */
-  if (shard->labels.in != NULL)
-    shard->labels.in = &shard->in;
+  if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
   return status;
 }
 
-/* --- any -------------------------------------------------------------------------------------- */
+/* --- any ------------------------------------------------------------------------------------- */
 
 /* What is wrong with the file itself is more interesting than its ending. */
 static kf_status refuse_ending(const char *path, kf_err *err) {
@@ -100,16 +96,11 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
                         kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
   switch (kf_format_of(path)) {
-  case KF_FORMAT_NPY:
-    return open_npy(shard, path, err);
-  case KF_FORMAT_SAFETENSORS:
-    return open_safetensors(shard, path, options, names, err);
-  case KF_FORMAT_FVECS:
-    return kf_fvecs_open(&shard->in, &shard->table, path, err);
-  case KF_FORMAT_FBIN:
-    return kf_fbin_open(&shard->in, &shard->table, path, err);
-  default:
-    return refuse_ending(path, err);
+  case KF_FORMAT_NPY: return open_npy(shard, path, err);
+  case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
+  case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
+  default: return refuse_ending(path, err);
   }
 }
 

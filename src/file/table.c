@@ -13,10 +13,8 @@ enum { PIECE = 8192 }; /* elements */
 
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err) {
-  if (rows == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: the file holds no rows", path);
-  if (dim == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
+  if (rows == 0) return kf_fail(err, KF_ERR_DATA, "%s: the file holds no rows", path);
+  if (dim == 0) return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
   if (dim > KF_MAX_DIM) {
     return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu64 " columns, but the limit is %u",
                    path, dim, KF_MAX_DIM);
@@ -35,8 +33,7 @@ static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_k
   uint64_t size = kf_type_size(table->type);
   uint64_t total = n * table->dim;
   uint64_t at = table->offset + first * table->dim * size;
-  if (table->type == KF_TYPE_F32)
-    return kf_in_read(in, at, rows, total * size, err);
+  if (table->type == KF_TYPE_F32) return kf_in_read(in, at, rows, total * size, err);
 
   alignas(64) unsigned char raw[PIECE * 8];
   while (total > 0) {
@@ -61,8 +58,7 @@ static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const k
       uint64_t at = table->offset + (column * table->rows + first + row) * size;
       KF_TRY(kf_in_read(in, at, raw, count * size, err));
       kf_decode_f32(kernels, table->type, raw, count, values);
-      for (size_t i = 0; i < count; i++)
-        rows[(row + i) * table->dim + column] = values[i];
+      for (size_t i = 0; i < count; i++) rows[(row + i) * table->dim + column] = values[i];
     }
   }
   return KF_OK;
@@ -70,8 +66,7 @@ static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const k
 
 static kf_status check_tag(const kf_table *table, const kf_in *in, uint64_t row, uint32_t tag,
                            kf_err *err) {
-  if (tag == table->dim)
-    return KF_OK;
+  if (tag == table->dim) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
                  in->path, row, (int32_t)tag, table->dim);
@@ -110,11 +105,8 @@ static kf_status fetch_by_tagged_row(const kf_table *table, const kf_in *in, uin
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err) {
   switch (table->layout) {
-  case KF_BY_COLUMN:
-    return fetch_by_column(table, in, kernels, first, n, rows, err);
-  case KF_BY_TAGGED_ROW:
-    return fetch_by_tagged_row(table, in, first, n, rows, err);
-  default:
-    return fetch_by_row(table, in, kernels, first, n, rows, err);
+  case KF_BY_COLUMN: return fetch_by_column(table, in, kernels, first, n, rows, err);
+  case KF_BY_TAGGED_ROW: return fetch_by_tagged_row(table, in, first, n, rows, err);
+  default: return fetch_by_row(table, in, kernels, first, n, rows, err);
   }
 }

@@ -29,33 +29,25 @@ bool kf_type_is_integer(kf_type type) {
 
 kf_type kf_type_of(kf_dtype dtype) {
   switch (dtype) {
-  case KF_F32:
-    return KF_TYPE_F32;
-  case KF_F16:
-    return KF_TYPE_F16;
-  case KF_BF16:
-    return KF_TYPE_BF16;
-  case KF_F64:
-    return KF_TYPE_F64;
+  case KF_F32: return KF_TYPE_F32;
+  case KF_F16: return KF_TYPE_F16;
+  case KF_BF16: return KF_TYPE_BF16;
+  case KF_F64: return KF_TYPE_F64;
   }
   return KF_TYPE_OTHER;
 }
 
 const char *kf_dtype_name(kf_dtype dtype) {
   switch (dtype) {
-  case KF_F32:
-    return "f32";
-  case KF_F16:
-    return "f16";
-  case KF_BF16:
-    return "bf16";
-  case KF_F64:
-    return "f64";
+  case KF_F32: return "f32";
+  case KF_F16: return "f16";
+  case KF_BF16: return "bf16";
+  case KF_F64: return "f64";
   }
   return NULL;
 }
 
-/* --- floats ----------------------------------------------------------------------------------- */
+/* --- floats ---------------------------------------------------------------------------------- */
 
 /* A bf16 is the upper half of an f32. */
 static void decode_bf16(const uint16_t *in, size_t n, float *out) {
@@ -74,16 +66,14 @@ void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size
     memcpy(out, in, n * sizeof *out);
   } else {
     const double *wide = in;
-    for (size_t i = 0; i < n; i++)
-      out[i] = (float)wide[i];
+    for (size_t i = 0; i < n; i++) out[i] = (float)wide[i];
   }
 }
 
 static uint16_t encode_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  if (!isfinite(value))
-    return (uint16_t)(bits >> 16);
+  if (!isfinite(value)) return (uint16_t)(bits >> 16);
   bits += 0x7FFF + ((bits >> 16) & 1); /* to nearest, ties to even; may carry into the exponent */
   return (uint16_t)(bits >> 16);
 }
@@ -92,8 +82,7 @@ static uint16_t encode_bf16(float value) {
  * exponent field of the narrow type. */
 static size_t find_overflow(const float *in, const uint16_t *out, size_t n, uint16_t infinity) {
   for (size_t i = 0; i < n; i++) {
-    if ((out[i] & infinity) == infinity && isfinite(in[i]))
-      return i;
+    if ((out[i] & infinity) == infinity && isfinite(in[i])) return i;
   }
   return n;
 }
@@ -106,36 +95,29 @@ size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, s
   }
   if (type == KF_TYPE_BF16) {
     uint16_t *narrow = out;
-    for (size_t i = 0; i < n; i++)
-      narrow[i] = encode_bf16(in[i]);
+    for (size_t i = 0; i < n; i++) narrow[i] = encode_bf16(in[i]);
     return find_overflow(in, out, n, 0x7F80);
   }
   memcpy(out, in, n * sizeof *in);
   return n;
 }
 
-/* --- integers --------------------------------------------------------------------------------- */
+/* --- integers -------------------------------------------------------------------------------- */
 
 static int64_t integer_at(kf_type type, const unsigned char *in) {
   uint64_t bits = 0;
   memcpy(&bits, in, kf_type_size(type));
   switch (type) {
-  case KF_TYPE_I8:
-    return (int8_t)bits;
-  case KF_TYPE_I16:
-    return (int16_t)bits;
-  case KF_TYPE_I32:
-    return (int32_t)bits;
-  case KF_TYPE_I64:
-    return (int64_t)bits;
-  default:
-    return bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+  case KF_TYPE_I8: return (int8_t)bits;
+  case KF_TYPE_I16: return (int16_t)bits;
+  case KF_TYPE_I32: return (int32_t)bits;
+  case KF_TYPE_I64: return (int64_t)bits;
+  default: return bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
   }
 }
 
 void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out) {
   const unsigned char *bytes = in;
   size_t size = kf_type_size(type);
-  for (size_t i = 0; i < n; i++)
-    out[i] = integer_at(type, bytes + i * size);
+  for (size_t i = 0; i < n; i++) out[i] = integer_at(type, bytes + i * size);
 }

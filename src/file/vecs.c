@@ -56,15 +56,13 @@ static kf_status read_fbin(kf_in *in, kf_table *table, kf_err *err) {
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
   KF_TRY(kf_in_open(in, path, err));
   kf_status status = read_fvecs(in, table, err);
-  if (status != KF_OK)
-    kf_in_close(in);
+  if (status != KF_OK) kf_in_close(in);
   return status;
 }
 
 kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
   KF_TRY(kf_in_open(in, path, err));
   kf_status status = read_fbin(in, table, err);
-  if (status != KF_OK)
-    kf_in_close(in);
+  if (status != KF_OK) kf_in_close(in);
   return status;
 }

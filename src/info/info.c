@@ -1,4 +1,5 @@
-/* info.c - what is in a file. Sees model and below, since statistics and models are loaded whole. */
+/* info.c - what is in a file. Sees model and below, since statistics and models are loaded whole.
+ */
 #include "model/model.h"
 
 #include <string.h>
@@ -34,8 +35,8 @@ static kf_status list_tensors(info *out, const kf_st *st, kf_err *err) {
   for (size_t t = 0; status == KF_OK && t < n; t++) {
     const kf_st_tensor *from = &st->tensors[t];
     kf_tensor_info *to = &out->tensors[t];
-    *to = (kf_tensor_info){.name = out->tensor_names.name[t], .dtype = from->type_name,
-                           .ndim = from->ndim};
+    *to = (kf_tensor_info){
+        .name = out->tensor_names.name[t], .dtype = from->type_name, .ndim = from->ndim};
     memcpy(to->shape, from->shape, sizeof to->shape);
   }
   kf_free(names);
@@ -131,14 +132,15 @@ static kf_status describe_npy(info *out, const char *path, kf_err *err) {
   out->base.rows = npy.ndim > 0 ? npy.shape[0] : 1;
   bool labels = kf_type_is_integer(npy.type);
   out->base.kind = labels ? "labels" : "embeddings";
-  if (!labels && npy.ndim == 2 && npy.shape[1] <= KF_MAX_DIM) out->base.dim = (uint32_t)npy.shape[1];
+  if (!labels && npy.ndim == 2 && npy.shape[1] <= KF_MAX_DIM)
+    out->base.dim = (uint32_t)npy.shape[1];
   out->tensors = kf_alloc(1, sizeof *out->tensors);
   kf_status status = out->tensors == NULL ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK) {
     memcpy(out->type_name, npy.type_name, sizeof out->type_name);
-    *out->tensors = (kf_tensor_info){
-        .name = npy.fortran ? "array (Fortran order)" : "array", .dtype = out->type_name,
-        .ndim = npy.ndim};
+    *out->tensors = (kf_tensor_info){.name = npy.fortran ? "array (Fortran order)" : "array",
+                                     .dtype = out->type_name,
+                                     .ndim = npy.ndim};
     memcpy(out->tensors->shape, npy.shape, sizeof npy.shape);
     out->base.tensors = out->tensors;
     out->base.n_tensors = 1;

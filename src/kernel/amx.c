@@ -19,9 +19,9 @@
 #define STEP 64   /* rows of data in a tile */
 #define TILE 1024 /* bytes of a tile */
 /* packed[form][digit][half][step][TILE]: forms left and right, halves of 16 columns. */
-#define HALF (ROWS / STEP * TILE)
+#define HALF  (ROWS / STEP * TILE)
 #define DIGIT (2 * HALF)
-#define FORM (3 * DIGIT)
+#define FORM  (3 * DIGIT)
 
 /* Transposes 16 x 16 dwords: from[k][j] to to[j][k]. */
 static void transpose16(const int32_t *from, int32_t *to) {
@@ -144,7 +144,9 @@ static void tiles_on(void) {
   _tile_loadconfig(&config);
 }
 
-static void tiles_off(void) { _tile_release(); }
+static void tiles_off(void) {
+  _tile_release();
+}
 
 const kf_moment_kernel kf_moment_amx = {
     .edge = EDGE,

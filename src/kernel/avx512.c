@@ -5,8 +5,8 @@
  *     X X' = 2^24 hh' + 2^12 (hl' + lh') + ll'     and     hl' + lh' = (h+l)(h'+l') - hh' - ll'
  *
  * (Karatsuba), so three products of 16-bit numbers do, each one vpdpwssd for 32 of them. The digits
- * h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a time. |m| is
- * at most 3072, so 224 rows of m m' stay below 2^31. */
+ * h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a time. |m|
+ * is at most 3072, so 224 rows of m m' stay below 2^31. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -54,8 +54,8 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, vo
       const int32_t *row = x + r * dim;
       __m512i h[2], l[2];
       for (size_t t = 0; t < 2; t++) {
-        __m512i v = r + t < n ? load_columns(row + t * dim, dim, panel * EDGE + c)
-                              : _mm512_setzero_si512();
+        __m512i v =
+            r + t < n ? load_columns(row + t * dim, dim, panel * EDGE + c) : _mm512_setzero_si512();
         l[t] = _mm512_srai_epi32(_mm512_slli_epi32(v, 20), 20);
         h[t] = _mm512_srai_epi32(_mm512_sub_epi32(v, l[t]), 12);
       }
@@ -68,8 +68,7 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, vo
 }
 
 /* 8 x 32 sums of one kind of digit, in sixteen registers. */
-static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs,
-                              __m512i sum[8][2]) {
+static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs, __m512i sum[8][2]) {
   for (int i = 0; i < 8; i++) sum[i][0] = sum[i][1] = _mm512_setzero_si512();
   for (size_t k = 0; k < pairs; k++, a += EDGE, b += EDGE) {
     __m512i row0 = _mm512_load_si512(b), row1 = _mm512_load_si512(b + 16);

@@ -1,8 +1,8 @@
 /* dispatch.c - which instruction sets this machine has.
  *
  * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the
- * kernel has granted this process their use (Linux: arch_prctl, once per process). A virtual machine
- * may hide any of them; then AMX is simply not there. */
+ * kernel has granted this process their use (Linux: arch_prctl, once per process). A virtual
+ * machine may hide any of them; then AMX is simply not there. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -61,7 +61,9 @@ const kf_kernels *kf_kernels_for(kf_isa isa) {
 
 #endif
 
-int kf_isa_available(kf_isa isa) { return kf_kernels_for(isa) != NULL; }
+int kf_isa_available(kf_isa isa) {
+  return kf_kernels_for(isa) != NULL;
+}
 
 const char *kf_isa_name(kf_isa isa) {
   static const char *const names[] = {"auto", "plain", "avx2", "avx512", "amx"};

@@ -9,7 +9,7 @@
 
 /* Rows become integers in units of 2^-22 of their length, so |X| <= KF_FIXED_ONE. */
 #define KF_FIXED_BITS 22
-#define KF_FIXED_ONE (1 << KF_FIXED_BITS)
+#define KF_FIXED_ONE  (1 << KF_FIXED_BITS)
 
 /* Second moments are accumulated in tiles of the upper triangle. A kernel packs a block of integer
  * rows once, in the digits it likes, and then adds the products of two column panels to a tile of
@@ -64,8 +64,8 @@ typedef struct kf_kernels {
   double (*dot)(size_t n, const double *x, const double *y);
   /* Applies `count` plane rotations in turn to rows of q [..][stride], columns [0, n): rotation t
    * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
-  void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c,
-                 const double *s, size_t count);
+  void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c, const double *s,
+                 size_t count);
 } kf_kernels;
 
 /* NULL where this machine or this build does not have the instruction set. */

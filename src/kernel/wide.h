@@ -1,7 +1,7 @@
 /* wide.h - the f64 kernels in GCC's vector types, written once and compiled for each instruction
- * set that includes this file. `vec` is as wide as the registers; where lanes matter (canonical
- * sums) the type is always eight doubles, which a narrower machine keeps in two registers. Products
- * and sums are rounded separately everywhere, so the bits are those of plain.c. */
+ * set that includes this file. `vec` is as wide as the registers; the eight lanes of a canonical
+ * sum are PARTS of them. Products and sums are rounded separately everywhere, so the bits are those
+ * of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
@@ -9,27 +9,20 @@
 
 #include <string.h>
 
-typedef double v8d __attribute__((vector_size(64)));
-typedef float v8f __attribute__((vector_size(32)));
 #ifdef __AVX512F__
 #define WIDTH 8
-#define MR 8
-typedef v8d vec;
+#define MR    8
+typedef double vec __attribute__((vector_size(64)));
+typedef float narrow __attribute__((vector_size(32)));
 #else
 #define WIDTH 4
-#define MR 4
+#define MR    4
 typedef double vec __attribute__((vector_size(32)));
+typedef float narrow __attribute__((vector_size(16)));
 #endif
-#define NV 3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
-#define NR (NV * WIDTH)
-
-static inline v8d load8(const double *p) {
-  v8d x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-
-static inline void store8(double *p, v8d x) { memcpy(p, &x, sizeof x); }
+#define PARTS (8 / WIDTH)
+#define NV    3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
+#define NR    (NV * WIDTH)
 
 static inline vec load_vec(const double *p) {
   vec x;
@@ -37,97 +30,91 @@ static inline vec load_vec(const double *p) {
   return x;
 }
 
-static inline void store_vec(double *p, vec x) { memcpy(p, &x, sizeof x); }
+static inline void store_vec(double *p, vec x) {
+  memcpy(p, &x, sizeof x);
+}
 
-static inline v8d widen8(const float *p) {
-  v8f x;
+static inline vec widen(const float *p) {
+  narrow x;
   memcpy(&x, p, sizeof x);
-  return __builtin_convertvector(x, v8d);
+  return __builtin_convertvector(x, vec);
 }
 
-/* The last n < 8 floats, followed by zeros: a lane that adds 0 * 0 keeps its bits. */
-static inline v8d widen_tail(const float *p, size_t n) {
-  float x[8] = {0};
-  memcpy(x, p, n * sizeof *x);
-  return widen8(x);
-}
-
-static inline v8d load_tail(const double *p, size_t n) {
-  double x[8] = {0};
-  memcpy(x, p, n * sizeof *x);
-  return load8(x);
-}
-
-static inline double add_lanes(v8d l) {
+static inline double add_lanes(const vec sum[PARTS]) {
+  double l[8];
+  memcpy(l, sum, sizeof l);
   return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
 }
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-static double wide_norm2(const float *x, size_t dim) {
-  v8d sum = {0};
-  size_t i = 0;
-  for (; i + 8 <= dim; i += 8) {
-    v8d a = widen8(x + i);
-    sum += a * a;
+/* The last n < 8 elements come padded with zeros: a lane that adds 0 * 0 keeps its bits. */
+static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
+  memset(buffer, 0, 8 * sizeof *buffer);
+  return memcpy(buffer, p, n * sizeof *buffer);
+}
+
+static inline const double *pad_f64(const double *p, size_t n, double buffer[8]) {
+  memset(buffer, 0, 8 * sizeof *buffer);
+  return memcpy(buffer, p, n * sizeof *buffer);
+}
+
+static inline void dot_step(const float *x, const float *y, vec sum[PARTS]) {
+  for (int p = 0; p < PARTS; p++) sum[p] += widen(x + p * WIDTH) * widen(y + p * WIDTH);
+}
+
+static inline void distance_step(const float *x, const float *y, vec sum[PARTS]) {
+  for (int p = 0; p < PARTS; p++) {
+    vec d = widen(x + p * WIDTH) - widen(y + p * WIDTH);
+    sum[p] += d * d;
   }
+}
+
+static double wide_norm2(const float *x, size_t dim) {
+  vec sum[PARTS] = {{0}};
+  size_t i = 0;
+  for (; i + 8 <= dim; i += 8) dot_step(x + i, x + i, sum);
   if (i < dim) {
-    v8d a = widen_tail(x + i, dim - i);
-    sum += a * a;
+    float buffer[8];
+    const float *tail = pad_f32(x + i, dim - i, buffer);
+    dot_step(tail, tail, sum);
   }
   return add_lanes(sum);
 }
 
-/* Four rows at a time, so that the conversion of x is shared and four sums are under way. */
-static void wide_dots(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
-                      double *out) {
-  size_t whole = dim - dim % 8, r = 0;
-  for (; r + 4 <= m; r += 4) {
-    const float *y = rows + r * stride;
-    v8d sum[4] = {{0}};
-    for (size_t i = 0; i < whole; i += 8) {
-      v8d a = widen8(x + i);
-      for (int t = 0; t < 4; t++) sum[t] += a * widen8(y + (size_t)t * stride + i);
-    }
-    if (whole < dim) {
-      v8d a = widen_tail(x + whole, dim - whole);
-      for (int t = 0; t < 4; t++)
-        sum[t] += a * widen_tail(y + (size_t)t * stride + whole, dim - whole);
-    }
-    for (int t = 0; t < 4; t++) out[r + (size_t)t] = add_lanes(sum[t]);
+/* Four rows at a time, so that four sums are under way and the conversion of x is shared. */
+#define MANY(name, step)                                                                           \
+  static void name(const float *x, const float *rows, size_t stride, size_t m, size_t dim,         \
+                   double *out) {                                                                  \
+    size_t whole = dim - dim % 8, left = dim - whole;                                              \
+    float last[8], other[8];                                                                       \
+    pad_f32(x + whole, left, last);                                                                \
+    for (size_t r = 0; r < m; r += 4) {                                                            \
+      const float *y[4];                                                                           \
+      for (size_t t = 0; t < 4; t++) y[t] = rows + (r + t < m ? r + t : r) * stride;               \
+      vec sum[4][PARTS] = {{{0}}};                                                                 \
+      for (size_t i = 0; i < whole; i += 8)                                                        \
+        for (int t = 0; t < 4; t++) step(x + i, y[t] + i, sum[t]);                                 \
+      for (int t = 0; left > 0 && t < 4; t++)                                                      \
+        step(last, pad_f32(y[t] + whole, left, other), sum[t]);                                    \
+      for (size_t t = 0; t < 4 && r + t < m; t++) out[r + t] = add_lanes(sum[t]);                  \
+    }                                                                                              \
   }
-  for (; r < m; r++) {
-    const float *y = rows + r * stride;
-    v8d sum = {0};
-    for (size_t i = 0; i < whole; i += 8) sum += widen8(x + i) * widen8(y + i);
-    if (whole < dim) sum += widen_tail(x + whole, dim - whole) * widen_tail(y + whole, dim - whole);
-    out[r] = add_lanes(sum);
-  }
-}
-
-static void wide_distances(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
-                           double *out) {
-  size_t whole = dim - dim % 8;
-  for (size_t r = 0; r < m; r++) {
-    const float *y = rows + r * stride;
-    v8d sum = {0};
-    for (size_t i = 0; i < whole; i += 8) {
-      v8d d = widen8(x + i) - widen8(y + i);
-      sum += d * d;
-    }
-    if (whole < dim) {
-      v8d d = widen_tail(x + whole, dim - whole) - widen_tail(y + whole, dim - whole);
-      sum += d * d;
-    }
-    out[r] = add_lanes(sum);
-  }
-}
+MANY(wide_dots, dot_step)
+MANY(wide_distances, distance_step)
 
 static double wide_dot(size_t n, const double *x, const double *y) {
-  v8d sum = {0};
+  vec sum[PARTS] = {{0}};
   size_t i = 0;
-  for (; i + 8 <= n; i += 8) sum += load8(x + i) * load8(y + i);
-  if (i < n) sum += load_tail(x + i, n - i) * load_tail(y + i, n - i);
+  for (; i + 8 <= n; i += 8)
+    for (int p = 0; p < PARTS; p++)
+      sum[p] += load_vec(x + i + p * WIDTH) * load_vec(y + i + p * WIDTH);
+  if (i < n) {
+    double a[8], b[8];
+    pad_f64(x + i, n - i, a);
+    pad_f64(y + i, n - i, b);
+    for (int p = 0; p < PARTS; p++) sum[p] += load_vec(a + p * WIDTH) * load_vec(b + p * WIDTH);
+  }
   return add_lanes(sum);
 }
 
@@ -168,7 +155,7 @@ static void gemm_edge(const double *a, const double *b, size_t depth, double *c,
 
 /* Blocks of 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
  * time. The sum is continued from c, so blocking it does not change its order. */
-#define GEMM_ROWS 64
+#define GEMM_ROWS  64
 #define GEMM_DEPTH 192
 
 static void gemm_block(const double *a, size_t lda, const double *b, size_t ldb, double *c,
@@ -210,18 +197,20 @@ static void wide_axpy(size_t n, double alpha, const double *x, double *y) {
 
 static double wide_tridiagonal_row(size_t n, double *a, const double *v, const double *w,
                                    double v_r, double w_r, const double *x, double x_r, double *y) {
-  v8d sum = {0};
+  vec sum[PARTS] = {{0}};
   size_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    v8d row = load8(a + i) - (load8(v + i) * w_r + load8(w + i) * v_r);
-    store8(a + i, row);
-    store8(y + i, load8(y + i) + row * x_r);
-    sum += row * load8(x + i);
-  }
+  for (; i + 8 <= n; i += 8)
+    for (int p = 0; p < PARTS; p++) {
+      size_t at = i + (size_t)p * WIDTH;
+      vec row = load_vec(a + at) - (load_vec(v + at) * w_r + load_vec(w + at) * v_r);
+      store_vec(a + at, row);
+      store_vec(y + at, load_vec(y + at) + row * x_r);
+      sum[p] += row * load_vec(x + at);
+    }
   for (size_t lane = 0; i < n; i++, lane++) {
     a[i] -= v[i] * w_r + w[i] * v_r;
     y[i] += a[i] * x_r;
-    sum[lane] += a[i] * x[i];
+    sum[lane / WIDTH][lane % WIDTH] += a[i] * x[i];
   }
   return add_lanes(sum);
 }
@@ -239,8 +228,7 @@ static void rotate_columns(double *q, size_t stride, size_t first, const double 
       carry[v] = c[t] * l - s[t] * carry[v];
     }
   }
-  for (size_t v = 0; v < 4; v++)
-    store_vec(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
+  for (size_t v = 0; v < 4; v++) store_vec(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
 }
 
 static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const double *c,

@@ -1,20 +1,20 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
  * LAPACK would do this, but its bits depend on the BLAS below it, on the CPU that the BLAS believes
- * it runs on, and on the number of threads; and with them would the bits of every model. The problem
- * is small (D^3, D of a few hundred), so we solve it ourselves, by the classical road:
+ * it runs on, and on the number of threads; and with them would the bits of every model. The
+ * problem is small (D^3, D of a few hundred), so we solve it ourselves, by the classical road:
  *
  *   1. Householder reflections take A to tridiagonal form, A = Q T Q^T. Reflection i (i = n-1 … 2)
  *      clears row i left of the sub-diagonal. With v the reflector and H = I - tau v v^T,
  *      H A H = A - v w^T - w v^T, where p = tau A v and w = p - (tau p^T v / 2) v. Only the lower
- *      triangle is kept; the update of one step and the product A v of the next are done in one pass
- *      over it, since memory is what this step waits for.
+ *      triangle is kept; the update of one step and the product A v of the next are done in one
+ * pass over it, since memory is what this step waits for.
  *   2. Q^T is formed row by row; rows are independent.
  *   3. Implicit QL with Wilkinson's shift finds the eigenvalues of T as a long list of plane
  *      rotations, which are applied to the rows of Q^T in batches; columns are independent.
  *
- * Every sum is either a canonical one (eight lanes) or a sequence in a fixed order; rows and columns
- * are shared out among threads, sums never are. */
+ * Every sum is either a canonical one (eight lanes) or a sequence in a fixed order; rows and
+ * columns are shared out among threads, sums never are. */
 #include "model/model.h"
 
 #include <float.h>
@@ -22,10 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW_GROUP 16     /* rows of Q^T formed together, so that a reflector is read once for all */
+#define ROW_GROUP    16  /* rows of Q^T formed together, so that a reflector is read once for all */
 #define COLUMN_PANEL 64u /* columns rotated together; n * 64 doubles stay in the second cache */
-#define BATCH 65536u     /* rotations collected before they are applied */
-#define MAX_SWEEPS 60    /* per eigenvalue; two are usual */
+#define BATCH        65536u /* rotations collected before they are applied */
+#define MAX_SWEEPS   60     /* per eigenvalue; two are usual */
 
 typedef struct sweep {
   size_t first; /* row of the first rotation; the others follow downwards */
@@ -66,7 +66,8 @@ static double reflector(const kf_kernels *kernels, size_t n, double *x, double *
 static void tridiagonalise(eigen *g) {
   const kf_kernels *kernels = g->ctx->kernels;
   size_t n = g->n, ld = g->ld;
-  double *v = g->work, *w = v + ld, *x = w + ld, *y = x + ld; /* v, w: the update still to be done */
+  double *v = g->work, *w = v + ld, *x = w + ld,
+         *y = x + ld; /* v, w: the update still to be done */
   memset(g->work, 0, 4 * ld * sizeof *g->work);
   for (size_t i = n - 1; i >= 1; i--) {
     double *row = g->a + i * ld;

@@ -2,13 +2,14 @@
  *
  *   1. S_w = V^T diag(w) V           eigenvectors are the rows of V
  *   2. Z   = V^T diag(w + lambda)^(-1/2) V
- *   3. C   = Z S_b Z, seen in the basis V: C_ij = (V S_b V^T)_ij / sqrt((w_i + lambda)(w_j + lambda))
+ *   3. C   = Z S_b Z, seen in the basis V: C_ij = (V S_b V^T)_ij / sqrt((w_i + lambda)(w_j +
+ * lambda))
  *   4. C   = U^T diag(gamma) U       gamma falling: the directions that tell classes apart first
  *   5. T   = the first L rows of U diag(w + lambda)^(-1/2) V
  *
- * Then T (S_w + lambda I) T^T = I and T S_b T^T = diag(gamma). Beyond the rank of S_b (at most K - 1)
- * gamma is zero and the rows of U are an orthonormal completion. Working in the basis V saves the
- * product that would form Z itself. */
+ * Then T (S_w + lambda I) T^T = I and T S_b T^T = diag(gamma). Beyond the rank of S_b (at most K -
+ * 1) gamma is zero and the rows of U are an orthonormal completion. Working in the basis V saves
+ * the product that would form Z itself. */
 #include "model/model.h"
 
 #include <float.h>
@@ -26,8 +27,10 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   double value = relative || absolute ? strtod(text, &end) : -1;
   if (digits == 0 || end != text + digits) value = -1;
   if (!(value >= 0) || !isfinite(value))
-    return kf_fail(err, KF_ERR_ARG, "lambda '%s' is neither a number such as 150 nor a multiple of "
-                   "the mean eigenvalue such as 0.3x", text);
+    return kf_fail(err, KF_ERR_ARG,
+                   "lambda '%s' is neither a number such as 150 nor a multiple of "
+                   "the mean eigenvalue such as 0.3x",
+                   text);
   *out = (kf_lambda){.value = value, .unit = relative ? KF_LAMBDA_RELATIVE : KF_LAMBDA_ABSOLUTE};
   return KF_OK;
 }
@@ -65,16 +68,18 @@ typedef struct fit {
   const kf_stats *within, *between;
   kf_fit_options options;
   uint32_t dim;
-  double *s_w; /* [D][D]; scratch after step 1 */
-  double *s_b; /* [D][D]; C from step 3 on */
-  double *v;   /* [D][D] rows are eigenvectors of S_w */
-  double *u;   /* [D][D] V^T in step 3, then rows are eigenvectors of C */
+  double *s_w;   /* [D][D]; scratch after step 1 */
+  double *s_b;   /* [D][D]; C from step 3 on */
+  double *v;     /* [D][D] rows are eigenvectors of S_w */
+  double *u;     /* [D][D] V^T in step 3, then rows are eigenvectors of C */
   double *scale; /* [D] (w + lambda)^(-1/2) */
   kf_model *model;
 } fit;
 
 /* An eigenvalue this small is rounding: S_w is positive semi-definite by construction. */
-static double noise_level(const fit *f) { return f->dim * DBL_EPSILON * f->model->within[0]; }
+static double noise_level(const fit *f) {
+  return f->dim * DBL_EPSILON * f->model->within[0];
+}
 
 static kf_status whiten(fit *f) {
   kf_model *m = f->model;
@@ -88,15 +93,17 @@ static kf_status whiten(fit *f) {
 
   kf_lambda lambda = f->options.lambda;
   if (lambda.unit == KF_LAMBDA_DEFAULT) lambda = (kf_lambda){0.3, KF_LAMBDA_RELATIVE};
-  m->lambda =
-      lambda.unit == KF_LAMBDA_RELATIVE ? lambda.value * m->mean_eigenvalue : lambda.value;
+  m->lambda = lambda.unit == KF_LAMBDA_RELATIVE ? lambda.value * m->mean_eigenvalue : lambda.value;
   if (m->lambda == 0 && m->rank == 0)
-    return kf_fail(&f->ctx->err, KF_ERR_MATH, "the scatter within classes is zero (no class has two "
+    return kf_fail(&f->ctx->err, KF_ERR_MATH,
+                   "the scatter within classes is zero (no class has two "
                    "different rows): give lambda as an absolute number above 0");
   if (m->lambda == 0 && m->rank < f->dim)
-    return kf_fail(&f->ctx->err, KF_ERR_MATH, "the scatter within classes has rank %u of %u, so "
-                   "lambda must be above 0; %.2g is about the smallest that rounding does not reach",
-                   m->rank, f->dim, 1e6 * noise);
+    return kf_fail(
+        &f->ctx->err, KF_ERR_MATH,
+        "the scatter within classes has rank %u of %u, so "
+        "lambda must be above 0; %.2g is about the smallest that rounding does not reach",
+        m->rank, f->dim, 1e6 * noise);
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(m->within[i] + m->lambda);
   return KF_OK;
 }
@@ -188,11 +195,13 @@ static kf_status check(const fit *f) {
   kf_err *err = &f->ctx->err;
   const kf_stats *w = f->within, *b = f->between;
   if (f->options.dim > w->dim)
-    return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", f->options.dim,
-                   w->dim);
+    return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u",
+                   f->options.dim, w->dim);
   if (w->dim != b->dim || w->normalized != b->normalized)
-    return kf_fail(err, KF_ERR_DATA, "the statistics for S_w (%u columns, %s) and S_b (%u columns, "
-                   "%s) do not go together", w->dim, w->normalized ? "unit length" : "raw", b->dim,
+    return kf_fail(err, KF_ERR_DATA,
+                   "the statistics for S_w (%u columns, %s) and S_b (%u columns, "
+                   "%s) do not go together",
+                   w->dim, w->normalized ? "unit length" : "raw", b->dim,
                    b->normalized ? "unit length" : "raw");
   kf_lambda lambda = f->options.lambda;
   if (lambda.unit != KF_LAMBDA_DEFAULT && !(lambda.value >= 0 && isfinite(lambda.value)))
@@ -210,8 +219,8 @@ static kf_status run(fit *f) {
   kf_ctx *ctx = f->ctx;
   uint64_t n = f->dim;
   KF_TRY(check(f));
-  KF_TRY(kf_model_create(f->dim, f->options.dim > 0 ? f->options.dim : f->dim, f->between->n_classes,
-                         &f->between->names, &f->model, &ctx->err));
+  KF_TRY(kf_model_create(f->dim, f->options.dim > 0 ? f->options.dim : f->dim,
+                         f->between->n_classes, &f->between->names, &f->model, &ctx->err));
   f->model->normalized = f->within->normalized;
   f->model->centre = f->options.centre;
   f->model->rows = f->within->rows;

@@ -1,13 +1,15 @@
 /* map.c - applying a model: f(x) = T (x / |x| - centre), scaled to unit length again.
  *
- * Rows are taken 64 at a time, transposed into f64 (so that the product kernel reads both factors by
- * columns), multiplied, and rounded to f32 once, at the end. */
+ * Rows are taken 64 at a time, transposed into f64 (so that the product kernel reads both factors
+ * by columns), multiplied, and rounded to f32 once, at the end. */
 #include "model/model.h"
 
 #include <math.h>
 #include <string.h>
 
-uint64_t kf_map_scratch(const kf_model *model) { return (uint64_t)KF_MAP_ROWS * model->dim_in; }
+uint64_t kf_map_scratch(const kf_model *model) {
+  return (uint64_t)KF_MAP_ROWS * model->dim_in;
+}
 
 void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out) {
@@ -57,7 +59,8 @@ kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const fl
   if (buffer == NULL) return kf_fail_memory(err);
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
     map_block(model, kernels, rows + i * model->dim_in, norm2 + i,
-              n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer, out + i * model->dim_out);
+              n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
+              out + i * model->dim_out);
   kf_free(buffer);
   return KF_OK;
 }
@@ -76,7 +79,8 @@ typedef struct map_job {
 static kf_status map_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const map_job *j = argument;
-  uint64_t first = i * j->chunk, left = j->data->rows - first, n = left < j->chunk ? left : j->chunk;
+  uint64_t first = i * j->chunk, left = j->data->rows - first,
+           n = left < j->chunk ? left : j->chunk;
   float *rows = kf_alloc(n * j->model->dim_in, sizeof *rows);
   double *norm2 = kf_alloc(n, sizeof *norm2);
   kf_status status = rows == NULL || norm2 == NULL
@@ -96,8 +100,12 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, model->dim_in, NULL, NULL, 0, &data));
-  map_job j = {.model = model, .data = data, .kernels = ctx->kernels, .out = out,
-               .normalize = options == NULL || !options->no_normalize, .chunk = KF_MAP_ROWS * 2};
+  map_job j = {.model = model,
+               .data = data,
+               .kernels = ctx->kernels,
+               .out = out,
+               .normalize = options == NULL || !options->no_normalize,
+               .chunk = KF_MAP_ROWS * 2};
   kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), map_chunk, &j);
   kf_data_free(data);
   return status;
@@ -121,7 +129,11 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
     return kf_fail(err, KF_ERR_DATA, "the data set has %u columns, the model takes %u", data->dim,
                    model->dim_in);
   map_spec map = {.model = model, .normalize = options == NULL || !options->no_normalize};
-  kf_save_spec spec = {.what = "transform", .dim = model->dim_out, .dtype = dtype,
-                       .keep_bad = true, .map = map_for_save, .argument = &map};
+  kf_save_spec spec = {.what = "transform",
+                       .dim = model->dim_out,
+                       .dtype = dtype,
+                       .keep_bad = true,
+                       .map = map_for_save,
+                       .argument = &map};
   return kf_data_save_mapped(ctx, data, &spec, path);
 }

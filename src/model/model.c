@@ -130,8 +130,8 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   kf_status status = names_with(model, name, &names, err);
   if (status == KF_OK) status = sum_of_samples(ctx, model, samples, &sum);
   if (status == KF_OK)
-    status = kf_model_create(model->dim_in, model->dim_out, model->n_classes + 1, &names, &larger,
-                             err);
+    status =
+        kf_model_create(model->dim_in, model->dim_out, model->n_classes + 1, &names, &larger, err);
   if (status == KF_OK) {
     copy_model(model, larger);
     status = kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, err);
@@ -147,20 +147,48 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-uint32_t kf_model_dim_in(const kf_model *m) { return m->dim_in; }
-uint32_t kf_model_dim_out(const kf_model *m) { return m->dim_out; }
-uint32_t kf_model_classes(const kf_model *m) { return m->n_classes; }
-int64_t kf_model_count(const kf_model *m, uint32_t k) { return m->counts[k]; }
-int kf_model_normalized(const kf_model *m) { return m->normalized; }
-kf_centre kf_model_centre(const kf_model *m) { return m->centre; }
-double kf_model_lambda(const kf_model *m) { return m->lambda; }
-double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
-const double *kf_model_transform_matrix(const kf_model *m) { return m->transform; }
-const double *kf_model_mean(const kf_model *m) { return m->mean; }
-const double *kf_model_within_eigenvalues(const kf_model *m) { return m->within; }
-const double *kf_model_between_eigenvalues(const kf_model *m) { return m->between; }
-const float *kf_model_class_means(const kf_model *m) { return m->class_means; }
-const float *kf_model_prototypes(const kf_model *m) { return m->prototypes; }
+uint32_t kf_model_dim_in(const kf_model *m) {
+  return m->dim_in;
+}
+uint32_t kf_model_dim_out(const kf_model *m) {
+  return m->dim_out;
+}
+uint32_t kf_model_classes(const kf_model *m) {
+  return m->n_classes;
+}
+int64_t kf_model_count(const kf_model *m, uint32_t k) {
+  return m->counts[k];
+}
+int kf_model_normalized(const kf_model *m) {
+  return m->normalized;
+}
+kf_centre kf_model_centre(const kf_model *m) {
+  return m->centre;
+}
+double kf_model_lambda(const kf_model *m) {
+  return m->lambda;
+}
+double kf_model_mean_eigenvalue(const kf_model *m) {
+  return m->mean_eigenvalue;
+}
+const double *kf_model_transform_matrix(const kf_model *m) {
+  return m->transform;
+}
+const double *kf_model_mean(const kf_model *m) {
+  return m->mean;
+}
+const double *kf_model_within_eigenvalues(const kf_model *m) {
+  return m->within;
+}
+const double *kf_model_between_eigenvalues(const kf_model *m) {
+  return m->between;
+}
+const float *kf_model_class_means(const kf_model *m) {
+  return m->class_means;
+}
+const float *kf_model_prototypes(const kf_model *m) {
+  return m->prototypes;
+}
 
 const char *kf_model_class_name(const kf_model *m, uint32_t k) {
   return k < m->names.n ? m->names.name[k] : NULL;

@@ -141,8 +141,10 @@ static kf_status check_format(const kf_st *st, kf_err *err) {
   int64_t version;
   KF_TRY(kf_st_meta_i64(st, "version", &version, err));
   if (version != 1)
-    return kf_fail(err, KF_ERR_DATA, "%s: has version %lld of the model format, this koofu reads "
-                   "version 1", st->in.path, (long long)version);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: has version %lld of the model format, this koofu reads "
+                   "version 1",
+                   st->in.path, (long long)version);
   return kf_st_verify(st, err);
 }
 
@@ -162,7 +164,8 @@ static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
     status = kf_fail(err, KF_ERR_DATA, "%s: has %llu classes and %u class names", st->in.path,
                      (unsigned long long)classes, names.n);
   if (status == KF_OK)
-    status = kf_model_create((uint32_t)dim_in, (uint32_t)dim_out, (uint32_t)classes, &names, &m, err);
+    status =
+        kf_model_create((uint32_t)dim_in, (uint32_t)dim_out, (uint32_t)classes, &names, &m, err);
   kf_names_clear(&names);
   if (status == KF_OK) status = read_tensors(st, m, err);
   if (status == KF_OK) status = read_meta(st, m, err);

@@ -5,12 +5,13 @@
 #include <string.h>
 
 #define CHUNK 256u
-#define TOP 5u
+#define TOP   5u
 
 /* --- matching classes ------------------------------------------------------------------------ */
 
 /* to[k]: the class of the model that class k of the data set is, or -1. */
-static kf_status match_classes(const kf_model *model, const kf_data *data, int32_t *to, kf_err *err) {
+static kf_status match_classes(const kf_model *model, const kf_data *data, int32_t *to,
+                               kf_err *err) {
   kf_map *map = NULL;
   if (data->names.n > 0 && model->names.n > 0)
     KF_TRY(kf_map_new_from_names(&model->names, "the model", &map, err));
@@ -33,9 +34,9 @@ typedef struct tally {
 typedef struct eval_job {
   kf_ctx *ctx;
   const kf_data *data;
-  const int32_t *match;               /* [data classes] */
-  const kf_prototypes *mapped, *raw;  /* NULL: not wanted */
-  tally *tallies;                     /* [threads] */
+  const int32_t *match;              /* [data classes] */
+  const kf_prototypes *mapped, *raw; /* NULL: not wanted */
+  tally *tallies;                    /* [threads] */
 } eval_job;
 
 typedef struct block {
@@ -87,10 +88,8 @@ static kf_status eval_block(const eval_job *j, tally *t, block *b, uint64_t firs
   if (!(b->rows && b->labels && b->norm2 && b->found)) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(j->data, j->ctx->kernels, first, n, b->rows, b->labels, b->norm2, err));
   uint64_t kept = keep_scored(j, t, b, n);
-  if (j->mapped != NULL)
-    KF_TRY(count_hits(j->mapped, b, kept, &t->sum.top1, &t->sum.top5, err));
-  if (j->raw != NULL)
-    KF_TRY(count_hits(j->raw, b, kept, &t->sum.raw_top1, &t->sum.raw_top5, err));
+  if (j->mapped != NULL) KF_TRY(count_hits(j->mapped, b, kept, &t->sum.top1, &t->sum.top5, err));
+  if (j->raw != NULL) KF_TRY(count_hits(j->raw, b, kept, &t->sum.raw_top1, &t->sum.raw_top5, err));
   return KF_OK;
 }
 
@@ -145,7 +144,8 @@ static kf_status run(eval_job *j, int32_t *match, unsigned char *absent, const k
     out->absent_classes += seen;
   }
   if (out->n == 0)
-    return kf_fail(err, KF_ERR_DATA, "none of the %llu rows can be scored: %llu have no label, %llu "
+    return kf_fail(err, KF_ERR_DATA,
+                   "none of the %llu rows can be scored: %llu have no label, %llu "
                    "belong to classes that the model does not know, %llu are bad",
                    (unsigned long long)out->rows, (unsigned long long)out->n_unlabelled,
                    (unsigned long long)out->n_absent, (unsigned long long)out->n_bad);
@@ -167,7 +167,11 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
   if (status == KF_OK && !o.skip_raw) status = kf_prototypes_new(ctx, model, o.metric, true, &raw);
   int32_t *match = kf_alloc(data->n_classes, sizeof *match);
   unsigned char *absent = kf_alloc_zero((uint64_t)ctx->threads * data->n_classes, 1);
-  eval_job j = {.ctx = ctx, .data = data, .match = match, .mapped = mapped, .raw = raw,
+  eval_job j = {.ctx = ctx,
+                .data = data,
+                .match = match,
+                .mapped = mapped,
+                .raw = raw,
                 .tallies = kf_alloc_zero(ctx->threads, sizeof *j.tallies)};
   kf_eval_result result = {0};
   if (status == KF_OK) status = run(&j, match, absent, model, &result);

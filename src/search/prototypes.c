@@ -60,8 +60,8 @@ void kf_prototypes_free(kf_prototypes *p) {
 /* --- the search ------------------------------------------------------------------------------ */
 
 /* Queries as the metric wants them in the space of the prototypes. */
-static kf_status to_space(const kf_prototypes *p, const float *rows, const double *norm2, uint64_t n,
-                          float *out, kf_err *err) {
+static kf_status to_space(const kf_prototypes *p, const float *rows, const double *norm2,
+                          uint64_t n, float *out, kf_err *err) {
   bool unit = p->metric == KF_METRIC_COSINE;
   if (!p->raw) return kf_map_rows(p->model, p->kernels, rows, norm2, n, unit, out, err);
   for (uint64_t i = 0; i < n; i++) {
@@ -86,9 +86,9 @@ static void pick(const double *value, uint32_t n, uint32_t top, uint32_t *best) 
 }
 
 typedef struct scratch {
-  float *queries;  /* [n][dim] */
-  double *value;   /* [prototypes] */
-  uint32_t *best;  /* [top] */
+  float *queries; /* [n][dim] */
+  double *value;  /* [prototypes] */
+  uint32_t *best; /* [top] */
 } scratch;
 
 static void search_row(const kf_prototypes *p, const float *query, uint32_t top, const scratch *s,
@@ -113,9 +113,8 @@ kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const
   scratch s = {.queries = kf_alloc(n * p->dim, sizeof *s.queries),
                .value = kf_alloc(p->n, sizeof *s.value),
                .best = kf_alloc(top, sizeof *s.best)};
-  kf_status status = s.queries && s.value && s.best
-                         ? to_space(p, rows, norm2, n, s.queries, err)
-                         : kf_fail_memory(err);
+  kf_status status = s.queries && s.value && s.best ? to_space(p, rows, norm2, n, s.queries, err)
+                                                    : kf_fail_memory(err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++)
     search_row(p, s.queries + i * p->dim, top, &s, classes + i * top,
                scores != NULL ? scores + i * top : NULL);
@@ -146,8 +145,9 @@ static kf_status classify_chunk(void *argument, size_t i, size_t worker, kf_err 
   kf_status status =
       kf_data_fetch(j->data, j->prototypes->kernels, first, n, rows, NULL, norm2, err);
   if (status == KF_OK)
-    status = kf_prototypes_nearest(j->prototypes, rows, norm2, n, j->top, j->classes + first * j->top,
-                                   j->scores != NULL ? j->scores + first * j->top : NULL, err);
+    status =
+        kf_prototypes_nearest(j->prototypes, rows, norm2, n, j->top, j->classes + first * j->top,
+                              j->scores != NULL ? j->scores + first * j->top : NULL, err);
   kf_free(rows);
   return status;
 }
@@ -163,13 +163,15 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   uint32_t top = o.top > 0 ? o.top : 1;
   kf_status status = KF_OK;
   if (top > p->n)
-    status = kf_fail(err, KF_ERR_ARG, "the %u nearest classes are asked for, the model has %u with "
-                     "rows", top, p->n);
+    status = kf_fail(err, KF_ERR_ARG,
+                     "the %u nearest classes are asked for, the model has %u with "
+                     "rows",
+                     top, p->n);
   if (status == KF_OK)
     status = kf_data_open_memory(ctx, rows, n, model->dim_in, NULL, NULL, 0, &data);
   if (status == KF_OK) {
-    classify_job j = {.prototypes = p, .data = data, .top = top, .classes = classes,
-                      .scores = scores};
+    classify_job j = {
+        .prototypes = p, .data = data, .top = top, .classes = classes, .scores = scores};
     status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), classify_chunk, &j);
   }
   kf_data_free(data);

@@ -10,8 +10,8 @@
  * Rows are taken in blocks as large as the moment kernel allows. A block belongs to one worker: it
  * fetches the rows, quantises and packs them, and multiplies panel by panel into its own 64-bit
  * sums (|X X'| <= 2^44, so 2^18 rows are far from 2^63), which are added to the 128-bit moments
- * before they can overflow. Class sums are shared: one copy may be 134 MB (21,841 classes, D = 768);
- * a row's addition is guarded by one of a few locks chosen by its class. */
+ * before they can overflow. Class sums are shared: one copy may be 134 MB (21,841 classes, D =
+ * 768); a row's addition is guarded by one of a few locks chosen by its class. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-#define N_LOCKS 64
+#define N_LOCKS    64
 /* Workers have dim^2 * 8 bytes each; together they stay below this, or there is one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
@@ -60,8 +60,10 @@ kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const k
   if ((double)largest <= limit) return KF_OK;
   char where[512];
   data->where(data, row, where, sizeof where);
-  return kf_fail(err, KF_ERR_DATA, "%s: holds the magnitude %g, above %g, the most that exponent %d "
-                 "can hold", where, (double)largest, limit, exponent);
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: holds the magnitude %g, above %g, the most that exponent %d "
+                 "can hold",
+                 where, (double)largest, limit, exponent);
 }
 
 static void free_worker(worker *w) {

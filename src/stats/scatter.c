@@ -4,22 +4,22 @@
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * CLIP embeddings have a large common mean, so these differences cancel. The mean is therefore taken
- * out first, in integers: with g = round(s / N),
+ * CLIP embeddings have a large common mean, so these differences cancel. The mean is therefore
+ * taken out first, in integers: with g = round(s / N),
  *
  *     M'   = sum (X - g)(X - g)^T = M - g s^T - s g^T + N g g^T      (exact, 128 bits)
  *     s'_k = s_k - n_k g                                             (exact, 64 bits)
  *
- * and S_w = M' - B, S_b = B - s' s'^T / N with B = sum_k r_k r_k^T, r_k = s'_k / sqrt(n_k). Only the
- * last step is in f64, on quantities as small as the scatters themselves. B is symmetric to the bit,
- * since each product commutes and both triangles add in the same order. */
+ * and S_w = M' - B, S_b = B - s' s'^T / N with B = sum_k r_k r_k^T, r_k = s'_k / sqrt(n_k). Only
+ * the last step is in f64, on quantities as small as the scatters themselves. B is symmetric to the
+ * bit, since each product commutes and both triangles add in the same order. */
 #include "stats/stats.h"
 
 #include <math.h>
 #include <string.h>
 
 #define CLASS_BLOCK 256
-#define ROW_BLOCK 64
+#define ROW_BLOCK   64
 
 typedef struct scatter {
   kf_ctx *ctx;
@@ -96,7 +96,8 @@ static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err
   for (uint32_t j = 0; j < dim; j++) {
     double b = t->b[i * dim + j];
     if (t->s_w != NULL) {
-      uint64_t at = i <= j ? kf_triangle_at(dim, (uint32_t)i, j) : kf_triangle_at(dim, j, (uint32_t)i);
+      uint64_t at =
+          i <= j ? kf_triangle_at(dim, (uint32_t)i, j) : kf_triangle_at(dim, j, (uint32_t)i);
       kf_i128 moment = s->moments[at] - g_i * t->total[j] - s_i * t->g[j] + n * g_i * t->g[j];
       t->s_w[i * dim + j] = ((double)moment - b) * unit;
     }

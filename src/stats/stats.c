@@ -75,8 +75,8 @@ static kf_status check_rows(void *argument, size_t i, size_t worker, kf_err *err
   for (uint64_t r = i * j->chunk; r < end; r++) {
     if (j->labels[r] == KF_LABEL_NONE || j->labels[r] == KF_LABEL_BAD) continue;
     if (j->labels[r] < 0 || (uint32_t)j->labels[r] >= s->n_classes)
-      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is outside 0 … %u", (unsigned long long)r,
-                     j->labels[r], s->n_classes - 1);
+      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is outside 0 … %u",
+                     (unsigned long long)r, j->labels[r], s->n_classes - 1);
     const float *row = j->rows + r * s->dim;
     double norm2 = j->kernels->norm2(row, s->dim);
     if (!(norm2 > 0 && isfinite(norm2)))
@@ -96,8 +96,12 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
   data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
-  check_job j = {.stats = stats, .data = data, .rows = rows, .labels = labels,
-                 .kernels = ctx->kernels, .chunk = kf_data_chunk(stats->dim)};
+  check_job j = {.stats = stats,
+                 .data = data,
+                 .rows = rows,
+                 .labels = labels,
+                 .kernels = ctx->kernels,
+                 .chunk = kf_data_chunk(stats->dim)};
   kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), check_rows, &j);
   if (status == KF_OK) status = kf_stats_accumulate(ctx, stats, data, labels, NULL);
   kf_data_free(data);
@@ -113,7 +117,8 @@ typedef struct largest_job {
 
 static kf_status find_largest(void *argument, size_t i, size_t worker, kf_err *err) {
   const largest_job *j = argument;
-  uint64_t first = i * j->chunk, left = j->data->rows - first, n = left < j->chunk ? left : j->chunk;
+  uint64_t first = i * j->chunk, left = j->data->rows - first,
+           n = left < j->chunk ? left : j->chunk;
   float *rows = kf_alloc(n * j->data->dim, sizeof *rows);
   int32_t *labels = kf_alloc(n, sizeof *labels);
   double *norm2 = kf_alloc(n, sizeof *norm2);
@@ -152,7 +157,8 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   kf_err *err = kf_enter(ctx);
   kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
   if (!data->has_labels)
-    return kf_fail(err, KF_ERR_DATA, "the data set has no labels; statistics need the class of "
+    return kf_fail(err, KF_ERR_DATA,
+                   "the data set has no labels; statistics need the class of "
                    "every row");
   int exponent = KF_FIXED_BITS;
   if (o.no_normalize) {
@@ -177,15 +183,17 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
 
 static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) {
   if (a->dim != b->dim)
-    return kf_fail(err, KF_ERR_DATA, "statistics of %u and of %u columns do not go together", a->dim,
-                   b->dim);
+    return kf_fail(err, KF_ERR_DATA, "statistics of %u and of %u columns do not go together",
+                   a->dim, b->dim);
   if (a->normalized != b->normalized)
-    return kf_fail(err, KF_ERR_DATA, "statistics of unit-length rows and of raw rows do not go "
+    return kf_fail(err, KF_ERR_DATA,
+                   "statistics of unit-length rows and of raw rows do not go "
                    "together");
   if (a->exponent != b->exponent)
-    return kf_fail(err, KF_ERR_DATA, "statistics with exponents %d and %d do not go together; make "
-                   "both with the smaller one (--exponent %d)", a->exponent, b->exponent,
-                   a->exponent < b->exponent ? a->exponent : b->exponent);
+    return kf_fail(err, KF_ERR_DATA,
+                   "statistics with exponents %d and %d do not go together; make "
+                   "both with the smaller one (--exponent %d)",
+                   a->exponent, b->exponent, a->exponent < b->exponent ? a->exponent : b->exponent);
   if ((a->names.n == 0) != (b->names.n == 0))
     return kf_fail(err, KF_ERR_DATA, "statistics with class names and without do not go together");
   return KF_OK;
@@ -211,7 +219,8 @@ static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, k
 
 /* Where class k of `from` is among the classes of `to`; -1: nowhere. */
 static int64_t class_in(const kf_map *to, const kf_stats *from, uint32_t k) {
-  return to == NULL ? (int64_t)k : kf_map_find(to, from->names.name[k], strlen(from->names.name[k]));
+  return to == NULL ? (int64_t)k
+                    : kf_map_find(to, from->names.name[k], strlen(from->names.name[k]));
 }
 
 static void add_class(kf_stats *to, uint32_t at, const kf_stats *from, uint32_t k, int sign) {
@@ -237,8 +246,7 @@ static kf_status new_for_both(const kf_stats *a, const kf_stats *b, kf_stats **o
   }
   kf_names both = {0};
   KF_TRY(union_of(&a->names, &b->names, &both, err));
-  kf_status status =
-      kf_stats_create(a->dim, both.n, &both, a->normalized, a->exponent, out, err);
+  kf_status status = kf_stats_create(a->dim, both.n, &both, a->normalized, a->exponent, out, err);
   kf_free(both.name);
   return status;
 }
@@ -275,8 +283,10 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
     if (other->counts[k] == 0) continue;
     int64_t at = class_in(map, other, k);
     if (at < 0 || at >= into->n_classes || into->counts[at] < other->counts[k])
-      status = kf_fail(err, KF_ERR_DATA, "class %u has more rows in the statistics to take away than "
-                       "in those they are taken from", k);
+      status = kf_fail(err, KF_ERR_DATA,
+                       "class %u has more rows in the statistics to take away than "
+                       "in those they are taken from",
+                       k);
   }
   if (status == KF_OK) add_all(into, map, other, -1);
   kf_map_free(map);
@@ -285,12 +295,24 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-uint32_t kf_stats_dim(const kf_stats *s) { return s->dim; }
-uint32_t kf_stats_classes(const kf_stats *s) { return s->n_classes; }
-uint64_t kf_stats_rows(const kf_stats *s) { return s->rows; }
-int64_t kf_stats_count(const kf_stats *s, uint32_t k) { return s->counts[k]; }
-int kf_stats_normalized(const kf_stats *s) { return s->normalized; }
-int kf_stats_exponent(const kf_stats *s) { return s->exponent; }
+uint32_t kf_stats_dim(const kf_stats *s) {
+  return s->dim;
+}
+uint32_t kf_stats_classes(const kf_stats *s) {
+  return s->n_classes;
+}
+uint64_t kf_stats_rows(const kf_stats *s) {
+  return s->rows;
+}
+int64_t kf_stats_count(const kf_stats *s, uint32_t k) {
+  return s->counts[k];
+}
+int kf_stats_normalized(const kf_stats *s) {
+  return s->normalized;
+}
+int kf_stats_exponent(const kf_stats *s) {
+  return s->exponent;
+}
 
 const char *kf_stats_class_name(const kf_stats *s, uint32_t k) {
   return k < s->names.n ? s->names.name[k] : NULL;

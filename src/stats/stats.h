@@ -23,7 +23,9 @@ struct kf_stats {
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
 #define KF_MAX_ROWS ((uint64_t)1 << 40)
 
-static inline uint64_t kf_triangle(uint32_t dim) { return (uint64_t)dim * (dim + 1u) / 2; }
+static inline uint64_t kf_triangle(uint32_t dim) {
+  return (uint64_t)dim * (dim + 1u) / 2;
+}
 /* Index of element (i, j), i <= j. */
 static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
   return (uint64_t)i * (2u * (uint64_t)dim - i + 1u) / 2 + (j - i);

@@ -93,13 +93,17 @@ static kf_status check_sums(const kf_st *st, kf_stats *s, int64_t rows, kf_err *
     for (uint32_t i = 0; i < s->dim; i++) {
       int64_t sum = s->sums[(uint64_t)k * s->dim + i];
       if (sum > n * KF_FIXED_ONE || sum < -n * KF_FIXED_ONE)
-        return kf_fail(err, KF_ERR_DATA, "%s: the sum of class %u, column %u is too large for %lld "
-                       "rows", path, k, i, (long long)n);
+        return kf_fail(err, KF_ERR_DATA,
+                       "%s: the sum of class %u, column %u is too large for %lld "
+                       "rows",
+                       path, k, i, (long long)n);
     }
   }
   if (rows < 0 || s->rows != (uint64_t)rows || rows == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: the counts of the classes add up to %llu rows, the header "
-                   "says %lld", path, (unsigned long long)s->rows, (long long)rows);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the counts of the classes add up to %llu rows, the header "
+                   "says %lld",
+                   path, (unsigned long long)s->rows, (long long)rows);
   kf_i128 limit = (kf_i128)s->rows << (2 * KF_FIXED_BITS);
   for (uint64_t i = 0; i < kf_triangle(s->dim); i++)
     if (s->moments[i] > limit || s->moments[i] < -limit)
@@ -120,8 +124,10 @@ static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
   int64_t version;
   KF_TRY(kf_st_meta_i64(st, "version", &version, err));
   if (version != 1)
-    return kf_fail(err, KF_ERR_DATA, "%s: has version %lld of the statistics format, this koofu "
-                   "reads version 1", path, (long long)version);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: has version %lld of the statistics format, this koofu "
+                   "reads version 1",
+                   path, (long long)version);
   KF_TRY(kf_st_verify(st, err));
   KF_TRY(kf_st_meta_i64(st, "dim", &h->dim, err));
   KF_TRY(kf_st_meta_i64(st, "rows", &h->rows, err));
@@ -153,8 +159,8 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
   KF_TRY(kf_st_meta_names(st, &names, err));
   kf_status status = KF_OK;
   if (names.n != 0 && names.n != classes)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has %u classes and %u class names", st->in.path, classes,
-                     names.n);
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %u classes and %u class names", st->in.path,
+                     classes, names.n);
   kf_stats *s = NULL;
   if (status == KF_OK)
     status = kf_stats_create((uint32_t)h.dim, classes, &names, h.normalized != 0, (int)h.exponent,

@@ -25,20 +25,16 @@ typedef struct synth_data {
 /* --- the kind of data set -------------------------------------------------------------------- */
 
 static void fetch_labels(const kf_data *data, uint64_t first, uint64_t n, int32_t *labels) {
-  for (uint64_t i = 0; i < n; i++)
-    labels[i] = (int32_t)((first + i) % data->n_classes);
+  for (uint64_t i = 0; i < n; i++) labels[i] = (int32_t)((first + i) % data->n_classes);
 }
 
 static kf_status fetch_images(const kf_data *data, const kf_kernels *kernels, uint64_t first,
                               uint64_t n, float *rows, int32_t *labels, kf_err *err) {
   const synth_data *synth = (const synth_data *)data;
-  if (labels != NULL)
-    fetch_labels(data, first, n, labels);
-  if (rows == NULL)
-    return KF_OK;
+  if (labels != NULL) fetch_labels(data, first, n, labels);
+  if (rows == NULL) return KF_OK;
   float *scratch = kf_alloc(kf_world_scratch(synth->world), sizeof *scratch);
-  if (scratch == NULL)
-    return kf_fail_memory(err);
+  if (scratch == NULL) return kf_fail_memory(err);
   for (uint64_t i = 0; i < n; i++)
     kf_world_image(synth->world, kernels, synth->options.split, first + i, scratch,
                    rows + (size_t)i * data->dim);
@@ -51,8 +47,7 @@ static kf_status fetch_texts(const kf_data *data, const kf_kernels *kernels, uin
   (void)kernels;
   (void)err;
   const float *texts = ((const synth_data *)data)->texts;
-  if (labels != NULL)
-    fetch_labels(data, first, n, labels);
+  if (labels != NULL) fetch_labels(data, first, n, labels);
   if (rows != NULL)
     memcpy(rows, texts + (size_t)first * data->dim, (size_t)n * data->dim * sizeof *rows);
   return KF_OK;
@@ -78,12 +73,9 @@ static void destroy(kf_data *data) {
 static kf_status check_options(const kf_synth_options *options, kf_synth_options *out,
                                uint64_t *rows, kf_err *err) {
   *out = options != NULL ? *options : (kf_synth_options){0};
-  if (out->classes == 0)
-    out->classes = DEFAULT_CLASSES;
-  if (out->dim == 0)
-    out->dim = DEFAULT_DIM;
-  if (out->per_class == 0)
-    out->per_class = DEFAULT_PER_CLASS;
+  if (out->classes == 0) out->classes = DEFAULT_CLASSES;
+  if (out->dim == 0) out->dim = DEFAULT_DIM;
+  if (out->per_class == 0) out->per_class = DEFAULT_PER_CLASS;
   if (out->classes > KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_ARG, "a synthetic world has at most %u classes, not %" PRIu32,
                    KF_MAX_CLASSES, out->classes);
@@ -122,8 +114,7 @@ static kf_status make_names(uint32_t n, kf_names *out, kf_err *err) {
 static kf_status make_texts(synth_data *synth, const kf_kernels *kernels, kf_err *err) {
   uint64_t size = (uint64_t)synth->options.classes * synth->options.dim;
   synth->texts = kf_alloc(size, sizeof *synth->texts);
-  if (synth->texts == NULL)
-    return kf_fail_memory(err);
+  if (synth->texts == NULL) return kf_fail_memory(err);
   kf_status status = kf_world_texts(synth->world, kernels, synth->texts, err);
   kf_world_free(synth->world); /* its centres are not needed any more */
   synth->world = NULL;
@@ -139,17 +130,14 @@ static kf_status fill(synth_data *synth, const kf_kernels *kernels, bool text, k
 
 static kf_status open_synth(kf_ctx *ctx, const kf_synth_options *options, bool text,
                             kf_data **out) {
-  if (ctx == NULL)
-    return KF_ERR_ARG;
+  if (ctx == NULL) return KF_ERR_ARG;
   kf_err *err = kf_enter(ctx);
-  if (out == NULL)
-    return kf_fail(err, KF_ERR_ARG, "there is no place for the data set (NULL)");
+  if (out == NULL) return kf_fail(err, KF_ERR_ARG, "there is no place for the data set (NULL)");
   kf_synth_options checked;
   uint64_t rows = 0;
   KF_TRY(check_options(options, &checked, &rows, err));
   synth_data *synth = kf_alloc_zero(1, sizeof *synth);
-  if (synth == NULL)
-    return kf_fail_memory(err);
+  if (synth == NULL) return kf_fail_memory(err);
   synth->options = checked;
   kf_status status = fill(synth, ctx->kernels, text, err);
   if (status != KF_OK) {

@@ -159,8 +159,7 @@ static double bell_unit(void) {
 /* out[j] = scale[j] * g_j */
 static void gaussians(uint64_t key, const float *scale, uint32_t dim, float *out) {
   float unit = (float)bell_unit();
-  for (uint32_t j = 0; j < dim; j++)
-    out[j] = (float)bell(key, j) * unit * scale[j];
+  for (uint32_t j = 0; j < dim; j++) out[j] = (float)bell(key, j) * unit * scale[j];
 }
 
 /* --- orthogonal maps --------------------------------------------------------------------------- *
@@ -187,11 +186,9 @@ static kf_status map_init(map *m, uint64_t key, uint32_t dim, kf_err *err) {
   m->dim = dim;
   m->order = kf_alloc_zero(dim, sizeof *m->order);
   m->sign = kf_alloc(dim, sizeof *m->sign);
-  if (m->order == NULL || m->sign == NULL)
-    return kf_fail_memory(err);
+  if (m->order == NULL || m->sign == NULL) return kf_fail_memory(err);
   double scale = 1;
-  for (uint64_t reach = 1; reach < dim; reach *= 2, m->rounds++)
-    scale *= 0.5;
+  for (uint64_t reach = 1; reach < dim; reach *= 2, m->rounds++) scale *= 0.5;
   m->scale = (float)sqrt(scale);
   for (uint32_t i = 0; i < dim; i++) {
     uint32_t j = below(key, 2 * (uint64_t)i, i + 1);
@@ -209,15 +206,13 @@ static void butterflies(const float *restrict in, uint32_t dim, float *restrict 
     out[2 * (size_t)i] = a + b;
     out[2 * (size_t)i + 1] = a - b;
   }
-  if (second != half)
-    out[dim - 1] = in[half] * 1.41421356f;
+  if (second != half) out[dim - 1] = in[half] * 1.41421356f;
 }
 
 /* out = scale * map(in); out may not be `in`, which is overwritten. rest: [dim]. */
 static void map_apply(const map *m, float scale, float *in, float *rest, float *out) {
   float all = scale * m->scale;
-  for (uint32_t i = 0; i < m->dim; i++)
-    rest[i] = in[m->order[i]] * (m->sign[i] * all);
+  for (uint32_t i = 0; i < m->dim; i++) rest[i] = in[m->order[i]] * (m->sign[i] * all);
   float *from = rest, *to = in;
   for (uint32_t r = 0; r + 1 < m->rounds; r++) {
     butterflies(from, m->dim, to);
@@ -247,12 +242,10 @@ struct kf_world {
 };
 
 void kf_world_free(kf_world *world) {
-  if (world == NULL)
-    return;
+  if (world == NULL) return;
   map_clear(&world->q);
   map_clear(&world->h);
-  for (int level = 0; level < LEVELS; level++)
-    kf_free(world->offset[level]);
+  for (int level = 0; level < LEVELS; level++) kf_free(world->offset[level]);
   kf_free(world->noise);
   kf_free(world->mean);
   kf_free(world->centre);
@@ -263,8 +256,7 @@ void kf_world_free(kf_world *world) {
 /* x^(n/8) for x >= 0, n >= 0 */
 static double power(double x, int n) {
   double root = sqrt(sqrt(sqrt(x))), product = 1;
-  for (int i = 0; i < n; i++)
-    product *= root;
+  for (int i = 0; i < n; i++) product *= root;
   return product;
 }
 
@@ -278,8 +270,7 @@ static double noise_weight(const kf_world *world, uint32_t j) {
 
 static void make_noise(kf_world *world) {
   double total = 0;
-  for (uint32_t j = 0; j < world->dim; j++)
-    total += noise_weight(world, j);
+  for (uint32_t j = 0; j < world->dim; j++) total += noise_weight(world, j);
   for (uint32_t j = 0; j < world->dim; j++)
     world->noise[j] = (float)sqrt(noise_weight(world, j) / total);
 }
@@ -311,11 +302,9 @@ static void make_mean(kf_world *world) {
   gaussians(key_of(world->seed, STREAM_MEAN, 0), mean, dim, mean);
   mean[world->axis] = mean[world->axis + 1] = 0;
   double norm2 = 0;
-  for (uint32_t j = 0; j < dim; j++)
-    norm2 += (double)mean[j] * mean[j];
+  for (uint32_t j = 0; j < dim; j++) norm2 += (double)mean[j] * mean[j];
   float scale = (float)(MEAN_LENGTH / sqrt(norm2));
-  for (uint32_t j = 0; j < dim; j++)
-    mean[j] *= scale;
+  for (uint32_t j = 0; j < dim; j++) mean[j] *= scale;
   mean[world->axis] = (float)IMAGE_P;
   mean[world->axis + 1] = (float)IMAGE_Q;
 }
@@ -330,8 +319,7 @@ typedef struct family {
 } family;
 
 static void family_clear(family *f) {
-  for (int level = 0; level < LEVELS; level++)
-    kf_free(f->offset[level]);
+  for (int level = 0; level < LEVELS; level++) kf_free(f->offset[level]);
   kf_free(f->rest);
 }
 
@@ -342,8 +330,7 @@ static kf_status family_init(family *f, uint32_t dim, kf_err *err) {
     f->offset[level] = kf_alloc(dim, sizeof(float));
     whole = whole && f->offset[level] != NULL;
   }
-  if (whole)
-    return KF_OK;
+  if (whole) return KF_OK;
   family_clear(f);
   return kf_fail_memory(err);
 }
@@ -353,16 +340,13 @@ static void make_offset(const kf_world *world, family *f, int level, uint32_t in
   gaussians(key_of(world->seed, (uint64_t)(STREAM_SUPER + level), index), world->offset[level],
             world->dim, in);
   map_apply(&world->h, 1, in, rest, out);
-  for (uint32_t j = 0; j < world->dim; j++)
-    out[j] *= world->noise[j];
+  for (uint32_t j = 0; j < world->dim; j++) out[j] *= world->noise[j];
   out[world->axis] = out[world->axis + 1] = 0;
 }
 
 static void family_next(const kf_world *world, family *f, uint32_t k) {
-  if (k % SUPER_SIZE == 0)
-    make_offset(world, f, LEVEL_SUPER, k / SUPER_SIZE);
-  if (k % GROUP_SIZE == 0)
-    make_offset(world, f, LEVEL_GROUP, k / GROUP_SIZE);
+  if (k % SUPER_SIZE == 0) make_offset(world, f, LEVEL_SUPER, k / SUPER_SIZE);
+  if (k % GROUP_SIZE == 0) make_offset(world, f, LEVEL_GROUP, k / GROUP_SIZE);
   make_offset(world, f, LEVEL_CLASS, k);
 }
 
@@ -396,8 +380,7 @@ static kf_status world_allocate(kf_world *world, kf_err *err) {
     world->offset[level] = kf_alloc(dim, sizeof(float));
     whole = whole && world->offset[level] != NULL;
   }
-  if (!whole)
-    return kf_fail_memory(err);
+  if (!whole) return kf_fail_memory(err);
   KF_TRY(map_init(&world->q, key_of(world->seed, STREAM_MAP_Q, 0), dim, err));
   return map_init(&world->h, key_of(world->seed, STREAM_MAP_H, 0), dim, err);
 }
@@ -405,8 +388,7 @@ static kf_status world_allocate(kf_world *world, kf_err *err) {
 kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world **out,
                        kf_err *err) {
   kf_world *world = kf_alloc_zero(1, sizeof *world);
-  if (world == NULL)
-    return kf_fail_memory(err);
+  if (world == NULL) return kf_fail_memory(err);
   world->seed = seed;
   world->n_classes = n_classes;
   world->dim = dim;
@@ -441,8 +423,7 @@ static void finish(const kf_world *world, const kf_kernels *kernels, float *late
     taken = MOST_TAKEN;
   }
   float scale = (float)sqrt((1 - taken) / kernels->norm2(latent, world->dim));
-  for (uint32_t j = 0; j < world->dim; j++)
-    latent[j] *= scale;
+  for (uint32_t j = 0; j < world->dim; j++) latent[j] *= scale;
   latent[world->axis] = p;
   latent[world->axis + 1] = q;
   map_apply(&world->q, 1, latent, rest, out);
@@ -454,8 +435,7 @@ uint64_t kf_world_scratch(const kf_world *world) {
 
 /* The class that takes part in the picture as well. It may be the class itself. */
 static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {
-  if (uniform(key, 1) >= SIBLING_SHARE)
-    return below(key, 2, world->n_classes);
+  if (uniform(key, 1) >= SIBLING_SHARE) return below(key, 2, world->n_classes);
   uint32_t first = k - k % GROUP_SIZE, left = world->n_classes - first;
   return first + below(key, 2, left < GROUP_SIZE ? left : GROUP_SIZE);
 }
@@ -474,8 +454,7 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
   const float *own = world->centre + (size_t)k * dim;
   const float *other = world->centre + (size_t)other_class(world, key, k) * dim;
   float *latent = scratch;
-  for (uint32_t j = 0; j < dim; j++)
-    latent[j] = (float)bell(key_noise, j);
+  for (uint32_t j = 0; j < dim; j++) latent[j] = (float)bell(key_noise, j);
   for (uint32_t j = 0; j < dim; j++)
     latent[j] = own[j] + a * (other[j] - own[j]) + latent[j] * scale * world->noise[j];
   finish(world, kernels, latent, scratch + dim, out);
@@ -498,14 +477,12 @@ static void text_gap(const kf_world *world, uint32_t k, float *latent) {
   uint32_t p = world->axis, q = p + 1;
   double along = 0, norm2 = 0;
   for (uint32_t j = 0; j < world->dim; j++) {
-    if (j == p || j == q)
-      continue;
+    if (j == p || j == q) continue;
     along += (double)latent[j] * world->mean[j];
     norm2 += (double)world->mean[j] * world->mean[j];
   }
   double shift = TEXT_MEAN - along / norm2;
-  for (uint32_t j = 0; j < world->dim; j++)
-    latent[j] += (float)(shift * world->mean[j]);
+  for (uint32_t j = 0; j < world->dim; j++) latent[j] += (float)(shift * world->mean[j]);
   uint64_t key = key_of(world->seed, STREAM_TEXT, k);
   latent[p] = (float)(TEXT_P + TEXT_P_SPREAD * bell_unit() * bell(key, world->dim));
   latent[q] = (float)(TEXT_Q + TEXT_Q_SPREAD * bell_unit() * bell(key, world->dim + 1));
@@ -523,8 +500,7 @@ kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float
   family f;
   KF_TRY(family_init(&f, world->dim, err));
   double total = 0;
-  for (uint32_t j = 0; j < world->dim; j++)
-    total += position(world, j) * position(world, j);
+  for (uint32_t j = 0; j < world->dim; j++) total += position(world, j) * position(world, j);
   double noise_scale = sqrt(TEXT_NOISE_TOTAL / total) * bell_unit();
   for (uint32_t k = 0; k < world->n_classes; k++) {
     family_next(world, &f, k);
