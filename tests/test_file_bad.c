@@ -171,7 +171,7 @@ static void test_safetensors_header(void **state) {
       {"", "not valid JSON"},
       {"{", "not valid JSON"},
       {"[]", "no JSON object"},
-      {"{\"a\":1,\"a\":2}", "duplicate"},
+      {"{\"a\":1,\"a\":2}", "twice"},
       {"{\"__metadata__\":[]}", "__metadata__"},
       {"{\"__metadata__\":{\"k\":1}}", "metadata 'k' is no string"},
       {"{\"a\":1}", "tensor 'a' has no dtype"},

@@ -3,8 +3,8 @@
 # usage: packages.sh GROUP...   (build test lint fuzz bench)
 set -eu
 
-build='gcc libc6-dev cmake ninja-build pkg-config libjansson-dev'
-test='libcmocka-dev python3 python3-numpy python3-scipy groff-base'
+build='gcc libc6-dev cmake ninja-build'
+test='pkg-config libcmocka-dev python3 python3-numpy python3-scipy groff-base'
 lint='clang clang-format clang-tidy cppcheck'
 fuzz='clang libclang-rt-dev python3'
 bench='python3 python3-venv python3-pip time'

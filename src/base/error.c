@@ -28,6 +28,9 @@ kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
   err->status = status;
   vsnprintf(err->message, sizeof err->message, format, arguments);
   va_end(arguments);
+  /* Names out of files and paths are in messages: keep them from steering a terminal. */
+  for (char *c = err->message; *c != '\0'; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
   return status;
 }
 

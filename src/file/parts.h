@@ -2,6 +2,7 @@
 #ifndef KF_FILE_PARTS_H
 #define KF_FILE_PARTS_H
 
+#include "base/json.h"
 #include "file/file.h"
 
 /* --- paths (paths.c) ------------------------------------------------------------------------- */
@@ -80,8 +81,6 @@ uint64_t kf_lines_offset(const kf_lines *lines);
 /* The next line without its end, valid until the next call; *text is NULL at the end of the file.
  * The line has no NUL in it. Its number, from 1, is then lines->line. */
 kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
-
-bool kf_utf8_valid(const char *text, size_t length);
 
 /* Strings seen so far, each once. */
 typedef struct kf_name_set {

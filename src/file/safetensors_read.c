@@ -11,7 +11,6 @@
 #include "file/parts.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,13 +42,15 @@ static const element *find_element(const char *name) {
 }
 
 /* A list of at most `most` whole numbers from 0 up. */
-static bool read_sizes(const json_t *list, uint32_t most, uint64_t *out, uint32_t *n) {
-  if (!json_is_array(list) || json_array_size(list) > most) return false;
-  *n = (uint32_t)json_array_size(list);
-  for (uint32_t i = 0; i < *n; i++) {
-    const json_t *item = json_array_get(list, i);
-    if (!json_is_integer(item) || json_integer_value(item) < 0) return false;
-    out[i] = (uint64_t)json_integer_value(item);
+static bool read_sizes(const kf_json_doc *doc, const kf_json *list, uint32_t most, uint64_t *out,
+                       uint32_t *n) {
+  if (list == NULL || list->kind != KF_JSON_LIST || list->count > most) return false;
+  *n = 0;
+  for (const kf_json *item = kf_json_first(doc, list); item != NULL;
+       item = kf_json_next(doc, item)) {
+    int64_t size;
+    if (!kf_json_i64(item, &size) || size < 0) return false;
+    out[(*n)++] = (uint64_t)size;
   }
   return true;
 }
@@ -64,9 +65,10 @@ static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *byt
 }
 
 /* Fills in a tensor; its offset counts from the beginning of the data for now. */
-static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char *name,
-                             const json_t *entry, uint64_t data_size, kf_err *err) {
-  const char *type_name = json_string_value(json_object_get(entry, "dtype"));
+static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_json_doc *doc,
+                             const kf_json *entry, uint64_t data_size, kf_err *err) {
+  const char *name = entry->key;
+  const char *type_name = kf_json_string(kf_json_get(doc, entry, "dtype"));
   if (type_name == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has no dtype", path, name);
   const element *known = find_element(type_name);
@@ -76,14 +78,14 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const char 
   }
   tensor->type = known->type;
   tensor->type_name = known->name;
-  if (!read_sizes(json_object_get(entry, "shape"), 8, tensor->shape, &tensor->ndim)) {
+  if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim)) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the shape of tensor " NAME " is no list of at most 8 sizes from 0 up", path,
                    name);
   }
   uint64_t offsets[2];
   uint32_t n;
-  if (!read_sizes(json_object_get(entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
+  if (!read_sizes(doc, kf_json_get(doc, entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
       offsets[0] > offsets[1]) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the data_offsets of tensor " NAME " are not two rising numbers", path,
@@ -145,15 +147,16 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
                  st->in.path, data_size - end);
 }
 
-static kf_status read_tensors(kf_st *st, json_t *root, uint64_t data_offset, kf_err *err) {
+static kf_status read_tensors(kf_st *st, const kf_json_doc *doc, uint64_t data_offset,
+                              kf_err *err) {
   uint64_t data_size = st->in.size - data_offset;
-  st->tensors = kf_alloc_zero(json_object_size(root), sizeof *st->tensors);
+  const kf_json *root = &doc->nodes[0];
+  st->tensors = kf_alloc_zero(root->count, sizeof *st->tensors);
   if (st->tensors == NULL) return kf_fail_memory(err);
-  const char *name;
-  json_t *entry;
-  json_object_foreach(root, name, entry) {
-    if (strcmp(name, "__metadata__") == 0) continue;
-    KF_TRY(read_tensor(&st->tensors[st->n_tensors], st->in.path, name, entry, data_size, err));
+  for (const kf_json *entry = kf_json_first(doc, root); entry != NULL;
+       entry = kf_json_next(doc, entry)) {
+    if (strcmp(entry->key, "__metadata__") == 0) continue;
+    KF_TRY(read_tensor(&st->tensors[st->n_tensors], st->in.path, doc, entry, data_size, err));
     st->n_tensors++;
   }
   qsort(st->tensors, st->n_tensors, sizeof *st->tensors, by_offset);
@@ -164,31 +167,41 @@ static kf_status read_tensors(kf_st *st, json_t *root, uint64_t data_offset, kf_
 
 /* --- metadata -------------------------------------------------------------------------------- */
 
-/* Keys first, to be sorted; then the values in the order of their keys. */
-static kf_status read_metadata(kf_st *st, const json_t *root, kf_err *err) {
-  json_t *metadata = json_object_get(root, "__metadata__");
-  if (metadata == NULL) return KF_OK;
-  if (!json_is_object(metadata))
-    return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is no JSON object", st->in.path);
-  size_t n = json_object_size(metadata);
-  st->keys = kf_alloc_zero(n, sizeof *st->keys);
-  st->values = kf_alloc_zero(n, sizeof *st->values);
-  if (st->keys == NULL || st->values == NULL) return kf_fail_memory(err);
-  const char *key;
-  json_t *value;
-  json_object_foreach(metadata, key, value) {
-    if (!json_is_string(value)) {
-      return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is no string", st->in.path, key);
-    }
-    st->keys[st->n_meta] = kf_strdup(key);
-    if (st->keys[st->n_meta++] == NULL) return kf_fail_memory(err);
-  }
-  if (n > 0) qsort(st->keys, n, sizeof *st->keys, kf_by_bytes);
+static int by_key(const void *a, const void *b) {
+  return strcmp((*(const kf_json *const *)a)->key, (*(const kf_json *const *)b)->key);
+}
+
+/* Copies the members, which are all strings, in the order of their keys. */
+static kf_status copy_metadata(kf_st *st, const kf_json **members, size_t n, kf_err *err) {
+  qsort(members, n, sizeof *members, by_key);
   for (size_t i = 0; i < n; i++) {
-    st->values[i] = kf_strdup(json_string_value(json_object_get(metadata, st->keys[i])));
-    if (st->values[i] == NULL) return kf_fail_memory(err);
+    if (members[i]->kind != KF_JSON_STRING)
+      return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is no string", st->in.path,
+                     members[i]->key);
+    st->keys[i] = kf_strdup(members[i]->key);
+    st->values[i] = kf_strdup(members[i]->text);
+    st->n_meta = i + 1;
+    if (st->keys[i] == NULL || st->values[i] == NULL) return kf_fail_memory(err);
   }
   return KF_OK;
+}
+
+static kf_status read_metadata(kf_st *st, const kf_json_doc *doc, kf_err *err) {
+  const kf_json *metadata = kf_json_get(doc, &doc->nodes[0], "__metadata__");
+  if (metadata == NULL) return KF_OK;
+  if (metadata->kind != KF_JSON_OBJECT)
+    return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is no JSON object", st->in.path);
+  size_t n = metadata->count, i = 0;
+  const kf_json **members = kf_alloc(n, sizeof *members);
+  st->keys = kf_alloc_zero(n, sizeof *st->keys);
+  st->values = kf_alloc_zero(n, sizeof *st->values);
+  bool ok = members != NULL && st->keys != NULL && st->values != NULL;
+  for (const kf_json *member = kf_json_first(doc, metadata); ok && member != NULL;
+       member = kf_json_next(doc, member))
+    members[i++] = member;
+  kf_status status = ok ? copy_metadata(st, members, n, err) : kf_fail_memory(err);
+  kf_free(members);
+  return status;
 }
 
 /* Where the digits of metadata "checksum" stand, spelt as we write it. No other place in a header
@@ -204,29 +217,18 @@ static uint64_t find_checksum(const char *text, size_t length) {
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-static kf_status parse_json(const char *path, const char *text, size_t length, json_t **out,
-                            kf_err *err) {
-  json_error_t error;
-  *out = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-  if (*out == NULL && json_error_code(&error) == json_error_out_of_memory)
-    return kf_fail_memory(err);
-  if (*out == NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: the header is not valid JSON at byte %d: %s", path,
-                   8 + error.position, error.text);
-  }
-  if (json_is_object(*out)) return KF_OK;
-  json_decref(*out);
-  return kf_fail(err, KF_ERR_DATA, "%s: the header is no JSON object", path);
-}
-
 static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err) {
   KF_TRY(kf_in_read(&st->in, 8, text, length, err));
-  json_t *root;
-  KF_TRY(parse_json(st->in.path, text, length, &root, err));
+  char what[600];
+  snprintf(what, sizeof what, "%.500s: the header", st->in.path);
+  kf_json_doc doc;
+  KF_TRY(kf_json_parse(&doc, text, length, what, err));
   st->checksum_offset = find_checksum(text, length);
-  kf_status status = read_metadata(st, root, err);
-  if (status == KF_OK) status = read_tensors(st, root, 8 + length, err);
-  json_decref(root);
+  kf_status status = doc.nodes[0].kind == KF_JSON_OBJECT
+                         ? read_metadata(st, &doc, err)
+                         : kf_fail(err, KF_ERR_DATA, "%s is no JSON object", what);
+  if (status == KF_OK) status = read_tensors(st, &doc, 8 + length, err);
+  kf_json_clear(&doc);
   return status;
 }
 

@@ -1,12 +1,12 @@
 /* safetensors_use.c - what one does with an open .safetensors file: find and read tensors, read
  * metadata, verify the checksum.
  *
- * Numbers in metadata are strings with a JSON number in them, read and written by jansson, because
- * strtod and printf follow the locale of the process. */
+ * Metadata are strings; numbers are spelt out in them, and class names are a JSON list. */
 #include "file/parts.h"
 
+#include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- tensors --------------------------------------------------------------------------------- */
@@ -66,58 +66,52 @@ const char *kf_st_meta(const kf_st *st, const char *key) {
   return NULL;
 }
 
-/* The JSON value in a metadata string; NULL, without an error yet, where it is none. */
-static json_t *parse_value(const char *text) {
-  return json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+static kf_status find_meta(const kf_st *st, const char *key, const char **out, kf_err *err) {
+  *out = kf_st_meta(st, key);
+  if (*out != NULL) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: there is no metadata '%s'", st->in.path, key);
 }
 
-static kf_status read_number(const kf_st *st, const char *key, json_t **out, kf_err *err) {
-  const char *text = kf_st_meta(st, key);
-  if (text == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no metadata '%s'", st->in.path, key);
-  *out = parse_value(text);
-  if (json_is_number(*out)) return KF_OK;
-  json_decref(*out);
+kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err) {
+  const char *text, *end;
+  KF_TRY(find_meta(st, key, &text, err));
+  *out = kf_parse_f64(text, &end);
+  if (end != text && *end == '\0' && *out - *out == 0) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no number", st->in.path,
                  key, text);
 }
 
-kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err) {
-  json_t *number;
-  KF_TRY(read_number(st, key, &number, err));
-  *out = json_number_value(number);
-  json_decref(number);
-  return KF_OK;
-}
-
 kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err) {
-  json_t *number;
-  KF_TRY(read_number(st, key, &number, err));
-  bool whole = json_is_integer(number);
-  *out = json_integer_value(number);
-  json_decref(number);
-  if (whole) return KF_OK;
+  const char *text;
+  char *end;
+  KF_TRY(find_meta(st, key, &text, err));
+  errno = 0;
+  *out = strtoll(text, &end, 10);
+  bool starts = *text == '-' || (*text >= '0' && *text <= '9');
+  if (starts && end != text && *end == '\0' && errno == 0) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no whole number",
-                 st->in.path, key, kf_st_meta(st, key));
+                 st->in.path, key, text);
 }
 
-static kf_status copy_names(const kf_st *st, const json_t *list, kf_names *out, kf_err *err) {
-  size_t n = json_array_size(list);
-  if (!json_is_array(list) || n > KF_MAX_CLASSES) {
+static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
+  const kf_json *list = &doc->nodes[0];
+  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES) {
     return kf_fail(err, KF_ERR_DATA, "%s: metadata 'classes' is no JSON list of at most %u strings",
                    st->in.path, KF_MAX_CLASSES);
   }
-  const char **names = kf_alloc(n, sizeof *names);
+  const char **names = kf_alloc(list->count, sizeof *names);
   if (names == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;
-  for (size_t k = 0; k < n && status == KF_OK; k++) {
-    names[k] = json_string_value(json_array_get(list, k));
-    if (names[k] == NULL) {
-      status = kf_fail(err, KF_ERR_DATA, "%s: entry %zu of metadata 'classes' is no string",
-                       st->in.path, k);
-    }
+  uint32_t n = 0;
+  for (const kf_json *item = kf_json_first(doc, list); item != NULL && status == KF_OK;
+       item = kf_json_next(doc, item)) {
+    names[n] = kf_json_string(item);
+    if (names[n] == NULL)
+      status = kf_fail(err, KF_ERR_DATA, "%s: entry %u of metadata 'classes' is no string",
+                       st->in.path, n);
+    n++;
   }
-  if (status == KF_OK) status = kf_names_copy(names, (uint32_t)n, out, err);
+  if (status == KF_OK) status = kf_names_copy(names, n, out, err);
   kf_free(names);
   return status;
 }
@@ -134,9 +128,12 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
   const char *text = kf_st_meta(st, "classes");
   if (text == NULL) return KF_OK;
-  json_t *list = parse_value(text);
-  kf_status status = copy_names(st, list, out, err);
-  json_decref(list);
+  char what[600];
+  snprintf(what, sizeof what, "%.500s: metadata 'classes'", st->in.path);
+  kf_json_doc doc;
+  KF_TRY(kf_json_parse(&doc, text, strlen(text), what, err));
+  kf_status status = copy_names(st, &doc, out, err);
+  kf_json_clear(&doc);
   if (status == KF_OK) status = check_unique(st, out, err);
   if (status != KF_OK) kf_names_clear(out);
   return status;

@@ -10,22 +10,21 @@
  * Then T (S_w + lambda I) T^T = I and T S_b T^T = diag(gamma). Beyond the rank of S_b (at most K -
  * 1) gamma is zero and the rows of U are an orthonormal completion. Working in the basis V saves
  * the product that would form Z itself. */
+#include "base/json.h"
 #include "model/model.h"
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ROW_BLOCK 64u
 
 kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   kf_err *err = kf_enter(ctx);
-  size_t digits = strspn(text, "0123456789.eE+-");
-  bool relative = strcmp(text + digits, "x") == 0, absolute = text[digits] == '\0';
-  char *end = NULL;
-  double value = relative || absolute ? strtod(text, &end) : -1;
-  if (digits == 0 || end != text + digits) value = -1;
+  const char *end;
+  double value = kf_parse_f64(text, &end);
+  bool relative = strcmp(end, "x") == 0, absolute = *end == '\0';
+  if (end == text || !(relative || absolute)) value = -1;
   if (!(value >= 0) || !isfinite(value))
     return kf_fail(err, KF_ERR_ARG,
                    "lambda '%s' is neither a number such as 150 nor a multiple of "

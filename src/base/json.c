@@ -1,0 +1,326 @@
+/* json.c - a strict JSON parser (RFC 8259).
+ *
+ * Nodes lie in one list, children linked by number; strings are decoded inside a copy of the
+ * source, where they always fit, since no escape is shorter than what it stands for. */
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_CAP    64
+#define SMALL_OBJECT 16u /* up to here duplicate keys are found by comparing all pairs */
+
+typedef struct parser {
+  kf_json_doc *doc;
+  char *at, *begin, *end; /* the copy of the source; *end is NUL */
+  const char *what;
+  kf_err *err;
+} parser;
+
+static kf_status bad(const parser *p, const char *reason) {
+  return kf_fail(p->err, KF_ERR_DATA, "%s is not valid JSON at its byte %zu: %s", p->what,
+                 (size_t)(p->at - p->begin), reason);
+}
+
+static void skip_space(parser *p) {
+  while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r') p->at++;
+}
+
+/* --- nodes ---------------------------------------------------------------------------------------
+ */
+
+static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
+  kf_json_doc *doc = p->doc;
+  if (doc->n == doc->room) {
+    uint32_t room = doc->room > 0 ? doc->room * 2 : 64;
+    kf_json *larger = room > doc->room ? kf_alloc(room, sizeof *larger) : NULL;
+    if (larger == NULL) return kf_fail_memory(p->err);
+    if (doc->n > 0) memcpy(larger, doc->nodes, doc->n * sizeof *larger);
+    kf_free(doc->nodes);
+    doc->nodes = larger;
+    doc->room = room;
+  }
+  *number = doc->n++;
+  doc->nodes[*number] = (kf_json){.kind = kind};
+  return KF_OK;
+}
+
+/* --- strings
+ * ---------------------------------------------------------------------------------------- */
+
+static int hex4(const char *at) {
+  int value = 0;
+  for (int i = 0; i < 4; i++) {
+    char c = at[i];
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+static char *put_utf8(char *to, unsigned code) {
+  if (code < 0x80) {
+    *to++ = (char)code;
+  } else if (code < 0x800) {
+    *to++ = (char)(0xc0 | code >> 6);
+    *to++ = (char)(0x80 | (code & 63));
+  } else if (code < 0x10000) {
+    *to++ = (char)(0xe0 | code >> 12);
+    *to++ = (char)(0x80 | (code >> 6 & 63));
+    *to++ = (char)(0x80 | (code & 63));
+  } else {
+    *to++ = (char)(0xf0 | code >> 18);
+    *to++ = (char)(0x80 | (code >> 12 & 63));
+    *to++ = (char)(0x80 | (code >> 6 & 63));
+    *to++ = (char)(0x80 | (code & 63));
+  }
+  return to;
+}
+
+/* \uXXXX at p->at, with its second half where it is a surrogate pair. */
+static kf_status unicode_escape(parser *p, char **to) {
+  int code = hex4(p->at + 2);
+  if (code < 0) return bad(p, "\\u wants four hexadecimal digits");
+  p->at += 6;
+  unsigned full = (unsigned)code;
+  if (code >= 0xd800 && code < 0xdc00) {
+    int low = p->at[0] == '\\' && p->at[1] == 'u' ? hex4(p->at + 2) : -1;
+    if (low < 0xdc00 || low > 0xdfff) return bad(p, "half of a surrogate pair");
+    full = 0x10000u + ((unsigned)(code - 0xd800) << 10) + (unsigned)(low - 0xdc00);
+    p->at += 6;
+  } else if (code >= 0xdc00 && code < 0xe000) {
+    return bad(p, "half of a surrogate pair");
+  }
+  if (full == 0) return bad(p, "a NUL in a string");
+  *to = put_utf8(*to, full);
+  return KF_OK;
+}
+
+static kf_status escape(parser *p, char **to) {
+  static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+  if (p->at[1] == 'u') return unicode_escape(p, to);
+  const char *found = p->at[1] != '\0' ? strchr(from, p->at[1]) : NULL;
+  if (found == NULL) return bad(p, "an unknown escape");
+  *(*to)++ = into[found - from];
+  p->at += 2;
+  return KF_OK;
+}
+
+/* Decodes the string whose quotation mark is at p->at; *out stays valid with the document. */
+static kf_status parse_string(parser *p, const char **out) {
+  if (*p->at != '"') return bad(p, "a string is expected");
+  char *to = ++p->at;
+  *out = to;
+  while (*p->at != '"') {
+    if (*p->at == '\\') {
+      KF_TRY(escape(p, &to));
+    } else if ((unsigned char)*p->at < 0x20) {
+      return bad(p, p->at == p->end ? "a string without its end" : "a control character");
+    } else {
+      *to++ = *p->at++;
+    }
+  }
+  p->at++; /* the closing mark, which the terminating NUL may overwrite */
+  *to = '\0';
+  return KF_OK;
+}
+
+/* --- numbers and words
+ * ---------------------------------------------------------------------------------- */
+
+static bool digits(parser *p) {
+  char *first = p->at;
+  while (*p->at >= '0' && *p->at <= '9') p->at++;
+  return p->at > first;
+}
+
+static kf_status parse_number(parser *p) {
+  if (*p->at == '-') p->at++;
+  bool zero = *p->at == '0';
+  char *first = p->at;
+  if (!digits(p) || (zero && p->at > first + 1)) return bad(p, "a number is expected");
+  if (*p->at == '.') {
+    p->at++;
+    if (!digits(p)) return bad(p, "digits are expected behind the point");
+  }
+  if (*p->at == 'e' || *p->at == 'E') {
+    p->at++;
+    if (*p->at == '+' || *p->at == '-') p->at++;
+    if (!digits(p)) return bad(p, "digits are expected in the exponent");
+  }
+  return KF_OK;
+}
+
+static kf_status parse_word(parser *p) {
+  static const char *const words[] = {"true", "false", "null"};
+  for (int i = 0; i < 3; i++) {
+    size_t n = strlen(words[i]);
+    if (strncmp(p->at, words[i], n) == 0) {
+      p->at += n;
+      return KF_OK;
+    }
+  }
+  return bad(p, "a value is expected");
+}
+
+/* The text of a number or word stays in place and is not ended by NUL: the character behind it is
+ * still needed. */
+static kf_status parse_scalar(parser *p, uint32_t *number) {
+  char *first = p->at;
+  bool word = *p->at >= 'a' && *p->at <= 'z';
+  KF_TRY(word ? parse_word(p) : parse_number(p));
+  kf_json_kind kind = !word ? KF_JSON_NUMBER : *first == 'n' ? KF_JSON_NULL : KF_JSON_BOOL;
+  KF_TRY(new_node(p, kind, number));
+  p->doc->nodes[*number].text = first;
+  return KF_OK;
+}
+
+/* --- lists and objects
+ * ------------------------------------------------------------------------------------ */
+
+static kf_status check_keys(const parser *p, const kf_json *object) {
+  const kf_json_doc *doc = p->doc;
+  kf_map *map = object->count > SMALL_OBJECT ? kf_map_new(object->count) : NULL;
+  if (object->count > SMALL_OBJECT && map == NULL) return kf_fail_memory(p->err);
+  const char *twice = NULL;
+  kf_status status = KF_OK;
+  for (const kf_json *a = kf_json_first(doc, object); a != NULL && status == KF_OK && twice == NULL;
+       a = kf_json_next(doc, a)) {
+    size_t n = strlen(a->key);
+    if (map != NULL && kf_map_find(map, a->key, n) >= 0) twice = a->key;
+    if (map != NULL && twice == NULL && !kf_map_add(map, a->key, n, 0))
+      status = kf_fail_memory(p->err);
+    for (const kf_json *b = kf_json_next(doc, a); map == NULL && b != NULL;
+         b = kf_json_next(doc, b))
+      if (strcmp(a->key, b->key) == 0) twice = a->key;
+  }
+  kf_map_free(map);
+  if (twice != NULL)
+    return kf_fail(p->err, KF_ERR_DATA, "%s has the key '%.64s' twice", p->what, twice);
+  return status;
+}
+
+static kf_status parse_value(parser *p, int depth, uint32_t *number);
+
+/* One child, with its key where the parent is an object. */
+static kf_status parse_child(parser *p, int depth, bool keyed, uint32_t *child) {
+  const char *key = NULL;
+  skip_space(p);
+  if (keyed) {
+    KF_TRY(parse_string(p, &key));
+    skip_space(p);
+    if (*p->at != ':') return bad(p, "':' is expected");
+    p->at++;
+    skip_space(p);
+  }
+  KF_TRY(parse_value(p, depth + 1, child));
+  p->doc->nodes[*child].key = key;
+  skip_space(p);
+  return KF_OK;
+}
+
+static kf_status parse_container(parser *p, int depth, uint32_t *number) {
+  bool keyed = *p->at++ == '{';
+  char close = keyed ? '}' : ']';
+  if (depth == DEPTH_CAP) return bad(p, "nested too deeply");
+  KF_TRY(new_node(p, keyed ? KF_JSON_OBJECT : KF_JSON_LIST, number));
+  skip_space(p);
+  uint32_t last = 0;
+  for (bool more = *p->at != close; more;) {
+    uint32_t child;
+    KF_TRY(parse_child(p, depth, keyed, &child));
+    kf_json *nodes = p->doc->nodes;
+    if (last == 0)
+      nodes[*number].first = child;
+    else
+      nodes[last].next = child;
+    nodes[*number].count++;
+    last = child;
+    more = *p->at == ',';
+    if (more)
+      p->at++;
+    else if (*p->at != close)
+      return bad(p, keyed ? "',' or '}' is expected" : "',' or ']' is expected");
+  }
+  p->at++;
+  return keyed ? check_keys(p, &p->doc->nodes[*number]) : KF_OK;
+}
+
+static kf_status parse_value(parser *p, int depth, uint32_t *number) {
+  if (*p->at == '{' || *p->at == '[') return parse_container(p, depth, number);
+  if (*p->at != '"') return parse_scalar(p, number);
+  const char *text;
+  KF_TRY(parse_string(p, &text));
+  KF_TRY(new_node(p, KF_JSON_STRING, number));
+  p->doc->nodes[*number].text = text;
+  return KF_OK;
+}
+
+kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
+                        kf_err *err) {
+  *doc = (kf_json_doc){0};
+  if (!kf_utf8_valid(text, length)) return kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
+  doc->text = kf_alloc(length + 1, 1);
+  if (doc->text == NULL) return kf_fail_memory(err);
+  memcpy(doc->text, text, length);
+  doc->text[length] = '\0';
+  parser p = {.doc = doc,
+              .at = doc->text,
+              .begin = doc->text,
+              .end = doc->text + length,
+              .what = what,
+              .err = err};
+  uint32_t whole;
+  skip_space(&p);
+  kf_status status = parse_value(&p, 0, &whole);
+  if (status == KF_OK) {
+    skip_space(&p);
+    if (p.at != p.end) status = bad(&p, "something follows the end");
+  }
+  if (status != KF_OK) kf_json_clear(doc);
+  return status;
+}
+
+void kf_json_clear(kf_json_doc *doc) {
+  kf_free(doc->nodes);
+  kf_free(doc->text);
+  *doc = (kf_json_doc){0};
+}
+
+/* --- looking
+ * ------------------------------------------------------------------------------------------------
+ */
+
+const kf_json *kf_json_first(const kf_json_doc *doc, const kf_json *parent) {
+  return parent != NULL && parent->count > 0 ? &doc->nodes[parent->first] : NULL;
+}
+
+const kf_json *kf_json_next(const kf_json_doc *doc, const kf_json *node) {
+  return node->next > 0 ? &doc->nodes[node->next] : NULL;
+}
+
+const kf_json *kf_json_get(const kf_json_doc *doc, const kf_json *object, const char *key) {
+  if (object == NULL || object->kind != KF_JSON_OBJECT) return NULL;
+  const kf_json *member = kf_json_first(doc, object);
+  while (member != NULL && strcmp(member->key, key) != 0) member = kf_json_next(doc, member);
+  return member;
+}
+
+bool kf_json_i64(const kf_json *node, int64_t *out) {
+  if (node == NULL || node->kind != KF_JSON_NUMBER) return false;
+  char *end;
+  errno = 0;
+  long long value = strtoll(node->text, &end, 10);
+  if (errno != 0 || *end == '.' || *end == 'e' || *end == 'E') return false;
+  *out = value;
+  return true;
+}
+
+const char *kf_json_string(const kf_json *node) {
+  return node != NULL && node->kind == KF_JSON_STRING ? node->text : NULL;
+}

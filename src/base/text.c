@@ -1,0 +1,91 @@
+/* text.c - growing texts, JSON strings, and numbers that do not follow the locale.
+ *
+ * A program that uses koofu may have set a locale with a decimal comma; files must not depend on
+ * it. */
+#include "base/json.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- numbers -------------------------------------------------------------------------------------
+ */
+
+/* In glibc a static object: nothing is allocated, nothing need be freed. */
+static locale_t c_locale(void) {
+  return newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+double kf_parse_f64(const char *text, const char **end) {
+  /* Neither the hexadecimal numbers nor the words (inf, nan) that strtod would take. */
+  size_t n = strspn(text, "0123456789.eE+-");
+  char *stop = NULL;
+  double value = n > 0 ? strtod_l(text, &stop, c_locale()) : 0;
+  bool whole = stop != NULL && stop == text + n;
+  *end = whole ? stop : text;
+  return value;
+}
+
+void kf_format_f64(double value, char text[32]) {
+  locale_t before = uselocale(c_locale());
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, 32, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  uselocale(before);
+}
+
+/* --- texts ---------------------------------------------------------------------------------------
+ */
+
+void kf_text_add(kf_text *text, const char *bytes, size_t n) {
+  if (text->failed) return;
+  if (text->n + n + 1 > text->room) {
+    size_t room = (text->n + n + 1) * 2;
+    char *larger = kf_alloc(room, 1);
+    if (larger == NULL) {
+      text->failed = true;
+      return;
+    }
+    if (text->n > 0) memcpy(larger, text->data, text->n);
+    kf_free(text->data);
+    text->data = larger;
+    text->room = room;
+  }
+  memcpy(text->data + text->n, bytes, n);
+  text->n += n;
+  text->data[text->n] = '\0';
+}
+
+void kf_text_addf(kf_text *text, const char *format, ...) {
+  char line[256];
+  va_list arguments;
+  va_start(arguments, format);
+  int n = vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  if (n < 0 || (size_t)n >= sizeof line)
+    text->failed = true;
+  else
+    kf_text_add(text, line, (size_t)n);
+}
+
+void kf_text_add_string(kf_text *text, const char *string) {
+  kf_text_add(text, "\"", 1);
+  for (const char *run = string; *run != '\0';) {
+    const char *c = run;
+    while ((unsigned char)*c >= 0x20 && *c != '"' && *c != '\\') c++;
+    kf_text_add(text, run, (size_t)(c - run));
+    if (*c == '"' || *c == '\\')
+      kf_text_addf(text, "\\%c", *c);
+    else if (*c != '\0')
+      kf_text_addf(text, "\\u%04x", (unsigned)*c);
+    run = *c != '\0' ? c + 1 : c;
+  }
+  kf_text_add(text, "\"", 1);
+}
+
+void kf_text_clear(kf_text *text) {
+  kf_free(text->data);
+  *text = (kf_text){0};
+}

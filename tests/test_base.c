@@ -1,0 +1,263 @@
+/* test_base.c - the ground floor: checksums, maps, threads, and files that are whole or absent. */
+#include "test.h"
+
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- checksum ----------------------------------------------------------------------------------
+ */
+
+static uint64_t hash_of(const char *text, size_t n, size_t step) {
+  kf_hash hash;
+  kf_hash_start(&hash);
+  for (size_t i = 0; i < n; i += step) kf_hash_add(&hash, text + i, n - i < step ? n - i : step);
+  return kf_hash_value(&hash);
+}
+
+static void checksum(void **state) {
+  (void)state;
+  /* Published values of XXH64 with seed 0. */
+  assert_true(hash_of("", 0, 1) == 0xEF46DB3751D8E999u);
+  assert_true(hash_of("a", 1, 1) == 0xD24EC4F1A98C6E5Bu);
+  assert_true(hash_of("abc", 3, 3) == 0x44BC2CF5AD770999u);
+  const char *long_text = "Nobody inspects the spammish repetition, and nobody will inspect this.";
+  size_t n = strlen(long_text);
+  for (size_t step = 1; step < n; step++)
+    assert_true(hash_of(long_text, n, step) == hash_of(long_text, n, n));
+}
+
+/* --- names and maps ----------------------------------------------------------------------------
+ */
+
+static void map_grows(void **state) {
+  (void)state;
+  enum { N = 5000 };
+  static char keys[N][8];
+  kf_map *map = kf_map_new(1);
+  assert_non_null(map);
+  for (uint32_t i = 0; i < N; i++) {
+    snprintf(keys[i], sizeof keys[i], "%x", i * 7);
+    assert_int_equal(kf_map_find(map, keys[i], strlen(keys[i])), -1);
+    assert_true(kf_map_add(map, keys[i], strlen(keys[i]), i));
+  }
+  for (uint32_t i = 0; i < N; i++) assert_int_equal(kf_map_find(map, keys[i], strlen(keys[i])), i);
+  kf_map_free(map);
+}
+
+static void sizes(void **state) {
+  (void)state;
+  uint64_t out;
+  assert_false(kf_mul_u64(UINT64_MAX, 2, &out));
+  assert_false(kf_add_u64(UINT64_MAX, 1, &out));
+  assert_true(kf_mul_u64(UINT32_MAX, UINT32_MAX, &out));
+  assert_null(kf_alloc(UINT64_MAX, 2));
+  assert_null(kf_alloc(UINT64_MAX, 1));
+  void *nothing = kf_alloc(0, 8);
+  assert_non_null(nothing);
+  kf_free(nothing);
+}
+
+/* --- threads ------------------------------------------------------------------------------------
+ */
+
+typedef struct counting {
+  atomic_int seen[1000];
+  atomic_size_t highest_worker;
+  size_t fail_from;
+} counting;
+
+static kf_status count(void *argument, size_t i, size_t worker, kf_err *err) {
+  counting *c = argument;
+  atomic_fetch_add(&c->seen[i], 1);
+  size_t highest = atomic_load(&c->highest_worker);
+  while (worker > highest && !atomic_compare_exchange_weak(&c->highest_worker, &highest, worker)) {
+  }
+  if (i >= c->fail_from) return kf_fail(err, KF_ERR_DATA, "task %zu", i);
+  return KF_OK;
+}
+
+static void parallel(void **state) {
+  (void)state;
+  for (unsigned threads = 1; threads <= 7; threads += 2) {
+    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    for (int round = 0; round < 200; round++) {
+      static counting c;
+      memset(&c, 0, sizeof c);
+      c.fail_from = 1000;
+      size_t n = (size_t)round * 5;
+      assert_ok(ctx, kf_parallel(ctx, n, count, &c));
+      for (size_t i = 0; i < 1000; i++) assert_int_equal(atomic_load(&c.seen[i]), i < n);
+      assert_true(atomic_load(&c.highest_worker) < threads);
+      assert_ok(ctx, kf_parallel_limited(ctx, 2, n, count, &c));
+      /* The lowest failure is the one reported, whatever the timing. */
+      c.fail_from = 17;
+      if (n > 17) assert_error(ctx, KF_ERR_DATA, "task 17", kf_parallel(ctx, n, count, &c));
+    }
+    kf_ctx_free(ctx);
+  }
+}
+
+static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t total) {
+  (void)user;
+  (void)what;
+  (void)done;
+  (void)total;
+  return 1;
+}
+
+static void cancelled(void **state) {
+  (void)state;
+  kf_ctx *ctx = NULL;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .progress = stop_at_once}, &ctx),
+                   KF_OK);
+  kf_data *data;
+  kf_stats *s;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 50, .dim = 64}, &data));
+  assert_error(ctx, KF_ERR_CANCELLED, "stats", kf_stats_new_from_data(ctx, data, NULL, &s));
+  const char *folder = test_folder();
+  assert_int_equal(kf_data_save(ctx, data, KF_F32, test_path(folder, "x.safetensors")),
+                   KF_ERR_CANCELLED);
+  assert_int_equal(test_entries(folder), 0);
+  test_remove(folder);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+/* --- files ---------------------------------------------------------------------------------------
+ */
+
+static void whole_or_absent(void **state) {
+  (void)state;
+  const char *folder = test_folder(), *path = test_path(folder, "file");
+  kf_err err;
+  kf_out out;
+  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_write(&out, "half", 4, &err), KF_OK);
+  kf_out_abort(&out);
+  assert_int_equal(test_entries(folder), 0);
+
+  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_write(&out, "xxole", 5, &err), KF_OK);
+  assert_int_equal(kf_out_rewrite(&out, 0, "wh", 2, &err), KF_OK);
+  assert_int_equal(access(path, F_OK), -1); /* not before it is complete */
+  assert_int_equal(kf_out_commit(&out, &err), KF_OK);
+  size_t n;
+  char *bytes = test_read(path, &n);
+  assert_int_equal(n, 5);
+  assert_memory_equal(bytes, "whole", 5);
+  free(bytes);
+
+  assert_int_equal(kf_out_open(&out, path, &err), KF_OK); /* an older file stays until then */
+  assert_int_equal(kf_out_write(&out, "new", 3, &err), KF_OK);
+  kf_out_abort(&out);
+  bytes = test_read(path, &n);
+  assert_memory_equal(bytes, "whole", 5);
+  free(bytes);
+  assert_int_equal(test_entries(folder), 1);
+  test_remove(folder);
+}
+
+/* Every length around the buffer, in pieces. */
+static void long_files(void **state) {
+  (void)state;
+  const char *folder = test_folder(), *path = test_path(folder, "file");
+  static char piece[700001];
+  for (size_t i = 0; i < sizeof piece; i++) piece[i] = (char)(i * 31 >> 3);
+  kf_err err;
+  kf_out out;
+  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  for (int i = 0; i < 5; i++)
+    assert_int_equal(kf_out_write(&out, piece, sizeof piece, &err), KF_OK);
+  assert_int_equal(kf_out_commit(&out, &err), KF_OK);
+  kf_in in;
+  static char back[sizeof piece];
+  assert_int_equal(kf_in_open(&in, path, &err), KF_OK);
+  assert_int_equal(in.size, 5 * sizeof piece);
+  for (uint64_t i = 0; i < 5; i++) {
+    assert_int_equal(kf_in_read(&in, i * sizeof piece, back, sizeof back, &err), KF_OK);
+    assert_memory_equal(piece, back, sizeof back);
+  }
+  assert_int_equal(kf_in_read(&in, 4 * sizeof piece + 1, back, sizeof back, &err), KF_ERR_DATA);
+  kf_in_close(&in);
+  test_remove(folder);
+}
+
+/* A write that the system refuses (here by a limit on file sizes, as a full disk would) is an I/O
+ * error; the older file stays and nothing else is left. */
+static void refused_writes(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *s;
+  kf_model *m;
+  assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 9, .dim = 40}, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
+  assert_ok(ctx, kf_fit(ctx, s, NULL, &m));
+  const char *folder = test_folder(), *path = test_path(folder, "x.safetensors");
+  assert_ok(ctx, kf_model_save(ctx, m, path));
+  size_t before, after;
+  char *old = test_read(path, &before);
+  struct rlimit limit, small;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  small = limit;
+  small.rlim_cur = 4096;
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  assert_error(ctx, KF_ERR_IO, path, kf_stats_save(ctx, s, path));
+  assert_error(ctx, KF_ERR_IO, path, kf_model_save(ctx, m, path));
+  assert_error(ctx, KF_ERR_IO, path, kf_data_save(ctx, data, KF_F32, path));
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  char *now = test_read(path, &after);
+  assert_int_equal(before, after);
+  assert_memory_equal(old, now, before);
+  assert_int_equal(test_entries(folder), 1);
+  free(old);
+  free(now);
+  test_remove(folder);
+  assert_error(ctx, KF_ERR_IO, "no-such-folder", kf_model_save(ctx, m, "/no-such-folder/m"));
+  assert_error(ctx, KF_ERR_IO, "/dev/full", kf_model_save(ctx, m, "/dev/full"));
+  kf_model_free(m);
+  kf_stats_free(s);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+static void what_is_no_file(void **state) {
+  (void)state;
+  kf_err err;
+  kf_in in;
+  assert_int_equal(kf_in_open(&in, "/", &err), KF_ERR_DATA);
+  assert_non_null(strstr(err.message, "directory"));
+  assert_int_equal(kf_in_open(&in, "/dev/null", &err), KF_ERR_DATA);
+  assert_int_equal(kf_in_open(&in, "/nowhere/x", &err), KF_ERR_IO);
+  assert_non_null(strstr(err.message, "No such file"));
+}
+
+static void messages(void **state) {
+  (void)state;
+  kf_err err;
+  /* A name out of a hostile file must not reach the terminal as an escape sequence. */
+  kf_fail(&err, KF_ERR_DATA, "class '%s'", "\x1b[31mred\n\x7f.");
+  assert_string_equal(err.message, "class '?[31mred?\?.'");
+  assert_string_equal(kf_status_name(KF_ERR_MATH), "no solution");
+  assert_string_equal(kf_status_name((kf_status)99), "unknown status");
+  assert_string_equal(kf_errmsg(NULL), "");
+  assert_string_equal(kf_version(), KF_VERSION);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(checksum),        cmocka_unit_test(map_grows),
+      cmocka_unit_test(sizes),           cmocka_unit_test(parallel),
+      cmocka_unit_test(cancelled),       cmocka_unit_test(whole_or_absent),
+      cmocka_unit_test(long_files),      cmocka_unit_test(refused_writes),
+      cmocka_unit_test(what_is_no_file), cmocka_unit_test(messages),
+  };
+  return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

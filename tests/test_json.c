@@ -1,0 +1,189 @@
+/* test_json.c - the JSON of file headers: what it takes, what it refuses, and numbers in any
+ * locale. */
+#include "test.h"
+
+#include "base/json.h"
+
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+
+static kf_status parse(kf_json_doc *doc, const char *text, kf_err *err) {
+  return kf_json_parse(doc, text, strlen(text), "it", err);
+}
+
+static void values(void **state) {
+  (void)state;
+  kf_json_doc doc;
+  kf_err err;
+  const char *text =
+      " { \"a\" : [ 1 , -20, 9223372036854775807 ],\n\"b\":{\"c\":\"x\"}, \"d\":true,"
+      "\"e\":null,\"f\":1.5e3,\"\":[] ,\"g\":{}} ";
+  assert_int_equal(parse(&doc, text, &err), KF_OK);
+  const kf_json *root = &doc.nodes[0], *list = kf_json_get(&doc, root, "a");
+  assert_true(root->kind == KF_JSON_OBJECT && root->count == 7);
+  assert_true(list->kind == KF_JSON_LIST && list->count == 3);
+  const int64_t want[] = {1, -20, INT64_MAX};
+  size_t n = 0;
+  for (const kf_json *i = kf_json_first(&doc, list); i != NULL; i = kf_json_next(&doc, i)) {
+    int64_t value;
+    assert_true(kf_json_i64(i, &value));
+    assert_true(value == want[n++]);
+  }
+  assert_int_equal(n, 3);
+  const kf_json *c = kf_json_get(&doc, kf_json_get(&doc, root, "b"), "c");
+  assert_string_equal(kf_json_string(c), "x");
+  assert_int_equal(kf_json_get(&doc, root, "d")->kind, KF_JSON_BOOL);
+  assert_int_equal(kf_json_get(&doc, root, "e")->kind, KF_JSON_NULL);
+  int64_t whole;
+  assert_false(kf_json_i64(kf_json_get(&doc, root, "f"), &whole));
+  assert_false(kf_json_i64(NULL, &whole));
+  assert_null(kf_json_get(&doc, root, "z"));
+  assert_null(kf_json_get(&doc, list, "a"));
+  assert_null(kf_json_string(list));
+  assert_int_equal(kf_json_get(&doc, root, "")->count, 0);
+  kf_json_clear(&doc);
+}
+
+static void strings(void **state) {
+  (void)state;
+  kf_json_doc doc;
+  kf_err err;
+  assert_int_equal(parse(&doc, "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\ude00é\"", &err),
+                   KF_OK);
+  assert_string_equal(doc.nodes[0].text, "\"\\/\b\f\n\r\té€😀é");
+  /* What is written comes back. */
+  kf_text out = {0};
+  kf_text_add_string(&out, doc.nodes[0].text);
+  kf_json_doc again;
+  assert_int_equal(parse(&again, out.data, &err), KF_OK);
+  assert_string_equal(again.nodes[0].text, doc.nodes[0].text);
+  kf_text_clear(&out);
+  kf_json_clear(&again);
+  kf_json_clear(&doc);
+}
+
+static void refused(void **state) {
+  (void)state;
+  const char *const bad[] = {"",
+                             "{",
+                             "}",
+                             "[1,]",
+                             "[1 2]",
+                             "{\"a\"}",
+                             "{\"a\":}",
+                             "{a:1}",
+                             "{\"a\":1,}",
+                             "[01]",
+                             "[1.]",
+                             "[.5]",
+                             "[1e]",
+                             "[+1]",
+                             "[-]",
+                             "tru",
+                             "nul",
+                             "\"",
+                             "\"\\x\"",
+                             "\"\\u12\"",
+                             "\"\\u0000\"",
+                             "\"\\ud800\"",
+                             "\"\\udc00\"",
+                             "\"\\ud800\\u0041\"",
+                             "\"\n\"",
+                             "1 2",
+                             "{} {}",
+                             "\"\xff\"",
+                             "\"\xc0\x80\"",
+                             "[\"a]",
+                             "{\"a\":1,\"a\":2}",
+                             "'a'",
+                             "NaN",
+                             "Infinity"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    kf_json_doc doc;
+    kf_err err;
+    if (parse(&doc, bad[i], &err) != KF_ERR_DATA) fail_msg("taken: %s", bad[i]);
+    assert_true(strncmp(err.message, "it ", 3) == 0);
+  }
+  kf_json_doc doc;
+  kf_err err;
+  assert_int_equal(kf_json_parse(&doc, "{}\0", 3, "it", &err),
+                   KF_ERR_DATA); /* NUL behind the end */
+  assert_int_equal(kf_json_parse(&doc, "\"a\0b\"", 5, "it", &err), KF_ERR_DATA);
+}
+
+static void limits(void **state) {
+  (void)state;
+  char deep[200];
+  kf_json_doc doc;
+  kf_err err;
+  for (int depth = 63; depth <= 66; depth++) {
+    memset(deep, '[', (size_t)depth);
+    memset(deep + depth, ']', (size_t)depth);
+    deep[2 * depth] = '\0';
+    assert_int_equal(parse(&doc, deep, &err), depth <= 64 ? KF_OK : KF_ERR_DATA);
+    kf_json_clear(&doc);
+  }
+  /* Many keys, the last one a duplicate of the first. */
+  kf_text text = {0};
+  kf_text_add(&text, "{", 1);
+  for (int i = 0; i < 1000; i++) kf_text_addf(&text, "\"k%d\":%d,", i, i);
+  size_t n = text.n;
+  kf_text_add(&text, "\"last\":0}", 9);
+  assert_int_equal(parse(&doc, text.data, &err), KF_OK);
+  assert_int_equal(doc.nodes[0].count, 1001);
+  kf_json_clear(&doc);
+  text.n = n;
+  kf_text_add(&text, "\"k0\":0}", 7);
+  assert_int_equal(parse(&doc, text.data, &err), KF_ERR_DATA);
+  assert_non_null(strstr(err.message, "'k0' twice"));
+  kf_text_clear(&text);
+}
+
+static void numbers(void **state) {
+  (void)state;
+  const double values_[] = {0,         1,     -1,      0.1,    0.3,     1.0 / 3,
+                            465696e-6, 1e300, DBL_MIN, 5e-324, DBL_MAX, 150};
+  for (size_t i = 0; i < sizeof values_ / sizeof *values_; i++) {
+    char text[32];
+    const char *end;
+    kf_format_f64(values_[i], text);
+    assert_true(kf_parse_f64(text, &end) == values_[i] && *end == '\0');
+  }
+  char text[32];
+  kf_format_f64(0.1, text);
+  assert_string_equal(text, "0.1");
+  const char *const bad[] = {"", "x", "nan", "inf", "0x10", "1e", "--1", ",5"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const char *end;
+    kf_parse_f64(bad[i], &end);
+    assert_ptr_equal(end, bad[i]);
+  }
+}
+
+/* A host program with a decimal comma changes nothing. */
+static void locale_with_comma(void **state) {
+  (void)state;
+  const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "cs_CZ.UTF-8"};
+  const char *set = NULL;
+  for (size_t i = 0; i < sizeof names / sizeof *names && set == NULL; i++)
+    set = setlocale(LC_ALL, names[i]);
+  if (set == NULL) {
+    print_message("    (no locale with a decimal comma here)\n");
+    skip();
+  }
+  char text[32];
+  const char *end;
+  kf_format_f64(0.25, text);
+  assert_string_equal(text, "0.25");
+  assert_true(kf_parse_f64("0.25x", &end) == 0.25 && *end == 'x');
+  setlocale(LC_ALL, "C");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(values), cmocka_unit_test(strings), cmocka_unit_test(refused),
+      cmocka_unit_test(limits), cmocka_unit_test(numbers), cmocka_unit_test(locale_with_comma),
+  };
+  return cmocka_run_group_tests_name("json", tests, NULL, NULL);
+}
