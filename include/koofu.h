@@ -25,8 +25,9 @@
  *   - Only functions with new, open, load, read or fit in their names hand out something to free;
  *     each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. Data sets, statistics and models
- *     may be shared between threads as long as nobody adds to them (kf_stats_add and
- *     kf_stats_merge are the only functions that change an object).
+ *     may be shared between threads as long as nobody changes them (kf_stats_add, kf_stats_merge
+ *     and kf_stats_subtract are the only functions that change an object). A context does not
+ *     survive fork(): the child makes its own.
  *   - Option structs: zero means default, and a NULL pointer means all defaults.
  *   - The same input gives the same bits, whatever the number of threads, the instruction set, the
  *     order and the number of files. See docs/numerics.md.
@@ -187,6 +188,10 @@ KF_API uint64_t kf_data_unlabelled(const kf_data *data);
 KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n,
                              float *rows, int32_t *labels);
 
+/* Whether writing to `path` would replace a file that the data set reads (1 or 0): kf_data_save and
+ * kf_transform_data refuse to; ask before writing anything else beside the data. */
+KF_API int kf_data_reads(const kf_data *data, const char *path);
+
 /* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32), the
  * class names in the metadata. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to nearest even; a value
  * too large for the type is KF_ERR_DATA). Bad rows are left out under skip_bad. */
@@ -283,7 +288,8 @@ typedef struct kf_fit_options {
 } kf_fit_options;
 
 /* Computes the model. KF_ERR_MATH where there is none: S_w singular at lambda = 0 (the message says
- * its rank and a lambda that works), or fewer than two classes with rows. */
+ * its rank and a lambda that works), S_w zero with a relative lambda, fewer than two classes with
+ * rows, or a lambda so small that numbers leave the range of double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                         kf_model **out);
 KF_API kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path);
@@ -310,7 +316,10 @@ KF_API const double *kf_model_mean(const kf_model *model);                /* [D]
 KF_API const double *kf_model_within_eigenvalues(const kf_model *model);  /* of S_w, falling, [D] */
 KF_API const double *kf_model_between_eigenvalues(const kf_model *model); /* gamma, falling, [D] */
 KF_API const float *kf_model_class_means(const kf_model *model); /* original space, [K][D] */
-KF_API const float *kf_model_prototypes(const kf_model *model);  /* mapped class means, [K][L] */
+/* The mapped class means, scaled to unit length, [K][L], and the length each one has, [K]. Classes
+ * without rows have zeros. */
+KF_API const float *kf_model_prototypes(const kf_model *model);
+KF_API const double *kf_model_prototype_lengths(const kf_model *model);
 
 /* ---------------------------------------------------------------------------------------------
  * Use: transform, classify, evaluate

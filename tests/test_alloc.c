@@ -56,9 +56,7 @@ static void *counted(void *memory) {
   return memory;
 }
 
-REPLACED void *malloc(size_t size) {
-  return fails() ? NULL : counted(__libc_malloc(size));
-}
+REPLACED void *malloc(size_t size) { return fails() ? NULL : counted(__libc_malloc(size)); }
 REPLACED void *calloc(size_t n, size_t size) {
   return fails() ? NULL : counted(__libc_calloc(n, size));
 }

@@ -58,7 +58,5 @@ int main(void) {
 }
 
 #else
-int main(void) {
-  return 0;
-}
+int main(void) { return 0; }
 #endif

@@ -220,12 +220,42 @@ static void refused_writes(void **state) {
   free(old);
   free(now);
   test_remove(folder);
-  assert_error(ctx, KF_ERR_IO, "no-such-folder", kf_model_save(ctx, m, "/no-such-folder/m"));
-  assert_error(ctx, KF_ERR_IO, "/dev/full", kf_model_save(ctx, m, "/dev/full"));
+  assert_error(ctx, KF_ERR_IO, "no-such-folder",
+               kf_model_save(ctx, m, "/no-such-folder/m.safetensors"));
+  assert_error(ctx, KF_ERR_ARG, ".safetensors", kf_model_save(ctx, m, "/dev/full"));
   kf_model_free(m);
   kf_stats_free(s);
   kf_data_free(data);
   kf_ctx_free(ctx);
+}
+
+/* A link stays a link, and a file that was private stays private. */
+static void links_and_permissions(void **state) {
+  (void)state;
+  const char *folder = test_folder(), *path = test_path(folder, "file"),
+             *link = test_path(folder, "link");
+  kf_err err;
+  kf_out out;
+  for (int round = 0; round < 2; round++) {
+    assert_int_equal(kf_out_open(&out, round == 0 ? path : link, &err), KF_OK);
+    assert_int_equal(kf_out_write(&out, round == 0 ? "old" : "new", 3, &err), KF_OK);
+    assert_int_equal(kf_out_commit(&out, &err), KF_OK);
+    if (round == 0) {
+      assert_int_equal(chmod(path, 0600), 0);
+      assert_int_equal(symlink("file", link), 0);
+    }
+  }
+  struct stat info;
+  assert_int_equal(lstat(link, &info), 0);
+  assert_true(S_ISLNK(info.st_mode));
+  assert_int_equal(lstat(path, &info), 0);
+  assert_int_equal(info.st_mode & 07777, 0600);
+  size_t n;
+  char *bytes = test_read(path, &n);
+  assert_memory_equal(bytes, "new", 3);
+  free(bytes);
+  assert_int_equal(test_entries(folder), 2);
+  test_remove(folder);
 }
 
 static void what_is_no_file(void **state) {
@@ -237,6 +267,36 @@ static void what_is_no_file(void **state) {
   assert_int_equal(kf_in_open(&in, "/dev/null", &err), KF_ERR_DATA);
   assert_int_equal(kf_in_open(&in, "/nowhere/x", &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "No such file"));
+}
+
+/* Required arguments that are NULL are an error, not a crash. */
+static void null_arguments(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_stats *s;
+  kf_model *m;
+  kf_lambda l;
+  kf_eval_result r;
+  kf_info *info;
+  int32_t found;
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_new(ctx, 3, 2, NULL, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_new_from_data(ctx, NULL, NULL, &s));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_merge(ctx, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_load(ctx, NULL, &s));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_scatter(ctx, NULL, NULL, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_fit(ctx, NULL, NULL, &m));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_model_load(ctx, NULL, &m));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_lambda_parse(ctx, NULL, &l));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_classify(ctx, NULL, NULL, 1, NULL, &found, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_eval(ctx, NULL, NULL, NULL, &r));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_info_read(ctx, NULL, &info));
+  assert_int_equal(kf_fit(NULL, NULL, NULL, &m), KF_ERR_ARG);
+  const char *const twice[] = {"a", "a"}, *const none[] = {"a", NULL},
+                    *const bytes[] = {"a", "\xff"};
+  assert_error(ctx, KF_ERR_ARG, "twice", kf_stats_new(ctx, 3, 2, twice, NULL, &s));
+  assert_error(ctx, KF_ERR_ARG, "name 1", kf_stats_new(ctx, 3, 2, none, NULL, &s));
+  assert_error(ctx, KF_ERR_ARG, "UTF-8", kf_stats_new(ctx, 3, 2, bytes, NULL, &s));
+  kf_ctx_free(ctx);
 }
 
 static void messages(void **state) {
@@ -257,7 +317,8 @@ int main(void) {
       cmocka_unit_test(sizes),           cmocka_unit_test(parallel),
       cmocka_unit_test(cancelled),       cmocka_unit_test(whole_or_absent),
       cmocka_unit_test(long_files),      cmocka_unit_test(refused_writes),
-      cmocka_unit_test(what_is_no_file), cmocka_unit_test(messages),
+      cmocka_unit_test(what_is_no_file), cmocka_unit_test(links_and_permissions),
+      cmocka_unit_test(messages),        cmocka_unit_test(null_arguments),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -404,7 +404,8 @@ static void test_save(void **state) {
     kf_data_free(again);
     if (types[t] == KF_BF16) continue;
     path = at("saved.npy");
-    assert_int_equal(kf_data_save(ctx, data, types[t], path), KF_OK);
+    kf_save_spec spec = {.what = "test", .dim = D, .dtype = types[t]};
+    assert_int_equal(kf_data_save_mapped(ctx, data, &spec, path), KF_OK);
     assert_file(path, NULL, N, D, rows, NULL);
   }
   kf_data_free(data);

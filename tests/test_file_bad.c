@@ -59,6 +59,37 @@ static void test_ending(void **state) {
   assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown ending");
 }
 
+/* A label file that changes between opening and reading must not lead outside any array. */
+static void test_labels_change(void **state) {
+  (void)state;
+  const float rows[4] = {1, 2, 3, 4};
+  const char *path = write_npy("change.npy", "<f4", "(2, 2)", rows, 16);
+  const int32_t before[2] = {0, 1}, after[2] = {0, 1000000};
+  const char *labels[] = {write_npy("change-labels.npy", "<i4", "(2,)", before, 8)};
+  kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
+  FILE *file = fopen(labels[0], "r+b"); /* in place: the same file */
+  assert_non_null(file);
+  fseek(file, -8, SEEK_END);
+  assert_int_equal(fwrite(after, 4, 2, file), 2);
+  fclose(file);
+  kf_stats *stats;
+  assert_failed(kf_stats_new_from_data(ctx, data, NULL, &stats), KF_ERR_DATA, "row 1", "1000000");
+  kf_data_free(data);
+}
+
+/* One stray label among a few rows does not make half a million classes. */
+static void test_stray_label(void **state) {
+  (void)state;
+  const float rows[4] = {1, 2, 3, 4};
+  const char *path = write_npy("stray.npy", "<f4", "(2, 2)", rows, 16);
+  const int32_t stray[2] = {0, 499999};
+  const char *labels[] = {write_npy("stray-labels.npy", "<i4", "(2,)", stray, 8)};
+  kf_data *data;
+  assert_failed(
+      kf_data_open(ctx, &path, 1, &(kf_data_options){.labels = labels, .n_labels = 1}, &data),
+      KF_ERR_DATA, path, "499999");
+}
+
 static void test_arguments(void **state) {
   (void)state;
   kf_data *data;
@@ -74,7 +105,7 @@ static void test_arguments(void **state) {
   assert_failed(kf_data_open_memory(ctx, six, 3, 2, labels, NULL, 0, &data), KF_ERR_DATA, "row 2",
                 "the label -2");
   const char *twice[] = {"a", "b", "a"}, *empty[] = {"a", "", "b"};
-  assert_int_equal(kf_data_open_memory(ctx, six, 1, 2, labels, twice, 3, &data), KF_ERR_DATA);
+  assert_int_equal(kf_data_open_memory(ctx, six, 1, 2, labels, twice, 3, &data), KF_ERR_ARG);
   assert_int_equal(kf_data_open_memory(ctx, six, 1, 2, labels, empty, 3, &data), KF_ERR_ARG);
   assert_int_equal(kf_data_open_memory(ctx, six, 3, 2, NULL, NULL, 0, &data), KF_OK);
   float rows[6];
@@ -442,19 +473,28 @@ static void test_save_refuses(void **state) {
   const char *path = write_npy("in.npy", "<f4", "(2, 2)", rows, 16);
   const char *labels[] = {write_npy("in-labels.npy", "|i1", "(2,)", "\x00\x01", 2)};
   kf_data *data = must_open(path, &(kf_data_options){.labels = labels, .n_labels = 1});
-  assert_failed(kf_data_save(ctx, data, KF_F32, at("out.txt")), KF_ERR_ARG, "out.txt",
+  assert_failed(kf_data_save(ctx, data, KF_F32, at("out.npy")), KF_ERR_ARG, "out.npy",
+                ".safetensors");
+  kf_save_spec spec = {.what = "test", .dim = 2, .dtype = KF_F32};
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, at("out.txt")), KF_ERR_ARG, "out.txt",
                 ".safetensors and .npy");
-  assert_failed(kf_data_save(ctx, data, KF_BF16, at("out.npy")), KF_ERR_ARG, "out.npy", "bf16");
-  assert_failed(kf_data_save(ctx, data, KF_F64, at("out.npy")), KF_ERR_ARG, "out.npy", "f32");
-  assert_failed(kf_data_save(ctx, data, KF_F32, path), KF_ERR_ARG, path, "input");
-  assert_failed(kf_data_save(ctx, data, KF_F32, labels[0]), KF_ERR_ARG, labels[0], "input");
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, path), KF_ERR_ARG, path, "input");
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, labels[0]), KF_ERR_ARG, labels[0], "input");
   assert_int_equal(symlink(path, at("link.npy")), 0);
-  assert_failed(kf_data_save(ctx, data, KF_F32, at("link.npy")), KF_ERR_ARG, "link.npy", "input");
-  assert_failed(kf_data_save(ctx, data, KF_F16, at("out.npy")), KF_ERR_DATA, path,
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, at("link.npy")), KF_ERR_ARG, "link.npy",
+                "input");
+  assert_true(kf_data_reads(data, path) && kf_data_reads(data, labels[0]));
+  assert_true(kf_data_reads(data, at("link.npy")) && !kf_data_reads(data, at("other.npy")));
+  spec.dtype = KF_BF16;
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, at("out.npy")), KF_ERR_ARG, "out.npy",
+                "bf16");
+  spec.dtype = KF_F64;
+  assert_failed(kf_data_save_mapped(ctx, data, &spec, at("out.npy")), KF_ERR_ARG, "out.npy", "f32");
+  assert_failed(kf_data_save(ctx, data, KF_F16, at("out.safetensors")), KF_ERR_DATA, path,
                 "row 1: column 1 is 70000, too large for f16");
   assert_failed(kf_data_save(ctx, data, KF_F32, at("nowhere/out.npy")), KF_ERR_IO,
                 "nowhere/out.npy", "No such file");
-  assert_int_equal(access(at("out.npy"), F_OK), -1);
+  assert_int_equal(access(at("out.safetensors"), F_OK), -1);
   kf_data_free(data);
 }
 
@@ -485,6 +525,8 @@ int main(void) {
       cmocka_unit_test(test_permission),
       cmocka_unit_test(test_ending),
       cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_labels_change),
+      cmocka_unit_test(test_stray_label),
       cmocka_unit_test(test_npy_file),
       cmocka_unit_test(test_npy_header),
       cmocka_unit_test(test_npy_no_rows),

@@ -32,9 +32,7 @@ static void fill_f64(double *x, size_t n, uint64_t seed) {
   for (size_t i = 0; i < n; i++) x[i] = test_uniform(&seed);
 }
 
-static void assert_bits(const void *a, const void *b, size_t n) {
-  assert_memory_equal(a, b, n);
-}
+static void assert_bits(const void *a, const void *b, size_t n) { assert_memory_equal(a, b, n); }
 
 /* --- half precision -------------------------------------------------------------------------- */
 

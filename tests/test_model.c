@@ -163,6 +163,12 @@ static void eigen_special(void **state) {
     for (size_t j = 0; j < n; j++) a[i * n + j] = 1e-200;
   check_eigen(n, a); /* rank one, tiny */
   for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; j < n; j++) a[i * n + j] = (i < 20 ? 1e-8 : 1) * (j < 20 ? 1e-8 : 1);
+  check_eigen(n, a); /* rank one with components of 1e-8 */
+  for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; j < n; j++) a[i * n + j] = pow(1e-5, (double)(i + j)) * (i == j ? 2 : 1);
+  check_eigen(n, a); /* graded over six hundred decades */
+  for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < n; j++) a[i * n + j] = 1.0 / (double)(i + j + 1);
   check_eigen(n, a); /* Hilbert: graded over eighteen decades */
   memset(a, 0, sizeof a);
@@ -264,13 +270,65 @@ static void singular(void **state) {
   kf_fit_options small = {.lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit(ctx, s, &small, &m));
   kf_model_free(m);
-  small.lambda.value = 1e-300; /* any lambda above 0 gives a model */
-  assert_ok(ctx, kf_fit(ctx, s, &small, &m));
-  for (size_t i = 0; i < (size_t)48 * 48; i++)
-    assert_true(isfinite(kf_model_transform_matrix(m)[i]));
-  kf_model_free(m);
   kf_stats_free(s);
   free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+/* Any lambda above 0 gives a model that can be saved, loaded and used. A huge one makes the map a
+ * rotation, which leaves the answers of the original space; tiny ones all agree. */
+static void any_lambda(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(60, 96, 20, 2, 3); /* rank 40 of 96 */
+  kf_stats *s = stats_of(ctx, &w, 0);
+  const double values[] = {1e-300, 1e-100, 1e-62, 1e-30, 1e-12, 1, 1e30, 1e100, 1e300};
+  const char *folder = test_folder(), *path = test_path(folder, "m.safetensors");
+  int32_t raw[60], found[60], tiny[60];
+  for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
+    kf_model *m, *back;
+    kf_fit_options options = {.lambda = {values[v], KF_LAMBDA_ABSOLUTE}};
+    assert_ok(ctx, kf_fit(ctx, s, &options, &m));
+    assert_ok(ctx, kf_model_save(ctx, m, path));
+    assert_ok(ctx, kf_model_load(ctx, path, &back));
+    assert_ok(ctx, kf_classify(ctx, back, w.rows, w.n, NULL, found, NULL));
+    assert_ok(ctx,
+              kf_classify(ctx, back, w.rows, w.n, &(kf_classify_options){.raw = 1}, raw, NULL));
+    if (v == 0) memcpy(tiny, found, sizeof tiny);
+    if (values[v] < 1e-50) assert_memory_equal(found, tiny, sizeof tiny);
+    if (values[v] > 1e20) assert_memory_equal(found, raw, sizeof raw);
+    kf_classify_options euclidean = {.metric = KF_METRIC_EUCLIDEAN};
+    kf_status status = kf_classify(ctx, back, w.rows, w.n, &euclidean, found, NULL);
+    if (values[v] < 1e-90 || values[v] > 1e90) /* lengths do not fit f32 there, and that is said */
+      assert_int_equal(status, KF_ERR_MATH);
+    kf_model_free(m);
+    kf_model_free(back);
+  }
+  kf_model *m;
+  kf_fit_options denormal = {.lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
+  assert_error(ctx, KF_ERR_MATH, "too small", kf_fit(ctx, s, &denormal, &m));
+  kf_fit_options unit = {.lambda = {1, (kf_lambda_unit)9}};
+  assert_error(ctx, KF_ERR_ARG, "choices", kf_fit(ctx, s, &unit, &m));
+  test_remove(folder);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+/* Rows that are equal within their classes have no scatter at all, not a little rounding noise. */
+static void equal_rows(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  for (uint64_t times = 1; times <= 8; times++) {
+    world w = make_world(50 * times, 32, 50, 1, times);
+    for (uint64_t i = 50; i < w.n; i++)
+      memcpy(w.rows + i * 32, w.rows + i % 50 * 32, 32 * sizeof *w.rows);
+    kf_stats *s = stats_of(ctx, &w, 0);
+    kf_model *m;
+    assert_error(ctx, KF_ERR_MATH, "zero", kf_fit(ctx, s, NULL, &m));
+    kf_stats_free(s);
+    free_world(&w);
+  }
   kf_ctx_free(ctx);
 }
 
@@ -465,11 +523,12 @@ static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_
     for (uint32_t j = 0; j < dim; j++) norm2 += z[j] * z[j];
     for (uint32_t k = 0; k < m->n_classes; k++) {
       const float *p = (raw ? m->class_means : m->prototypes) + (uint64_t)k * dim;
-      double dot = 0, p2 = 0, distance2 = 0;
+      double dot = 0, p2 = 0, distance2 = 0, length = raw ? 1 : m->lengths[k];
       for (uint32_t j = 0; j < dim; j++) {
-        dot += z[j] * (double)p[j];
-        p2 += (double)p[j] * (double)p[j];
-        distance2 += (z[j] - (double)p[j]) * (z[j] - (double)p[j]);
+        double y = (double)p[j] * length;
+        dot += z[j] * y;
+        p2 += y * y;
+        distance2 += (z[j] - y) * (z[j] - y);
       }
       double score = metric == KF_METRIC_EUCLIDEAN ? -sqrt(distance2) : dot / sqrt(norm2 * p2);
       best = fmax(best, score);
@@ -736,6 +795,8 @@ int main(void) {
       cmocka_unit_test(identities),
       cmocka_unit_test(same_bits_everywhere),
       cmocka_unit_test(singular),
+      cmocka_unit_test(any_lambda),
+      cmocka_unit_test(equal_rows),
       cmocka_unit_test(one_row_a_class),
       cmocka_unit_test(empty_and_single_classes),
       cmocka_unit_test(nine_decades),

@@ -275,6 +275,14 @@ static void raw_norms(void **state) {
   t = stats_of(ctx, rows, labels, N, &coarse);
   assert_error(ctx, KF_ERR_DATA, "--exponent", kf_stats_merge(ctx, s, t));
   kf_stats_free(t);
+  /* A row that is left out does not set the unit of those that are not. */
+  float wild[3 * D];
+  int32_t y[3] = {0, KF_LABEL_NONE, 1};
+  memcpy(wild, rows, sizeof wild);
+  wild[D] = 1e20f;
+  kf_stats *calm = stats_of(ctx, wild, y, 3, &raw);
+  assert_true(kf_stats_exponent(calm) > 10);
+  kf_stats_free(calm);
   kf_data *data;
   kf_stats_options fine = {.no_normalize = 1, .exponent = s->exponent + 1, .fixed_exponent = 1};
   assert_ok(ctx, kf_data_open_memory(ctx, rows, N, D, labels, NULL, K, &data));
@@ -371,6 +379,48 @@ static void scatter_matrices(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Narrow classes far apart: S_w is a tiny part of the moments and still right to 1e-12, against
+ * exact sums over the integer rows (128-bit: n_k M_k - s_k s_k^T is an integer). */
+static void narrow_classes(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  for (int power = 1; power <= 4; power++) {
+    static float x[N * D];
+    uint64_t seed = (uint64_t)power;
+    for (size_t i = 0; i < N; i++)
+      for (size_t j = 0; j < D; j++) {
+        double centre = sin((double)(labels[i] * 37 + (int32_t)j) * 1.7) + 0.7;
+        x[i * D + j] = (float)(centre + pow(10, -power) * test_normal(&seed));
+      }
+    kf_stats *s = stats_of(ctx, x, labels, N, NULL);
+    static double s_w[D * D];
+    static kf_i128 moment[K][D][D];
+    memset(moment, 0, sizeof moment);
+    assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+    for (size_t i = 0; i < N; i++) {
+      int64_t fixed[D];
+      fixed_row(x + i * D, fixed);
+      for (size_t p = 0; p < D; p++)
+        for (size_t q = 0; q < D; q++) moment[labels[i]][p][q] += (kf_i128)fixed[p] * fixed[q];
+    }
+    double scale = 0, worst = 0;
+    for (size_t p = 0; p < D; p++)
+      for (size_t q = 0; q < D; q++) {
+        long double want = 0;
+        for (size_t k = 0; k < K; k++)
+          want += (long double)(moment[k][p][q] * s->counts[k] -
+                                (kf_i128)s->sums[k * D + p] * s->sums[k * D + q]) /
+                  (long double)s->counts[k];
+        want = ldexpl(want, -44);
+        scale = fmax(scale, (double)fabsl(want));
+        worst = fmax(worst, (double)fabsl((long double)s_w[p * D + q] - want));
+      }
+    assert_true(worst <= 1e-12 * scale);
+    kf_stats_free(s);
+  }
+  kf_ctx_free(ctx);
+}
+
 /* --- files
  * -------------------------------------------------------------------------------------------------
  */
@@ -426,6 +476,7 @@ int main(void) {
       cmocka_unit_test(raw_norms),
       cmocka_unit_test(names_are_matched),
       cmocka_unit_test(scatter_matrices),
+      cmocka_unit_test(narrow_classes),
       cmocka_unit_test(files),
   };
   return cmocka_run_group_tests_name("stats", tests, setup, NULL);

@@ -17,8 +17,11 @@
  * context, so that they can run on any worker thread. */
 typedef struct kf_err {
   kf_status status;
-  char message[1024];
+  char message[5120]; /* the longest path there is, and a sentence about it */
 } kf_err;
+
+/* Room for "FILE, row 17". */
+#define KF_WHERE_SIZE 4300
 
 /* Sets the message and returns the status, so that `return kf_fail(err, KF_ERR_DATA, …)` reads as
  * one thought. */
@@ -44,6 +47,7 @@ bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum);
 /* count * size bytes, 64-byte aligned; NULL where it overflows or there is no memory. Freed with
  * kf_free. A count of 0 gives a valid pointer. */
 void *kf_alloc(uint64_t count, uint64_t size);
+/* Zeroed, aligned as malloc aligns; pages that are never touched take no memory. */
 void *kf_alloc_zero(uint64_t count, uint64_t size);
 void kf_free(void *memory);
 char *kf_strdup(const char *text);
@@ -54,6 +58,9 @@ typedef struct kf_names {
   char **name; /* [n], or NULL where n is 0 */
 } kf_names;
 kf_status kf_names_copy(const char *const *names, uint32_t n, kf_names *out, kf_err *err);
+/* The same for names that come from a caller: KF_ERR_ARG where one is NULL, empty, not UTF-8 or
+ * stands twice, since no file could hold it. */
+kf_status kf_names_take(const char *const *names, uint32_t n, kf_names *out, kf_err *err);
 bool kf_names_equal(const kf_names *a, const kf_names *b);
 void kf_names_clear(kf_names *names);
 
@@ -81,6 +88,12 @@ struct kf_ctx {
 
 /* Starts a public call: forgets the last error and hands out the place for a new one. */
 kf_err *kf_enter(kf_ctx *ctx);
+/* The same as the first lines of a public function, which then has `err`; `given` says that the
+ * arguments that may not be NULL are there. */
+#define KF_ENTER(ctx, given)                                                                       \
+  if ((ctx) == NULL) return KF_ERR_ARG;                                                            \
+  kf_err *err = kf_enter(ctx);                                                                     \
+  if (!(given)) return kf_fail(err, KF_ERR_ARG, "%s: an argument is NULL", __func__)
 
 /* Runs task(argument, i, worker, err) for i in [0, n) on the context's threads; worker is in
  * [0, ctx->threads). Returns when all are done. Where tasks fail, the error of the lowest i is

@@ -192,15 +192,9 @@ void kf_ctx_free(kf_ctx *ctx) {
   kf_free(ctx);
 }
 
-const char *kf_errmsg(const kf_ctx *ctx) {
-  return ctx == NULL ? "" : ctx->err.message;
-}
-unsigned kf_ctx_threads(const kf_ctx *ctx) {
-  return ctx->threads;
-}
-kf_isa kf_ctx_isa(const kf_ctx *ctx) {
-  return ctx->kernels->isa;
-}
+const char *kf_errmsg(const kf_ctx *ctx) { return ctx == NULL ? "" : ctx->err.message; }
+unsigned kf_ctx_threads(const kf_ctx *ctx) { return ctx->threads; }
+kf_isa kf_ctx_isa(const kf_ctx *ctx) { return ctx->kernels->isa; }
 
 kf_err *kf_enter(kf_ctx *ctx) {
   ctx->err.status = KF_OK;

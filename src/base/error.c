@@ -4,9 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-const char *kf_version(void) {
-  return KF_VERSION;
-}
+const char *kf_version(void) { return KF_VERSION; }
 
 const char *kf_status_name(kf_status status) {
   switch (status) {
@@ -34,9 +32,7 @@ kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
   return status;
 }
 
-kf_status kf_fail_memory(kf_err *err) {
-  return kf_fail(err, KF_ERR_MEM, "out of memory");
-}
+kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }
 
 kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code) {
   char text[128];

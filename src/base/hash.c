@@ -10,9 +10,7 @@
 #define P4 0x85EBCA77C2B2AE63u
 #define P5 0x27D4EB2F165667C5u
 
-static uint64_t rotate_left(uint64_t x, int r) {
-  return (x << r) | (x >> (64 - r));
-}
+static uint64_t rotate_left(uint64_t x, int r) { return (x << r) | (x >> (64 - r)); }
 
 static uint64_t load64(const unsigned char *p) {
   uint64_t x = 0;

@@ -9,9 +9,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BUFFER_SIZE ((uint64_t)1 << 20)
@@ -84,18 +89,28 @@ static char *folder_of(const char *path) {
   return folder;
 }
 
-/* A name beside `path` that no other writer uses. */
+/* A name beside `path` that no other writer is likely to use: process numbers repeat in containers,
+ * so chance is added. */
 static char *temporary_name(const char *path) {
   static atomic_uint counter;
+  uint64_t chance = atomic_fetch_add(&counter, 1u);
+  struct timespec now;
+  if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance &&
+      clock_gettime(CLOCK_REALTIME, &now) == 0)
+    chance += (uint64_t)now.tv_nsec << 32 ^ (uint64_t)getpid();
   const char *slash = strrchr(path, '/');
   size_t folder = slash == NULL ? 0 : (size_t)(slash - path) + 1;
   size_t size = strlen(path) + 64;
   char *name = kf_alloc(size, 1);
   if (name == NULL) return NULL;
   /* The base name is cut so that the temporary one stays within the limit of file names. */
-  snprintf(name, size, "%.*s.%.180s.%ld-%u.part", (int)folder, path, path + folder, (long)getpid(),
-           atomic_fetch_add(&counter, 1u));
+  snprintf(name, size, "%.*s.%.180s.%016" PRIx64 ".part", (int)folder, path, path + folder, chance);
   return name;
+}
+
+#define SELF_SIZE 40
+static void self_path(int fd, char self[SELF_SIZE]) {
+  snprintf(self, SELF_SIZE, "/proc/self/fd/%d", fd);
 }
 
 static kf_status open_unnamed(kf_out *out, kf_err *err) {
@@ -103,6 +118,14 @@ static kf_status open_unnamed(kf_out *out, kf_err *err) {
   if (folder == NULL) return kf_fail_memory(err);
   out->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
   kf_free(folder);
+  if (out->fd >= 0) { /* without /proc it could never get its name */
+    char self[SELF_SIZE];
+    self_path(out->fd, self);
+    if (access(self, F_OK) != 0) {
+      close(out->fd);
+      out->fd = -1;
+    }
+  }
   return KF_OK;
 }
 
@@ -119,13 +142,19 @@ static kf_status open_named(kf_out *out, kf_err *err) {
 kf_status kf_out_open(kf_out *out, const char *path, kf_err *err) {
   *out = (kf_out){.fd = -1};
   struct stat info;
-  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+  bool exists = stat(path, &info) == 0;
+  if (exists && !S_ISREG(info.st_mode))
     return kf_fail(err, KF_ERR_IO, "%s: cannot be created: is not a regular file", path);
-  out->path = kf_strdup(path);
+  /* Where the path is a link, its target is what is replaced. */
+  char target[PATH_MAX];
+  out->path = kf_strdup(exists && realpath(path, target) != NULL ? target : path);
   if (out->path == NULL) return kf_fail_memory(err);
   out->buffer = kf_alloc(BUFFER_SIZE, 1);
   kf_status status = out->buffer == NULL ? kf_fail_memory(err) : open_unnamed(out, err);
   if (status == KF_OK && out->fd < 0) status = open_named(out, err);
+  /* A file that only its owner may read stays so. */
+  if (status == KF_OK && exists && fchmod(out->fd, info.st_mode & 07777) != 0 && errno != EPERM)
+    status = kf_fail_errno(err, path, "cannot be given its permissions", errno);
   if (status != KF_OK) kf_out_abort(out);
   return status;
 }
@@ -171,8 +200,8 @@ kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64
 
 /* Gives an unnamed file its temporary name, so that rename can move it. */
 static kf_status name_it(kf_out *out, kf_err *err) {
-  char self[64];
-  snprintf(self, sizeof self, "/proc/self/fd/%d", out->fd);
+  char self[SELF_SIZE];
+  self_path(out->fd, self);
   char *name = temporary_name(out->path);
   if (name == NULL) return kf_fail_memory(err);
   if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) != 0) {

@@ -1,5 +1,5 @@
 /* memory.c - checked sizes, aligned memory, name lists and a string map. */
-#include "base/base.h"
+#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,12 @@ void *kf_alloc(uint64_t count, uint64_t size) {
 }
 
 void *kf_alloc_zero(uint64_t count, uint64_t size) {
-  void *memory = kf_alloc(count, size);
-  if (memory != NULL) memset(memory, 0, (size_t)(count * size));
-  return memory;
+  uint64_t bytes;
+  if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
+  return calloc(1, bytes > 0 ? (size_t)bytes : 1);
 }
 
-void kf_free(void *memory) {
-  free(memory);
-}
+void kf_free(void *memory) { free(memory); }
 
 char *kf_strdup(const char *text) {
   size_t n = strlen(text) + 1;
@@ -56,6 +54,19 @@ kf_status kf_names_copy(const char *const *names, uint32_t n, kf_names *out, kf_
   }
   *out = (kf_names){.n = n, .name = list};
   return KF_OK;
+}
+
+kf_status kf_names_take(const char *const *names, uint32_t n, kf_names *out, kf_err *err) {
+  for (uint32_t k = 0; k < n; k++)
+    if (names[k] == NULL || names[k][0] == '\0' || !kf_utf8_valid(names[k], strlen(names[k])))
+      return kf_fail(err, KF_ERR_ARG, "class name %u is NULL, empty or not valid UTF-8", k);
+  KF_TRY(kf_names_copy(names, n, out, err));
+  kf_map *map = NULL;
+  kf_status status = kf_map_new_from_names(out, "class names", &map, err);
+  kf_map_free(map);
+  if (status == KF_OK) return KF_OK;
+  kf_names_clear(out);
+  return status == KF_ERR_DATA ? KF_ERR_ARG : status;
 }
 
 bool kf_names_equal(const kf_names *a, const kf_names *b) {

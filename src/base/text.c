@@ -4,6 +4,7 @@
  * it. */
 #include "base/json.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,16 +14,16 @@
  */
 
 /* In glibc a static object: nothing is allocated, nothing need be freed. */
-static locale_t c_locale(void) {
-  return newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
+static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
 double kf_parse_f64(const char *text, const char **end) {
   /* Neither the hexadecimal numbers nor the words (inf, nan) that strtod would take. */
   size_t n = strspn(text, "0123456789.eE+-");
   char *stop = NULL;
+  errno = 0;
   double value = n > 0 ? strtod_l(text, &stop, c_locale()) : 0;
-  bool whole = stop != NULL && stop == text + n;
+  bool lost = errno == ERANGE && (value == 0 || isinf(value)); /* 1e-400, 1e400 */
+  bool whole = stop != NULL && stop == text + n && !lost;
   *end = whole ? stop : text;
   return value;
 }

@@ -15,21 +15,11 @@ void kf_data_free(kf_data *data) {
   data->destroy(data);
 }
 
-uint64_t kf_data_rows(const kf_data *data) {
-  return data->rows;
-}
-uint32_t kf_data_dim(const kf_data *data) {
-  return data->dim;
-}
-int kf_data_has_labels(const kf_data *data) {
-  return data->has_labels;
-}
-uint32_t kf_data_classes(const kf_data *data) {
-  return data->n_classes;
-}
-uint64_t kf_data_unlabelled(const kf_data *data) {
-  return data->unlabelled;
-}
+uint64_t kf_data_rows(const kf_data *data) { return data->rows; }
+uint32_t kf_data_dim(const kf_data *data) { return data->dim; }
+int kf_data_has_labels(const kf_data *data) { return data->has_labels; }
+uint32_t kf_data_classes(const kf_data *data) { return data->n_classes; }
+uint64_t kf_data_unlabelled(const kf_data *data) { return data->unlabelled; }
 
 const char *kf_data_class_name(const kf_data *data, uint32_t k) {
   return k < data->names.n ? data->names.name[k] : NULL;
@@ -40,6 +30,11 @@ uint64_t kf_data_chunk(uint32_t dim) {
   return rows > 0 ? rows : 1;
 }
 
+int kf_data_reads(const kf_data *data, const char *path) {
+  kf_err ignored;
+  return kf_data_refuse_overwrite(data, path, &ignored) != KF_OK;
+}
+
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err) {
   return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
 }
@@ -47,7 +42,7 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
 /* --- the check ------------------------------------------------------------------------------- */
 
 static kf_status fail_row(const kf_data *data, uint64_t row, const float *values, kf_err *err) {
-  char where[600];
+  char where[KF_WHERE_SIZE];
   data->where(data, row, where, sizeof where);
   for (uint32_t i = 0; i < data->dim; i++) {
     if (isfinite(values[i])) continue;
@@ -57,9 +52,22 @@ static kf_status fail_row(const kf_data *data, uint64_t row, const float *values
   return kf_fail(err, KF_ERR_DATA, "%s: every column is zero", where);
 }
 
+static kf_status fail_label(const kf_data *data, uint64_t row, int32_t label, kf_err *err) {
+  char where[KF_WHERE_SIZE];
+  data->where(data, row, where, sizeof where);
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: the label is now %" PRId32 ", where there were %" PRIu32
+                 " classes when the file was opened",
+                 where, label, data->n_classes);
+}
+
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err) {
   KF_TRY(data->fetch(data, kernels, first, n, rows, labels, err));
+  /* Labels were all looked at when the file was opened, but files can change. */
+  for (uint64_t i = 0; labels != NULL && data->has_labels && i < n; i++)
+    if (labels[i] < KF_LABEL_NONE || labels[i] >= (int64_t)data->n_classes)
+      return fail_label(data, first + i, labels[i], err);
   if (rows == NULL) return KF_OK;
   for (uint64_t i = 0; i < n; i++) {
     float *row = rows + i * data->dim;
@@ -77,10 +85,7 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
 
 kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n, float *rows,
                       int32_t *labels) {
-  if (ctx == NULL) return KF_ERR_ARG;
-  kf_err *err = kf_enter(ctx);
-  if (data == NULL || rows == NULL)
-    return kf_fail(err, KF_ERR_ARG, "kf_data_get: data and rows must not be NULL");
+  KF_ENTER(ctx, data != NULL && rows != NULL);
   if (data->skip_bad && labels == NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_data_get: with skip_bad, labels must not be NULL");
   if (first > data->rows || n > data->rows - first) {

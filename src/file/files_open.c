@@ -166,6 +166,8 @@ static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) 
   return kf_map_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
 
+#define MANY_CLASSES 65536u
+
 static kf_status open_classes(kf_files *files, const kf_data_options *options, kf_err *err) {
   KF_TRY(set_rules(files, options, err));
   kf_label_census census = {.largest = -1};
@@ -177,6 +179,12 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   data->has_labels = true;
   data->unlabelled = census.unlabelled;
   data->n_classes = data->names.n > 0 ? data->names.n : (uint32_t)(census.largest + 1);
+  /* A stray label must not make millions of empty classes, each with its sums. */
+  if (data->names.n == 0 && data->n_classes > MANY_CLASSES && data->n_classes / 16 > data->rows)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the label %" PRId64 " would make %u classes of %" PRIu64
+                   " rows; give the class names if that is meant",
+                   files->shards[0].in.path, census.largest, data->n_classes, data->rows);
   return KF_OK;
 }
 

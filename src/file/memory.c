@@ -27,9 +27,7 @@ static void memory_where(const kf_data *data, uint64_t row, char *text, size_t s
   snprintf(text, size, "row %" PRIu64, row);
 }
 
-static void memory_destroy(kf_data *data) {
-  kf_free(data);
-}
+static void memory_destroy(kf_data *data) { kf_free(data); }
 
 /* Counts classes and rows without a label; n_classes 0: not known before. */
 static kf_status look_at_labels(kf_data *data, const int32_t *labels, uint32_t n_classes,
@@ -47,21 +45,6 @@ static kf_status look_at_labels(kf_data *data, const int32_t *labels, uint32_t n
   }
   data->has_labels = true;
   data->n_classes = n_classes > 0 ? n_classes : (uint32_t)(largest + 1);
-  return KF_OK;
-}
-
-/* The rules that names from files keep, too. */
-static kf_status take_names(kf_data *data, const char *const *names, uint32_t n, kf_err *err) {
-  for (uint32_t k = 0; k < n; k++) {
-    if (names[k] == NULL || names[k][0] == '\0' || !kf_utf8_valid(names[k], strlen(names[k]))) {
-      return kf_fail(err, KF_ERR_ARG, "class name %" PRIu32 " is NULL, empty or not valid UTF-8",
-                     k);
-    }
-  }
-  KF_TRY(kf_names_copy(names, n, &data->names, err));
-  kf_map *map; /* refuses names that stand twice */
-  KF_TRY(kf_map_new_from_names(&data->names, "kf_data_open_memory", &map, err));
-  kf_map_free(map);
   return KF_OK;
 }
 
@@ -85,9 +68,7 @@ static kf_status check_arguments(const float *rows, uint64_t n, uint32_t dim, co
 kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const int32_t *labels, const char *const *names, uint32_t n_classes,
                               kf_data **out) {
-  if (ctx == NULL) return KF_ERR_ARG;
-  kf_err *err = kf_enter(ctx);
-  if (out == NULL) return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: out must not be NULL");
+  KF_ENTER(ctx, out != NULL);
   KF_TRY(check_arguments(rows, n, dim, labels, names, n_classes, err));
   memory_data *memory = kf_alloc_zero(1, sizeof *memory);
   if (memory == NULL) return kf_fail_memory(err);
@@ -100,7 +81,8 @@ kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32
                           .labels = labels};
   kf_status status = KF_OK;
   if (labels != NULL) status = look_at_labels(&memory->base, labels, n_classes, err);
-  if (status == KF_OK && names != NULL) status = take_names(&memory->base, names, n_classes, err);
+  if (status == KF_OK && names != NULL)
+    status = kf_names_take(names, n_classes, &memory->base.names, err);
   if (status != KF_OK) {
     kf_data_free(&memory->base);
     return status;

@@ -254,9 +254,7 @@ kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err) {
   return status;
 }
 
-void kf_npy_close(kf_npy *npy) {
-  kf_in_close(&npy->in);
-}
+void kf_npy_close(kf_npy *npy) { kf_in_close(&npy->in); }
 
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err) {
   enum { PREAMBLE = 10, HEADER = 128 }; /* a multiple of 64 that holds any shape */

@@ -31,6 +31,10 @@ int kf_by_bytes(const void *a, const void *b);
 /* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
 bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
+/* --- safetensors ----------------------------------------------------------------------------- */
+
+#define KF_HEADER_CAP 100000000u /* that of the reference implementation */
+
 /* --- integers (type.c) ----------------------------------------------------------------------- */
 
 /* Converts n elements of an integer type; what is above INT64_MAX becomes INT64_MAX. */

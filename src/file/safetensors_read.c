@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_CAP 100000000u /* that of the reference implementation */
-
 /* --- one tensor ------------------------------------------------------------------------------ */
 
 /* A name as the file gives it, cut for messages. */
@@ -219,8 +217,8 @@ static uint64_t find_checksum(const char *text, size_t length) {
 
 static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err) {
   KF_TRY(kf_in_read(&st->in, 8, text, length, err));
-  char what[600];
-  snprintf(what, sizeof what, "%.500s: the header", st->in.path);
+  char what[KF_WHERE_SIZE];
+  snprintf(what, sizeof what, "%.4200s: the header", st->in.path);
   kf_json_doc doc;
   KF_TRY(kf_json_parse(&doc, text, length, what, err));
   st->checksum_offset = find_checksum(text, length);
@@ -240,10 +238,10 @@ static kf_status read_file(kf_st *st, kf_err *err) {
                    st->in.size);
   }
   KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
-  if (length > HEADER_CAP) {
+  if (length > KF_HEADER_CAP) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",
-                   st->in.path, length, HEADER_CAP);
+                   st->in.path, length, KF_HEADER_CAP);
   }
   if (length > st->in.size - sizeof length) {
     return kf_fail(err, KF_ERR_DATA,

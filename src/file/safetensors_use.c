@@ -128,8 +128,8 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
   const char *text = kf_st_meta(st, "classes");
   if (text == NULL) return KF_OK;
-  char what[600];
-  snprintf(what, sizeof what, "%.500s: metadata 'classes'", st->in.path);
+  char what[KF_WHERE_SIZE];
+  snprintf(what, sizeof what, "%.4200s: metadata 'classes'", st->in.path);
   kf_json_doc doc;
   KF_TRY(kf_json_parse(&doc, text, strlen(text), what, err));
   kf_status status = copy_names(st, &doc, out, err);

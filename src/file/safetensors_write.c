@@ -26,6 +26,9 @@ static kf_status start(kf_stw *w, const char *path, kf_err *err) {
 }
 
 kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err) {
+  /* Files are known by their endings: under another one we would not read our own. */
+  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
+    return kf_fail(err, KF_ERR_ARG, "%s: the name must end in .safetensors", path);
   kf_stw *w = kf_alloc_zero(1, sizeof *w);
   if (w == NULL) return kf_fail_memory(err);
   w->checksum = checksum;
@@ -123,6 +126,11 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
   static const char open[] = "{\"__metadata__\":{", close[] = "}";
   uint64_t n = sizeof open - 1 + w->metadata.n + 1 + w->tensors.n + 1;
   uint64_t padding = (8 - n % 8) % 8, length = n + padding;
+  if (length > KF_HEADER_CAP)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the class names make a header of %" PRIu64
+                   " bytes, and %u are the most that readers take",
+                   w->out.path, length, KF_HEADER_CAP);
   KF_TRY(put(w, &length, sizeof length, err));
   KF_TRY(put(w, open, sizeof open - 1, err));
   /* The checksum was the first metadata to be set, so these digits are its own. */

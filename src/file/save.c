@@ -176,7 +176,7 @@ static kf_status encode_row(const saver *save, uint64_t row, const float *values
   size_t fits = kf_encode_f32(save->ctx->kernels, type, values, dim, part->bytes + part->n);
   part->n += dim * kf_type_size(type);
   if (fits == dim) return KF_OK;
-  char where[600];
+  char where[KF_WHERE_SIZE];
   save->data->where(save->data, row, where, sizeof where);
   return kf_fail(err, KF_ERR_DATA, "%s: column %zu is %g, too large for %s", where, fits,
                  (double)values[fits], kf_dtype_name(save->spec->dtype));
@@ -198,7 +198,7 @@ static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *e
   for (uint64_t r = 0; r < n; r++) {
     bool bad = is_bad(save, first + r);
     if (save->bad != NULL && bad != (s->norm2[r] == 0)) {
-      char where[600];
+      char where[KF_WHERE_SIZE];
       save->data->where(save->data, first + r, where, sizeof where);
       return kf_fail(err, KF_ERR_DATA, "%s: has changed between two readings", where);
     }
@@ -265,10 +265,9 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
 }
 
 kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path) {
-  if (ctx == NULL) return KF_ERR_ARG;
-  kf_err *err = kf_enter(ctx);
-  if (data == NULL || path == NULL)
-    return kf_fail(err, KF_ERR_ARG, "kf_data_save: data and path must not be NULL");
+  KF_ENTER(ctx, data != NULL && path != NULL);
+  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
+    return kf_fail(err, KF_ERR_ARG, "%s: a data set is written as .safetensors", path);
   return kf_data_save_mapped(
       ctx, data, &(kf_save_spec){.what = "convert", .dim = data->dim, .dtype = dtype}, path);
 }

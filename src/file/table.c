@@ -24,9 +24,7 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
   return KF_OK;
 }
 
-static size_t piece_of(uint64_t left) {
-  return left < PIECE ? (size_t)left : PIECE;
-}
+static size_t piece_of(uint64_t left) { return left < PIECE ? (size_t)left : PIECE; }
 
 static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                               uint64_t first, uint64_t n, float *rows, kf_err *err) {

@@ -19,13 +19,9 @@ size_t kf_type_size(kf_type type) {
   return size[type];
 }
 
-bool kf_type_is_float(kf_type type) {
-  return type <= KF_TYPE_F64;
-}
+bool kf_type_is_float(kf_type type) { return type <= KF_TYPE_F64; }
 
-bool kf_type_is_integer(kf_type type) {
-  return type >= KF_TYPE_I8 && type <= KF_TYPE_U64;
-}
+bool kf_type_is_integer(kf_type type) { return type >= KF_TYPE_I8 && type <= KF_TYPE_U64; }
 
 kf_type kf_type_of(kf_dtype dtype) {
   switch (dtype) {

@@ -144,9 +144,7 @@ static void tiles_on(void) {
   _tile_loadconfig(&config);
 }
 
-static void tiles_off(void) {
-  _tile_release();
-}
+static void tiles_off(void) { _tile_release(); }
 
 const kf_moment_kernel kf_moment_amx = {
     .edge = EDGE,

@@ -61,9 +61,7 @@ const kf_kernels *kf_kernels_for(kf_isa isa) {
 
 #endif
 
-int kf_isa_available(kf_isa isa) {
-  return kf_kernels_for(isa) != NULL;
-}
+int kf_isa_available(kf_isa isa) { return kf_kernels_for(isa) != NULL; }
 
 const char *kf_isa_name(kf_isa isa) {
   static const char *const names[] = {"auto", "plain", "avx2", "avx512", "amx"};

@@ -23,7 +23,7 @@ typedef struct kf_moment_kernel {
   void (*pack)(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed);
   /* sums[r*stride + c] += sum over the block of column r of panel a times column c of panel b. */
   void (*tile)(const void *a, const void *b, size_t n, int64_t *sums, size_t stride);
-  /* Called once on each thread before `tile`, and once after the last (may be NULL). */
+  /* Called on a thread before its first `tile` of a block, and after the last (may be NULL). */
   void (*begin)(void);
   void (*end)(void);
 } kf_moment_kernel;

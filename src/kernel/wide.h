@@ -30,9 +30,7 @@ static inline vec load_vec(const double *p) {
   return x;
 }
 
-static inline void store_vec(double *p, vec x) {
-  memcpy(p, &x, sizeof x);
-}
+static inline void store_vec(double *p, vec x) { memcpy(p, &x, sizeof x); }
 
 static inline vec widen(const float *p) {
   narrow x;

@@ -49,10 +49,13 @@ typedef struct eigen {
 
 /* --- 1. tridiagonal form --------------------------------------------------------------------- */
 
-/* Turns x[0 … n) into the reflector that takes it to (0, …, 0, alpha); returns alpha. */
+/* Turns x[0 … n) into the reflector that takes it to (0, …, 0, alpha); returns alpha. The matrix is
+ * scaled to 1, so what is cleared below 1e-30 is far below any rounding error, and tau stays below
+ * 1e60. */
 static double reflector(const kf_kernels *kernels, size_t n, double *x, double *tau) {
-  double norm2 = kernels->dot(n, x, x), last = x[n - 1];
-  if (n == 1 || norm2 < 1e-280 || norm2 == last * last) { /* nothing to clear */
+  double cleared2 = kernels->dot(n - 1, x, x), last = x[n - 1];
+  double norm2 = cleared2 + last * last;
+  if (cleared2 < 1e-60) {
     memset(x, 0, n * sizeof *x);
     *tau = 0;
     return last;
@@ -187,7 +190,12 @@ static kf_status diagonalise(eigen *g) {
   /* What is far below the rounding errors of step 1 is zero: keeps clusters of zero eigenvalues
    * (fewer rows than dimensions) from chasing noise. */
   double largest = 0;
-  for (size_t i = 0; i < g->n; i++) largest = fmax(largest, fabs(g->d[i]) + fabs(g->e[i]));
+  for (size_t i = 0; i < g->n; i++) {
+    double size = fabs(g->d[i]) + fabs(g->e[i]);
+    if (!isfinite(size))
+      return kf_fail(&g->ctx->err, KF_ERR_INTERNAL, "the eigensolver met a number out of range");
+    largest = fmax(largest, size);
+  }
   double negligible = largest * DBL_EPSILON * 0x1p-10;
   for (size_t l = 0; l < g->n; l++)
     for (int sweeps = 0;; sweeps++) {

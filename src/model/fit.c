@@ -20,7 +20,7 @@
 #define ROW_BLOCK 64u
 
 kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, text != NULL && out != NULL);
   const char *end;
   double value = kf_parse_f64(text, &end);
   bool relative = strcmp(end, "x") == 0, absolute = *end == '\0';
@@ -72,13 +72,12 @@ typedef struct fit {
   double *v;     /* [D][D] rows are eigenvectors of S_w */
   double *u;     /* [D][D] V^T in step 3, then rows are eigenvectors of C */
   double *scale; /* [D] (w + lambda)^(-1/2) */
+  double largest_scale;
   kf_model *model;
 } fit;
 
 /* An eigenvalue this small is rounding: S_w is positive semi-definite by construction. */
-static double noise_level(const fit *f) {
-  return f->dim * DBL_EPSILON * f->model->within[0];
-}
+static double noise_level(const fit *f) { return f->dim * DBL_EPSILON * f->model->within[0]; }
 
 static kf_status whiten(fit *f) {
   kf_model *m = f->model;
@@ -104,6 +103,7 @@ static kf_status whiten(fit *f) {
         "lambda must be above 0; %.2g is about the smallest that rounding does not reach",
         m->rank, f->dim, 1e6 * noise);
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(m->within[i] + m->lambda);
+  f->largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
   return KF_OK;
 }
 
@@ -112,7 +112,7 @@ static void transpose(const double *from, double *to, uint64_t n) {
     for (uint64_t j = 0; j < n; j++) to[j * n + i] = from[i * n + j];
 }
 
-/* s_b := C. */
+/* s_b := C, divided by the square of the largest scale so that no lambda takes it out of range. */
 static kf_status whiten_between(fit *f) {
   uint64_t n = f->dim;
   double *product_1 = f->s_w;
@@ -122,7 +122,8 @@ static kf_status whiten_between(fit *f) {
   for (uint64_t i = 0; i < n; i++)
     for (uint64_t j = 0; j <= i; j++) {
       double mean = (f->s_b[i * n + j] + f->s_b[j * n + i]) / 2;
-      f->s_b[i * n + j] = f->s_b[j * n + i] = mean * f->scale[i] * f->scale[j];
+      double p = f->scale[i] / f->largest_scale, q = f->scale[j] / f->largest_scale;
+      f->s_b[i * n + j] = f->s_b[j * n + i] = mean * p * q;
     }
   return KF_OK;
 }
@@ -144,7 +145,10 @@ static kf_status rotate(fit *f) {
   KF_TRY(kf_eigen(f->ctx, f->dim, f->s_b, m->between, f->u));
   double noise = f->dim * DBL_EPSILON * fabs(m->between[0]);
   for (uint32_t i = 0; i < f->dim; i++)
-    if (m->between[i] < noise) m->between[i] = 0;
+    m->between[i] = m->between[i] < noise ? 0 : m->between[i] * f->largest_scale * f->largest_scale;
+  if (!isfinite(m->between[0]))
+    return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision",
+                   m->lambda);
   double *left = f->s_w; /* [D][L]: U^T with its rows scaled */
   for (uint64_t k = 0; k < n; k++)
     for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
@@ -173,9 +177,11 @@ kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t 
     }
   }
   kf_map_f64(m, kernels, means, n, scratch, mapped);
-  for (uint64_t t = 0; t < n; t++)
-    for (uint64_t i = 0; i < l; i++) /* an empty class has no place in the mapped space either */
-      m->prototypes[(k + t) * l + i] = m->counts[k + t] > 0 ? (float)mapped[t * l + i] : 0.0f;
+  for (uint64_t t = 0; t < n; t++) { /* an empty class has no place in the mapped space either */
+    if (m->counts[k + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+    m->lengths[k + t] =
+        kf_unit_row(kernels, mapped + t * l, m->dim_out, m->prototypes + (k + t) * l);
+  }
   kf_free(means);
   return KF_OK;
 }
@@ -205,6 +211,8 @@ static kf_status check(const fit *f) {
   kf_lambda lambda = f->options.lambda;
   if (lambda.unit != KF_LAMBDA_DEFAULT && !(lambda.value >= 0 && isfinite(lambda.value)))
     return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
+  if ((unsigned)lambda.unit > KF_LAMBDA_RELATIVE || (unsigned)f->options.centre > KF_CENTRE_MEAN)
+    return kf_fail(err, KF_ERR_ARG, "kf_fit: an option is none of its choices");
   if (w->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
   uint32_t filled = 0;
   for (uint32_t k = 0; k < b->n_classes; k++) filled += b->counts[k] > 0;
@@ -251,7 +259,8 @@ static kf_status run(fit *f) {
 
 kf_status kf_fit(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                  kf_model **out) {
-  kf_enter(ctx);
+  KF_ENTER(ctx, stats != NULL && out != NULL);
+  (void)err;
   fit f = {.ctx = ctx, .within = stats, .between = stats, .dim = stats->dim};
   if (options != NULL) f.options = *options;
   if (f.options.between != NULL) f.between = f.options.between;

@@ -7,9 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t kf_map_scratch(const kf_model *model) {
-  return (uint64_t)KF_MAP_ROWS * model->dim_in;
-}
+uint64_t kf_map_scratch(const kf_model *model) { return (uint64_t)KF_MAP_ROWS * model->dim_in; }
 
 void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out) {
@@ -23,14 +21,33 @@ void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *
                    dim_in);
 }
 
-void kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out) {
-  double norm2 = kernels->dot(dim, x, x);
+/* Rows whose squared length would leave the range of f64 are brought near 1 by a power of two. */
+static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
+  double largest = 0, lane[8] = {0};
+  for (uint32_t i = 0; i < dim; i++) largest = fmax(largest, fabs(x[i]));
+  int power = 0;
+  frexp(largest, &power);
+  for (uint32_t i = 0; i < dim; i++) {
+    double y = ldexp(x[i], -power);
+    lane[i % 8] += y * y;
+  }
+  double norm2 =
+      ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
   double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
-  for (uint32_t i = 0; i < dim; i++) out[i] = (float)(x[i] * scale);
+  for (uint32_t i = 0; i < dim; i++) out[i] = (float)(ldexp(x[i], -power) * scale);
+  return ldexp(sqrt(norm2), power);
 }
 
-/* One block of at most KF_MAP_ROWS rows. */
-static void map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
+double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out) {
+  double norm2 = kernels->dot(dim, x, x);
+  if (!(norm2 > 1e-280 && norm2 < 1e280)) return unit_row_scaled(x, dim, out);
+  double scale = 1 / sqrt(norm2);
+  for (uint32_t i = 0; i < dim; i++) out[i] = (float)(x[i] * scale);
+  return sqrt(norm2);
+}
+
+/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32. */
+static bool map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
   uint32_t dim_in = model->dim_in, dim_out = model->dim_out;
   double *x = buffer, *scratch = x + KF_MAP_ROWS * (uint64_t)dim_in;
@@ -40,6 +57,7 @@ static void map_block(const kf_model *model, const kf_kernels *kernels, const fl
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
   }
   kf_map_f64(model, kernels, x, n, scratch, mapped);
+  bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = mapped + i * dim_out;
     float *to = out + i * dim_out;
@@ -48,8 +66,9 @@ static void map_block(const kf_model *model, const kf_kernels *kernels, const fl
     else if (normalize)
       kf_unit_row(kernels, z, dim_out, to);
     else
-      for (uint32_t k = 0; k < dim_out; k++) to[k] = (float)z[k];
+      for (uint32_t k = 0; k < dim_out; k++) finite &= isfinite(to[k] = (float)z[k]) != 0;
   }
+  return finite;
 }
 
 kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
@@ -57,12 +76,20 @@ kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const fl
   uint64_t per_row = (uint64_t)model->dim_in + model->dim_out;
   double *buffer = kf_alloc(KF_MAP_ROWS * per_row + kf_map_scratch(model), sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
+  bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
-    map_block(model, kernels, rows + i * model->dim_in, norm2 + i,
-              n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
-              out + i * model->dim_out);
+    finite &= map_block(model, kernels, rows + i * model->dim_in, norm2 + i,
+                        n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
+                        out + i * model->dim_out);
   kf_free(buffer);
-  return KF_OK;
+  return finite ? KF_OK : kf_fail_range(model, err);
+}
+
+kf_status kf_fail_range(const kf_model *model, kf_err *err) {
+  return kf_fail(err, KF_ERR_MATH,
+                 "lambda %g puts mapped rows out of the range of single precision, which cosines "
+                 "of unit rows do not need",
+                 model->lambda);
 }
 
 /* --- the public calls ------------------------------------------------------------------------ */
@@ -96,7 +123,8 @@ static kf_status map_chunk(void *argument, size_t i, size_t worker, kf_err *err)
 
 kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                        const kf_transform_options *options, float *out) {
-  kf_enter(ctx);
+  KF_ENTER(ctx, model != NULL && out != NULL);
+  (void)err;
   if (n == 0) return KF_OK;
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, model->dim_in, NULL, NULL, 0, &data));
@@ -124,10 +152,8 @@ static kf_status map_for_save(const void *argument, const kf_kernels *kernels, c
 
 kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                             const kf_transform_options *options, kf_dtype dtype, const char *path) {
-  kf_err *err = kf_enter(ctx);
-  if (data->dim != model->dim_in)
-    return kf_fail(err, KF_ERR_DATA, "the data set has %u columns, the model takes %u", data->dim,
-                   model->dim_in);
+  KF_ENTER(ctx, model != NULL && data != NULL && path != NULL);
+  KF_TRY(kf_model_check_data(model, data, err));
   map_spec map = {.model = model, .normalize = options == NULL || !options->no_normalize};
   kf_save_spec spec = {.what = "transform",
                        .dim = model->dim_out,

@@ -20,8 +20,9 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   m->counts = kf_alloc_zero(k, sizeof *m->counts);
   m->class_means = kf_alloc_zero(k * d, sizeof *m->class_means);
   m->prototypes = kf_alloc_zero(k * l, sizeof *m->prototypes);
+  m->lengths = kf_alloc_zero(k, sizeof *m->lengths);
   bool ok = m->transform && m->transposed && m->mean && m->within && m->between && m->counts &&
-            m->class_means && m->prototypes;
+            m->class_means && m->prototypes && m->lengths;
   kf_status status = ok ? kf_names_copy((const char *const *)names->name, names->n, &m->names, err)
                         : kf_fail_memory(err);
   if (status != KF_OK) {
@@ -43,6 +44,7 @@ void kf_model_free(kf_model *m) {
   kf_free(m->counts);
   kf_free(m->class_means);
   kf_free(m->prototypes);
+  kf_free(m->lengths);
   kf_free(m);
 }
 
@@ -50,6 +52,14 @@ void kf_model_finish(kf_model *m) {
   for (uint64_t l = 0; l < m->dim_out; l++)
     for (uint64_t d = 0; d < m->dim_in; d++)
       m->transposed[d * m->dim_out + l] = m->transform[l * m->dim_in + d];
+}
+
+kf_status kf_model_check_data(const kf_model *model, const kf_data *data, kf_err *err) {
+  if (data->dim == model->dim_in) return KF_OK;
+  char where[KF_WHERE_SIZE];
+  data->where(data, 0, where, sizeof where);
+  return kf_fail(err, KF_ERR_DATA, "%s: has %u columns, the model takes %u", where, data->dim,
+                 model->dim_in);
 }
 
 /* --- one more class -------------------------------------------------------------------------- */
@@ -68,7 +78,7 @@ static kf_status names_with(const kf_model *model, const char *name, kf_names *o
   }
   if (status == KF_OK) {
     list[n - 1] = name;
-    status = kf_names_copy(list, n, out, err);
+    status = kf_names_take(list, n, out, err);
   }
   kf_free(list);
   kf_free(numbers);
@@ -80,7 +90,7 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_model *model, const kf_dat
                                 kf_stats **out) {
   kf_err *err = &ctx->err;
   int exponent = KF_FIXED_BITS;
-  if (!model->normalized) KF_TRY(kf_find_exponent(ctx, samples, &exponent));
+  if (!model->normalized) KF_TRY(kf_find_exponent(ctx, samples, true, &exponent));
   kf_stats *s;
   KF_TRY(kf_stats_create(samples->dim, 1, NULL, model->normalized, exponent, &s, err));
   int32_t *labels = kf_alloc_zero(samples->rows, sizeof *labels);
@@ -112,15 +122,14 @@ static void copy_model(const kf_model *from, kf_model *to) {
   memcpy(to->counts, from->counts, k * sizeof *to->counts);
   memcpy(to->class_means, from->class_means, k * d * sizeof *to->class_means);
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
+  memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
   kf_model_finish(to);
 }
 
 kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
                                   const kf_data *samples, kf_model **out) {
-  kf_err *err = kf_enter(ctx);
-  if (samples->dim != model->dim_in)
-    return kf_fail(err, KF_ERR_DATA, "the data set has %u columns, the model takes %u",
-                   samples->dim, model->dim_in);
+  KF_ENTER(ctx, model != NULL && name != NULL && samples != NULL && out != NULL);
+  KF_TRY(kf_model_check_data(model, samples, err));
   if (model->n_classes == KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_ARG, "the model has %u classes already, the most there can be",
                    KF_MAX_CLASSES);
@@ -147,48 +156,21 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-uint32_t kf_model_dim_in(const kf_model *m) {
-  return m->dim_in;
-}
-uint32_t kf_model_dim_out(const kf_model *m) {
-  return m->dim_out;
-}
-uint32_t kf_model_classes(const kf_model *m) {
-  return m->n_classes;
-}
-int64_t kf_model_count(const kf_model *m, uint32_t k) {
-  return m->counts[k];
-}
-int kf_model_normalized(const kf_model *m) {
-  return m->normalized;
-}
-kf_centre kf_model_centre(const kf_model *m) {
-  return m->centre;
-}
-double kf_model_lambda(const kf_model *m) {
-  return m->lambda;
-}
-double kf_model_mean_eigenvalue(const kf_model *m) {
-  return m->mean_eigenvalue;
-}
-const double *kf_model_transform_matrix(const kf_model *m) {
-  return m->transform;
-}
-const double *kf_model_mean(const kf_model *m) {
-  return m->mean;
-}
-const double *kf_model_within_eigenvalues(const kf_model *m) {
-  return m->within;
-}
-const double *kf_model_between_eigenvalues(const kf_model *m) {
-  return m->between;
-}
-const float *kf_model_class_means(const kf_model *m) {
-  return m->class_means;
-}
-const float *kf_model_prototypes(const kf_model *m) {
-  return m->prototypes;
-}
+uint32_t kf_model_dim_in(const kf_model *m) { return m->dim_in; }
+uint32_t kf_model_dim_out(const kf_model *m) { return m->dim_out; }
+uint32_t kf_model_classes(const kf_model *m) { return m->n_classes; }
+int64_t kf_model_count(const kf_model *m, uint32_t k) { return m->counts[k]; }
+int kf_model_normalized(const kf_model *m) { return m->normalized; }
+kf_centre kf_model_centre(const kf_model *m) { return m->centre; }
+double kf_model_lambda(const kf_model *m) { return m->lambda; }
+double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
+const double *kf_model_transform_matrix(const kf_model *m) { return m->transform; }
+const double *kf_model_mean(const kf_model *m) { return m->mean; }
+const double *kf_model_within_eigenvalues(const kf_model *m) { return m->within; }
+const double *kf_model_between_eigenvalues(const kf_model *m) { return m->between; }
+const float *kf_model_class_means(const kf_model *m) { return m->class_means; }
+const float *kf_model_prototypes(const kf_model *m) { return m->prototypes; }
+const double *kf_model_prototype_lengths(const kf_model *m) { return m->lengths; }
 
 const char *kf_model_class_name(const kf_model *m, uint32_t k) {
   return k < m->names.n ? m->names.name[k] : NULL;

@@ -22,7 +22,8 @@ struct kf_model {
   double *between;        /* eigenvalues gamma of the whitened S_b, falling, [D] */
   int64_t *counts;        /* [K] */
   float *class_means;     /* [K][D] */
-  float *prototypes;      /* [K][L] */
+  float *prototypes;      /* mapped class means, unit length, [K][L] */
+  double *lengths;        /* that the mapped class means have, [K] */
 };
 
 /* Allocates a model with all its arrays, zeroed, and copies the names. */
@@ -51,7 +52,13 @@ void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *
 kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
 
-/* out = x scaled to unit length (f64, then rounded), or zeros. */
-void kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
+/* KF_ERR_MATH: mapped rows do not fit f32. */
+kf_status kf_fail_range(const kf_model *model, kf_err *err);
+/* KF_ERR_DATA where the rows of a data set are not as long as the model's. */
+kf_status kf_model_check_data(const kf_model *model, const kf_data *data, kf_err *err);
+
+/* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
+ * too long or too short. */
+double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
 
 #endif

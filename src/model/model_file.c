@@ -14,7 +14,7 @@ typedef struct part {
   uint64_t shape[2];
   void *memory;
 } part;
-#define N_PARTS 7
+#define N_PARTS 8
 
 static void parts_of(const kf_model *m, part parts[N_PARTS]) {
   uint64_t d = m->dim_in, l = m->dim_out, k = m->n_classes;
@@ -26,6 +26,7 @@ static void parts_of(const kf_model *m, part parts[N_PARTS]) {
       {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts},
       {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means},
       {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes},
+      {"prototype_lengths", KF_TYPE_F64, 1, {k, 1}, m->lengths},
   };
   memcpy(parts, list, sizeof list);
 }
@@ -55,7 +56,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
 }
 
 kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, model != NULL && path != NULL);
   kf_stw *w;
   KF_TRY(kf_stw_open(path, true, &w, err));
   kf_status status = write_all(w, model, err);
@@ -179,7 +180,7 @@ static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
 }
 
 kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = read_all(&st, out, err);

@@ -154,11 +154,9 @@ static kf_status run(eval_job *j, int32_t *match, unsigned char *absent, const k
 
 kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                   const kf_eval_options *options, kf_eval_result *out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   kf_eval_options o = options != NULL ? *options : (kf_eval_options){0};
-  if (data->dim != model->dim_in)
-    return kf_fail(err, KF_ERR_DATA, "the data set has %u columns, the model takes %u", data->dim,
-                   model->dim_in);
+  KF_TRY(kf_model_check_data(model, data, err));
   if (!data->has_labels)
     return kf_fail(err, KF_ERR_DATA, "the data set has no labels to compare with");
   kf_prototypes *mapped = NULL, *raw = NULL;

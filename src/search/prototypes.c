@@ -20,8 +20,17 @@ static void unit_from_f32(const float *x, double norm2, uint32_t dim, float *out
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
 }
 
+/* A unit prototype at the length that the mapped class mean has; false where f32 cannot hold it. */
+static bool full_length(const kf_prototypes *p, const float *unit, double length, float *out) {
+  for (uint32_t i = 0; i < p->dim; i++) out[i] = (float)((double)unit[i] * length);
+  double norm2 = p->kernels->norm2(out, p->dim);
+  return length == 0 || (norm2 > 0 && isfinite(norm2));
+}
+
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
                             kf_prototypes **out) {
+  if ((unsigned)metric > KF_METRIC_EUCLIDEAN)
+    return kf_fail(&ctx->err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
   kf_prototypes *p = kf_alloc_zero(1, sizeof *p);
   if (p == NULL) return kf_fail_memory(&ctx->err);
   p->model = model;
@@ -35,16 +44,24 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
     kf_prototypes_free(p);
     return kf_fail_memory(&ctx->err);
   }
+  /* Mapped prototypes are unit rows already, original ones have their own length. */
   const float *from = raw ? model->class_means : model->prototypes;
+  bool fits = true;
   for (uint32_t k = 0; k < model->n_classes; k++) {
     if (model->counts[k] == 0) continue;
     const float *row = from + (uint64_t)k * p->dim;
     float *to = p->rows + (uint64_t)p->n * p->dim;
-    if (p->metric == KF_METRIC_COSINE)
+    if (p->metric == KF_METRIC_COSINE && raw)
       unit_from_f32(row, p->kernels->norm2(row, p->dim), p->dim, to);
-    else
+    else if (p->metric == KF_METRIC_COSINE || raw)
       memcpy(to, row, p->dim * sizeof *to);
+    else
+      fits &= full_length(p, row, model->lengths[k], to);
     p->ids[p->n++] = (int32_t)k;
+  }
+  if (!fits) {
+    kf_prototypes_free(p);
+    return kf_fail_range(model, &ctx->err);
   }
   *out = p;
   return KF_OK;
@@ -154,7 +171,7 @@ static kf_status classify_chunk(void *argument, size_t i, size_t worker, kf_err 
 
 kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                       const kf_classify_options *options, int32_t *classes, double *scores) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && classes != NULL)));
   kf_classify_options o = options != NULL ? *options : (kf_classify_options){0};
   if (n == 0) return KF_OK;
   kf_prototypes *p;

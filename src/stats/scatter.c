@@ -4,32 +4,47 @@
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * CLIP embeddings have a large common mean, so these differences cancel. The mean is therefore
- * taken out first, in integers: with g = round(s / N),
+ * Both are small differences of large numbers: rows of one class are alike, and CLIP embeddings
+ * have a large common mean. So the large parts are subtracted as integers. With g_k = round(s_k /
+ * n_k) and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
  *
- *     M'   = sum (X - g)(X - g)^T = M - g s^T - s g^T + N g g^T      (exact, 128 bits)
- *     s'_k = s_k - n_k g                                             (exact, 64 bits)
+ *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
- * and S_w = M' - B, S_b = B - s' s'^T / N with B = sum_k r_k r_k^T, r_k = s'_k / sqrt(n_k). Only
- * the last step is in f64, on quantities as small as the scatters themselves. B is symmetric to the
- * bit, since each product commutes and both triangles add in the same order. */
+ * The first term is an integer matrix, the second one is small; A = sum_k n_k g_k g_k^T is computed
+ * exactly and E = sum_k (h_k r_k^T + r_k h_k^T) in f64. With g and r the same for all rows,
+ *
+ *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
+ *
+ * where the brackets are exact. Rows that are equal within their classes have r_k = 0 and M = A, so
+ * their S_w is zero, not rounding noise.
+ *
+ * A comes from the kernel of the second moments, whose rows have no weights: class k takes part
+ * once for each bit of n_k, and the sums of bit b count 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
 #include <string.h>
 
-#define CLASS_BLOCK 256
-#define ROW_BLOCK   64
+#define CLASS_BLOCK 128u
+#define ROW_BLOCK   64u
 
 typedef struct scatter {
   kf_ctx *ctx;
   const kf_stats *stats;
-  int64_t *g;     /* [dim] rounded mean */
-  int64_t *total; /* [dim] s */
-  double *left;   /* [dim] s' / N */
-  double *r;      /* [CLASS_BLOCK][dim] */
-  size_t depth;   /* classes in r now */
-  double *b;      /* [dim][dim] */
+  int32_t *class_mean; /* [K][dim] g_k */
+  kf_i128 *a;          /* triangle of A */
+  int64_t *g, *r;      /* [dim] of all rows */
+  /* The classes that take part in the sum of one bit of the counts. */
+  uint32_t *chosen;
+  size_t n_chosen;
+  unsigned bit;
+  size_t block;
+  int32_t *rows; /* [workers][block][dim] */
+  kf_moments *moments;
+  /* E, class block by class block. */
+  double *left, *right; /* [2 CLASS_BLOCK][dim]: h over r, r over h */
+  size_t depth;
+  double *e; /* [dim][dim]; on and above the diagonal blocks */
   double *s_w, *s_b;
 } scatter;
 
@@ -41,48 +56,107 @@ static int64_t divide_rounded(int64_t a, int64_t n) {
   return q;
 }
 
-static void centre(const scatter *t) {
+/* --- means ---------------------------------------------------------------------------------------
+ */
+
+static kf_status round_class(void *argument, size_t k, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const scatter *t = argument;
+  const kf_stats *s = t->stats;
+  uint64_t at = (uint64_t)k * s->dim;
+  for (uint32_t i = 0; s->counts[k] > 0 && i < s->dim; i++)
+    t->class_mean[at + i] = (int32_t)divide_rounded(s->sums[at + i], s->counts[k]);
+  return KF_OK;
+}
+
+static void round_mean(const scatter *t, double *mean) {
   const kf_stats *s = t->stats;
   int64_t n = (int64_t)s->rows;
+  double unit = ldexp(1.0, -s->exponent);
   for (uint32_t k = 0; k < s->n_classes; k++)
-    for (uint32_t i = 0; i < s->dim; i++) t->total[i] += s->sums[(uint64_t)k * s->dim + i];
+    for (uint32_t i = 0; i < s->dim; i++) t->r[i] += s->sums[(uint64_t)k * s->dim + i];
   for (uint32_t i = 0; i < s->dim; i++) {
-    t->g[i] = divide_rounded(t->total[i], n);
-    t->left[i] = (double)(t->total[i] - n * t->g[i]) / (double)n;
+    if (mean != NULL) mean[i] = (double)t->r[i] / (double)n * unit;
+    t->g[i] = divide_rounded(t->r[i], n);
+    t->r[i] -= n * t->g[i];
   }
 }
 
-/* Rows [64 i, 64 i + 64) of b += r^T r. */
+/* --- A -------------------------------------------------------------------------------------------
+ */
+
+static kf_status add_class_means(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)err;
+  const scatter *t = argument;
+  uint32_t dim = t->stats->dim;
+  size_t first = i * t->block;
+  size_t n = t->n_chosen - first < t->block ? t->n_chosen - first : t->block;
+  int32_t *rows = t->rows + worker * t->block * dim;
+  for (size_t r = 0; r < n; r++)
+    memcpy(rows + r * dim, t->class_mean + (uint64_t)t->chosen[first + r] * dim,
+           dim * sizeof *rows);
+  kf_moments_add(t->moments, worker, rows, n, t->bit);
+  return KF_OK;
+}
+
+static kf_status sum_class_means(scatter *t) {
+  const kf_stats *s = t->stats;
+  int64_t all_bits = 0;
+  for (uint32_t k = 0; k < s->n_classes; k++) all_bits |= s->counts[k];
+  for (t->bit = 0; all_bits >> t->bit != 0; t->bit++) {
+    t->n_chosen = 0;
+    for (uint32_t k = 0; k < s->n_classes; k++)
+      if (s->counts[k] >> t->bit & 1) t->chosen[t->n_chosen++] = k;
+    size_t blocks = (t->n_chosen + t->block - 1) / t->block;
+    KF_TRY(kf_parallel_limited(t->ctx, kf_moments_workers(t->moments), blocks, add_class_means, t));
+    kf_moments_flush(t->moments, t->bit);
+  }
+  return KF_OK;
+}
+
+/* --- E -------------------------------------------------------------------------------------------
+ */
+
+/* Rows [64 i, 64 i + 64) of e, from their diagonal block on, += left^T right. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
   size_t dim = t->stats->dim, first = i * ROW_BLOCK;
   size_t n = dim - first < ROW_BLOCK ? dim - first : ROW_BLOCK;
-  t->ctx->kernels->gemm_tn(t->r + first, dim, t->r, dim, t->b + first * dim, dim, n, dim, t->depth);
+  t->ctx->kernels->gemm_tn(t->left + first, dim, t->right + first, dim, t->e + first * dim + first,
+                           dim, n, dim - first, t->depth);
   return KF_OK;
 }
 
 static kf_status add_class_block(scatter *t) {
-  if (t->depth == 0) return KF_OK;
   size_t blocks = (t->stats->dim + ROW_BLOCK - 1) / ROW_BLOCK;
-  KF_TRY(kf_parallel(t->ctx, blocks, multiply_rows, t));
+  if (t->depth > 0) KF_TRY(kf_parallel(t->ctx, blocks, multiply_rows, t));
   t->depth = 0;
   return KF_OK;
 }
 
-static kf_status between(scatter *t) {
+static kf_status sum_remainders(scatter *t) {
   const kf_stats *s = t->stats;
   for (uint32_t k = 0; k < s->n_classes; k++) {
     int64_t n = s->counts[k];
-    if (n == 0) continue;
-    double root = sqrt((double)n), *r = t->r + t->depth * s->dim;
-    const int64_t *sum = s->sums + (uint64_t)k * s->dim;
-    for (uint32_t i = 0; i < s->dim; i++) r[i] = (double)(sum[i] - n * t->g[i]) / root;
-    if (++t->depth == CLASS_BLOCK) KF_TRY(add_class_block(t));
+    uint64_t at = (uint64_t)k * s->dim, h = t->depth * s->dim, r = h + s->dim;
+    bool any = false;
+    for (uint32_t i = 0; n > 0 && i < s->dim; i++) {
+      int64_t mean = t->class_mean[at + i], rest = s->sums[at + i] - n * mean;
+      any |= rest != 0;
+      t->left[h + i] = t->right[r + i] = (double)mean + (double)rest / (2 * (double)n);
+      t->left[r + i] = t->right[h + i] = (double)rest;
+    }
+    if (any) t->depth += 2;
+    if (t->depth == 2 * CLASS_BLOCK) KF_TRY(add_class_block(t));
   }
   return add_class_block(t);
 }
+
+/* --- together ------------------------------------------------------------------------------------
+ */
 
 /* Row i of the two matrices, in real units. */
 static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -91,51 +165,67 @@ static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err
   const scatter *t = argument;
   const kf_stats *s = t->stats;
   uint32_t dim = s->dim;
-  kf_i128 n = (kf_i128)s->rows, g_i = t->g[i], s_i = t->total[i];
+  kf_i128 n = (kf_i128)s->rows;
   double unit = ldexp(1.0, -2 * s->exponent);
-  for (uint32_t j = 0; j < dim; j++) {
-    double b = t->b[i * dim + j];
-    if (t->s_w != NULL) {
-      uint64_t at =
-          i <= j ? kf_triangle_at(dim, (uint32_t)i, j) : kf_triangle_at(dim, j, (uint32_t)i);
-      kf_i128 moment = s->moments[at] - g_i * t->total[j] - s_i * t->g[j] + n * g_i * t->g[j];
-      t->s_w[i * dim + j] = ((double)moment - b) * unit;
+  for (uint32_t c = 0; c < dim; c++) {
+    uint32_t p = i < c ? (uint32_t)i : c, q = i < c ? c : (uint32_t)i;
+    uint64_t at = kf_triangle_at(dim, p, q);
+    double e = t->e[(uint64_t)p * dim + q];
+    if (t->s_w != NULL) t->s_w[i * dim + c] = ((double)(s->moments[at] - t->a[at]) - e) * unit;
+    if (t->s_b != NULL) {
+      kf_i128 of_all =
+          n * t->g[p] * t->g[q] + (kf_i128)t->g[p] * t->r[q] + (kf_i128)t->r[p] * t->g[q];
+      double rest = (double)t->r[p] * (double)t->r[q] / (double)s->rows;
+      t->s_b[i * dim + c] = ((double)(t->a[at] - of_all) + (e - rest)) * unit;
     }
-    if (t->s_b != NULL)
-      t->s_b[i * dim + j] = (b - (double)s->rows * t->left[i] * t->left[j]) * unit;
   }
   return KF_OK;
 }
 
-static kf_status compute(scatter *t, double *mean) {
+static kf_status allocate(scatter *t) {
   const kf_stats *s = t->stats;
-  bool have = t->g && t->total && t->left && t->r && t->b;
-  if (!have) return kf_fail_memory(&t->ctx->err);
-  centre(t);
-  double unit = ldexp(1.0, -s->exponent);
-  for (uint32_t i = 0; mean != NULL && i < s->dim; i++)
-    mean[i] = (double)t->total[i] / (double)s->rows * unit;
+  uint64_t dim = s->dim, k = s->n_classes;
+  t->block = kf_moments_block(t->ctx);
+  t->class_mean = kf_alloc_zero(k * dim, sizeof *t->class_mean);
+  t->a = kf_alloc_zero(kf_triangle(s->dim), sizeof *t->a);
+  t->g = kf_alloc(dim, sizeof *t->g);
+  t->r = kf_alloc_zero(dim, sizeof *t->r);
+  t->chosen = kf_alloc(k, sizeof *t->chosen);
+  t->left = kf_alloc(2 * CLASS_BLOCK * dim, sizeof *t->left);
+  t->right = kf_alloc(2 * CLASS_BLOCK * dim, sizeof *t->right);
+  t->e = kf_alloc_zero(dim * dim, sizeof *t->e);
+  bool ok = t->class_mean && t->a && t->g && t->r && t->chosen && t->left && t->right && t->e;
+  if (!ok) return kf_fail_memory(&t->ctx->err);
+  KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, &t->moments));
+  t->rows = kf_alloc(kf_moments_workers(t->moments) * t->block * dim, sizeof *t->rows);
+  return t->rows != NULL ? KF_OK : kf_fail_memory(&t->ctx->err);
+}
+
+static kf_status compute(scatter *t, double *mean) {
+  KF_TRY(allocate(t));
+  round_mean(t, mean);
   if (t->s_w == NULL && t->s_b == NULL) return KF_OK;
-  KF_TRY(between(t));
-  return kf_parallel(t->ctx, s->dim, finish_row, t);
+  KF_TRY(kf_parallel(t->ctx, t->stats->n_classes, round_class, t));
+  KF_TRY(sum_class_means(t));
+  KF_TRY(sum_remainders(t));
+  return kf_parallel(t->ctx, t->stats->dim, finish_row, t);
 }
 
 kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, double *s_b,
                            double *mean) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, stats != NULL);
   if (stats->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
-  uint64_t dim = stats->dim;
   scatter t = {.ctx = ctx, .stats = stats, .s_w = s_w, .s_b = s_b};
-  t.g = kf_alloc(dim, sizeof *t.g);
-  t.total = kf_alloc_zero(dim, sizeof *t.total);
-  t.left = kf_alloc(dim, sizeof *t.left);
-  t.r = kf_alloc(CLASS_BLOCK * dim, sizeof *t.r);
-  t.b = kf_alloc_zero(dim * dim, sizeof *t.b);
   kf_status status = compute(&t, mean);
+  kf_free(t.class_mean);
+  kf_free(t.a);
   kf_free(t.g);
-  kf_free(t.total);
-  kf_free(t.left);
   kf_free(t.r);
-  kf_free(t.b);
+  kf_free(t.chosen);
+  kf_free(t.left);
+  kf_free(t.right);
+  kf_free(t.e);
+  kf_free(t.rows);
+  kf_moments_free(t.moments);
   return status;
 }

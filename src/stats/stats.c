@@ -48,11 +48,15 @@ void kf_stats_free(kf_stats *s) {
 
 kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char *const *names,
                        const kf_stats_options *options, kf_stats **out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, out != NULL);
   kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
-  kf_names list = {.n = names != NULL ? n_classes : 0, .name = (char **)(uintptr_t)names};
-  return kf_stats_create(dim, n_classes, &list, !o.no_normalize,
-                         o.no_normalize ? o.exponent : KF_FIXED_BITS, out, err);
+  kf_names list = {0};
+  if (names != NULL && n_classes <= KF_MAX_CLASSES)
+    KF_TRY(kf_names_take(names, n_classes, &list, err));
+  kf_status status = kf_stats_create(dim, n_classes, &list, !o.no_normalize,
+                                     o.no_normalize ? o.exponent : KF_FIXED_BITS, out, err);
+  kf_names_clear(&list);
+  return status;
 }
 
 /* --- filling --------------------------------------------------------------------------------- */
@@ -89,10 +93,9 @@ static kf_status check_rows(void *argument, size_t i, size_t worker, kf_err *err
 
 kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const int32_t *labels,
                        uint64_t n) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, stats != NULL && (n == 0 || (rows != NULL && labels != NULL)));
+  (void)err;
   if (n == 0) return KF_OK;
-  if (rows == NULL || labels == NULL)
-    return kf_fail(err, KF_ERR_ARG, "kf_stats_add: rows or labels are NULL");
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
   data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
@@ -109,35 +112,40 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
 }
 
 typedef struct largest_job {
+  kf_ctx *ctx;
   const kf_data *data;
-  const kf_kernels *kernels;
+  bool unlabelled;
   uint64_t chunk;
   float *largest; /* [threads] */
 } largest_job;
 
 static kf_status find_largest(void *argument, size_t i, size_t worker, kf_err *err) {
   const largest_job *j = argument;
-  uint64_t first = i * j->chunk, left = j->data->rows - first,
-           n = left < j->chunk ? left : j->chunk;
-  float *rows = kf_alloc(n * j->data->dim, sizeof *rows);
+  const kf_data *data = j->data;
+  uint64_t first = i * j->chunk, left = data->rows - first, n = left < j->chunk ? left : j->chunk;
+  float *rows = kf_alloc(n * data->dim, sizeof *rows);
   int32_t *labels = kf_alloc(n, sizeof *labels);
-  double *norm2 = kf_alloc(n, sizeof *norm2);
-  kf_status status = rows && labels && norm2
-                         ? kf_data_fetch(j->data, j->kernels, first, n, rows, labels, norm2, err)
+  kf_status status = rows != NULL && labels != NULL
+                         ? kf_data_fetch(data, j->ctx->kernels, first, n, rows, labels, NULL, err)
                          : kf_fail_memory(err);
+  int32_t least = j->unlabelled ? KF_LABEL_NONE : 0;
   float largest = j->largest[worker];
   for (uint64_t r = 0; status == KF_OK && r < n; r++)
-    for (uint32_t c = 0; labels[r] != KF_LABEL_BAD && c < j->data->dim; c++)
-      largest = fmaxf(largest, fabsf(rows[r * j->data->dim + c]));
+    for (uint32_t c = 0; labels[r] >= least && c < data->dim; c++)
+      largest = fmaxf(largest, fabsf(rows[r * data->dim + c]));
   j->largest[worker] = largest;
   kf_free(rows);
   kf_free(labels);
-  kf_free(norm2);
+  if (status == KF_OK && worker == 0) { /* the caller's own thread */
+    status = kf_progress(j->ctx, "largest value", first + n, data->rows);
+    if (status != KF_OK) *err = j->ctx->err;
+  }
   return status;
 }
 
-kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, int *exponent) {
-  largest_job j = {.data = data, .kernels = ctx->kernels, .chunk = kf_data_chunk(data->dim) * 4};
+kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent) {
+  largest_job j = {
+      .ctx = ctx, .data = data, .unlabelled = unlabelled, .chunk = kf_data_chunk(data->dim)};
   uint64_t chunks = (data->rows + j.chunk - 1) / j.chunk;
   j.largest = kf_alloc_zero(ctx->threads, sizeof *j.largest);
   if (j.largest == NULL) return kf_fail_memory(&ctx->err);
@@ -154,7 +162,7 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, int *exponent) {
 
 kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                                  kf_stats **out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, data != NULL && out != NULL);
   kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
   if (!data->has_labels)
     return kf_fail(err, KF_ERR_DATA,
@@ -163,7 +171,7 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   int exponent = KF_FIXED_BITS;
   if (o.no_normalize) {
     exponent = o.exponent;
-    if (!o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, &exponent));
+    if (!o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
   }
   kf_stats *s;
   KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, !o.no_normalize, exponent, &s,
@@ -252,7 +260,7 @@ static kf_status new_for_both(const kf_stats *a, const kf_stats *b, kf_stats **o
 }
 
 kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, into != NULL && other != NULL);
   KF_TRY(check_alike(into, other, err));
   if (into->rows > KF_MAX_ROWS - other->rows)
     return kf_fail(err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
@@ -274,7 +282,7 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
 }
 
 kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, into != NULL && other != NULL);
   KF_TRY(check_alike(into, other, err));
   kf_map *map = NULL;
   if (into->names.n > 0) KF_TRY(kf_map_new_from_names(&into->names, "statistics", &map, err));
@@ -295,24 +303,12 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
 
 /* --- looking --------------------------------------------------------------------------------- */
 
-uint32_t kf_stats_dim(const kf_stats *s) {
-  return s->dim;
-}
-uint32_t kf_stats_classes(const kf_stats *s) {
-  return s->n_classes;
-}
-uint64_t kf_stats_rows(const kf_stats *s) {
-  return s->rows;
-}
-int64_t kf_stats_count(const kf_stats *s, uint32_t k) {
-  return s->counts[k];
-}
-int kf_stats_normalized(const kf_stats *s) {
-  return s->normalized;
-}
-int kf_stats_exponent(const kf_stats *s) {
-  return s->exponent;
-}
+uint32_t kf_stats_dim(const kf_stats *s) { return s->dim; }
+uint32_t kf_stats_classes(const kf_stats *s) { return s->n_classes; }
+uint64_t kf_stats_rows(const kf_stats *s) { return s->rows; }
+int64_t kf_stats_count(const kf_stats *s, uint32_t k) { return s->counts[k]; }
+int kf_stats_normalized(const kf_stats *s) { return s->normalized; }
+int kf_stats_exponent(const kf_stats *s) { return s->exponent; }
 
 const char *kf_stats_class_name(const kf_stats *s, uint32_t k) {
   return k < s->names.n ? s->names.name[k] : NULL;

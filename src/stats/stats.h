@@ -23,9 +23,7 @@ struct kf_stats {
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
 #define KF_MAX_ROWS ((uint64_t)1 << 40)
 
-static inline uint64_t kf_triangle(uint32_t dim) {
-  return (uint64_t)dim * (dim + 1u) / 2;
-}
+static inline uint64_t kf_triangle(uint32_t dim) { return (uint64_t)dim * (dim + 1u) / 2; }
 /* Index of element (i, j), i <= j. */
 static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
   return (uint64_t)i * (2u * (uint64_t)dim - i + 1u) / 2 + (j - i);
@@ -34,14 +32,27 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+/* Sums of X X^T over integer rows |X| <= 2^22, shared out among workers (moments.c). The sums are
+ * added to the caller's triangle `totals` by kf_moments_flush, times 2^shift; between two flushes
+ * the shift must stay the same. `blocks`: how many calls of kf_moments_add there will be. */
+typedef struct kf_moments kf_moments;
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t blocks, kf_i128 *totals,
+                         kf_moments **out);
+void kf_moments_free(kf_moments *m);
+size_t kf_moments_workers(const kf_moments *m);
+size_t kf_moments_block(const kf_ctx *ctx); /* the most rows in one call of kf_moments_add */
+void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, unsigned shift);
+void kf_moments_flush(kf_moments *m, unsigned shift);
+
 /* The factor that takes a row of squared length norm2 to integers. */
 double kf_fixed_scale(bool normalized, int exponent, double norm2);
 /* Fails where a value of the row is too large for the exponent (raw-norm mode). */
 kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const kf_data *data,
                              uint64_t row, kf_err *err);
 
-/* The largest exponent with |x| * 2^exponent <= 2^22 for every value of a data set. */
-kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, int *exponent);
+/* The largest exponent with |x| * 2^exponent <= 2^22 for every value of a data set; rows without a
+ * label count only where `unlabelled` says so. */
+kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent);
 
 /* Adds all rows of a data set that have a label; `labels` [rows] stands in for the data set's own
  * where it is not NULL. `what` names the stage for progress; NULL: none is reported. On failure

@@ -50,7 +50,7 @@ static kf_status write_all(kf_stw *w, const kf_stats *s, kf_err *err) {
 }
 
 kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, stats != NULL && path != NULL);
   kf_stw *w;
   KF_TRY(kf_stw_open(path, true, &w, err));
   kf_status status = write_all(w, stats, err);
@@ -99,7 +99,7 @@ static kf_status check_sums(const kf_st *st, kf_stats *s, int64_t rows, kf_err *
                        path, k, i, (long long)n);
     }
   }
-  if (rows < 0 || s->rows != (uint64_t)rows || rows == 0)
+  if (rows < 0 || s->rows != (uint64_t)rows)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the counts of the classes add up to %llu rows, the header "
                    "says %lld",
@@ -178,7 +178,7 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
 }
 
 kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {
-  kf_err *err = kf_enter(ctx);
+  KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = read_all(&st, out, err);

@@ -119,18 +119,14 @@ static inline uint64_t scramble(uint64_t z) {
   return z ^ z >> 31;
 }
 
-static inline uint64_t number(uint64_t key, uint64_t i) {
-  return scramble(key + (i + 1) * GOLDEN);
-}
+static inline uint64_t number(uint64_t key, uint64_t i) { return scramble(key + (i + 1) * GOLDEN); }
 
 static uint64_t key_of(uint64_t seed, uint64_t from, uint64_t index) {
   return number(number(scramble(seed), from), index);
 }
 
 /* Uniform in [0, 1). */
-static double uniform(uint64_t key, uint64_t i) {
-  return (double)(number(key, i) >> 11) * 0x1p-53;
-}
+static double uniform(uint64_t key, uint64_t i) { return (double)(number(key, i) >> 11) * 0x1p-53; }
 
 /* Uniform in 0 … n-1. */
 static uint32_t below(uint64_t key, uint64_t i, uint32_t n) {
@@ -152,9 +148,7 @@ static inline int32_t bell(uint64_t key, uint64_t i) {
 }
 
 /* What turns bell() into unit variance. */
-static double bell_unit(void) {
-  return 0x1p-17 / sqrt(12.0 + 1.0 / 12.0);
-}
+static double bell_unit(void) { return 0x1p-17 / sqrt(12.0 + 1.0 / 12.0); }
 
 /* out[j] = scale[j] * g_j */
 static void gaussians(uint64_t key, const float *scale, uint32_t dim, float *out) {
@@ -260,9 +254,7 @@ static double power(double x, int n) {
   return product;
 }
 
-static double position(const kf_world *world, uint32_t j) {
-  return (j + 0.5) / world->dim;
-}
+static double position(const kf_world *world, uint32_t j) { return (j + 0.5) / world->dim; }
 
 static double noise_weight(const kf_world *world, uint32_t j) {
   return power(1 - position(world, j), NOISE_BEND_EIGHTHS) / power(j + NOISE_SHIFT, NOISE_EIGHTHS);
@@ -429,9 +421,7 @@ static void finish(const kf_world *world, const kf_kernels *kernels, float *late
   map_apply(&world->q, 1, latent, rest, out);
 }
 
-uint64_t kf_world_scratch(const kf_world *world) {
-  return 2 * (uint64_t)world->dim;
-}
+uint64_t kf_world_scratch(const kf_world *world) { return 2 * (uint64_t)world->dim; }
 
 /* The class that takes part in the picture as well. It may be the class itself. */
 static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {

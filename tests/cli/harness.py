@@ -1,6 +1,7 @@
 """What the command-line tests stand on: a program, a temporary folder, and checks that explain themselves."""
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,11 @@ def check(condition, message):
 
 def equal(got, wanted, what):
     check(got == wanted, f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def set_limits(limits):
+    for limit, soft in limits.items():
+        resource.setrlimit(limit, (soft, resource.getrlimit(limit)[1]))
 
 
 class Result:
@@ -98,9 +104,12 @@ class Box:
         except (OSError, Failed) as reason:
             raise Skipped("the program cannot be run by another user than root") from reason
 
-    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120):
+    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, limits=None):
+        """limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
         words = self.command(*words)
         more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
+        if limits:
+            more["preexec_fn"] = lambda: set_limits(limits)
         process = subprocess.run(words, cwd=self.folder, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
                                  stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
         if process.stdout is None:

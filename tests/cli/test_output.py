@@ -1,6 +1,7 @@
 """Outputs appear whole or not at all."""
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -34,7 +35,7 @@ def onto_an_input(box):
     os.symlink("m.safetensors", box.path("soft.safetensors"))
     box.write("y.txt", "".join(f"{k}\n" for k in world()[1]))
     box.write("x.npy", npy(world()[0]))
-    os.mkdir(box.path("shards"))
+    box.write("names.txt", "0\n1\n2\n")
     box.write("shards/a.safetensors", data_set())
     for words in (["convert", "x.safetensors", "-o", "x.safetensors"], ["convert", "x.safetensors", "-o", "./x.safetensors"],
                   ["convert", "x.safetensors", "-o", "hard.safetensors"], ["stats", "x.safetensors", "-o", "hard.safetensors"],
@@ -46,9 +47,36 @@ def onto_an_input(box):
                   ["add-class", "m.safetensors", "new", "x.safetensors", "-o", "m.safetensors"],
                   ["add-class", "m.safetensors", "new", "x.safetensors", "-o", "soft.safetensors"],
                   ["stats", "x.npy", "--labels", "y.txt", "-o", "y.txt"],
-                  ["convert", "shards", "-o", "shards/a.safetensors"],
-                  ["convert", "shards/*.safetensors", "-o", "shards/a.safetensors"]):
+                  ["stats", "x.npy", "--labels", "y.txt", "--classes", "names.txt", "-o", "names.txt"],
+                  ["stats", "x.npy", "--labels", "y*.txt", "-o", "y.txt"],
+                  ["transform", "m.safetensors", "x.npy", "--labels", "y*.txt", "-o", "y.txt"]):
         box.refuses(USAGE, *words, naming=[str(words[-1]), "input"])
+    os.symlink("../x.safetensors", box.path("shards/b.safetensors"))
+    for data in ("shards", "shards/", "./shards", "shards/*.safetensors", "sh*/[ab].safetensors"):
+        for output in ("shards/a.safetensors", box.path("shards/a.safetensors"), "x.safetensors"):
+            for words in (["convert", data], ["stats", data], ["fit", data], ["transform", "m.safetensors", data],
+                          ["classify", "m.safetensors", data], ["add-class", "m.safetensors", "zz", data]):
+                box.refuses(USAGE, *words, "-o", output, naming=f"{output}: is both input and output")
+    box.works("stats", "shards", "-o", "shards/c.safetensors")
+
+
+@test
+def two_outputs_that_are_one(box):
+    os.mkdir(box.path("folder"))
+    os.symlink("folder", box.path("other"))
+    os.symlink("folder/new.safetensors", box.path("dangling.safetensors"))
+    for one, two in (("a.safetensors", "a.safetensors"), ("a.safetensors", "./a.safetensors"),
+                     ("a.safetensors", "folder/../a.safetensors"), ("a.safetensors", box.path("a.safetensors")),
+                     ("folder/a.safetensors", "other/a.safetensors"), ("dangling.safetensors", "other/new.safetensors"),
+                     ("folder/new.safetensors", "dangling.safetensors")):
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", one, "--text", two, naming=[f"{two}:", "one file"])
+    box.write("a.safetensors", "old")
+    os.link(box.path("a.safetensors"), box.path("b.safetensors"))
+    os.symlink("a.safetensors", box.path("c.safetensors"))
+    for two in ("a.safetensors", "c.safetensors"):
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "a.safetensors", "--text", two, naming="one file")
+    box.works("synth", "--classes", 3, "--dim", 8, "-o", "a.safetensors", "--text", "b.safetensors")  # each is replaced
+    check(box.read("a.safetensors") != box.read("b.safetensors"), "rows and text")
 
 
 @test
@@ -57,6 +85,47 @@ def replaces_an_older_output(box):
     before = box.read("m.safetensors")
     box.works("fit", "s.safetensors", "--dim", 2, "-o", "m.safetensors")
     check(box.read("m.safetensors") != before, "the file is new")
+
+
+@test
+def an_older_output_keeps_its_place_and_mode(box):
+    prepare(box)
+    os.mkdir(box.path("real"))
+    for words in writers("link.safetensors"):
+        box.write("real/o.safetensors", "old")
+        os.chmod(box.path("real/o.safetensors"), 0o640)
+        if not os.path.islink(box.path("link.safetensors")):
+            os.symlink("real/o.safetensors", box.path("link.safetensors"))
+        box.works(*words)
+        check(os.path.islink(box.path("link.safetensors")), f"{words[0]}: the link is gone")
+        check(box.read("real/o.safetensors") != b"old", f"{words[0]}: the target is as it was")
+        equal(os.stat(box.path("real/o.safetensors")).st_mode & 0o7777, 0o640, f"{words[0]}: mode")
+        equal(os.listdir(box.path("real")), ["o.safetensors"], f"{words[0]}: files")
+
+
+@test
+def a_new_output_has_the_usual_mode(box):
+    prepare(box)
+    mask = os.umask(0)
+    os.umask(mask)
+    for words in writers("o.safetensors"):
+        box.works(*words)
+        equal(os.stat(box.path("o.safetensors")).st_mode & 0o7777, 0o666 & ~mask, f"{words[0]}: mode")
+        os.unlink(box.path("o.safetensors"))
+
+
+@test
+def a_link_into_a_closed_folder(box):
+    prepare(box)
+    box.write("closed/o.safetensors", "old")
+    os.symlink("closed/o.safetensors", box.path("link.safetensors"))
+    os.chmod(box.path("closed"), 0o500)
+    box.become_nobody()
+    try:
+        for words in writers("link.safetensors"):
+            box.refuses(IO, *words, naming="link.safetensors: cannot be created")
+    finally:
+        os.chmod(box.path("closed"), 0o700)
 
 
 @test
@@ -106,6 +175,18 @@ def disk_full_on_stdout(box):
 
 
 @test
+def files_beyond_their_limit(box):
+    prepare(box)
+    for words in writers("o.safetensors"):
+        box.refuses(IO, *words, naming=["o.safetensors: cannot be written", "File too large"],
+                    limits={resource.RLIMIT_FSIZE: 100})
+    with open(box.path("out.txt"), "wb") as file:
+        result = box.run("classify", "m.safetensors", "x.safetensors", stdout=file, limits={resource.RLIMIT_FSIZE: 100})
+    equal(result.status, IO, f"{result}")
+    check("standard output: cannot be written: File too large" in result.err, f"{result}")
+
+
+@test
 def disk_full(box):
     os.mkdir(box.path("disk"))
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", box.path("disk")], capture_output=True, check=False)
@@ -139,7 +220,7 @@ def keeps_the_old_file_when_it_fails(box):
     equal(box.read("o.safetensors"), b"old", "the old file")
 
 
-def stopped(box, number, words, leaves):
+def stopped(box, number, words, leaves, soon=10):
     """Runs a long command and stops it half-way."""
     process = box.start(*words)
     time.sleep(0.5)
@@ -150,7 +231,7 @@ def stopped(box, number, words, leaves):
     equal(process.returncode, 1, f"status of a stopped {words[0]}, with stderr {err!r}")
     equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")
     equal(box.files(), leaves, "files")
-    check(time.monotonic() - begun < 10, "it took too long to stop")
+    check(time.monotonic() - begun < soon, "it took too long to stop")
 
 
 @test
@@ -168,11 +249,35 @@ def stopped_by_a_signal(box):
         stopped(box, signal.SIGTERM, [command, *words], {"big.fbin", "y.npy"})
 
 
+def long_classify(box):
+    """The words of a classify that takes minutes: of the same rows, over and over."""
+    world_words = ["--classes", 1000, "--dim", 768]
+    box.works("synth", *world_words, "--per-class", 6, "--dtype", "f16", "-o", "x.safetensors")
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    return ["classify", "m.safetensors", *["x.safetensors"] * 100, "--isa", "plain", "--threads", 1]
+
+
+@test
+def classify_stops_soon(box):
+    words = long_classify(box)
+    begun = time.monotonic()
+    box.works("classify", "m.safetensors", "x.safetensors", *words[-4:])
+    whole = time.monotonic() - begun  # 6000 rows; sanitizers are slow
+    stopped(box, signal.SIGINT, [*words, "-o", "o.tsv"], {"x.safetensors", "m.safetensors"}, soon=1 + whole / 4)
+
+
 @test
 def killed_at_once_leaves_nothing(box):
-    process = box.start("synth", "--dim", 1024, "--per-class", 100000, "-o", "o.safetensors")
-    time.sleep(0.5)
-    process.kill()
-    process.communicate()
-    if box.files():
-        raise Skipped("this file system has no unnamed files (O_TMPFILE)")
+    try:
+        os.close(os.open(box.folder, os.O_TMPFILE | os.O_WRONLY))
+    except OSError as reason:
+        raise Skipped("this file system has no unnamed files (O_TMPFILE)") from reason
+    classify = long_classify(box)
+    before = box.files()
+    for words in (["synth", "--dim", 1024, "--per-class", 100000], classify):
+        process = box.start(*words, "-o", "o.safetensors")
+        time.sleep(1)
+        check(process.poll() is None, f"{words[0]} is over before it can be killed")
+        process.kill()
+        process.communicate()
+        equal(box.files(), before, f"files after {words[0]}")

@@ -94,4 +94,9 @@ def options_that_do_not_fit(box):
     box.works("fit", "x.safetensors", "-o", "m.safetensors")
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--top", "4", naming="top")
     box.refuses(USAGE, "transform", "m.safetensors", "x.safetensors", "-o", "y.txt", naming="y.txt")
+    for output in ("y.npy", "y", "y.safetensors.txt"):
+        box.refuses(USAGE, "convert", "x.safetensors", "-o", output, naming=[f"{output}:", ".safetensors"])
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", output, naming=[f"{output}:", ".safetensors"])
+        box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "y.safetensors", "--text", output,
+                    naming=[f"{output}:", ".safetensors"])
     box.refuses(USAGE, "transform", "m.safetensors", "x.safetensors", "-o", "y.npy", "--dtype", "bf16", naming="bf16")

@@ -3,9 +3,10 @@
 import json
 import os
 import pty
+import resource
 import struct
 
-from harness import BAD_DATA, USAGE, check, equal, test
+from harness import BAD_DATA, IO, USAGE, Skipped, check, equal, test
 from files import data_set, f32, fbin, fvecs, i32, npy, safetensors, world
 
 
@@ -88,6 +89,42 @@ def info_goes_on_after_a_bad_file(box):
     equal(result.status, BAD_DATA, "status")
     equal(json.loads(result.out)["path"], "x.safetensors", "the sound file")
     check("bad.npy" in result.err and result.err.count("\n") == 1, f"{result}")
+
+
+@test
+def names_do_not_steer_the_terminal(box):
+    evil = "a\x1b[31m\n\t\x7fz"
+    box.write(f"{evil}.safetensors", safetensors({f"e{evil}": ("F32", [60, 8], f32(world()[0])),
+                                                  "labels": ("I32", [60], i32(world()[1]))}, {evil: evil}))
+    box.write("m/x.safetensors", data_set())
+    data = f"{evil}.safetensors"
+    said = [box.works("info", data).out.replace("\n", ""),
+            box.works("stats", data, "-o", f"{evil}s.safetensors").err[:-1],
+            box.works("merge", f"{evil}s.safetensors", "-o", f"{evil}t.safetensors").err[:-1],
+            box.works("fit", f"{evil}s.safetensors", "-o", f"{evil}m.safetensors").err.replace("\n", ""),
+            box.works("convert", data, "-o", f"{evil}c.safetensors").err[:-1],
+            box.works("synth", "--classes", 3, "--dim", 8, "-o", f"{evil}w.safetensors").err[:-1]]
+    os.mkdir(box.path(f"{evil}.folder"))
+    for status, words in ((USAGE, ["stats", data, "-o", data]), (IO, ["stats", data, "-o", f"{evil}.folder"]),
+                          (IO, ["stats", data, "-o", f"{evil}/absent"]), (USAGE, ["convert", data, "-o", f"{evil}.npy"]),
+                          (USAGE, ["fit", f"{evil}s.safetensors", "--skip-bad", "-o", "o.safetensors"]),
+                          (USAGE, [evil]), (USAGE, ["demo", evil]), (USAGE, ["fit", f"--{evil}"]),
+                          (USAGE, ["fit", "x", "--dim", evil]), (IO, ["info", f"{evil}.npy"]),
+                          (BAD_DATA, ["merge", "m/x.safetensors", "-o", f"{evil}.x"])):
+        said.append(box.refuses(status, *words).err[:-1])
+    for text in said:
+        check(not any(c < " " or c == "\x7f" for c in text), f"control characters in {text!r}")
+    check(f"wrote {'a?[31m???z'}s.safetensors: " in said[1], f"the name is there: {said[1]!r}")
+
+
+@test
+def more_shards_than_files_may_be_open(box):
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 400:
+        raise Skipped("so many files cannot be open at all")
+    for i in range(100):
+        box.write(f"shards/{i:03}.safetensors", data_set(n=6, dim=4, seed=i))
+    box.works("stats", "shards", "-o", "s.safetensors", limits={resource.RLIMIT_NOFILE: 50})
+    equal(info(box, "s.safetensors")["rows"], 600, "rows")
 
 
 @test
@@ -233,6 +270,8 @@ def demo_is_small_and_reproducible(box):
     equal(box.works(*words, "--threads", 1, "--isa", "plain").out, first, "the same figures")
     for text in ("synthetic", "raw", "Koo-Fu", "0.03x", "koofu fit", "koofu eval"):
         check(text in first, f"{text!r} is not in the demo")
+    quiet = box.works(*words, "-q")
+    equal((quiet.out, quiet.err), (first, ""), "the table is the result, which -q does not touch")
     equal(box.files(), set(), "files")
 
 

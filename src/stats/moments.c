@@ -1,0 +1,107 @@
+/* moments.c - sums of X X^T over integer rows, exactly.
+ *
+ * Each worker multiplies its own blocks, panel by panel, into 64-bit sums: |X X'| <= 2^44, so that
+ * 2^18 rows are far from 2^63. Before they could overflow, they are added to 128-bit totals. */
+#include "stats/stats.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define FLUSH_ROWS ((uint64_t)1 << 18)
+/* Workers have dim^2 * 8 bytes each; together they stay below this, or there is one. */
+#define WORKER_BYTES ((uint64_t)512 << 20)
+
+typedef struct worker {
+  char *packed;      /* [panels][panel_size] */
+  int64_t *products; /* [width][width]; tiles on and above the diagonal */
+  uint64_t pending;  /* rows in products */
+} worker;
+
+struct kf_moments {
+  const kf_moment_kernel *kernel;
+  uint32_t dim;
+  size_t panels, width;
+  size_t n_workers;
+  worker *workers;
+  kf_i128 *totals;      /* the caller's triangle */
+  pthread_mutex_t lock; /* of totals */
+};
+
+static size_t worker_count(const kf_ctx *ctx, size_t width, uint64_t blocks) {
+  uint64_t most = WORKER_BYTES / ((uint64_t)width * width * sizeof(int64_t));
+  if (most > blocks) most = blocks;
+  if (most > ctx->threads) most = ctx->threads;
+  return most > 0 ? (size_t)most : 1;
+}
+
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t blocks, kf_i128 *totals,
+                         kf_moments **out) {
+  kf_moments *m = kf_alloc_zero(1, sizeof *m);
+  if (m == NULL) return kf_fail_memory(&ctx->err);
+  m->kernel = ctx->kernels->moment;
+  m->dim = dim;
+  m->panels = (dim + m->kernel->edge - 1) / m->kernel->edge;
+  m->width = m->panels * m->kernel->edge;
+  m->totals = totals;
+  pthread_mutex_init(&m->lock, NULL);
+  size_t n = worker_count(ctx, m->width, blocks);
+  m->workers = kf_alloc_zero(n, sizeof *m->workers);
+  bool ok = m->workers != NULL;
+  for (; ok && m->n_workers < n; m->n_workers++) {
+    worker *w = &m->workers[m->n_workers];
+    w->packed = kf_alloc(m->panels, m->kernel->panel_size);
+    w->products = kf_alloc_zero((uint64_t)m->width * m->width, sizeof *w->products);
+    ok = w->packed != NULL && w->products != NULL;
+  }
+  if (!ok) {
+    kf_moments_free(m);
+    return kf_fail_memory(&ctx->err);
+  }
+  *out = m;
+  return KF_OK;
+}
+
+void kf_moments_free(kf_moments *m) {
+  if (m == NULL) return;
+  for (size_t t = 0; t < m->n_workers; t++) {
+    kf_free(m->workers[t].packed);
+    kf_free(m->workers[t].products);
+  }
+  kf_free(m->workers);
+  pthread_mutex_destroy(&m->lock);
+  kf_free(m);
+}
+
+size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
+size_t kf_moments_block(const kf_ctx *ctx) { return ctx->kernels->moment->rows; }
+
+static void flush(kf_moments *m, worker *w, unsigned shift) {
+  if (w->pending == 0) return;
+  pthread_mutex_lock(&m->lock);
+  kf_i128 *to = m->totals;
+  for (uint32_t r = 0; r < m->dim; r++)
+    for (uint32_t c = r; c < m->dim; c++)
+      *to++ += (kf_i128)w->products[r * m->width + c] * ((kf_i128)1 << shift);
+  pthread_mutex_unlock(&m->lock);
+  memset(w->products, 0, m->width * m->width * sizeof *w->products);
+  w->pending = 0;
+}
+
+void kf_moments_flush(kf_moments *m, unsigned shift) {
+  for (size_t t = 0; t < m->n_workers; t++) flush(m, &m->workers[t], shift);
+}
+
+void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, unsigned shift) {
+  const kf_moment_kernel *kernel = m->kernel;
+  worker *w = &m->workers[number];
+  if (w->pending + n > FLUSH_ROWS) flush(m, w, shift);
+  w->pending += n;
+  for (size_t p = 0; p < m->panels; p++)
+    kernel->pack(x, n, m->dim, p, w->packed + p * kernel->panel_size);
+  if (kernel->begin != NULL) kernel->begin();
+  for (size_t p = 0; p < m->panels; p++)
+    for (size_t q = p; q < m->panels; q++)
+      kernel->tile(w->packed + p * kernel->panel_size, w->packed + q * kernel->panel_size, n,
+                   w->products + p * kernel->edge * m->width + q * kernel->edge, m->width);
+  if (kernel->end != NULL) kernel->end();
+}
