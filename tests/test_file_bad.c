@@ -492,8 +492,8 @@ static void test_save_refuses(void **state) {
   assert_failed(kf_data_save_mapped(ctx, data, &spec, at("out.npy")), KF_ERR_ARG, "out.npy", "f32");
   assert_failed(kf_data_save(ctx, data, KF_F16, at("out.safetensors")), KF_ERR_DATA, path,
                 "row 1: column 1 is 70000, too large for f16");
-  assert_failed(kf_data_save(ctx, data, KF_F32, at("nowhere/out.npy")), KF_ERR_IO,
-                "nowhere/out.npy", "No such file");
+  assert_failed(kf_data_save(ctx, data, KF_F32, at("nowhere/out.safetensors")), KF_ERR_IO,
+                "nowhere/out.safetensors", "No such file");
   assert_int_equal(access(at("out.safetensors"), F_OK), -1);
   kf_data_free(data);
 }
