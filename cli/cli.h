@@ -77,7 +77,8 @@ typedef enum label_use {
   LABELS_IGNORED
 } label_use;
 
-/* Opens operands `first` and up as one data set. Returns an exit status. */
+/* Opens operands `first` and up as one data set, which the output (-o) must not be a file of.
+ * Returns an exit status. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
 int load_model(cli_run *cli, kf_model **out); /* operand 0 */
 uint32_t classes_with_rows(const kf_model *model);
@@ -86,12 +87,24 @@ int data_stats(cli_run *cli, kf_stats **out);
 /* Statistics from the operands: one statistics file, or data. */
 int read_stats(cli_run *cli, kf_stats **out);
 kf_synth_options world_of(const cli_args *args); /* what world_options say */
-/* Refuses an output (-o or another) that cannot be, or that would replace an input. */
-int check_output(cli_run *cli, const char *path);
 /* "wrote PATH: ..." and how long it took, unless -q. */
 void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF_LIKE(3, 4);
 void say_data_written(cli_run *cli, const char *path);
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path); /* and says so */
+
+/* --- outputs.c: what may be written where; each returns an exit status
+ * ------------------------------- */
+
+/* Refuses an output (-o or another) that cannot be, or that would replace an input that is named on
+ * the command line. */
+int check_output(cli_run *cli, const char *path);
+int check_data_output(cli_run *cli, const char *path); /* the same for a native data set */
+/* Refuses -o where it would replace a file of the data, which a folder or pattern may stand for. */
+int check_replaces_no_data(cli_run *cli, const kf_data *data);
+/* Refuses two outputs that are one file; b may be NULL. */
+int check_outputs_differ(cli_run *cli, const char *a, const char *b);
+int is_stdout(const char *path); /* NULL or "-" */
+int ends_with(const char *text, const char *end);
 
 /* --- label_files.c
  * --------------------------------------------------------------------------------- */
@@ -109,14 +122,17 @@ void strings_free(cli_strings *strings);
 
 typedef struct text_out {
   FILE *file;
-  const char *path; /* NULL: stdout */
-  char *temporary;
+  const char *path; /* as it was given; NULL: stdout */
+  char *target;     /* where it leads; the file it replaces may be behind a link */
+  char *temporary;  /* its name until it is complete; NULL: it has none */
 } text_out;
 int text_out_open(cli_run *cli, text_out *out, const char *path); /* NULL or "-": stdout */
 int text_out_commit(cli_run *cli, text_out *out);
 void text_out_abort(text_out *out); /* does nothing after a commit */
 /* Prints text with tabs, line ends, backslashes and control characters escaped. */
 void print_escaped(FILE *file, const char *text);
+/* Prints text with '?' for control characters, so that no file steers a terminal by its name. */
+void print_plain(FILE *file, const char *text);
 
 /* --- format.c: numbers for people
  * --------------------------------------------------------------------- */

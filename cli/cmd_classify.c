@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows are read, classified and printed in blocks of about this many bytes. */
-enum { BLOCK_BYTES = 16 << 20 };
+/* Rows are read, classified and printed in blocks of at most so many bytes, and of so many products
+ * for each thread: half a second of plain C, after which a signal is heard. */
+enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
+/* ... but no fewer rows for each thread than it takes to keep it busy. */
+enum { LEAST_ROWS = 64 };
 
 /* One run: the block in hand and where its lines go. */
 typedef struct classify_job {
@@ -125,11 +128,21 @@ static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
   return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
 
+static uint64_t choose_block(const classify_job *job) {
+  const kf_model *model = job->model;
+  uint64_t threads = kf_ctx_threads(job->cli->ctx), dim = kf_model_dim_in(model);
+  uint64_t products = kf_model_dim_out(model) * (dim + kf_model_classes(model)); /* of a row */
+  uint64_t soon = BLOCK_PRODUCTS / products;
+  uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
+  uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->options.top * sizeof(double));
+  if (n > fit) n = fit;
+  if (n > kf_data_rows(job->data)) n = kf_data_rows(job->data);
+  return n ? n : 1;
+}
+
 static int make_buffers(classify_job *job) {
   size_t dim = kf_data_dim(job->data), top = job->options.top;
-  uint64_t n = BLOCK_BYTES / (dim * sizeof *job->rows + top * sizeof *job->scores);
-  if (n > kf_data_rows(job->data)) n = kf_data_rows(job->data);
-  job->block = n ? n : 1;
+  job->block = choose_block(job);
   job->rows = calloc(job->block, dim * sizeof *job->rows);
   job->labels = calloc(job->block, sizeof *job->labels);
   job->numbers = calloc(job->block, sizeof *job->numbers);
@@ -167,7 +180,7 @@ static int classify(cli_run *cli, const kf_model *model, const kf_data *data) {
 
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
-  int result = path && strcmp(path, "-") != 0 ? check_output(cli, path) : EXIT_OK;
+  int result = is_stdout(path) ? EXIT_OK : check_output(cli, path);
   if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *data = NULL;

@@ -4,7 +4,7 @@
 
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
-  int result = check_output(cli, path);
+  int result = check_data_output(cli, path);
   if (result != EXIT_OK) return result;
   kf_data *data;
   result = open_data(cli, 0, LABELS_NEEDED, &data);
@@ -20,7 +20,7 @@ static const cli_group own_options = {
     "Options",
     (const cli_option[]){
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "OUT.safetensors",
-         "the data set to write", 0, 0, NULL},
+         "the data set to write; its name ends in .safetensors", 0, 0, NULL},
         {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
          "type of the numbers: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
         {"keep-unlabelled", 0, OPTION_FLAG, offsetof(cli_args, allow_unlabelled), 0, NULL,

@@ -7,15 +7,15 @@
 /* Metadata longer than this is cut in the text (never in --json). */
 enum { META_SHOWN = 60 };
 
-static void print_line(const char *name, const char *value) {
-  printf("  %-12s %s\n", name, value);
-}
+static void print_line(const char *name, const char *value) { printf("  %-12s %s\n", name, value); }
 
 static void print_tensor(const kf_tensor_info *tensor, int width) {
   printf("    ");
   print_escaped(stdout, tensor->name);
   size_t length = strlen(tensor->name);
-  printf("%*s  %s [", length < (size_t)width ? width - (int)length : 0, "", tensor->dtype);
+  printf("%*s  ", length < (size_t)width ? width - (int)length : 0, "");
+  print_plain(stdout, tensor->dtype);
+  printf(" [");
   for (uint32_t i = 0; i < tensor->ndim; i++)
     printf("%s%llu", i ? ", " : "", (unsigned long long)tensor->shape[i]);
   printf("]\n");
@@ -48,7 +48,8 @@ static void print_meta(const kf_info *info) {
 }
 
 static void print_text(const char *path, const kf_info *info) {
-  printf("%s: %s (%s, %s)\n", path, info->kind, info->format, show_bytes(info->bytes).text);
+  print_plain(stdout, path);
+  printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
   print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
   char text[64];
   if (info->dim_out)

@@ -13,8 +13,9 @@ static int save(cli_run *cli, kf_status opened, kf_data *data, const char *path)
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int result = check_output(cli, a->output);
-  if (result == EXIT_OK && a->text_output) result = check_output(cli, a->text_output);
+  int result = check_data_output(cli, a->output);
+  if (result == EXIT_OK && a->text_output) result = check_data_output(cli, a->text_output);
+  if (result == EXIT_OK) result = check_outputs_differ(cli, a->output, a->text_output);
   if (result != EXIT_OK) return result;
   kf_synth_options options = world_of(a);
   options.split = (uint32_t)a->split.value;
@@ -27,17 +28,18 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", (const cli_option[]){
-                   {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-                    "OUT.safetensors", "the data set to write", 0, 0, NULL},
-                   {"text", 0, OPTION_TEXT, offsetof(cli_args, text_output), 0, "TEXT.safetensors",
-                    "also write the text prototypes of the classes", 0, 0, NULL},
-                   {"split", 0, OPTION_NUMBER, offsetof(cli_args, split), 0, "S",
-                    "0: training rows (default); 1, 2, ...: other rows of the same classes", 0,
-                    UINT32_MAX, NULL},
-                   {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-                    "type of the numbers: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
-                   {0}}};
+    "Options",
+    (const cli_option[]){
+        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "OUT.safetensors",
+         "the data set to write; its name ends in .safetensors", 0, 0, NULL},
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text_output), 0, "TEXT.safetensors",
+         "also write the text prototypes of the classes", 0, 0, NULL},
+        {"split", 0, OPTION_NUMBER, offsetof(cli_args, split), 0, "S",
+         "0: training rows (default); 1, 2, ...: other rows of the same classes", 0, UINT32_MAX,
+         NULL},
+        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
+         "type of the numbers: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
+        {0}}};
 
 const cli_command synth_command = {
     .name = "synth",

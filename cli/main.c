@@ -2,9 +2,11 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 const cli_command *find_command(const char *name) {
   for (const cli_command *const *c = commands; *c; c++)
@@ -14,10 +16,17 @@ const cli_command *find_command(const char *name) {
 
 /* --- messages -------------------------------------------------------------------------------- */
 
+/* Paths and names from files are in messages. */
+static void print_text(const char *format, va_list list) {
+  char text[10240]; /* two of the longest paths, and a sentence */
+  vsnprintf(text, sizeof text, format, list);
+  print_plain(stderr, text);
+}
+
 static void print_message(cli_run *cli, const char *format, va_list list) {
   progress_clear(&cli->progress);
   fprintf(stderr, cli->command ? "koofu %s: " : "koofu: ", cli->command ? cli->command->name : "");
-  vfprintf(stderr, format, list);
+  print_text(format, list);
 }
 
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) {
@@ -61,23 +70,19 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
                    *message ? message : kf_status_name(status));
 }
 
-int fail(cli_run *cli, kf_status status) {
-  return fail_in(cli, status, NULL);
-}
+int fail(cli_run *cli, kf_status status) { return fail_in(cli, status, NULL); }
 
 void say(cli_run *cli, const char *format, ...) {
   if (cli->args.quiet) return;
   progress_clear(&cli->progress);
   va_list list;
   va_start(list, format);
-  vfprintf(stderr, format, list);
+  print_text(format, list);
   va_end(list);
   putc('\n', stderr);
 }
 
-static void log_callback(void *user, const char *message) {
-  say(user, "%s", message);
-}
+static void log_callback(void *user, const char *message) { say(user, "%s", message); }
 
 /* --- a run
  * ----------------------------------------------------------------------------------------- */
@@ -167,14 +172,27 @@ static int start(cli_run *cli, int argc, char **argv) {
   return run(cli, argc - 2, argv + 2);
 }
 
+/* Every shard of a data set stays open: as many files as we may have. And a file that grows beyond
+ * its limit is an error of the write, not the end of the process. */
+static void set_limits(void) {
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  signal(SIGXFSZ, SIG_IGN);
+}
+
 int main(int argc, char **argv) {
   cli_run cli;
   memset(&cli, 0, sizeof cli);
   cli.begun = now();
+  set_limits();
   int status = start(&cli, argc, argv);
   kf_ctx_free(cli.ctx);
   args_free(&cli.args);
   int unwritten = ferror(stdout);
+  errno = 0;
   if ((fclose(stdout) != 0 || unwritten) && status == EXIT_OK)
     status = fail_with(&cli, EXIT_IO, "standard output: cannot be written: %s",
                        errno ? strerror(errno) : "it was cut short");

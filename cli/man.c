@@ -20,9 +20,7 @@ static void print_n(FILE *file, const char *text, size_t n) {
   }
 }
 
-static void print(FILE *file, const char *text) {
-  print_n(file, text, strlen(text));
-}
+static void print(FILE *file, const char *text) { print_n(file, text, strlen(text)); }
 
 static void print_heading(FILE *file, const char *title) {
   fputs(".SH ", file);

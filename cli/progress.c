@@ -30,9 +30,7 @@ void catch_signals(void) {
   }
 }
 
-int stop_wanted(void) {
-  return stop;
-}
+int stop_wanted(void) { return stop; }
 
 double now(void) {
   struct timespec time;
@@ -57,9 +55,7 @@ static void end_stage(cli_progress *progress, double time) {
   progress->what[0] = '\0';
 }
 
-void progress_end(cli_run *cli) {
-  end_stage(&cli->progress, now());
-}
+void progress_end(cli_run *cli) { end_stage(&cli->progress, now()); }
 
 /* stats   45 %   312,000 rows/s   0:12 left */
 static void draw(cli_progress *progress, uint64_t done, uint64_t total, double elapsed) {

@@ -1,12 +1,10 @@
-/* steps.c - what many commands do: open data, load a model, read statistics, check the output. */
+/* steps.c - what many commands do: open data, load a model, read statistics, say what was written.
+ */
 #include "cli.h"
 
-#include <errno.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* --- inputs
  * ---------------------------------------------------------------------------------------- */
@@ -31,7 +29,12 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   kf_status status =
       kf_data_open(cli->ctx, a->operands.items + first, a->operands.n - first, &options, out);
   strings_free(&labels);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  if (status != KF_OK) return fail(cli, status);
+  int result = check_replaces_no_data(cli, *out);
+  if (result == EXIT_OK) return EXIT_OK;
+  kf_data_free(*out);
+  *out = NULL;
+  return result;
 }
 
 int load_model(cli_run *cli, kf_model **out) {
@@ -81,11 +84,6 @@ static int is_regular(const char *path) {
   return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-static int ends_with(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Looks into a single .safetensors file; everything else is data. */
 static int is_stats_file(cli_run *cli, int *yes) {
   const cli_list *operands = &cli->args.operands;
@@ -125,47 +123,6 @@ kf_synth_options world_of(const cli_args *a) {
 
 /* --- outputs
  * --------------------------------------------------------------------------------------- */
-
-static int same_file(const struct stat *output, const char *input) {
-  struct stat info;
-  return input && stat(input, &info) == 0 && S_ISREG(info.st_mode) &&
-         info.st_dev == output->st_dev && info.st_ino == output->st_ino;
-}
-
-static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
-  for (size_t i = 0; i < inputs->n; i++)
-    if (same_file(output, inputs->items[i])) return 1;
-  return 0;
-}
-
-/* Whether a file can be made in the folder of a path; better said before the work than after it. */
-static int check_folder(cli_run *cli, const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  if (!folder) return fail_with(cli, EXIT_INTERNAL, "out of memory");
-  struct stat info;
-  int refused = stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0;
-  int code = errno;
-  free(folder);
-  if (!refused) return EXIT_OK;
-  return fail_with(cli, EXIT_IO, "%s: cannot be created: %s", path, strerror(code));
-}
-
-int check_output(cli_run *cli, const char *path) {
-  const cli_args *a = &cli->args;
-  if (strcmp(path, "-") == 0)
-    return fail_usage(cli, "the output is binary and needs a file name, not '-'");
-  struct stat info;
-  if (stat(path, &info) != 0) return check_folder(cli, path);
-  if (S_ISDIR(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
-  if (!S_ISREG(info.st_mode))
-    return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  if (same_as_one_of(&info, &a->operands) || same_as_one_of(&info, &a->labels) ||
-      same_file(&info, a->classes) || same_file(&info, a->between))
-    return fail_with(cli, EXIT_USAGE, "%s: is both input and output", path);
-  return check_folder(cli, path);
-}
 
 void say_written(cli_run *cli, const char *path, const char *format, ...) {
   char text[512];

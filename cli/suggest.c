@@ -5,9 +5,7 @@
 
 enum { LONGEST = 32 };
 
-static size_t least(size_t a, size_t b) {
-  return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Edits (insert, delete, replace, swap neighbours) from a to b; both at most LONGEST long. */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {

@@ -1,58 +1,108 @@
-/* text_out.c - text to stdout, or to a file that appears whole or not at all. */
+/* text_out.c - text to stdout, or to a file that appears whole or not at all.
+ *
+ * As in the library: the file has no name until it is complete (O_TMPFILE), where the file system
+ * allows it, so that a process that is killed leaves nothing behind; elsewhere it has a name of its
+ * own in the same folder. It then takes its place by rename(2), which replaces an older file in one
+ * step. */
 #include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int fail_errno(cli_run *cli, const char *path, const char *what) {
-  return fail_with(cli, EXIT_IO, "%s: %s: %s", path, what, strerror(errno));
+/* Closes what is open; the reason is in errno. */
+static int fail_errno(cli_run *cli, text_out *out, const char *what) {
+  int code = errno;
+  const char *path = out->path;
+  text_out_abort(out);
+  if (code == ENOMEM) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  return fail_with(cli, EXIT_IO, "%s: %s: %s", path, what,
+                   code ? strerror(code) : "it was cut short");
 }
 
-/* Length of the folder part of a path, with its slash; 0 where there is none. */
-static size_t folder_length(const char *path) {
+/* The folder a path is in: "a/b" -> "a/", "b" -> "./". NULL: out of memory. */
+static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash - path) + 1 : 0;
+  return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+}
+
+/* A name beside `path` that nobody else uses. NULL: out of memory. */
+static char *temporary_name(const char *path) {
+  uint64_t chance;
+  if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance)
+    chance = (uint64_t)(now() * 1e9) ^ (uint64_t)getpid() << 32;
+  const char *slash = strrchr(path, '/');
+  size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
+  char *name;
+  /* The base name is cut so that the temporary one stays within the limit of file names. */
+  int length =
+      asprintf(&name, "%.*s.%.180s.%016" PRIx64 ".part", (int)folder, path, path + folder, chance);
+  return length < 0 ? NULL : name;
+}
+
+/* The name by which a file without a name can be linked. */
+static const char *self_path(int fd, char path[40]) {
+  snprintf(path, 40, "/proc/self/fd/%d", fd);
+  return path;
+}
+
+static int open_unnamed(const text_out *out) {
+  char *folder = folder_of(out->target);
+  int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+  free(folder);
+  char self[40];
+  if (fd < 0 || access(self_path(fd, self), F_OK) == 0) return fd;
+  close(fd); /* without /proc it could never get its name */
+  return -1;
+}
+
+static int open_named(text_out *out) {
+  char *name = temporary_name(out->target);
+  int fd = name ? open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) : -1;
+  if (fd < 0)
+    free(name);
+  else
+    out->temporary = name;
+  return fd;
 }
 
 int text_out_open(cli_run *cli, text_out *out, const char *path) {
-  static const char pattern[] = ".koofu-XXXXXX";
   memset(out, 0, sizeof *out);
-  if (!path || strcmp(path, "-") == 0) {
+  if (is_stdout(path)) {
     out->file = stdout;
     return EXIT_OK;
   }
-  size_t folder = folder_length(path);
+  struct stat old;
+  int exists = stat(path, &old) == 0;
   out->path = path;
-  out->temporary = malloc(folder + sizeof pattern);
-  if (!out->temporary) return fail_with(cli, EXIT_INTERNAL, "out of memory");
-  memcpy(out->temporary, path, folder);
-  memcpy(out->temporary + folder, pattern, sizeof pattern);
-  int fd = mkstemp(out->temporary);
-  if (fd < 0) {
-    int status = fail_errno(cli, path, "cannot be created");
-    free(out->temporary);
-    out->temporary = NULL;
-    return status;
-  }
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(fd, 0666 & ~mask);
+  out->target = exists ? realpath(path, NULL) : NULL;
+  if (!out->target) out->target = strdup(path);
+  if (!out->target) return fail_errno(cli, out, "cannot be created");
+  int fd = open_unnamed(out);
+  if (fd < 0) fd = open_named(out);
+  if (fd < 0) return fail_errno(cli, out, "cannot be created");
   out->file = fdopen(fd, "w");
-  if (out->file) return EXIT_OK;
-  close(fd);
-  text_out_abort(out);
-  return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (!out->file) {
+    int code = errno;
+    close(fd);
+    errno = code;
+    return fail_errno(cli, out, "cannot be created");
+  }
+  /* A file that only its owner may read stays so. */
+  if (exists && fchmod(fd, old.st_mode & 07777) != 0 && errno != EPERM)
+    return fail_errno(cli, out, "cannot be given its permissions");
+  return EXIT_OK;
 }
 
 /* A rename lasts only once the folder itself is on the disk. */
 static void sync_folder(const char *path) {
-  size_t length = folder_length(path);
-  char *folder = length ? strndup(path, length) : strdup(".");
-  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY) : -1;
+  char *folder = folder_of(path);
+  int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
   if (fd >= 0) {
     fsync(fd);
     close(fd);
@@ -60,27 +110,44 @@ static void sync_folder(const char *path) {
   free(folder);
 }
 
+static int flush(const text_out *out) {
+  errno = 0;
+  if (fflush(out->file) != 0 || ferror(out->file)) return -1;
+  return fsync(fileno(out->file)) != 0 && errno != EINVAL ? -1 : 0;
+}
+
+/* Gives an unnamed file its temporary name, so that rename can move it. */
+static int name_it(text_out *out) {
+  char self[40];
+  char *name = temporary_name(out->target);
+  if (!name) return -1;
+  self_path(fileno(out->file), self);
+  if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) != 0) {
+    free(name);
+    return -1;
+  }
+  out->temporary = name;
+  return 0;
+}
+
 int text_out_commit(cli_run *cli, text_out *out) {
   if (!out->path) return EXIT_OK; /* main looks after stdout */
-  int failed = fflush(out->file) != 0 || ferror(out->file) || fsync(fileno(out->file)) != 0;
-  if (failed || rename(out->temporary, out->path) != 0) {
-    int status = fail_errno(cli, out->path, "cannot be written");
-    text_out_abort(out);
-    return status;
-  }
-  free(out->temporary);
+  if (flush(out) != 0) return fail_errno(cli, out, "cannot be written");
+  if (!out->temporary && name_it(out) != 0) return fail_errno(cli, out, "cannot be created");
+  if (rename(out->temporary, out->target) != 0) return fail_errno(cli, out, "cannot be replaced");
+  free(out->temporary); /* nothing left to remove */
   out->temporary = NULL;
-  fclose(out->file);
-  out->file = NULL;
-  sync_folder(out->path);
+  sync_folder(out->target);
+  text_out_abort(out);
   return EXIT_OK;
 }
 
 void text_out_abort(text_out *out) {
-  if (!out->temporary) return;
+  if (!out->path) return;
   if (out->file) fclose(out->file);
-  unlink(out->temporary);
+  if (out->temporary) unlink(out->temporary);
   free(out->temporary);
+  free(out->target);
   memset(out, 0, sizeof *out);
 }
 
@@ -99,5 +166,15 @@ void print_escaped(FILE *file, const char *text) {
       fprintf(file, "\\x%02x", c);
     else
       putc(c, file);
+  }
+}
+
+void print_plain(FILE *file, const char *text) {
+  while (*text) {
+    const char *end = text;
+    while ((unsigned char)*end >= 0x20 && *end != 0x7f) end++;
+    fwrite(text, 1, (size_t)(end - text), file);
+    if (*end) putc('?', file);
+    text = *end ? end + 1 : end;
   }
 }
