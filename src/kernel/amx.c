@@ -12,8 +12,6 @@
 #ifdef KF_SIMD
 #include "kernel/avx512.h"
 
-#include <string.h>
-
 #define EDGE 32
 #define ROWS 512
 #define STEP 64   /* rows of data in a tile */
@@ -128,19 +126,16 @@ static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, s
   }
 }
 
-/* Eight tiles of 16 rows of 64 bytes. */
+/* Eight tiles of 16 rows of 64 bytes. Constant, because the compiler does not know that LDTILECFG
+ * reads all of it, and would leave out the stores that fill in a local one. */
 static void tiles_on(void) {
-  struct {
+  static const struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
-  } config;
-  memset(&config, 0, sizeof config);
-  config.palette = 1;
-  for (int t = 0; t < 8; t++) {
-    config.row_bytes[t] = 64;
-    config.rows[t] = 16;
-  }
+  } config = {.palette = 1,
+              .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+              .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
   _tile_loadconfig(&config);
 }
 
