@@ -171,9 +171,14 @@ static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
     double q = plain->tridiagonal_row(n, a[1], v, w, 0.3, -0.7, x, 1.1, y[1]);
     assert_bits(&p, &q, sizeof p);
     assert_bits(a[0], a[1], sizeof a[0]);
-    fast->axpy(n, 0.123, x, y[0]);
-    plain->axpy(n, 0.123, x, y[1]);
     assert_bits(y[0], y[1], sizeof y[0]);
+    for (size_t m = 1; m <= 6; m++) {
+      static double turned[2][6 * MOST];
+      for (int k = 0; k < 2; k++) fill_f64(turned[k], 6 * MOST, s + m);
+      fast->reflect(n, 0.123, x, turned[0], MOST, m);
+      plain->reflect(n, 0.123, x, turned[1], MOST, m);
+      assert_bits(turned[0], turned[1], sizeof turned[0]);
+    }
   }
 }
 

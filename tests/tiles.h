@@ -14,7 +14,11 @@ static inline void check_tiles(const kf_moment_kernel *m, const int32_t *x, size
   int64_t *sums = kf_alloc(m->edge * m->edge, sizeof *sums);
   assert_true(packed != NULL && sums != NULL);
   memset(packed, 0x5a, panels * m->panel_size); /* what is not packed must not be read */
-  for (size_t p = 0; p < panels; p++) m->pack(x, n, dim, p, packed + p * m->panel_size);
+  for (size_t p = 0; p < panels; p++) {
+    size_t cut = n / 3 / m->step * m->step; /* in two pieces */
+    m->pack(x, cut, dim, p, 0, packed + p * m->panel_size);
+    m->pack(x + cut * dim, n - cut, dim, p, cut, packed + p * m->panel_size);
+  }
   if (m->begin != NULL) m->begin();
   for (size_t p = 0; p < panels; p++)
     for (size_t q = p; q < panels; q++) {

@@ -2,7 +2,7 @@
  *
  * X = 2^16 a + 2^8 b + c with three balanced digits in [-128, 127] (|a| <= 64). The nine digit
  * products fall into five weights, 2^32 aa', 2^24 (ab'+ba'), 2^16 (ac'+bb'+ca'), 2^8 (bc'+cb') and
- * cc'; those of one weight share 32-bit sums: at most 3 * 2^14 per row, 512 rows stay below 2^25.
+ * cc'; those of one weight share 32-bit sums: at most 3 * 2^14 per row, 1024 rows stay below 2^26.
  *
  * TDPBSSD multiplies a 16 x 64 tile (16 columns of the left panel, 64 rows of data) by a tile with
  * 64 rows of data in groups of four and 16 columns of the right panel. A panel is packed in both
@@ -13,7 +13,7 @@
 #include "kernel/avx512.h"
 
 #define EDGE 32
-#define ROWS 512
+#define ROWS 1024
 #define STEP 64   /* rows of data in a tile */
 #define TILE 1024 /* bytes of a tile */
 /* packed[form][digit][half][step][TILE]: forms left and right, halves of 16 columns. */
@@ -72,20 +72,21 @@ static void digits(const int32_t *x, size_t n, size_t dim, size_t r, size_t colu
   out[2] = join(c);
 }
 
-static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
-  char *left = packed, *right = left + FORM;
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at,
+                        void *packed) {
+  char *left = (char *)packed + at / STEP * TILE, *right = left + FORM;
   for (size_t half = 0; half < 2; half++)
     for (size_t step = 0; step * STEP < n; step++) {
-      size_t at = half * HALF + step * TILE;
+      size_t to = half * HALF + step * TILE;
       for (size_t group = 0; group < 16; group++) {
         __m512i digit[3];
         digits(x, n, dim, step * STEP + 4 * group, panel * EDGE + 16 * half, digit);
         for (size_t d = 0; d < 3; d++)
-          _mm512_store_si512(right + d * DIGIT + at + 64 * group, digit[d]);
+          _mm512_store_si512(right + d * DIGIT + to + 64 * group, digit[d]);
       }
       for (size_t d = 0; d < 3; d++)
-        transpose16((const int32_t *)(const void *)(right + d * DIGIT + at),
-                    (int32_t *)(void *)(left + d * DIGIT + at));
+        transpose16((const int32_t *)(const void *)(right + d * DIGIT + to),
+                    (int32_t *)(void *)(left + d * DIGIT + to));
     }
 }
 
@@ -144,6 +145,7 @@ static void tiles_off(void) { _tile_release(); }
 const kf_moment_kernel kf_moment_amx = {
     .edge = EDGE,
     .rows = ROWS,
+    .step = STEP,
     .panel_size = 2 * FORM,
     .pack = moment_pack,
     .tile = moment_tile,

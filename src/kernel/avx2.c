@@ -8,6 +8,7 @@
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
+#include "kernel/unroll.h"
 #include "kernel/wide.h"
 
 #include <immintrin.h>
@@ -37,50 +38,68 @@ static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
   kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
 }
 
-#define EDGE 24
-#define ROWS 128
+#define EDGE  24
+#define ROWS  128
+#define STRIP 4 /* columns that lie side by side in a panel: [EDGE / STRIP][ROWS][STRIP] */
+#define SIZE  (ROWS * STRIP) /* doubles of a strip */
 
-static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
-  double *to = packed;
-  size_t first = panel * EDGE, width = dim - first < EDGE ? dim - first : EDGE;
-  for (size_t r = 0; r < n; r++, to += EDGE) {
-    const int32_t *row = x + r * dim + first;
-    for (size_t c = 0; c < width; c++) to[c] = (double)row[c];
-    for (size_t c = width; c < EDGE; c++) to[c] = 0.0;
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at,
+                        void *packed) {
+  for (size_t s = 0; s < EDGE / STRIP; s++) {
+    double *to = (double *)packed + s * SIZE + at * STRIP;
+    size_t first = panel * EDGE + s * STRIP;
+    for (size_t r = 0; r < n; r++, to += STRIP) {
+      const int32_t *row = x + r * dim + first;
+      if (first + STRIP <= dim)
+        _mm256_store_pd(to, _mm256_cvtepi32_pd(_mm_loadu_si128((const __m128i *)row)));
+      else
+        for (size_t c = 0; c < STRIP; c++) to[c] = first + c < dim ? (double)row[c] : 0.0;
+    }
   }
 }
 
-/* 4 x 12 sums in twelve registers. */
+/* One strip times three: 4 x 12 sums in twelve registers. */
 static void moment_micro(const double *a, const double *b, size_t n, int64_t *sums, size_t stride) {
   __m256d sum[4][3];
-  for (int i = 0; i < 4; i++)
+  UNROLL
+  for (int i = 0; i < 4; i++) {
+    UNROLL
     for (int v = 0; v < 3; v++) sum[i][v] = _mm256_setzero_pd();
-  for (size_t r = 0; r < n; r++, a += EDGE, b += EDGE) {
+  }
+  for (size_t r = 0; r < n; r++, a += STRIP, b += STRIP) {
     __m256d row[3];
-    for (int v = 0; v < 3; v++) row[v] = _mm256_load_pd(b + 4 * v);
+    UNROLL
+    for (int v = 0; v < 3; v++) row[v] = _mm256_load_pd(b + v * SIZE);
+    UNROLL
     for (int i = 0; i < 4; i++) {
       __m256d x = _mm256_broadcast_sd(a + i);
+      UNROLL
       for (int v = 0; v < 3; v++) sum[i][v] = _mm256_fmadd_pd(x, row[v], sum[i][v]);
     }
   }
-  for (size_t i = 0; i < 4; i++)
+  UNROLL
+  for (size_t i = 0; i < 4; i++) {
+    UNROLL
     for (size_t v = 0; v < 3; v++) {
       double part[4];
       _mm256_storeu_pd(part, sum[i][v]);
+      UNROLL
       for (size_t k = 0; k < 4; k++) sums[i * stride + 4 * v + k] += (int64_t)part[k];
     }
+  }
 }
 
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
   const double *p = a, *q = b;
-  for (size_t j = 0; j < EDGE; j += 12)
-    for (size_t i = 0; i < EDGE; i += 4)
-      moment_micro(p + i, q + j, n, sums + i * stride + j, stride);
+  for (size_t j = 0; j < EDGE / STRIP; j += 3)
+    for (size_t i = 0; i < EDGE / STRIP; i++)
+      moment_micro(p + i * SIZE, q + j * SIZE, n, sums + i * STRIP * stride + j * STRIP, stride);
 }
 
 static const kf_moment_kernel moment = {
     .edge = EDGE,
     .rows = ROWS,
+    .step = 1,
     .panel_size = ROWS * EDGE * sizeof(double),
     .pack = moment_pack,
     .tile = moment_tile,
@@ -96,7 +115,7 @@ const kf_kernels kf_kernels_avx2 = {
     .quantize = quantize,
     .moment = &moment,
     .gemm_tn = wide_gemm_tn,
-    .axpy = wide_axpy,
+    .reflect = wide_reflect,
     .tridiagonal_row = wide_tridiagonal_row,
     .dot = wide_dot,
     .rotate = wide_rotate,

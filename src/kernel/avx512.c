@@ -11,6 +11,7 @@
 
 #ifdef KF_SIMD
 #include "kernel/avx512.h"
+#include "kernel/unroll.h"
 #include "kernel/wide.h"
 
 static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
@@ -47,8 +48,9 @@ static __m512i pair(__m512i even, __m512i odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, even, _mm512_slli_epi32(odd, 16));
 }
 
-static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
-  int32_t *high = packed, *low = high + KIND, *both = low + KIND;
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at,
+                        void *packed) {
+  int32_t *high = (int32_t *)packed + at / 2 * EDGE, *low = high + KIND, *both = low + KIND;
   for (size_t r = 0; r < n; r += 2)
     for (size_t c = 0; c < EDGE; c += 16) {
       const int32_t *row = x + r * dim;
@@ -59,19 +61,21 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, vo
         l[t] = _mm512_srai_epi32(_mm512_slli_epi32(v, 20), 20);
         h[t] = _mm512_srai_epi32(_mm512_sub_epi32(v, l[t]), 12);
       }
-      size_t at = r / 2 * EDGE + c;
-      _mm512_store_si512(high + at, pair(h[0], h[1]));
-      _mm512_store_si512(low + at, pair(l[0], l[1]));
-      _mm512_store_si512(both + at,
+      size_t to = r / 2 * EDGE + c;
+      _mm512_store_si512(high + to, pair(h[0], h[1]));
+      _mm512_store_si512(low + to, pair(l[0], l[1]));
+      _mm512_store_si512(both + to,
                          pair(_mm512_add_epi32(h[0], l[0]), _mm512_add_epi32(h[1], l[1])));
     }
 }
 
 /* 8 x 32 sums of one kind of digit, in sixteen registers. */
 static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs, __m512i sum[8][2]) {
+  UNROLL
   for (int i = 0; i < 8; i++) sum[i][0] = sum[i][1] = _mm512_setzero_si512();
   for (size_t k = 0; k < pairs; k++, a += EDGE, b += EDGE) {
     __m512i row0 = _mm512_load_si512(b), row1 = _mm512_load_si512(b + 16);
+    UNROLL
     for (int i = 0; i < 8; i++) {
       __m512i x = _mm512_set1_epi32(a[i]);
       sum[i][0] = _mm512_dpwssd_epi32(sum[i][0], x, row0);
@@ -86,7 +90,9 @@ static void moment_micro(const int32_t *a, const int32_t *b, size_t pairs, int64
   digit_sums(a, b, pairs, hh);
   digit_sums(a + KIND, b + KIND, pairs, ll);
   digit_sums(a + 2 * KIND, b + 2 * KIND, pairs, mm);
-  for (size_t i = 0; i < 8; i++)
+  UNROLL
+  for (size_t i = 0; i < 8; i++) {
+    UNROLL
     for (size_t v = 0; v < 2; v++) {
       __m512i h = hh[i][v], l = ll[i][v];
       __m512i mixed = _mm512_sub_epi32(mm[i][v], _mm512_add_epi32(h, l));
@@ -95,6 +101,7 @@ static void moment_micro(const int32_t *a, const int32_t *b, size_t pairs, int64
       add_shifted(to, mixed, 12);
       add_shifted(to, l, 0);
     }
+  }
 }
 
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
@@ -106,6 +113,7 @@ static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, s
 static const kf_moment_kernel moment = {
     .edge = EDGE,
     .rows = ROWS,
+    .step = 2,
     .panel_size = 3 * KIND * sizeof(int32_t),
     .pack = moment_pack,
     .tile = moment_tile,
@@ -116,7 +124,7 @@ static const kf_moment_kernel moment = {
   {                                                                                                \
     .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
     .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
-    .gemm_tn = wide_gemm_tn, .axpy = wide_axpy, .tridiagonal_row = wide_tridiagonal_row,           \
+    .gemm_tn = wide_gemm_tn, .reflect = wide_reflect, .tridiagonal_row = wide_tridiagonal_row,     \
     .dot = wide_dot, .rotate = wide_rotate                                                         \
   }
 

@@ -16,12 +16,14 @@
  * 64-bit sums. */
 typedef struct kf_moment_kernel {
   size_t edge;       /* columns of a panel; a tile is edge x edge */
-  size_t rows;       /* the most rows in one block, so that no partial sum overflows */
-  size_t panel_size; /* bytes of one packed panel of `rows` rows; a multiple of 64 */
-  /* Packs columns [panel*edge, panel*edge + edge) of x[n][dim]; columns past dim and rows past n
-   * count as zero. */
-  void (*pack)(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed);
-  /* sums[r*stride + c] += sum over the block of column r of panel a times column c of panel b. */
+  size_t rows;       /* of a full block: no partial sum overflows; a multiple of step */
+  size_t step;       /* rows are packed from a multiple of this on */
+  size_t panel_size; /* bytes of one packed panel; a multiple of 64 */
+  /* Packs columns [panel*edge, panel*edge + edge) of x[n][dim] as rows [at, at + n) of the block;
+   * columns past dim, and rows from there to the next multiple of step, become zero. */
+  void (*pack)(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at, void *packed);
+  /* sums[r*stride + c] += sum over the first n rows of column r of panel a times column c of panel
+   * b. */
   void (*tile)(const void *a, const void *b, size_t n, int64_t *sums, size_t stride);
   /* Called on a thread before its first `tile` of a block, and after the last (may be NULL). */
   void (*begin)(void);
@@ -53,8 +55,9 @@ typedef struct kf_kernels {
   /* c[i][j] += sum_k a[k][i] * b[k][j] for i < m, j < n, k < depth. */
   void (*gemm_tn)(const double *a, size_t lda, const double *b, size_t ldb, double *c, size_t ldc,
                   size_t m, size_t n, size_t depth);
-  /* y[i] += alpha * x[i] */
-  void (*axpy)(size_t n, double alpha, const double *x, double *y);
+  /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, the dot
+   * product being a canonical one. */
+  void (*reflect)(size_t n, double tau, const double *v, double *q, size_t stride, size_t m);
   /* One row of the tridiagonalisation (src/model/eigen.c), in one pass over it: first the
    * rank-two update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot
    * product of the new a with x. */

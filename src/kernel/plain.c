@@ -106,8 +106,9 @@ static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
 #define EDGE 16
 #define ROWS 512
 
-static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, void *packed) {
-  int32_t *to = packed;
+static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at,
+                        void *packed) {
+  int32_t *to = (int32_t *)packed + at * EDGE;
   for (size_t r = 0; r < n; r++)
     for (size_t c = 0; c < EDGE; c++) {
       size_t column = panel * EDGE + c;
@@ -126,6 +127,7 @@ static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, s
 static const kf_moment_kernel moment = {
     .edge = EDGE,
     .rows = ROWS,
+    .step = 1,
     .panel_size = ROWS * EDGE * sizeof(int32_t),
     .pack = moment_pack,
     .tile = moment_tile,
@@ -140,8 +142,11 @@ static void gemm_tn(const double *a, size_t lda, const double *b, size_t ldb, do
       for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
 }
 
-static void axpy(size_t n, double alpha, const double *x, double *y) {
-  for (size_t i = 0; i < n; i++) y[i] += alpha * x[i];
+static void reflect(size_t n, double tau, const double *v, double *q, size_t stride, size_t m) {
+  for (size_t r = 0; r < m; r++) {
+    double *row = q + r * stride, factor = -tau * dot(n, row, v);
+    for (size_t i = 0; i < n; i++) row[i] += factor * v[i];
+  }
 }
 
 static double tridiagonal_row(size_t n, double *a, const double *v, const double *w, double v_r,
@@ -173,7 +178,7 @@ const kf_kernels kf_kernels_plain = {
     .quantize = quantize,
     .moment = &moment,
     .gemm_tn = gemm_tn,
-    .axpy = axpy,
+    .reflect = reflect,
     .tridiagonal_row = tridiagonal_row,
     .dot = dot,
     .rotate = rotate,

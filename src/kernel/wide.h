@@ -6,6 +6,7 @@
 #define KF_WIDE_H
 
 #include "kernel/kernel.h"
+#include "kernel/unroll.h"
 
 #include <string.h>
 
@@ -104,13 +105,16 @@ MANY(wide_distances, distance_step)
 static double wide_dot(size_t n, const double *x, const double *y) {
   vec sum[PARTS] = {{0}};
   size_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (; i + 8 <= n; i += 8) {
+    UNROLL
     for (int p = 0; p < PARTS; p++)
       sum[p] += load_vec(x + i + p * WIDTH) * load_vec(y + i + p * WIDTH);
+  }
   if (i < n) {
     double a[8], b[8];
     pad_f64(x + i, n - i, a);
     pad_f64(y + i, n - i, b);
+    UNROLL
     for (int p = 0; p < PARTS; p++) sum[p] += load_vec(a + p * WIDTH) * load_vec(b + p * WIDTH);
   }
   return add_lanes(sum);
@@ -128,18 +132,27 @@ static void pack_panel(const double *from, size_t ld, size_t depth, size_t width
 /* MR x NR sums, continued from c over `depth` steps. */
 static void gemm_micro(const double *a, const double *b, size_t depth, double *c, size_t ldc) {
   vec sum[MR][NV];
-  for (int i = 0; i < MR; i++)
+  UNROLL
+  for (int i = 0; i < MR; i++) {
+    UNROLL
     for (int v = 0; v < NV; v++) sum[i][v] = load_vec(c + (size_t)i * ldc + (size_t)v * WIDTH);
+  }
   for (size_t k = 0; k < depth; k++) {
     vec row[NV];
+    UNROLL
     for (int v = 0; v < NV; v++) row[v] = load_vec(b + k * NR + (size_t)v * WIDTH);
+    UNROLL
     for (int i = 0; i < MR; i++) {
       double x = a[k * MR + (size_t)i];
+      UNROLL
       for (int v = 0; v < NV; v++) sum[i][v] += x * row[v];
     }
   }
-  for (int i = 0; i < MR; i++)
+  UNROLL
+  for (int i = 0; i < MR; i++) {
+    UNROLL
     for (int v = 0; v < NV; v++) store_vec(c + (size_t)i * ldc + (size_t)v * WIDTH, sum[i][v]);
+  }
 }
 
 /* A tile at the edge of c goes through a buffer of full size. */
@@ -189,15 +202,37 @@ static void wide_gemm_tn(const double *a, size_t lda, const double *b, size_t ld
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-static void wide_axpy(size_t n, double alpha, const double *x, double *y) {
-  for (size_t i = 0; i < n; i++) y[i] += alpha * x[i];
+/* Four rows at a time: one dot product alone would wait for its own additions. */
+static void wide_reflect(size_t n, double tau, const double *v, double *q, size_t stride,
+                         size_t m) {
+  size_t whole = n - n % 8;
+  for (; m >= 4; m -= 4, q += 4 * stride) {
+    vec sum[4][PARTS] = {{{0}}};
+    for (size_t i = 0; i < whole; i += 8)
+      for (size_t p = 0; p < PARTS; p++) {
+        vec x = load_vec(v + i + p * WIDTH);
+        UNROLL
+        for (size_t t = 0; t < 4; t++) sum[t][p] += load_vec(q + t * stride + i + p * WIDTH) * x;
+      }
+    UNROLL
+    for (size_t t = 0; t < 4; t++) {
+      double lane[8], *row = q + t * stride;
+      memcpy(lane, sum[t], sizeof lane);
+      for (size_t i = whole; i < n; i++) lane[i - whole] += row[i] * v[i];
+      double factor = -tau * (((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+                              ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+      for (size_t i = 0; i < n; i++) row[i] += factor * v[i];
+    }
+  }
+  kf_kernels_plain.reflect(n, tau, v, q, stride, m);
 }
 
 static double wide_tridiagonal_row(size_t n, double *a, const double *v, const double *w,
                                    double v_r, double w_r, const double *x, double x_r, double *y) {
   vec sum[PARTS] = {{0}};
   size_t i = 0;
-  for (; i + 8 <= n; i += 8)
+  for (; i + 8 <= n; i += 8) {
+    UNROLL
     for (int p = 0; p < PARTS; p++) {
       size_t at = i + (size_t)p * WIDTH;
       vec row = load_vec(a + at) - (load_vec(v + at) * w_r + load_vec(w + at) * v_r);
@@ -205,6 +240,7 @@ static double wide_tridiagonal_row(size_t n, double *a, const double *v, const d
       store_vec(y + at, load_vec(y + at) + row * x_r);
       sum[p] += row * load_vec(x + at);
     }
+  }
   for (size_t lane = 0; i < n; i++, lane++) {
     a[i] -= v[i] * w_r + w[i] * v_r;
     y[i] += a[i] * x_r;
@@ -217,15 +253,18 @@ static double wide_tridiagonal_row(size_t n, double *a, const double *v, const d
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
                            size_t count) {
   vec carry[4];
+  UNROLL
   for (size_t v = 0; v < 4; v++) carry[v] = load_vec(q + (first + 1) * stride + v * WIDTH);
   for (size_t t = 0; t < count; t++) {
     double *lower = q + (first - t) * stride, *upper = lower + stride;
+    UNROLL
     for (size_t v = 0; v < 4; v++) {
       vec l = load_vec(lower + v * WIDTH);
       store_vec(upper + v * WIDTH, s[t] * l + c[t] * carry[v]);
       carry[v] = c[t] * l - s[t] * carry[v];
     }
   }
+  UNROLL
   for (size_t v = 0; v < 4; v++) store_vec(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
 }
 

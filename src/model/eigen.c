@@ -110,11 +110,8 @@ static kf_status form_rows(void *argument, size_t group, size_t worker, kf_err *
    * i = r + 1. */
   for (size_t i = first + 1; i < g->n; i++) {
     if (g->tau[i] == 0) continue;
-    const double *v = g->a + i * g->ld;
-    for (size_t r = first; r < end && r < i; r++) {
-      double *q = g->q + r * g->ld;
-      kernels->axpy(i, -g->tau[i] * kernels->dot(i, q, v), v, q);
-    }
+    size_t rows = (i < end ? i : end) - first;
+    kernels->reflect(i, g->tau[i], g->a + i * g->ld, g->q + first * g->ld, g->ld, rows);
   }
   return KF_OK;
 }

@@ -41,6 +41,7 @@ typedef struct product {
   const double *a, *b; /* c = a^T b; a [depth][m], b [depth][n] */
   double *c;
   size_t m, n, depth;
+  bool upper; /* c is symmetric: its lower triangle is left out, but for whole blocks of rows */
 } product;
 
 static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -48,16 +49,17 @@ static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *e
   (void)err;
   const product *p = argument;
   size_t first = i * ROW_BLOCK, rows = p->m - first < ROW_BLOCK ? p->m - first : ROW_BLOCK;
+  size_t from = p->upper ? first : 0;
   double *c = p->c + first * p->n;
   memset(c, 0, rows * p->n * sizeof *c);
-  p->kernels->gemm_tn(p->a + first, p->m, p->b, p->n, c, p->n, rows, p->n, p->depth);
+  p->kernels->gemm_tn(p->a + first, p->m, p->b + from, p->n, c + from, p->n, rows, p->n - from,
+                      p->depth);
   return KF_OK;
 }
 
-static kf_status multiply(kf_ctx *ctx, const double *a, const double *b, double *c, size_t m,
-                          size_t n, size_t depth) {
-  product p = {.kernels = ctx->kernels, .a = a, .b = b, .c = c, .m = m, .n = n, .depth = depth};
-  return kf_parallel(ctx, (m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &p);
+static kf_status multiply(kf_ctx *ctx, product p) {
+  p.kernels = ctx->kernels;
+  return kf_parallel(ctx, (p.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &p);
 }
 
 /* --- the steps ------------------------------------------------------------------------------- */
@@ -115,16 +117,17 @@ static void transpose(const double *from, double *to, uint64_t n) {
 /* s_b := C, divided by the square of the largest scale so that no lambda takes it out of range. */
 static kf_status whiten_between(fit *f) {
   uint64_t n = f->dim;
-  double *product_1 = f->s_w;
+  double *half = f->s_w; /* S_b V^T */
   transpose(f->v, f->u, n);
-  KF_TRY(multiply(f->ctx, f->s_b, f->u, product_1, n, n, n));
-  KF_TRY(multiply(f->ctx, f->u, product_1, f->s_b, n, n, n));
-  for (uint64_t i = 0; i < n; i++)
-    for (uint64_t j = 0; j <= i; j++) {
-      double mean = (f->s_b[i * n + j] + f->s_b[j * n + i]) / 2;
-      double p = f->scale[i] / f->largest_scale, q = f->scale[j] / f->largest_scale;
-      f->s_b[i * n + j] = f->s_b[j * n + i] = mean * p * q;
-    }
+  product first = {.a = f->s_b, .b = f->u, .c = half, .m = n, .n = n, .depth = n};
+  product second = {.a = f->u, .b = half, .c = f->s_b, .m = n, .n = n, .depth = n, .upper = true};
+  KF_TRY(multiply(f->ctx, first));
+  KF_TRY(multiply(f->ctx, second));
+  for (uint64_t i = 0; i < n; i++) {
+    double scale = f->scale[i] / f->largest_scale;
+    for (uint64_t j = i; j < n; j++)
+      f->s_b[j * n + i] = f->s_b[i * n + j] *= scale * (f->scale[j] / f->largest_scale);
+  }
   return KF_OK;
 }
 
@@ -152,7 +155,8 @@ static kf_status rotate(fit *f) {
   double *left = f->s_w; /* [D][L]: U^T with its rows scaled */
   for (uint64_t k = 0; k < n; k++)
     for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
-  KF_TRY(multiply(f->ctx, left, f->v, m->transform, kept, n, n));
+  product map = {.a = left, .b = f->v, .c = m->transform, .m = kept, .n = n, .depth = n};
+  KF_TRY(multiply(f->ctx, map));
   fix_signs(m);
   kf_model_finish(m);
   return KF_OK;

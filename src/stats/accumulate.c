@@ -7,10 +7,9 @@
  *
  * so that the order of rows, the number of threads and the split into files cannot matter.
  *
- * Rows are taken in blocks as large as the moment kernel allows. A block belongs to one worker: it
- * fetches the rows, quantises them and hands them to its moments. Class sums are shared: one copy
- * may be 134 MB (21,841 classes, D = 768); a row's addition is guarded by one of a few locks chosen
- * by its class. */
+ * Rows are taken in small blocks. A block belongs to one worker: it fetches the rows, quantises
+ * them and hands them to its moments. Class sums are shared: one copy may be 134 MB (21,841
+ * classes, D = 768); a row's addition is guarded by one of a few locks chosen by its class. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -144,12 +143,18 @@ static kf_status run(job *j) {
   return KF_OK;
 }
 
+/* As many rows as keep their floats and integers in the second cache. */
+static size_t block_rows(uint32_t dim) {
+  size_t steps = ((size_t)256 << 10) / (sizeof(float) * dim) / KF_MOMENT_ROWS;
+  return KF_MOMENT_ROWS * (steps > 0 ? steps : 1);
+}
+
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what) {
   if (stats->rows > KF_MAX_ROWS || data->rows > KF_MAX_ROWS - stats->rows)
     return kf_fail(&ctx->err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
   job j = {.ctx = ctx, .stats = stats, .data = data, .labels = labels, .what = what};
-  j.block = kf_moments_block(ctx);
+  j.block = block_rows(stats->dim);
   for (int i = 0; i < N_LOCKS; i++) pthread_mutex_init(&j.class_locks[i], NULL);
   pthread_mutex_init(&j.done_lock, NULL);
 

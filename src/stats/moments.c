@@ -1,7 +1,8 @@
 /* moments.c - sums of X X^T over integer rows, exactly.
  *
- * Each worker multiplies its own blocks, panel by panel, into 64-bit sums: |X X'| <= 2^44, so that
- * 2^18 rows are far from 2^63. Before they could overflow, they are added to 128-bit totals. */
+ * Each worker collects rows in a block, packed as its kernel likes, and multiplies a full block
+ * panel by panel into 64-bit sums: |X X'| <= 2^44, so that 2^18 rows stay below 2^62. Before they
+ * could overflow, the sums are added to 128-bit totals. */
 #include "stats/stats.h"
 
 #include <pthread.h>
@@ -12,9 +13,10 @@
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
-  char *packed;      /* [panels][panel_size] */
+  char *packed;      /* [panels][panel_size]: a block */
+  size_t filled;     /* rows in the block, a multiple of the kernel's step */
   int64_t *products; /* [width][width]; tiles on and above the diagonal */
-  uint64_t pending;  /* rows in products */
+  uint64_t pending;  /* rows in products and block */
 } worker;
 
 struct kf_moments {
@@ -27,14 +29,14 @@ struct kf_moments {
   pthread_mutex_t lock; /* of totals */
 };
 
-static size_t worker_count(const kf_ctx *ctx, size_t width, uint64_t blocks) {
+static size_t worker_count(const kf_ctx *ctx, size_t width, uint64_t calls) {
   uint64_t most = WORKER_BYTES / ((uint64_t)width * width * sizeof(int64_t));
-  if (most > blocks) most = blocks;
+  if (most > calls) most = calls;
   if (most > ctx->threads) most = ctx->threads;
   return most > 0 ? (size_t)most : 1;
 }
 
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t blocks, kf_i128 *totals,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
                          kf_moments **out) {
   kf_moments *m = kf_alloc_zero(1, sizeof *m);
   if (m == NULL) return kf_fail_memory(&ctx->err);
@@ -44,7 +46,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t blocks, kf_i128 *to
   m->width = m->panels * m->kernel->edge;
   m->totals = totals;
   pthread_mutex_init(&m->lock, NULL);
-  size_t n = worker_count(ctx, m->width, blocks);
+  size_t n = worker_count(ctx, m->width, calls);
   m->workers = kf_alloc_zero(n, sizeof *m->workers);
   bool ok = m->workers != NULL;
   for (; ok && m->n_workers < n; m->n_workers++) {
@@ -73,10 +75,27 @@ void kf_moments_free(kf_moments *m) {
 }
 
 size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
-size_t kf_moments_block(const kf_ctx *ctx) { return ctx->kernels->moment->rows; }
+
+/* Adds the products of the block to the sums, and empties it. Four panels are multiplied with one
+ * after the other of those to their right, so that each of these is fetched from far away only for
+ * every fourth tile. */
+static void multiply(const kf_moments *m, worker *w) {
+  enum { GROUP = 4 };
+  const kf_moment_kernel *kernel = m->kernel;
+  size_t size = kernel->panel_size, edge = kernel->edge;
+  if (kernel->begin != NULL) kernel->begin();
+  for (size_t first = 0; first < m->panels; first += GROUP)
+    for (size_t q = first; q < m->panels; q++)
+      for (size_t p = first; p < first + GROUP && p <= q; p++)
+        kernel->tile(w->packed + p * size, w->packed + q * size, w->filled,
+                     w->products + p * edge * m->width + q * edge, m->width);
+  if (kernel->end != NULL) kernel->end();
+  w->filled = 0;
+}
 
 static void flush(kf_moments *m, worker *w, unsigned shift) {
   if (w->pending == 0) return;
+  if (w->filled > 0) multiply(m, w);
   pthread_mutex_lock(&m->lock);
   kf_i128 *to = m->totals;
   for (uint32_t r = 0; r < m->dim; r++)
@@ -96,12 +115,13 @@ void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, un
   worker *w = &m->workers[number];
   if (w->pending + n > FLUSH_ROWS) flush(m, w, shift);
   w->pending += n;
-  for (size_t p = 0; p < m->panels; p++)
-    kernel->pack(x, n, m->dim, p, w->packed + p * kernel->panel_size);
-  if (kernel->begin != NULL) kernel->begin();
-  for (size_t p = 0; p < m->panels; p++)
-    for (size_t q = p; q < m->panels; q++)
-      kernel->tile(w->packed + p * kernel->panel_size, w->packed + q * kernel->panel_size, n,
-                   w->products + p * kernel->edge * m->width + q * kernel->edge, m->width);
-  if (kernel->end != NULL) kernel->end();
+  while (n > 0) {
+    size_t room = kernel->rows - w->filled, part = n < room ? n : room;
+    for (size_t p = 0; p < m->panels; p++)
+      kernel->pack(x, part, m->dim, p, w->filled, w->packed + p * kernel->panel_size);
+    w->filled += (part + kernel->step - 1) / kernel->step * kernel->step;
+    if (w->filled == kernel->rows) multiply(m, w);
+    x += part * m->dim;
+    n -= part;
+  }
 }

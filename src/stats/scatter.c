@@ -185,7 +185,7 @@ static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err
 static kf_status allocate(scatter *t) {
   const kf_stats *s = t->stats;
   uint64_t dim = s->dim, k = s->n_classes;
-  t->block = kf_moments_block(t->ctx);
+  t->block = 4 * KF_MOMENT_ROWS;
   t->class_mean = kf_alloc_zero(k * dim, sizeof *t->class_mean);
   t->a = kf_alloc_zero(kf_triangle(s->dim), sizeof *t->a);
   t->g = kf_alloc(dim, sizeof *t->g);

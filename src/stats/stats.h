@@ -34,13 +34,14 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
 
 /* Sums of X X^T over integer rows |X| <= 2^22, shared out among workers (moments.c). The sums are
  * added to the caller's triangle `totals` by kf_moments_flush, times 2^shift; between two flushes
- * the shift must stay the same. `blocks`: how many calls of kf_moments_add there will be. */
+ * the shift must stay the same. `calls`: how many of kf_moments_add there will be, in multiples of
+ * KF_MOMENT_ROWS rows, but for the last, so that blocks fill without gaps. */
+#define KF_MOMENT_ROWS 64u
 typedef struct kf_moments kf_moments;
-kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t blocks, kf_i128 *totals,
+kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
                          kf_moments **out);
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
-size_t kf_moments_block(const kf_ctx *ctx); /* the most rows in one call of kf_moments_add */
 void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, unsigned shift);
 void kf_moments_flush(kf_moments *m, unsigned shift);
 
