@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 bool kf_mul_u64(uint64_t a, uint64_t b, uint64_t *product) {
   return !__builtin_mul_overflow(a, b, product);
@@ -12,19 +13,31 @@ bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum) {
   return !__builtin_add_overflow(a, b, sum);
 }
 
+/* Large matrices are cleared and walked page by page; with pages of 2 MiB, where the system gives
+ * them, that costs a fraction. A request, not a need: failure is of no consequence. */
+#define HUGE_PAGE ((uintptr_t)2 << 20)
+static void ask_for_huge_pages(void *memory, size_t bytes) {
+  uintptr_t first = ((uintptr_t)memory + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+  uintptr_t end = ((uintptr_t)memory + bytes) & ~(HUGE_PAGE - 1);
+  if (first < end) madvise((void *)first, end - first, MADV_HUGEPAGE);
+}
+
 void *kf_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX - 64) return NULL;
   void *memory = NULL;
   /* Rounded up so that a kernel may read or write whole vectors at the end of an array. */
   if (posix_memalign(&memory, 64, ((size_t)bytes + 64) & ~(size_t)63) != 0) return NULL;
+  if (bytes >= 2 * HUGE_PAGE) ask_for_huge_pages(memory, (size_t)bytes);
   return memory;
 }
 
 void *kf_alloc_zero(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!kf_mul_u64(count, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
-  return calloc(1, bytes > 0 ? (size_t)bytes : 1);
+  void *memory = calloc(1, bytes > 0 ? (size_t)bytes : 1);
+  if (memory != NULL && bytes >= 2 * HUGE_PAGE) ask_for_huge_pages(memory, (size_t)bytes);
+  return memory;
 }
 
 void kf_free(void *memory) { free(memory); }
