@@ -61,8 +61,8 @@ const cli_group stats_options = {
         {"no-normalize", 0, OPTION_FLAG, offsetof(cli_args, no_normalize), 0, NULL,
          "take rows as they are instead of scaling them to unit length", 0, 0, NULL},
         {"exponent", 0, OPTION_NUMBER, offsetof(cli_args, exponent), 0, "E",
-         "with --no-normalize: the unit is 2^-E (default: the finest that fits the data)", -1000,
-         1000, NULL},
+         "with --no-normalize: the unit is 2^-E (default: the finest that fits the data)", -200,
+         200, NULL},
         {0}}};
 
 const cli_group world_options = {

@@ -158,25 +158,23 @@ static kf_status sum_remainders(scatter *t) {
 /* --- together ------------------------------------------------------------------------------------
  */
 
-/* Row i of the two matrices, in real units. */
+/* Row i of the two matrices from the diagonal on, and with it column i, in real units. */
 static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const scatter *t = argument;
   const kf_stats *s = t->stats;
-  uint32_t dim = s->dim;
-  kf_i128 n = (kf_i128)s->rows;
+  uint64_t dim = s->dim, at = kf_triangle_at(s->dim, (uint32_t)i, (uint32_t)i);
+  kf_i128 n = (kf_i128)s->rows, g_i = t->g[i], r_i = t->r[i];
   double unit = ldexp(1.0, -2 * s->exponent);
-  for (uint32_t c = 0; c < dim; c++) {
-    uint32_t p = i < c ? (uint32_t)i : c, q = i < c ? c : (uint32_t)i;
-    uint64_t at = kf_triangle_at(dim, p, q);
-    double e = t->e[(uint64_t)p * dim + q];
-    if (t->s_w != NULL) t->s_w[i * dim + c] = ((double)(s->moments[at] - t->a[at]) - e) * unit;
+  for (uint64_t j = i; j < dim; j++, at++) {
+    double e = t->e[i * dim + j];
+    if (t->s_w != NULL)
+      t->s_w[i * dim + j] = t->s_w[j * dim + i] = ((double)(s->moments[at] - t->a[at]) - e) * unit;
     if (t->s_b != NULL) {
-      kf_i128 of_all =
-          n * t->g[p] * t->g[q] + (kf_i128)t->g[p] * t->r[q] + (kf_i128)t->r[p] * t->g[q];
-      double rest = (double)t->r[p] * (double)t->r[q] / (double)s->rows;
-      t->s_b[i * dim + c] = ((double)(t->a[at] - of_all) + (e - rest)) * unit;
+      kf_i128 of_all = n * g_i * t->g[j] + g_i * t->r[j] + r_i * t->g[j];
+      double rest = (double)t->r[i] * (double)t->r[j] / (double)s->rows;
+      t->s_b[i * dim + j] = t->s_b[j * dim + i] = ((double)(t->a[at] - of_all) + (e - rest)) * unit;
     }
   }
   return KF_OK;
