@@ -23,8 +23,9 @@ test:
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '$(SUITE)'
 
+# DESTDIR=folder puts everything below that folder, for making packages.
 install: all
-	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
+	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
 
 bench: all
 	@tools/packages.sh bench

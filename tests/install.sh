@@ -87,7 +87,7 @@ passed 'examples through find_package, shared and static'
 
 pages=0
 for page in "$prefix"/share/man/man1/*.1; do
-  groff -man -Tutf8 -ww "$page" > "$work/text" 2> "$work/log" || fail "$page"
+  groff -man -Tutf8 -ww -P-cbu "$page" > "$work/text" 2> "$work/log" || fail "$page"
   [ ! -s "$work/log" ] || { cat "$work/log" >&2; fail "groff complains about $page"; }
   grep -q SYNOPSIS "$work/text" || fail "$page has no synopsis"
   pages=$((pages + 1))

@@ -71,8 +71,8 @@ static kf_status names_with(const kf_model *model, const char *name, kf_names *o
   char *numbers = kf_alloc(n, 12);
   kf_status status = list == NULL || numbers == NULL ? kf_fail_memory(err) : KF_OK;
   for (uint32_t k = 0; status == KF_OK && k + 1 < n; k++) {
-    snprintf(numbers + k * 12u, 12, "%u", k);
-    list[k] = model->names.n > 0 ? model->names.name[k] : numbers + k * 12u;
+    snprintf(numbers + (size_t)k * 12, 12, "%u", k);
+    list[k] = model->names.n > 0 ? model->names.name[k] : numbers + (size_t)k * 12;
     if (strcmp(list[k], name) == 0)
       status = kf_fail(err, KF_ERR_ARG, "class '%s' is already in the model", name);
   }

@@ -189,8 +189,8 @@ static kf_status allocate(scatter *t) {
   t->g = kf_alloc(dim, sizeof *t->g);
   t->r = kf_alloc_zero(dim, sizeof *t->r);
   t->chosen = kf_alloc(k, sizeof *t->chosen);
-  t->left = kf_alloc(2 * CLASS_BLOCK * dim, sizeof *t->left);
-  t->right = kf_alloc(2 * CLASS_BLOCK * dim, sizeof *t->right);
+  t->left = kf_alloc(2 * (uint64_t)CLASS_BLOCK * dim, sizeof *t->left);
+  t->right = kf_alloc(2 * (uint64_t)CLASS_BLOCK * dim, sizeof *t->right);
   t->e = kf_alloc_zero(dim * dim, sizeof *t->e);
   bool ok = t->class_mean && t->a && t->g && t->r && t->chosen && t->left && t->right && t->e;
   if (!ok) return kf_fail_memory(&t->ctx->err);

@@ -1,0 +1,71 @@
+#!/bin/sh
+# The dependency law of docs/architecture.md, checked on the #include lines of src/, cli/ and
+# examples/. Prints every line that breaks it.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Which rooms the files of a room may include. Only `kernel` is so low that it needs koofu.h itself;
+# the others have it from base.h.
+rooms_seen_by() {
+  case $1 in
+    kernel) echo 'kernel' ;;
+    base) echo 'base kernel' ;;
+    file) echo 'file base' ;;
+    stats) echo 'stats file base' ;;
+    model) echo 'model stats file base' ;;
+    search) echo 'search model stats file base' ;;
+    score) echo 'score search model stats file base' ;;
+    synth) echo 'synth file base' ;;
+    info) echo 'info model stats file base' ;;
+    *) echo "$1: a room that tools/dependency_law.sh does not know" >&2; exit 1 ;;
+  esac
+}
+
+# What a room shows the others: one header with its own name, and base/json.h. kernel/kernel.h is for
+# base alone, as the lists above say.
+shown() { # ROOM HEADER
+  [ "$2" = "$1/$1.h" ] || [ "$2" = base/json.h ]
+}
+
+# Headers in quotes or angle brackets that are ours: 'FILE:LINE HEADER'.
+includes() {
+  grep -n '^[[:space:]]*#[[:space:]]*include' "$@" /dev/null |
+    sed -n 's/^\([^:]*:[0-9]*\):[^"<]*["<]\([^">]*\)[">].*/\1 \2/p'
+}
+
+check_room() { # ROOM
+  allowed=" $(rooms_seen_by "$1") "
+  includes src/"$1"/*.[ch] | while read -r place header; do
+    case $header in
+      koofu.h) continue ;;
+      *..*) echo "$place: write $header as room/header.h"; continue ;;
+    esac
+    other=${header%%/*}
+    [ -d "src/$other" ] || continue # a header of the system
+    case $allowed in
+      *" $other "*) [ "$other" = "$1" ] || shown "$other" "$header" || echo "$place: $header stays in its room" ;;
+      *) echo "$place: $1 must not see $header" ;;
+    esac
+  done
+}
+
+# cli/ and examples/ see koofu.h and their own headers.
+check_outside() { # FOLDER
+  includes "$1"/*.[ch] | while read -r place header; do
+    case $header in
+      *..*) echo "$place: $header leads out of $1" ;;
+      *) [ ! -e "src/$header" ] || echo "$place: $1 must not see $header" ;;
+    esac
+  done
+}
+
+found=$(
+  for room in src/*/; do check_room "$(basename "$room")"; done
+  check_outside cli
+  check_outside examples
+)
+if [ -n "$found" ]; then
+  echo "$found"
+  exit 1
+fi
+echo 'the dependency law holds'

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The tests under AddressSanitizer with UBSan, then the threaded ones under ThreadSanitizer.
+# Left out: `memory` (a sanitizer's own memory would be measured) and `install` (it links programs
+# that know nothing of sanitizers).
+set -eu
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
+cc=${CC:-gcc}
+
+build() { # FOLDER SANITIZERS
+  echo "--- $2"
+  cmake -S . -B "$1" -G Ninja -DKOOFU_TESTS=ON -DKOOFU_SANITIZE="$2" -DCMAKE_C_COMPILER="$cc" > /dev/null
+  cmake --build "$1" -j "$jobs" > "$1/build.log" 2>&1 || { cat "$1/build.log"; exit 1; }
+}
+
+export UBSAN_OPTIONS=print_stacktrace=1
+
+# --- addresses and undefined behaviour ------------------------------------------------------------
+
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+build build-asan address,undefined,float-cast-overflow
+(cd build-asan && ctest --output-on-failure -j "$jobs" -E '^(memory|install|oracle)$')
+# Python has to load the runtime before the library, and its own leaks are its own affair.
+if [ "$cc" = gcc ]; then
+  (cd build-asan && ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 \
+    LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+    ctest --output-on-failure -R '^oracle$')
+fi
+
+# --- races ----------------------------------------------------------------------------------------
+
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+build build-tsan thread
+(cd build-tsan && ctest --output-on-failure -j "$jobs" -R '^unit\.(base|file|stats|model|synth)$|^example\.')
+python=$(sed -n 's/^KOOFU_PYTHON:FILEPATH=//p' build-tsan/CMakeCache.txt)
+"$python" tests/cli/run.py build-tsan/koofu same_bytes
