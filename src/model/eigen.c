@@ -38,10 +38,12 @@ typedef struct eigen {
   size_t n, ld; /* ld: n rounded up to whole cache lines */
   double *a;    /* [n][ld] lower triangle; row i becomes reflector i */
   double *q;    /* [n][ld] Q^T */
-  double *d;    /* [n] diagonal */
-  double *e;    /* [n] e[i] couples i and i + 1 */
-  double *tau;  /* [n] */
-  double *work; /* [4][ld] */
+  size_t n_panels;
+  double *panels; /* [n_panels][n][COLUMN_PANEL] Q^T again, rotated in the end */
+  double *d;      /* [n] diagonal */
+  double *e;      /* [n] e[i] couples i and i + 1 */
+  double *tau;    /* [n] */
+  double *work;   /* [4][ld] */
   double *c, *s;
   sweep *sweeps;
   size_t n_sweeps, n_rotations;
@@ -118,23 +120,36 @@ static kf_status form_rows(void *argument, size_t group, size_t worker, kf_err *
 
 /* --- 3. implicit QL -------------------------------------------------------------------------- */
 
-static kf_status rotate_panel(void *argument, size_t panel, size_t worker, kf_err *err) {
+/* Columns [64 panel, 64 panel + 64) of Q^T, side by side. In Q^T itself rows lie a power of two
+ * apart, or nearly, and would push each other out of the caches. */
+static kf_status copy_panel(void *argument, size_t panel, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const eigen *g = argument;
   size_t first = panel * COLUMN_PANEL;
   size_t columns = g->n - first < COLUMN_PANEL ? g->n - first : COLUMN_PANEL;
+  double *to = g->panels + first * g->n;
+  for (size_t r = 0; r < g->n; r++, to += COLUMN_PANEL) {
+    memcpy(to, g->q + r * g->ld + first, columns * sizeof *to);
+    memset(to + columns, 0, (COLUMN_PANEL - columns) * sizeof *to);
+  }
+  return KF_OK;
+}
+
+static kf_status rotate_panel(void *argument, size_t panel, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const eigen *g = argument;
   for (size_t t = 0; t < g->n_sweeps; t++) {
     const sweep *s = &g->sweeps[t];
-    g->ctx->kernels->rotate(g->q + first, g->ld, columns, s->first, g->c + s->start,
-                            g->s + s->start, s->count);
+    g->ctx->kernels->rotate(g->panels + panel * COLUMN_PANEL * g->n, COLUMN_PANEL, COLUMN_PANEL,
+                            s->first, g->c + s->start, g->s + s->start, s->count);
   }
   return KF_OK;
 }
 
 static kf_status apply_rotations(eigen *g) {
-  size_t panels = (g->n + COLUMN_PANEL - 1) / COLUMN_PANEL;
-  KF_TRY(kf_parallel(g->ctx, panels, rotate_panel, g));
+  KF_TRY(kf_parallel(g->ctx, g->n_panels, rotate_panel, g));
   g->n_sweeps = g->n_rotations = 0;
   return KF_OK;
 }
@@ -235,7 +250,11 @@ static kf_status sort_out(const eigen *g, double scale, double *values, double *
   qsort(order, g->n, sizeof *order, falling);
   for (size_t i = 0; i < g->n; i++) {
     values[i] = order[i].value / scale;
-    memcpy(vectors + i * g->n, g->q + order[i].index * g->ld, g->n * sizeof *vectors);
+    for (size_t c = 0; c < g->n; c += COLUMN_PANEL) {
+      size_t columns = g->n - c < COLUMN_PANEL ? g->n - c : COLUMN_PANEL;
+      memcpy(vectors + i * g->n + c, g->panels + c * g->n + order[i].index * COLUMN_PANEL,
+             columns * sizeof *vectors);
+    }
   }
   kf_free(order);
   return KF_OK;
@@ -243,13 +262,15 @@ static kf_status sort_out(const eigen *g, double scale, double *values, double *
 
 static kf_status solve(eigen *g, double *a, double *values, double *vectors) {
   size_t n = g->n;
-  if (!(g->a && g->q && g->d && g->e && g->tau && g->work && g->c && g->s && g->sweeps))
+  if (!(g->a && g->q && g->panels && g->d && g->e && g->tau && g->work && g->c && g->s &&
+        g->sweeps))
     return kf_fail_memory(&g->ctx->err);
   double scale = scale_of(a, n);
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < n; j++) g->a[i * g->ld + j] = a[i * n + j] * scale;
   tridiagonalise(g);
   KF_TRY(kf_parallel(g->ctx, (n + ROW_GROUP - 1) / ROW_GROUP, form_rows, g));
+  KF_TRY(kf_parallel(g->ctx, g->n_panels, copy_panel, g));
   KF_TRY(diagonalise(g));
   return sort_out(g, scale, values, vectors);
 }
@@ -259,6 +280,8 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
   uint64_t most = BATCH > n ? BATCH : n; /* one sweep always fits */
   g.a = kf_alloc(n * (uint64_t)g.ld, sizeof *g.a);
   g.q = kf_alloc(n * (uint64_t)g.ld, sizeof *g.q);
+  g.n_panels = (n + COLUMN_PANEL - 1) / COLUMN_PANEL;
+  g.panels = kf_alloc((uint64_t)g.n_panels * COLUMN_PANEL * n, sizeof *g.panels);
   g.d = kf_alloc(n, sizeof *g.d);
   g.e = kf_alloc_zero(n, sizeof *g.e);
   g.tau = kf_alloc_zero(n, sizeof *g.tau);
@@ -269,6 +292,7 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
   kf_status status = solve(&g, a, values, vectors);
   kf_free(g.a);
   kf_free(g.q);
+  kf_free(g.panels);
   kf_free(g.d);
   kf_free(g.e);
   kf_free(g.tau);
