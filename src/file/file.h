@@ -70,6 +70,9 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
 /* The class names under "classes" (a JSON list of strings); n = 0 where absent. */
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
+/* Fails where the file is not of a format of ours ("koofu.model"; `what` in words: "a koofu
+ * model"), not of version 1, or damaged. */
+kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err);
 /* Fails where metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
 

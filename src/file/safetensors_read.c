@@ -62,7 +62,7 @@ static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *byt
   return total % 8 == 0;
 }
 
-/* Fills in a tensor; its offset counts from the beginning of the data for now. */
+/* Fills in a tensor; its offset still counts from the beginning of the data. */
 static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_json_doc *doc,
                              const kf_json *entry, uint64_t data_size, kf_err *err) {
   const char *name = entry->key;

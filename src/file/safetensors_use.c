@@ -181,3 +181,16 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
                  "%s: the checksum is %s, but the header says %.16s: the file is damaged",
                  st->in.path, digits, stored);
 }
+
+kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err) {
+  const char *given = kf_st_meta(st, "format");
+  if (given == NULL || strcmp(given, format) != 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: is not %s", st->in.path, what);
+  int64_t version;
+  KF_TRY(kf_st_meta_i64(st, "version", &version, err));
+  if (version != 1)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: has version %" PRId64 " of its format, this koofu reads version 1",
+                   st->in.path, version);
+  return kf_st_verify(st, err);
+}

@@ -135,23 +135,9 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status check_format(const kf_st *st, kf_err *err) {
-  const char *format = kf_st_meta(st, "format");
-  if (format == NULL || strcmp(format, FORMAT) != 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: is not a koofu model", st->in.path);
-  int64_t version;
-  KF_TRY(kf_st_meta_i64(st, "version", &version, err));
-  if (version != 1)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: has version %lld of the model format, this koofu reads "
-                   "version 1",
-                   st->in.path, (long long)version);
-  return kf_st_verify(st, err);
-}
-
 static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
   uint64_t dim_in, dim_out, classes;
-  KF_TRY(check_format(st, err));
+  KF_TRY(kf_st_check_format(st, FORMAT, "a koofu model", err));
   KF_TRY(read_sizes(st, &dim_in, &dim_out, &classes, err));
   /* The largest arrays must be in the file before memory is taken for them. */
   const kf_st_tensor *ignored;

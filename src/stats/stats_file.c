@@ -118,17 +118,8 @@ typedef struct header {
 } header;
 
 static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
-  const char *path = st->in.path, *format = kf_st_meta(st, "format");
-  if (format == NULL || strcmp(format, FORMAT) != 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: is not a koofu statistics file", path);
-  int64_t version;
-  KF_TRY(kf_st_meta_i64(st, "version", &version, err));
-  if (version != 1)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: has version %lld of the statistics format, this koofu "
-                   "reads version 1",
-                   path, (long long)version);
-  KF_TRY(kf_st_verify(st, err));
+  const char *path = st->in.path;
+  KF_TRY(kf_st_check_format(st, FORMAT, "a koofu statistics file", err));
   KF_TRY(kf_st_meta_i64(st, "dim", &h->dim, err));
   KF_TRY(kf_st_meta_i64(st, "rows", &h->rows, err));
   KF_TRY(kf_st_meta_i64(st, "normalized", &h->normalized, err));

@@ -1,0 +1,317 @@
+/* test_use.c - what a model is used for: two sets of statistics, mapping, classifying, another
+ * class, evaluating. */
+#include "world.h"
+
+/* --- two statistics, centring, another class
+ * ---------------------------------------------------------------- */
+
+static void two_statistics(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
+  kf_stats *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
+  kf_model *m;
+  assert_ok(ctx, kf_fit(ctx, s, &(kf_fit_options){.between = t}, &m));
+  assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
+  double s_w[24 * 24], s_b[24 * 24];
+  assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+  assert_ok(ctx, kf_stats_scatter(ctx, t, NULL, s_b, NULL));
+  for (int i = 0; i < 24; i++) s_w[i * 25] += kf_model_lambda(m);
+  assert_true(off_diagonal(kf_model_transform_matrix(m), s_w, 24, 24, NULL) < 1e-9);
+  assert_true(off_diagonal(kf_model_transform_matrix(m), s_b, 24, 24,
+                           kf_model_between_eigenvalues(m)) < 1e-9);
+  kf_model_free(m);
+  kf_stats *raw = stats_of(ctx, &b, 1);
+  assert_error(ctx, KF_ERR_DATA, "do not go together",
+               kf_fit(ctx, s, &(kf_fit_options){.between = raw}, &m));
+  kf_stats_free(s);
+  kf_stats_free(t);
+  kf_stats_free(raw);
+  free_world(&a);
+  free_world(&b);
+  kf_ctx_free(ctx);
+}
+
+/* z = T (x / |x| - mean), by the book. */
+static void map_by_hand(const kf_model *m, const float *x, int centred, double *z) {
+  double norm2 = 0;
+  for (uint32_t j = 0; j < m->dim_in; j++) norm2 += (double)x[j] * (double)x[j];
+  for (uint32_t l = 0; l < m->dim_out; l++) {
+    z[l] = 0;
+    for (uint32_t j = 0; j < m->dim_in; j++)
+      z[l] += m->transform[l * m->dim_in + j] *
+              ((double)x[j] / sqrt(norm2) - (centred ? m->mean[j] : 0));
+  }
+}
+
+static void transform_rows(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(333, 40, 6, 2, 1);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  for (int centred = 0; centred < 2; centred++) {
+    kf_model *m;
+    kf_fit_options options = {.dim = 17, .centre = centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
+    assert_ok(ctx, kf_fit(ctx, s, &options, &m));
+    float *unit = malloc(w.n * 17 * sizeof *unit), *whole = malloc(w.n * 17 * sizeof *whole);
+    assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, unit));
+    assert_ok(ctx,
+              kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, whole));
+    for (uint64_t i = 0; i < w.n; i++) {
+      double z[17], norm2 = 0;
+      map_by_hand(m, w.rows + i * w.dim, centred, z);
+      for (int l = 0; l < 17; l++) norm2 += z[l] * z[l];
+      for (uint64_t l = 0; l < 17; l++) {
+        assert_true(fabs((double)whole[i * 17 + l] - z[l]) < 1e-6 * sqrt(norm2));
+        assert_true(fabs((double)unit[i * 17 + l] - z[l] / sqrt(norm2)) < 1e-6);
+      }
+    }
+    /* One row alone gives the bits it has in company. */
+    float alone[17];
+    assert_ok(ctx, kf_transform(ctx, m, w.rows + 200 * w.dim, 1, NULL, alone));
+    assert_memory_equal(alone, unit + 200 * 17, sizeof alone);
+    free(unit);
+    free(whole);
+    kf_model_free(m);
+  }
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_metric metric,
+                             int raw) {
+  int32_t *found = malloc(w->n * 3 * sizeof *found);
+  double *scores = malloc(w->n * 3 * sizeof *scores);
+  kf_classify_options options = {.top = 3, .metric = metric, .raw = raw};
+  assert_ok(ctx, kf_classify(ctx, m, w->rows, w->n, &options, found, scores));
+  uint32_t dim = raw ? m->dim_in : m->dim_out;
+  for (uint64_t i = 0; i < w->n; i++) {
+    double z[64], norm2 = 0, best = -1e300;
+    const float *x = w->rows + i * w->dim;
+    if (raw) {
+      for (uint32_t j = 0; j < dim; j++) norm2 += (double)x[j] * (double)x[j];
+      for (uint32_t j = 0; j < dim; j++) z[j] = (double)x[j] / sqrt(norm2);
+    } else {
+      map_by_hand(m, x, 0, z);
+    }
+    norm2 = 0;
+    for (uint32_t j = 0; j < dim; j++) norm2 += z[j] * z[j];
+    for (uint32_t k = 0; k < m->n_classes; k++) {
+      const float *p = (raw ? m->class_means : m->prototypes) + (uint64_t)k * dim;
+      double dot = 0, p2 = 0, distance2 = 0, length = raw ? 1 : m->lengths[k];
+      for (uint32_t j = 0; j < dim; j++) {
+        double y = (double)p[j] * length;
+        dot += z[j] * y;
+        p2 += y * y;
+        distance2 += (z[j] - y) * (z[j] - y);
+      }
+      double score = metric == KF_METRIC_EUCLIDEAN ? -sqrt(distance2) : dot / sqrt(norm2 * p2);
+      best = fmax(best, score);
+    }
+    double given = metric == KF_METRIC_EUCLIDEAN ? -scores[i * 3] : scores[i * 3];
+    assert_true(fabs(given - best) < 1e-5 * fmax(1, fabs(best)));
+    assert_true(found[i * 3] != found[i * 3 + 1] && found[i * 3 + 1] != found[i * 3 + 2]);
+  }
+  free(found);
+  free(scores);
+}
+
+static void classify_rows(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(333, 40, 6, 2, 1);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m = fit(ctx, s, 0.3, 20);
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
+    for (int raw = 0; raw < 2; raw++) classify_by_hand(ctx, m, &w, (kf_metric)metric, raw);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+/* Equal prototypes: the lower class number wins, everywhere in the list. */
+static void ties_go_to_the_lower_class(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(240, 8, 4, 1, 9);
+  for (uint64_t i = 0; i < w.n; i++) /* classes 4 + k and k have the same rows */
+    w.labels[i] = (int32_t)(i / 4 % 2 * 4 + i % 4);
+  for (uint64_t i = 0; i < w.n; i += 8)
+    memcpy(w.rows + (i + 4) * w.dim, w.rows + i * w.dim, 4 * w.dim * sizeof *w.rows);
+  w.classes = 8;
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m = fit(ctx, s, 0.3, 0);
+  int32_t found[240 * 8];
+  assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 8}, found, NULL));
+  for (size_t i = 0; i < 240; i++)
+    for (size_t t = 0; t < 8; t += 2) assert_int_equal(found[i * 8 + t] + 4, found[i * 8 + t + 1]);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+static void raw_norm_model(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(600, 20, 5, 1, 4);
+  kf_stats *s = stats_of(ctx, &w, 1);
+  kf_model *m = fit(ctx, s, 0.3, 0);
+  assert_int_equal(kf_model_normalized(m), 0);
+  float *out = malloc(w.n * 20 * sizeof *out);
+  assert_ok(ctx,
+            kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, out));
+  for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
+    double z = 0;
+    for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
+    assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
+  }
+  int32_t by_default[600], euclidean[600];
+  assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, by_default, NULL));
+  assert_ok(ctx,
+            kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN},
+                        euclidean, NULL));
+  assert_memory_equal(by_default, euclidean, sizeof euclidean);
+  free(out);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+static void another_class(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(600, 20, 6, 1, 4);
+  uint64_t kept = 0; /* fit without class 5 */
+  float *left = malloc(w.n * 20 * sizeof *left);
+  world few = {.dim = 20,
+               .classes = 5,
+               .rows = malloc(w.n * 20 * sizeof *few.rows),
+               .labels = malloc(w.n * sizeof *few.labels)};
+  for (uint64_t i = 0; i < w.n; i++) {
+    if (w.labels[i] == 5) {
+      memcpy(left + kept++ * 20, w.rows + i * 20, 20 * sizeof *left);
+    } else {
+      memcpy(few.rows + few.n * 20, w.rows + i * 20, 20 * sizeof *left);
+      few.labels[few.n++] = w.labels[i];
+    }
+  }
+  kf_stats *s = stats_of(ctx, &few, 0);
+  kf_model *m = fit(ctx, s, 0.3, 10), *more;
+  kf_data *samples;
+  assert_ok(ctx, kf_data_open_memory(ctx, left, kept, 20, NULL, NULL, 0, &samples));
+  assert_ok(ctx, kf_model_new_with_class(ctx, m, "new", samples, &more));
+  assert_int_equal(kf_model_classes(more), 6);
+  assert_string_equal(kf_model_class_name(more, 5), "new");
+  assert_string_equal(kf_model_class_name(more, 0), "0");
+  assert_int_equal(kf_model_count(more, 5), kept);
+  assert_memory_equal(kf_model_transform_matrix(more), kf_model_transform_matrix(m),
+                      10 * 20 * sizeof(double));
+  /* Its mean is the one that statistics of everything give. */
+  kf_stats *all = stats_of(ctx, &w, 0);
+  kf_model *whole = fit(ctx, all, 0.3, 10);
+  assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
+                      20 * sizeof(float));
+  kf_model *none;
+  assert_error(ctx, KF_ERR_ARG, "'new' is already",
+               kf_model_new_with_class(ctx, more, "new", samples, &none));
+  kf_data_free(samples);
+  kf_model_free(m);
+  kf_model_free(more);
+  kf_model_free(whole);
+  kf_stats_free(s);
+  kf_stats_free(all);
+  free_world(&w);
+  free_world(&few);
+  free(left);
+  kf_ctx_free(ctx);
+}
+
+/* --- evaluation
+ * ------------------------------------------------------------------------------------------ */
+
+static void evaluation(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
+  world w = make_world(1500, 24, 7, 1, 4);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m = fit(ctx, s, 0.3, 0);
+  static int32_t found[1500 * 5];
+  assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 5}, found, NULL));
+  uint64_t top1 = 0, top5 = 0, n = 0;
+  for (uint64_t i = 0; i < w.n; i++) { /* label 8 is not in the model, -1 is no label */
+    if (i % 10 == 3) w.labels[i] = 8;
+    if (i % 10 == 7) w.labels[i] = KF_LABEL_NONE;
+    n += w.labels[i] >= 0 && w.labels[i] < 7;
+    for (int t = 0; t < 5; t++) {
+      top1 += t == 0 && found[i * 5] == w.labels[i];
+      top5 += found[i * 5 + (uint64_t)t] == w.labels[i];
+    }
+  }
+  kf_data *data;
+  kf_eval_result r;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, 9, &data));
+  assert_ok(ctx, kf_eval(ctx, m, data, NULL, &r));
+  assert_true(r.rows == w.n && r.n == n && r.top1 == top1 && r.top5 == top5);
+  assert_true(r.n_absent == 150 && r.absent_classes == 1 && r.n_unlabelled == 150 && r.n_bad == 0);
+  assert_true(r.raw_top1 > 0 && r.raw_top5 >= r.raw_top1);
+  kf_data_free(data);
+  for (uint64_t i = 0; i < w.n; i++) w.labels[i] = 8;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, 9, &data));
+  assert_error(ctx, KF_ERR_DATA, "none of the 1500 rows", kf_eval(ctx, m, data, NULL, &r));
+  kf_data_free(data);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+static void classes_match_by_name(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(600, 10, 3, 1, 4);
+  const char *const names[] = {"ant", "bee", "cat"}, *const other[] = {"cat", "elk", "ant", "bee"};
+  kf_data *data;
+  kf_stats *s;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, names, 3, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
+  kf_model *m = fit(ctx, s, 0.3, 0);
+  kf_eval_result a, b;
+  assert_ok(ctx, kf_eval(ctx, m, data, NULL, &a));
+  kf_data_free(data);
+  const int32_t to[] = {2, 3, 0};
+  for (uint64_t i = 0; i < w.n; i++) w.labels[i] = to[w.labels[i]];
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, other, 4, &data));
+  assert_ok(ctx, kf_eval(ctx, m, data, NULL, &b));
+  assert_memory_equal(&a, &b, sizeof a);
+  kf_data_free(data);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+static void intervals(void **state) {
+  (void)state;
+  double low, high; /* Wilson's interval, from a table */
+  kf_interval95(50, 100, &low, &high);
+  assert_true(fabs(low - 0.4038315) < 1e-6 && fabs(high - 0.5961685) < 1e-6);
+  kf_interval95(0, 10, &low, &high);
+  assert_true(low == 0 && fabs(high - 0.2775328) < 1e-6);
+  kf_interval95(10, 10, &low, &high);
+  assert_true(fabs(low - 0.7224672) < 1e-6 && high == 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(two_statistics), cmocka_unit_test(transform_rows),
+      cmocka_unit_test(classify_rows),  cmocka_unit_test(ties_go_to_the_lower_class),
+      cmocka_unit_test(raw_norm_model), cmocka_unit_test(another_class),
+      cmocka_unit_test(evaluation),     cmocka_unit_test(classes_match_by_name),
+      cmocka_unit_test(intervals),
+  };
+  return cmocka_run_group_tests_name("use", tests, NULL, NULL);
+}
