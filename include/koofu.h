@@ -98,7 +98,7 @@ KF_API const char *kf_isa_name(kf_isa isa);
 
 /* Called between blocks of long work, from the thread that made the call: `done` of `total` units
  * (rows, mostly) of the stage `what`. total is 0 where it is not known. A non-zero return stops the
- * work with KF_ERR_CANCELLED. */
+ * work with KF_ERR_CANCELLED. It must not use the context it is called from. */
 typedef int (*kf_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 /* Remarks that are not errors, such as '12 bad rows were skipped', one sentence without a newline.
  */
@@ -151,8 +151,8 @@ typedef struct kf_data_options {
   const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
   int no_labels;            /* ignore labels inside the files */
   int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
-  int allow_unlabelled; /* accept negative or empty labels as KF_LABEL_NONE instead of failing */
-  int allow_unknown;    /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
+  int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
+  int allow_unknown;        /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
 } kf_data_options;
 
 /* Opens one data set out of files. Each path is a file, a folder (all files in it with a known
