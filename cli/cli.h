@@ -33,6 +33,7 @@ typedef struct cli_progress {
 
 typedef struct cli_run {
   const cli_command *command; /* NULL: koofu itself */
+  int stopped;                /* by a signal */
   cli_args args;
   kf_ctx *ctx;
   cli_progress progress;
@@ -66,6 +67,9 @@ void progress_clear(cli_progress *progress); /* before anything else is printed 
 void progress_end(cli_run *cli);             /* after the last stage */
 void catch_signals(void);
 int stop_wanted(void); /* SIGINT, SIGTERM or SIGHUP arrived */
+/* Ends the process by the signal that stopped the work, so that a shell loop around it ends, too.
+ */
+void end_by_signal(void);
 
 /* --- steps.c: what many commands do first
  * ----------------------------------------------------------- */

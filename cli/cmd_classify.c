@@ -187,8 +187,8 @@ static int run(cli_run *cli) {
   result = load_model(cli, &model);
   if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
   if (result == EXIT_OK && kf_data_dim(data) != kf_model_dim_in(model))
-    result = fail_with(cli, EXIT_BAD_DATA, "the data set has %u columns, the model takes %u",
-                       kf_data_dim(data), kf_model_dim_in(model));
+    result = fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the model takes %u",
+                       cli->args.operands.items[1], kf_data_dim(data), kf_model_dim_in(model));
   if (result == EXIT_OK) result = classify(cli, model, data);
   kf_data_free(data);
   kf_model_free(model);

@@ -164,7 +164,7 @@ static void print_next(const demo *d) {
   uint64_t point = d->n / 100;
   const demo_line *use = smallest(d, d->best->top1 > point ? d->best->top1 - point : 0);
   if (!use) use = d->best;
-  printf("\nNext, the same in files:\n");
+  printf("\nNext, the same in files (after make, 'export PATH=$PWD/build:$PATH' finds koofu):\n");
   for (int split = 0; split < 2; split++)
     printf("  koofu synth --classes %u --dim %u --per-class %llu --seed %llu%s -o %s.safetensors\n",
            d->world.classes, d->world.dim,

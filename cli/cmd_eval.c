@@ -119,7 +119,8 @@ const cli_command eval_command = {
         "one of the five nearest is; both in the original space (raw: the class means as they are) "
         "and in the model's. The interval is the 95 % Wilson interval of the share of hits among "
         "the rows that were scored.\n\n"
-        "Classes are matched by name where data and model have names, by number otherwise. Rows "
+        "Classes are matched by name where data and model have names, by number where neither has. "
+        "Rows "
         "without a label and rows of classes that the model does not have are left out and "
         "counted; so are labels that are not in --classes.",
     .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},

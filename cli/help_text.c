@@ -25,7 +25,7 @@ const cli_example program_examples[] = {
 
 const cli_topic program_topics[] = {
     {"Exit status", " 0  it worked\n"
-                    " 1  internal error, out of memory, or stopped by a signal\n"
+                    " 1  internal error or out of memory\n"
                     " 2  usage: a wrong option or argument\n"
                     " 3  bad data: a file or a row is not what it must be, or has no answer\n"
                     " 4  input or output: missing, unreadable, disk full, no permission"},

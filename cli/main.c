@@ -64,7 +64,10 @@ static int exit_status(kf_status status) {
 }
 
 int fail_in(cli_run *cli, kf_status status, const char *path) {
-  if (status == KF_ERR_CANCELLED) return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
+  if (status == KF_ERR_CANCELLED) {
+    cli->stopped = 1;
+    return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
+  }
   const char *message = kf_errmsg(cli->ctx);
   return fail_with(cli, exit_status(status), "%s%s%s", path ? path : "", path ? ": " : "",
                    *message ? message : kf_status_name(status));
@@ -196,5 +199,6 @@ int main(int argc, char **argv) {
   if ((fclose(stdout) != 0 || unwritten) && status == EXIT_OK)
     status = fail_with(&cli, EXIT_IO, "standard output: cannot be written: %s",
                        errno ? strerror(errno) : "it was cut short");
+  if (cli.stopped) end_by_signal();
   return status;
 }

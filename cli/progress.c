@@ -6,12 +6,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop; /* the signal, or 0 */
 
-static void on_signal(int number) {
-  (void)number;
-  stop = 1;
-}
+static void on_signal(int number) { stop = number; }
 
 /* The first signal asks the work to stop, so that nothing half-written stays behind; the handler is
  * gone after it, so that a second one ends the process. */
@@ -31,6 +28,12 @@ void catch_signals(void) {
 }
 
 int stop_wanted(void) { return stop; }
+
+void end_by_signal(void) {
+  if (!stop) return;
+  signal(stop, SIG_DFL);
+  raise(stop);
+}
 
 double now(void) {
   struct timespec time;

@@ -326,7 +326,9 @@ KF_API const double *kf_model_prototype_lengths(const kf_model *model);
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_transform_options {
-  int no_normalize; /* 1: leave the length of mapped rows as it is (Euclidean use) */
+  /* 0: mapped rows are scaled to unit length, unless the model was fitted without normalising.
+   * 1: their length is left as it is (Euclidean use). */
+  int no_normalize;
 } kf_transform_options;
 
 /* Maps rows [n][D] to out [n][L]. A bad row is KF_ERR_DATA. */
@@ -374,7 +376,7 @@ typedef struct kf_eval_result {
 } kf_eval_result;
 
 /* Nearest-prototype accuracy. Classes are matched by name where data set and model have names, by
- * number otherwise. KF_ERR_DATA where no row can be scored. */
+ * number where neither has. KF_ERR_DATA where only one has, or where no row can be scored. */
 KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *options, kf_eval_result *out);
 

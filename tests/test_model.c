@@ -175,7 +175,8 @@ static void singular(void **state) {
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit(ctx, s, &zero, &m));
   /* The lambda that the message proposes works. */
   double proposed = 0;
-  assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "above 0; "), "above 0; %lf", &proposed), 1);
+  assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "default, and "), "default, and %lf", &proposed),
+                   1);
   kf_fit_options small = {.lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit(ctx, s, &small, &m));
   kf_model_free(m);

@@ -168,6 +168,10 @@ static void raw_norm_model(void **state) {
     for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
     assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
   }
+  float *as_is = malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
+  assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, as_is));
+  assert_memory_equal(as_is, out, w.n * 20 * sizeof *out);
+  free(as_is);
   int32_t by_default[600], euclidean[600];
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, by_default, NULL));
   assert_ok(ctx,
@@ -294,6 +298,32 @@ static void classes_match_by_name(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Names on one side and numbers on the other cannot be matched, and are not guessed. */
+static void names_against_numbers(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(300, 10, 3, 1, 4);
+  const char *const names[] = {"ant", "bee", "cat"};
+  kf_data *named, *numbered;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, names, 3, &named));
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 10, w.labels, NULL, 3, &numbered));
+  kf_data *const sets[] = {named, numbered};
+  for (int i = 0; i < 2; i++) {
+    kf_stats *s;
+    kf_eval_result r;
+    assert_ok(ctx, kf_stats_new_from_data(ctx, sets[i], NULL, &s));
+    kf_model *m = fit(ctx, s, 0.3, 0);
+    assert_ok(ctx, kf_eval(ctx, m, sets[i], NULL, &r));
+    assert_error(ctx, KF_ERR_DATA, "numbers", kf_eval(ctx, m, sets[1 - i], NULL, &r));
+    kf_model_free(m);
+    kf_stats_free(s);
+  }
+  kf_data_free(named);
+  kf_data_free(numbered);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
 static void intervals(void **state) {
   (void)state;
   double low, high; /* Wilson's interval, from a table */
@@ -307,10 +337,15 @@ static void intervals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(two_statistics), cmocka_unit_test(transform_rows),
-      cmocka_unit_test(classify_rows),  cmocka_unit_test(ties_go_to_the_lower_class),
-      cmocka_unit_test(raw_norm_model), cmocka_unit_test(another_class),
-      cmocka_unit_test(evaluation),     cmocka_unit_test(classes_match_by_name),
+      cmocka_unit_test(two_statistics),
+      cmocka_unit_test(transform_rows),
+      cmocka_unit_test(classify_rows),
+      cmocka_unit_test(ties_go_to_the_lower_class),
+      cmocka_unit_test(raw_norm_model),
+      cmocka_unit_test(another_class),
+      cmocka_unit_test(evaluation),
+      cmocka_unit_test(classes_match_by_name),
+      cmocka_unit_test(names_against_numbers),
       cmocka_unit_test(intervals),
   };
   return cmocka_run_group_tests_name("use", tests, NULL, NULL);

@@ -46,10 +46,12 @@ static kf_status fail_row(const kf_data *data, uint64_t row, const float *values
   data->where(data, row, where, sizeof where);
   for (uint32_t i = 0; i < data->dim; i++) {
     if (isfinite(values[i])) continue;
-    return kf_fail(err, KF_ERR_DATA, "%s: column %" PRIu32 " is %s", where, i,
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: column %" PRIu32 " is %s (such rows can be skipped: --skip-bad)", where, i,
                    isnan(values[i]) ? "NaN" : "infinite");
   }
-  return kf_fail(err, KF_ERR_DATA, "%s: every column is zero", where);
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: every column is zero (such rows can be skipped: --skip-bad)", where);
 }
 
 static kf_status fail_label(const kf_data *data, uint64_t row, int32_t label, kf_err *err) {

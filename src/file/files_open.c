@@ -20,8 +20,9 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
   bool equal = kf_names_equal(&files->base.names, names);
   kf_names_clear(names);
   if (equal) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the class names differ from those of %s", path,
-                 files->shards[0].in.path);
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: the class names are not those of %s; take statistics of each and merge them",
+                 path, files->shards[0].in.path);
 }
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,

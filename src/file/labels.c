@@ -23,8 +23,9 @@ static kf_status open_npy(kf_labels *labels, const char *path, kf_err *err) {
   KF_TRY(kf_npy_open(&npy, path, err));
   kf_status status = KF_OK;
   if (!kf_type_is_integer(npy.type)) {
-    status = kf_fail(err, KF_ERR_DATA, "%s: labels must be integers, but their dtype is '%s'", path,
-                     npy.type_name);
+    status = kf_fail(err, KF_ERR_DATA,
+                     "%s: labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
+                     path, npy.type_name);
   } else if (!is_list(npy.ndim, npy.shape)) {
     status = kf_fail(err, KF_ERR_DATA,
                      "%s: labels must be one list, but the array has %" PRIu32 " dimensions", path,
@@ -88,7 +89,9 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
   const char *path = labels->in->path;
   if (value < 0) {
     if (rules->allow_unlabelled) return KF_OK;
-    return kf_fail(err, KF_ERR_DATA, "%s: the label of row %" PRIu64 " is negative (%" PRId64 ")",
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the label of row %" PRIu64 " is negative (%" PRId64
+                   "); such rows can be skipped (--skip-unlabelled)",
                    path, row, value);
   }
   uint32_t classes = rules->n_names > 0 ? rules->n_names : KF_MAX_CLASSES;

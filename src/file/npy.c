@@ -123,7 +123,9 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   }
   if (strchr(name, 'O') != NULL) {
     return kf_fail(p->err, KF_ERR_DATA,
-                   "%s: the array holds Python objects, which koofu does not load", p->path);
+                   "%s: the array holds Python objects, which koofu does not load (save floats, or "
+                   "strings as a text file)",
+                   p->path);
   }
   if (name[0] == '>') {
     return kf_fail(p->err, KF_ERR_DATA,
@@ -131,8 +133,9 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
                    p->path, name, name + 1);
   }
   return kf_fail(p->err, KF_ERR_DATA,
-                 "%s: dtype '%s' is none that koofu reads (f2, f4, f8 and integers)", p->path,
-                 name);
+                 "%s: dtype '%s' is none that koofu reads: f2, f4 or f8 for rows, integers for "
+                 "labels, a text file for strings",
+                 p->path, name);
 }
 
 static kf_status parse_order(parser *p, kf_npy *npy) {

@@ -257,6 +257,12 @@ static kf_status read_file(kf_st *st, kf_err *err) {
 }
 
 kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
+  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS) {
+    kf_in in; /* what is wrong with the file itself comes first */
+    KF_TRY(kf_in_open(&in, path, err));
+    kf_in_close(&in);
+    return kf_fail(err, KF_ERR_DATA, "%s: is no .safetensors file", path);
+  }
   *st = (kf_st){0};
   KF_TRY(kf_in_open(&st->in, path, err));
   kf_status status = read_file(st, err);

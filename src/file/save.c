@@ -269,5 +269,5 @@ kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const c
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
     return kf_fail(err, KF_ERR_ARG, "%s: a data set is written as .safetensors", path);
   return kf_data_save_mapped(
-      ctx, data, &(kf_save_spec){.what = "convert", .dim = data->dim, .dtype = dtype}, path);
+      ctx, data, &(kf_save_spec){.what = "write", .dim = data->dim, .dtype = dtype}, path);
 }

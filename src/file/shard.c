@@ -10,8 +10,9 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   shard->in = npy.in; /* takes the file over */
   if (npy.ndim != 2) {
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32, path,
-                   npy.ndim);
+                   "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32
+                   " (labels go behind --labels)",
+                   path, npy.ndim);
   }
   if (!kf_type_is_float(npy.type)) {
     return kf_fail(err, KF_ERR_DATA, "%s: embeddings must be floats, but their dtype is '%s'", path,
@@ -50,13 +51,21 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
   }
   if (matrices == 1) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
-                 "%s: there is no tensor 'embeddings', and %zu others are matrices of floats",
+                 "%s: there is no tensor 'embeddings', and %zu others are matrices of floats; name "
+                 "the one to read (--tensor)",
                  st->in.path, matrices);
 }
 
 static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_options *options,
                                  kf_names *names, kf_err *err) {
   const kf_st_tensor *tensor;
+  const char *format = kf_st_meta(st, "format");
+  if (format != NULL && strcmp(format, "koofu.stats") == 0)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: is a statistics file, where data are expected (several are merged first)",
+                   st->in.path);
+  if (format != NULL && strcmp(format, "koofu.model") == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: is a model, where data are expected", st->in.path);
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;

@@ -96,14 +96,14 @@ static kf_status whiten(fit *f) {
   m->lambda = lambda.unit == KF_LAMBDA_RELATIVE ? lambda.value * m->mean_eigenvalue : lambda.value;
   if (m->lambda == 0 && m->rank == 0)
     return kf_fail(&f->ctx->err, KF_ERR_MATH,
-                   "the scatter within classes is zero (no class has two "
-                   "different rows): give lambda as an absolute number above 0");
+                   "the scatter within classes is zero: no class has two different rows (%llu rows "
+                   "in %u classes); if that is right, give lambda as an absolute number above 0",
+                   (unsigned long long)f->within->rows, f->within->n_classes);
   if (m->lambda == 0 && m->rank < f->dim)
-    return kf_fail(
-        &f->ctx->err, KF_ERR_MATH,
-        "the scatter within classes has rank %u of %u, so "
-        "lambda must be above 0; %.2g is about the smallest that rounding does not reach",
-        m->rank, f->dim, 1e6 * noise);
+    return kf_fail(&f->ctx->err, KF_ERR_MATH,
+                   "the scatter within classes has rank %u of %u, so lambda must be above 0: 0.3x "
+                   "is the default, and %.2g about the smallest that rounding does not reach",
+                   m->rank, f->dim, 1e6 * noise);
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(m->within[i] + m->lambda);
   f->largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
   return KF_OK;

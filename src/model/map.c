@@ -92,6 +92,11 @@ kf_status kf_fail_range(const kf_model *model, kf_err *err) {
                  model->lambda);
 }
 
+/* A model of raw norms is made for Euclidean distance, in which lengths count. */
+static bool unit_length(const kf_model *model, const kf_transform_options *options) {
+  return model->normalized && (options == NULL || !options->no_normalize);
+}
+
 /* --- the public calls ------------------------------------------------------------------------ */
 
 typedef struct map_job {
@@ -132,7 +137,7 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
                .data = data,
                .kernels = ctx->kernels,
                .out = out,
-               .normalize = options == NULL || !options->no_normalize,
+               .normalize = unit_length(model, options),
                .chunk = KF_MAP_ROWS * 2};
   kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), map_chunk, &j);
   kf_data_free(data);
@@ -154,7 +159,7 @@ kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *d
                             const kf_transform_options *options, kf_dtype dtype, const char *path) {
   KF_ENTER(ctx, model != NULL && data != NULL && path != NULL);
   KF_TRY(kf_model_check_data(model, data, err));
-  map_spec map = {.model = model, .normalize = options == NULL || !options->no_normalize};
+  map_spec map = {.model = model, .normalize = unit_length(model, options)};
   kf_save_spec spec = {.what = "transform",
                        .dim = model->dim_out,
                        .dtype = dtype,

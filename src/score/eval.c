@@ -13,8 +13,16 @@
 static kf_status match_classes(const kf_model *model, const kf_data *data, int32_t *to,
                                kf_err *err) {
   kf_map *map = NULL;
-  if (data->names.n > 0 && model->names.n > 0)
-    KF_TRY(kf_map_new_from_names(&model->names, "the model", &map, err));
+  /* Numbers mean nothing against names that may have been sorted: guessing would give an accuracy
+   * that is wrong without a word. */
+  if ((data->names.n > 0) != (model->names.n > 0))
+    return kf_fail(err, KF_ERR_DATA,
+                   data->names.n > 0
+                       ? "the labels are names and the classes of the model have none; give the "
+                         "labels as class numbers"
+                       : "the labels are numbers and the classes of the model have names; give the "
+                         "names that the numbers stand for (--classes)");
+  if (data->names.n > 0) KF_TRY(kf_map_new_from_names(&model->names, "the model", &map, err));
   for (uint32_t k = 0; k < data->n_classes; k++) {
     int64_t at = k < model->n_classes ? (int64_t)k : -1;
     if (map != NULL) at = kf_map_find(map, data->names.name[k], strlen(data->names.name[k]));
@@ -158,7 +166,8 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
   kf_eval_options o = options != NULL ? *options : (kf_eval_options){0};
   KF_TRY(kf_model_check_data(model, data, err));
   if (!data->has_labels)
-    return kf_fail(err, KF_ERR_DATA, "the data set has no labels to compare with");
+    return kf_fail(err, KF_ERR_DATA,
+                   "the rows have no labels to compare with; give a label file (--labels)");
   kf_prototypes *mapped = NULL, *raw = NULL;
   kf_status status = KF_OK;
   if (!o.skip_model) status = kf_prototypes_new(ctx, model, o.metric, false, &mapped);

@@ -166,8 +166,8 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
   if (!data->has_labels)
     return kf_fail(err, KF_ERR_DATA,
-                   "the data set has no labels; statistics need the class of "
-                   "every row");
+                   "the rows have no labels; give a label file (--labels) or name the tensor that "
+                   "holds them (--label-tensor)");
   int exponent = KF_FIXED_BITS;
   if (o.no_normalize) {
     exponent = o.exponent;

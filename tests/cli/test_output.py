@@ -228,7 +228,7 @@ def stopped(box, number, words, leaves, soon=10):
     process.send_signal(number)
     begun = time.monotonic()
     out, err = process.communicate(timeout=60)
-    equal(process.returncode, 1, f"status of a stopped {words[0]}, with stderr {err!r}")
+    equal(process.returncode, -number, f"status of a stopped {words[0]}, with stderr {err!r}")
     equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")
     equal(box.files(), leaves, "files")
     check(time.monotonic() - begun < soon, "it took too long to stop")
