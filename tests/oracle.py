@@ -143,6 +143,8 @@ def check_scatter(kf, name, x, y, classes):
 def check_fit(kf, name, s, w, b, lam, is_relative):
     dim = len(w)
     t, within, between, absolute = kf.fit(s, lam, is_relative, dim)
+    if is_relative:
+        check(f"{name}: lambda is {lam:g} mean eigenvalues", abs(absolute / (lam * np.trace(w) / dim) - 1), 1e-14)
     regular = w + absolute * np.eye(dim)
     name = f"{name}, lambda {lam:g}{'x' if is_relative else ''}"
     check(f"{name}: T S'_w T^T = I", abs(t @ regular @ t.T - np.eye(dim)).max(), 1e-9)

@@ -103,6 +103,23 @@ static void parallel(void **state) {
   }
 }
 
+/* The first task to fail is not the first one to be told of. */
+static kf_status fail_late(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)argument;
+  (void)worker;
+  if (i == 0) usleep(30000); /* fails after task 1 has */
+  if (i == 2) usleep(60000); /* and before task 2 does, where that was started */
+  return kf_fail(err, KF_ERR_DATA, "task %zu", i);
+}
+
+static void lowest_failure(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
+  for (int round = 0; round < 3; round++)
+    assert_error(ctx, KF_ERR_DATA, "task 0", kf_parallel(ctx, 3, fail_late, NULL));
+  kf_ctx_free(ctx);
+}
+
 static int stop_at_once(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)user;
   (void)what;
@@ -152,6 +169,13 @@ static void whole_or_absent(void **state) {
   assert_int_equal(n, 5);
   assert_memory_equal(bytes, "whole", 5);
   free(bytes);
+
+  const char *taken = test_path(folder, "taken"); /* a folder appears under the name meanwhile */
+  assert_int_equal(kf_out_open(&out, taken, &err), KF_OK);
+  assert_int_equal(mkdir(taken, 0777), 0);
+  assert_int_equal(kf_out_commit(&out, &err), KF_ERR_IO);
+  assert_int_equal(rmdir(taken), 0);
+  assert_int_equal(test_entries(folder), 1);
 
   assert_int_equal(kf_out_open(&out, path, &err), KF_OK); /* an older file stays until then */
   assert_int_equal(kf_out_write(&out, "new", 3, &err), KF_OK);
@@ -313,12 +337,19 @@ static void messages(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(checksum),        cmocka_unit_test(map_grows),
-      cmocka_unit_test(sizes),           cmocka_unit_test(parallel),
-      cmocka_unit_test(cancelled),       cmocka_unit_test(whole_or_absent),
-      cmocka_unit_test(long_files),      cmocka_unit_test(refused_writes),
-      cmocka_unit_test(what_is_no_file), cmocka_unit_test(links_and_permissions),
-      cmocka_unit_test(messages),        cmocka_unit_test(null_arguments),
+      cmocka_unit_test(checksum),
+      cmocka_unit_test(map_grows),
+      cmocka_unit_test(sizes),
+      cmocka_unit_test(parallel),
+      cmocka_unit_test(cancelled),
+      cmocka_unit_test(lowest_failure),
+      cmocka_unit_test(whole_or_absent),
+      cmocka_unit_test(long_files),
+      cmocka_unit_test(refused_writes),
+      cmocka_unit_test(what_is_no_file),
+      cmocka_unit_test(links_and_permissions),
+      cmocka_unit_test(messages),
+      cmocka_unit_test(null_arguments),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ static void check_identities(double lambda, uint32_t classes, uint64_t n) {
   assert_true(off_diagonal(t, s_b, d, d, kf_model_between_eigenvalues(m)) <
               1e-9 * fmax(1, kf_model_between_eigenvalues(m)[0]));
   for (uint32_t i = classes - 1; i < d; i++) /* the rank of S_b is at most K - 1 */
-    assert_true(kf_model_between_eigenvalues(m)[i] <= 1e-9 * kf_model_between_eigenvalues(m)[0]);
+    assert_true(kf_model_between_eigenvalues(m)[i] == 0);
   /* A smaller model is the first rows of the whole one, to the bit. */
   for (uint32_t l = 1; l < d; l += 13) {
     kf_model *small = fit(ctx, s, lambda, l);
@@ -217,6 +217,10 @@ static void any_lambda(void **state) {
   kf_model *m;
   kf_fit_options denormal = {.lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "too small", kf_fit(ctx, s, &denormal, &m));
+  kf_fit_options huge = {.lambda = {1e307, KF_LAMBDA_RELATIVE}};
+  for (uint64_t i = 0; i < 100; i++)
+    s->moments[0] += (kf_i128)1 << 50; /* a mean eigenvalue above 1 */
+  assert_error(ctx, KF_ERR_ARG, "too large", kf_fit(ctx, s, &huge, &m));
   kf_fit_options unit = {.lambda = {1, (kf_lambda_unit)9}};
   assert_error(ctx, KF_ERR_ARG, "choices", kf_fit(ctx, s, &unit, &m));
   test_remove(folder);
@@ -377,6 +381,37 @@ static void files(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Rows too long or too short for their squares are scaled to unit length all the same. */
+static void unit_rows(void **state) {
+  (void)state;
+  const double sizes[] = {1e-320, 1e-200, 1e-141, 1, 1e139, 1e141, 1e200, 1e307};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    double x[3] = {3 * sizes[i], 0, -4 * sizes[i]};
+    float y[3];
+    double length = kf_unit_row(&kf_kernels_plain, x, 3, y);
+    double exact = i == 0 ? 1e-3 : 1e-6; /* denormals have few digits */
+    assert_true(fabs(length / sizes[i] - 5) < 5 * exact);
+    assert_true(fabs((double)y[0] - 0.6) < exact && y[1] == 0 && fabs((double)y[2] + 0.8) < exact);
+  }
+  double zero[3] = {0};
+  float y[3];
+  assert_true(kf_unit_row(&kf_kernels_plain, zero, 3, y) == 0 && y[0] == 0);
+}
+
+/* Statistics that no rows could have given are refused, not fitted. */
+static void impossible_statistics(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(300, 8, 3, 1, 4);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m;
+  for (uint64_t i = 0; i < kf_triangle(8); i++) s->moments[i] = 0;
+  assert_error(ctx, KF_ERR_DATA, "not those of any rows", kf_fit(ctx, s, NULL, &m));
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
 static void lambda_texts(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
@@ -409,6 +444,8 @@ int main(void) {
       cmocka_unit_test(nine_decades),
       cmocka_unit_test(files),
       cmocka_unit_test(lambda_texts),
+      cmocka_unit_test(unit_rows),
+      cmocka_unit_test(impossible_statistics),
   };
   return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -154,6 +154,10 @@ static void adding_in_pieces(void **state) {
   assert_ok(ctx, kf_stats_subtract(ctx, s, part));
   assert_same(s, rest);
   assert_error(ctx, KF_ERR_DATA, "more rows", kf_stats_subtract(ctx, part, s));
+  /* As many rows of the classes, but not these rows. */
+  for (uint64_t i = 0; i < K * D; i++) part->sums[i] = -part->sums[i] - 1000000000;
+  assert_error(ctx, KF_ERR_DATA, "not those of a part", kf_stats_subtract(ctx, rest, part));
+  assert_same(s, rest);
   kf_stats_free(whole);
   kf_stats_free(part);
   kf_stats_free(rest);
@@ -420,6 +424,31 @@ static void narrow_classes(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* More classes than a worker holds rows before it empties its sums, all with the same count: the
+ * sums must count twice wherever they are emptied, and equal rows leave nothing of S_w. */
+static void very_many_classes(void **state) {
+  (void)state;
+  enum { CLASSES = 600000, WIDTH = 3 };
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  float *x = malloc((size_t)2 * CLASSES * WIDTH * sizeof *x);
+  int32_t *y = malloc((size_t)2 * CLASSES * sizeof *y);
+  uint64_t seed = 1;
+  for (size_t k = 0; k < CLASSES; k++)
+    for (size_t d = 0; d < WIDTH; d++)
+      x[2 * k * WIDTH + d] = x[(2 * k + 1) * WIDTH + d] = (float)(test_uniform(&seed) + 1.5);
+  for (size_t i = 0; i < 2 * CLASSES; i++) y[i] = (int32_t)(i / 2);
+  kf_stats *s;
+  double s_w[WIDTH * WIDTH];
+  assert_ok(ctx, kf_stats_new(ctx, WIDTH, CLASSES, NULL, NULL, &s));
+  assert_ok(ctx, kf_stats_add(ctx, s, x, y, 2 * CLASSES));
+  assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+  for (size_t i = 0; i < WIDTH * WIDTH; i++) assert_true(s_w[i] == 0);
+  kf_stats_free(s);
+  free(x);
+  free(y);
+  kf_ctx_free(ctx);
+}
+
 /* --- files
  * -------------------------------------------------------------------------------------------------
  */
@@ -438,6 +467,24 @@ static void files(void **state) {
   assert_ok(ctx, kf_stats_save(ctx, back, again));
   assert_same_file(path, again);
   kf_stats_free(back);
+  /* Sums and moments that no rows could give are refused, to the unit. */
+  int64_t *sum = &s->sums[3], most = s->counts[0] * KF_FIXED_ONE, was = *sum;
+  for (int beyond = -1; beyond <= 1; beyond++) {
+    *sum = beyond == 0 ? most : beyond * (most + 1);
+    assert_ok(ctx, kf_stats_save(ctx, s, again));
+    if (beyond != 0) {
+      assert_error(ctx, KF_ERR_DATA, "class 0, column 3", kf_stats_load(ctx, again, &back));
+    } else {
+      assert_ok(ctx, kf_stats_load(ctx, again, &back));
+      kf_stats_free(back);
+    }
+  }
+  *sum = was;
+  kf_i128 moment = s->moments[5], limit = (kf_i128)N << 44;
+  s->moments[5] = -limit - 1;
+  assert_ok(ctx, kf_stats_save(ctx, s, again));
+  assert_error(ctx, KF_ERR_DATA, "second moment number 5", kf_stats_load(ctx, again, &back));
+  s->moments[5] = moment;
   /* Any flipped byte is noticed. */
   size_t size;
   char *bytes = test_read(path, &size);
@@ -476,6 +523,7 @@ int main(void) {
       cmocka_unit_test(names_are_matched),
       cmocka_unit_test(scatter_matrices),
       cmocka_unit_test(narrow_classes),
+      cmocka_unit_test(very_many_classes),
       cmocka_unit_test(files),
   };
   return cmocka_run_group_tests_name("stats", tests, setup, NULL);

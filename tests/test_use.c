@@ -13,6 +13,13 @@ static void two_statistics(void **state) {
   kf_model *m;
   assert_ok(ctx, kf_fit(ctx, s, &(kf_fit_options){.between = t}, &m));
   assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
+  kf_model *other;
+  assert_ok(ctx, kf_fit(ctx, t, NULL, &other));
+  for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
+  assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
+  assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
+  assert_int_equal(m->rows, 900); /* those that S_w was made of */
+  kf_model_free(other);
   double s_w[24 * 24], s_b[24 * 24];
   assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
   assert_ok(ctx, kf_stats_scatter(ctx, t, NULL, s_b, NULL));
@@ -147,6 +154,12 @@ static void ties_go_to_the_lower_class(void **state) {
   assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = 8}, found, NULL));
   for (size_t i = 0; i < 240; i++)
     for (size_t t = 0; t < 8; t += 2) assert_int_equal(found[i * 8 + t] + 4, found[i * 8 + t + 1]);
+  for (uint32_t top = 1; top < 8; top += 2) { /* the cut goes through a tie */
+    int32_t cut[240 * 8];
+    assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, &(kf_classify_options){.top = top}, cut, NULL));
+    for (size_t i = 0; i < 240; i++)
+      assert_memory_equal(cut + i * top, found + i * 8, top * sizeof *cut);
+  }
   kf_model_free(m);
   kf_stats_free(s);
   free_world(&w);
@@ -219,6 +232,22 @@ static void another_class(void **state) {
   kf_model *whole = fit(ctx, all, 0.3, 10);
   assert_memory_equal(kf_model_class_means(more) + 5 * 20, kf_model_class_means(whole) + 5 * 20,
                       20 * sizeof(float));
+  /* Bad rows that are skipped leave no trace. */
+  float *spoilt = calloc((kept + 2) * 20, sizeof *spoilt);
+  memcpy(spoilt + 20, left,
+         kept * 20 * sizeof *left); /* a row of zeros before, one of NaN behind */
+  for (int j = 0; j < 20; j++) spoilt[(kept + 1) * 20 + (uint64_t)j] = NAN;
+  kf_data *lenient;
+  kf_model *same;
+  assert_ok(ctx, kf_data_open_memory(ctx, spoilt, kept + 2, 20, NULL, NULL, 0, &lenient));
+  assert_error(ctx, KF_ERR_DATA, "row 0", kf_model_new_with_class(ctx, m, "new", lenient, &same));
+  lenient->skip_bad = true;
+  assert_ok(ctx, kf_model_new_with_class(ctx, m, "new", lenient, &same));
+  assert_int_equal(kf_model_count(same, 5), kept);
+  assert_memory_equal(kf_model_prototypes(same), kf_model_prototypes(more), 6 * 10 * sizeof(float));
+  kf_model_free(same);
+  kf_data_free(lenient);
+  free(spoilt);
   kf_model *none;
   assert_error(ctx, KF_ERR_ARG, "'new' is already",
                kf_model_new_with_class(ctx, more, "new", samples, &none));
@@ -331,6 +360,12 @@ static void intervals(void **state) {
   assert_true(fabs(low - 0.4038315) < 1e-6 && fabs(high - 0.5961685) < 1e-6);
   kf_interval95(0, 10, &low, &high);
   assert_true(low == 0 && fabs(high - 0.2775328) < 1e-6);
+  for (uint64_t n = 1; n < 3000; n += 7) {
+    kf_interval95(0, n, &low, &high);
+    assert_true(low == 0 && high > 0);
+    kf_interval95(n, n, &low, &high);
+    assert_true(low < 1 && high == 1);
+  }
   kf_interval95(10, 10, &low, &high);
   assert_true(fabs(low - 0.7224672) < 1e-6 && high == 1);
 }

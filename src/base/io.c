@@ -145,7 +145,7 @@ kf_status kf_out_open(kf_out *out, const char *path, kf_err *err) {
   bool exists = stat(path, &info) == 0;
   if (exists && !S_ISREG(info.st_mode))
     return kf_fail(err, KF_ERR_IO, "%s: cannot be created: is not a regular file", path);
-  /* Where the path is a link, its target is what is replaced. */
+  /* Where the path is a link to a file, that file is what is replaced. */
   char target[PATH_MAX];
   out->path = kf_strdup(exists && realpath(path, target) != NULL ? target : path);
   if (out->path == NULL) return kf_fail_memory(err);

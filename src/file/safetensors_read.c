@@ -202,8 +202,8 @@ static kf_status read_metadata(kf_st *st, const kf_json_doc *doc, kf_err *err) {
   return status;
 }
 
-/* Where the digits of metadata "checksum" stand, spelt as we write it. No other place in a header
- * can spell the same: a quotation mark inside a JSON string has a backslash before it. */
+/* Where the digits of metadata "checksum" stand, spelt as we write it: first in the metadata. A key
+ * that ends in the same letters could be taken for it; its file is then refused as damaged. */
 static uint64_t find_checksum(const char *text, size_t length) {
   static const char key[] = "\"checksum\":\"";
   const char *at = memmem(text, length, key, sizeof key - 1);

@@ -79,7 +79,7 @@ typedef struct fit {
 } fit;
 
 /* An eigenvalue this small is rounding: S_w is positive semi-definite by construction. */
-static double noise_level(const fit *f) { return f->dim * DBL_EPSILON * f->model->within[0]; }
+static double noise_level(const fit *f) { return f->dim * DBL_EPSILON * fabs(f->model->within[0]); }
 
 static kf_status whiten(fit *f) {
   kf_model *m = f->model;
@@ -89,11 +89,20 @@ static kf_status whiten(fit *f) {
   KF_TRY(kf_eigen(f->ctx, f->dim, f->s_w, m->within, f->v));
   double noise = noise_level(f);
   for (m->rank = 0; m->rank < f->dim && m->within[m->rank] > noise;) m->rank++;
+  double largest = fabs(m->within[0]), smallest = m->within[f->dim - 1];
   for (uint32_t i = m->rank; i < f->dim; i++) m->within[i] = 0;
 
   kf_lambda lambda = f->options.lambda;
   if (lambda.unit == KF_LAMBDA_DEFAULT) lambda = (kf_lambda){0.3, KF_LAMBDA_RELATIVE};
   m->lambda = lambda.unit == KF_LAMBDA_RELATIVE ? lambda.value * m->mean_eigenvalue : lambda.value;
+  /* Far beyond rounding: a file that was made up. */
+  if (smallest < -1e-6 * largest)
+    return kf_fail(&f->ctx->err, KF_ERR_DATA,
+                   "the statistics are not those of any rows: their "
+                   "scatter within classes has a negative eigenvalue, %g",
+                   smallest);
+  if (!isfinite(m->lambda))
+    return kf_fail(&f->ctx->err, KF_ERR_ARG, "lambda is too large for double precision");
   if (m->lambda == 0 && m->rank == 0)
     return kf_fail(&f->ctx->err, KF_ERR_MATH,
                    "the scatter within classes is zero: no class has two different rows (%llu rows "

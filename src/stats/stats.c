@@ -281,6 +281,24 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   return status;
 }
 
+/* Whether the difference could be statistics of rows: |X| <= 2^22 bounds every sum by its count. */
+static bool difference_fits(const kf_stats *a, const kf_map *map, const kf_stats *b) {
+  for (uint32_t k = 0; k < b->n_classes; k++) {
+    if (b->counts[k] == 0) continue;
+    uint32_t at = (uint32_t)class_in(map, b, k);
+    int64_t most = (a->counts[at] - b->counts[k]) * KF_FIXED_ONE;
+    const int64_t *x = a->sums + (uint64_t)at * a->dim, *y = b->sums + (uint64_t)k * b->dim;
+    for (uint32_t i = 0; i < a->dim; i++)
+      if (x[i] - y[i] > most || x[i] - y[i] < -most) return false;
+  }
+  kf_i128 most = (kf_i128)(a->rows - b->rows) << (2 * KF_FIXED_BITS);
+  for (uint64_t i = 0; i < kf_triangle(a->dim); i++) {
+    kf_i128 rest = a->moments[i] - b->moments[i];
+    if (rest > most || rest < -most) return false;
+  }
+  return true;
+}
+
 kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   KF_ENTER(ctx, into != NULL && other != NULL);
   KF_TRY(check_alike(into, other, err));
@@ -296,6 +314,9 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
                        "in those they are taken from",
                        k);
   }
+  if (status == KF_OK && !difference_fits(into, map, other))
+    status = kf_fail(err, KF_ERR_DATA,
+                     "the statistics to take away are not those of a part of the same rows");
   if (status == KF_OK) add_all(into, map, other, -1);
   kf_map_free(map);
   return status;

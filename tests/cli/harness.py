@@ -117,8 +117,11 @@ class Box:
         return Result(words, process)
 
     def start(self, *words):
+        def as_usual():  # whatever this process ignores
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
         return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
 
     def works(self, *words, **more):
         result = self.run(*words, **more)

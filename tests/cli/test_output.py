@@ -227,7 +227,10 @@ def stopped(box, number, words, leaves, soon=10):
     check(process.poll() is None, f"{words[0]} is over before it can be stopped")
     process.send_signal(number)
     begun = time.monotonic()
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # whatever happens, it does not go on writing
     equal(process.returncode, -number, f"status of a stopped {words[0]}, with stderr {err!r}")
     equal(err.decode(), f"koofu {words[0]}: stopped by a signal\n", "message")
     equal(box.files(), leaves, "files")
