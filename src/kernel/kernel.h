@@ -30,6 +30,11 @@ typedef struct kf_moment_kernel {
   void (*end)(void);
 } kf_moment_kernel;
 
+/* The tree over the eight lanes of a canonical sum, which every instruction set can follow. */
+static inline double kf_add_lanes(const double lane[8]) {
+  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+}
+
 typedef struct kf_kernels {
   kf_isa isa;
 

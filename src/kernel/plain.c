@@ -56,15 +56,10 @@ static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The tree over the eight lanes that every instruction set can follow. */
-static double add_lanes(const double *lane) {
-  return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
 static double norm2(const float *x, size_t dim) {
   double lane[8] = {0};
   for (size_t i = 0; i < dim; i++) lane[i % 8] += (double)x[i] * (double)x[i];
-  return add_lanes(lane);
+  return kf_add_lanes(lane);
 }
 
 static void dots(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
@@ -73,7 +68,7 @@ static void dots(const float *x, const float *rows, size_t stride, size_t m, siz
     const float *y = rows + r * stride;
     double lane[8] = {0};
     for (size_t i = 0; i < dim; i++) lane[i % 8] += (double)x[i] * (double)y[i];
-    out[r] = add_lanes(lane);
+    out[r] = kf_add_lanes(lane);
   }
 }
 
@@ -86,14 +81,14 @@ static void distances(const float *x, const float *rows, size_t stride, size_t m
       double d = (double)x[i] - (double)y[i];
       lane[i % 8] += d * d;
     }
-    out[r] = add_lanes(lane);
+    out[r] = kf_add_lanes(lane);
   }
 }
 
 static double dot(size_t n, const double *x, const double *y) {
   double lane[8] = {0};
   for (size_t i = 0; i < n; i++) lane[i % 8] += x[i] * y[i];
-  return add_lanes(lane);
+  return kf_add_lanes(lane);
 }
 
 /* --- exact moments --------------------------------------------------------------------------- */

@@ -40,9 +40,9 @@ static inline vec widen(const float *p) {
 }
 
 static inline double add_lanes(const vec sum[PARTS]) {
-  double l[8];
-  memcpy(l, sum, sizeof l);
-  return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+  double lane[8];
+  memcpy(lane, sum, sizeof lane);
+  return kf_add_lanes(lane);
 }
 
 /* --- canonical sums -------------------------------------------------------------------------- */
@@ -219,8 +219,7 @@ static void wide_reflect(size_t n, double tau, const double *v, double *q, size_
       double lane[8], *row = q + t * stride;
       memcpy(lane, sum[t], sizeof lane);
       for (size_t i = whole; i < n; i++) lane[i - whole] += row[i] * v[i];
-      double factor = -tau * (((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-                              ((lane[1] + lane[5]) + (lane[3] + lane[7])));
+      double factor = -tau * kf_add_lanes(lane);
       for (size_t i = 0; i < n; i++) row[i] += factor * v[i];
     }
   }

@@ -2,8 +2,7 @@
  *
  *   1. S_w = V^T diag(w) V           eigenvectors are the rows of V
  *   2. Z   = V^T diag(w + lambda)^(-1/2) V
- *   3. C   = Z S_b Z, seen in the basis V: C_ij = (V S_b V^T)_ij / sqrt((w_i + lambda)(w_j +
- * lambda))
+ *   3. C   = Z S_b Z in the basis V: diag(w + lambda)^(-1/2) V S_b V^T diag(w + lambda)^(-1/2)
  *   4. C   = U^T diag(gamma) U       gamma falling: the directions that tell classes apart first
  *   5. T   = the first L rows of U diag(w + lambda)^(-1/2) V
  *

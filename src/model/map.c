@@ -31,8 +31,7 @@ static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
     double y = ldexp(x[i], -power);
     lane[i % 8] += y * y;
   }
-  double norm2 =
-      ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+  double norm2 = kf_add_lanes(lane);
   double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)(ldexp(x[i], -power) * scale);
   return ldexp(sqrt(norm2), power);
