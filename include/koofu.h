@@ -10,6 +10,7 @@
  * one, and the first L coordinates are a smaller embedding.
  *
  *     files -> kf_data -> kf_stats -> kf_fit -> kf_model -> kf_transform, kf_classify, kf_eval
+ *                                                       -> kf_gallery -> kf_gallery_search
  *
  * The whole of it, without error handling:
  *
@@ -343,7 +344,8 @@ KF_API kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_
 typedef enum kf_metric {
   KF_METRIC_DEFAULT = 0, /* cosine; Euclidean for a model fitted without normalising */
   KF_METRIC_COSINE = 1,
-  KF_METRIC_EUCLIDEAN = 2
+  KF_METRIC_EUCLIDEAN = 2,
+  KF_METRIC_INNER = 3 /* the inner product of rows as they are; for indexes and galleries only */
 } kf_metric;
 
 typedef struct kf_classify_options {
@@ -384,6 +386,157 @@ KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data
 KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
 
 /* ---------------------------------------------------------------------------------------------
+ * Search: the nearest rows, exactly
+ *
+ * An index keeps an 8-bit copy of its rows. A first pass over that copy finds every row that could
+ * belong to the answer (the rounding of each row is measured, so this is certain and not likely);
+ * then scores in double precision, of the rows as they are, decide. The answer is what comparing
+ * with every row in double precision gives, to the bit, for any number of threads, instruction set
+ * and number of queries at a time. See docs/numerics.md.
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_index kf_index;
+
+#define KF_MAX_NEIGHBOURS 1024u
+
+typedef struct kf_index_options {
+  kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
+  /* 1: the rows are not copied. The array or data set must outlive the index and stay as it is; it
+   * is read again for the few rows that the first pass leaves over. Memory: one byte for each value
+   * and 16 for each row, instead of five and 16. */
+  int rows_in_place;
+} kf_index_options;
+
+/* An index over rows [n][dim]. For cosine they are scaled to unit length and rounded to f32 once. A
+ * NaN or an infinity, and for cosine a zero row, is KF_ERR_DATA naming the row; so is n = 0. */
+KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
+                              const kf_index_options *options, kf_index **out);
+/* The same over the rows of a data set; labels are not looked at. A bad row is an error under
+ * skip_bad, too, since row numbers would shift. */
+KF_API kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data,
+                                        const kf_index_options *options, kf_index **out);
+KF_API void kf_index_free(kf_index *index);
+
+KF_API uint64_t kf_index_rows(const kf_index *index);
+KF_API uint32_t kf_index_dim(const kf_index *index);
+KF_API kf_metric kf_index_metric(const kf_index *index); /* never KF_METRIC_DEFAULT */
+KF_API uint64_t kf_index_bytes(const kf_index *index);   /* of memory that the index holds */
+
+typedef struct kf_search_options {
+  /* [n]: a row that does not take part in the search of each query, or a negative number; NULL: all
+   * rows take part in all searches. */
+  const int64_t *leave_out;
+} kf_search_options;
+
+typedef struct kf_search_report {
+  uint64_t queries;
+  uint64_t candidates; /* rows scored in double precision, for all queries together */
+} kf_search_report;
+
+/* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Equal scores go to the lower
+ * row number. 1 <= k <= KF_MAX_NEIGHBOURS, and k <= the number of rows that take part. What was
+ * done is added to report (or NULL). */
+KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                           uint32_t k, const kf_search_options *options, int64_t *rows,
+                           double *scores, kf_search_report *report);
+
+/* ---------------------------------------------------------------------------------------------
+ * Galleries: an index in a file, with labels, and with the map that its queries go through
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_gallery kf_gallery;
+
+typedef struct kf_gallery_options {
+  kf_metric
+      metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
+  const char *ids; /* text file with a name for each row, one a line; NULL: rows have none */
+  /* An existing gallery whose rows come first (it may be the file that is written). Its map and
+   * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
+   * the same. Classes are matched by name; new ones are added behind. Labels and ids must be there
+   * in both or in neither. */
+  const char *append_to;
+} kf_gallery_options;
+
+/* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
+ * space), in f32, with labels, class names and ids, and with the map inside, so that queries are
+ * given in the original space. Bad rows are left out under skip_bad. */
+KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                 const kf_gallery_options *options, const char *path);
+
+typedef struct kf_gallery_load_options {
+  /* 1: the f32 rows stay in the file, which must not change, and are read for candidates only. */
+  int rerank_from_disk;
+} kf_gallery_load_options;
+
+/* Verifies the checksum of the file. */
+KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
+                                 const kf_gallery_load_options *options, kf_gallery **out);
+KF_API void kf_gallery_free(kf_gallery *gallery);
+
+KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
+KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
+KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
+KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
+KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
+/* Whether its map is that of a model, to the bit (1 or 0). */
+KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
+KF_API int kf_gallery_has_labels(const kf_gallery *gallery);
+KF_API uint32_t kf_gallery_classes(const kf_gallery *gallery);
+KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
+                                         uint32_t k);                      /* NULL: no names */
+KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);  /* KF_LABEL_NONE: none */
+KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NULL: no ids */
+/* The index over its rows, for queries in its own space. Owned by the gallery. */
+KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
+
+/* As kf_search, for queries [n][dim_in] of the original space. */
+KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                                   uint64_t n, uint32_t k, const kf_search_options *options,
+                                   int64_t *rows, double *scores, kf_search_report *report);
+/* Leave one out: rows first … first+n-1 of the gallery are the queries, and each one is left out of
+ * its own search. */
+KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                          uint64_t n, uint32_t k, int64_t *rows, double *scores,
+                                          kf_search_report *report);
+
+/* How neighbours vote. The class with the most votes wins; among equals the one whose nearest
+ * member is nearest. Neighbours without a label do not vote. */
+typedef struct kf_vote_options {
+  uint32_t k;   /* neighbours; 0: 15 */
+  uint32_t top; /* classes per row; 0: 1 */
+  /* 1: a vote counts exp((s - s_1) / temperature), s_1 being the score of the nearest neighbour
+   * (for distances, exp((d_1 - d) / temperature)). 0: every vote counts 1. */
+  int weighted;
+  double temperature; /* 0: 0.07 */
+} kf_vote_options;
+
+/* The `top` classes with the most votes for each row [n][dim_in], best first, and their votes into
+ * scores [n][top] (or NULL). Where fewer classes have votes, the rest is KF_LABEL_NONE with 0. */
+KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const float *rows,
+                                     uint64_t n, const kf_vote_options *options, int32_t *classes,
+                                     double *scores, kf_search_report *report);
+
+typedef struct kf_gallery_eval_options {
+  const uint32_t *k; /* [n_k], rising; one search serves all of them. NULL: 15 alone */
+  size_t n_k;
+  int weighted; /* as in kf_vote_options */
+  double temperature;
+} kf_gallery_eval_options;
+
+typedef struct kf_hits {
+  uint32_t k;
+  uint64_t top1, top5; /* rows whose class is the first, is among the first five by votes */
+} kf_hits;
+
+/* k-NN accuracy. Classes are matched as in kf_eval; rows, n, n_unlabelled, n_absent, absent_classes
+ * and n_bad of `counts` are filled in, and one kf_hits for each k. data NULL: leave one out, over
+ * the rows of the gallery itself. report may be NULL. */
+KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
+                                 const kf_gallery_eval_options *options, kf_eval_result *counts,
+                                 kf_hits *hits, kf_search_report *report);
+
+/* ---------------------------------------------------------------------------------------------
  * A synthetic CLIP-like world (docs/synth.md)
  * ------------------------------------------------------------------------------------------ */
 
@@ -414,15 +567,16 @@ typedef struct kf_tensor_info {
 
 typedef struct kf_info {
   const char *format; /* "npy", "safetensors", "fvecs", "fbin", "text" */
-  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "tensors" */
-  uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels or lines; statistics: rows that went in */
-  uint32_t dim;       /* 0 where there is none */
-  uint32_t classes;   /* 0 where not known */
-  uint32_t dim_out;   /* model only */
-  int normalized;     /* statistics and model; -1 elsewhere */
-  int exponent;       /* statistics only */
-  double lambda;      /* model only */
+  const char
+      *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery", "tensors" */
+  uint64_t bytes;   /* size of the file */
+  uint64_t rows;    /* rows, labels or lines; statistics: rows that went in */
+  uint32_t dim;     /* 0 where there is none */
+  uint32_t classes; /* 0 where not known */
+  uint32_t dim_out; /* model, and gallery: of its own rows */
+  int normalized;   /* statistics and model; -1 elsewhere */
+  int exponent;     /* statistics only */
+  double lambda;    /* model only */
   size_t n_tensors;
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */

@@ -15,11 +15,6 @@ static kf_metric metric_for(const kf_model *model, kf_metric metric) {
   return model->normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
 
-static void unit_from_f32(const float *x, double norm2, uint32_t dim, float *out) {
-  double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
-  for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
-}
-
 /* A unit prototype at the length that the mapped class mean has; false where f32 cannot hold it. */
 static bool full_length(const kf_prototypes *p, const float *unit, double length, float *out) {
   for (uint32_t i = 0; i < p->dim; i++) out[i] = (float)((double)unit[i] * length);
@@ -52,7 +47,7 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
     const float *row = from + (uint64_t)k * p->dim;
     float *to = p->rows + (uint64_t)p->n * p->dim;
     if (p->metric == KF_METRIC_COSINE && raw)
-      unit_from_f32(row, p->kernels->norm2(row, p->dim), p->dim, to);
+      kf_unit_f32(row, p->kernels->norm2(row, p->dim), p->dim, to);
     else if (p->metric == KF_METRIC_COSINE || raw)
       memcpy(to, row, p->dim * sizeof *to);
     else
@@ -84,7 +79,7 @@ static kf_status to_space(const kf_prototypes *p, const float *rows, const doubl
   for (uint64_t i = 0; i < n; i++) {
     const float *x = rows + i * p->dim;
     if (unit || p->model->normalized)
-      unit_from_f32(x, norm2[i], p->dim, out + i * p->dim);
+      kf_unit_f32(x, norm2[i], p->dim, out + i * p->dim);
     else
       memcpy(out + i * p->dim, x, p->dim * sizeof *x);
   }

@@ -4,6 +4,42 @@
 
 #include "model/model.h"
 
+/* --- the engine ------------------------------------------------------------------------------ */
+
+/* Where the rows of an index come from, as the scores are to see them (for cosine: unit rows). May
+ * be called from any worker thread. */
+typedef struct kf_source {
+  uint64_t rows;
+  uint32_t dim;
+  kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                     float *rows, kf_err *err);
+  const void *self;
+  void *owned; /* freed with the index (also where building it fails); may be NULL */
+} kf_source;
+
+/* in_place: the source is asked again for the rows that the first pass leaves over, and must outlive
+ * the index; otherwise the index keeps all rows. */
+kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
+                         kf_index **out);
+
+/* The k nearest rows of n queries that are as the scores are to see them, on the calling thread. k
+ * and leave_out must make sense; leave_out, scores and candidates may be NULL. What was scored is
+ * added to *candidates. */
+kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                           double *scores, uint64_t *candidates, kf_err *err);
+/* The same on all threads of the context, split over queries or, where these are few, over rows. */
+kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
+                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                                    double *scores, uint64_t *candidates);
+/* KF_ERR_ARG where k is out of range for `rows` rows that take part. */
+kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
+
+/* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
+void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
+
+/* --- prototypes ------------------------------------------------------------------------------ */
+
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
  * length for cosine; classes without rows are not among them. */
 typedef struct kf_prototypes {

@@ -1,0 +1,123 @@
+/* search.c - the public face of the index: rows from the caller or from a data set, and queries
+ * checked and brought to unit length where the metric is cosine. */
+#include "search/search.h"
+
+#include <math.h>
+#include <string.h>
+
+void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out) {
+  double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
+  for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
+}
+
+/* Checks n rows [n][dim], of which the first one has number `first`, and makes them ready for a
+ * metric; out may be rows. */
+static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
+                            const float *rows, uint64_t first, uint64_t n, uint32_t dim, float *out,
+                            kf_err *err) {
+  for (uint64_t i = 0; i < n; i++) {
+    const float *x = rows + i * dim;
+    double norm2 = kernels->norm2(x, dim);
+    if (!isfinite(norm2) || (metric == KF_METRIC_COSINE && norm2 == 0))
+      return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)(first + i),
+                     norm2 == 0 ? "is zero, and has no direction" : "holds a NaN or an infinity");
+    if (metric == KF_METRIC_COSINE)
+      kf_unit_f32(x, norm2, dim, out + i * dim);
+    else if (out != rows)
+      memcpy(out + i * dim, x, dim * sizeof *x);
+  }
+  return KF_OK;
+}
+
+/* --- making an index ------------------------------------------------------------------------- */
+
+/* What an index over the caller's rows or data set fetches from; lives as long as the index. */
+typedef struct origin {
+  kf_metric metric;
+  uint32_t dim;
+  const float *rows;   /* or */
+  const kf_data *data; /* the one that is not NULL */
+} origin;
+
+static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint64_t first,
+                              uint64_t n, float *rows, kf_err *err) {
+  const origin *from = self;
+  uint32_t dim = from->dim;
+  if (from->rows != NULL)
+    return ready_rows(kernels, from->metric, "row", from->rows + first * dim, first, n, dim, rows,
+                      err);
+  KF_TRY(from->data->fetch(from->data, kernels, first, n, rows, NULL, err));
+  kf_err plain;
+  for (uint64_t i = 0; i < n; i++)
+    if (ready_rows(kernels, from->metric, "row", rows + i * dim, first + i, 1, dim, rows + i * dim,
+                   &plain) != KF_OK) {
+      char where[KF_WHERE_SIZE];
+      from->data->where(from->data, first + i, where, sizeof where);
+      return kf_fail(err, KF_ERR_DATA, "%s: is NaN, infinite%s", where,
+                     from->metric == KF_METRIC_COSINE ? " or zero" : "");
+    }
+  return KF_OK;
+}
+
+static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n,
+                           const kf_index_options *options, kf_index **out) {
+  kf_index_options o = options != NULL ? *options : (kf_index_options){0};
+  if ((unsigned)o.metric > KF_METRIC_INNER)
+    return kf_fail(&ctx->err, KF_ERR_ARG, "metric %d is none of its choices", (int)o.metric);
+  if (n == 0) return kf_fail(&ctx->err, KF_ERR_DATA, "there are no rows to search in");
+  origin *kept = kf_alloc(1, sizeof *kept);
+  if (kept == NULL) return kf_fail_memory(&ctx->err);
+  *kept = *from;
+  kept->metric = o.metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o.metric;
+  kf_source source = {
+      .rows = n, .dim = from->dim, .fetch = fetch_origin, .self = kept, .owned = kept};
+  return kf_index_build(ctx, &source, kept->metric, o.rows_in_place != 0, out);
+}
+
+kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
+                       const kf_index_options *options, kf_index **out) {
+  KF_ENTER(ctx, (rows != NULL || n == 0) && out != NULL);
+  if (dim < 1 || dim > KF_MAX_DIM)
+    return kf_fail(err, KF_ERR_ARG, "rows have %u columns, there must be 1 to %u", dim, KF_MAX_DIM);
+  return new_index(ctx, &(origin){.dim = dim, .rows = rows}, n, options, out);
+}
+
+kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_index_options *options,
+                                 kf_index **out) {
+  KF_ENTER(ctx, data != NULL && out != NULL);
+  return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, options, out);
+}
+
+/* --- searching ------------------------------------------------------------------------------- */
+
+kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err) {
+  if (k < 1 || k > KF_MAX_NEIGHBOURS)
+    return kf_fail(err, KF_ERR_ARG, "k is %u, it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
+  if (k > rows)
+    return kf_fail(err, KF_ERR_ARG, "the %u nearest rows are asked for, there are %llu", k,
+                   (unsigned long long)rows);
+  return KF_OK;
+}
+
+kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
+                    uint32_t k, const kf_search_options *options, int64_t *rows, double *scores,
+                    kf_search_report *report) {
+  KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
+  const int64_t *leave_out = options != NULL ? options->leave_out : NULL;
+  KF_TRY(kf_check_neighbours(k, kf_index_rows(index) - (leave_out != NULL), err));
+  uint32_t dim = kf_index_dim(index);
+  float *ready = kf_alloc(n, dim * sizeof *ready);
+  if (ready == NULL) return kf_fail_memory(err);
+  uint64_t candidates = 0;
+  kf_status status =
+      ready_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n, dim, ready, err);
+  if (status == KF_OK)
+    status =
+        kf_index_nearest_parallel(ctx, index, ready, n, k, leave_out, rows, scores, &candidates);
+  kf_free(ready);
+  if (status == KF_OK && report != NULL) {
+    report->queries += n;
+    report->candidates += candidates;
+  }
+  return status;
+}
