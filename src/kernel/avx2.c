@@ -113,6 +113,7 @@ const kf_kernels kf_kernels_avx2 = {
     .dots = wide_dots,
     .distances = wide_distances,
     .quantize = quantize,
+    .scan = &kf_scan_avx2,
     .moment = &moment,
     .gemm_tn = wide_gemm_tn,
     .reflect = wide_reflect,

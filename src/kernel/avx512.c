@@ -119,16 +119,16 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-/* The AMX table is this one with other moments. */
-#define TABLE(which, moments)                                                                      \
+/* The AMX table is this one with other moments and another scan. */
+#define TABLE(which, moments, scans)                                                               \
   {                                                                                                \
     .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
     .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
-    .gemm_tn = wide_gemm_tn, .reflect = wide_reflect, .tridiagonal_row = wide_tridiagonal_row,     \
-    .dot = wide_dot, .rotate = wide_rotate                                                         \
+    .scan = scans, .gemm_tn = wide_gemm_tn, .reflect = wide_reflect,                               \
+    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate                \
   }
 
-const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment);
-const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx);
+const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512);
+const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_avx512);
 
 #endif

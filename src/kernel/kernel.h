@@ -30,6 +30,57 @@ typedef struct kf_moment_kernel {
   void (*end)(void);
 } kf_moment_kernel;
 
+/* The first pass of a search multiplies 8-bit rows with 8-bit queries. Rows lie in panels of
+ * KF_PANEL: packed[dim/4][KF_PANEL][4], four columns of a row side by side, each byte being the
+ * value + 128. Every instruction set reads the same panels. */
+#define KF_PANEL       16u
+#define KF_PANELS_STEP 4u /* a scan takes a multiple of this many panels */
+
+/* The columns of packed rows: as many as make equal parts of at most 64, each a multiple of 4. */
+static inline uint32_t kf_scan_dim(uint32_t dim) {
+  uint32_t parts = (dim + 63) / 64;
+  return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
+}
+
+/* A row that could matter, counted from the first one scanned, and its dot product. */
+typedef struct kf_hit {
+  uint32_t row;
+  int32_t dot;
+} kf_hit;
+
+/* One group of queries against some panels. Row r is a hit of query q where
+ *
+ *     fmaf((float)dot * factor[q], scale[r], -offset[r]) < least[q]
+ *
+ * is false. Rows are written in rising order, and every kernel finds the same ones. */
+typedef struct kf_scan {
+  uint32_t dim;          /* kf_scan_dim */
+  const uint8_t *panels; /* [n_panels][dim * KF_PANEL], 64-byte aligned */
+  size_t n_panels;       /* a multiple of KF_PANELS_STEP */
+  const float *scale;    /* [n_panels * KF_PANEL], 64-byte aligned, as is offset */
+  const float *offset;
+  const void *queries; /* packed by the kernel */
+  size_t n;            /* queries in the group, at most kernel->group */
+  const float *factor; /* [n] */
+  const float *least;  /* [n] */
+  kf_hit *hits;        /* [n][stride], stride at least n_panels * KF_PANEL */
+  size_t stride;
+  uint32_t *count; /* [n] hits of each query; set */
+} kf_scan;
+
+typedef struct kf_scan_kernel {
+  size_t group; /* queries that are scanned together */
+  /* Bytes of a packed group; a multiple of 64. */
+  size_t (*size)(uint32_t dim);
+  /* Packs n <= group queries [n][dim] of values from -127 to 127. */
+  void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
+  void (*scan)(const kf_scan *scan);
+  /* Called on a thread before its first `scan` for rows of `dim` columns, and after the last (may
+   * be NULL). */
+  void (*begin)(uint32_t dim);
+  void (*end)(void);
+} kf_scan_kernel;
+
 /* The tree over the eight lanes of a canonical sum, which every instruction set can follow. */
 static inline double kf_add_lanes(const double lane[8]) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
@@ -45,11 +96,13 @@ typedef struct kf_kernels {
   /* --- canonical sums: eight strided lanes in f64, then a fixed tree ------------------------- */
   /* sum x_i^2; not finite where x holds a NaN or an infinity. */
   double (*norm2)(const float *x, size_t dim);
-  /* The canonical dot product of one row with m rows of `dim` values, stride `stride`. */
-  void (*dots)(const float *x, const float *rows, size_t stride, size_t m, size_t dim, double *out);
-  /* The canonical squared distance, likewise. */
-  void (*distances)(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
-                    double *out);
+  /* The canonical dot products of one row with m others. */
+  void (*dots)(const float *x, const float *const *rows, size_t m, size_t dim, double *out);
+  /* The canonical squared distances, likewise. */
+  void (*distances)(const float *x, const float *const *rows, size_t m, size_t dim, double *out);
+
+  /* --- searching ----------------------------------------------------------------------------- */
+  const kf_scan_kernel *scan;
 
   /* --- exact moments ------------------------------------------------------------------------- */
   /* out[i] = x[i] * scale, rounded to nearest even; every result must fit 32 bits. */
@@ -85,5 +138,9 @@ extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;
 extern const kf_kernels kf_kernels_amx;
 extern const kf_moment_kernel kf_moment_amx;
+extern const kf_scan_kernel kf_scan_plain;
+extern const kf_scan_kernel kf_scan_avx2;
+extern const kf_scan_kernel kf_scan_avx512;
+extern const kf_scan_kernel kf_scan_amx;
 
 #endif

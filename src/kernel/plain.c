@@ -62,20 +62,18 @@ static double norm2(const float *x, size_t dim) {
   return kf_add_lanes(lane);
 }
 
-static void dots(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
-                 double *out) {
+static void dots(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {
   for (size_t r = 0; r < m; r++) {
-    const float *y = rows + r * stride;
+    const float *y = rows[r];
     double lane[8] = {0};
     for (size_t i = 0; i < dim; i++) lane[i % 8] += (double)x[i] * (double)y[i];
     out[r] = kf_add_lanes(lane);
   }
 }
 
-static void distances(const float *x, const float *rows, size_t stride, size_t m, size_t dim,
-                      double *out) {
+static void distances(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {
   for (size_t r = 0; r < m; r++) {
-    const float *y = rows + r * stride;
+    const float *y = rows[r];
     double lane[8] = {0};
     for (size_t i = 0; i < dim; i++) {
       double d = (double)x[i] - (double)y[i];
@@ -171,6 +169,7 @@ const kf_kernels kf_kernels_plain = {
     .dots = dots,
     .distances = distances,
     .quantize = quantize,
+    .scan = &kf_scan_plain,
     .moment = &moment,
     .gemm_tn = gemm_tn,
     .reflect = reflect,

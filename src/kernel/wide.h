@@ -83,14 +83,13 @@ static double wide_norm2(const float *x, size_t dim) {
 
 /* Four rows at a time, so that four sums are under way and the conversion of x is shared. */
 #define MANY(name, step)                                                                           \
-  static void name(const float *x, const float *rows, size_t stride, size_t m, size_t dim,         \
-                   double *out) {                                                                  \
+  static void name(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {  \
     size_t whole = dim - dim % 8, left = dim - whole;                                              \
     float last[8], other[8];                                                                       \
     pad_f32(x + whole, left, last);                                                                \
     for (size_t r = 0; r < m; r += 4) {                                                            \
       const float *y[4];                                                                           \
-      for (size_t t = 0; t < 4; t++) y[t] = rows + (r + t < m ? r + t : r) * stride;               \
+      for (size_t t = 0; t < 4; t++) y[t] = rows[r + t < m ? r + t : r];                           \
       vec sum[4][PARTS] = {{{0}}};                                                                 \
       for (size_t i = 0; i < whole; i += 8)                                                        \
         for (int t = 0; t < 4; t++) step(x + i, y[t] + i, sum[t]);                                 \

@@ -1,82 +1,293 @@
-/* index.c - rows made ready for searching. */
-#include "search/search.h"
+/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each row,
+ * and packed in panels; how much was lost in rounding is measured row by row. */
+#include "search/index.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct kf_index {
-  kf_source source;
-  kf_metric metric;
-  float *rows;
-};
+double kf_bound_scale = 1;
+
+/* Rows and queries longer than this do not go through f32: they are always candidates. */
+#define LONGEST 1e15
+/* f64 rounding changes a length or an error by far less than this factor. */
+#define SLACK (1 + 0x1p-20)
+
+static float up(double x) {
+  float y = (float)(x * SLACK);
+  return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
+}
+
+/* --- one row to 8 bits ----------------------------------------------------------------------- */
+
+typedef struct rounded {
+  float scale;
+  double length2, error2; /* squared lengths of y and of y - scale * bytes */
+} rounded;
+
+/* y = x - centre, and its bytes between -127 and 127. scratch: [dim]. */
+static rounded round_row(const kf_index *index, const kf_kernels *kernels, const float *x,
+                         double *y, double *scratch, int8_t *bytes) {
+  uint32_t dim = index->dim;
+  double largest = 0;
+  for (uint32_t i = 0; i < dim; i++) y[i] = (double)x[i] - index->centre[i];
+  for (uint32_t i = 0; i < dim; i++) largest = fabs(y[i]) > largest ? fabs(y[i]) : largest;
+  rounded r = {.scale = (float)(largest / 127)};
+  double inverse = 127 / largest;
+  if (!(r.scale > FLT_MIN)) r.scale = 0, inverse = 0;
+  const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
+  for (uint32_t i = 0; i < dim; i++) {
+    double b = (y[i] * inverse + shift) - shift;
+    scratch[i] = y[i] - (double)r.scale * b;
+    bytes[i] = (int8_t)b;
+  }
+  memset(bytes + dim, 0, index->padded - dim);
+  r.length2 = kernels->dot(dim, y, y);
+  r.error2 = kernels->dot(dim, scratch, scratch);
+  return r;
+}
+
+static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
+  uint8_t *to = index->packed + row / KF_PANEL * KF_PANEL * index->padded + row % KF_PANEL * 4;
+  for (uint32_t i = 0; i < index->padded; i += 4, to += 4 * KF_PANEL)
+    for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
+}
+
+static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
+                    double *y, double *scratch, int8_t *bytes) {
+  rounded r = round_row(index, kernels, x, y, scratch, bytes);
+  double h = index->metric == KF_METRIC_EUCLIDEAN ? r.length2 / 2
+                                                  : -kernels->dot(index->dim, index->centre, y);
+  bool wild = !(r.length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST);
+  if (wild) memset(bytes, 0, index->padded);
+  place(index, row, bytes);
+  index->scale[row] = wild ? 0 : r.scale;
+  index->offset[row] = wild ? -INFINITY : (float)h;
+  index->length[row] = wild ? INFINITY : up(sqrt(r.length2));
+  index->error[row] = wild ? INFINITY : up(sqrt(r.error2));
+}
+
+/* A place behind the last row: no hit, unless everything is. */
+static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
+  memset(bytes, 0, index->padded);
+  place(index, row, bytes);
+  index->scale[row] = index->length[row] = index->error[row] = 0;
+  index->offset[row] = INFINITY;
+}
+
+/* --- queries and bounds ---------------------------------------------------------------------- */
+
+kf_query kf_index_query(const kf_index *index, const kf_kernels *kernels, const float *x,
+                        double *scratch, int8_t *bytes) {
+  double *p = scratch, *other = scratch + index->dim;
+  rounded r = round_row(index, kernels, x, p, other, bytes);
+  double length = sqrt(r.length2) * SLACK, bytes2 = 0;
+  for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
+  kf_query q = {.factor = r.scale,
+                .error = sqrt(r.error2) * SLACK,
+                .bytes = (double)r.scale * sqrt(bytes2) * SLACK,
+                .length = length,
+                .base = r.length2};
+  if (index->metric != KF_METRIC_EUCLIDEAN) {
+    for (uint32_t i = 0; i < index->dim; i++) other[i] = (double)x[i];
+    q.base = kernels->dot(index->dim, other, index->centre);
+    q.length = length + 2 * index->centre_length;
+  }
+  if (!(q.length < LONGEST)) {
+    memset(bytes, 0, index->padded);
+    q.factor = 0;
+    q.error = INFINITY;
+  }
+  return q;
+}
+
+double kf_margin(const kf_index *index, const kf_query *query, double length, double error,
+                 double offset) {
+  /* Every canonical or f64 sum of dim products is closer to the truth than this share of the
+   * product of lengths, and so is what a handful of operations adds. */
+  double gamma = (index->dim + 64) * 0x1p-51;
+  double rounding = index->metric == KF_METRIC_EUCLIDEAN
+                        ? 2 * gamma * (query->length + length) * (query->length + length)
+                        : gamma * query->length * (length + index->centre_length);
+  double bytes = (query->error * length + query->bytes * error) * SLACK;
+  double offset_rounding = 0x1p-23 * offset + 0x1p-148; /* it is kept in f32 */
+  return kf_bound_scale * (bytes + rounding + offset_rounding);
+}
+
+double kf_f32_margin(const kf_query *query, double length, double error, double offset) {
+  return 0x1p-22 * (query->bytes * (length + error) + offset) + 0x1p-140;
+}
+
+double kf_key(const kf_index *index, const kf_query *query, double score) {
+  return index->metric == KF_METRIC_EUCLIDEAN ? (query->base - score) / 2 : score - query->base;
+}
+
+/* --- the centre ------------------------------------------------------------------------------ */
+
+#define SAMPLE 1024u
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The mean of a sample of rows, without those that are far longer than most. Any centre gives the
+ * same answers; a good one leaves small numbers to round. */
+static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err *err) {
+  uint32_t dim = index->dim;
+  uint64_t n = index->n < SAMPLE ? index->n : SAMPLE;
+  float *rows = kf_alloc(n * dim, sizeof *rows);
+  double *length2 = kf_alloc(2 * n, sizeof *length2), *sorted = length2 + n;
+  kf_status status = rows != NULL && length2 != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint64_t i = 0; status == KF_OK && i < n; i++) {
+    uint64_t row = (uint64_t)((double)i / (double)n * (double)index->n);
+    float *x = rows + i * dim;
+    status = index->source.fetch(index->source.self, kernels, row, 1, x, err);
+    if (status == KF_OK) sorted[i] = length2[i] = kernels->norm2(x, dim);
+  }
+  uint64_t used = 0;
+  if (status == KF_OK) {
+    qsort(sorted, n, sizeof *sorted, by_value);
+    for (uint64_t i = 0; i < n; i++)
+      if (length2[i] <= 16 * sorted[n / 2] && length2[i] < LONGEST * LONGEST) {
+        used++;
+        for (uint32_t j = 0; j < dim; j++) index->centre[j] += (double)rows[i * dim + j];
+      }
+    for (uint32_t j = 0; used > 0 && j < dim; j++) index->centre[j] /= (double)used;
+    index->centre_length = sqrt(kernels->dot(dim, index->centre, index->centre)) * SLACK;
+  }
+  kf_free(rows);
+  kf_free(length2);
+  return status;
+}
+
+/* --- building -------------------------------------------------------------------------------- */
+
+#define BLOCK_BYTES (256u << 10) /* of packed rows: half of a small second-level cache */
+#define MOST_ROWS   1024u
+
+static uint32_t choose_block(const kf_index *index) {
+  const uint32_t step = KF_PANELS_STEP * KF_PANEL;
+  uint64_t rows = BLOCK_BYTES / index->padded, all = (index->n + step - 1) / step * step;
+  if (rows > MOST_ROWS) rows = MOST_ROWS;
+  if (rows > all) rows = all;
+  return rows < step ? step : (uint32_t)(rows / step * step);
+}
+
+static kf_status make_arrays(kf_index *index, kf_err *err) {
+  uint64_t places = index->n_blocks * index->block_rows;
+  index->centre = kf_alloc_zero(index->dim, sizeof *index->centre);
+  index->packed = kf_alloc(places, index->padded);
+  index->scale = kf_alloc(places, sizeof *index->scale);
+  index->offset = kf_alloc(places, sizeof *index->offset);
+  index->length = kf_alloc(places, sizeof *index->length);
+  index->error = kf_alloc(places, sizeof *index->error);
+  index->blocks = kf_alloc(index->n_blocks, sizeof *index->blocks);
+  uint64_t values;
+  if (!index->in_place && kf_mul_u64(index->n, index->dim, &values))
+    index->rows = kf_alloc(values, sizeof *index->rows);
+  bool all = index->centre && index->packed && index->scale && index->offset && index->length &&
+             index->error && index->blocks && (index->in_place || index->rows);
+  return all ? KF_OK : kf_fail_memory(err);
+}
+
+static kf_block describe_block(const kf_index *index, uint64_t first, uint64_t n) {
+  kf_block b = {0};
+  for (uint64_t i = first; i < first + n; i++) {
+    if (!isfinite(index->length[i])) continue; /* a hit in any case */
+    b.length = fmaxf(b.length, index->length[i]);
+    b.error = fmaxf(b.error, index->error[i]);
+    b.offset = fmaxf(b.offset, fabsf(index->offset[i]));
+  }
+  return b;
+}
+
+typedef struct build_job {
+  kf_ctx *ctx;
+  kf_index *index;
+} build_job;
+
+static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                            float *rows, double *wide, int8_t *bytes, kf_err *err) {
+  KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
+  for (uint64_t i = 0; i < n; i++)
+    set_row(index, kernels, first + i, rows + i * index->dim, wide, wide + index->dim, bytes);
+  for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, bytes);
+  index->blocks[first / index->block_rows] = describe_block(index, first, n);
+  return KF_OK;
+}
+
+static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
+  const build_job *j = argument;
+  kf_index *index = j->index;
+  uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
+  uint64_t n = left < index->block_rows ? left : index->block_rows;
+  float *fetched = index->in_place ? kf_alloc(n * index->dim, sizeof *fetched) : NULL;
+  float *rows = index->in_place ? fetched : index->rows + first * index->dim;
+  double *wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *wide);
+  int8_t *bytes = kf_alloc(index->padded, 1);
+  kf_status status = rows != NULL && wide != NULL && bytes != NULL
+                         ? build_rows(index, j->ctx->kernels, first, n, rows, wide, bytes, err)
+                         : kf_fail_memory(err);
+  kf_free(fetched);
+  kf_free(wide);
+  kf_free(bytes);
+  if (status == KF_OK && worker == 0) {
+    status = kf_progress(j->ctx, "pack", first + n, index->n);
+    if (status != KF_OK) *err = j->ctx->err;
+  }
+  return status;
+}
 
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out) {
-  (void)in_place;
-  kf_index *x = kf_alloc_zero(1, sizeof *x);
-  if (x == NULL) {
+  kf_index *index = kf_alloc_zero(1, sizeof *index);
+  if (index == NULL) {
     kf_free(source->owned);
     return kf_fail_memory(&ctx->err);
   }
-  x->source = *source;
-  x->metric = metric;
-  x->rows = kf_alloc(source->rows * source->dim, sizeof(float));
-  if (x->rows == NULL) {
-    kf_index_free(x);
-    return kf_fail_memory(&ctx->err);
-  }
-  kf_status status = source->fetch(source->self, ctx->kernels, 0, source->rows, x->rows, &ctx->err);
+  index->source = *source;
+  index->metric = metric;
+  index->n = source->rows;
+  index->dim = source->dim;
+  index->padded = kf_scan_dim(source->dim);
+  index->in_place = in_place;
+  index->block_rows = choose_block(index);
+  index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
+  kf_status status = make_arrays(index, &ctx->err);
+  if (status == KF_OK) status = find_centre(index, ctx->kernels, &ctx->err);
+  build_job j = {.ctx = ctx, .index = index};
+  if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status != KF_OK) {
-    kf_index_free(x);
+    kf_index_free(index);
     return status;
   }
-  *out = x;
+  *out = index;
   return KF_OK;
 }
 
 void kf_index_free(kf_index *index) {
   if (index == NULL) return;
   kf_free(index->rows);
+  kf_free(index->centre);
+  kf_free(index->packed);
+  kf_free(index->scale);
+  kf_free(index->offset);
+  kf_free(index->length);
+  kf_free(index->error);
+  kf_free(index->blocks);
   kf_free(index->source.owned);
   kf_free(index);
 }
 
-uint64_t kf_index_rows(const kf_index *index) { return index->source.rows; }
-uint32_t kf_index_dim(const kf_index *index) { return index->source.dim; }
+uint64_t kf_index_rows(const kf_index *index) { return index->n; }
+uint32_t kf_index_dim(const kf_index *index) { return index->dim; }
 kf_metric kf_index_metric(const kf_index *index) { return index->metric; }
-uint64_t kf_index_bytes(const kf_index *index) { return index->source.rows * index->source.dim * 4; }
 
-kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                           double *scores, uint64_t *candidates, kf_err *err) {
-  uint64_t N = index->source.rows;
-  uint32_t dim = index->source.dim;
-  bool euclid = index->metric == KF_METRIC_EUCLIDEAN;
-  double *value = kf_alloc(N, sizeof *value);
-  if (value == NULL) return kf_fail_memory(err);
-  for (uint64_t q = 0; q < n; q++) {
-    (euclid ? kernels->distances : kernels->dots)(queries + q * dim, index->rows, dim, N, dim, value);
-    int64_t *best = rows + q * k;
-    uint32_t held = 0;
-    for (uint64_t i = 0; i < N; i++) {
-      if (leave_out != NULL && leave_out[q] == (int64_t)i) continue;
-      if (!euclid) value[i] = -value[i];
-      if (held == k && !(value[i] < value[best[k - 1]])) continue;
-      uint32_t at = held < k ? held++ : k - 1;
-      for (; at > 0 && value[i] < value[best[at - 1]]; at--) best[at] = best[at - 1];
-      best[at] = (int64_t)i;
-    }
-    for (uint32_t t = 0; scores != NULL && t < k; t++)
-      scores[q * k + t] = euclid ? sqrt(value[best[t]]) : -value[best[t]];
-  }
-  if (candidates != NULL) *candidates += n * N;
-  kf_free(value);
-  return KF_OK;
-}
-
-kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
-                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
-                                    double *scores, uint64_t *candidates) {
-  return kf_index_nearest(index, ctx->kernels, queries, n, k, leave_out, rows, scores, candidates,
-                          &ctx->err);
+uint64_t kf_index_bytes(const kf_index *index) {
+  uint64_t places = index->n_blocks * index->block_rows;
+  uint64_t bytes = places * (index->padded + 4 * sizeof(float)) + index->dim * sizeof(double) +
+                   index->n_blocks * sizeof *index->blocks;
+  return index->in_place ? bytes : bytes + index->n * index->dim * sizeof(float);
 }

@@ -106,10 +106,10 @@ typedef struct scratch {
 static void search_row(const kf_prototypes *p, const float *query, uint32_t top, const scratch *s,
                        int32_t *classes, double *scores) {
   bool cosine = p->metric == KF_METRIC_COSINE;
-  if (cosine)
-    p->kernels->dots(query, p->rows, p->dim, p->n, p->dim, s->value);
-  else
-    p->kernels->distances(query, p->rows, p->dim, p->n, p->dim, s->value);
+  for (uint32_t i = 0; i < p->n; i++) {
+    const float *row = p->rows + (uint64_t)i * p->dim;
+    (cosine ? p->kernels->dots : p->kernels->distances)(query, &row, 1, p->dim, s->value + i);
+  }
   for (uint32_t i = 0; cosine && i < p->n; i++) s->value[i] = -s->value[i];
   pick(s->value, p->n, top, s->best);
   for (uint32_t t = 0; t < top; t++) {

@@ -17,8 +17,8 @@ typedef struct kf_source {
   void *owned; /* freed with the index (also where building it fails); may be NULL */
 } kf_source;
 
-/* in_place: the source is asked again for the rows that the first pass leaves over, and must outlive
- * the index; otherwise the index keeps all rows. */
+/* in_place: the source is asked again for the rows that the first pass leaves over, and must
+ * outlive the index; otherwise the index keeps all rows. */
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
@@ -32,6 +32,11 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
+/* By what the error bound of the first pass is multiplied: 1. Tests shrink it, and demand wrong
+ * answers, so that the bound is known to matter. */
+#define KF_BOUND_KNOB
+extern double kf_bound_scale;
+
 /* KF_ERR_ARG where k is out of range for `rows` rows that take part. */
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 

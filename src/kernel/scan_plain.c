@@ -1,0 +1,38 @@
+/* scan_plain.c - the first pass of a search as one would explain it. */
+#include "kernel/kernel.h"
+
+#include <math.h>
+#include <string.h>
+
+static size_t size(uint32_t dim) { return (dim + 63) / 64 * 64; }
+
+static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
+  memcpy(packed, queries, n * dim);
+}
+
+/* The dot product of a query with row r of a panel. */
+static int32_t dot(const int8_t *query, const uint8_t *panel, uint32_t dim, size_t r) {
+  int32_t sum = 0;
+  for (uint32_t i = 0; i < dim; i++) {
+    int32_t x = panel[(i / 4 * KF_PANEL + r) * 4 + i % 4] - 128;
+    sum += query[i] * x;
+  }
+  return sum;
+}
+
+static void scan(const kf_scan *s) {
+  for (size_t q = 0; q < s->n; q++) {
+    const int8_t *query = (const int8_t *)s->queries + q * s->dim;
+    uint32_t count = 0;
+    for (size_t r = 0; r < s->n_panels * KF_PANEL; r++) {
+      const uint8_t *panel = s->panels + r / KF_PANEL * KF_PANEL * s->dim;
+      int32_t sum = dot(query, panel, s->dim, r % KF_PANEL);
+      float value = fmaf((float)sum * s->factor[q], s->scale[r], -s->offset[r]);
+      if (!(value < s->least[q]))
+        s->hits[q * s->stride + count++] = (kf_hit){.row = (uint32_t)r, .dot = sum};
+    }
+    s->count[q] = count;
+  }
+}
+
+const kf_scan_kernel kf_scan_plain = {.group = 1, .size = size, .pack = pack, .scan = scan};

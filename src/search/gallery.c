@@ -1,0 +1,212 @@
+/* gallery.c - a gallery in memory: its life, and searching it.
+ *
+ * Queries come from the original space. They go through the map of the gallery as its rows did when
+ * it was made, 64 at a time on all threads, and then to the index. */
+#include "search/gallery.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
+  kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = kf_gallery_fetch, .self = g};
+  KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
+  g->sound = true;
+  /* Until here the file was read from end to end, from now on a row here and there. */
+  posix_fadvise(g->in.fd, 0, 0, POSIX_FADV_RANDOM);
+  return kf_gallery_unchanged(g, &ctx->err);
+}
+
+kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_options *options,
+                          kf_gallery **out) {
+  KF_ENTER(ctx, path != NULL && out != NULL);
+  kf_gallery *g;
+  KF_TRY(kf_gallery_open(path, &g, err));
+  g->in_place = options != NULL && options->rerank_from_disk;
+  kf_status status = build_index(ctx, g);
+  if (status == KF_OK)
+    *out = g;
+  else
+    kf_gallery_free(g);
+  return status;
+}
+
+void kf_gallery_free(kf_gallery *g) {
+  if (g == NULL) return;
+  kf_index_free(g->index);
+  kf_model_free(g->map);
+  kf_names_clear(&g->names);
+  kf_free(g->labels);
+  kf_free(g->counts);
+  kf_free(g->id_ends);
+  kf_free(g->ids);
+  kf_in_close(&g->in);
+  kf_free(g);
+}
+
+/* --- looking --------------------------------------------------------------------------------- */
+
+uint64_t kf_gallery_rows(const kf_gallery *g) { return g->rows; }
+uint32_t kf_gallery_dim_in(const kf_gallery *g) {
+  return g->map != NULL ? g->map->dim_in : g->space.dim;
+}
+uint32_t kf_gallery_dim(const kf_gallery *g) { return g->space.dim; }
+kf_metric kf_gallery_metric(const kf_gallery *g) { return g->space.metric; }
+int kf_gallery_mapped(const kf_gallery *g) { return g->map != NULL; }
+int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }
+uint32_t kf_gallery_classes(const kf_gallery *g) { return g->n_classes; }
+const kf_index *kf_gallery_index(const kf_gallery *g) { return g->index; }
+
+const char *kf_gallery_class_name(const kf_gallery *g, uint32_t k) {
+  return k < g->names.n ? g->names.name[k] : NULL;
+}
+
+int32_t kf_gallery_label(const kf_gallery *g, uint64_t row) {
+  return g->labels != NULL && row < g->rows ? g->labels[row] : KF_LABEL_NONE;
+}
+
+const char *kf_gallery_id(const kf_gallery *g, uint64_t row) {
+  if (g->ids == NULL || row >= g->rows) return NULL;
+  /* Behind the bytes of the ids before it and a NUL for each. */
+  return g->ids + (row > 0 ? g->id_ends[row - 1] : 0) + row;
+}
+
+int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
+  const kf_model *map = g->map;
+  if (map == NULL || map->dim_in != model->dim_in || map->dim_out != model->dim_out ||
+      map->normalized != model->normalized || map->centre != model->centre)
+    return 0;
+  uint64_t d = map->dim_in, l = map->dim_out;
+  bool centred = map->centre == KF_CENTRE_MEAN;
+  return memcmp(map->transform, model->transform, l * d * sizeof *map->transform) == 0 &&
+         (!centred || memcmp(map->mean, model->mean, d * sizeof *map->mean) == 0);
+}
+
+/* --- queries --------------------------------------------------------------------------------- */
+
+kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
+  if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
+  char where[KF_WHERE_SIZE];
+  data->where(data, 0, where, sizeof where);
+  return kf_fail(err, KF_ERR_DATA, "%s: has %u columns, the gallery takes %u", where, data->dim,
+                 kf_gallery_dim_in(g));
+}
+
+uint64_t kf_gallery_block(const kf_gallery *g) {
+  uint64_t rows = 64 * kf_data_chunk(kf_gallery_dim_in(g));
+  return rows < 1024 ? rows : 1024;
+}
+
+kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, float *out, kf_err *err) {
+  uint32_t dim = space->dim;
+  bool unit = space->metric == KF_METRIC_COSINE;
+  if (space->map != NULL) return kf_map_rows(space->map, kernels, rows, norm2, n, unit, out, err);
+  for (uint64_t i = 0; unit && i < n; i++)
+    kf_unit_f32(rows + i * dim, norm2[i], dim, out + i * dim);
+  if (!unit) memcpy(out, rows, n * dim * sizeof *out);
+  return KF_OK;
+}
+
+typedef struct ready_job {
+  const kf_gallery *gallery;
+  const kf_kernels *kernels;
+  const float *queries; /* [n][dim_in] */
+  uint64_t first, n;    /* number of the first one, for messages */
+  float *ready;         /* [n][dim] */
+} ready_job;
+
+static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_err *err) {
+  const kf_space *space = &j->gallery->space;
+  uint32_t dim = kf_gallery_dim_in(j->gallery);
+  bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
+  *norm2 = j->kernels->norm2(j->queries + i * dim, dim);
+  if (!isfinite(*norm2) || (direction && *norm2 == 0))
+    return kf_fail(err, KF_ERR_DATA, "query %llu %s", (unsigned long long)(j->first + i),
+                   *norm2 == 0 ? "is zero, and has no direction" : "holds a NaN or an infinity");
+  /* Where lengths are left alone zero is a point like any other; kf_map_rows takes a length of 0 as
+   * the sign of a bad row, and does not look at lengths otherwise. */
+  if (*norm2 == 0) *norm2 = 1;
+  return KF_OK;
+}
+
+static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const ready_job *j = argument;
+  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->n - first;
+  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
+  double norm2[KF_MAP_ROWS];
+  for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
+  return kf_to_space(&j->gallery->space, j->kernels,
+                     j->queries + first * kf_gallery_dim_in(j->gallery), norm2, n,
+                     j->ready + first * j->gallery->space.dim, err);
+}
+
+/* --- searching ------------------------------------------------------------------------------- */
+
+/* Rows are read from the file where they are not in memory; it must not have changed before, nor
+ * meanwhile. */
+static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const float *ready,
+                             uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                             double *scores, kf_search_report *report) {
+  uint64_t candidates = 0;
+  KF_TRY(
+      kf_index_nearest_parallel(ctx, g->index, ready, n, k, leave_out, rows, scores, &candidates));
+  if (reads) KF_TRY(kf_gallery_unchanged(g, &ctx->err));
+  if (report != NULL) {
+    report->queries += n;
+    report->candidates += candidates;
+  }
+  return KF_OK;
+}
+
+kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
+                             uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                             double *scores, kf_search_report *report) {
+  kf_err *err = &ctx->err;
+  KF_TRY(kf_check_neighbours(k, g->rows - (leave_out != NULL), err));
+  if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
+  ready_job j = {.gallery = g, .kernels = ctx->kernels, .queries = queries, .first = first, .n = n};
+  j.ready = kf_alloc(n, g->space.dim * sizeof *j.ready);
+  if (j.ready == NULL) return kf_fail_memory(err);
+  kf_status status =
+      kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
+  if (status == KF_OK)
+    status = search_rows(ctx, g, g->in_place, j.ready, n, k, leave_out, rows, scores, report);
+  kf_free(j.ready);
+  return status;
+}
+
+kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                            uint64_t n, uint32_t k, const kf_search_options *options, int64_t *rows,
+                            double *scores, kf_search_report *report) {
+  KF_ENTER(ctx, gallery != NULL && (n == 0 || (queries != NULL && rows != NULL)));
+  (void)err;
+  return kf_gallery_nearest(ctx, gallery, queries, 0, n, k,
+                            options != NULL ? options->leave_out : NULL, rows, scores, report);
+}
+
+kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
+                                   uint64_t n, uint32_t k, int64_t *rows, double *scores,
+                                   kf_search_report *report) {
+  KF_ENTER(ctx, gallery != NULL && (n == 0 || rows != NULL));
+  if (first > gallery->rows || n > gallery->rows - first)
+    return kf_fail(
+        err, KF_ERR_ARG, "%llu rows from row %llu go past the end of a gallery of %llu rows",
+        (unsigned long long)n, (unsigned long long)first, (unsigned long long)gallery->rows);
+  KF_TRY(kf_check_neighbours(k, gallery->rows - 1, err));
+  KF_TRY(kf_gallery_unchanged(gallery, err));
+  float *own = kf_alloc(n, gallery->space.dim * sizeof *own);
+  int64_t *leave_out = kf_alloc(n, sizeof *leave_out);
+  kf_status status = own == NULL || leave_out == NULL
+                         ? kf_fail_memory(err)
+                         : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
+  for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
+  if (status == KF_OK)
+    status = search_rows(ctx, gallery, true, own, n, k, leave_out, rows, scores, report);
+  kf_free(own);
+  kf_free(leave_out);
+  return status;
+}

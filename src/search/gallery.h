@@ -1,0 +1,87 @@
+/* gallery.h - galleries and votes, as this room and those above it see them. */
+#ifndef KF_SEARCH_GALLERY_H
+#define KF_SEARCH_GALLERY_H
+
+#include "search/search.h"
+
+#include <time.h>
+
+/* Where rows are compared. */
+typedef struct kf_space {
+  uint32_t dim;
+  kf_metric metric;    /* never KF_METRIC_DEFAULT */
+  const kf_model *map; /* that leads there; NULL: it is the original space */
+} kf_space;
+
+struct kf_gallery {
+  kf_in in;                /* stays open: leave-one-out and rerank_from_disk read rows */
+  struct timespec changed; /* when the file was last changed before it was opened */
+  uint64_t offset;         /* of the rows in the file */
+  uint64_t rows;
+  kf_space space;
+  kf_model *map;    /* the one of the space, without classes */
+  int32_t *labels;  /* [rows]; NULL: none */
+  int64_t *counts;  /* [n_classes] rows of each */
+  int64_t *id_ends; /* [rows] where the bytes of each id end; NULL: no ids */
+  char *ids;        /* one behind the other, each with a NUL that id_ends does not count */
+  uint32_t n_classes;
+  kf_names names; /* n = 0: no names */
+  bool in_place;
+  bool sound; /* every row has been looked at */
+  kf_index *index;
+};
+
+/* --- the file (gallery_file.c) --------------------------------------------------------------- */
+
+#define KF_GALLERY_FORMAT "koofu.gallery"
+/* "cosine", "euclidean", "inner"; as in the metadata. */
+const char *kf_metric_name(kf_metric metric);
+
+/* Opens a gallery and checks all of it but the rows; there is no index yet. */
+kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);
+/* KF_ERR_DATA where the file is not as it was when it was opened. */
+kf_status kf_gallery_unchanged(const kf_gallery *gallery, kf_err *err);
+/* Rows [first, first + n), for a kf_source. They are checked until the gallery is `sound`. */
+kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
+                           uint64_t n, float *rows, kf_err *err);
+
+/* --- queries (gallery.c) --------------------------------------------------------------------- */
+
+/* Rows of the original space and their squared lengths to rows as the scores are to see them. */
+kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, float *out, kf_err *err);
+/* kf_gallery_search for queries that the caller counts from `first` on, in messages. */
+kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
+                             uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
+                             int64_t *rows, double *scores, kf_search_report *report);
+/* KF_ERR_DATA where the rows of a data set are not as long as queries must be. */
+kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
+/* A good number of queries to search with at a time. */
+uint64_t kf_gallery_block(const kf_gallery *gallery);
+
+/* --- votes (vote.c) -------------------------------------------------------------------------- */
+
+#define KF_DEFAULT_NEIGHBOURS 15u
+
+/* How the neighbours of one query have voted so far. */
+typedef struct kf_poll {
+  const kf_gallery *gallery;
+  double temperature;                 /* 0: every vote counts 1 */
+  uint32_t n;                         /* classes that have votes */
+  int32_t classes[KF_MAX_NEIGHBOURS]; /* in the order of their nearest members */
+  double votes[KF_MAX_NEIGHBOURS];
+} kf_poll;
+
+/* KF_ERR_DATA where the gallery has no labels, KF_ERR_ARG where the temperature makes no sense. */
+kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
+                        kf_err *err);
+/* Lets neighbours [from, end) of a list vote, best first; from = 0 begins a new poll. So the polls
+ * of rising numbers of neighbours are taken on the way through one list. */
+void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uint32_t from,
+                   uint32_t end);
+/* How many classes stand before this one; UINT32_MAX where it has no votes. */
+uint32_t kf_poll_rank(const kf_poll *poll, int32_t class);
+/* e^x for x <= 0, with the same bits everywhere. */
+double kf_exp(double x);
+
+#endif

@@ -1,0 +1,185 @@
+/* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
+ * checksum, and with the map inside (docs/formats.md). gallery_save.c writes it.
+ *
+ * The rows stay in the file and are read by position. Nothing else may come to memory before it is
+ * known to be in the file, and nothing is used before it has been checked. */
+#include "search/gallery.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const char *kf_metric_name(kf_metric metric) {
+  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
+  return name[metric];
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+static kf_status stat_file(const kf_gallery *g, struct stat *info, kf_err *err) {
+  if (fstat(g->in.fd, info) == 0) return KF_OK;
+  return kf_fail(err, KF_ERR_IO, "%s: cannot be looked at any more", g->in.path);
+}
+
+kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
+  struct stat info;
+  KF_TRY(stat_file(g, &info, err));
+  if ((uint64_t)info.st_size == g->in.size && info.st_mtim.tv_sec == g->changed.tv_sec &&
+      info.st_mtim.tv_nsec == g->changed.tv_nsec)
+    return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: changed since it was loaded", g->in.path);
+}
+
+static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_err *err) {
+  const char *cause = NULL;
+  if (!isfinite(norm2))
+    cause = "holds a NaN or an infinity";
+  else if (g->space.metric == KF_METRIC_COSINE && !(fabs(norm2 - 1) < 1e-5))
+    cause = "is not of unit length, as rows of a cosine gallery are";
+  if (cause == NULL) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s, row %llu: %s", g->in.path, (unsigned long long)row, cause);
+}
+
+kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
+                           uint64_t n, float *rows, kf_err *err) {
+  const kf_gallery *g = gallery;
+  uint64_t dim = g->space.dim, size = dim * sizeof *rows;
+  KF_TRY(kf_in_read(&g->in, g->offset + first * size, rows, n * size, err));
+  for (uint64_t i = 0; !g->sound && i < n; i++)
+    KF_TRY(check_row(g, first + i, kernels->norm2(rows + i * dim, dim), err));
+  return KF_OK;
+}
+
+static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
+  const kf_st_tensor *rows;
+  KF_TRY(kf_st_expect(st, "embeddings", KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
+  if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)
+    return kf_fail(err, KF_ERR_DATA, "%s: a gallery of %llu rows of %llu columns cannot be",
+                   st->in.path, (unsigned long long)rows->shape[0],
+                   (unsigned long long)rows->shape[1]);
+  g->rows = rows->shape[0];
+  g->offset = rows->offset;
+  g->space.dim = (uint32_t)rows->shape[1];
+  const char *metric = kf_st_meta(st, "metric");
+  for (int m = KF_METRIC_COSINE; metric != NULL && m <= KF_METRIC_INNER; m++)
+    if (strcmp(metric, kf_metric_name((kf_metric)m)) == 0) g->space.metric = (kf_metric)m;
+  if (g->space.metric == KF_METRIC_DEFAULT)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: metadata 'metric' is none of 'cosine', 'euclidean' and 'inner'",
+                   st->in.path);
+  if (kf_st_find(st, "transform") == NULL) return KF_OK;
+  KF_TRY(kf_map_load(st, &g->map, err));
+  g->space.map = g->map;
+  if (g->map->dim_out == g->space.dim) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: the map gives %u columns, the rows have %u", st->in.path,
+                 g->map->dim_out, g->space.dim);
+}
+
+/* --- labels ---------------------------------------------------------------------------------- */
+
+static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
+  const kf_st_tensor *labels;
+  if (kf_st_find(st, "labels") == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, "labels", KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels, err));
+  KF_TRY(kf_st_meta_names(st, &g->names, err));
+  g->labels = kf_alloc(g->rows, sizeof *g->labels);
+  if (g->labels == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_st_read_all(st, labels, g->labels, err));
+  uint32_t limit = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES;
+  g->n_classes = g->names.n;
+  for (uint64_t i = 0; i < g->rows; i++) {
+    int32_t label = g->labels[i];
+    if (label < KF_LABEL_NONE || label >= (int64_t)limit)
+      return kf_fail(err, KF_ERR_DATA, "%s: the label of row %llu is %d, it must be -1 to %u",
+                     st->in.path, (unsigned long long)i, label, limit - 1);
+    if (label >= (int64_t)g->n_classes) g->n_classes = (uint32_t)label + 1;
+  }
+  g->counts = kf_alloc_zero(g->n_classes, sizeof *g->counts);
+  if (g->counts == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < g->rows; i++)
+    if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
+  return KF_OK;
+}
+
+/* --- ids ------------------------------------------------------------------------------------- */
+
+/* Every id has a byte at least, and together they have all of them. */
+static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes, kf_err *err) {
+  int64_t end = 0;
+  for (uint64_t i = 0; i < g->rows; i++) {
+    if (g->id_ends[i] <= end || (uint64_t)g->id_ends[i] > bytes)
+      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu goes from byte %lld to %lld of %llu",
+                     st->in.path, (unsigned long long)i, (long long)end, (long long)g->id_ends[i],
+                     (unsigned long long)bytes);
+    end = g->id_ends[i];
+  }
+  if ((uint64_t)end == bytes) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: the ids end at byte %lld of %llu", st->in.path,
+                 (long long)end, (unsigned long long)bytes);
+}
+
+/* The ids lie without gaps at ids + rows. Each one moves forward, to where a NUL behind each of
+ * those before it leaves it: never past the place it comes from. */
+static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
+  int64_t begin = 0;
+  for (uint64_t i = 0; i < g->rows; i++) {
+    size_t length = (size_t)(g->id_ends[i] - begin);
+    char *id = g->ids + begin + i;
+    memmove(id, g->ids + g->rows + begin, length);
+    if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
+      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu is not valid UTF-8", st->in.path,
+                     (unsigned long long)i);
+    id[length] = '\0';
+    begin = g->id_ends[i];
+  }
+  return KF_OK;
+}
+
+static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
+  const kf_st_tensor *ends, *bytes;
+  if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends, err));
+  KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
+  g->id_ends = kf_alloc(g->rows, sizeof *g->id_ends);
+  g->ids = kf_alloc(bytes->bytes + g->rows, 1);
+  if (g->id_ends == NULL || g->ids == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_st_read_all(st, ends, g->id_ends, err));
+  KF_TRY(check_ends(st, g, bytes->bytes, err));
+  KF_TRY(kf_st_read_all(st, bytes, g->ids + g->rows, err));
+  return end_ids(st, g, err);
+}
+
+/* --- all of it ------------------------------------------------------------------------------- */
+
+static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
+  KF_TRY(kf_st_check_format(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
+  KF_TRY(read_space(st, g, err));
+  KF_TRY(read_labels(st, g, err));
+  return read_ids(st, g, err);
+}
+
+kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
+  kf_st st;
+  KF_TRY(kf_st_open(&st, path, err));
+  kf_gallery *g = kf_alloc_zero(1, sizeof *g);
+  if (g == NULL) {
+    kf_st_close(&st);
+    return kf_fail_memory(err);
+  }
+  g->in = st.in; /* takes the file over */
+  struct stat info;
+  kf_status status = stat_file(g, &info, err);
+  if (status == KF_OK) {
+    g->changed = info.st_mtim;
+    status = read_all(&st, g, err);
+  }
+  st.in = (kf_in){.fd = -1};
+  kf_st_close(&st);
+  if (status == KF_OK)
+    *out = g;
+  else
+    kf_gallery_free(g);
+  return status;
+}

@@ -1,0 +1,245 @@
+/* gallery_save.c - writing a gallery, or an existing one with more rows behind.
+ *
+ * Rows are streamed (file/save.c). Those of an existing gallery are copied as they are, so that the
+ * file is the one that all rows together would have given. Ids are kept in memory while the file is
+ * written, as they are when it is loaded. */
+#include "search/gallery.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+typedef struct writer {
+  kf_ctx *ctx;
+  const kf_data *data;
+  kf_gallery *old; /* whose rows come first; NULL: none */
+  kf_space space;
+  kf_save_spec spec;
+  kf_names names;  /* of all classes, where there is an old gallery */
+  int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
+  kf_saver *rows;
+  kf_text id_bytes;        /* of the new rows */
+  int64_t *id_ends;        /* [kept rows] in the file; NULL: no ids */
+  uint64_t n_lines, n_ids; /* of the file with ids: read, and kept */
+  const char *ids;         /* its name */
+  kf_stw *file;
+} writer;
+
+/* --- what the rows become -------------------------------------------------------------------- */
+
+static kf_status choose_space(writer *w, const kf_model *model, kf_metric metric, kf_err *err) {
+  const kf_data *data = w->data;
+  if ((unsigned)metric > KF_METRIC_INNER)
+    return kf_fail(err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
+  if (w->old == NULL) {
+    if (model != NULL) KF_TRY(kf_model_check_data(model, data, err));
+    bool lengths = model != NULL && !model->normalized;
+    w->space = (kf_space){.dim = model != NULL ? model->dim_out : data->dim,
+                          .metric = metric != KF_METRIC_DEFAULT ? metric
+                                    : lengths                   ? KF_METRIC_EUCLIDEAN
+                                                                : KF_METRIC_COSINE,
+                          .map = model};
+    return KF_OK;
+  }
+  w->space = w->old->space;
+  if (metric != KF_METRIC_DEFAULT && metric != w->space.metric)
+    return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', and rows are to be added for '%s'",
+                   w->old->in.path, kf_metric_name(w->space.metric), kf_metric_name(metric));
+  if (model != NULL)
+    return kf_fail(err, KF_ERR_ARG, "%s: rows are added by its own map, and a model was given",
+                   w->old->in.path);
+  return kf_gallery_check_data(w->old, data, err);
+}
+
+static kf_status map_rows(const void *argument, const kf_kernels *kernels, const float *rows,
+                          const double *norm2, uint64_t n, float *out, kf_err *err) {
+  return kf_to_space(argument, kernels, rows, norm2, n, out, err);
+}
+
+/* --- classes --------------------------------------------------------------------------------- */
+
+/* The names of the old gallery, then those of the data set that are new. */
+static kf_status join_names(writer *w, const kf_map *known, const char **list, kf_err *err) {
+  const kf_names *old = &w->old->names, *added = &w->data->names;
+  uint32_t n = old->n;
+  for (uint32_t k = 0; k < n; k++) list[k] = old->name[k];
+  for (uint32_t k = 0; k < added->n; k++) {
+    int64_t at = kf_map_find(known, added->name[k], strlen(added->name[k]));
+    if (at < 0) {
+      at = n++;
+      list[at] = added->name[k];
+    }
+    w->number[k] = (int32_t)at;
+  }
+  if (n > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_DATA, "%s: would have %u classes, and %u are the most there can be",
+                   w->old->in.path, n, KF_MAX_CLASSES);
+  return kf_names_copy(list, n, &w->names, err);
+}
+
+static kf_status match_classes(writer *w, kf_err *err) {
+  const kf_gallery *old = w->old;
+  const kf_data *data = w->data;
+  if (data->has_labels != (old->labels != NULL))
+    return kf_fail(err, KF_ERR_DATA, "%s: has %s, and the rows to be added have %s", old->in.path,
+                   data->has_labels ? "no labels" : "labels", data->has_labels ? "some" : "none");
+  if ((data->names.n > 0) != (old->names.n > 0))
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: its classes have %s, and those of the rows to be added have %s",
+                   old->in.path, old->names.n > 0 ? "names" : "numbers only",
+                   old->names.n > 0 ? "numbers only" : "names");
+  if (old->names.n == 0) return KF_OK;
+  kf_map *known;
+  KF_TRY(kf_map_new_from_names(&old->names, old->in.path, &known, err));
+  const char **list = kf_alloc((uint64_t)old->names.n + data->names.n, sizeof *list);
+  w->number = kf_alloc(data->names.n, sizeof *w->number);
+  kf_status status =
+      list == NULL || w->number == NULL ? kf_fail_memory(err) : join_names(w, known, list, err);
+  kf_free(list);
+  kf_map_free(known);
+  return status;
+}
+
+/* --- ids ------------------------------------------------------------------------------------- */
+
+static int64_t old_id_bytes(const writer *w) {
+  return w->old != NULL ? w->old->id_ends[w->old->rows - 1] : 0;
+}
+
+static kf_status take_id(void *argument, uint64_t line, const char *text, size_t length,
+                         kf_err *err) {
+  writer *w = argument;
+  w->n_lines = line;
+  if (line > w->data->rows || kf_saver_skips(w->rows, line - 1)) return KF_OK;
+  if (length == 0 || !kf_utf8_valid(text, length))
+    return kf_fail(err, KF_ERR_DATA, "%s: line %llu is %s, where an id must be", w->ids,
+                   (unsigned long long)line, length == 0 ? "empty" : "not valid UTF-8");
+  kf_text_add(&w->id_bytes, text, length);
+  if (w->id_bytes.failed) return kf_fail_memory(err);
+  w->id_ends[w->n_ids++] = old_id_bytes(w) + (int64_t)w->id_bytes.n;
+  return KF_OK;
+}
+
+static kf_status read_ids(writer *w, const char *path, kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, w->ids, err));
+  w->id_ends = kf_alloc(kf_saver_rows(w->rows), sizeof *w->id_ends);
+  kf_status status = w->id_ends == NULL ? kf_fail_memory(err) : kf_refuse_overwrite(path, &in, err);
+  if (status == KF_OK) status = kf_text_each(&in, take_id, w, err);
+  kf_in_close(&in);
+  if (status == KF_OK && w->n_lines != w->data->rows)
+    status = kf_fail(err, KF_ERR_DATA, "%s: %llu ids for %llu rows", w->ids,
+                     (unsigned long long)w->n_lines, (unsigned long long)w->data->rows);
+  return status;
+}
+
+/* --- the file -------------------------------------------------------------------------------- */
+
+/* Tensors come in the order of their alignment, so that all are aligned. */
+static kf_status declare(const writer *w, kf_err *err) {
+  kf_stw *file = w->file;
+  const kf_names *names = w->old != NULL ? &w->names : &w->data->names;
+  uint64_t rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0);
+  KF_TRY(kf_stw_meta(file, "format", KF_GALLERY_FORMAT, err));
+  KF_TRY(kf_stw_meta_i64(file, "version", 1, err));
+  KF_TRY(kf_stw_meta(file, "metric", kf_metric_name(w->space.metric), err));
+  if (w->space.map != NULL) KF_TRY(kf_map_declare(file, w->space.map, err));
+  if (names->n > 0) KF_TRY(kf_stw_meta_names(file, names, err));
+  if (w->id_ends != NULL) KF_TRY(kf_stw_declare(file, "id_ends", KF_TYPE_I64, 1, &rows, err));
+  KF_TRY(kf_stw_declare(file, "embeddings", KF_TYPE_F32, 2, (uint64_t[]){rows, w->space.dim}, err));
+  if (w->data->has_labels) KF_TRY(kf_stw_declare(file, "labels", KF_TYPE_I32, 1, &rows, err));
+  if (w->id_ends == NULL) return KF_OK;
+  uint64_t bytes = (uint64_t)old_id_bytes(w) + w->id_bytes.n;
+  return kf_stw_declare(file, "id_bytes", KF_TYPE_U8, 1, &bytes, err);
+}
+
+static kf_status copy_rows(const writer *w, kf_err *err) {
+  const kf_gallery *old = w->old;
+  uint64_t chunk = kf_data_chunk(old->space.dim), size = old->space.dim * sizeof(float);
+  float *rows = kf_alloc(chunk, size);
+  kf_status status = rows == NULL ? kf_fail_memory(err) : KF_OK;
+  for (uint64_t first = 0; status == KF_OK && first < old->rows; first += chunk) {
+    uint64_t n = old->rows - first < chunk ? old->rows - first : chunk;
+    status = kf_progress(w->ctx, "copy", first, old->rows);
+    if (status == KF_OK) status = kf_gallery_fetch(old, w->ctx->kernels, first, n, rows, err);
+    if (status == KF_OK) status = kf_stw_write(w->file, rows, n * size, err);
+  }
+  kf_free(rows);
+  return status == KF_OK ? kf_gallery_unchanged(old, err) : status;
+}
+
+static kf_status copy_ids(const writer *w, kf_err *err) {
+  for (uint64_t i = 0; i < w->old->rows; i++) {
+    const char *id = kf_gallery_id(w->old, i);
+    KF_TRY(kf_stw_write(w->file, id, strlen(id), err));
+  }
+  return KF_OK;
+}
+
+static kf_status write_tensors(const writer *w, kf_err *err) {
+  kf_stw *file = w->file;
+  const kf_gallery *old = w->old;
+  bool ids = w->id_ends != NULL;
+  if (w->space.map != NULL) KF_TRY(kf_map_write(file, w->space.map, err));
+  if (ids && old != NULL)
+    KF_TRY(kf_stw_write(file, old->id_ends, old->rows * sizeof *old->id_ends, err));
+  if (ids) KF_TRY(kf_stw_write(file, w->id_ends, w->n_ids * sizeof *w->id_ends, err));
+  if (old != NULL) KF_TRY(copy_rows(w, err));
+  KF_TRY(kf_saver_write_rows(w->rows, file));
+  if (w->data->has_labels && old != NULL)
+    KF_TRY(kf_stw_write(file, old->labels, old->rows * sizeof *old->labels, err));
+  if (w->data->has_labels) KF_TRY(kf_saver_write_labels(w->rows, w->number, file, err));
+  if (ids && old != NULL) KF_TRY(copy_ids(w, err));
+  return ids ? kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err) : KF_OK;
+}
+
+static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
+  KF_TRY(kf_stw_open(path, true, &w->file, err));
+  KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
+  if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
+  KF_TRY(declare(w, err));
+  KF_TRY(write_tensors(w, err));
+  kf_stw *file = w->file;
+  w->file = NULL; /* freed by the commit in any case */
+  KF_TRY(kf_stw_commit(file, err));
+  kf_saver_log(w->rows);
+  return KF_OK;
+}
+
+static kf_status save(writer *w, const kf_model *model, const kf_gallery_options *o,
+                      const char *path, kf_err *err) {
+  if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
+  KF_TRY(choose_space(w, model, o->metric, err));
+  if (w->old != NULL) {
+    KF_TRY(match_classes(w, err));
+    if ((o->ids != NULL) != (w->old->ids != NULL))
+      return kf_fail(err, KF_ERR_DATA, "%s: has %s, and the rows to be added have %s",
+                     w->old->in.path, o->ids != NULL ? "no ids" : "ids",
+                     o->ids != NULL ? "some" : "none");
+  }
+  bool cosine = w->space.metric == KF_METRIC_COSINE;
+  w->spec = (kf_save_spec){.what = "index",
+                           .dim = w->space.dim,
+                           .dtype = KF_F32,
+                           .refuse_zero = cosine,
+                           .map = cosine || w->space.map != NULL ? map_rows : NULL,
+                           .argument = &w->space};
+  return write_gallery(w, path, err);
+}
+
+kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                          const kf_gallery_options *options, const char *path) {
+  KF_ENTER(ctx, data != NULL && path != NULL);
+  kf_gallery_options o = options != NULL ? *options : (kf_gallery_options){0};
+  KF_TRY(kf_data_refuse_overwrite(data, path, err));
+  writer w = {.ctx = ctx, .data = data, .ids = o.ids};
+  kf_status status = save(&w, model, &o, path, err);
+  kf_stw_abort(w.file);
+  kf_saver_free(w.rows);
+  kf_text_clear(&w.id_bytes);
+  kf_free(w.id_ends);
+  kf_free(w.number);
+  kf_names_clear(&w.names);
+  kf_gallery_free(w.old);
+  return status;
+}

@@ -1,0 +1,383 @@
+/* nearest.c - the k nearest rows of a batch of queries.
+ *
+ * A batch of queries, rounded to 8 bits, meets the packed rows block by block; a block stays in the
+ * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
+ * them with what each query still asks for, and hands out the few rows that reach it. Those go to
+ * the shortlist of the query, which raises what is asked for.
+ *
+ * Many queries are divided among threads; few queries are searched by all threads together, each in
+ * its own part of the rows, and the shortlists are merged. */
+#include "search/shortlist.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BATCH       384u        /* queries that pass over the rows together, at most */
+#define BATCH_BYTES (16u << 20) /* of their shortlists */
+#define FIRST_ROWS  128u        /* of the first span; then spans double up to a block */
+#define FEW         32u         /* queries for each thread below which rows are divided instead */
+
+/* --- what a thread works with ---------------------------------------------------------------- */
+
+typedef struct finder {
+  const kf_index *index;
+  const kf_kernels *kernels;
+  const kf_scan_kernel *scan;
+  uint32_t k, capacity, batch;
+  size_t group_size;     /* bytes of a packed group */
+  kf_query *query;       /* [batch] */
+  float *factor, *least; /* [batch] */
+  char *packed;          /* [groups][group_size] */
+  int8_t *bytes;         /* [group][padded] */
+  double *wide;          /* [2 * dim] */
+  float *fetched;        /* [KF_SCORE_ROWS][dim] */
+  kf_hit *hits;          /* [group][block_rows] */
+  uint32_t *count;       /* [group] */
+  kf_shortlist *lists;   /* [batch] */
+  kf_pending *pending;   /* [batch][capacity] */
+  double *lower;         /* [batch][k] */
+  kf_scored *scored;     /* [batch][k] */
+  uint64_t candidates;
+} finder;
+
+static uint32_t capacity_for(const kf_index *index, uint32_t k) {
+  return index->block_rows + 2 * k + 512;
+}
+
+/* How many queries a finder takes at a time, of n. */
+static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
+  uint64_t each =
+      capacity_for(index, k) * sizeof(kf_pending) + k * (sizeof(double) + sizeof(kf_scored));
+  uint64_t most = BATCH_BYTES / each;
+  if (most > BATCH) most = BATCH;
+  if (most > n) most = n;
+  return most < 1 ? 1 : (uint32_t)most;
+}
+
+static void finder_free(finder *f) {
+  if (f == NULL) return;
+  kf_free(f->query);
+  kf_free(f->factor);
+  kf_free(f->least);
+  kf_free(f->packed);
+  kf_free(f->bytes);
+  kf_free(f->wide);
+  kf_free(f->fetched);
+  kf_free(f->hits);
+  kf_free(f->count);
+  kf_free(f->lists);
+  kf_free(f->pending);
+  kf_free(f->lower);
+  kf_free(f->scored);
+  kf_free(f);
+}
+
+static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, uint32_t k,
+                            uint32_t batch, finder **out, kf_err *err) {
+  finder *f = kf_alloc_zero(1, sizeof *f);
+  if (f == NULL) return kf_fail_memory(err);
+  const kf_scan_kernel *scan = kernels->scan;
+  f->index = index;
+  f->kernels = kernels;
+  f->scan = scan;
+  f->k = k;
+  f->batch = batch;
+  f->capacity = capacity_for(index, k);
+  f->group_size = scan->size(index->padded);
+  f->query = kf_alloc(batch, sizeof *f->query);
+  f->factor = kf_alloc(batch, sizeof *f->factor);
+  f->least = kf_alloc(batch, sizeof *f->least);
+  f->packed = kf_alloc((batch + scan->group - 1) / scan->group, f->group_size);
+  f->bytes = kf_alloc(scan->group, index->padded);
+  f->wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *f->wide);
+  f->fetched = kf_alloc(KF_SCORE_ROWS * (uint64_t)index->dim, sizeof *f->fetched);
+  f->hits = kf_alloc(scan->group * (uint64_t)index->block_rows, sizeof *f->hits);
+  f->count = kf_alloc(scan->group, sizeof *f->count);
+  f->lists = kf_alloc(batch, sizeof *f->lists);
+  f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
+  f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
+  f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
+  if (!(f->query && f->factor && f->least && f->packed && f->bytes && f->wide && f->fetched &&
+        f->hits && f->count && f->lists && f->pending && f->lower && f->scored)) {
+    finder_free(f);
+    return kf_fail_memory(err);
+  }
+  for (uint32_t i = 0; i < batch; i++) {
+    f->lists[i].pending = f->pending + (uint64_t)i * f->capacity;
+    f->lists[i].lower = f->lower + (uint64_t)i * k;
+    f->lists[i].scored = f->scored + (uint64_t)i * k;
+  }
+  *out = f;
+  return KF_OK;
+}
+
+/* --- the first pass -------------------------------------------------------------------------- */
+
+/* A batch of queries as the scores see them. */
+typedef struct batch {
+  const float *x; /* [n][dim] */
+  uint32_t n;
+  const int64_t *leave_out; /* [n] or NULL */
+} batch;
+
+static void take_queries(finder *f, const batch *b) {
+  uint32_t group = (uint32_t)f->scan->group, padded = f->index->padded;
+  for (uint32_t first = 0; first < b->n; first += group) {
+    uint32_t n = b->n - first < group ? b->n - first : group;
+    for (uint32_t i = 0; i < n; i++) {
+      const float *x = b->x + (uint64_t)(first + i) * f->index->dim;
+      kf_query q = kf_index_query(f->index, f->kernels, x, f->wide, f->bytes + i * padded);
+      f->query[first + i] = q;
+      f->factor[first + i] = q.factor;
+      kf_shortlist_start(&f->lists[first + i]);
+    }
+    f->scan->pack(f->bytes, n, padded, f->packed + first / group * f->group_size);
+  }
+}
+
+static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
+  return (kf_scorer){.index = f->index,
+                     .kernels = f->kernels,
+                     .query = &f->query[i],
+                     .x = b->x + (uint64_t)i * f->index->dim,
+                     .fetched = f->fetched};
+}
+
+/* The f32 value below which no row of the block can be among the nearest. */
+static float least_value(const finder *f, uint32_t i, const kf_block *block) {
+  const kf_query *q = &f->query[i];
+  double margin = kf_margin(f->index, q, block->length, block->error, block->offset) +
+                  kf_f32_margin(q, block->length, block->error, block->offset);
+  double least = f->lists[i].least - margin;
+  least -= 0x1p-22 * fabs(least);                  /* more than rounding to f32 can add */
+  return least > -1e37 ? (float)least : -INFINITY; /* also where it is NaN */
+}
+
+/* Hits of query i among the rows from `first` on become candidates. */
+static void take_hits(finder *f, const batch *b, uint32_t i, uint64_t first, const kf_hit *hits,
+                      uint32_t n) {
+  const kf_index *index = f->index;
+  const kf_query *q = &f->query[i];
+  kf_shortlist *list = &f->lists[i];
+  for (uint32_t h = 0; h < n; h++) {
+    uint64_t row = first + hits[h].row;
+    if (row >= index->n || (b->leave_out != NULL && b->leave_out[i] == (int64_t)row)) continue;
+    double margin = kf_margin(index, q, (double)index->length[row], (double)index->error[row],
+                              fabs((double)index->offset[row]));
+    double value = (double)hits[h].dot * (double)q->factor * (double)index->scale[row] -
+                   (double)index->offset[row];
+    bool known = margin < INFINITY;
+    kf_shortlist_offer(list, f->k, known ? value + margin : INFINITY,
+                       known ? value - margin : -INFINITY, row);
+  }
+}
+
+/* Some panels of one block against one group of queries. */
+static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uint64_t row,
+                            uint32_t rows, kf_err *err) {
+  const kf_index *index = f->index;
+  uint32_t group = (uint32_t)f->scan->group;
+  uint32_t n = b->n - first_query < group ? b->n - first_query : group;
+  const kf_block *block = &index->blocks[row / index->block_rows];
+  for (uint32_t i = first_query; i < first_query + n; i++) {
+    kf_shortlist *list = &f->lists[i];
+    if (list->n_pending + rows > f->capacity) {
+      kf_scorer scorer = scorer_for(f, b, i);
+      KF_TRY(kf_shortlist_make_room(list, f->k, f->capacity, rows, &scorer, err));
+      f->candidates += scorer.candidates;
+    }
+    f->least[i] = least_value(f, i, block);
+  }
+  kf_scan s = {.dim = index->padded,
+               .panels = index->packed + row * index->padded,
+               .n_panels = rows / KF_PANEL,
+               .scale = index->scale + row,
+               .offset = index->offset + row,
+               .queries = f->packed + first_query / group * f->group_size,
+               .n = n,
+               .factor = f->factor + first_query,
+               .least = f->least + first_query,
+               .hits = f->hits,
+               .stride = index->block_rows,
+               .count = f->count};
+  f->scan->scan(&s);
+  for (uint32_t i = 0; i < n; i++)
+    if (f->count[i] > 0)
+      take_hits(f, b, first_query + i, row, f->hits + (uint64_t)i * index->block_rows, f->count[i]);
+  return KF_OK;
+}
+
+/* The blocks from `block` up to `end`, in spans that start small, since the first ones raise what
+ * is asked for. */
+static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t end, kf_err *err) {
+  const kf_index *index = f->index;
+  uint64_t begun = block * index->block_rows, last = end * index->block_rows;
+  kf_status status = KF_OK;
+  if (f->scan->begin != NULL) f->scan->begin(index->padded);
+  for (uint64_t row = begun; status == KF_OK && row < last;) {
+    uint64_t rows = index->block_rows - row % index->block_rows;
+    uint64_t most = row - begun < FIRST_ROWS ? FIRST_ROWS : row - begun;
+    if (rows > most) rows = most;
+    for (uint32_t i = 0; status == KF_OK && i < b->n; i += (uint32_t)f->scan->group)
+      status = scan_group(f, b, i, row, (uint32_t)rows, err);
+    row += rows;
+  }
+  if (f->scan->end != NULL) f->scan->end();
+  return status;
+}
+
+/* --- the answer ------------------------------------------------------------------------------ */
+
+typedef struct answer {
+  int64_t *rows;  /* [n][k] */
+  double *scores; /* [n][k] or NULL */
+} answer;
+
+/* Scores what is left of query i, and writes its answer. */
+static kf_status finish(finder *f, const batch *b, uint32_t i, const answer *a, kf_err *err) {
+  kf_shortlist *list = &f->lists[i];
+  kf_scorer scorer = scorer_for(f, b, i);
+  KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
+  f->candidates += scorer.candidates;
+  for (uint32_t t = 0; t < f->k; t++) {
+    uint64_t at = (uint64_t)i * f->k + t;
+    double value = list->scored[t].value;
+    a->rows[at] = (int64_t)list->scored[t].row;
+    if (a->scores != NULL)
+      a->scores[at] = f->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;
+  }
+  return KF_OK;
+}
+
+static kf_status find(finder *f, const batch *b, const answer *a, kf_err *err) {
+  take_queries(f, b);
+  KF_TRY(scan_blocks(f, b, 0, f->index->n_blocks, err));
+  for (uint32_t i = 0; i < b->n; i++) KF_TRY(finish(f, b, i, a, err));
+  return KF_OK;
+}
+
+/* Everything that is asked for, of which a batch is a part. */
+typedef struct request {
+  const kf_index *index;
+  const float *queries;
+  uint64_t n;
+  uint32_t k;
+  const int64_t *leave_out;
+  int64_t *rows;
+  double *scores;
+} request;
+
+static batch batch_of(const request *r, uint64_t first, uint64_t n) {
+  return (batch){.x = r->queries + first * r->index->dim,
+                 .n = (uint32_t)n,
+                 .leave_out = r->leave_out != NULL ? r->leave_out + first : NULL};
+}
+
+static answer answer_of(const request *r, uint64_t first) {
+  return (answer){.rows = r->rows + first * r->k,
+                  .scores = r->scores != NULL ? r->scores + first * r->k : NULL};
+}
+
+kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                           uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                           double *scores, uint64_t *candidates, kf_err *err) {
+  request r = {index, queries, n, k, leave_out, rows, scores};
+  if (n == 0) return KF_OK;
+  finder *f;
+  KF_TRY(finder_new(index, kernels, k, batch_for(index, k, n), &f, err));
+  kf_status status = KF_OK;
+  for (uint64_t first = 0; status == KF_OK && first < n; first += f->batch) {
+    batch b = batch_of(&r, first, n - first < f->batch ? n - first : f->batch);
+    answer a = answer_of(&r, first);
+    status = find(f, &b, &a, err);
+  }
+  if (candidates != NULL) *candidates += f->candidates;
+  finder_free(f);
+  return status;
+}
+
+/* --- many queries, divided among threads ----------------------------------------------------- */
+
+typedef struct parallel_job {
+  request r;
+  const kf_kernels *kernels;
+  uint32_t batch;
+  uint64_t parts;   /* of the rows, where these are divided */
+  finder **finders; /* one for each worker, or for each part */
+} parallel_job;
+
+static kf_status find_batch(void *argument, size_t i, size_t worker, kf_err *err) {
+  const parallel_job *j = argument;
+  finder **f = &j->finders[worker];
+  if (*f == NULL) KF_TRY(finder_new(j->r.index, j->kernels, j->r.k, j->batch, f, err));
+  uint64_t first = (uint64_t)i * j->batch, left = j->r.n - first;
+  batch b = batch_of(&j->r, first, left < j->batch ? left : j->batch);
+  answer a = answer_of(&j->r, first);
+  return find(*f, &b, &a, err);
+}
+
+/* --- few queries, rows divided among threads ------------------------------------------------- */
+
+static kf_status find_in_part(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const parallel_job *j = argument;
+  KF_TRY(finder_new(j->r.index, j->kernels, j->r.k, j->batch, &j->finders[i], err));
+  batch b = batch_of(&j->r, 0, j->r.n);
+  take_queries(j->finders[i], &b);
+  uint64_t blocks = j->r.index->n_blocks;
+  return scan_blocks(j->finders[i], &b, blocks * i / j->parts, blocks * (i + 1) / j->parts, err);
+}
+
+static kf_status merge_parts(const parallel_job *j, kf_err *err) {
+  finder *f = j->finders[0];
+  batch b = batch_of(&j->r, 0, j->r.n);
+  answer a = answer_of(&j->r, 0);
+  for (uint32_t i = 0; i < b.n; i++) {
+    kf_scorer scorer = scorer_for(f, &b, i);
+    for (uint64_t p = 1; p < j->parts; p++)
+      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[p]->lists[i], f->k, f->capacity, &scorer,
+                                err));
+    f->candidates += scorer.candidates;
+    KF_TRY(finish(f, &b, i, &a, err));
+  }
+  return KF_OK;
+}
+
+/* --- both ------------------------------------------------------------------------------------ */
+
+/* Batches of equal size, a few for each thread, so that none waits long for the last. */
+static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
+  uint64_t batches = (n + most - 1) / most, rounds = (batches + threads - 1) / threads;
+  batches = rounds * threads;
+  uint64_t size = (n + batches - 1) / batches;
+  return size < 1 ? 1 : (uint32_t)size;
+}
+
+kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
+                                    uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                                    double *scores, uint64_t *candidates) {
+  if (n == 0) return KF_OK;
+  parallel_job j = {.r = {index, queries, n, k, leave_out, rows, scores},
+                    .kernels = ctx->kernels,
+                    .batch = batch_for(index, k, n)};
+  bool few = n < (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1;
+  j.parts = few ? 2 * ctx->threads : 1;
+  if (j.parts > index->n_blocks) j.parts = index->n_blocks;
+  if (!few) j.batch = even_batch(n, j.batch, ctx->threads);
+  uint64_t finders = few ? j.parts : ctx->threads;
+  j.finders = kf_alloc_zero(finders, sizeof *j.finders);
+  kf_status status = j.finders != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK && few) {
+    status = kf_parallel(ctx, (size_t)j.parts, find_in_part, &j);
+    if (status == KF_OK) status = merge_parts(&j, &ctx->err);
+  } else if (status == KF_OK) {
+    status = kf_parallel(ctx, (size_t)((n + j.batch - 1) / j.batch), find_batch, &j);
+  }
+  for (uint64_t i = 0; j.finders != NULL && i < finders; i++) {
+    if (j.finders[i] == NULL) continue;
+    if (candidates != NULL) *candidates += j.finders[i]->candidates;
+    finder_free(j.finders[i]);
+  }
+  kf_free(j.finders);
+  return status;
+}

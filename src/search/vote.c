@@ -1,0 +1,142 @@
+/* vote.c - k-nearest-neighbour classification: neighbours vote for their classes.
+ *
+ * The class with the most votes wins, and among equals the one whose nearest member is nearest: the
+ * one that was voted for first, since neighbours come best first. Votes are added in the order of
+ * the neighbours, and their weights are made of +, -, * and / alone, because the exp of C libraries
+ * differs in its last bit from one to the next, and with it a class could. */
+#include "search/gallery.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- weights --------------------------------------------------------------------------------- */
+
+/* x = n ln 2 + r with |r| <= 0.35, and e^x = 2^n e^r. ln 2 is taken in two parts, of which the
+ * first times n is exact. The Taylor polynomial of degree 13 ends 0.35^14 / 14! < 2^-57 short. */
+double kf_exp(double x) {
+  const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
+  if (!(x > -700)) return 0; /* below 1e-304 a vote is none */
+  int n = (int)(x * 0x1.71547652b82fep+0 - 0.5);
+  double r = (x - n * ln2_high) - n * ln2_low, sum = 1;
+  for (int i = 13; i > 0; i--) sum = 1 + sum * r / i;
+  return ldexp(sum, n);
+}
+
+/* --- a poll ---------------------------------------------------------------------------------- */
+
+kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
+                        kf_err *err) {
+  if (gallery->labels == NULL)
+    return kf_fail(err, KF_ERR_DATA, "%s: the gallery has no labels to vote with",
+                   gallery->in.path);
+  if (!(temperature >= 0 && isfinite(temperature)))
+    return kf_fail(err, KF_ERR_ARG, "the temperature is %g, it must be above 0", temperature);
+  if (temperature == 0) temperature = 0.07;
+  poll->gallery = gallery;
+  poll->temperature = weighted ? temperature : 0;
+  poll->n = 0;
+  return KF_OK;
+}
+
+static void add_vote(kf_poll *poll, int32_t class, double vote) {
+  uint32_t at = 0;
+  while (at < poll->n && poll->classes[at] != class) at++;
+  if (at == poll->n) {
+    poll->n++;
+    poll->classes[at] = class;
+    poll->votes[at] = 0;
+  }
+  poll->votes[at] += vote;
+}
+
+void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uint32_t from,
+                   uint32_t end) {
+  if (from == 0) poll->n = 0;
+  for (uint32_t i = from; i < end; i++) {
+    int32_t class = poll->gallery->labels[rows[i]];
+    if (class == KF_LABEL_NONE) continue;
+    double vote = 1;
+    /* Similarities fall along the list and distances rise, so the sign tells nothing new. */
+    if (poll->temperature > 0) vote = kf_exp(-fabs(scores[i] - scores[0]) / poll->temperature);
+    add_vote(poll, class, vote);
+  }
+}
+
+uint32_t kf_poll_rank(const kf_poll *poll, int32_t class) {
+  uint32_t own = 0, before = 0;
+  while (own < poll->n && poll->classes[own] != class) own++;
+  if (own == poll->n) return UINT32_MAX;
+  for (uint32_t i = 0; i < poll->n; i++)
+    before += i < own ? poll->votes[i] >= poll->votes[own] : poll->votes[i] > poll->votes[own];
+  return before;
+}
+
+/* The first `top` classes; a stable insertion sort keeps equals in the order of first votes. */
+static void write_winners(kf_poll *poll, uint32_t top, int32_t *classes, double *votes) {
+  for (uint32_t i = 1; i < poll->n; i++) {
+    int32_t class = poll->classes[i];
+    double vote = poll->votes[i];
+    uint32_t at = i;
+    for (; at > 0 && poll->votes[at - 1] < vote; at--) {
+      poll->classes[at] = poll->classes[at - 1];
+      poll->votes[at] = poll->votes[at - 1];
+    }
+    poll->classes[at] = class;
+    poll->votes[at] = vote;
+  }
+  for (uint32_t t = 0; t < top; t++) {
+    classes[t] = t < poll->n ? poll->classes[t] : KF_LABEL_NONE;
+    if (votes != NULL) votes[t] = t < poll->n ? poll->votes[t] : 0;
+  }
+}
+
+/* --- kf_gallery_classify --------------------------------------------------------------------- */
+
+typedef struct neighbours {
+  int64_t *rows;  /* [block][k] */
+  double *scores; /* [block][k] */
+  uint64_t block;
+  kf_search_report report;
+} neighbours;
+
+static kf_status classify(kf_ctx *ctx, kf_poll *poll, const kf_vote_options *o, const float *rows,
+                          uint64_t n, neighbours *found, int32_t *classes, double *scores) {
+  const kf_gallery *gallery = poll->gallery;
+  uint32_t dim = kf_gallery_dim_in(gallery);
+  for (uint64_t first = 0; first < n; first += found->block) {
+    uint64_t count = n - first < found->block ? n - first : found->block;
+    KF_TRY(kf_gallery_nearest(ctx, gallery, rows + first * dim, first, count, o->k, NULL,
+                              found->rows, found->scores, &found->report));
+    for (uint64_t i = 0; i < count; i++) {
+      kf_poll_count(poll, found->rows + i * o->k, found->scores + i * o->k, 0, o->k);
+      uint64_t to = (first + i) * o->top;
+      write_winners(poll, o->top, classes + to, scores != NULL ? scores + to : NULL);
+    }
+  }
+  return KF_OK;
+}
+
+kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const float *rows, uint64_t n,
+                              const kf_vote_options *options, int32_t *classes, double *scores,
+                              kf_search_report *report) {
+  KF_ENTER(ctx, gallery != NULL && (n == 0 || (rows != NULL && classes != NULL)));
+  kf_vote_options o = options != NULL ? *options : (kf_vote_options){0};
+  if (o.k == 0) o.k = KF_DEFAULT_NEIGHBOURS;
+  if (o.top == 0) o.top = 1;
+  KF_TRY(kf_check_neighbours(o.k, gallery->rows, err));
+  kf_poll poll = {0};
+  KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));
+  neighbours found = {.block = kf_gallery_block(gallery)};
+  found.rows = kf_alloc(found.block * o.k, sizeof *found.rows);
+  found.scores = kf_alloc(found.block * o.k, sizeof *found.scores);
+  kf_status status = found.rows == NULL || found.scores == NULL
+                         ? kf_fail_memory(err)
+                         : classify(ctx, &poll, &o, rows, n, &found, classes, scores);
+  kf_free(found.rows);
+  kf_free(found.scores);
+  if (status == KF_OK && report != NULL) {
+    report->queries += found.report.queries;
+    report->candidates += found.report.candidates;
+  }
+  return status;
+}
