@@ -1,5 +1,6 @@
 /* test_kernel.c - every kernel of every instruction set this machine has gives the bits of the
  * plain one, on sizes that divide nothing and at the extreme values. */
+#include "scans.h"
 #include "tiles.h"
 
 #include <math.h>
@@ -135,6 +136,13 @@ static void check_moments(const kf_kernels *fast, const kf_kernels *plain) {
   check_extreme_tiles(fast->moment);
 }
 
+/* --- searching ------------------------------------------------------------------------------- */
+
+static void check_all_scans(const kf_kernels *fast, const kf_kernels *plain) {
+  (void)plain;
+  check_scans(fast->scan);
+}
+
 /* --- linear algebra -------------------------------------------------------------------------- */
 
 static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
@@ -211,6 +219,7 @@ TEST(canonical_sums, for_each_isa(check_sums))
 TEST(not_finite, for_each_isa(check_not_finite); check_not_finite(&kf_kernels_plain, NULL))
 TEST(quantize, for_each_isa(check_quantize))
 TEST(moments, for_each_isa(check_moments); check_moments(&kf_kernels_plain, NULL))
+TEST(scan, for_each_isa(check_all_scans); check_all_scans(&kf_kernels_plain, NULL))
 TEST(gemm, for_each_isa(check_gemm))
 TEST(vectors, for_each_isa(check_vectors))
 TEST(rotations, for_each_isa(check_rotate))
@@ -227,9 +236,10 @@ static void isa_names(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(half),     cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
-      cmocka_unit_test(quantize), cmocka_unit_test(moments),        cmocka_unit_test(gemm),
-      cmocka_unit_test(vectors),  cmocka_unit_test(rotations),      cmocka_unit_test(isa_names),
+      cmocka_unit_test(half),      cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
+      cmocka_unit_test(quantize),  cmocka_unit_test(moments),        cmocka_unit_test(gemm),
+      cmocka_unit_test(scan),      cmocka_unit_test(vectors),        cmocka_unit_test(rotations),
+      cmocka_unit_test(isa_names),
   };
   return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);
 }

@@ -129,6 +129,6 @@ static const kf_moment_kernel moment = {
   }
 
 const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512);
-const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_avx512);
+const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx);
 
 #endif

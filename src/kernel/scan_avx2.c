@@ -41,64 +41,65 @@ static inline __m256i pair(const int16_t *from) {
   return _mm256_set1_epi32(two);
 }
 
-static inline uint32_t keep(kf_hit *hits, uint32_t count, uint32_t which, size_t row,
-                            const __m256i sum[2]) {
-  int32_t dots[KF_PANEL];
-  for (size_t v = 0; v < 2; v++) _mm256_storeu_si256((__m256i *)(dots + v * HALF), sum[v]);
-  for (; which != 0; which &= which - 1) {
-    uint32_t bit = (uint32_t)__builtin_ctz(which);
-    hits[count++] = (kf_hit){.row = (uint32_t)row + bit, .dot = dots[bit]};
-  }
-  return count;
-}
-
-/* n is a constant where this is inlined, so that the sums are registers. */
-static inline __attribute__((always_inline)) void scan_group(const kf_scan *s, const size_t n) {
-  const int32_t *start = s->queries;
+/* The dot products of n queries with a panel. n is a constant where this is inlined, so that the
+ * sums are registers. */
+static inline __attribute__((always_inline)) void multiply(const int32_t *start,
+                                                           const int16_t *query, size_t dim,
+                                                           const uint8_t *rows, const size_t n,
+                                                           int32_t dots[GROUP][KF_PANEL]) {
   const __m256i low_byte = _mm256_set1_epi16(255);
-  size_t dim = s->dim;
-  uint32_t count[GROUP] = {0};
-  const uint8_t *rows = s->panels;
-  for (size_t p = 0; p < s->n_panels; p++) {
-    const int16_t *query = (const int16_t *)s->queries + 32;
-    __m256i sum[GROUP][2];
+  __m256i sum[GROUP][2];
+  UNROLL
+  for (size_t q = 0; q < n; q++) sum[q][0] = sum[q][1] = _mm256_set1_epi32(start[q]);
+  for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
+    __m256i even[2], odd[2];
     UNROLL
-    for (size_t q = 0; q < n; q++) sum[q][0] = sum[q][1] = _mm256_set1_epi32(start[q]);
-    for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL) {
-      __m256i even[2], odd[2];
-      UNROLL
-      for (size_t v = 0; v < 2; v++) {
-        __m256i x = _mm256_load_si256((const __m256i *)(rows + v * 4 * HALF));
-        even[v] = _mm256_and_si256(x, low_byte);
-        odd[v] = _mm256_srli_epi16(x, 8);
-      }
-      UNROLL
-      for (size_t q = 0; q < n; q++, query += 4) {
-        __m256i a = pair(query), b = pair(query + 2);
-        UNROLL
-        for (size_t v = 0; v < 2; v++) {
-          sum[q][v] = _mm256_add_epi32(sum[q][v], _mm256_madd_epi16(even[v], a));
-          sum[q][v] = _mm256_add_epi32(sum[q][v], _mm256_madd_epi16(odd[v], b));
-        }
-      }
+    for (size_t v = 0; v < 2; v++) {
+      __m256i x = _mm256_load_si256((const __m256i *)(rows + v * 4 * HALF));
+      even[v] = _mm256_and_si256(x, low_byte);
+      odd[v] = _mm256_srli_epi16(x, 8);
     }
     UNROLL
     for (size_t q = 0; q < n; q++) {
-      __m256 factor = _mm256_set1_ps(s->factor[q]), least = _mm256_set1_ps(s->least[q]);
-      uint32_t which = 0;
+      __m256i a = pair(query + 4 * q), b = pair(query + 4 * q + 2);
       UNROLL
-      for (size_t v = 0; v < 2; v++) {
-        size_t r = p * KF_PANEL + v * HALF;
-        __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[q][v]), factor);
-        value = _mm256_fmsub_ps(value, _mm256_load_ps(s->scale + r), _mm256_load_ps(s->offset + r));
-        which |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(value, least, _CMP_NLT_UQ))
-                 << (HALF * v);
-      }
-      if (__builtin_expect(which != 0, 0))
-        count[q] = keep(s->hits + q * s->stride, count[q], which, p * KF_PANEL, sum[q]);
+      for (size_t v = 0; v < 2; v++)
+        sum[q][v] = _mm256_add_epi32(sum[q][v], _mm256_add_epi32(_mm256_madd_epi16(even[v], a),
+                                                                 _mm256_madd_epi16(odd[v], b)));
     }
   }
-  for (size_t q = 0; q < n; q++) s->count[q] = count[q];
+  UNROLL
+  for (size_t q = 0; q < n; q++) {
+    _mm256_store_si256((__m256i *)dots[q], sum[q][0]);
+    _mm256_store_si256((__m256i *)(dots[q] + HALF), sum[q][1]);
+  }
+}
+
+/* Query q against a panel from row `row` on, whose dot products are given. */
+static inline void find_hits(const kf_scan *s, size_t q, size_t row, const int32_t *dots) {
+  __m256 factor = _mm256_set1_ps(s->factor[q]), least = _mm256_set1_ps(s->least[q]);
+  uint32_t which = 0;
+  for (size_t v = 0; v < 2; v++) {
+    size_t r = row + v * HALF;
+    __m256i sum = _mm256_load_si256((const __m256i *)(dots + v * HALF));
+    __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), factor);
+    value = _mm256_fmsub_ps(value, _mm256_load_ps(s->scale + r), _mm256_load_ps(s->offset + r));
+    which |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(value, least, _CMP_NLT_UQ)) << (HALF * v);
+  }
+  for (; __builtin_expect(which != 0, 0); which &= which - 1) {
+    uint32_t bit = (uint32_t)__builtin_ctz(which);
+    s->hits[q * s->stride + s->count[q]++] = (kf_hit){.row = (uint32_t)row + bit, .dot = dots[bit]};
+  }
+}
+
+static inline __attribute__((always_inline)) void scan_group(const kf_scan *s, const size_t n) {
+  int32_t dots[GROUP][KF_PANEL] __attribute__((aligned(32)));
+  for (size_t q = 0; q < n; q++) s->count[q] = 0;
+  for (size_t p = 0; p < s->n_panels; p++) {
+    multiply(s->queries, (const int16_t *)s->queries + 32, s->dim,
+             s->panels + p * s->dim * KF_PANEL, n, dots);
+    for (size_t q = 0; q < n; q++) find_hits(s, q, p * KF_PANEL, dots[q]);
+  }
 }
 
 static void scan(const kf_scan *s) {

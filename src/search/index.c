@@ -233,7 +233,8 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_free(fetched);
   kf_free(wide);
   kf_free(bytes);
-  if (status == KF_OK && worker == 0) {
+  bool long_work = index->n * index->dim > (1u << 26);
+  if (status == KF_OK && worker == 0 && long_work) {
     status = kf_progress(j->ctx, "pack", first + n, index->n);
     if (status != KF_OK) *err = j->ctx->err;
   }

@@ -1,8 +1,9 @@
 /* prototypes.c - nearest prototype classification.
  *
- * A query is mapped and rounded to f32 once; its score against every prototype is the canonical sum
- * (eight lanes in f64) of the two f32 rows, so that the answer does not depend on how the work is
- * divided. Equal scores go to the lower class number. */
+ * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and the nearest
+ * prototypes are found as nearest rows are: by the canonical sums of f32 rows, so that the answer
+ * does not depend on how the work is divided. Classes come in the order of their numbers, so equal
+ * scores go to the lower one. */
 #include "search/search.h"
 
 #include <math.h>
@@ -22,6 +23,39 @@ static bool full_length(const kf_prototypes *p, const float *unit, double length
   return length == 0 || (norm2 > 0 && isfinite(norm2));
 }
 
+/* Rows and class numbers of the prototypes that take part. */
+static kf_status collect(kf_prototypes *p, kf_err *err) {
+  const kf_model *model = p->model;
+  p->rows = kf_alloc((uint64_t)model->n_classes * p->dim, sizeof *p->rows);
+  p->ids = kf_alloc(model->n_classes, sizeof *p->ids);
+  if (p->rows == NULL || p->ids == NULL) return kf_fail_memory(err);
+  /* Mapped prototypes are unit rows already, original ones have their own length. */
+  const float *from = p->raw ? model->class_means : model->prototypes;
+  bool fits = true;
+  for (uint32_t k = 0; k < model->n_classes; k++) {
+    if (model->counts[k] == 0) continue;
+    const float *row = from + (uint64_t)k * p->dim;
+    float *to = p->rows + (uint64_t)p->n * p->dim;
+    if (p->metric == KF_METRIC_COSINE && p->raw)
+      kf_unit_f32(row, p->kernels->norm2(row, p->dim), p->dim, to);
+    else if (p->metric == KF_METRIC_COSINE || p->raw)
+      memcpy(to, row, p->dim * sizeof *to);
+    else
+      fits &= full_length(p, row, model->lengths[k], to);
+    p->ids[p->n++] = (int32_t)k;
+  }
+  return fits ? KF_OK : kf_fail_range(model, err);
+}
+
+static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, uint64_t first,
+                                  uint64_t n, float *rows, kf_err *err) {
+  (void)kernels;
+  (void)err;
+  const kf_prototypes *p = self;
+  memcpy(rows, p->rows + first * p->dim, n * p->dim * sizeof *rows);
+  return KF_OK;
+}
+
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
                             kf_prototypes **out) {
   if ((unsigned)metric > KF_METRIC_EUCLIDEAN)
@@ -33,30 +67,14 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->metric = metric_for(model, metric);
   p->raw = raw;
   p->dim = raw ? model->dim_in : model->dim_out;
-  p->rows = kf_alloc((uint64_t)model->n_classes * p->dim, sizeof *p->rows);
-  p->ids = kf_alloc(model->n_classes, sizeof *p->ids);
-  if (p->rows == NULL || p->ids == NULL) {
+  kf_status status = collect(p, &ctx->err);
+  kf_source source = {.rows = p->n, .dim = p->dim, .fetch = fetch_prototypes, .self = p};
+  if (status == KF_OK) status = kf_index_build(ctx, &source, p->metric, false, &p->index);
+  kf_free(p->rows); /* the index has its own */
+  p->rows = NULL;
+  if (status != KF_OK) {
     kf_prototypes_free(p);
-    return kf_fail_memory(&ctx->err);
-  }
-  /* Mapped prototypes are unit rows already, original ones have their own length. */
-  const float *from = raw ? model->class_means : model->prototypes;
-  bool fits = true;
-  for (uint32_t k = 0; k < model->n_classes; k++) {
-    if (model->counts[k] == 0) continue;
-    const float *row = from + (uint64_t)k * p->dim;
-    float *to = p->rows + (uint64_t)p->n * p->dim;
-    if (p->metric == KF_METRIC_COSINE && raw)
-      kf_unit_f32(row, p->kernels->norm2(row, p->dim), p->dim, to);
-    else if (p->metric == KF_METRIC_COSINE || raw)
-      memcpy(to, row, p->dim * sizeof *to);
-    else
-      fits &= full_length(p, row, model->lengths[k], to);
-    p->ids[p->n++] = (int32_t)k;
-  }
-  if (!fits) {
-    kf_prototypes_free(p);
-    return kf_fail_range(model, &ctx->err);
+    return status;
   }
   *out = p;
   return KF_OK;
@@ -64,6 +82,7 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
 
 void kf_prototypes_free(kf_prototypes *p) {
   if (p == NULL) return;
+  kf_index_free(p->index);
   kf_free(p->rows);
   kf_free(p->ids);
   kf_free(p);
@@ -86,53 +105,19 @@ static kf_status to_space(const kf_prototypes *p, const float *rows, const doubl
   return KF_OK;
 }
 
-/* The best `top` of n values, better meaning lower, then first; insertion into a sorted list. */
-static void pick(const double *value, uint32_t n, uint32_t top, uint32_t *best) {
-  uint32_t held = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    if (held == top && !(value[i] < value[best[top - 1]])) continue;
-    uint32_t at = held < top ? held++ : top - 1;
-    for (; at > 0 && value[i] < value[best[at - 1]]; at--) best[at] = best[at - 1];
-    best[at] = i;
-  }
-}
-
-typedef struct scratch {
-  float *queries; /* [n][dim] */
-  double *value;  /* [prototypes] */
-  uint32_t *best; /* [top] */
-} scratch;
-
-static void search_row(const kf_prototypes *p, const float *query, uint32_t top, const scratch *s,
-                       int32_t *classes, double *scores) {
-  bool cosine = p->metric == KF_METRIC_COSINE;
-  for (uint32_t i = 0; i < p->n; i++) {
-    const float *row = p->rows + (uint64_t)i * p->dim;
-    (cosine ? p->kernels->dots : p->kernels->distances)(query, &row, 1, p->dim, s->value + i);
-  }
-  for (uint32_t i = 0; cosine && i < p->n; i++) s->value[i] = -s->value[i];
-  pick(s->value, p->n, top, s->best);
-  for (uint32_t t = 0; t < top; t++) {
-    classes[t] = p->ids[s->best[t]];
-    double value = s->value[s->best[t]];
-    if (scores != NULL) scores[t] = cosine ? -value : sqrt(value);
-  }
-}
-
 kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const double *norm2,
                                 uint64_t n, uint32_t top, int32_t *classes, double *scores,
                                 kf_err *err) {
-  scratch s = {.queries = kf_alloc(n * p->dim, sizeof *s.queries),
-               .value = kf_alloc(p->n, sizeof *s.value),
-               .best = kf_alloc(top, sizeof *s.best)};
-  kf_status status = s.queries && s.value && s.best ? to_space(p, rows, norm2, n, s.queries, err)
-                                                    : kf_fail_memory(err);
-  for (uint64_t i = 0; status == KF_OK && i < n; i++)
-    search_row(p, s.queries + i * p->dim, top, &s, classes + i * top,
-               scores != NULL ? scores + i * top : NULL);
-  kf_free(s.queries);
-  kf_free(s.value);
-  kf_free(s.best);
+  float *queries = kf_alloc(n * p->dim, sizeof *queries);
+  int64_t *found = kf_alloc(n * top, sizeof *found);
+  kf_status status = queries != NULL && found != NULL ? to_space(p, rows, norm2, n, queries, err)
+                                                      : kf_fail_memory(err);
+  if (status == KF_OK)
+    status =
+        kf_index_nearest(p->index, p->kernels, queries, n, top, NULL, found, scores, NULL, err);
+  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = p->ids[found[i]];
+  kf_free(queries);
+  kf_free(found);
   return status;
 }
 

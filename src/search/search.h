@@ -53,8 +53,9 @@ typedef struct kf_prototypes {
   kf_metric metric; /* cosine or Euclidean */
   bool raw;
   uint32_t n, dim;
-  float *rows;  /* [n][dim] */
   int32_t *ids; /* [n] class numbers, rising */
+  kf_index *index;
+  float *rows; /* [n][dim] while the index is built */
 } kf_prototypes;
 
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
