@@ -15,14 +15,15 @@ typedef struct scan_case {
   int8_t *rows;    /* [panels * KF_PANEL][dim] */
   int8_t *queries; /* [n][dim] */
   uint8_t *packed;
-  float *scale, *offset, *factor, *least;
+  float *offset, unit;
+  int32_t *floor;
 } scan_case;
 
-/* -127 … 127, and the extremes more often than not where `extreme`. */
-static inline int8_t scan_byte(uint64_t *seed, bool extreme) {
+/* -most … most, and the extremes more often than not where `extreme`. */
+static inline int8_t scan_byte(uint64_t *seed, int most, bool extreme) {
   uint64_t r = test_random(seed);
-  if (extreme && r % 4 > 0) return r & 64 ? 127 : -127;
-  return (int8_t)((int)(r >> 8 & 0xffff) % 255 - 127);
+  if (extreme && r % 4 > 0) return (int8_t)(r & 64 ? most : -most);
+  return (int8_t)((int)(r >> 8 & 0xffff) % (2 * most + 1) - most);
 }
 
 static inline scan_case make_scan(uint32_t dim, size_t panels, size_t n, bool extreme,
@@ -32,25 +33,24 @@ static inline scan_case make_scan(uint32_t dim, size_t panels, size_t n, bool ex
   c.rows = malloc(rows * dim);
   c.queries = malloc(n * dim);
   c.packed = kf_alloc(rows, dim);
-  c.scale = kf_alloc(rows, sizeof(float));
   c.offset = kf_alloc(rows, sizeof(float));
-  c.factor = kf_alloc(n, sizeof(float));
-  c.least = kf_alloc(n, sizeof(float));
-  for (size_t i = 0; i < rows * dim; i++) c.rows[i] = scan_byte(&seed, extreme);
-  for (size_t i = 0; i < n * dim; i++) c.queries[i] = scan_byte(&seed, extreme);
+  c.floor = kf_alloc(n, sizeof(int32_t));
+  for (size_t i = 0; i < rows * dim; i++) c.rows[i] = scan_byte(&seed, 127, extreme);
+  for (size_t i = 0; i < n * dim; i++) c.queries[i] = scan_byte(&seed, kf_scan_most(dim), extreme);
   for (size_t r = 0; r < rows; r++) {
     for (size_t i = 0; i < dim; i++)
       c.packed[(r / KF_PANEL * dim + i / 4 * 4) * KF_PANEL + r % KF_PANEL * 4 + i % 4] =
           (uint8_t)(c.rows[r * dim + i] + 128);
-    c.scale[r] = (float)(0.01 + fabs(test_uniform(&seed)));
     c.offset[r] = (float)(100 * test_uniform(&seed));
-    if (r % 37 == 5) c.scale[r] = 0, c.offset[r] = INFINITY;  /* a place behind the last row */
-    if (r % 41 == 9) c.scale[r] = 0, c.offset[r] = -INFINITY; /* a row that is always a hit */
+    if (r % 37 == 5) c.offset[r] = INFINITY;  /* a place behind the last row */
+    if (r % 41 == 9) c.offset[r] = -INFINITY; /* a row that is always a hit */
+    if (r % 43 == 7) c.offset[r] = NAN;       /* does not happen, and is the same everywhere */
   }
-  for (size_t q = 0; q < n; q++) {
-    c.factor[q] = (float)(0.001 + 0.01 * fabs(test_uniform(&seed)));
-    c.least[q] = q % 5 == 3 ? -INFINITY : (float)(300 * test_uniform(&seed));
-  }
+  c.unit = (float)(100 * fabs(test_uniform(&seed)) + 1e-3);
+  for (size_t q = 0; q < n; q++)
+    c.floor[q] = q % 3 == 2   ? KF_SCAN_ALL
+                 : q % 7 == 6 ? KF_SCAN_LIMIT
+                              : (int32_t)(20000 * test_uniform(&seed));
   return c;
 }
 
@@ -58,10 +58,8 @@ static inline void free_scan(scan_case *c) {
   free(c->rows);
   free(c->queries);
   kf_free(c->packed);
-  kf_free(c->scale);
   kf_free(c->offset);
-  kf_free(c->factor);
-  kf_free(c->least);
+  kf_free(c->floor);
 }
 
 static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
@@ -76,12 +74,11 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   kf_scan s = {.dim = c->dim,
                .panels = c->packed,
                .n_panels = c->panels,
-               .scale = c->scale,
                .offset = c->offset,
+               .unit = c->unit,
                .queries = packed,
                .n = c->n,
-               .factor = c->factor,
-               .least = c->least,
+               .floor = c->floor,
                .hits = hits,
                .stride = rows,
                .count = count};
@@ -94,7 +91,7 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
       int32_t dot = 0;
       for (size_t i = 0; i < c->dim; i++)
         dot += c->queries[q * c->dim + i] * c->rows[r * c->dim + i];
-      if (fmaf((float)dot * c->factor[q], c->scale[r], -c->offset[r]) < c->least[q]) continue;
+      if (dot - kf_scan_offset(c->offset[r], c->unit) < c->floor[q]) continue;
       const kf_hit *h = &hits[q * rows + found++];
       if (found > count[q] || h->row != r || h->dot != dot)
         fail_msg("dim %u, %zu panels, query %zu of %zu: row %zu with %d is not hit %u", c->dim,
@@ -120,12 +117,21 @@ static inline void check_scans(const kf_scan_kernel *k) {
         check_scan(k, &c);
         free_scan(&c);
       }
-  scan_case c = make_scan(65536, 4, 1, true, 7); /* the largest sums there are */
-  memset(c.rows, 127, 65536);
-  memset(c.queries, 127, 65536);
-  for (size_t i = 0; i < 65536; i++) c.packed[i / 4 * 4 * KF_PANEL + i % 4] = 255;
-  check_scan(k, &c);
-  free_scan(&c);
+  for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */
+    size_t n = k->group < 2 ? 1 : 2;
+    scan_case c = make_scan(dim, 4, n, true, 7);
+    memset(c.rows, 127, dim);
+    memset(c.rows + dim, -127, dim);
+    memset(c.queries, kf_scan_most(dim), dim);
+    if (n > 1) memset(c.queries + dim, -kf_scan_most(dim), dim);
+    for (size_t q = 0; q < n; q++) c.floor[q] = KF_SCAN_ALL;
+    for (size_t i = 0; i < dim; i++) {
+      c.packed[i / 4 * 4 * KF_PANEL + i % 4] = 255;
+      c.packed[i / 4 * 4 * KF_PANEL + 4 + i % 4] = 1;
+    }
+    check_scan(k, &c);
+    free_scan(&c);
+  }
 }
 
 #endif

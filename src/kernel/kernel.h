@@ -42,6 +42,11 @@ static inline uint32_t kf_scan_dim(uint32_t dim) {
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }
 
+/* Rows have bytes of -127 to 127, and queries too where that leaves all sums, with rows taken as
+ * value
+ * + 128, below 2^29; less in very wide ones. */
+static inline int kf_scan_most(uint32_t dim) { return dim <= 16384 ? 127 : 31; }
+
 /* A row that could matter, counted from the first one scanned, and its dot product. */
 typedef struct kf_hit {
   uint32_t row;
@@ -50,29 +55,39 @@ typedef struct kf_hit {
 
 /* One group of queries against some panels. Row r is a hit of query q where
  *
- *     fmaf((float)dot * factor[q], scale[r], -offset[r]) < least[q]
+ *     dot - kf_scan_offset(offset[r], unit) >= floor[q]
  *
- * is false. Rows are written in rising order, and every kernel finds the same ones. */
+ * Rows are written in rising order, and every kernel finds the same ones. */
 typedef struct kf_scan {
   uint32_t dim;          /* kf_scan_dim */
   const uint8_t *panels; /* [n_panels][dim * KF_PANEL], 64-byte aligned */
   size_t n_panels;       /* a multiple of KF_PANELS_STEP */
-  const float *scale;    /* [n_panels * KF_PANEL], 64-byte aligned, as is offset */
-  const float *offset;
-  const void *queries; /* packed by the kernel */
-  size_t n;            /* queries in the group, at most kernel->group */
-  const float *factor; /* [n] */
-  const float *least;  /* [n] */
-  kf_hit *hits;        /* [n][stride], stride at least n_panels * KF_PANEL */
+  const float *offset;   /* [n_panels * KF_PANEL], 64-byte aligned; may be infinite */
+  float unit;            /* 1 in units of a dot product; not zero */
+  const void *queries;   /* packed by the kernel */
+  size_t n;              /* queries in the group, at most kernel->group */
+  const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
+  kf_hit *hits;          /* [n][stride], stride at least n_panels * KF_PANEL */
   size_t stride;
   uint32_t *count; /* [n] hits of each query; set */
 } kf_scan;
+
+/* What an offset is in units of a dot product; cut off at a limit that no dot product reaches. With
+ * a floor of KF_SCAN_ALL every row is a hit. */
+#define KF_SCAN_LIMIT (1 << 29)
+#define KF_SCAN_ALL   (-(1 << 30))
+static inline int32_t kf_scan_offset(float offset, float unit) {
+  float x = offset * unit;
+  x = x > (float)-KF_SCAN_LIMIT ? x : (float)-KF_SCAN_LIMIT;
+  x = x < (float)KF_SCAN_LIMIT ? x : (float)KF_SCAN_LIMIT;
+  return (int32_t)x;
+}
 
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
   /* Bytes of a packed group; a multiple of 64. */
   size_t (*size)(uint32_t dim);
-  /* Packs n <= group queries [n][dim] of values from -127 to 127. */
+  /* Packs n <= group queries [n][dim]. */
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
   void (*scan)(const kf_scan *scan);
   /* Called on a thread before its first `scan` for rows of `dim` columns, and after the last (may

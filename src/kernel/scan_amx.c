@@ -3,7 +3,8 @@
  * rows is a piece of a panel as it lies in memory. Two by two tiles of sums, 32 queries and two
  * panels, are under way at a time; while they are, AVX-512 looks for hits in the ones before.
  *
- * Rows are stored as value + 128, so that a sum starts at -128 times the sum of the query. */
+ * Rows are stored as value + 128, so that 128 times the sum of the query is too much in every sum:
+ * it is taken into account where sums are compared. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -18,19 +19,19 @@
 /* Columns come in equal parts of at most 64, see kf_scan_dim. */
 static size_t parts(size_t dim) { return (dim + 63) / 64; }
 
-/* A packed group: where the sums start, [GROUP][16] times the same number for each query, then the
- * queries, [parts][GROUP][columns of a part]. */
-#define START_SIZE (GROUP * 64)
+/* A packed group: what sums lack, [GROUP] in 128 bytes, then the queries, [parts][GROUP][columns of
+ * a part]. */
+#define START_SIZE (GROUP * sizeof(int32_t))
 static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
   int8_t *to = (int8_t *)packed + START_SIZE;
   size_t columns = dim / parts(dim);
-  for (size_t q = 0; q < GROUP; q++) {
+  for (size_t q = 0; q < n; q++) {
     int32_t sum = 0;
-    for (size_t i = 0; q < n && i < dim; i++) sum += queries[q * dim + i];
-    for (size_t r = 0; r < 16; r++) start[q * 16 + r] = -128 * sum;
+    for (size_t i = 0; i < dim; i++) sum += queries[q * dim + i];
+    start[q] = -128 * sum;
   }
   for (size_t at = 0; at < dim; at += columns)
     for (size_t q = 0; q < GROUP; q++, to += columns) {
@@ -41,68 +42,102 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
     }
 }
 
-/* Where the sums of the pair of panels before are looked at, meanwhile. */
-typedef struct earlier {
-  const int32_t *dots; /* [GROUP][WIDE] */
-  size_t row;
-  bool any;
-} earlier;
+/* What one scan works with. */
+typedef struct work {
+  const kf_scan *s;
+  const char *queries;
+  size_t n_parts, columns, panel; /* panel: bytes of one */
+  int32_t floor[GROUP];
+  int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64))); /* of two pairs of panels in turn */
+} work;
 
-static inline void look_at(const kf_scan *s, const earlier *e, size_t from, size_t to) {
-  for (size_t q = from; e->any && q < to; q++) find_hits(s, q, e->row, e->dots + q * WIDE, PAIR);
+/* Queries [from, to) against a pair of panels from row `row` on, whose sums are given. */
+static inline void look_at(const work *w, const int32_t *sums, size_t row, size_t from, size_t to) {
+  if (from == to) return;
+  const kf_scan *s = w->s;
+  __m512i offset0 = offsets16(s->offset + row, s->unit);
+  __m512i offset1 = offsets16(s->offset + row + KF_PANEL, s->unit);
+  for (size_t q = from; q < to; q++) {
+    const int32_t *x = sums + q * WIDE;
+    __m512i floor = _mm512_set1_epi32(w->floor[q]);
+    __mmask16 a = _mm512_cmpge_epi32_mask(_mm512_load_si512(x), _mm512_add_epi32(offset0, floor));
+    __mmask16 b =
+        _mm512_cmpge_epi32_mask(_mm512_load_si512(x + KF_PANEL), _mm512_add_epi32(offset1, floor));
+    if (__builtin_expect(_mm512_kortestz(a, b), 1)) continue;
+    int32_t start = ((const int32_t *)s->queries)[q];
+    keep(s, q, row, a, x, start, false);
+    keep(s, q, row + KF_PANEL, b, x + KF_PANEL, start, false);
+  }
 }
 
-/* 16 or 32 queries with two panels, to dots; `e` is looked at on the way. */
-static inline __attribute__((always_inline)) void
-multiply(const kf_scan *s, const uint8_t *rows, bool both, int32_t *dots, const earlier *e) {
-  const char *start = s->queries, *query = start + START_SIZE;
-  size_t n_parts = parts(s->dim), columns = s->dim / n_parts, panel = s->dim * KF_PANEL;
-  _tile_loadd(0, start, 64);
-  _tile_loadd(1, start, 64);
+/* Sums of 16 or 32 queries with two panels, to `sums`. Meanwhile the ones before (NULL: none), of
+ * the pair of panels that ends at `row`, are looked at. `loaded`: there is one part, and its
+ * queries are in their tiles. */
+static inline __attribute__((always_inline)) void multiply(const work *w, const uint8_t *rows,
+                                                           bool both, bool loaded, int32_t *sums,
+                                                           const int32_t *before, size_t row) {
+  const char *query = w->queries;
+  size_t n = before != NULL ? w->s->n : 0;
+  _tile_zero(0);
+  _tile_zero(1);
   if (both) {
-    _tile_loadd(2, start + START_SIZE / 2, 64);
-    _tile_loadd(3, start + START_SIZE / 2, 64);
+    _tile_zero(2);
+    _tile_zero(3);
   }
-  for (size_t part = 0; part < n_parts; part++) {
-    _tile_loadd(4, query, columns);
+  for (size_t part = 0; part < w->n_parts; part++) {
+    if (!loaded) _tile_loadd(4, query, w->columns);
     _tile_loadd(6, rows, 64);
-    _tile_loadd(7, rows + panel, 64);
+    _tile_loadd(7, rows + w->panel, 64);
+    if (both && !loaded) _tile_loadd(5, query + 16 * w->columns, w->columns);
     _tile_dpbsud(0, 4, 6);
     _tile_dpbsud(1, 4, 7);
     if (both) {
-      _tile_loadd(5, query + 16 * columns, columns);
       _tile_dpbsud(2, 5, 6);
       _tile_dpbsud(3, 5, 7);
     }
-    query += GROUP * columns;
-    rows += columns * KF_PANEL;
-    look_at(s, e, s->n * part / n_parts, s->n * (part + 1) / n_parts);
+    query += GROUP * w->columns;
+    rows += w->columns * KF_PANEL;
+    look_at(w, before, row - WIDE, n * part / w->n_parts, n * (part + 1) / w->n_parts);
   }
-  _tile_stored(0, dots, WIDE * sizeof *dots);
-  _tile_stored(1, dots + 16, WIDE * sizeof *dots);
+  _tile_stored(0, sums, WIDE * sizeof *sums);
+  _tile_stored(1, sums + 16, WIDE * sizeof *sums);
   if (both) {
-    _tile_stored(2, dots + 16 * WIDE, WIDE * sizeof *dots);
-    _tile_stored(3, dots + 16 * WIDE + 16, WIDE * sizeof *dots);
+    _tile_stored(2, sums + 16 * WIDE, WIDE * sizeof *sums);
+    _tile_stored(3, sums + 16 * WIDE + 16, WIDE * sizeof *sums);
   }
 }
 
-static inline __attribute__((always_inline)) void scan_group(const kf_scan *s, bool both) {
-  int32_t dots[2][GROUP * WIDE] __attribute__((aligned(64)));
-  earlier e = {.any = false};
-  for (size_t q = 0; q < s->n; q++) s->count[q] = 0;
-  for (size_t p = 0; p < s->n_panels; p += PAIR) {
-    int32_t *to = dots[p / PAIR % 2];
-    multiply(s, s->panels + p * s->dim * KF_PANEL, both, to, &e);
-    e = (earlier){.dots = to, .row = p * KF_PANEL, .any = true};
+static inline __attribute__((always_inline)) void scan_group(work *w, bool both, bool loaded) {
+  const int32_t *before = NULL;
+  if (loaded) {
+    _tile_loadd(4, w->queries, w->columns);
+    if (both) _tile_loadd(5, w->queries + 16 * w->columns, w->columns);
   }
-  look_at(s, &e, 0, s->n);
+  for (size_t p = 0; p < w->s->n_panels; p += PAIR) {
+    int32_t *sums = w->sums[p / PAIR % 2];
+    multiply(w, w->s->panels + p * w->panel, both, loaded, sums, before, p * KF_PANEL);
+    before = sums;
+  }
+  look_at(w, before, (w->s->n_panels - PAIR) * KF_PANEL, 0, w->s->n);
 }
 
 static void scan(const kf_scan *s) {
-  if (s->n > 16)
-    scan_group(s, true);
+  work w;
+  w.s = s;
+  w.queries = (const char *)s->queries + START_SIZE;
+  w.n_parts = parts(s->dim);
+  w.columns = s->dim / w.n_parts;
+  w.panel = s->dim * KF_PANEL;
+  for (size_t q = 0; q < s->n; q++) {
+    w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
+    s->count[q] = 0;
+  }
+  if (s->n > 16 && w.n_parts > 1)
+    scan_group(&w, true, false);
+  else if (s->n > 16)
+    scan_group(&w, true, true);
   else
-    scan_group(s, false);
+    scan_group(&w, false, false);
 }
 
 /* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, with `columns` columns. Constant, because

@@ -1,7 +1,9 @@
 /* scan_avx2.c - the first pass of a search with vpmaddwd: bytes of 8 rows become 16-bit numbers,
  * the even ones of each four by a mask and the odd ones by a shift, and meet the same two bytes of
- * a query. Rows are stored as value + 128, so that a sum starts at -128 times the sum of the query.
- * Up to four queries meet one panel, in eight registers of sums. */
+ * a query. Rows are stored as value + 128, so that sums start at -128 times the sum of the query,
+ * and at minus the offsets of their rows. Up to four queries meet one panel, in eight registers of
+ * sums.
+ */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -41,16 +43,33 @@ static inline __m256i pair(const int16_t *from) {
   return _mm256_set1_epi32(two);
 }
 
-/* The dot products of n queries with a panel. n is a constant where this is inlined, so that the
- * sums are registers. */
-static inline __attribute__((always_inline)) void multiply(const int32_t *start,
-                                                           const int16_t *query, size_t dim,
-                                                           const uint8_t *rows, const size_t n,
-                                                           int32_t dots[GROUP][KF_PANEL]) {
+/* kf_scan_offset of 8 rows. The order of operands matters: as in plain C, NaN becomes a limit. */
+static inline __m256i offsets8(const float *offset, float unit) {
+  __m256 x = _mm256_mul_ps(_mm256_load_ps(offset), _mm256_set1_ps(unit));
+  x = _mm256_max_ps(x, _mm256_set1_ps((float)-KF_SCAN_LIMIT));
+  x = _mm256_min_ps(x, _mm256_set1_ps((float)KF_SCAN_LIMIT));
+  return _mm256_cvttps_epi32(x);
+}
+
+/* The sums of n queries with panel p: dot products less offsets. */
+typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANEL]);
+
+/* n is a constant where this is inlined, so that the sums are registers. */
+static inline __attribute__((always_inline)) void
+multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][KF_PANEL]) {
+  const int32_t *start = s->queries;
+  const int16_t *query = (const int16_t *)s->queries + 32;
   const __m256i low_byte = _mm256_set1_epi16(255);
+  size_t dim = s->dim;
+  const uint8_t *rows = s->panels + p * dim * KF_PANEL;
   __m256i sum[GROUP][2];
   UNROLL
-  for (size_t q = 0; q < n; q++) sum[q][0] = sum[q][1] = _mm256_set1_epi32(start[q]);
+  for (size_t v = 0; v < 2; v++) {
+    __m256i offset = offsets8(s->offset + p * KF_PANEL + v * HALF, s->unit);
+    UNROLL
+    for (size_t q = 0; q < n; q++)
+      sum[q][v] = _mm256_sub_epi32(_mm256_set1_epi32(start[q]), offset);
+  }
   for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
     __m256i even[2], odd[2];
     UNROLL
@@ -70,44 +89,51 @@ static inline __attribute__((always_inline)) void multiply(const int32_t *start,
   }
   UNROLL
   for (size_t q = 0; q < n; q++) {
-    _mm256_store_si256((__m256i *)dots[q], sum[q][0]);
-    _mm256_store_si256((__m256i *)(dots[q] + HALF), sum[q][1]);
+    UNROLL
+    for (size_t v = 0; v < 2; v++) _mm256_store_si256((__m256i *)(sums[q] + v * HALF), sum[q][v]);
   }
 }
 
-/* Query q against a panel from row `row` on, whose dot products are given. */
-static inline void find_hits(const kf_scan *s, size_t q, size_t row, const int32_t *dots) {
-  __m256 factor = _mm256_set1_ps(s->factor[q]), least = _mm256_set1_ps(s->least[q]);
-  uint32_t which = 0;
-  for (size_t v = 0; v < 2; v++) {
-    size_t r = row + v * HALF;
-    __m256i sum = _mm256_load_si256((const __m256i *)(dots + v * HALF));
-    __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), factor);
-    value = _mm256_fmsub_ps(value, _mm256_load_ps(s->scale + r), _mm256_load_ps(s->offset + r));
-    which |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(value, least, _CMP_NLT_UQ)) << (HALF * v);
+/* One function for each number of queries, and out of line: in one with what follows, the compiler
+ * would keep the sums in memory. */
+#define MULTIPLY(n)                                                                                \
+  static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
+                                                     int32_t sums[GROUP][KF_PANEL]) {              \
+    multiply(s, p, n, sums);                                                                       \
   }
-  for (; __builtin_expect(which != 0, 0); which &= which - 1) {
+MULTIPLY(1)
+MULTIPLY(2)
+MULTIPLY(3)
+MULTIPLY(4)
+
+/* The rows of a panel, from `row` on, of which the bit in `below` is not set are hits of query q.
+ */
+static __attribute__((noinline)) void keep(const kf_scan *s, size_t q, size_t row, uint32_t below,
+                                           const int32_t *sums) {
+  for (uint32_t which = ~below & 0xffff; which != 0; which &= which - 1) {
     uint32_t bit = (uint32_t)__builtin_ctz(which);
-    s->hits[q * s->stride + s->count[q]++] = (kf_hit){.row = (uint32_t)row + bit, .dot = dots[bit]};
+    int32_t dot = sums[bit] + kf_scan_offset(s->offset[row + bit], s->unit);
+    s->hits[q * s->stride + s->count[q]++] = (kf_hit){.row = (uint32_t)row + bit, .dot = dot};
   }
 }
 
-static inline __attribute__((always_inline)) void scan_group(const kf_scan *s, const size_t n) {
-  int32_t dots[GROUP][KF_PANEL] __attribute__((aligned(32)));
-  for (size_t q = 0; q < n; q++) s->count[q] = 0;
-  for (size_t p = 0; p < s->n_panels; p++) {
-    multiply(s->queries, (const int16_t *)s->queries + 32, s->dim,
-             s->panels + p * s->dim * KF_PANEL, n, dots);
-    for (size_t q = 0; q < n; q++) find_hits(s, q, p * KF_PANEL, dots[q]);
-  }
+/* A bit for each of 8 sums that is below the floor. */
+static inline uint32_t below8(const int32_t *sums, __m256i floor) {
+  __m256i below = _mm256_cmpgt_epi32(floor, _mm256_load_si256((const __m256i *)sums));
+  return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below));
 }
 
 static void scan(const kf_scan *s) {
-  switch (s->n) {
-  case 1: scan_group(s, 1); break;
-  case 2: scan_group(s, 2); break;
-  case 3: scan_group(s, 3); break;
-  default: scan_group(s, 4); break;
+  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+  int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
+  for (size_t q = 0; q < s->n; q++) s->count[q] = 0;
+  for (size_t p = 0; p < s->n_panels; p++) {
+    multiply_n[s->n - 1](s, p, sums);
+    for (size_t q = 0; q < s->n; q++) {
+      __m256i floor = _mm256_set1_epi32(s->floor[q]);
+      uint32_t below = below8(sums[q], floor) | below8(sums[q] + HALF, floor) << HALF;
+      if (__builtin_expect(below != 0xffff, 0)) keep(s, q, p * KF_PANEL, below, sums[q]);
+    }
   }
 }
 

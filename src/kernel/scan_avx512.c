@@ -1,11 +1,12 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
- * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so that a sum starts
- * at -128 times the sum of the query. Up to six queries meet four panels, in 24 registers of sums.
- */
+ * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so that 128 times the
+ * sum of the query is too much in every sum; the floor is raised by as much. Sums start at minus
+ * the offsets of their rows. Up to six queries meet four panels, in 24 registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/scan512.h"
+#include "kernel/unroll.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@
 #define QUAD  KF_PANELS_STEP
 #define ROWS  (QUAD * KF_PANEL)
 
-/* A packed group: where the sums start, [GROUP] in 64 bytes, then the queries, [GROUP][dim]. */
+/* A packed group: what sums lack, [GROUP] in 64 bytes, then the queries, [GROUP][dim]. */
 static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
@@ -26,18 +27,22 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   memcpy((char *)packed + 64, queries, n * dim);
 }
 
-/* The dot products of n queries with four panels. n is a constant where this is inlined, so that
- * the sums are registers. */
-static inline __attribute__((always_inline)) void multiply(const int32_t *start,
-                                                           const char *queries, size_t dim,
-                                                           const uint8_t *rows, const size_t n,
-                                                           int32_t dots[GROUP][ROWS]) {
-  size_t panel = dim * KF_PANEL;
+/* The sums of n queries with the four panels from p on. */
+typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
+
+/* n is a constant where this is inlined, so that the sums are registers. */
+static inline __attribute__((always_inline)) void
+multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][ROWS]) {
+  const char *queries = (const char *)s->queries + 64;
+  size_t dim = s->dim, panel = dim * KF_PANEL;
+  const uint8_t *rows = s->panels + p * panel;
   __m512i sum[GROUP][QUAD];
   UNROLL
-  for (size_t q = 0; q < n; q++) {
+  for (size_t v = 0; v < QUAD; v++) {
+    __m512i offset = offsets16(s->offset + (p + v) * KF_PANEL, s->unit);
+    sum[0][v] = _mm512_sub_epi32(_mm512_setzero_si512(), offset);
     UNROLL
-    for (size_t v = 0; v < QUAD; v++) sum[q][v] = _mm512_set1_epi32(start[q]);
+    for (size_t q = 1; q < n; q++) sum[q][v] = sum[0][v];
   }
   for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL) {
     __m512i x[QUAD];
@@ -55,28 +60,47 @@ static inline __attribute__((always_inline)) void multiply(const int32_t *start,
   UNROLL
   for (size_t q = 0; q < n; q++) {
     UNROLL
-    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(dots[q] + v * KF_PANEL, sum[q][v]);
+    for (size_t v = 0; v < QUAD; v++) _mm512_store_si512(sums[q] + v * KF_PANEL, sum[q][v]);
   }
 }
 
-static inline __attribute__((always_inline)) void scan_group(const kf_scan *s, const size_t n) {
-  int32_t dots[GROUP][ROWS] __attribute__((aligned(64)));
-  for (size_t q = 0; q < n; q++) s->count[q] = 0;
-  for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    multiply(s->queries, (const char *)s->queries + 64, s->dim, s->panels + p * s->dim * KF_PANEL,
-             n, dots);
-    for (size_t q = 0; q < n; q++) find_hits(s, q, p * KF_PANEL, dots[q], QUAD);
+/* One function for each number of queries, and out of line: in one with what follows, the compiler
+ * would keep the sums in memory. */
+#define MULTIPLY(n)                                                                                \
+  static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
+                                                     int32_t sums[GROUP][ROWS]) {                  \
+    multiply(s, p, n, sums);                                                                       \
   }
+MULTIPLY(1)
+MULTIPLY(2)
+MULTIPLY(3)
+MULTIPLY(4)
+MULTIPLY(5)
+MULTIPLY(6)
+
+static void look_at(const kf_scan *s, size_t q, size_t row, int32_t floor, const int32_t *sums) {
+  __m512i least = _mm512_set1_epi32(floor);
+  __mmask16 which[QUAD];
+  UNROLL
+  for (size_t v = 0; v < QUAD; v++)
+    which[v] = _mm512_cmpge_epi32_mask(_mm512_load_si512(sums + v * KF_PANEL), least);
+  if (__builtin_expect((which[0] | which[1] | which[2] | which[3]) == 0, 1)) return;
+  for (size_t v = 0; v < QUAD; v++)
+    keep(s, q, row + v * KF_PANEL, which[v], sums + v * KF_PANEL, ((const int32_t *)s->queries)[q],
+         true);
 }
 
 static void scan(const kf_scan *s) {
-  switch (s->n) {
-  case 1: scan_group(s, 1); break;
-  case 2: scan_group(s, 2); break;
-  case 3: scan_group(s, 3); break;
-  case 4: scan_group(s, 4); break;
-  case 5: scan_group(s, 5); break;
-  default: scan_group(s, 6); break;
+  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
+                                            multiply_4, multiply_5, multiply_6};
+  int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];
+  for (size_t q = 0; q < s->n; q++) {
+    floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
+    s->count[q] = 0;
+  }
+  for (size_t p = 0; p < s->n_panels; p += QUAD) {
+    multiply_n[s->n - 1](s, p, sums);
+    for (size_t q = 0; q < s->n; q++) look_at(s, q, p * KF_PANEL, floor[q], sums[q]);
   }
 }
 

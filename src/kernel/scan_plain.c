@@ -1,7 +1,6 @@
 /* scan_plain.c - the first pass of a search as one would explain it. */
 #include "kernel/kernel.h"
 
-#include <math.h>
 #include <string.h>
 
 static size_t size(uint32_t dim) { return (dim + 63) / 64 * 64; }
@@ -27,8 +26,7 @@ static void scan(const kf_scan *s) {
     for (size_t r = 0; r < s->n_panels * KF_PANEL; r++) {
       const uint8_t *panel = s->panels + r / KF_PANEL * KF_PANEL * s->dim;
       int32_t sum = dot(query, panel, s->dim, r % KF_PANEL);
-      float value = fmaf((float)sum * s->factor[q], s->scale[r], -s->offset[r]);
-      if (!(value < s->least[q]))
+      if (sum - kf_scan_offset(s->offset[r], s->unit) >= s->floor[q])
         s->hits[q * s->stride + count++] = (kf_hit){.row = (uint32_t)r, .dot = sum};
     }
     s->count[q] = count;

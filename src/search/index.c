@@ -1,5 +1,5 @@
-/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each row,
- * and packed in panels; how much was lost in rounding is measured row by row. */
+/* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
+ * of rows, and packed in panels; how much was lost in rounding is measured row by row. */
 #include "search/index.h"
 
 #include <float.h>
@@ -21,31 +21,30 @@ static float up(double x) {
 
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
 
-typedef struct rounded {
-  float scale;
-  double length2, error2; /* squared lengths of y and of y - scale * bytes */
-} rounded;
-
-/* y = x - centre, and its bytes between -127 and 127. scratch: [dim]. */
-static rounded round_row(const kf_index *index, const kf_kernels *kernels, const float *x,
-                         double *y, double *scratch, int8_t *bytes) {
-  uint32_t dim = index->dim;
+/* y = x - centre; returns the largest |y_i|. */
+static double centre_row(const kf_index *index, const float *x, double *y) {
   double largest = 0;
-  for (uint32_t i = 0; i < dim; i++) y[i] = (double)x[i] - index->centre[i];
-  for (uint32_t i = 0; i < dim; i++) largest = fabs(y[i]) > largest ? fabs(y[i]) : largest;
-  rounded r = {.scale = (float)(largest / 127)};
-  double inverse = 127 / largest;
-  if (!(r.scale > FLT_MIN)) r.scale = 0, inverse = 0;
+  for (uint32_t i = 0; i < index->dim; i++) y[i] = (double)x[i] - index->centre[i];
+  for (uint32_t i = 0; i < index->dim; i++) largest = fabs(y[i]) > largest ? fabs(y[i]) : largest;
+  return largest;
+}
+
+/* The scale by which numbers up to `largest` become integers up to `most`. */
+static float scale_for(double largest, int most) {
+  float scale = (float)(largest / most * (1 + 0x1p-22)); /* rounded, it is not too small */
+  return scale > FLT_MIN ? scale : 0;
+}
+
+/* The nearest integers to y / scale, as bytes; what is lost replaces y. */
+static void round_row(const kf_index *index, float scale, double *y, int8_t *bytes) {
+  double inverse = scale > 0 ? 1 / (double)scale : 0;
   const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
-  for (uint32_t i = 0; i < dim; i++) {
+  for (uint32_t i = 0; i < index->dim; i++) {
     double b = (y[i] * inverse + shift) - shift;
-    scratch[i] = y[i] - (double)r.scale * b;
+    y[i] -= (double)scale * b;
     bytes[i] = (int8_t)b;
   }
-  memset(bytes + dim, 0, index->padded - dim);
-  r.length2 = kernels->dot(dim, y, y);
-  r.error2 = kernels->dot(dim, scratch, scratch);
-  return r;
+  memset(bytes + index->dim, 0, index->padded - index->dim);
 }
 
 static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
@@ -55,51 +54,67 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
 }
 
 static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
-                    double *y, double *scratch, int8_t *bytes) {
-  rounded r = round_row(index, kernels, x, y, scratch, bytes);
-  double h = index->metric == KF_METRIC_EUCLIDEAN ? r.length2 / 2
+                    float scale, double *y, int8_t *bytes) {
+  double largest = centre_row(index, x, y);
+  double length2 = kernels->dot(index->dim, y, y);
+  double h = index->metric == KF_METRIC_EUCLIDEAN ? length2 / 2
                                                   : -kernels->dot(index->dim, index->centre, y);
-  bool wild = !(r.length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST);
-  if (wild) memset(bytes, 0, index->padded);
+  bool wild = !(length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST) ||
+              (scale > 0 && largest > 127.4 * (double)scale);
+  if (wild)
+    memset(bytes, 0, index->padded);
+  else
+    round_row(index, scale, y, bytes);
   place(index, row, bytes);
-  index->scale[row] = wild ? 0 : r.scale;
   index->offset[row] = wild ? -INFINITY : (float)h;
-  index->length[row] = wild ? INFINITY : up(sqrt(r.length2));
-  index->error[row] = wild ? INFINITY : up(sqrt(r.error2));
+  index->length[row] = wild ? INFINITY : up(sqrt(length2));
+  index->error[row] = wild ? INFINITY : up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place behind the last row: no hit, unless everything is. */
 static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
   memset(bytes, 0, index->padded);
   place(index, row, bytes);
-  index->scale[row] = index->length[row] = index->error[row] = 0;
   index->offset[row] = INFINITY;
+  index->length[row] = index->error[row] = 0;
 }
 
 /* --- queries and bounds ---------------------------------------------------------------------- */
 
-kf_query kf_index_query(const kf_index *index, const kf_kernels *kernels, const float *x,
-                        double *scratch, int8_t *bytes) {
+kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
+                        double *scratch) {
   double *p = scratch, *other = scratch + index->dim;
-  rounded r = round_row(index, kernels, x, p, other, bytes);
-  double length = sqrt(r.length2) * SLACK, bytes2 = 0;
-  for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
-  kf_query q = {.factor = r.scale,
-                .error = sqrt(r.error2) * SLACK,
-                .bytes = (double)r.scale * sqrt(bytes2) * SLACK,
-                .length = length,
-                .base = r.length2};
+  kf_query q = {.largest = centre_row(index, x, p)};
+  double length2 = kernels->dot(index->dim, p, p);
+  q.base = length2;
+  q.length = sqrt(length2) * SLACK;
   if (index->metric != KF_METRIC_EUCLIDEAN) {
     for (uint32_t i = 0; i < index->dim; i++) other[i] = (double)x[i];
     q.base = kernels->dot(index->dim, other, index->centre);
-    q.length = length + 2 * index->centre_length;
+    q.length += 2 * index->centre_length;
   }
-  if (!(q.length < LONGEST)) {
-    memset(bytes, 0, index->padded);
-    q.factor = 0;
-    q.error = INFINITY;
-  }
+  if (!(q.length < LONGEST)) q.largest = INFINITY;
   return q;
+}
+
+float kf_query_factor(const kf_index *index, double largest) {
+  float factor = scale_for(largest, kf_scan_most(index->padded));
+  return (double)factor < index->least_factor ? up(index->least_factor) : factor;
+}
+
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,
+                    kf_query *query, int8_t *bytes) {
+  int most = kf_scan_most(index->padded);
+  double bytes2 = 0;
+  if (!(query->largest <= (most + 0.4) * (double)factor) && factor > 0) {
+    memset(bytes, 0, index->padded);
+    query->error = query->bytes = INFINITY;
+    return;
+  }
+  round_row(index, factor, scratch, bytes);
+  for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
+  query->error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
+  query->bytes = (double)factor * sqrt(bytes2) * SLACK;
 }
 
 double kf_margin(const kf_index *index, const kf_query *query, double length, double error,
@@ -113,10 +128,6 @@ double kf_margin(const kf_index *index, const kf_query *query, double length, do
   double bytes = (query->error * length + query->bytes * error) * SLACK;
   double offset_rounding = 0x1p-23 * offset + 0x1p-148; /* it is kept in f32 */
   return kf_bound_scale * (bytes + rounding + offset_rounding);
-}
-
-double kf_f32_margin(const kf_query *query, double length, double error, double offset) {
-  return 0x1p-22 * (query->bytes * (length + error) + offset) + 0x1p-140;
 }
 
 double kf_key(const kf_index *index, const kf_query *query, double score) {
@@ -179,7 +190,6 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   uint64_t places = index->n_blocks * index->block_rows;
   index->centre = kf_alloc_zero(index->dim, sizeof *index->centre);
   index->packed = kf_alloc(places, index->padded);
-  index->scale = kf_alloc(places, sizeof *index->scale);
   index->offset = kf_alloc(places, sizeof *index->offset);
   index->length = kf_alloc(places, sizeof *index->length);
   index->error = kf_alloc(places, sizeof *index->error);
@@ -187,13 +197,22 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   uint64_t values;
   if (!index->in_place && kf_mul_u64(index->n, index->dim, &values))
     index->rows = kf_alloc(values, sizeof *index->rows);
-  bool all = index->centre && index->packed && index->scale && index->offset && index->length &&
-             index->error && index->blocks && (index->in_place || index->rows);
+  bool all = index->centre && index->packed && index->offset && index->length && index->error &&
+             index->blocks && (index->in_place || index->rows);
   return all ? KF_OK : kf_fail_memory(err);
 }
 
-static kf_block describe_block(const kf_index *index, uint64_t first, uint64_t n) {
-  kf_block b = {0};
+/* The scale that serves the rows of a block: that of the largest number, but rows far above the
+ * others are left aside and become candidates always. largest: [n], is sorted. */
+static float block_scale(double *largest, uint64_t n) {
+  qsort(largest, n, sizeof *largest, by_value);
+  uint64_t last = n - 1;
+  while (last > n / 2 && largest[last] > 8 * largest[n / 2]) last--;
+  return scale_for(largest[last] < LONGEST ? largest[last] : 0, 127);
+}
+
+static kf_block describe_block(const kf_index *index, float scale, uint64_t first, uint64_t n) {
+  kf_block b = {.scale = scale};
   for (uint64_t i = first; i < first + n; i++) {
     if (!isfinite(index->length[i])) continue; /* a hit in any case */
     b.length = fmaxf(b.length, index->length[i]);
@@ -208,13 +227,25 @@ typedef struct build_job {
   kf_index *index;
 } build_job;
 
+/* What a block is built with. */
+typedef struct build_scratch {
+  float *fetched;  /* [n][dim] where rows stay in place */
+  double *y;       /* [dim] */
+  double *largest; /* [n] */
+  int8_t *bytes;   /* [padded] */
+} build_scratch;
+
 static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
-                            float *rows, double *wide, int8_t *bytes, kf_err *err) {
+                            const build_scratch *s, kf_err *err) {
+  float *rows = index->in_place ? s->fetched : index->rows + first * index->dim;
+  if (!(rows && s->y && s->largest && s->bytes)) return kf_fail_memory(err);
   KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
+  for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);
+  float scale = block_scale(s->largest, n);
   for (uint64_t i = 0; i < n; i++)
-    set_row(index, kernels, first + i, rows + i * index->dim, wide, wide + index->dim, bytes);
-  for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, bytes);
-  index->blocks[first / index->block_rows] = describe_block(index, first, n);
+    set_row(index, kernels, first + i, rows + i * index->dim, scale, s->y, s->bytes);
+  for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
+  index->blocks[first / index->block_rows] = describe_block(index, scale, first, n);
   return KF_OK;
 }
 
@@ -223,16 +254,15 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_index *index = j->index;
   uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
   uint64_t n = left < index->block_rows ? left : index->block_rows;
-  float *fetched = index->in_place ? kf_alloc(n * index->dim, sizeof *fetched) : NULL;
-  float *rows = index->in_place ? fetched : index->rows + first * index->dim;
-  double *wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *wide);
-  int8_t *bytes = kf_alloc(index->padded, 1);
-  kf_status status = rows != NULL && wide != NULL && bytes != NULL
-                         ? build_rows(index, j->ctx->kernels, first, n, rows, wide, bytes, err)
-                         : kf_fail_memory(err);
-  kf_free(fetched);
-  kf_free(wide);
-  kf_free(bytes);
+  build_scratch s = {.y = kf_alloc(index->dim, sizeof *s.y),
+                     .largest = kf_alloc(n, sizeof *s.largest),
+                     .bytes = kf_alloc(index->padded, 1)};
+  if (index->in_place) s.fetched = kf_alloc(n * index->dim, sizeof *s.fetched);
+  kf_status status = build_rows(index, j->ctx->kernels, first, n, &s, err);
+  kf_free(s.fetched);
+  kf_free(s.y);
+  kf_free(s.largest);
+  kf_free(s.bytes);
   bool long_work = index->n * index->dim > (1u << 26);
   if (status == KF_OK && worker == 0 && long_work) {
     status = kf_progress(j->ctx, "pack", first + n, index->n);
@@ -264,6 +294,12 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
     kf_index_free(index);
     return status;
   }
+  for (uint64_t i = 0; i < index->n_blocks; i++) {
+    const kf_block *b = &index->blocks[i];
+    if (b->scale > 0)
+      index->least_factor =
+          fmax(index->least_factor, (double)b->offset / (double)b->scale * 0x1p-27);
+  }
   *out = index;
   return KF_OK;
 }
@@ -273,7 +309,6 @@ void kf_index_free(kf_index *index) {
   kf_free(index->rows);
   kf_free(index->centre);
   kf_free(index->packed);
-  kf_free(index->scale);
   kf_free(index->offset);
   kf_free(index->length);
   kf_free(index->error);
@@ -288,7 +323,7 @@ kf_metric kf_index_metric(const kf_index *index) { return index->metric; }
 
 uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t places = index->n_blocks * index->block_rows;
-  uint64_t bytes = places * (index->padded + 4 * sizeof(float)) + index->dim * sizeof(double) +
+  uint64_t bytes = places * (index->padded + 3 * sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   return index->in_place ? bytes : bytes + index->n * index->dim * sizeof(float);
 }

@@ -13,8 +13,10 @@
 
 #include "search/search.h"
 
-/* What is known of all rows of a block: the largest length, error and |offset|. */
+/* Rows of a block share a scale. The largest length, error and |offset| are those of rows that are
+ * not always candidates. */
 typedef struct kf_block {
+  float scale; /* y is about scale * bytes */
   float length, error, offset;
 } kf_block;
 
@@ -28,37 +30,43 @@ struct kf_index {
   double *centre;
   double centre_length; /* not less than the length of the centre */
 
-  /* The 8-bit copy, in panels, and four numbers for each row; rows past n are filled up to a whole
-   * block. */
+  /* The 8-bit copy, in panels, and three numbers for each row; places past n are filled up to a
+   * whole block. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
-  float *scale;  /* y is about scale * bytes */
-  float *offset; /* h */
-  float *length; /* not less than |y|; infinite: the row is always a candidate */
+  float *offset; /* h; minus infinity: the row is always a candidate */
+  float *length; /* not less than |y|; infinite for such a row */
   float *error;  /* not less than |y - scale * bytes| */
   kf_block *blocks;
+  /* A query's factor is not below this, so that no offset is too large in units of a dot product.
+   * It only matters for queries that are next to the centre, and rounds them to nothing. */
+  double least_factor;
 };
 
-/* A query in 8 bits. */
+/* A query. First it is centred, then rounded with a factor that several queries may share. */
 typedef struct kf_query {
-  float factor;  /* p is about factor * bytes */
-  double error;  /* not less than |p - factor * bytes|; infinite: every row is a candidate */
-  double bytes;  /* not less than |factor * bytes| */
-  double length; /* not less than |q| + |m| (dot products) or |p| (distances) */
-  double base;   /* q . m, or |p|^2 */
+  double largest; /* |p_i|; infinite: too long, and every row is a candidate */
+  double base;    /* q . m, or |p|^2 */
+  double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
+  double error;   /* not less than |p - factor * bytes| */
+  double bytes;   /* not less than |factor * bytes| */
 } kf_query;
 
-/* Centres a query and rounds it to bytes [padded]. scratch: [2 * dim]. */
-kf_query kf_index_query(const kf_index *index, const kf_kernels *kernels, const float *x,
-                        double *scratch, int8_t *bytes);
+/* Everything but error and bytes. scratch: [2 * dim]. */
+kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
+                        double *scratch);
+/* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
+float kf_query_factor(const kf_index *index, double largest);
+/* Rounds p, from the scratch of kf_query_start, to bytes [padded], and fills in the rest. A query
+ * that is too long, or longer than the factor allows, becomes zeros with an infinite error. */
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,
+                    kf_query *query, int8_t *bytes);
 
 /* How far v may be from the key of the canonical score, for rows that are no longer, have no larger
  * error and no larger |offset| than this. Not finite: anything is possible. */
 double kf_margin(const kf_index *index, const kf_query *query, double length, double error,
                  double offset);
-/* What v, computed in f32, may differ from itself, for the same rows. */
-double kf_f32_margin(const kf_query *query, double length, double error, double offset);
 /* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
  * where the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);

@@ -24,19 +24,22 @@ typedef struct finder {
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
   uint32_t k, capacity, batch;
-  size_t group_size;     /* bytes of a packed group */
-  kf_query *query;       /* [batch] */
-  float *factor, *least; /* [batch] */
-  char *packed;          /* [groups][group_size] */
-  int8_t *bytes;         /* [group][padded] */
-  double *wide;          /* [2 * dim] */
-  float *fetched;        /* [KF_SCORE_ROWS][dim] */
-  kf_hit *hits;          /* [group][block_rows] */
-  uint32_t *count;       /* [group] */
-  kf_shortlist *lists;   /* [batch] */
-  kf_pending *pending;   /* [batch][capacity] */
-  double *lower;         /* [batch][k] */
-  kf_scored *scored;     /* [batch][k] */
+  size_t group_size;   /* bytes of a packed group */
+  uint32_t *order;     /* [batch] queries by size, so that those of a group are alike: what */
+  double *largest;     /* stands at i below is query order[i] of the batch */
+  kf_query *query;     /* [batch] */
+  float *factor;       /* [groups] */
+  int32_t *floor;      /* [batch] */
+  char *packed;        /* [groups][group_size] */
+  int8_t *bytes;       /* [group][padded] */
+  double *wide;        /* [2 * dim] */
+  float *fetched;      /* [KF_SCORE_ROWS][dim] */
+  kf_hit *hits;        /* [group][block_rows] */
+  uint32_t *count;     /* [group] */
+  kf_shortlist *lists; /* [batch] */
+  kf_pending *pending; /* [batch][capacity] */
+  double *lower;       /* [batch][k] */
+  kf_scored *scored;   /* [batch][k] */
   uint64_t candidates;
 } finder;
 
@@ -56,9 +59,11 @@ static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
 
 static void finder_free(finder *f) {
   if (f == NULL) return;
+  kf_free(f->order);
+  kf_free(f->largest);
   kf_free(f->query);
   kf_free(f->factor);
-  kf_free(f->least);
+  kf_free(f->floor);
   kf_free(f->packed);
   kf_free(f->bytes);
   kf_free(f->wide);
@@ -84,9 +89,11 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->batch = batch;
   f->capacity = capacity_for(index, k);
   f->group_size = scan->size(index->padded);
+  f->order = kf_alloc(batch, sizeof *f->order);
+  f->largest = kf_alloc(batch, sizeof *f->largest);
   f->query = kf_alloc(batch, sizeof *f->query);
   f->factor = kf_alloc(batch, sizeof *f->factor);
-  f->least = kf_alloc(batch, sizeof *f->least);
+  f->floor = kf_alloc(batch, sizeof *f->floor);
   f->packed = kf_alloc((batch + scan->group - 1) / scan->group, f->group_size);
   f->bytes = kf_alloc(scan->group, index->padded);
   f->wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *f->wide);
@@ -97,8 +104,9 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
   f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
   f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
-  if (!(f->query && f->factor && f->least && f->packed && f->bytes && f->wide && f->fetched &&
-        f->hits && f->count && f->lists && f->pending && f->lower && f->scored)) {
+  if (!(f->order && f->largest && f->query && f->factor && f->floor && f->packed && f->bytes &&
+        f->wide && f->fetched && f->hits && f->count && f->lists && f->pending && f->lower &&
+        f->scored)) {
     finder_free(f);
     return kf_fail_memory(err);
   }
@@ -120,54 +128,85 @@ typedef struct batch {
   const int64_t *leave_out; /* [n] or NULL */
 } batch;
 
-static void take_queries(finder *f, const batch *b) {
-  uint32_t group = (uint32_t)f->scan->group, padded = f->index->padded;
-  for (uint32_t first = 0; first < b->n; first += group) {
-    uint32_t n = b->n - first < group ? b->n - first : group;
-    for (uint32_t i = 0; i < n; i++) {
-      const float *x = b->x + (uint64_t)(first + i) * f->index->dim;
-      kf_query q = kf_index_query(f->index, f->kernels, x, f->wide, f->bytes + i * padded);
-      f->query[first + i] = q;
-      f->factor[first + i] = q.factor;
-      kf_shortlist_start(&f->lists[first + i]);
-    }
-    f->scan->pack(f->bytes, n, padded, f->packed + first / group * f->group_size);
+/* Queries by their largest number, and where that is the same by their place. */
+static void sort_queries(finder *f, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t at = i;
+    for (; at > 0 && f->largest[f->order[at - 1]] > f->largest[i]; at--)
+      f->order[at] = f->order[at - 1];
+    f->order[at] = i;
   }
+}
+
+static const float *query_row(const finder *f, const batch *b, uint32_t i) {
+  return b->x + (uint64_t)f->order[i] * f->index->dim;
+}
+
+/* The queries from `first` on that make up a group, with the factor of the largest that is not too
+ * long. */
+static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
+  const kf_index *index = f->index;
+  uint32_t group = first / (uint32_t)f->scan->group;
+  double largest = 0;
+  for (uint32_t i = first; i < first + n; i++) {
+    double own = f->largest[f->order[i]];
+    if (own < INFINITY && own > largest) largest = own;
+  }
+  f->factor[group] = kf_query_factor(index, largest);
+  for (uint32_t i = 0; i < n; i++) {
+    kf_query *q = &f->query[first + i];
+    *q = kf_query_start(index, f->kernels, query_row(f, b, first + i), f->wide);
+    kf_query_round(index, f->kernels, f->factor[group], f->wide, q, f->bytes + i * index->padded);
+    kf_shortlist_start(&f->lists[first + i]);
+  }
+  f->scan->pack(f->bytes, n, index->padded, f->packed + group * f->group_size);
+}
+
+static void take_queries(finder *f, const batch *b) {
+  uint32_t group = (uint32_t)f->scan->group;
+  for (uint32_t i = 0; i < b->n; i++)
+    f->largest[i] =
+        kf_query_start(f->index, f->kernels, b->x + (uint64_t)i * f->index->dim, f->wide).largest;
+  sort_queries(f, b->n);
+  for (uint32_t first = 0; first < b->n; first += group)
+    take_group(f, b, first, b->n - first < group ? b->n - first : group);
 }
 
 static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
   return (kf_scorer){.index = f->index,
                      .kernels = f->kernels,
                      .query = &f->query[i],
-                     .x = b->x + (uint64_t)i * f->index->dim,
+                     .x = query_row(f, b, i),
                      .fetched = f->fetched};
 }
 
-/* The f32 value below which no row of the block can be among the nearest. */
-static float least_value(const finder *f, uint32_t i, const kf_block *block) {
+/* What dot - offset, in units of the dot product, must reach for a row of the block to be among the
+ * nearest of query i: v + margin >= least, with room for the rounding of offsets and of itself. */
+static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, double unit) {
   const kf_query *q = &f->query[i];
-  double margin = kf_margin(f->index, q, block->length, block->error, block->offset) +
-                  kf_f32_margin(q, block->length, block->error, block->offset);
-  double least = f->lists[i].least - margin;
-  least -= 0x1p-22 * fabs(least);                  /* more than rounding to f32 can add */
-  return least > -1e37 ? (float)least : -INFINITY; /* also where it is NaN */
+  double margin =
+      kf_margin(f->index, q, (double)block->length, (double)block->error, (double)block->offset);
+  double least = (f->lists[i].least - margin) * unit;
+  least = floor(least - 0x1p-40 * fabs(least) - 0x1p-22 * (double)block->offset * unit) - 2;
+  if (least > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
+  return least > KF_SCAN_ALL ? (int32_t)least : KF_SCAN_ALL; /* also where it is NaN */
 }
 
 /* Hits of query i among the rows from `first` on become candidates. */
-static void take_hits(finder *f, const batch *b, uint32_t i, uint64_t first, const kf_hit *hits,
-                      uint32_t n) {
+static void take_hits(finder *f, const batch *b, uint32_t i, double value_of_one, uint64_t first,
+                      const kf_hit *hits, uint32_t n) {
   const kf_index *index = f->index;
   const kf_query *q = &f->query[i];
-  kf_shortlist *list = &f->lists[i];
+  int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[i]] : -1;
   for (uint32_t h = 0; h < n; h++) {
     uint64_t row = first + hits[h].row;
-    if (row >= index->n || (b->leave_out != NULL && b->leave_out[i] == (int64_t)row)) continue;
-    double margin = kf_margin(index, q, (double)index->length[row], (double)index->error[row],
-                              fabs((double)index->offset[row]));
-    double value = (double)hits[h].dot * (double)q->factor * (double)index->scale[row] -
-                   (double)index->offset[row];
+    if (row >= index->n || left_out == (int64_t)row) continue;
+    double offset = (double)index->offset[row];
+    double margin =
+        kf_margin(index, q, (double)index->length[row], (double)index->error[row], fabs(offset));
+    double value = (double)hits[h].dot * value_of_one - offset;
     bool known = margin < INFINITY;
-    kf_shortlist_offer(list, f->k, known ? value + margin : INFINITY,
+    kf_shortlist_offer(&f->lists[i], f->k, known ? value + margin : INFINITY,
                        known ? value - margin : -INFINITY, row);
   }
 }
@@ -179,6 +218,10 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   uint32_t group = (uint32_t)f->scan->group;
   uint32_t n = b->n - first_query < group ? b->n - first_query : group;
   const kf_block *block = &index->blocks[row / index->block_rows];
+  double value_of_one = (double)f->factor[first_query / group] * (double)block->scale;
+  bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
+                (double)block->offset < value_of_one * (KF_SCAN_LIMIT / 2);
+  double unit = usable ? 1 / value_of_one : 1;
   for (uint32_t i = first_query; i < first_query + n; i++) {
     kf_shortlist *list = &f->lists[i];
     if (list->n_pending + rows > f->capacity) {
@@ -186,24 +229,24 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
       KF_TRY(kf_shortlist_make_room(list, f->k, f->capacity, rows, &scorer, err));
       f->candidates += scorer.candidates;
     }
-    f->least[i] = least_value(f, i, block);
+    f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
   }
   kf_scan s = {.dim = index->padded,
                .panels = index->packed + row * index->padded,
                .n_panels = rows / KF_PANEL,
-               .scale = index->scale + row,
                .offset = index->offset + row,
+               .unit = (float)unit,
                .queries = f->packed + first_query / group * f->group_size,
                .n = n,
-               .factor = f->factor + first_query,
-               .least = f->least + first_query,
+               .floor = f->floor + first_query,
                .hits = f->hits,
                .stride = index->block_rows,
                .count = f->count};
   f->scan->scan(&s);
   for (uint32_t i = 0; i < n; i++)
     if (f->count[i] > 0)
-      take_hits(f, b, first_query + i, row, f->hits + (uint64_t)i * index->block_rows, f->count[i]);
+      take_hits(f, b, first_query + i, value_of_one, row, f->hits + (uint64_t)i * index->block_rows,
+                f->count[i]);
   return KF_OK;
 }
 
@@ -240,7 +283,7 @@ static kf_status finish(finder *f, const batch *b, uint32_t i, const answer *a, 
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
   for (uint32_t t = 0; t < f->k; t++) {
-    uint64_t at = (uint64_t)i * f->k + t;
+    uint64_t at = (uint64_t)f->order[i] * f->k + t;
     double value = list->scored[t].value;
     a->rows[at] = (int64_t)list->scored[t].row;
     if (a->scores != NULL)
