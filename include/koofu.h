@@ -15,9 +15,10 @@
  * The whole of it, without error handling:
  *
  *     kf_ctx *ctx;    kf_ctx_new(NULL, &ctx);
- *     kf_data *data;  kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL,
- * &data); kf_stats *s;    kf_stats_new_from_data(ctx, data, NULL, &s); kf_model *m;    kf_fit(ctx,
- * s, NULL, &m); kf_classify(ctx, m, rows, n, NULL, classes, scores);
+ *     kf_data *data;  kf_data_open(ctx, (const char *const[]){"train.npy"}, 1, &options, &data);
+ *     kf_stats *s;    kf_stats_new_from_data(ctx, data, NULL, &s);
+ *     kf_model *m;    kf_fit(ctx, s, NULL, &m);
+ *                     kf_classify(ctx, m, rows, n, NULL, classes, scores);
  *
  * Rules that hold throughout
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -423,8 +424,8 @@ KF_API kf_metric kf_index_metric(const kf_index *index); /* never KF_METRIC_DEFA
 KF_API uint64_t kf_index_bytes(const kf_index *index);   /* of memory that the index holds */
 
 typedef struct kf_search_options {
-  /* [n]: a row that does not take part in the search of each query, or a negative number; NULL: all
-   * rows take part in all searches. */
+  /* [n]: a row that does not take part in the search of each query, or a number that is none (such
+   * as -1); NULL: all rows take part in all searches. */
   const int64_t *leave_out;
 } kf_search_options;
 
@@ -434,9 +435,10 @@ typedef struct kf_search_report {
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
- * inner products or Euclidean distances into scores [n][k] (or NULL). Equal scores go to the lower
- * row number. 1 <= k <= KF_MAX_NEIGHBOURS, and k <= the number of rows that take part. What was
- * done is added to report (or NULL). */
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Equal scores (for distances:
+ * equal squares, of which scores are the roots) go to the lower row number. 1 <= k <=
+ * KF_MAX_NEIGHBOURS, and k <= the number of rows that take part. What was done is added to report
+ * (or NULL). */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
@@ -490,12 +492,13 @@ KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NU
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 
-/* As kf_search, for queries [n][dim_in] of the original space. */
+/* As kf_search, for queries [n][dim_in] of the original space. A NaN or an infinity is KF_ERR_DATA
+ * naming the query; so is zero where the map or, without one, the metric looks at directions. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);
 /* Leave one out: rows first … first+n-1 of the gallery are the queries, and each one is left out of
- * its own search. */
+ * its own search. They are read from the file, which must not have changed since it was loaded. */
 KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);

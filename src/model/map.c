@@ -45,7 +45,8 @@ double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, flo
   return sqrt(norm2);
 }
 
-/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32. */
+/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32, or for f64
+ * where rows are scaled to unit length. */
 static bool map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
   uint32_t dim_in = model->dim_in, dim_out = model->dim_out;
@@ -63,7 +64,7 @@ static bool map_block(const kf_model *model, const kf_kernels *kernels, const fl
     if (norm2[i] == 0)
       memset(to, 0, dim_out * sizeof *to);
     else if (normalize)
-      kf_unit_row(kernels, z, dim_out, to);
+      finite &= isfinite(kf_unit_row(kernels, z, dim_out, to)) != 0;
     else
       for (uint32_t k = 0; k < dim_out; k++) finite &= isfinite(to[k] = (float)z[k]) != 0;
   }
@@ -81,7 +82,11 @@ kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const fl
                         n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
                         out + i * model->dim_out);
   kf_free(buffer);
-  return finite ? KF_OK : kf_fail_range(model, err);
+  if (finite) return KF_OK;
+  /* A fitted map does not do that to a finite row, but one that was read from a file may. */
+  if (normalize)
+    return kf_fail(err, KF_ERR_MATH, "the map takes rows out of the range of double precision");
+  return kf_fail_range(model, err);
 }
 
 kf_status kf_fail_range(const kf_model *model, kf_err *err) {

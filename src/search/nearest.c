@@ -43,14 +43,12 @@ typedef struct finder {
   uint64_t candidates;
 } finder;
 
-static uint32_t capacity_for(const kf_index *index, uint32_t k) {
-  return index->block_rows + 2 * k + 512;
-}
+/* Pending rows of a query: more than k, or they would be scored again and again. */
+static uint32_t capacity_for(uint32_t k) { return 2 * k + 768; }
 
 /* How many queries a finder takes at a time, of n. */
-static uint32_t batch_for(const kf_index *index, uint32_t k, uint64_t n) {
-  uint64_t each =
-      capacity_for(index, k) * sizeof(kf_pending) + k * (sizeof(double) + sizeof(kf_scored));
+static uint32_t batch_for(uint32_t k, uint64_t n) {
+  uint64_t each = capacity_for(k) * sizeof(kf_pending) + k * (sizeof(double) + sizeof(kf_scored));
   uint64_t most = BATCH_BYTES / each;
   if (most > BATCH) most = BATCH;
   if (most > n) most = n;
@@ -87,7 +85,7 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->scan = scan;
   f->k = k;
   f->batch = batch;
-  f->capacity = capacity_for(index, k);
+  f->capacity = capacity_for(k);
   f->group_size = scan->size(index->padded);
   f->order = kf_alloc(batch, sizeof *f->order);
   f->largest = kf_alloc(batch, sizeof *f->largest);
@@ -180,6 +178,13 @@ static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
                      .fetched = f->fetched};
 }
 
+static kf_status make_room(finder *f, const batch *b, uint32_t i, kf_err *err) {
+  kf_scorer scorer = scorer_for(f, b, i);
+  KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, &scorer, err));
+  f->candidates += scorer.candidates;
+  return KF_OK;
+}
+
 /* What dot - offset, in units of the dot product, must reach for a row of the block to be among the
  * nearest of query i: v + margin >= least, with room for the rounding of offsets and of itself. */
 static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, double unit) {
@@ -193,10 +198,11 @@ static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, doub
 }
 
 /* Hits of query i among the rows from `first` on become candidates. */
-static void take_hits(finder *f, const batch *b, uint32_t i, double value_of_one, uint64_t first,
-                      const kf_hit *hits, uint32_t n) {
+static kf_status take_hits(finder *f, const batch *b, uint32_t i, double value_of_one,
+                           uint64_t first, const kf_hit *hits, uint32_t n, kf_err *err) {
   const kf_index *index = f->index;
   const kf_query *q = &f->query[i];
+  kf_shortlist *list = &f->lists[i];
   int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[i]] : -1;
   for (uint32_t h = 0; h < n; h++) {
     uint64_t row = first + hits[h].row;
@@ -206,9 +212,11 @@ static void take_hits(finder *f, const batch *b, uint32_t i, double value_of_one
         kf_margin(index, q, (double)index->length[row], (double)index->error[row], fabs(offset));
     double value = (double)hits[h].dot * value_of_one - offset;
     bool known = margin < INFINITY;
-    kf_shortlist_offer(&f->lists[i], f->k, known ? value + margin : INFINITY,
+    if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
+    kf_shortlist_offer(list, f->k, known ? value + margin : INFINITY,
                        known ? value - margin : -INFINITY, row);
   }
+  return KF_OK;
 }
 
 /* Some panels of one block against one group of queries. */
@@ -222,15 +230,8 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
                 (double)block->offset < value_of_one * (KF_SCAN_LIMIT / 2);
   double unit = usable ? 1 / value_of_one : 1;
-  for (uint32_t i = first_query; i < first_query + n; i++) {
-    kf_shortlist *list = &f->lists[i];
-    if (list->n_pending + rows > f->capacity) {
-      kf_scorer scorer = scorer_for(f, b, i);
-      KF_TRY(kf_shortlist_make_room(list, f->k, f->capacity, rows, &scorer, err));
-      f->candidates += scorer.candidates;
-    }
+  for (uint32_t i = first_query; i < first_query + n; i++)
     f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
-  }
   kf_scan s = {.dim = index->padded,
                .panels = index->packed + row * index->padded,
                .n_panels = rows / KF_PANEL,
@@ -245,8 +246,8 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   f->scan->scan(&s);
   for (uint32_t i = 0; i < n; i++)
     if (f->count[i] > 0)
-      take_hits(f, b, first_query + i, value_of_one, row, f->hits + (uint64_t)i * index->block_rows,
-                f->count[i]);
+      KF_TRY(take_hits(f, b, first_query + i, value_of_one, row,
+                       f->hits + (uint64_t)i * index->block_rows, f->count[i], err));
   return KF_OK;
 }
 
@@ -327,7 +328,7 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
   request r = {index, queries, n, k, leave_out, rows, scores};
   if (n == 0) return KF_OK;
   finder *f;
-  KF_TRY(finder_new(index, kernels, k, batch_for(index, k, n), &f, err));
+  KF_TRY(finder_new(index, kernels, k, batch_for(k, n), &f, err));
   kf_status status = KF_OK;
   for (uint64_t first = 0; status == KF_OK && first < n; first += f->batch) {
     batch b = batch_of(&r, first, n - first < f->batch ? n - first : f->batch);
@@ -402,7 +403,7 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
   if (n == 0) return KF_OK;
   parallel_job j = {.r = {index, queries, n, k, leave_out, rows, scores},
                     .kernels = ctx->kernels,
-                    .batch = batch_for(index, k, n)};
+                    .batch = batch_for(k, n)};
   bool few = n < (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1;
   j.parts = few ? 2 * ctx->threads : 1;
   if (j.parts > index->n_blocks) j.parts = index->n_blocks;

@@ -104,7 +104,11 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
                     kf_search_report *report) {
   KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
   const int64_t *leave_out = options != NULL ? options->leave_out : NULL;
-  KF_TRY(kf_check_neighbours(k, kf_index_rows(index) - (leave_out != NULL), err));
+  uint64_t takes_part = kf_index_rows(index);
+  for (uint64_t i = 0; leave_out != NULL && i < n; i++)
+    if (leave_out[i] >= 0 && (uint64_t)leave_out[i] < kf_index_rows(index))
+      takes_part = kf_index_rows(index) - 1;
+  KF_TRY(kf_check_neighbours(k, takes_part, err));
   uint32_t dim = kf_index_dim(index);
   float *ready = kf_alloc(n, dim * sizeof *ready);
   if (ready == NULL) return kf_fail_memory(err);

@@ -143,11 +143,10 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer,
   return KF_OK;
 }
 
-kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, uint32_t n,
+kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity,
                                  kf_scorer *scorer, kf_err *err) {
-  if (list->n_pending + n <= capacity) return KF_OK;
   drop(list);
-  if (list->n_pending + n <= capacity) return KF_OK;
+  if (list->n_pending <= capacity / 4 * 3) return KF_OK;
   return kf_shortlist_settle(list, k, scorer, err);
 }
 
@@ -157,7 +156,7 @@ kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint
   for (uint32_t i = 0; i < other->n_scored; i++) note_score(list, k, scorer, other->scored[i]);
   for (uint32_t i = 0; i < other->n_pending; i++) {
     const kf_pending *p = &other->pending[i];
-    KF_TRY(kf_shortlist_make_room(list, k, capacity, 1, scorer, err));
+    if (list->n_pending == capacity) KF_TRY(kf_shortlist_make_room(list, k, capacity, scorer, err));
     kf_shortlist_offer(list, k, p->upper, p->lower, p->row);
   }
   return KF_OK;

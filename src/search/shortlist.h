@@ -42,9 +42,9 @@ typedef struct kf_scorer {
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
 
-/* Sees to it that n more rows have room: drops rows that are out, and where that is not enough
- * scores the others. */
-kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, uint32_t n,
+/* Makes room in a list that is full: drops rows that are out, and where that is not enough scores
+ * the others. */
+kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity,
                                  kf_scorer *scorer, kf_err *err);
 /* Scores pending rows, best first, until no other can be among the k nearest; none is pending
  * afterwards. */
