@@ -103,6 +103,53 @@ def safetensors_seeds():
     put("safetensors", "bad-length", struct.pack("<Q", 2**63) + b"{}")
 
 
+def gallery(meta, tensors):
+    """Tensors as (name, dtype, shape, bytes). The fuzz target sets the checksum right."""
+    common = {"checksum": "0" * 16, "format": "koofu.gallery", "version": "1"}
+    header, data = {"__metadata__": {**common, **meta}}, b""
+    for name, dtype, shape, content in tensors:
+        header[name] = tensor(dtype, shape, len(data), len(data) + len(content))
+        data += content
+    return safetensors(json.dumps(header, separators=(",", ":")).encode(), data)
+
+
+def gallery_seeds():
+    cosine, euclidean = {"metric": "cosine"}, {"metric": "euclidean"}
+    names = {"classes": '["cat","d\u00f6g"]'}
+    through = {"normalized": "1", "centre": "mean", "lambda": "0.5"}
+    rows = ("embeddings", "F32", [3, 2], floats(1, 0, 0.6, 0.8, 0, -1))
+    labels = ("labels", "I32", [3], struct.pack("<3i", 1, -1, 0))
+    ends = ("id_ends", "I64", [3], struct.pack("<3q", 1, 4, 5))
+    ids = ("id_bytes", "U8", [5], "a\u00e9bc".encode())
+    transform = ("transform", "F64", [2, 3], struct.pack("<6d", 1, 0, 0, 0, 1, 1))
+    mean = ("mean", "F64", [3], struct.pack("<3d", 0, 0.5, 0))
+    full = [transform, mean, ends, rows, labels, ids]
+    put("gallery", "rows", gallery(cosine, [rows]))
+    put("gallery", "inner", gallery({"metric": "inner"}, [rows, labels]))
+    put("gallery", "named", gallery({**cosine, **names}, [rows, labels]))
+    put("gallery", "ids", gallery(euclidean, [ends, rows, ids]))
+    put("gallery", "mapped", gallery({**cosine, **through}, [transform, mean, rows]))
+    put("gallery", "full", gallery({**euclidean, **through, **names}, full))
+    # Finite numbers that map a query of ones to inf - inf.
+    huge = ("transform", "F64", [2, 3], struct.pack("<6d", 1e308, -1e308, 0, 0, 1, 0))
+    far = ("mean", "F64", [3], struct.pack("<3d", -100, -100, 0))
+    put("gallery", "overflow", gallery({**cosine, **through}, [huge, far, rows]))
+
+    def bad(name, what, *tensors):
+        put("gallery", "bad-" + name, gallery(what, list(tensors)))
+
+    bad("metric", {"metric": "hamming"}, rows)
+    bad("length", cosine, ("embeddings", "F32", [1, 2], floats(1, 1)))
+    bad("nan", euclidean, ("embeddings", "F32", [1, 2], floats(1, float("nan"))))
+    bad("empty", cosine, ("embeddings", "F32", [0, 2], b""))
+    bad("label", {**cosine, **names}, rows, ("labels", "I32", [3], struct.pack("<3i", 0, 2, 1)))
+    bad("ends", cosine, ("id_ends", "I64", [3], struct.pack("<3q", 1, 2**62, 5)), rows, ids)
+    bad("falling", cosine, ("id_ends", "I64", [3], struct.pack("<3q", 4, 1, 5)), rows, ids)
+    bad("utf8", cosine, ends, rows, ("id_bytes", "U8", [5], b"a\xe9\xe9bc"))
+    bad("map", {**cosine, **through}, ("transform", "F64", [1, 1], struct.pack("<d", 1)), mean, rows)
+    put("gallery", "bad-json", safetensors(b"{", b""))
+
+
 def vecs_seeds():
     row = struct.pack("<i", 2)
     put("fvecs", "two", row + floats(1, 2) + row + floats(3, 4))
@@ -165,6 +212,7 @@ def main():
     koofu = parser.parse_args().koofu
     npy_seeds()
     safetensors_seeds()
+    gallery_seeds()
     vecs_seeds()
     text_seeds()
     if koofu:

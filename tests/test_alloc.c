@@ -1,5 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
- * whole fit: from files to statistics, model, classification and back. Each time the call that
+ * whole fit: from files to statistics, model, classification and back; and through the life of a
+ * gallery. Each time the call that
  * meets the failure says 'out of memory', nothing is leaked, and no file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -81,7 +82,8 @@ REPLACED void free(void *memory) {
 /* --- the scenario -------------------------------------------------------------------------------
  */
 
-static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300];
+static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
+    gallery[300];
 
 #define STEP(call)                                                                                 \
   do {                                                                                             \
@@ -89,8 +91,10 @@ static char folder[256], train[300], labels[300], stats[300], model[300], larger
     if (status != KF_OK) goto done;                                                                \
   } while (0)
 
-/* Everything a user does in a day. Returns the first status that is not KF_OK. */
-static kf_status scenario(unsigned threads) {
+/* What a user does in a day. Returns the first status that is not KF_OK. */
+typedef kf_status (*scenario_fn)(unsigned threads);
+
+static kf_status fit_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL;
   kf_stats *s = NULL, *t = NULL;
@@ -134,6 +138,51 @@ done:
   return status;
 }
 
+/* A gallery is made, with the labels as ids, made larger, and used from memory and from the file.
+ * The model is the one that fit_scenario has left. */
+static kf_status gallery_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_model *m = NULL;
+  kf_gallery *g = NULL;
+  kf_info *info = NULL;
+  float rows[6 * 20];
+  int64_t found[6 * 3];
+  int32_t classes[6];
+  kf_eval_result counts;
+  kf_hits hits;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  kf_gallery_options first = {.ids = labels}, more = {.ids = labels, .append_to = gallery};
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_data_get(ctx, data, 0, 6, rows, NULL));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_gallery_save(ctx, data, m, &first, gallery));
+  STEP(kf_gallery_save(ctx, data, NULL, &more, gallery));
+  STEP(kf_info_read(ctx, gallery, &info));
+  for (int from_disk = 0; from_disk < 2; from_disk++) {
+    kf_gallery_load_options options = {.rerank_from_disk = from_disk};
+    STEP(kf_gallery_load(ctx, gallery, &options, &g));
+    STEP(kf_gallery_search(ctx, g, rows, 6, 3, NULL, found, NULL, NULL));
+    STEP(kf_gallery_search_itself(ctx, g, 0, 6, 3, found, NULL, NULL));
+    STEP(kf_gallery_classify(ctx, g, rows, 6, NULL, classes, NULL, NULL));
+    STEP(kf_gallery_eval(ctx, g, data, NULL, &counts, &hits, NULL));
+    STEP(kf_gallery_eval(ctx, g, NULL, NULL, &counts, &hits, NULL));
+    kf_gallery_free(g);
+    g = NULL;
+  }
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_info_free(info);
+  kf_gallery_free(g);
+  kf_model_free(m);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static void make_files(void) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
@@ -144,6 +193,7 @@ static void make_files(void) {
   snprintf(model, sizeof model, "%s/model.safetensors", folder);
   snprintf(larger, sizeof larger, "%s/larger.safetensors", folder);
   snprintf(out, sizeof out, "%s/out.npy", folder);
+  snprintf(gallery, sizeof gallery, "%s/gallery.safetensors", folder);
   assert_ok(
       ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 5, .dim = 20, .per_class = 8}, &data));
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, train));
@@ -156,7 +206,7 @@ static void make_files(void) {
 
 /* With one thread the books must balance to the block. With more, the C library keeps stacks of
  * ended threads and gives them back when memory is short, so fewer blocks than before are fine. */
-static void fail_each(int good, unsigned threads) {
+static void fail_each(scenario_fn scenario, int good, unsigned threads) {
   for (long at = 0;; at++) {
     long before = atomic_load(&live);
     atomic_store(&failures, 0);
@@ -177,28 +227,46 @@ static void fail_each(int good, unsigned threads) {
     /* A single failure may be survived where there is another way (an unstartable thread). */
     if (status != KF_ERR_MEM && (good || status != KF_OK))
       fail_msg("allocation %ld: status %d instead of out of memory", at, (int)status);
-    if (status != KF_OK && test_entries(folder) > 6) fail_msg("allocation %ld: a file is left", at);
+    if (status != KF_OK && test_entries(folder) > 7) fail_msg("allocation %ld: a file is left", at);
   }
 }
 
-static void once(void **state) {
+static void fit_once(void **state) {
   (void)state;
-  fail_each(0, 1);
-  fail_each(0, 2);
+  fail_each(fit_scenario, 0, 1);
+  fail_each(fit_scenario, 0, 2);
 }
 
-static void from_then_on(void **state) {
+static void fit_from_then_on(void **state) {
   (void)state;
-  fail_each(1, 1);
-  fail_each(1, 2);
+  fail_each(fit_scenario, 1, 1);
+  fail_each(fit_scenario, 1, 2);
+}
+
+static void gallery_once(void **state) {
+  (void)state;
+  fail_each(gallery_scenario, 0, 1);
+  fail_each(gallery_scenario, 0, 2);
+}
+
+static void gallery_from_then_on(void **state) {
+  (void)state;
+  fail_each(gallery_scenario, 1, 1);
+  fail_each(gallery_scenario, 1, 2);
 }
 
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
   /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
-  if (scenario(2) != KF_OK || scenario(1) != KF_OK) return 1;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(once), cmocka_unit_test(from_then_on)};
+  for (unsigned threads = 2; threads > 0; threads--)
+    if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK) return 1;
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fit_once),
+      cmocka_unit_test(fit_from_then_on),
+      cmocka_unit_test(gallery_once),
+      cmocka_unit_test(gallery_from_then_on),
+  };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
   return failed;

@@ -116,6 +116,10 @@ kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t
 
 /* The lines of a text file, and how many different ones there are besides empty ones. */
 kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
+/* Calls `use` with every line, without its end and without NUL; lines are counted from 1. */
+typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text, size_t length,
+                                kf_err *err);
+kf_status kf_text_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 
 /* --- data sets ------------------------------------------------------------------------------- */
 
@@ -156,6 +160,7 @@ typedef struct kf_save_spec {
   uint32_t dim;     /* of the mapped rows */
   kf_dtype dtype;
   bool keep_bad; /* bad rows (skip_bad): false leaves them out, true writes zeros in their place */
+  bool refuse_zero; /* a row that the map takes to zero is KF_ERR_DATA */
   /* rows[n][data->dim] and their squared lengths to out[n][dim], on a worker thread. Bad rows are
    * zeros with norm2 0 and must give zeros. NULL: the rows as they are. */
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
@@ -164,5 +169,19 @@ typedef struct kf_save_spec {
 } kf_save_spec;
 kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
                               const char *path);
+
+/* The same rows and labels as parts of a file that holds more. Making a saver finds the bad rows,
+ * where these are left out; data set and spec must outlive it. */
+typedef struct kf_saver kf_saver;
+kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec, kf_saver **out);
+void kf_saver_free(kf_saver *save);
+uint64_t kf_saver_rows(const kf_saver *save);             /* that are written */
+bool kf_saver_skips(const kf_saver *save, uint64_t row);  /* whether a row is left out */
+kf_status kf_saver_write_rows(kf_saver *save, kf_stw *w); /* errors go to the context */
+/* number[k]: what class k of the data set is called in the file; NULL: k. */
+kf_status kf_saver_write_labels(const kf_saver *save, const int32_t *number, kf_stw *w,
+                                kf_err *err);
+/* Says how many rows were left out, if any. */
+void kf_saver_log(const kf_saver *save);
 
 #endif

@@ -76,6 +76,18 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   return KF_OK;
 }
 
+kf_status kf_text_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err) {
+  kf_lines lines;
+  kf_lines_start(&lines, in, 0, 0);
+  for (;;) {
+    const char *text;
+    size_t length;
+    KF_TRY(kf_lines_next(&lines, &text, &length, err));
+    if (text == NULL) return KF_OK;
+    KF_TRY(use(argument, lines.line, text, length, err));
+  }
+}
+
 /* --- names ----------------------------------------------------------------------------------- */
 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
@@ -112,40 +124,41 @@ void kf_name_set_clear(kf_name_set *set) {
   *set = (kf_name_set){0};
 }
 
-static kf_status read_name_lines(const kf_in *in, kf_name_set *set, kf_err *err) {
-  kf_lines lines;
-  kf_lines_start(&lines, in, 0, 0);
-  for (;;) {
-    const char *text;
-    size_t length;
-    KF_TRY(kf_lines_next(&lines, &text, &length, err));
-    if (text == NULL) return KF_OK;
-    if (length == 0) {
-      return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
-                     in->path, lines.line);
-    }
-    int64_t before = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
-    if (before >= 0) {
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
-                     in->path, lines.line, set->name[before], before + 1);
-    }
-    KF_TRY(kf_name_set_add(set, in->path, lines.line, text, length, err));
+typedef struct name_list {
+  const char *path;
+  kf_name_set set;
+} name_list;
+
+static kf_status add_name(void *argument, uint64_t line, const char *text, size_t length,
+                          kf_err *err) {
+  name_list *list = argument;
+  kf_name_set *set = &list->set;
+  if (length == 0) {
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
+                   list->path, line);
   }
+  int64_t before = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
+  if (before >= 0) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
+                   list->path, line, set->name[before], before + 1);
+  }
+  return kf_name_set_add(set, list->path, line, text, length, err);
 }
 
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
-  kf_name_set set = {0};
-  kf_status status = read_name_lines(&in, &set, err);
+  name_list list = {.path = path};
+  kf_name_set *set = &list.set;
+  kf_status status = kf_text_each(&in, add_name, &list, err);
   kf_in_close(&in);
-  if (status == KF_OK && set.n == 0) {
+  if (status == KF_OK && set->n == 0) {
     status = kf_fail(err, KF_ERR_DATA, "%s: no class name in the file", path);
   }
   if (status == KF_OK) {
-    status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, out, err);
+    status = kf_names_copy((const char *const *)set->name, (uint32_t)set->n, out, err);
   }
-  kf_name_set_clear(&set);
+  kf_name_set_clear(set);
   return status;
 }

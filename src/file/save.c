@@ -71,7 +71,7 @@ typedef struct slot { /* an encoded chunk */
   uint64_t n; /* bytes */
 } slot;
 
-typedef struct saver {
+struct kf_saver {
   kf_ctx *ctx;
   const kf_data *data;
   const kf_save_spec *spec;
@@ -81,13 +81,14 @@ typedef struct saver {
   slot *slots;        /* [wave] */
   uint64_t first;     /* row of the current wave */
   unsigned char *bad; /* a bit for each row, or NULL: every row is written */
-} saver;
+  uint64_t n_bad;
+};
 
-static bool is_bad(const saver *save, uint64_t row) {
+bool kf_saver_skips(const kf_saver *save, uint64_t row) {
   return save->bad != NULL && (save->bad[row / 8] >> row % 8 & 1) != 0;
 }
 
-static kf_status saver_start(saver *save, kf_err *err) {
+static kf_status saver_start(kf_saver *save, kf_err *err) {
   uint32_t dim_in = save->data->dim, dim = save->spec->dim;
   save->chunk = (kf_data_chunk(dim > dim_in ? dim : dim_in) + 7) & ~(uint64_t)7;
   save->wave = 2 * (size_t)save->ctx->threads;
@@ -109,7 +110,8 @@ static kf_status saver_start(saver *save, kf_err *err) {
   return KF_OK;
 }
 
-static void saver_end(saver *save) {
+void kf_saver_free(kf_saver *save) {
+  if (save == NULL) return;
   for (unsigned t = 0; save->workers != NULL && t < save->ctx->threads; t++) {
     kf_free(save->workers[t].rows);
     kf_free(save->workers[t].mapped);
@@ -119,10 +121,11 @@ static void saver_end(saver *save) {
   kf_free(save->workers);
   kf_free(save->slots);
   kf_free(save->bad);
+  kf_free(save);
 }
 
 /* The rows of chunk i of the current wave; 0 where the data set has ended. */
-static uint64_t chunk_rows(const saver *save, size_t i, uint64_t *first) {
+static uint64_t chunk_rows(const kf_saver *save, size_t i, uint64_t *first) {
   *first = save->first + i * save->chunk;
   if (*first >= save->data->rows) return 0;
   uint64_t left = save->data->rows - *first;
@@ -131,7 +134,7 @@ static uint64_t chunk_rows(const saver *save, size_t i, uint64_t *first) {
 
 /* Runs a task over all chunks, a wave at a time, and writes what is in the slots after each wave
  * (out NULL: nothing). */
-static kf_status run_waves(saver *save, const char *what, kf_task_fn task, sink *out) {
+static kf_status run_waves(kf_saver *save, const char *what, kf_task_fn task, sink *out) {
   uint64_t rows = save->data->rows, wave_rows = save->wave * save->chunk;
   for (save->first = 0; save->first < rows; save->first += wave_rows) {
     KF_TRY(kf_progress(save->ctx, what, save->first, rows));
@@ -147,7 +150,7 @@ static kf_status run_waves(saver *save, const char *what, kf_task_fn task, sink 
 /* --- the first pass: which rows are bad ------------------------------------------------------ */
 
 static kf_status mark_bad(void *argument, size_t i, size_t worker, kf_err *err) {
-  saver *save = argument;
+  kf_saver *save = argument;
   const scratch *s = &save->workers[worker];
   uint64_t first, n = chunk_rows(save, i, &first);
   KF_TRY(kf_data_fetch(save->data, save->ctx->kernels, first, n, s->rows, NULL, s->norm2, err));
@@ -156,34 +159,36 @@ static kf_status mark_bad(void *argument, size_t i, size_t worker, kf_err *err) 
   return KF_OK;
 }
 
-static kf_status find_bad(saver *save, uint64_t *n_bad) {
+static kf_status find_bad(kf_saver *save) {
   uint64_t rows = save->data->rows;
   save->bad = kf_alloc_zero(rows / 8 + 1, 1);
   if (save->bad == NULL) return kf_fail_memory(&save->ctx->err);
   KF_TRY(run_waves(save, "check", mark_bad, NULL));
-  for (uint64_t row = 0; row < rows; row++) *n_bad += is_bad(save, row);
-  if (*n_bad < rows) return KF_OK;
+  for (uint64_t row = 0; row < rows; row++) save->n_bad += kf_saver_skips(save, row);
+  if (save->n_bad < rows) return KF_OK;
   return kf_fail(&save->ctx->err, KF_ERR_DATA, "all %" PRIu64 " rows are NaN, infinite or zero",
                  rows);
 }
 
 /* --- the second pass: rows ------------------------------------------------------------------- */
 
-static kf_status encode_row(const saver *save, uint64_t row, const float *values, slot *part,
+static kf_status encode_row(const kf_saver *save, uint64_t row, const float *values, slot *part,
                             kf_err *err) {
   uint32_t dim = save->spec->dim;
   kf_type type = kf_type_of(save->spec->dtype);
   size_t fits = kf_encode_f32(save->ctx->kernels, type, values, dim, part->bytes + part->n);
   part->n += dim * kf_type_size(type);
-  if (fits == dim) return KF_OK;
+  bool zero = save->spec->refuse_zero && save->ctx->kernels->norm2(values, dim) == 0;
+  if (fits == dim && !zero) return KF_OK;
   char where[KF_WHERE_SIZE];
   save->data->where(save->data, row, where, sizeof where);
+  if (zero) return kf_fail(err, KF_ERR_DATA, "%s: is mapped to zero, and has no direction", where);
   return kf_fail(err, KF_ERR_DATA, "%s: column %zu is %g, too large for %s", where, fits,
                  (double)values[fits], kf_dtype_name(save->spec->dtype));
 }
 
 static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
-  saver *save = argument;
+  kf_saver *save = argument;
   const kf_save_spec *spec = save->spec;
   const kf_kernels *kernels = save->ctx->kernels;
   const scratch *s = &save->workers[worker];
@@ -196,7 +201,7 @@ static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *e
   slot *part = &save->slots[i];
   part->n = 0;
   for (uint64_t r = 0; r < n; r++) {
-    bool bad = is_bad(save, first + r);
+    bool bad = kf_saver_skips(save, first + r);
     if (save->bad != NULL && bad != (s->norm2[r] == 0)) {
       char where[KF_WHERE_SIZE];
       save->data->where(save->data, first + r, where, sizeof where);
@@ -209,33 +214,63 @@ static kf_status encode_chunk(void *argument, size_t i, size_t worker, kf_err *e
 
 /* --- labels, behind the rows ----------------------------------------------------------------- */
 
-static kf_status write_labels(const saver *save, sink *out, kf_err *err) {
+static kf_status write_labels(const kf_saver *save, const int32_t *number, sink *out, kf_err *err) {
   int32_t labels[LABELS_AT_ONCE];
   const kf_data *data = save->data;
   for (uint64_t first = 0; first < data->rows; first += LABELS_AT_ONCE) {
     uint64_t left = data->rows - first, n = left < LABELS_AT_ONCE ? left : LABELS_AT_ONCE;
-    KF_TRY(data->fetch(data, save->ctx->kernels, first, n, NULL, labels, err));
+    KF_TRY(kf_data_fetch(data, save->ctx->kernels, first, n, NULL, labels, NULL, err));
     size_t kept = 0;
     for (uint64_t r = 0; r < n; r++)
-      if (!is_bad(save, first + r)) labels[kept++] = labels[r];
+      if (!kf_saver_skips(save, first + r))
+        labels[kept++] = number != NULL && labels[r] >= 0 ? number[labels[r]] : labels[r];
     KF_TRY(sink_write(out, labels, kept * sizeof *labels, err));
   }
   return KF_OK;
 }
 
+/* --- for files that hold more than a data set ------------------------------------------------ */
+
+kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec, kf_saver **out) {
+  kf_saver *save = kf_alloc_zero(1, sizeof *save);
+  if (save == NULL) return kf_fail_memory(&ctx->err);
+  *save = (kf_saver){.ctx = ctx, .data = data, .spec = spec};
+  kf_status status = saver_start(save, &ctx->err);
+  if (status == KF_OK && data->skip_bad && !spec->keep_bad) status = find_bad(save);
+  if (status == KF_OK)
+    *out = save;
+  else
+    kf_saver_free(save);
+  return status;
+}
+
+uint64_t kf_saver_rows(const kf_saver *save) { return save->data->rows - save->n_bad; }
+
+kf_status kf_saver_write_rows(kf_saver *save, kf_stw *w) {
+  return run_waves(save, save->spec->what, encode_chunk, &(sink){.native = w});
+}
+
+kf_status kf_saver_write_labels(const kf_saver *save, const int32_t *number, kf_stw *w,
+                                kf_err *err) {
+  return write_labels(save, number, &(sink){.native = w}, err);
+}
+
+void kf_saver_log(const kf_saver *save) {
+  if (save->n_bad > 0)
+    kf_log(save->ctx, "%" PRIu64 " bad rows of %" PRIu64 " were left out", save->n_bad,
+           save->data->rows);
+}
+
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static kf_status write_file(saver *save, sink *out, const char *path) {
+static kf_status write_file(kf_saver *save, sink *out, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
-  uint64_t n_bad = 0;
-  if (data->skip_bad && !save->spec->keep_bad) KF_TRY(find_bad(save, &n_bad));
-  KF_TRY(sink_open(out, path, data, save->spec, data->rows - n_bad, err));
+  KF_TRY(sink_open(out, path, data, save->spec, kf_saver_rows(save), err));
   KF_TRY(run_waves(save, save->spec->what, encode_chunk, out));
-  if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, out, err));
+  if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, NULL, out, err));
   KF_TRY(sink_commit(out, err));
-  if (n_bad > 0)
-    kf_log(save->ctx, "%" PRIu64 " bad rows of %" PRIu64 " were left out", n_bad, data->rows);
+  kf_saver_log(save);
   return KF_OK;
 }
 
@@ -255,12 +290,12 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
                               const char *path) {
   KF_TRY(check_output(spec, path, &ctx->err));
   KF_TRY(kf_data_refuse_overwrite(data, path, &ctx->err));
-  saver save = {.ctx = ctx, .data = data, .spec = spec};
+  kf_saver *save;
+  KF_TRY(kf_saver_new(ctx, data, spec, &save));
   sink out = {0};
-  kf_status status = saver_start(&save, &ctx->err);
-  if (status == KF_OK) status = write_file(&save, &out, path);
+  kf_status status = write_file(save, &out, path);
   sink_abort(&out);
-  saver_end(&save);
+  kf_saver_free(save);
   return status;
 }
 

@@ -1,6 +1,6 @@
-/* info.c - what is in a file. Sees model and below, since statistics and models are loaded whole.
- */
-#include "model/model.h"
+/* info.c - what is in a file. Sees search and below, since statistics, models and galleries are
+ * loaded, galleries without an index. */
+#include "search/gallery.h"
 
 #include <string.h>
 
@@ -82,6 +82,18 @@ static kf_status describe_model(kf_ctx *ctx, kf_info *out, const char *path) {
   return KF_OK;
 }
 
+static kf_status describe_gallery(kf_ctx *ctx, kf_info *out, const char *path) {
+  kf_gallery *g;
+  KF_TRY(kf_gallery_open(path, &g, &ctx->err));
+  out->kind = "gallery";
+  out->rows = g->rows;
+  out->dim = kf_gallery_dim_in(g);
+  out->dim_out = kf_gallery_dim(g);
+  out->classes = g->n_classes;
+  kf_gallery_free(g);
+  return KF_OK;
+}
+
 /* A data set where kf_data_open takes it as one, a box of tensors otherwise. */
 static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   kf_data *data;
@@ -118,6 +130,8 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
     status = describe_stats(ctx, &out->base, path);
   else if (format != NULL && strcmp(format, "koofu.model") == 0)
     status = describe_model(ctx, &out->base, path);
+  else if (format != NULL && strcmp(format, KF_GALLERY_FORMAT) == 0)
+    status = describe_gallery(ctx, &out->base, path);
   else
     status = describe_tensors(ctx, &out->base, path);
   kf_st_close(&st);

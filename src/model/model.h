@@ -52,6 +52,12 @@ void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *
 kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
 
+/* The map alone, in files that carry it: its metadata and the declaration of its tensors, then
+ * their bytes. Read back it is a model without classes. */
+kf_status kf_map_declare(kf_stw *w, const kf_model *model, kf_err *err);
+kf_status kf_map_write(kf_stw *w, const kf_model *model, kf_err *err);
+kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
+
 /* KF_ERR_MATH: mapped rows do not fit f32. */
 kf_status kf_fail_range(const kf_model *model, kf_err *err);
 /* KF_ERR_DATA where the rows of a data set are not as long as the model's. */

@@ -1,4 +1,5 @@
-/* model_file.c - a model as one .safetensors file with a checksum (docs/formats.md). */
+/* model_file.c - a model as one .safetensors file with a checksum (docs/formats.md), and its map
+ * alone as a part of other files. */
 #include "model/model.h"
 
 #include <math.h>
@@ -14,7 +15,8 @@ typedef struct part {
   uint64_t shape[2];
   void *memory;
 } part;
-#define N_PARTS 8
+#define N_PARTS     8
+#define N_MAP_PARTS 2 /* the first ones are all that the map needs */
 
 static void parts_of(const kf_model *m, part parts[N_PARTS]) {
   uint64_t d = m->dim_in, l = m->dim_out, k = m->n_classes;
@@ -33,26 +35,48 @@ static void parts_of(const kf_model *m, part parts[N_PARTS]) {
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
-  KF_TRY(kf_stw_meta(w, "format", FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
-  KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
-  KF_TRY(kf_stw_meta_i64(w, "normalized", m->normalized, err));
-  KF_TRY(kf_stw_meta(w, "centre", m->centre == KF_CENTRE_MEAN ? "mean" : "none", err));
-  KF_TRY(kf_stw_meta_f64(w, "lambda", m->lambda, err));
-  KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
-  KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
-  if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
-  part parts[N_PARTS];
-  parts_of(m, parts);
-  for (int i = 0; i < N_PARTS; i++)
+static kf_status declare_parts(kf_stw *w, const part *parts, int first, int end, kf_err *err) {
+  for (int i = first; i < end; i++)
     KF_TRY(kf_stw_declare(w, parts[i].name, parts[i].type, parts[i].ndim, parts[i].shape, err));
-  for (int i = 0; i < N_PARTS; i++) {
+  return KF_OK;
+}
+
+static kf_status write_parts(kf_stw *w, const part *parts, int n, kf_err *err) {
+  for (int i = 0; i < n; i++) {
     const part *p = &parts[i];
     uint64_t bytes = p->shape[0] * p->shape[1] * kf_type_size(p->type);
     KF_TRY(kf_stw_write(w, p->memory, bytes, err));
   }
   return KF_OK;
+}
+
+kf_status kf_map_declare(kf_stw *w, const kf_model *m, kf_err *err) {
+  KF_TRY(kf_stw_meta_i64(w, "normalized", m->normalized, err));
+  KF_TRY(kf_stw_meta(w, "centre", m->centre == KF_CENTRE_MEAN ? "mean" : "none", err));
+  KF_TRY(kf_stw_meta_f64(w, "lambda", m->lambda, err));
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  return declare_parts(w, parts, 0, N_MAP_PARTS, err);
+}
+
+kf_status kf_map_write(kf_stw *w, const kf_model *m, kf_err *err) {
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  return write_parts(w, parts, N_MAP_PARTS, err);
+}
+
+static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
+  KF_TRY(kf_stw_meta(w, "format", FORMAT, err));
+  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
+  KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
+  KF_TRY(kf_map_declare(w, m, err));
+  KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
+  KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
+  if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  KF_TRY(declare_parts(w, parts, N_MAP_PARTS, N_PARTS, err));
+  return write_parts(w, parts, N_PARTS, err);
 }
 
 kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
@@ -68,28 +92,34 @@ kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
 /* --- reading --------------------------------------------------------------------------------- */
 
 /* Sizes, from tensors that are known to be in the file. */
-static kf_status read_sizes(const kf_st *st, uint64_t *dim_in, uint64_t *dim_out, uint64_t *classes,
-                            kf_err *err) {
-  const char *path = st->in.path;
-  const kf_st_tensor *transform, *counts;
+static kf_status read_dims(const kf_st *st, uint32_t *dim_in, uint32_t *dim_out, kf_err *err) {
+  const kf_st_tensor *transform;
   KF_TRY(kf_st_expect(st, "transform", KF_TYPE_F64, 2, (int64_t[]){-1, -1}, &transform, err));
-  KF_TRY(kf_st_expect(st, "counts", KF_TYPE_I64, 1, (int64_t[]){-1}, &counts, err));
-  *dim_out = transform->shape[0];
-  *dim_in = transform->shape[1];
-  *classes = counts->shape[0];
-  if (*dim_in < 1 || *dim_in > KF_MAX_DIM || *dim_out < 1 || *dim_out > *dim_in)
-    return kf_fail(err, KF_ERR_DATA, "%s: a transform of %llu x %llu cannot be", path,
-                   (unsigned long long)*dim_out, (unsigned long long)*dim_in);
-  if (*classes < 1 || *classes > KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %llu classes, there must be 1 to %u", path,
-                   (unsigned long long)*classes, KF_MAX_CLASSES);
+  uint64_t l = transform->shape[0], d = transform->shape[1];
+  if (d < 1 || d > KF_MAX_DIM || l < 1 || l > d)
+    return kf_fail(err, KF_ERR_DATA, "%s: a transform of %llu x %llu cannot be", st->in.path,
+                   (unsigned long long)l, (unsigned long long)d);
+  *dim_in = (uint32_t)d;
+  *dim_out = (uint32_t)l;
   return KF_OK;
 }
 
-static kf_status read_tensors(const kf_st *st, kf_model *m, kf_err *err) {
+static kf_status read_classes(const kf_st *st, uint32_t *classes, kf_err *err) {
+  const kf_st_tensor *counts;
+  KF_TRY(kf_st_expect(st, "counts", KF_TYPE_I64, 1, (int64_t[]){-1}, &counts, err));
+  uint64_t k = counts->shape[0];
+  if (k < 1 || k > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_DATA, "%s: has %llu classes, there must be 1 to %u", st->in.path,
+                   (unsigned long long)k, KF_MAX_CLASSES);
+  *classes = (uint32_t)k;
+  return KF_OK;
+}
+
+/* The first n parts. */
+static kf_status read_tensors(const kf_st *st, kf_model *m, int n_parts, kf_err *err) {
   part parts[N_PARTS];
   parts_of(m, parts);
-  for (int i = 0; i < N_PARTS; i++) {
+  for (int i = 0; i < n_parts; i++) {
     const part *p = &parts[i];
     const kf_st_tensor *tensor;
     int64_t shape[2] = {(int64_t)p->shape[0], (int64_t)p->shape[1]};
@@ -113,48 +143,69 @@ static kf_status read_tensors(const kf_st *st, kf_model *m, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
-  int64_t rows, normalized, rank;
-  KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
+static kf_status read_map_meta(const kf_st *st, kf_model *m, kf_err *err) {
+  int64_t normalized;
   KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
-  KF_TRY(kf_st_meta_i64(st, "within_rank", &rank, err));
   KF_TRY(kf_st_meta_f64(st, "lambda", &m->lambda, err));
-  KF_TRY(kf_st_meta_f64(st, "mean_eigenvalue", &m->mean_eigenvalue, err));
   const char *centre = kf_st_meta(st, "centre");
   bool mean = centre != NULL && strcmp(centre, "mean") == 0;
   if (centre == NULL || (!mean && strcmp(centre, "none") != 0))
     return kf_fail(err, KF_ERR_DATA, "%s: metadata 'centre' is neither 'none' nor 'mean'",
                    st->in.path);
-  if (rows < 0 || rank < 0 || rank > m->dim_in || !(m->lambda >= 0))
-    return kf_fail(err, KF_ERR_DATA, "%s: rows, rank or lambda in the metadata cannot be",
-                   st->in.path);
-  m->rows = (uint64_t)rows;
-  m->rank = (uint32_t)rank;
+  if (!(m->lambda >= 0))
+    return kf_fail(err, KF_ERR_DATA, "%s: lambda in the metadata is negative", st->in.path);
   m->normalized = normalized != 0;
   m->centre = mean ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   return KF_OK;
 }
 
+static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
+  int64_t rows, rank;
+  KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
+  KF_TRY(kf_st_meta_i64(st, "within_rank", &rank, err));
+  KF_TRY(kf_st_meta_f64(st, "mean_eigenvalue", &m->mean_eigenvalue, err));
+  if (rows < 0 || rank < 0 || rank > m->dim_in)
+    return kf_fail(err, KF_ERR_DATA, "%s: rows or rank in the metadata cannot be", st->in.path);
+  m->rows = (uint64_t)rows;
+  m->rank = (uint32_t)rank;
+  return read_map_meta(st, m, err);
+}
+
+kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err) {
+  uint32_t dim_in = 0, dim_out = 0;
+  kf_model *m;
+  KF_TRY(read_dims(st, &dim_in, &dim_out, err));
+  KF_TRY(kf_model_create(dim_in, dim_out, 0, &(kf_names){0}, &m, err));
+  kf_status status = read_tensors(st, m, N_MAP_PARTS, err);
+  if (status == KF_OK) status = read_map_meta(st, m, err);
+  if (status != KF_OK) {
+    kf_model_free(m);
+    return status;
+  }
+  kf_model_finish(m);
+  *out = m;
+  return KF_OK;
+}
+
 static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
-  uint64_t dim_in, dim_out, classes;
+  uint32_t dim_in = 0, dim_out = 0, classes = 0;
   KF_TRY(kf_st_check_format(st, FORMAT, "a koofu model", err));
-  KF_TRY(read_sizes(st, &dim_in, &dim_out, &classes, err));
+  KF_TRY(read_dims(st, &dim_in, &dim_out, err));
+  KF_TRY(read_classes(st, &classes, err));
   /* The largest arrays must be in the file before memory is taken for them. */
   const kf_st_tensor *ignored;
-  KF_TRY(kf_st_expect(st, "class_means", KF_TYPE_F32, 2,
-                      (int64_t[]){(int64_t)classes, (int64_t)dim_in}, &ignored, err));
+  KF_TRY(
+      kf_st_expect(st, "class_means", KF_TYPE_F32, 2, (int64_t[]){classes, dim_in}, &ignored, err));
   kf_names names;
   KF_TRY(kf_st_meta_names(st, &names, err));
   kf_model *m = NULL;
   kf_status status = KF_OK;
   if (names.n != 0 && names.n != classes)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu classes and %u class names", st->in.path,
-                     (unsigned long long)classes, names.n);
-  if (status == KF_OK)
-    status =
-        kf_model_create((uint32_t)dim_in, (uint32_t)dim_out, (uint32_t)classes, &names, &m, err);
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %u classes and %u class names", st->in.path,
+                     classes, names.n);
+  if (status == KF_OK) status = kf_model_create(dim_in, dim_out, classes, &names, &m, err);
   kf_names_clear(&names);
-  if (status == KF_OK) status = read_tensors(st, m, err);
+  if (status == KF_OK) status = read_tensors(st, m, N_PARTS, err);
   if (status == KF_OK) status = read_meta(st, m, err);
   if (status != KF_OK) {
     kf_model_free(m);

@@ -1,50 +1,19 @@
 /* eval.c - nearest-prototype accuracy over a data set, in the mapped and in the original space. */
-#include "search/search.h"
+#include "score/match.h"
 
 #include <math.h>
-#include <string.h>
 
 #define CHUNK 256u
 #define TOP   5u
 
-/* --- matching classes ------------------------------------------------------------------------ */
-
-/* to[k]: the class of the model that class k of the data set is, or -1. */
-static kf_status match_classes(const kf_model *model, const kf_data *data, int32_t *to,
-                               kf_err *err) {
-  kf_map *map = NULL;
-  /* Numbers mean nothing against names that may have been sorted: guessing would give an accuracy
-   * that is wrong without a word. */
-  if ((data->names.n > 0) != (model->names.n > 0))
-    return kf_fail(err, KF_ERR_DATA,
-                   data->names.n > 0
-                       ? "the labels are names and the classes of the model have none; give the "
-                         "labels as class numbers"
-                       : "the labels are numbers and the classes of the model have names; give the "
-                         "names that the numbers stand for (--classes)");
-  if (data->names.n > 0) KF_TRY(kf_map_new_from_names(&model->names, "the model", &map, err));
-  for (uint32_t k = 0; k < data->n_classes; k++) {
-    int64_t at = k < model->n_classes ? (int64_t)k : -1;
-    if (map != NULL) at = kf_map_find(map, data->names.name[k], strlen(data->names.name[k]));
-    to[k] = at >= 0 && model->counts[at] > 0 ? (int32_t)at : -1;
-  }
-  kf_map_free(map);
-  return KF_OK;
-}
-
 /* --- counting -------------------------------------------------------------------------------- */
-
-typedef struct tally {
-  kf_eval_result sum;
-  unsigned char *absent; /* [data classes] 1: rows of this class were left out */
-} tally;
 
 typedef struct eval_job {
   kf_ctx *ctx;
   const kf_data *data;
   const int32_t *match;              /* [data classes] */
   const kf_prototypes *mapped, *raw; /* NULL: not wanted */
-  tally *tallies;                    /* [threads] */
+  kf_tally *tallies;                 /* [threads] */
 } eval_job;
 
 typedef struct block {
@@ -53,30 +22,6 @@ typedef struct block {
   double *norm2;
   int32_t *found; /* [n][top] */
 } block;
-
-/* Moves the rows that can be scored to the front, their labels in the model's numbers. */
-static uint64_t keep_scored(const eval_job *j, tally *t, block *b, uint64_t n) {
-  uint64_t kept = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    int32_t label = b->labels[i];
-    t->sum.rows++;
-    if (label == KF_LABEL_BAD) {
-      t->sum.n_bad++;
-    } else if (label == KF_LABEL_NONE) {
-      t->sum.n_unlabelled++;
-    } else if (j->match[label] < 0) {
-      t->sum.n_absent++;
-      t->absent[label] = 1;
-    } else {
-      memmove(b->rows + kept * j->data->dim, b->rows + i * j->data->dim,
-              j->data->dim * sizeof *b->rows);
-      b->norm2[kept] = b->norm2[i];
-      b->labels[kept++] = j->match[label];
-    }
-  }
-  t->sum.n += kept;
-  return kept;
-}
 
 static kf_status count_hits(const kf_prototypes *p, const block *b, uint64_t n, uint64_t *top1,
                             uint64_t *top5, kf_err *err) {
@@ -91,11 +36,11 @@ static kf_status count_hits(const kf_prototypes *p, const block *b, uint64_t n, 
   return KF_OK;
 }
 
-static kf_status eval_block(const eval_job *j, tally *t, block *b, uint64_t first, uint64_t n,
+static kf_status eval_block(const eval_job *j, kf_tally *t, block *b, uint64_t first, uint64_t n,
                             kf_err *err) {
   if (!(b->rows && b->labels && b->norm2 && b->found)) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(j->data, j->ctx->kernels, first, n, b->rows, b->labels, b->norm2, err));
-  uint64_t kept = keep_scored(j, t, b, n);
+  uint64_t kept = kf_keep_scored(t, j->match, j->data->dim, n, b->rows, b->labels, b->norm2);
   if (j->mapped != NULL) KF_TRY(count_hits(j->mapped, b, kept, &t->sum.top1, &t->sum.top5, err));
   if (j->raw != NULL) KF_TRY(count_hits(j->raw, b, kept, &t->sum.raw_top1, &t->sum.raw_top5, err));
   return KF_OK;
@@ -136,12 +81,12 @@ static void add_tally(kf_eval_result *to, const kf_eval_result *from) {
 
 /* --- kf_eval --------------------------------------------------------------------------------- */
 
-static kf_status run(eval_job *j, int32_t *match, unsigned char *absent, const kf_model *model,
+static kf_status run(eval_job *j, int32_t *match, unsigned char *absent, const kf_known *known,
                      kf_eval_result *out) {
   kf_err *err = &j->ctx->err;
   unsigned threads = j->ctx->threads;
   if (match == NULL || absent == NULL || j->tallies == NULL) return kf_fail_memory(err);
-  KF_TRY(match_classes(model, j->data, match, err));
+  KF_TRY(kf_match_classes(known, j->data, match, err));
   for (unsigned t = 0; t < threads; t++)
     j->tallies[t].absent = absent + (uint64_t)t * j->data->n_classes;
   KF_TRY(kf_parallel(j->ctx, (size_t)((j->data->rows + CHUNK - 1) / CHUNK), eval_chunk, j));
@@ -151,13 +96,7 @@ static kf_status run(eval_job *j, int32_t *match, unsigned char *absent, const k
     for (unsigned t = 0; t < threads; t++) seen |= j->tallies[t].absent[k] != 0;
     out->absent_classes += seen;
   }
-  if (out->n == 0)
-    return kf_fail(err, KF_ERR_DATA,
-                   "none of the %llu rows can be scored: %llu have no label, %llu "
-                   "belong to classes that the model does not know, %llu are bad",
-                   (unsigned long long)out->rows, (unsigned long long)out->n_unlabelled,
-                   (unsigned long long)out->n_absent, (unsigned long long)out->n_bad);
-  return KF_OK;
+  return kf_check_scored(known, out, err);
 }
 
 kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
@@ -165,9 +104,7 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   kf_eval_options o = options != NULL ? *options : (kf_eval_options){0};
   KF_TRY(kf_model_check_data(model, data, err));
-  if (!data->has_labels)
-    return kf_fail(err, KF_ERR_DATA,
-                   "the rows have no labels to compare with; give a label file (--labels)");
+  KF_TRY(kf_check_labelled(data, err));
   kf_prototypes *mapped = NULL, *raw = NULL;
   kf_status status = KF_OK;
   if (!o.skip_model) status = kf_prototypes_new(ctx, model, o.metric, false, &mapped);
@@ -180,8 +117,12 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                 .mapped = mapped,
                 .raw = raw,
                 .tallies = kf_alloc_zero(ctx->threads, sizeof *j.tallies)};
+  kf_known known = {.what = "model",
+                    .n_classes = model->n_classes,
+                    .names = &model->names,
+                    .counts = model->counts};
   kf_eval_result result = {0};
-  if (status == KF_OK) status = run(&j, match, absent, model, &result);
+  if (status == KF_OK) status = run(&j, match, absent, &known, &result);
   if (status == KF_OK) *out = result;
   kf_free(match);
   kf_free(absent);
