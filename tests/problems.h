@@ -1,0 +1,499 @@
+/* problems.h - rows and queries of many kinds, and their nearest rows by brute force: what the
+ * tests of the search compare it with.
+ *
+ * The kinds are chosen against a search that looks at 8-bit copies of the rows first: differences
+ * far below the step of eight bits, equal rows by the hundred, lengths of all magnitudes, rows that
+ * are rounded as unluckily as can be. Row i of a kind depends on its number and the seed alone. */
+#ifndef KF_TEST_PROBLEMS_H
+#define KF_TEST_PROBLEMS_H
+
+#include "test.h"
+
+#include "search/search.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* --- kinds of rows --------------------------------------------------------------------------- */
+
+typedef struct shape {
+  uint64_t n;
+  uint32_t dim;
+  uint64_t seed;
+} shape;
+
+/* A vector of its own for every number; those of problems with other seeds are others. */
+static inline void normals(const shape *s, uint64_t number, double scale, float *x) {
+  uint64_t state = s->seed * 1000000007u + number;
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(scale * test_normal(&state));
+}
+
+static inline uint64_t hash(const shape *s, uint64_t number) {
+  uint64_t state = s->seed + (number << 20);
+  return test_random(&state);
+}
+
+static inline void gaussian(const shape *s, uint64_t i, float *x) { normals(s, i, 1, x); }
+
+/* Five centres, and differences of a few units in the last place of f32 around them. */
+static inline void tight_clusters(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  normals(s, i % 5, 1, x);
+  for (uint32_t j = 0; j < s->dim; j++)
+    x[j] = (float)((double)x[j] * (1 + 1e-6 * test_normal(&state)));
+}
+
+/* The same with differences of about one step of eight bits. */
+static inline void loose_clusters(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  normals(s, i % 5, 1, x);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)((double)x[j] + 0.02 * test_normal(&state));
+}
+
+static inline void every_row_thrice(const shape *s, uint64_t i, float *x) {
+  normals(s, i % ((s->n + 2) / 3), 1, x);
+}
+
+static inline void blocks_of_700(const shape *s, uint64_t i, float *x) {
+  normals(s, i / 700, 1, x);
+}
+
+static inline void all_equal(const shape *s, uint64_t i, float *x) {
+  (void)i;
+  normals(s, 0, 1, x);
+}
+
+/* Equal but for one element, which is up to three units in the last place away. */
+static inline void one_ulp(const shape *s, uint64_t i, float *x) {
+  normals(s, 0, 1, x);
+  float *y = x + i % s->dim;
+  for (uint64_t t = i % 7; t > 3; t--) *y = nextafterf(*y, INFINITY);
+  for (uint64_t t = i % 7; t < 3; t++) *y = nextafterf(*y, -INFINITY);
+}
+
+static inline void huge(const shape *s, uint64_t i, float *x) { normals(s, i, 1e30, x); }
+
+/* Elements up to nearly the largest f32; sums of their squares are far beyond it. */
+static inline void largest(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(3e38 * test_uniform(&state));
+}
+
+static inline void one_huge_row(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i == s->n / 2 ? 1e30 : 1, x);
+}
+
+static inline void tiny(const shape *s, uint64_t i, float *x) { normals(s, i, 1e-30, x); }
+static inline void denormal(const shape *s, uint64_t i, float *x) { normals(s, i, 1e-42, x); }
+
+/* Products of two elements are about as small as f32 can be; the width decides how small. */
+static inline void tiny_products(const shape *s, uint64_t i, float *x) {
+  normals(s, i, pow(10, -18 - (double)(s->dim % 5)), x);
+}
+
+/* On both sides of the length from which on rows are no longer rounded. */
+static inline void lengths_around_1e15(const shape *s, uint64_t i, float *x) {
+  normals(s, i, pow(10, 13 + (double)(i % 4)) / sqrt(s->dim), x);
+}
+
+static inline void lengths_of_40_decades(const shape *s, uint64_t i, float *x) {
+  normals(s, i, pow(10, (double)(i % 41) - 20), x);
+}
+
+static inline void columns_of_12_decades(const shape *s, uint64_t i, float *x) {
+  normals(s, i, 1, x);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)((double)x[j] * pow(10, j % 13 - 6.0));
+}
+
+static inline void uneven_lengths(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  normals(s, i, exp(1.5 * test_normal(&state)), x);
+}
+
+/* As embeddings of CLIP are: one column holds 0.7 of the length of every row. */
+static inline void cone(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  normals(s, i, sqrt(0.51 / s->dim), x);
+  x[s->dim / 2] = (float)(0.7 + 0.01 * test_normal(&state));
+}
+
+static inline void one_hot(const shape *s, uint64_t i, float *x) {
+  memset(x, 0, s->dim * sizeof *x);
+  x[hash(s, i) % s->dim] = 1;
+}
+
+/* Elements of -1, 0 and 1: many rows have the same score without being equal. */
+static inline void ternary(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(test_random(&state) % 3) - 1;
+}
+
+/* All elements as large as they get, so that sums of products of integers are, too. Odd rows are
+ * minus the even ones before them: an even number of rows has its mean at zero. */
+static inline void signs(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i / 2);
+  for (uint32_t j = 0; j < s->dim; j++) {
+    bool up = i < 2 || test_random(&state) % 2 == 0;
+    x[j] = up == (i % 2 == 0) ? 1 : -1;
+  }
+}
+
+static inline void some_zero(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i % 3 == 0 ? 0 : 1, x);
+}
+
+/* --- and with queries that are not like rows (numbers from n on) --- */
+
+static inline void negative_products(const shape *s, uint64_t i, float *x) {
+  normals(s, i, 1, x);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = i < s->n ? fabsf(x[j]) : -fabsf(x[j]);
+}
+
+static inline void far_queries(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i < s->n ? 1 : 1e20, x);
+}
+
+static inline void far_rows(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i < s->n ? 1e20 : 1, x);
+}
+
+static inline void zero_queries(const shape *s, uint64_t i, float *x) {
+  normals(s, i, i < s->n ? 1 : 0, x);
+}
+
+/* In steps of 1/127 of the largest element, queries are integers and so is every second pair of
+ * rows; the other pairs are rounded by nearly half a step in every element, always away from the
+ * queries. The second row of a pair is minus the first, so that the mean of up to 1,024 rows is
+ * zero. */
+static inline void unlucky_rounding(const shape *s, uint64_t i, float *x) {
+  uint64_t direction = s->seed, state = hash(s, i < s->n ? i / 2 : i);
+  for (uint32_t j = 0; j < s->dim; j++) {
+    double sign = test_random(&direction) % 2 == 0 ? 1 : -1;
+    double value = (double)(test_random(&state) % 7) - 3;
+    if (i >= s->n) value = sign * (124 + value);
+    if (i < s->n && i / 2 % 2 == 0) value += 0.49 * sign;
+    if (j == 0) value = 127;
+    x[j] = (float)(i < s->n && i % 2 == 1 ? -value : value);
+  }
+}
+
+/* The same with queries that are rounded unluckily for every second pair of rows. The other rows
+ * are short and lose little, so that they look better than they are beside them. */
+static inline void unlucky_queries(const shape *s, uint64_t i, float *x) {
+  uint64_t direction = s->seed, state = hash(s, i < s->n ? i / 2 : i);
+  for (uint32_t j = 0; j < s->dim; j++) {
+    double sign = test_random(&direction) % 2 == 0 ? 1 : -1;
+    uint64_t random = test_random(&state);
+    double value = 0;
+    if (i >= s->n)
+      value = j == 0 ? 127 : (double)(random % 7) - 3 + 0.49 * sign;
+    else if (i / 2 % 2 == 0)
+      value = j == 0 ? 127 : sign * (double)(60 + random % 7);
+    else if (j == 0)
+      value = (double)(127 + random % 21);
+    x[j] = (float)(i < s->n && i % 2 == 1 ? -value : value);
+  }
+}
+
+/* Rows and queries that eight bits hold exactly, in steps of 1 and of 3 by turns, rows again in
+ * pairs. Products of long ones differ in the last places of f32 only, and the steps are rounded
+ * differently: what is done in f32 must be allowed for. */
+static inline void long_integers(const shape *s, uint64_t i, float *x) {
+  uint64_t same = s->seed, state = hash(s, i < s->n ? i / 2 : i);
+  float step = i / 2 % 2 == 0 ? 1 : 3, sign = i % 2 == 0 ? 1 : -1;
+  if (i >= s->n) {
+    for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(90 + test_random(&state) % 37);
+    x[0] = 0; /* where rows have their largest element */
+    x[s->dim - 1] = 127;
+    for (uint32_t j = 0; j < s->dim; j++) x[j] *= 1 + 0x4dp-10f;
+    return;
+  }
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = (float)(90 + test_random(&same) % 12 * 3);
+  x[test_random(&state) % s->dim] += step;
+  x[test_random(&state) % s->dim] -= step;
+  x[0] = 127 * step;
+  for (uint32_t j = 0; j < s->dim; j++) x[j] *= sign;
+}
+
+/* Rows of m equal elements 720,720 / m in a run, whose products with queries of equal elements are
+ * all the same to the last bit. Eight bits hold them without an error worth speaking of, so that
+ * the rounding of the arithmetic itself is what a bound must cover. */
+static inline void equal_products(const shape *s, uint64_t i, float *x) {
+  uint64_t at = hash(s, i), m = 1 + at % (s->dim < 16 ? s->dim : 16);
+  for (uint32_t j = 0; j < s->dim; j++) x[j] = i < s->n ? 0 : (float)(1 + i % 100);
+  for (uint64_t t = 0; i < s->n && t < m; t++) x[((at >> 8) + t) % s->dim] = (float)(720720 / m);
+}
+
+typedef struct kind {
+  const char *name;
+  void (*row)(const shape *s, uint64_t i, float *x);
+  bool zeros;       /* some rows or queries are zero: not for cosine */
+  bool own_queries; /* all queries are made by `row` */
+} kind;
+
+static const kind kinds[] = {
+    {.name = "gaussian", .row = gaussian},
+    {.name = "tight clusters", .row = tight_clusters},
+    {.name = "loose clusters", .row = loose_clusters},
+    {.name = "every row thrice", .row = every_row_thrice},
+    {.name = "blocks of 700", .row = blocks_of_700},
+    {.name = "all equal", .row = all_equal},
+    {.name = "one ulp", .row = one_ulp},
+    {.name = "huge", .row = huge},
+    {.name = "largest", .row = largest},
+    {.name = "one huge row", .row = one_huge_row},
+    {.name = "tiny", .row = tiny},
+    {.name = "denormal", .row = denormal},
+    {.name = "tiny products", .row = tiny_products},
+    {.name = "lengths around 1e15", .row = lengths_around_1e15},
+    {.name = "lengths of 40 decades", .row = lengths_of_40_decades},
+    {.name = "columns of 12 decades", .row = columns_of_12_decades},
+    {.name = "uneven lengths", .row = uneven_lengths},
+    {.name = "cone", .row = cone},
+    {.name = "one-hot", .row = one_hot},
+    {.name = "ternary", .row = ternary},
+    {.name = "signs", .row = signs},
+    {.name = "some zero", .row = some_zero, .zeros = true},
+    {.name = "negative products", .row = negative_products, .own_queries = true},
+    {.name = "far queries", .row = far_queries, .own_queries = true},
+    {.name = "far rows", .row = far_rows, .own_queries = true},
+    {.name = "zero queries", .row = zero_queries, .zeros = true, .own_queries = true},
+    {.name = "unlucky rounding", .row = unlucky_rounding, .own_queries = true},
+    {.name = "unlucky queries", .row = unlucky_queries, .own_queries = true},
+    {.name = "long integers", .row = long_integers, .own_queries = true},
+    {.name = "equal products", .row = equal_products, .own_queries = true},
+};
+#define N_KINDS (sizeof kinds / sizeof kinds[0])
+
+static inline const kind *kind_named(const char *name) {
+  for (size_t i = 0; i < N_KINDS; i++)
+    if (strcmp(kinds[i].name, name) == 0) return &kinds[i];
+  fail_msg("there is no kind '%s'", name);
+  return NULL;
+}
+
+/* --- problems -------------------------------------------------------------------------------- */
+
+typedef struct problem {
+  const kind *kind;
+  shape shape;
+  uint64_t n_queries;
+  float *rows;    /* [n][dim] */
+  float *queries; /* [n_queries][dim] */
+} problem;
+
+/* A row of the kind; one that came out as zeros by chance gets one element, the least there is. */
+static inline void make_row(const problem *p, uint64_t i, float *x) {
+  p->kind->row(&p->shape, i, x);
+  uint32_t j = 0;
+  while (j < p->shape.dim && x[j] == 0) j++;
+  if (j == p->shape.dim && !p->kind->zeros) x[0] = 0x1p-149f;
+}
+
+/* Of three queries one is a row, one is nearly a row and one is new. */
+static inline void make_query(const problem *p, uint64_t q, float *x) {
+  uint64_t n = p->shape.n, state = hash(&p->shape, n + q);
+  if (p->kind->own_queries || q % 3 == 2) {
+    make_row(p, n + q, x);
+    return;
+  }
+  memcpy(x, p->rows + test_random(&state) % n * p->shape.dim, p->shape.dim * sizeof *x);
+  for (uint32_t j = 0; q % 3 == 1 && j < p->shape.dim; j++)
+    x[j] = (float)((double)x[j] * (1 + 1e-3 * test_uniform(&state)));
+}
+
+static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uint64_t n_queries,
+                                   uint64_t seed) {
+  problem p = {.kind = of, .shape = {n, dim, seed}, .n_queries = n_queries};
+  p.rows = malloc(n * dim * sizeof *p.rows);
+  p.queries = malloc(n_queries * dim * sizeof *p.queries);
+  assert_true(p.rows != NULL && p.queries != NULL);
+  for (uint64_t i = 0; i < n; i++) make_row(&p, i, p.rows + i * dim);
+  for (uint64_t q = 0; q < n_queries; q++) make_query(&p, q, p.queries + q * dim);
+  return p;
+}
+
+static inline void free_problem(problem *p) {
+  free(p->rows);
+  free(p->queries);
+}
+
+/* --- brute force ----------------------------------------------------------------------------- */
+
+/* All rows in the order of their nearness to each query, and their scores. */
+typedef struct answer {
+  const problem *problem;
+  kf_metric metric;
+  int64_t *rows;  /* [n_queries][n] */
+  double *scores; /* [n_queries][n] */
+} answer;
+
+/* The canonical sum, as docs/numerics.md has it: lane i mod 8, and then the tree. */
+static inline double sum_by_hand(const float *x, const float *y, uint32_t dim, bool distance) {
+  double lane[8] = {0};
+  for (uint32_t i = 0; i < dim; i++) {
+    double a = (double)x[i], b = (double)y[i];
+    double term = distance ? (a - b) * (a - b) : a * b;
+    lane[i % 8] += term;
+  }
+  return kf_add_lanes(lane);
+}
+
+typedef struct ranked {
+  double value; /* smaller is better: minus the product, or the squared distance */
+  int64_t row;
+} ranked;
+
+static inline int by_rank(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  if (x->value != y->value) return x->value < y->value ? -1 : 1;
+  return x->row < y->row ? -1 : 1;
+}
+
+/* A copy of n rows, of unit length for cosine. */
+static inline float *ready(const float *rows, uint64_t n, uint32_t dim, kf_metric metric) {
+  float *out = malloc(n * dim * sizeof *out);
+  assert_non_null(out);
+  memcpy(out, rows, n * dim * sizeof *out);
+  for (uint64_t i = 0; metric == KF_METRIC_COSINE && i < n; i++) {
+    const float *x = rows + i * dim;
+    kf_unit_f32(x, sum_by_hand(x, x, dim, false), dim, out + i * dim);
+  }
+  return out;
+}
+
+static inline answer solve(const problem *p, kf_metric metric) {
+  uint64_t n = p->shape.n;
+  uint32_t dim = p->shape.dim;
+  bool euclid = metric == KF_METRIC_EUCLIDEAN;
+  answer a = {.problem = p, .metric = metric};
+  a.rows = calloc(p->n_queries * n, sizeof *a.rows);
+  a.scores = calloc(p->n_queries * n, sizeof *a.scores);
+  ranked *all = malloc(n * sizeof *all);
+  assert_true(a.rows != NULL && a.scores != NULL && all != NULL);
+  float *rows = ready(p->rows, n, dim, metric);
+  float *queries = ready(p->queries, p->n_queries, dim, metric);
+  for (uint64_t q = 0; q < p->n_queries; q++) {
+    for (uint64_t i = 0; i < n; i++) {
+      double sum = sum_by_hand(queries + q * dim, rows + i * dim, dim, euclid);
+      all[i] = (ranked){euclid ? sum : 0 - sum, (int64_t)i};
+    }
+    qsort(all, n, sizeof *all, by_rank);
+    for (uint64_t t = 0; t < n; t++) {
+      a.rows[q * n + t] = all[t].row;
+      a.scores[q * n + t] = euclid ? sqrt(all[t].value) : 0 - all[t].value;
+    }
+  }
+  free(rows);
+  free(queries);
+  free(all);
+  return a;
+}
+
+static inline void free_answer(answer *a) {
+  free(a->rows);
+  free(a->scores);
+}
+
+/* --- the library, asked in some way, beside it ------------------------------------------------ */
+
+typedef struct how {
+  kf_isa isa;
+  unsigned threads;
+  uint64_t batch; /* queries in one call; 0: all */
+  bool in_place, from_data;
+} how;
+
+static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric, bool in_place,
+                                 const kf_data *data) {
+  kf_index *index;
+  kf_index_options options = {.metric = metric, .rows_in_place = in_place};
+  if (data != NULL)
+    assert_ok(ctx, kf_index_new_from_data(ctx, data, &options, &index));
+  else
+    assert_ok(ctx, kf_index_new(ctx, p->rows, p->shape.n, p->shape.dim, &options, &index));
+  return index;
+}
+
+/* The k nearest of every query in calls of `batch`; rows and scores are [n_queries][k]. */
+static inline kf_status search_all(kf_ctx *ctx, const kf_index *index, const problem *p, uint32_t k,
+                                   uint64_t batch, const int64_t *leave_out, int64_t *rows,
+                                   double *scores, kf_search_report *report) {
+  if (batch == 0) batch = p->n_queries;
+  for (uint64_t q = 0; q < p->n_queries; q += batch) {
+    uint64_t n = p->n_queries - q < batch ? p->n_queries - q : batch;
+    kf_search_options options = {.leave_out = leave_out != NULL ? leave_out + q : NULL};
+    kf_status status = kf_search(ctx, index, p->queries + q * p->shape.dim, n, k, &options,
+                                 rows + q * k, scores != NULL ? scores + q * k : NULL, report);
+    if (status != KF_OK) return status;
+  }
+  return KF_OK;
+}
+
+static inline bool same_bits(double x, double y) {
+  uint64_t a, b;
+  memcpy(&a, &x, sizeof a);
+  memcpy(&b, &y, sizeof b);
+  return a == b;
+}
+
+/* How many queries were answered wrongly, in a row number or in a bit of a score (scores may be
+ * NULL), and the first such place in words. */
+static inline uint64_t count_wrong(const answer *a, uint32_t k, const int64_t *leave_out,
+                                   const int64_t *rows, const double *scores, char text[256]) {
+  uint64_t n = a->problem->shape.n, wrong = 0;
+  for (uint64_t q = 0; q < a->problem->n_queries; q++) {
+    uint64_t at = q * n, t;
+    for (t = 0; t < k; t++, at++) {
+      if (leave_out != NULL && a->rows[at] == leave_out[q]) at++;
+      uint64_t place = q * k + t;
+      if (rows[place] != a->rows[at]) break;
+      if (scores != NULL && !same_bits(scores[place], a->scores[at])) break;
+    }
+    if (t == k) continue;
+    if (wrong++ == 0)
+      snprintf(
+          text, 256,
+          "query %" PRIu64 ", place %" PRIu64 ": row %" PRId64 " (%a), wanted %" PRId64 " (%a)", q,
+          t, rows[q * k + t], scores != NULL ? scores[q * k + t] : 0.0, a->rows[at], a->scores[at]);
+  }
+  return wrong;
+}
+
+static inline const char *metric_name(kf_metric metric) {
+  return metric == KF_METRIC_COSINE ? "cosine" : metric == KF_METRIC_INNER ? "inner" : "Euclidean";
+}
+
+/* The index, asked in this way for each k of the list, must answer as brute force does. */
+static inline void check(const answer *a, const how *h, const uint32_t *ks, size_t n_ks,
+                         const int64_t *leave_out) {
+  const problem *p = a->problem;
+  kf_ctx *ctx = test_ctx(h->threads, h->isa);
+  kf_data *data = NULL;
+  if (h->from_data)
+    assert_ok(ctx,
+              kf_data_open_memory(ctx, p->rows, p->shape.n, p->shape.dim, NULL, NULL, 0, &data));
+  kf_index *index = index_of(ctx, p, a->metric, h->in_place, data);
+  for (size_t i = 0; i < n_ks; i++) {
+    uint32_t k = ks[i];
+    int64_t *rows = malloc(p->n_queries * k * sizeof *rows);
+    double *scores = malloc(p->n_queries * k * sizeof *scores);
+    memset(rows, 0xff, p->n_queries * k * sizeof *rows);
+    char text[256] = "";
+    kf_status status = search_all(ctx, index, p, k, h->batch, leave_out, rows, scores, NULL);
+    if (status != KF_OK) snprintf(text, sizeof text, "%s", kf_errmsg(ctx));
+    if (status != KF_OK || count_wrong(a, k, leave_out, rows, scores, text) > 0)
+      fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u, k %u, %s, threads %u, batch %" PRIu64
+               "%s%s%s: %s",
+               p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim, k,
+               kf_isa_name(h->isa), h->threads, h->batch, h->in_place ? ", in place" : "",
+               h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
+    free(rows);
+    free(scores);
+  }
+  kf_index_free(index);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+#endif

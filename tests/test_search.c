@@ -1,0 +1,562 @@
+/* test_search.c - the nearest rows are those of brute force, to the bit, for data of every kind and
+ * however the index is asked. */
+#include "problems.h"
+
+static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
+
+static int suits(const kind *of, kf_metric metric) {
+  return metric != KF_METRIC_COSINE || !of->zeros;
+}
+
+/* --- all kinds of data ----------------------------------------------------------------------- */
+
+/* The k to be tried on n rows: a third of the list, another one at each turn. */
+static size_t choose_ks(uint64_t n, unsigned turn, uint32_t ks[9]) {
+  uint32_t list[] = {1, 2, 5, 15, 100, 511, 1023, 1024, n < 1024 ? (uint32_t)n : 1024};
+  size_t fit = 0, chosen = 0;
+  for (size_t i = 0; i < 9; i++)
+    if (list[i] <= n) list[fit++] = list[i];
+  for (size_t i = turn % 3; i < fit; i += 3) ks[chosen++] = list[i];
+  if (chosen == 0) ks[chosen++] = 1;
+  return chosen;
+}
+
+static void all_instruction_sets(const answer *a, unsigned turn) {
+  uint32_t ks[9];
+  size_t n_ks = choose_ks(a->problem->shape.n, turn, ks);
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!kf_isa_available(isa)) continue;
+    how h = {.isa = isa,
+             .threads = 1 + turn % 2,
+             .in_place = turn / 2 % 2 == 1,
+             .from_data = turn / 4 % 2 == 1};
+    check(a, &h, ks, n_ks, NULL);
+  }
+}
+
+static const struct {
+  uint32_t dim;
+  uint64_t n;
+} shapes[] = {{64, 3001}, {1, 3001}, {2, 1537},  {3, 1000},  {5, 513},    {8, 511},    {31, 65},
+              {33, 63},   {63, 17},  {65, 1537}, {100, 513}, {130, 1000}, {257, 511},  {513, 65},
+              {5, 1},     {64, 2},   {8, 15},    {33, 16},   {33, 3001},  {513, 1000}, {2, 63}};
+#define N_SHAPES (sizeof shapes / sizeof shapes[0])
+
+/* Every kind has the first shape and a quarter of the others. */
+static void kinds_of_data(void **state) {
+  kf_metric metric = *(const kf_metric *)*state;
+  unsigned turn = 0;
+  for (size_t i = 0; i < N_KINDS; i++) {
+    if (!suits(&kinds[i], metric)) continue;
+    for (size_t s = 0; s < N_SHAPES; s++) {
+      if (s > 0 && (s + i) % 4 != 0) continue;
+      problem p = make_problem(&kinds[i], shapes[s].n, shapes[s].dim, 7, 1 + i);
+      answer a = solve(&p, metric);
+      all_instruction_sets(&a, turn++);
+      free_answer(&a);
+      free_problem(&p);
+    }
+  }
+}
+
+/* Sums of integers in their largest numbers, and columns of all numbers up to a few vectors. */
+static void widest_and_narrow_rows(void **state) {
+  (void)state;
+  for (size_t m = 0; m < 3; m++) {
+    problem p = make_problem(kind_named("signs"), 16, KF_MAX_DIM, 4, 3);
+    memcpy(p.queries, p.rows, 2UL * KF_MAX_DIM * sizeof *p.rows); /* 1, 1, …; and -1, -1, … */
+    answer a = solve(&p, metrics[m]);
+    for (unsigned turn = 0; turn < 3; turn++) all_instruction_sets(&a, turn);
+    free_answer(&a);
+    free_problem(&p);
+    for (uint32_t dim = 1; dim <= 131; dim++) {
+      p = make_problem(&kinds[dim % 3], 70, dim, 3, dim);
+      a = solve(&p, metrics[m]);
+      all_instruction_sets(&a, dim);
+      free_answer(&a);
+      free_problem(&p);
+    }
+  }
+}
+
+/* The kinds that know where eight bits and f32 are weakest. With a power of two of rows, and not
+ * many, the mean that the index takes is exact: zero. */
+static void weakest_places(void **state) {
+  (void)state;
+  const struct {
+    const char *name;
+    uint32_t dim;
+  } cases[] = {{"unlucky rounding", 64},
+               {"unlucky queries", 64},
+               {"long integers", 8192},
+               {"equal products", 64}};
+  for (size_t i = 0; i < 4; i++)
+    for (size_t m = 0; m < 3; m++) {
+      problem p = make_problem(kind_named(cases[i].name), 512, cases[i].dim, 5, 43);
+      answer a = solve(&p, metrics[m]);
+      for (unsigned turn = 0; turn < 3; turn++) all_instruction_sets(&a, turn);
+      free_answer(&a);
+      free_problem(&p);
+    }
+}
+
+/* So many that the rows themselves are split over threads, with ties on both sides of each split.
+ */
+static void many_rows(void **state) {
+  (void)state;
+  const char *const names[] = {"gaussian", "blocks of 700", "all equal", "ternary"};
+  static const uint32_t ks[] = {1, 15, 1024};
+  for (size_t i = 0; i < 4; i++)
+    for (size_t m = 0; m < 3; m++) {
+      problem p = make_problem(kind_named(names[i]), 30011, 8, 3, i);
+      answer a = solve(&p, metrics[m]);
+      for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+        for (unsigned threads = 1; threads <= 5; threads += 2)
+          if (kf_isa_available(isa))
+            check(&a, &(how){.isa = isa, .threads = threads, .batch = 1 + threads / 2}, ks, 3,
+                  NULL);
+      free_answer(&a);
+      free_problem(&p);
+    }
+}
+
+/* The squares of two distances differ in their last bit, their roots do not. */
+static void squares_of_distances_decide(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  const float rows[] = {1, 0x1p-26f, 1, 0}, query[] = {0, 0};
+  kf_index *index;
+  kf_index_options options = {.metric = KF_METRIC_EUCLIDEAN};
+  assert_ok(ctx, kf_index_new(ctx, rows, 2, 2, &options, &index));
+  int64_t found[2];
+  double scores[2];
+  assert_ok(ctx, kf_search(ctx, index, query, 1, 2, NULL, found, scores, NULL));
+  assert_int_equal(found[0], 1);
+  assert_int_equal(found[1], 0);
+  assert_true(scores[0] == 1 && scores[1] == 1);
+  kf_index_free(index);
+  kf_ctx_free(ctx);
+}
+
+/* --- however it is asked --------------------------------------------------------------------- */
+
+static void ask_in_every_way(const answer *a) {
+  static const uint64_t batches[] = {1, 7, 64, 4096};
+  static const unsigned threads[] = {1, 2, 5};
+  static const uint32_t ks[] = {15};
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+    for (size_t b = 0; b < 4 && kf_isa_available(isa); b++)
+      for (size_t t = 0; t < 3; t++)
+        for (int from = 0; from < 4; from++)
+          check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1}, ks, 1, NULL);
+}
+
+static void batches_threads_and_sources(void **state) {
+  (void)state;
+  const char *const names[] = {"loose clusters", "every row thrice", "cone"};
+  for (size_t m = 0; m < 3; m++) {
+    problem p = make_problem(kind_named(names[m]), 513, 33, 150, 7);
+    answer a = solve(&p, metrics[m]);
+    ask_in_every_way(&a);
+    free_answer(&a);
+    free_problem(&p);
+  }
+}
+
+/* More than 4,096 queries, of few short rows. */
+static void many_queries(void **state) {
+  (void)state;
+  static const uint32_t ks[] = {5};
+  for (size_t m = 0; m < 3; m++) {
+    problem p = make_problem(kind_named("every row thrice"), 65, 5, 5001, 11);
+    answer a = solve(&p, metrics[m]);
+    for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+      for (unsigned threads = 1; threads <= 5; threads += 2)
+        for (uint64_t batch = 0; batch <= 4096 && kf_isa_available(isa); batch += 4096)
+          check(&a, &(how){.isa = isa, .threads = threads, .batch = batch}, ks, 1, NULL);
+    free_answer(&a);
+    free_problem(&p);
+  }
+}
+
+/* Without rows_in_place the caller's array is no longer looked at; scores may be NULL. */
+static void the_index_has_its_own_rows(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  for (size_t m = 0; m < 3; m++) {
+    problem p = make_problem(kind_named("tight clusters"), 1000, 31, 20, 5);
+    answer a = solve(&p, metrics[m]);
+    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    memset(p.rows, 0xff, 1000 * 31 * sizeof *p.rows);
+    int64_t rows[20 * 5];
+    char text[256] = "";
+    assert_ok(ctx, search_all(ctx, index, &p, 5, 0, NULL, rows, NULL, NULL));
+    if (count_wrong(&a, 5, NULL, rows, NULL, text) > 0) fail_msg("%s", text);
+    assert_int_equal(kf_index_rows(index), 1000);
+    assert_int_equal(kf_index_dim(index), 31);
+    assert_int_equal(kf_index_metric(index), metrics[m]);
+    kf_index_free(index);
+    free_answer(&a);
+    free_problem(&p);
+  }
+  problem p = make_problem(kind_named("gaussian"), 3, 2, 1, 5);
+  kf_index *index;
+  assert_ok(ctx, kf_index_new(ctx, p.rows, 3, 2, NULL, &index));
+  assert_int_equal(kf_index_metric(index), KF_METRIC_COSINE);
+  kf_index_free(index);
+  kf_index_free(NULL);
+  free_problem(&p);
+  kf_ctx_free(ctx);
+}
+
+/* --- leaving out ----------------------------------------------------------------------------- */
+
+/* Every row is a query and is left out of its own search, or none is, or by turns; a number that is
+ * no row's leaves out nothing. */
+static void leave_out(void **state) {
+  (void)state;
+  const char *const names[] = {"every row thrice", "all equal", "loose clusters", "cone"};
+  static const uint32_t ks[] = {1, 15, 129};
+  enum { N = 130 };
+  for (size_t i = 0; i < 4; i++)
+    for (size_t m = 0; m < 3; m++) {
+      problem p = make_problem(kind_named(names[i]), N, 33, N, 13);
+      memcpy(p.queries, p.rows, N * 33UL * sizeof *p.rows);
+      answer a = solve(&p, metrics[m]);
+      int64_t own[N], none[N], some[N];
+      for (int64_t q = 0; q < N; q++) {
+        own[q] = q;
+        none[q] = q % 2 == 0 ? -1 : INT64_MIN;
+        some[q] = q % 3 == 0 ? q : q % 3 == 1 ? -1 - q : INT64_MAX - q;
+      }
+      const int64_t *const lists[] = {own, none, some, NULL};
+      for (size_t l = 0; l < 4; l++)
+        for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+          if (kf_isa_available(isa))
+            check(&a, &(how){.isa = isa, .threads = 2, .batch = l % 2 == 0 ? 0 : 100}, ks, 3,
+                  lists[l]);
+      free_answer(&a);
+      free_problem(&p);
+    }
+}
+
+/* --- the report ------------------------------------------------------------------------------ */
+
+static void report_adds_up(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  problem p = make_problem(kind_named("gaussian"), 1000, 64, 50, 17);
+  int64_t rows[50 * 15];
+  double scores[50 * 15];
+  for (size_t m = 0; m < 3; m++) {
+    kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+    kf_search_report once = {0};
+    assert_ok(ctx, search_all(ctx, index, &p, 15, 0, NULL, rows, scores, &once));
+    assert_int_equal(once.queries, 50);
+    assert_true(once.candidates >= 50 * 15 && once.candidates <= 50 * 1000);
+    kf_search_report more = {.queries = 1000, .candidates = 1000000};
+    assert_ok(ctx, search_all(ctx, index, &p, 15, 7, NULL, rows, scores, &more));
+    assert_int_equal(more.queries, 1050);
+    assert_true(more.candidates >= 1000000 + 50 * 15 && more.candidates <= 1000000 + 50 * 1000);
+    kf_search_report failed = {3, 4};
+    assert_error(ctx, KF_ERR_ARG, "k is 0",
+                 kf_search(ctx, index, p.queries, 1, 0, NULL, rows, scores, &failed));
+    assert_true(failed.queries == 3 && failed.candidates == 4);
+    kf_index_free(index);
+  }
+  free_problem(&p);
+  kf_ctx_free(ctx);
+}
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+static void bad_arguments_of_an_index(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  float rows[6] = {1, 2, 3, 4, 5, 6};
+  kf_index *index = NULL;
+  kf_index_options options = {0};
+  assert_int_equal(kf_index_new(NULL, rows, 2, 3, NULL, &index), KF_ERR_ARG);
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new(ctx, NULL, 2, 3, NULL, &index));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new(ctx, rows, 2, 3, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "0 columns", kf_index_new(ctx, rows, 2, 0, NULL, &index));
+  assert_error(ctx, KF_ERR_ARG, "65537 columns", kf_index_new(ctx, rows, 2, 65537, NULL, &index));
+  assert_error(ctx, KF_ERR_DATA, "no rows", kf_index_new(ctx, rows, 0, 3, NULL, &index));
+  assert_error(ctx, KF_ERR_DATA, "no rows", kf_index_new(ctx, NULL, 0, 3, NULL, &index));
+  options.metric = (kf_metric)(KF_METRIC_INNER + 1);
+  assert_error(ctx, KF_ERR_ARG, "metric 4", kf_index_new(ctx, rows, 2, 3, &options, &index));
+  options.metric = (kf_metric)-1;
+  assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new(ctx, rows, 2, 3, &options, &index));
+  assert_int_equal(kf_index_new_from_data(NULL, NULL, NULL, &index), KF_ERR_ARG);
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, NULL, NULL, &index));
+  kf_data *data;
+  assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 3, NULL, NULL, 0, &data));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_index_new_from_data(ctx, data, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "metric -1", kf_index_new_from_data(ctx, data, &options, &index));
+  assert_null(index);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+/* One bad element or row, far enough behind to be in any block, named by its number. */
+static void bad_rows(void **state) {
+  (void)state;
+  const float values[] = {NAN, INFINITY, -INFINITY, 0};
+  for (unsigned threads = 1; threads <= 2; threads++)
+    for (size_t m = 0; m < 3; m++)
+      for (size_t v = 0; v < 4; v++) {
+        kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+        problem p = make_problem(kind_named("gaussian"), 1537, 5, 1, 19);
+        kf_index_options options = {.metric = metrics[m], .rows_in_place = v % 2 == 0};
+        kf_index *index = NULL;
+        kf_data *data;
+        assert_ok(ctx, kf_data_open_memory(ctx, p.rows, 1537, 5, NULL, NULL, 0, &data));
+        for (size_t j = 0; j < 5; j++)
+          if (values[v] == 0 || j == 4) p.rows[1234 * 5 + j] = values[v];
+        if (values[v] == 0 && metrics[m] != KF_METRIC_COSINE) {
+          assert_ok(ctx, kf_index_new(ctx, p.rows, 1537, 5, &options, &index));
+          kf_index_free(index);
+        } else {
+          assert_error(ctx, KF_ERR_DATA, "row 1234",
+                       kf_index_new(ctx, p.rows, 1537, 5, &options, &index));
+          assert_error(ctx, KF_ERR_DATA, "row 1234",
+                       kf_index_new_from_data(ctx, data, &options, &index));
+          assert_null(index);
+        }
+        kf_data_free(data);
+        free_problem(&p);
+        kf_ctx_free(ctx);
+      }
+}
+
+static void bad_arguments_of_a_search(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  problem p = make_problem(kind_named("gaussian"), 1537, 5, 4, 23), few = p;
+  few.shape.n = 10;
+  int64_t rows[4 * 10], out[4] = {0, -1, 9, -1};
+  double scores[4 * 10];
+  kf_search_options options = {.leave_out = out};
+  kf_index *index = index_of(ctx, &p, KF_METRIC_INNER, false, NULL);
+  assert_error(ctx, KF_ERR_ARG, "k is 0",
+               kf_search(ctx, index, p.queries, 1, 0, NULL, rows, scores, NULL));
+  assert_error(ctx, KF_ERR_ARG, "k is 1025",
+               kf_search(ctx, index, p.queries, 1, 1025, NULL, rows, scores, NULL));
+  assert_int_equal(kf_search(NULL, index, p.queries, 1, 1, NULL, rows, scores, NULL), KF_ERR_ARG);
+  assert_error(ctx, KF_ERR_ARG, "NULL",
+               kf_search(ctx, NULL, p.queries, 1, 1, NULL, rows, scores, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL",
+               kf_search(ctx, index, NULL, 1, 1, NULL, rows, scores, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL",
+               kf_search(ctx, index, p.queries, 1, 1, NULL, NULL, scores, NULL));
+  kf_index_free(index);
+  index = index_of(ctx, &few, KF_METRIC_INNER, false, NULL);
+  assert_error(ctx, KF_ERR_ARG, "11 nearest",
+               kf_search(ctx, index, p.queries, 1, 11, NULL, rows, scores, NULL));
+  assert_error(ctx, KF_ERR_ARG, "10 nearest",
+               kf_search(ctx, index, p.queries, 4, 10, &options, rows, scores, NULL));
+  assert_ok(ctx, kf_search(ctx, index, p.queries, 4, 10, NULL, rows, scores, NULL));
+  assert_ok(ctx, kf_search(ctx, index, p.queries, 4, 9, &options, rows, scores, NULL));
+  kf_search_report report = {0};
+  assert_ok(ctx, kf_search(ctx, index, NULL, 0, 9, NULL, NULL, NULL, &report));
+  assert_ok(ctx, kf_search(ctx, index, p.queries, 0, 9, &options, rows, scores, &report));
+  assert_true(report.queries == 0 && report.candidates == 0);
+  kf_index_free(index);
+  free_problem(&p);
+  kf_ctx_free(ctx);
+}
+
+static void bad_queries(void **state) {
+  (void)state;
+  const float values[] = {NAN, INFINITY, -INFINITY, 0};
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  int64_t rows[9];
+  double scores[9];
+  for (size_t m = 0; m < 3; m++)
+    for (size_t v = 0; v < 4; v++) {
+      problem p = make_problem(kind_named("gaussian"), 100, 13, 9, 29);
+      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      for (size_t j = 0; j < 13; j++)
+        if (values[v] == 0 || j == 12) p.queries[3 * 13 + j] = values[v];
+      if (values[v] == 0 && metrics[m] != KF_METRIC_COSINE)
+        assert_ok(ctx, kf_search(ctx, index, p.queries, 9, 1, NULL, rows, scores, NULL));
+      else
+        assert_error(ctx, KF_ERR_DATA, "query 3",
+                     kf_search(ctx, index, p.queries, 9, 1, NULL, rows, scores, NULL));
+      kf_index_free(index);
+      free_problem(&p);
+    }
+  kf_ctx_free(ctx);
+}
+
+/* --- what only an engine with a first pass has ------------------------------------------------ */
+
+#ifdef KF_BOUND_KNOB
+
+/* A data set whose rows can be read no more when `broken` is set. */
+typedef struct breakable {
+  kf_data base;
+  const float *rows;
+  bool broken;
+} breakable;
+
+static kf_status fetch_breakable(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                                 uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  (void)kernels;
+  const breakable *from = (const breakable *)data;
+  if (from->broken) return kf_fail(err, KF_ERR_IO, "the disk is gone");
+  if (rows != NULL) memcpy(rows, from->rows + first * data->dim, n * data->dim * sizeof *rows);
+  for (uint64_t i = 0; labels != NULL && i < n; i++) labels[i] = KF_LABEL_NONE;
+  return KF_OK;
+}
+
+static void where_breakable(const kf_data *data, uint64_t row, char *text, size_t size) {
+  (void)data;
+  snprintf(text, size, "row %" PRIu64, row);
+}
+
+/* An index in place asks its source again, and says what that says; one with its own rows does not
+ * ask, and takes more memory. */
+static void source_that_breaks_later(void **state) {
+  (void)state;
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+    for (unsigned threads = 1; threads <= 5 && kf_isa_available(isa); threads += 2)
+      for (size_t m = 0; m < 3; m++) {
+        kf_ctx *ctx = test_ctx(threads, isa);
+        problem p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
+        breakable data = {
+            .base = {.rows = 1000, .dim = 33, .fetch = fetch_breakable, .where = where_breakable},
+            .rows = p.rows};
+        answer a = solve(&p, metrics[m]);
+        kf_index *in_place = index_of(ctx, &p, metrics[m], true, &data.base);
+        kf_index *copied = index_of(ctx, &p, metrics[m], false, &data.base);
+        assert_true(kf_index_bytes(in_place) + 1000 * 33 * sizeof(float) <= kf_index_bytes(copied));
+        int64_t rows[20 * 5];
+        double scores[20 * 5];
+        char text[256];
+        for (int broken = 0; broken < 3; broken++) { /* it works, breaks, and is mended */
+          data.broken = broken == 1;
+          if (data.broken)
+            assert_error(ctx, KF_ERR_IO, "the disk is gone",
+                         search_all(ctx, in_place, &p, 5, 0, NULL, rows, scores, NULL));
+          else
+            assert_ok(ctx, search_all(ctx, in_place, &p, 5, 0, NULL, rows, scores, NULL));
+          if (!data.broken) assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
+          assert_ok(ctx, search_all(ctx, copied, &p, 5, 0, NULL, rows, scores, NULL));
+          assert_int_equal(count_wrong(&a, 5, NULL, rows, scores, text), 0);
+        }
+        kf_index_free(in_place);
+        kf_index_free(copied);
+        data.broken = true;
+        kf_index *index = NULL;
+        assert_error(ctx, KF_ERR_IO, "the disk is gone",
+                     kf_index_new_from_data(ctx, &data.base, NULL, &index));
+        assert_null(index);
+        free_answer(&a);
+        free_problem(&p);
+        kf_ctx_free(ctx);
+      }
+}
+
+/* On easy data the first pass leaves few rows over. */
+static void first_pass_filters(void **state) {
+  (void)state;
+  enum { N = 3001, K = 15, QUERIES = 60 };
+  problem p = make_problem(kind_named("gaussian"), N, 64, QUERIES, 37);
+  int64_t rows[QUERIES * K];
+  double scores[QUERIES * K];
+  for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+    for (size_t m = 0; m < 3 && kf_isa_available(isa); m++) {
+      kf_ctx *ctx = test_ctx(1, isa);
+      kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
+      kf_search_report report = {0};
+      assert_ok(ctx, search_all(ctx, index, &p, K, 0, NULL, rows, scores, &report));
+      print_message("%s, %s: %.1f candidates a query\n", kf_isa_name(isa), metric_name(metrics[m]),
+                    (double)report.candidates / QUERIES);
+      assert_true(report.candidates >= (uint64_t)QUERIES * K);
+      assert_true(report.candidates < (uint64_t)QUERIES * N / 4);
+      kf_index_free(index);
+      kf_ctx_free(ctx);
+    }
+  free_problem(&p);
+}
+
+/* How many queries go wrong with the bound of the error multiplied by `scale`. */
+static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
+  enum { K = 15 };
+  const problem *p = a->problem;
+  kf_ctx *ctx = test_ctx(1, isa);
+  int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
+  double *scores = malloc(p->n_queries * K * sizeof *scores);
+  char text[256];
+  double before = kf_bound_scale;
+  kf_bound_scale = scale; /* while the index is made as well: it may keep bounds of its rows */
+  kf_index *index = index_of(ctx, p, a->metric, false, NULL);
+  kf_status status = search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL);
+  kf_bound_scale = before;
+  assert_int_equal(status, KF_OK);
+  uint64_t wrong = count_wrong(a, K, NULL, rows, scores, text);
+  kf_index_free(index);
+  free(rows);
+  free(scores);
+  kf_ctx_free(ctx);
+  return wrong;
+}
+
+/* The bound is what makes the answer right: without it, answers are wrong. */
+static void bound_is_needed(void **state) {
+  (void)state;
+  const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
+  assert_true(kf_bound_scale == 1);
+  for (size_t m = 0; m < 3; m++) {
+    uint64_t wrong[KF_ISA_AMX + 1] = {0};
+    for (size_t i = 0; i < 3; i++) {
+      problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
+      answer a = solve(&p, metrics[m]);
+      for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+        if (!kf_isa_available(isa)) continue;
+        assert_int_equal(wrong_with_bound(&a, isa, 1), 0);
+        wrong[isa] += wrong_with_bound(&a, isa, 0);
+      }
+      free_answer(&a);
+      free_problem(&p);
+    }
+    for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+      if (!kf_isa_available(isa)) continue;
+      print_message("%s, %s: %" PRIu64 " of 180 queries wrong without the bound\n",
+                    kf_isa_name(isa), metric_name(metrics[m]), wrong[isa]);
+      assert_true(wrong[isa] > 0);
+    }
+  }
+}
+
+#endif
+
+int main(void) {
+  static kf_metric cosine = KF_METRIC_COSINE, inner = KF_METRIC_INNER,
+                   euclidean = KF_METRIC_EUCLIDEAN;
+  const struct CMUnitTest tests[] = {
+      {.name = "kinds_of_data, cosine", .test_func = kinds_of_data, .initial_state = &cosine},
+      {.name = "kinds_of_data, inner", .test_func = kinds_of_data, .initial_state = &inner},
+      {.name = "kinds_of_data, Euclidean", .test_func = kinds_of_data, .initial_state = &euclidean},
+      cmocka_unit_test(widest_and_narrow_rows),
+      cmocka_unit_test(weakest_places),
+      cmocka_unit_test(many_rows),
+      cmocka_unit_test(squares_of_distances_decide),
+      cmocka_unit_test(batches_threads_and_sources),
+      cmocka_unit_test(many_queries),
+      cmocka_unit_test(the_index_has_its_own_rows),
+      cmocka_unit_test(leave_out),
+      cmocka_unit_test(report_adds_up),
+      cmocka_unit_test(bad_arguments_of_an_index),
+      cmocka_unit_test(bad_rows),
+      cmocka_unit_test(bad_arguments_of_a_search),
+      cmocka_unit_test(bad_queries),
+#ifdef KF_BOUND_KNOB
+      cmocka_unit_test(source_that_breaks_later),
+      cmocka_unit_test(first_pass_filters),
+      cmocka_unit_test(bound_is_needed),
+#endif
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
