@@ -7,7 +7,7 @@ CMAKE   ?= cmake
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 
-.PHONY: all demo test install bench lint format sanitize fuzz clean
+.PHONY: all demo test install bench bench-search lint format sanitize fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -29,7 +29,14 @@ install: all
 
 bench: all
 	@tools/packages.sh bench
+	@tools/packages.sh peers || echo "koofu: Debian's FAISS is left out"
 	@bench/run.sh $(BUILD)
+
+# ARGS: options of bench/search.py, such as --latency.
+bench-search: all
+	@tools/packages.sh bench
+	@tools/packages.sh peers || echo "koofu: Debian's FAISS is left out"
+	@bench/run.sh $(BUILD) search $(ARGS)
 
 lint:
 	@tools/packages.sh build test lint

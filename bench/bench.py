@@ -7,13 +7,9 @@ the page cache (each file is read once before it is timed).
 """
 
 import argparse
-import json
 import os
-import platform
-import re
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,24 +17,9 @@ import time
 
 import numpy as np
 
-ISAS = ("amx", "avx512", "avx2", "plain")
+from common import ISAS, cpu, summary, synth, tensors, timed
+
 DIM, CLASSES = 768, 1000
-
-
-def cpu():
-    with open("/proc/cpuinfo") as f:
-        names = re.findall(r"model name\s*: (.*)", f.read())
-    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} processors"
-
-
-def timed(command):
-    start = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - start
-
-
-def summary(seconds):
-    return f"{statistics.median(seconds):.3f} s ({min(seconds):.3f} – {max(seconds):.3f}, {len(seconds)} runs)"
 
 
 def available(koofu):
@@ -48,16 +29,6 @@ def available(koofu):
                                "--test-per-class", "1", "-q"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
     return [isa for isa in ISAS if works(isa)]
-
-
-def write_npy(data, x, y):
-    """The tensors of a native data set as two .npy files."""
-    with open(data, "rb") as f:
-        length, = struct.unpack("<Q", f.read(8))
-        header = json.loads(f.read(length))
-    for name, dtype, path in (("embeddings", "<f4", x), ("labels", "<i4", y)):
-        t = header[name]
-        np.save(path, np.memmap(data, dtype, "r", 8 + length + t["data_offsets"][0], tuple(t["shape"])))
 
 
 def sklearn_fit(x, y):
@@ -79,9 +50,10 @@ def read_once(path):
 def bench_fit(args, work, isas):
     data, x, y, model = (os.path.join(work, n) for n in ("d.safetensors", "x.npy", "y.npy", "m.safetensors"))
     per_class = 10 if args.quick else 100
-    subprocess.run([args.koofu, "synth", "--dim", str(DIM), "--classes", str(CLASSES), "--per-class",
-                    str(per_class), "-q", "-o", data], check=True)
-    write_npy(data, x, y)
+    synth(args.koofu, data, DIM, CLASSES, per_class)
+    rows = tensors(data)
+    np.save(x, rows["embeddings"])
+    np.save(y, rows["labels"])
     os.remove(data)
     read_once(x)
     runs = {isa: [] for isa in isas if isa != "plain"}
@@ -116,8 +88,7 @@ def bench_stats(args, work, isas):
     data, out = os.path.join(work, "big.safetensors"), os.path.join(work, "s.safetensors")
     per_class = max(1, args.rows // CLASSES)
     rows = per_class * CLASSES
-    subprocess.run([args.koofu, "synth", "--dim", str(DIM), "--classes", str(CLASSES), "--per-class",
-                    str(per_class), "--dtype", "f16", "-q", "-o", data], check=True)
+    synth(args.koofu, data, DIM, CLASSES, per_class, "--dtype", "f16")
     read_once(data)
     print(f"### Statistics: {rows:,} × {DIM} f16, {CLASSES:,} classes, {args.threads} threads\n\n"
           "| instruction set | time | rows/s |\n| --- | --- | --- |")

@@ -1,20 +1,42 @@
 #!/bin/sh
 # Runs the benchmarks with their peers in a virtual environment.
-# usage: run.sh BUILD [options of bench.py]
+# usage: run.sh BUILD [fit|search] [options of bench.py or search.py; without a name, of both]
 set -eu
 build=$1
 shift
 here=$(dirname "$0")
-if [ ! -x "$build/venv/bin/python" ]; then
-  echo "koofu: making a virtual environment with numpy and scikit-learn in $build/venv"
+which=all
+case ${1:-} in
+  fit | search)
+    which=$1
+    shift
+    ;;
+esac
+python=$build/venv/bin/python
+if [ ! -x "$python" ]; then
+  echo "koofu: making a virtual environment with numpy, scikit-learn and FAISS in $build/venv"
   python3 -m venv "$build/venv"
-  "$build/venv/bin/pip" install -q numpy scipy scikit-learn
+  "$python" -m pip install -q numpy scipy scikit-learn
+fi
+if [ "$which" != fit ] && [ ! -e "$build/venv/with-faiss" ]; then
+  # MKL is what FAISS recommends for Intel; the wheel has an OpenBLAS of 2021 inside.
+  "$python" -m pip install -q faiss-cpu || echo "koofu: FAISS is left out"
+  "$python" -m pip install -q mkl || echo "koofu: MKL is left out"
+  touch "$build/venv/with-faiss"
 fi
 # Older OpenBLAS takes new CPUs for ancient ones and is then 4 to 5 times slower; say what it is, so
-# that the comparison does not flatter us.
+# that the comparison does not flatter us. (search.py sets it for each of its peers.)
 if [ -z "${OPENBLAS_CORETYPE:-}" ]; then
   if grep -qw avx512bw /proc/cpuinfo; then OPENBLAS_CORETYPE=SKYLAKEX; else OPENBLAS_CORETYPE=HASWELL; fi
   export OPENBLAS_CORETYPE
 fi
 export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-2}" OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
-exec "$build/venv/bin/python" "$here/bench.py" "$build/koofu" "$@"
+export PYTHONDONTWRITEBYTECODE=1
+status=0
+if [ "$which" != search ]; then
+  "$python" "$here/bench.py" "$build/koofu" "$@" || status=1
+fi
+if [ "$which" != fit ]; then
+  "$python" "$here/search.py" --library "$build/libkoofu.so" --koofu "$build/koofu" "$@" || status=1
+fi
+exit $status

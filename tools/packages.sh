@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that the named groups need and that are not there yet.
-# usage: packages.sh GROUP...   (build test lint fuzz bench)
+# usage: packages.sh GROUP...   (build test lint fuzz bench peers)
 set -eu
 
 build='gcc libc6-dev cmake ninja-build'
@@ -8,6 +8,7 @@ test='pkg-config libcmocka-dev python3 python3-numpy python3-scipy groff-base'
 lint='clang clang-format clang-tidy cppcheck'
 fuzz='clang libclang-rt-dev python3'
 bench='python3 python3-venv python3-pip time'
+peers='python3-faiss libopenblas0-pthread'
 
 wanted=''
 for group in "$@"; do
