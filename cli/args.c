@@ -2,6 +2,7 @@
 #include "args.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,44 @@ static int list_add(reader *r, cli_list *list, const char *item) {
   return 0;
 }
 
+/* Adds a number where it belongs, unless it is there. */
+static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
+  size_t at = 0;
+  while (at < numbers->n && numbers->items[at] < number) at++;
+  if (at < numbers->n && numbers->items[at] == number) return 0;
+  uint32_t *items = realloc(numbers->items, (numbers->n + 1) * sizeof *items);
+  if (!items) return FAIL(r, "out of memory");
+  memmove(items + at + 1, items + at, (numbers->n - at) * sizeof *items);
+  items[at] = number;
+  numbers->items = items;
+  numbers->n++;
+  return 0;
+}
+
+/* "1,10,15", in any order. The last list given is the one that counts. */
+static int store_numbers(reader *r, const cli_option *o, const char *what, const char *text) {
+  cli_numbers *numbers = (cli_numbers *)(void *)((char *)r->args + o->at);
+  numbers->n = 0;
+  for (;;) {
+    size_t length = strcspn(text, ",");
+    char piece[64];
+    snprintf(piece, sizeof piece, "%.*s", (int)(length < 60 ? length : 60), text);
+    int64_t number;
+    if (parse_number(what, piece, o->low, o->high, &number, r->message, r->size)) return -1;
+    if (numbers_add(r, numbers, (uint32_t)number)) return -1;
+    if (!text[length]) return 0;
+    text += length + 1;
+  }
+}
+
+static int store_real(reader *r, cli_real *real, const char *what, const char *text) {
+  char *end;
+  int plain = *text && strspn(text, "0123456789.eE+-") == strlen(text);
+  real->value = plain ? strtod(text, &end) : 0;
+  real->given = plain && !*end && real->value > 0 && isfinite(real->value);
+  return real->given ? 0 : FAIL(r, "%s must be a number above 0, not '%.60s'", what, text);
+}
+
 /* Stores the value of an option; text is "" for an option without one. */
 static int store(reader *r, const cli_option *o, const char *text) {
   void *at = (char *)r->args + o->at;
@@ -117,6 +156,8 @@ static int store(reader *r, const cli_option *o, const char *text) {
     number->given = 1;
     return parse_number(what, text, o->low, o->high, &number->value, r->message, r->size);
   }
+  case OPTION_NUMBERS: return store_numbers(r, o, what, text);
+  case OPTION_REAL: return store_real(r, at, what, text);
   case OPTION_CHOICE: {
     int position = parse_choice(what, text, o->choices, r->message, r->size);
     *(int *)at = (int)o->low + position;
@@ -210,4 +251,5 @@ int args_parse(const cli_command *command, int argc, char **argv, cli_args *out,
 void args_free(cli_args *args) {
   free(args->operands.items);
   free(args->labels.items);
+  free(args->neighbour_list.items);
 }

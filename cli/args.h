@@ -9,12 +9,14 @@
 #include <stdint.h>
 
 typedef enum option_kind {
-  OPTION_FLAG,   /* int: 1 where given */
-  OPTION_COUNT,  /* int: how often it was given */
-  OPTION_TEXT,   /* const char *: the last value */
-  OPTION_LIST,   /* list: all values, in order */
-  OPTION_NUMBER, /* number: a whole number from low to high */
-  OPTION_CHOICE  /* int: low + the position of the value among the choices */
+  OPTION_FLAG,    /* int: 1 where given */
+  OPTION_COUNT,   /* int: how often it was given */
+  OPTION_TEXT,    /* const char *: the last value */
+  OPTION_LIST,    /* list: all values, in order */
+  OPTION_NUMBER,  /* number: a whole number from low to high */
+  OPTION_NUMBERS, /* numbers: such numbers, separated by commas */
+  OPTION_REAL,    /* real: a number above 0 */
+  OPTION_CHOICE   /* int: low + the position of the value among the choices */
 } option_kind;
 
 typedef enum option_flags { OPTION_REQUIRED = 1, OPTION_HIDDEN = 2 } option_flags;
@@ -69,6 +71,17 @@ typedef struct cli_number {
   int given;
 } cli_number;
 
+/* Rising, each one once. */
+typedef struct cli_numbers {
+  uint32_t *items;
+  size_t n;
+} cli_numbers;
+
+typedef struct cli_real {
+  double value;
+  int given;
+} cli_real;
+
 typedef struct cli_args {
   cli_list operands;
   /* on every command */
@@ -88,6 +101,12 @@ typedef struct cli_args {
   const char *output, *text_output;
   int dtype, metric, raw, json;
   cli_number top;
+  /* galleries */
+  const char *model, *ids, *append, *gallery;
+  cli_number neighbours;
+  cli_numbers neighbour_list;
+  int itself, rerank_from_disk, weighted;
+  cli_real temperature;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -102,8 +121,10 @@ extern const cli_group row_options;    /* --tensor, --skip-bad */
 extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
 extern const cli_group stats_options;  /* --no-normalize, --exponent */
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
+extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
 extern const char *const dtype_choices[];
-extern const char *const metric_choices[];
+extern const char *const metric_choices[];         /* of prototypes */
+extern const char *const gallery_metric_choices[]; /* those and the inner product */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */
 typedef struct option_walk {

@@ -84,7 +84,7 @@ typedef enum label_use {
 /* Opens operands `first` and up as one data set, which the output (-o) must not be a file of.
  * Returns an exit status. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
-int load_model(cli_run *cli, kf_model **out); /* operand 0 */
+int load_model(cli_run *cli, const char *path, kf_model **out);
 uint32_t classes_with_rows(const kf_model *model);
 /* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_stats **out);
@@ -96,15 +96,51 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF
 void say_data_written(cli_run *cli, const char *path);
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path); /* and says so */
 
+/* --- blocks.c
+ * ------------------------------------------------------------------------------------- */
+
+/* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
+typedef struct row_block {
+  const kf_data *data;
+  uint64_t n;        /* rows in hand */
+  float *rows;       /* [n][D] */
+  int32_t *labels;   /* as they were read; not of use any more */
+  uint64_t *numbers; /* [n] which row of the data set each one is */
+  uint64_t n_bad;    /* so far */
+} row_block;
+int block_make(cli_run *cli, row_block *block, const kf_data *data, uint64_t room);
+int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n); /* n <= room */
+void block_free(row_block *block);
+
+/* --- galleries.c: what the commands on galleries share
+ * ------------------------------------------------ */
+
+int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
+/* Says why a gallery could not be loaded; of a file that is something else, what it is. */
+int fail_gallery(cli_run *cli, kf_status status, const char *path);
+/* Refuses options on votes that do not go together. */
+int check_vote_options(cli_run *cli);
+/* The gallery of --gallery, with labels, in the original space or in that of the model. It is
+ * handed out, to be freed, also where it is refused. */
+int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
+const char *gallery_metric_name(const kf_gallery *gallery);
+/* -k, or 15 where there are so many rows; `most` of them take part in a search of the gallery at
+ * `path`. */
+int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
+int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
+/* How many of the queries to read at a time. */
+uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
+
 /* --- outputs.c: what may be written where; each returns an exit status
  * ------------------------------- */
 
 /* Refuses an output (-o or another) that cannot be, or that would replace an input that is named on
  * the command line. */
 int check_output(cli_run *cli, const char *path);
-int check_data_output(cli_run *cli, const char *path); /* the same for a native data set */
-/* Refuses -o where it would replace a file of the data, which a folder or pattern may stand for. */
-int check_replaces_no_data(cli_run *cli, const kf_data *data);
+/* The same for a native file, which `what` names: "data set". */
+int check_safetensors(cli_run *cli, const char *path, const char *what);
+/* Refuses an output that is a file of the data, which a folder or pattern may stand for. */
+int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path);
 /* Refuses two outputs that are one file; b may be NULL. */
 int check_outputs_differ(cli_run *cli, const char *a, const char *b);
 int is_stdout(const char *path); /* NULL or "-" */
@@ -121,25 +157,44 @@ typedef struct cli_strings {
 int expand_labels(const cli_list *given, cli_strings *out);
 void strings_free(cli_strings *strings);
 
-/* --- text_out.c: text to stdout, or to a file that appears whole or not at all
- * ----------------------- */
+/* --- out_file.c: results to stdout, or to a file that appears whole or not at all
+ * ------------------- */
 
-typedef struct text_out {
+typedef struct out_file {
   FILE *file;
   const char *path; /* as it was given; NULL: stdout */
   char *target;     /* where it leads; the file it replaces may be behind a link */
   char *temporary;  /* its name until it is complete; NULL: it has none */
-} text_out;
-int text_out_open(cli_run *cli, text_out *out, const char *path); /* NULL or "-": stdout */
-int text_out_commit(cli_run *cli, text_out *out);
-void text_out_abort(text_out *out); /* does nothing after a commit */
-/* Prints text with tabs, line ends, backslashes and control characters escaped. */
-void print_escaped(FILE *file, const char *text);
-/* Prints text with '?' for control characters, so that no file steers a terminal by its name. */
-void print_plain(FILE *file, const char *text);
+  int finished;     /* all of it is on the disk, under its temporary name */
+} out_file;
+int out_file_open(cli_run *cli, out_file *out, const char *path); /* NULL or "-": stdout */
+/* What may fail for want of space; of several files, finish all before one is committed. */
+int out_file_finish(cli_run *cli, out_file *out);
+int out_file_commit(cli_run *cli, out_file *out); /* finishes it first */
+void out_file_abort(out_file *out);               /* does nothing after a commit */
+/* Closes it and says what failed; the reason is in errno. Returns the exit status. */
+int out_file_fail(cli_run *cli, out_file *out, const char *what);
 
-/* --- format.c: numbers for people
- * --------------------------------------------------------------------- */
+/* --- array_out.c: row numbers and scores, [n, k] each, in .npy or .safetensors
+ * ------------------------ */
+
+typedef struct array_out {
+  out_file files[2]; /* .npy: row numbers, scores; .safetensors: both in the first */
+  off_t at[2];       /* where the two arrays begin */
+  char *scores_path; /* .npy alone */
+  uint32_t k;
+} array_out;
+int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, uint32_t k);
+/* Answers [n][k] of the queries from `first` on. */
+int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, const int64_t *rows,
+                  const double *scores);
+int array_out_commit(cli_run *cli, array_out *out); /* both files, or none */
+void array_out_abort(array_out *out);               /* after a commit it frees what is left */
+/* OUT_scores.npy for OUT.npy, to be freed; NULL: out of memory. */
+char *scores_path(const char *path);
+
+/* --- format.c: numbers and names for people
+ * ----------------------------------------------------------- */
 
 typedef struct shown {
   char text[64];
@@ -151,6 +206,12 @@ shown show_seconds(double seconds);                                /* 0.25 s, 3:
 shown show_real(double value);                                     /* 0.465696 */
 shown show_percent(uint64_t hits, uint64_t n);                     /* 54.83 % */
 shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56.61] */
+/* Prints text with tabs, line ends, backslashes and control characters escaped. */
+void print_escaped(FILE *file, const char *text);
+/* A class by its name, or by its number where it has none. */
+void print_class(FILE *file, const char *name, int32_t number);
+/* Prints text with '?' for control characters, so that no file steers a terminal by its name. */
+void print_plain(FILE *file, const char *text);
 
 /* --- json.c
  * ------------------------------------------------------------------------------------------- */

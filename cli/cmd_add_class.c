@@ -23,7 +23,7 @@ static int run(cli_run *cli) {
   if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *samples = NULL;
-  result = load_model(cli, &model);
+  result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK) result = open_data(cli, 2, LABELS_IGNORED, &samples);
   if (result == EXIT_OK) result = add_class(cli, model, samples);
   kf_data_free(samples);

@@ -1,4 +1,5 @@
-/* cmd_classify.c - koofu classify: the nearest classes of every row. */
+/* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by the votes
+ * of neighbours. */
 #include "cli.h"
 #include "commands.h"
 
@@ -15,112 +16,107 @@ enum { LEAST_ROWS = 64 };
 typedef struct classify_job {
   cli_run *cli;
   const kf_model *model;
+  const kf_gallery *gallery; /* NULL: prototypes */
   const kf_data *data;
-  kf_classify_options options;
-  uint64_t block; /* rows at a time */
-  float *rows;    /* [block][D] */
-  int32_t *labels;
-  uint64_t *numbers; /* which row of the data set each one is */
-  int32_t *classes;  /* [block][top] */
+  kf_classify_options options; /* of prototypes */
+  kf_vote_options votes;       /* of neighbours */
+  uint32_t top;
+  const char *score_name;
+  int score_digits; /* behind the point */
+  uint64_t room;    /* rows at a time */
+  row_block block;
+  int32_t *classes; /* [room][top] */
   double *scores;
-  uint64_t n_bad;
-  text_out out;
+  out_file out;
 } classify_job;
 
-static void print_class(FILE *file, const kf_model *model, int32_t class) {
-  const char *name = kf_model_class_name(model, (uint32_t) class);
-  if (name)
-    print_escaped(file, name);
-  else
-    fprintf(file, "%d", class);
+static const char *class_name(const classify_job *job, int32_t class) {
+  return job->gallery ? kf_gallery_class_name(job->gallery, (uint32_t) class)
+                      : kf_model_class_name(job->model, (uint32_t) class);
 }
 
 static void print_header(const classify_job *job) {
-  const char *score = job->options.metric == KF_METRIC_EUCLIDEAN ? "distance" : "cosine";
   fputs("row", job->out.file);
-  for (uint32_t rank = 1; rank <= job->options.top; rank++)
-    fprintf(job->out.file, "\tclass%u\t%s%u", rank, score, rank);
+  for (uint32_t rank = 1; rank <= job->top; rank++)
+    fprintf(job->out.file, "\tclass%u\t%s%u", rank, job->score_name, rank);
   putc('\n', job->out.file);
 }
 
+/* Where fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
-  uint32_t top = job->options.top;
-  fprintf(job->out.file, "%llu", (unsigned long long)job->numbers[i]);
-  for (uint64_t at = i * top; at < (i + 1) * top; at++) {
-    putc('\t', job->out.file);
-    print_class(job->out.file, job->model, job->classes[at]);
-    fprintf(job->out.file, "\t%.6f", job->scores[at]);
+  FILE *file = job->out.file;
+  fprintf(file, "%llu", (unsigned long long)job->block.numbers[i]);
+  for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
+    putc('\t', file);
+    if (job->classes[at] >= 0)
+      print_class(file, class_name(job, job->classes[at]), job->classes[at]);
+    putc('\t', file);
+    if (job->classes[at] >= 0) fprintf(file, "%.*f", job->score_digits, job->scores[at]);
   }
-  putc('\n', job->out.file);
+  putc('\n', file);
 }
 
 static void print_json(const classify_job *job, uint64_t i) {
-  uint32_t top = job->options.top;
+  uint64_t begin = i * job->top, end = begin;
+  while (end < begin + job->top && job->classes[end] >= 0) end++;
   cli_json j = {job->out.file, 0};
   jw_open(&j, NULL, '{');
-  jw_count(&j, "row", job->numbers[i]);
+  jw_count(&j, "row", job->block.numbers[i]);
   jw_open(&j, "classes", '[');
-  for (uint64_t at = i * top; at < (i + 1) * top; at++) {
-    const char *name = kf_model_class_name(job->model, (uint32_t)job->classes[at]);
+  for (uint64_t at = begin; at < end; at++) {
+    const char *name = class_name(job, job->classes[at]);
     if (name)
       jw_text(&j, NULL, name);
     else
       jw_number(&j, NULL, job->classes[at]);
   }
   jw_close(&j, ']');
-  jw_open(&j, "scores", '[');
-  for (uint64_t at = i * top; at < (i + 1) * top; at++) jw_real(&j, NULL, job->scores[at]);
+  jw_open(&j, job->gallery ? "votes" : "scores", '[');
+  for (uint64_t at = begin; at < end; at++) jw_real(&j, NULL, job->scores[at]);
   jw_close(&j, ']');
   jw_close(&j, '}');
   jw_end_line(&j);
 }
 
-/* Moves the good rows of a block to its front and notes their numbers; returns how many. */
-static uint64_t drop_bad(classify_job *job, uint64_t first, uint64_t n) {
-  size_t dim = kf_data_dim(job->data);
-  uint64_t kept = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    if (job->labels[i] == KF_LABEL_BAD) continue;
-    if (kept < i) memmove(job->rows + kept * dim, job->rows + i * dim, dim * sizeof *job->rows);
-    job->numbers[kept++] = first + i;
-  }
-  job->n_bad += n - kept;
-  return kept;
-}
-
 static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
-  kf_status status = kf_data_get(ctx, job->data, first, n, job->rows, job->labels);
+  row_block *b = &job->block;
+  int result = block_read(job->cli, b, first, n);
+  if (result != EXIT_OK || b->n == 0) return result;
+  kf_status status =
+      job->gallery
+          ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
+                                job->scores, NULL)
+          : kf_classify(ctx, job->model, b->rows, b->n, &job->options, job->classes, job->scores);
   if (status != KF_OK) return fail(job->cli, status);
-  n = drop_bad(job, first, n);
-  if (n == 0) return EXIT_OK;
-  status = kf_classify(ctx, job->model, job->rows, n, &job->options, job->classes, job->scores);
-  if (status != KF_OK) return fail(job->cli, status);
-  for (uint64_t i = 0; i < n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
+  for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
 
 static int classify_all(classify_job *job) {
   uint64_t rows = kf_data_rows(job->data);
   if (!job->cli->args.json) print_header(job);
-  for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->block) {
+  for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t n = rows - first < job->block ? rows - first : job->block;
+    uint64_t n = rows - first < job->room ? rows - first : job->room;
     int result = classify_block(job, first, n);
     if (result != EXIT_OK) return result;
   }
-  if (job->n_bad)
-    say(job->cli, "left out %s", show_counted(job->n_bad, "bad row", "bad rows").text);
+  if (job->block.n_bad)
+    say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad row", "bad rows").text);
   return EXIT_OK;
 }
 
-/* There are no more answers than classes with rows. */
-static int choose_top(cli_run *cli, const kf_model *model, uint32_t *top) {
-  uint32_t most = classes_with_rows(model);
-  *top = cli->args.top.given ? (uint32_t)cli->args.top.value : most < 5 ? most : 5;
-  if (*top <= most) return EXIT_OK;
-  return fail_usage(
-      cli, "--top must be a whole number from 1 to %u, the number of classes with rows", most);
+/* --- prototypes or neighbours
+ * ---------------------------------------------------------------------- */
+
+/* There are no more answers than classes. */
+static int choose_top(classify_job *job, uint32_t most, const char *what) {
+  const cli_number *given = &job->cli->args.top;
+  job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
+  if (job->top <= most) return EXIT_OK;
+  return fail_usage(job->cli, "--top must be a whole number from 1 to %u, the number of classes %s",
+                    most, what);
 }
 
 static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
@@ -128,69 +124,100 @@ static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
   return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
 
-static uint64_t choose_block(const classify_job *job) {
+static uint64_t prototype_block(const classify_job *job) {
   const kf_model *model = job->model;
   uint64_t threads = kf_ctx_threads(job->cli->ctx), dim = kf_model_dim_in(model);
   uint64_t products = kf_model_dim_out(model) * (dim + kf_model_classes(model)); /* of a row */
   uint64_t soon = BLOCK_PRODUCTS / products;
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
-  uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->options.top * sizeof(double));
+  uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
   if (n > fit) n = fit;
   if (n > kf_data_rows(job->data)) n = kf_data_rows(job->data);
   return n ? n : 1;
 }
 
-static int make_buffers(classify_job *job) {
-  size_t dim = kf_data_dim(job->data), top = job->options.top;
-  job->block = choose_block(job);
-  job->rows = calloc(job->block, dim * sizeof *job->rows);
-  job->labels = calloc(job->block, sizeof *job->labels);
-  job->numbers = calloc(job->block, sizeof *job->numbers);
-  job->classes = calloc(job->block, top * sizeof *job->classes);
-  job->scores = calloc(job->block, top * sizeof *job->scores);
-  int whole = job->rows && job->labels && job->numbers && job->classes && job->scores;
-  return whole ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
-}
-
-static void free_buffers(classify_job *job) {
-  free(job->rows);
-  free(job->labels);
-  free(job->numbers);
-  free(job->classes);
-  free(job->scores);
-}
-
-static int classify(cli_run *cli, const kf_model *model, const kf_data *data) {
-  classify_job job;
-  memset(&job, 0, sizeof job);
-  job.cli = cli;
-  job.model = model;
-  job.data = data;
-  job.options.metric = choose_metric(cli, model);
-  job.options.raw = cli->args.raw;
-  int result = choose_top(cli, model, &job.options.top);
-  if (result == EXIT_OK) result = make_buffers(&job);
-  if (result == EXIT_OK) result = text_out_open(cli, &job.out, cli->args.output);
-  if (result == EXIT_OK) result = classify_all(&job);
-  if (result == EXIT_OK) result = text_out_commit(cli, &job.out);
-  text_out_abort(&job.out);
-  free_buffers(&job);
+static int choose_prototypes(classify_job *job) {
+  int result = choose_top(job, classes_with_rows(job->model), "with rows");
+  job->options.top = job->top;
+  job->options.metric = choose_metric(job->cli, job->model);
+  job->options.raw = job->cli->args.raw;
+  job->score_name = job->options.metric == KF_METRIC_EUCLIDEAN ? "distance" : "cosine";
+  job->score_digits = 6;
+  job->room = prototype_block(job);
   return result;
 }
 
+static int choose_voters(classify_job *job) {
+  const cli_args *a = &job->cli->args;
+  kf_vote_options *v = &job->votes;
+  int result = choose_neighbours(job->cli, a->gallery, kf_gallery_rows(job->gallery), &v->k);
+  if (result == EXIT_OK)
+    result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
+  v->top = job->top;
+  v->weighted = a->weighted;
+  v->temperature = a->temperature.value;
+  job->score_name = "votes";
+  job->score_digits = a->weighted ? 6 : 0;
+  job->room = query_block(job->cli, job->gallery, v->k, kf_data_rows(job->data));
+  return result;
+}
+
+/* --- the command
+ * ----------------------------------------------------------------------------------- */
+
+static int make_buffers(classify_job *job) {
+  job->classes = calloc(job->room, job->top * sizeof *job->classes);
+  job->scores = calloc(job->room, job->top * sizeof *job->scores);
+  if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
+  return block_make(job->cli, &job->block, job->data, job->room);
+}
+
+static int classify(classify_job *job) {
+  cli_run *cli = job->cli;
+  int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
+  if (result == EXIT_OK) result = make_buffers(job);
+  if (result == EXIT_OK) result = out_file_open(cli, &job->out, cli->args.output);
+  if (result == EXIT_OK) result = classify_all(job);
+  if (result == EXIT_OK) result = out_file_commit(cli, &job->out);
+  out_file_abort(&job->out);
+  block_free(&job->block);
+  free(job->classes);
+  free(job->scores);
+  return result;
+}
+
+static int check_options(cli_run *cli) {
+  if (cli->args.gallery && (cli->args.raw || cli->args.metric))
+    return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
+                           "space and metric");
+  int result = check_vote_options(cli);
+  if (result != EXIT_OK || is_stdout(cli->args.output)) return result;
+  return check_output(cli, cli->args.output);
+}
+
 static int run(cli_run *cli) {
-  const char *path = cli->args.output;
-  int result = is_stdout(path) ? EXIT_OK : check_output(cli, path);
+  int result = check_options(cli);
   if (result != EXIT_OK) return result;
   kf_model *model = NULL;
+  kf_gallery *gallery = NULL;
   kf_data *data = NULL;
-  result = load_model(cli, &model);
+  result = load_model(cli, cli->args.operands.items[0], &model);
+  if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
   if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
   if (result == EXIT_OK && kf_data_dim(data) != kf_model_dim_in(model))
     result = fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the model takes %u",
                        cli->args.operands.items[1], kf_data_dim(data), kf_model_dim_in(model));
-  if (result == EXIT_OK) result = classify(cli, model, data);
+  if (result == EXIT_OK) {
+    classify_job job;
+    memset(&job, 0, sizeof job);
+    job.cli = cli;
+    job.model = model;
+    job.gallery = gallery;
+    job.data = data;
+    result = classify(&job);
+  }
   kf_data_free(data);
+  kf_gallery_free(gallery);
   kf_model_free(model);
   return result;
 }
@@ -206,6 +233,9 @@ static const cli_group own_options = {
          KF_METRIC_COSINE, 0, metric_choices},
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "classify in the original space, against the class means", 0, 0, NULL},
+        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
+         "with --gallery: neighbours that vote (default: 15, or all where there are fewer)", 1,
+         KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object for each row, one a line", 0, 0, NULL},
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
@@ -228,13 +258,21 @@ const cli_command classify_command = {
         "\\x1b.\n\n"
         "The nearest prototypes are exact: no approximate search is involved. Labels in the data "
         "are not looked at. With --skip-bad, bad rows have no line.\n\n"
-        "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}.",
-    .groups = (const cli_group *const[]){&own_options, &row_options, NULL},
+        "With --gallery the K nearest rows of the gallery vote instead. Columns are then class and "
+        "votes, most votes first; of equal ones the class whose nearest member is nearest comes "
+        "first. Where fewer classes have votes the last columns are empty. The gallery is one of "
+        "the original space, or was made with this very model; class names are those of the "
+        "gallery.\n\n"
+        "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
+        "--gallery it has \"votes\" for \"scores\".",
+    .groups = (const cli_group *const[]){&own_options, &vote_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
             {"The five best, into a file",
              "koofu classify model.safetensors photos.npy -o answers.tsv"},
+            {"By the votes of 15 neighbours",
+             "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
             {NULL, NULL}},
     .run = run,
 };

@@ -4,7 +4,7 @@
 
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
-  int result = check_data_output(cli, path);
+  int result = check_safetensors(cli, path, "data set");
   if (result != EXIT_OK) return result;
   kf_data *data;
   result = open_data(cli, 0, LABELS_NEEDED, &data);

@@ -47,12 +47,26 @@ static void print_meta(const kf_info *info) {
   }
 }
 
+/* Which of the metadata is the metric of a gallery; n_meta: it is none. */
+static size_t find_metric(const kf_info *info) {
+  size_t i = strcmp(info->kind, "gallery") == 0 ? 0 : info->n_meta;
+  while (i < info->n_meta && strcmp(info->meta_keys[i], "metric") != 0) i++;
+  return i;
+}
+
+/* Models map rows to another space; galleries only where the map is inside. */
+static int is_mapped(const kf_info *info) {
+  for (size_t i = 0; i < info->n_tensors; i++)
+    if (strcmp(info->tensors[i].name, "transform") == 0) return info->dim_out > 0;
+  return 0;
+}
+
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
   print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
   char text[64];
-  if (info->dim_out)
+  if (is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);
@@ -65,6 +79,8 @@ static void print_text(const char *path, const kf_info *info) {
     print_line("unit", text);
   }
   if (strcmp(info->kind, "model") == 0) print_line("lambda", show_real(info->lambda).text);
+  size_t metric = find_metric(info);
+  if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
   if (info->n_tensors) print_tensors(info);
   if (info->n_meta) print_meta(info);
 }
@@ -96,10 +112,10 @@ static void print_json(const char *path, const kf_info *info) {
   jw_count(&j, "classes", info->classes);
   if (info->normalized >= 0) jw_flag(&j, "normalized", info->normalized);
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
-  if (strcmp(info->kind, "model") == 0) {
-    jw_count(&j, "dim_out", info->dim_out);
-    jw_real(&j, "lambda", info->lambda);
-  }
+  if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);
+  if (strcmp(info->kind, "model") == 0) jw_real(&j, "lambda", info->lambda);
+  size_t metric = find_metric(info);
+  if (metric < info->n_meta) jw_text(&j, "metric", info->meta_values[metric]);
   print_json_tensors(&j, info);
   jw_open(&j, "metadata", '{');
   for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);
@@ -138,8 +154,9 @@ const cli_command info_command = {
     .missing = "the files to describe are",
     .summary = "describe any file that koofu reads or writes",
     .details =
-        "Says what a file is (embeddings, labels, data set, statistics, model, tensors), its size, "
-        "rows, dimensions, classes, tensors and metadata. Statistics and models are read whole and "
+        "Says what a file is (embeddings, labels, data set, statistics, model, gallery, tensors), "
+        "its size, rows, dimensions, classes, tensors and metadata. Statistics, models and "
+        "galleries are read whole and "
         "their checksum is verified, so that a description also says that the file is sound. Other "
         "files are judged by their headers.\n\n"
         "A file that cannot be described does not keep the others from being described; the exit "

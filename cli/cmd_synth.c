@@ -13,8 +13,9 @@ static int save(cli_run *cli, kf_status opened, kf_data *data, const char *path)
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int result = check_data_output(cli, a->output);
-  if (result == EXIT_OK && a->text_output) result = check_data_output(cli, a->text_output);
+  int result = check_safetensors(cli, a->output, "data set");
+  if (result == EXIT_OK && a->text_output)
+    result = check_safetensors(cli, a->text_output, "data set");
   if (result == EXIT_OK) result = check_outputs_differ(cli, a->output, a->text_output);
   if (result != EXIT_OK) return result;
   kf_synth_options options = world_of(a);

@@ -17,7 +17,7 @@ static int run(cli_run *cli) {
   if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_data *data = NULL;
-  result = load_model(cli, &model);
+  result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK) result = open_data(cli, 1, LABELS_WANTED, &data);
   if (result == EXIT_OK) result = transform(cli, model, data);
   kf_data_free(data);

@@ -31,6 +31,10 @@ static void print_quoted(FILE *file, const char *text, const char *special, cons
   }
 }
 
+static int takes_a_file(const cli_option *o) {
+  return o->kind == OPTION_TEXT || o->kind == OPTION_LIST;
+}
+
 /* --- bash ------------------------------------------------------------------------------------ */
 
 static void bash_name(FILE *file, const cli_command *command, const cli_option *o) {
@@ -100,7 +104,7 @@ static void zsh_spec(FILE *file, const cli_option *o, const char *dashes, const 
     print_choices(file, o);
     putc(')', file);
   } else if (o->value)
-    fprintf(file, ":%s:%s", o->value, o->kind == OPTION_NUMBER ? "" : "_files");
+    fprintf(file, ":%s:%s", o->value, takes_a_file(o) ? "_files" : "");
   fputs("' \\\n", file);
 }
 
@@ -154,7 +158,7 @@ static void fish_option(FILE *file, const cli_command *command, const cli_option
     print_choices(file, o);
     putc('\'', file);
   } else if (o->value)
-    fputs(o->kind == OPTION_NUMBER ? " -x" : " -r -F", file);
+    fputs(takes_a_file(o) ? " -r -F" : " -x", file);
   fputs(" -d '", file);
   print_quoted(file, o->help, "\\", "\\'");
   fputs("'\n", file);

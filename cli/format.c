@@ -1,4 +1,4 @@
-/* format.c - numbers for people. */
+/* format.c - numbers and names for people. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -61,4 +61,39 @@ shown show_interval(uint64_t hits, uint64_t n) {
   shown out;
   snprintf(out.text, sizeof out.text, "[%.2f, %.2f]", 100 * low, 100 * high);
   return out;
+}
+
+void print_escaped(FILE *file, const char *text) {
+  for (const char *p = text; *p; p++) {
+    unsigned char c = (unsigned char)*p;
+    if (c == '\t')
+      fputs("\\t", file);
+    else if (c == '\n')
+      fputs("\\n", file);
+    else if (c == '\r')
+      fputs("\\r", file);
+    else if (c == '\\')
+      fputs("\\\\", file);
+    else if (c < 0x20 || c == 0x7f)
+      fprintf(file, "\\x%02x", c);
+    else
+      putc(c, file);
+  }
+}
+
+void print_plain(FILE *file, const char *text) {
+  while (*text) {
+    const char *end = text;
+    while ((unsigned char)*end >= 0x20 && *end != 0x7f) end++;
+    fwrite(text, 1, (size_t)(end - text), file);
+    if (*end) putc('?', file);
+    text = *end ? end + 1 : end;
+  }
+}
+
+void print_class(FILE *file, const char *name, int32_t number) {
+  if (name)
+    print_escaped(file, name);
+  else
+    fprintf(file, "%d", number);
 }

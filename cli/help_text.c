@@ -9,7 +9,8 @@ const char program_details[] =
     "directions that tell classes apart. In the mapped space the nearest class mean (the "
     "prototype) is a better classifier than in the original one, and the first L coordinates are a "
     "smaller embedding. Nothing is trained.\n\n"
-    "Data sets, statistics and models are plain .safetensors files. The same input gives the same "
+    "Data sets, statistics, models and galleries are plain .safetensors files. The same input "
+    "gives the same "
     "bytes, whatever the number of threads, the instruction set, and the order and number of "
     "files.\n\n"
     "Results go to standard output, everything else to standard error. Progress is shown on a "
@@ -21,6 +22,8 @@ const cli_example program_examples[] = {
     {"Fit a model", "koofu fit train.npy --labels train.txt -o model.safetensors"},
     {"Measure it", "koofu eval model.safetensors test.npy --labels test.txt"},
     {"Use it", "koofu classify model.safetensors photos.npy --top 5"},
+    {"Make a gallery", "koofu index photos.npy --model model.safetensors -o gallery.safetensors"},
+    {"Search in it", "koofu search gallery.safetensors query.npy -k 5"},
     {NULL, NULL}};
 
 const cli_topic program_topics[] = {

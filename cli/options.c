@@ -4,6 +4,7 @@
 
 const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the order of kf_dtype */
 const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
+const char *const gallery_metric_choices[] = {"cosine", "euclidean", "inner", NULL};
 static const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
 
 const cli_group global_options = {
@@ -54,6 +55,16 @@ const cli_group strict_options = {
         {"skip-unknown", 0, OPTION_FLAG, offsetof(cli_args, allow_unknown), 0, NULL,
          "leave out rows whose label is not in --classes instead of failing", 0, 0, NULL},
         {0}}};
+
+const cli_group vote_options = {
+    "Neighbours", (const cli_option[]){
+                      {"gallery", 0, OPTION_TEXT, offsetof(cli_args, gallery), 0, "GALLERY",
+                       "let the nearest rows of this gallery vote (see 'koofu index')", 0, 0, NULL},
+                      {"weighted", 0, OPTION_FLAG, offsetof(cli_args, weighted), 0, NULL,
+                       "nearer neighbours count more: exp((score - best score) / T)", 0, 0, NULL},
+                      {"temperature", 0, OPTION_REAL, offsetof(cli_args, temperature), 0, "T",
+                       "with --weighted: smaller is steeper (default: 0.07)", 0, 0, NULL},
+                      {0}}};
 
 const cli_group stats_options = {
     "Statistics",

@@ -37,7 +37,8 @@ static int same_as_one_of(const struct stat *output, const char *const *inputs, 
 /* Whether an output is a file that the command line names; -1: out of memory. */
 static int is_named_input(const cli_args *a, const struct stat *output) {
   if (same_as_one_of(output, a->operands.items, a->operands.n) || same_file(output, a->classes) ||
-      same_file(output, a->between))
+      same_file(output, a->between) || same_file(output, a->model) || same_file(output, a->ids) ||
+      same_file(output, a->gallery))
     return 1;
   cli_strings labels;
   if (expand_labels(&a->labels, &labels)) return -1;
@@ -46,8 +47,7 @@ static int is_named_input(const cli_args *a, const struct stat *output) {
   return found;
 }
 
-int check_replaces_no_data(cli_run *cli, const kf_data *data) {
-  const char *path = cli->args.output;
+int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) {
   return !is_stdout(path) && kf_data_reads(data, path) ? fail_both(cli, path) : EXIT_OK;
 }
 
@@ -89,10 +89,10 @@ int check_output(cli_run *cli, const char *path) {
   return check_folder(cli, path, realpath(path, target) ? target : path);
 }
 
-int check_data_output(cli_run *cli, const char *path) {
+int check_safetensors(cli_run *cli, const char *path, const char *what) {
   int result = check_output(cli, path);
   if (result != EXIT_OK || ends_with(path, ".safetensors")) return result;
-  return fail_usage(cli, "%s: the name of a data set must end in .safetensors", path);
+  return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
 }
 
 /* --- two outputs

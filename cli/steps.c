@@ -30,15 +30,15 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
       kf_data_open(cli->ctx, a->operands.items + first, a->operands.n - first, &options, out);
   strings_free(&labels);
   if (status != KF_OK) return fail(cli, status);
-  int result = check_replaces_no_data(cli, *out);
+  int result = check_replaces_no_data(cli, *out, a->output);
   if (result == EXIT_OK) return EXIT_OK;
   kf_data_free(*out);
   *out = NULL;
   return result;
 }
 
-int load_model(cli_run *cli, kf_model **out) {
-  kf_status status = kf_model_load(cli->ctx, cli->args.operands.items[0], out);
+int load_model(cli_run *cli, const char *path, kf_model **out) {
+  kf_status status = kf_model_load(cli->ctx, path, out);
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
@@ -140,12 +140,13 @@ void say_data_written(cli_run *cli, const char *path) {
   if (cli->args.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;
   const char *rows = info->rows == 1 ? "row" : "rows";
   const char *type = kf_dtype_name((kf_dtype)cli->args.dtype);
+  uint32_t dim = info->dim_out ? info->dim_out : info->dim;
   if (info->classes)
-    say_written(cli, path, "%s %s of %u %s, %s", show_count(info->rows).text, rows, info->dim, type,
+    say_written(cli, path, "%s %s of %u %s, %s", show_count(info->rows).text, rows, dim, type,
                 show_counted(info->classes, "class", "classes").text);
   else
-    say_written(cli, path, "%s %s of %u %s, no labels", show_count(info->rows).text, rows,
-                info->dim, type);
+    say_written(cli, path, "%s %s of %u %s, no labels", show_count(info->rows).text, rows, dim,
+                type);
   kf_info_free(info);
 }
 

@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 prefix=$work/prefix
-examples='fit_and_classify shards_and_merge load_and_transform'
+examples='fit_and_classify shards_and_merge load_and_transform search_gallery'
 
 fail() { echo "FAIL: $*" >&2; exit 1; }
 # Runs a command, and shows what it said only where it failed.

@@ -165,6 +165,14 @@ def every_flipped_byte_of_statistics_is_seen(box):
     flipped_bytes(box, "s.safetensors", lambda path: ["merge", path, "-o", "o.safetensors"])
 
 
+@test
+def every_flipped_byte_of_a_gallery_is_seen(box):
+    box.write("x.safetensors", data_set(n=12, dim=4, classes=2))
+    box.works("fit", "x.safetensors", "--dim", 3, "-o", "m.safetensors")
+    box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+    flipped_bytes(box, "g.safetensors", lambda path: ["search", path, "x.safetensors", "-o", "o.npy"])
+
+
 def flipped_bytes(box, name, load):
     """Flips each byte in turn. koofu info, which judges them all at once, must find every one bad, or take it for
     something else (a byte of the metadata that says what the file is); then loading it must fail."""

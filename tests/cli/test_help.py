@@ -7,8 +7,8 @@ import subprocess
 
 from harness import Skipped, USAGE, check, equal, test
 
-COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "synth", "demo",
-            "help", "version"]
+COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "index", "search",
+            "synth", "demo", "help", "version"]
 
 
 def options_of(text):
@@ -119,4 +119,5 @@ def bash_completes(box):
     equal(bash_answers(box, "koofu cl"), ["classify"], "commands")
     equal(bash_answers(box, "koofu fit --lam"), ["--lambda"], "options")
     equal(bash_answers(box, "koofu convert x --dtype b"), ["bf16"], "choices")
+    equal(bash_answers(box, "koofu index x --metric i"), ["inner"], "choices of galleries")
     equal(bash_answers(box, "koofu fit x -o mod"), [], "files are left to the shell")

@@ -14,6 +14,7 @@ def prepare(box):
     box.write("x.safetensors", data_set())
     box.works("stats", "x.safetensors", "-o", "s.safetensors")
     box.works("fit", "s.safetensors", "-o", "m.safetensors")
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
 
 
 def writers(output):
@@ -25,6 +26,9 @@ def writers(output):
     yield ["transform", "m.safetensors", "x.safetensors", "-o", output]
     yield ["classify", "m.safetensors", "x.safetensors", "-o", output]
     yield ["add-class", "m.safetensors", "new", "x.safetensors", "-o", output]
+    yield ["index", "x.safetensors", "-o", output]
+    yield ["index", "x.safetensors", "--append", "g.safetensors", "-o", output]
+    yield ["search", "g.safetensors", "x.safetensors", "-o", output]
     yield ["synth", "--classes", 3, "--dim", 8, "-o", output]
 
 
@@ -138,7 +142,7 @@ def places_that_cannot_be(box):
         for words in writers(output):
             box.refuses(IO, *words, naming=output)
     for words in writers("-"):
-        if words[0] != "classify":
+        if words[0] not in ("classify", "search"):
             box.refuses(USAGE, *words, naming="file name")
 
 
@@ -167,6 +171,7 @@ def unreadable_input(box):
 def disk_full_on_stdout(box):
     prepare(box)
     for words in (["classify", "m.safetensors", "x.safetensors"], ["eval", "m.safetensors", "x.safetensors"],
+                  ["search", "g.safetensors", "x.safetensors"], ["search", "g.safetensors", "--itself", "--json"],
                   ["info", "x.safetensors"], ["help"], ["version"], ["fit", "--help"]):
         with open("/dev/full", "wb") as full:
             result = box.run(*words, stdout=full)
@@ -196,6 +201,7 @@ def disk_full(box):
         box.write("x.safetensors", data_set(n=600, dim=32))
         box.works("stats", "x.safetensors", "-o", "s.safetensors")
         box.works("fit", "s.safetensors", "-o", "m.safetensors")
+        box.works("index", "x.safetensors", "-o", "g.safetensors")
         for words in writers("disk/o.safetensors"):
             if words[0] == "synth":
                 words += ["--per-class", 1000]
@@ -215,7 +221,8 @@ def keeps_the_old_file_when_it_fails(box):
     box.write("o.safetensors", "old")
     for words in (["convert", "bad.npy", "--labels", "y.txt"], ["stats", "bad.npy", "--labels", "y.txt"],
                   ["fit", "bad.npy", "--labels", "y.txt"], ["transform", "m.safetensors", "bad.npy"],
-                  ["classify", "m.safetensors", "bad.npy"], ["add-class", "m.safetensors", "new", "bad.npy"]):
+                  ["classify", "m.safetensors", "bad.npy"], ["add-class", "m.safetensors", "new", "bad.npy"],
+                  ["index", "bad.npy"], ["search", "g.safetensors", "bad.npy"]):
         box.refuses(3, *words, "-o", "o.safetensors", naming="bad.npy")
     equal(box.read("o.safetensors"), b"old", "the old file")
 
@@ -267,6 +274,16 @@ def classify_stops_soon(box):
     box.works("classify", "m.safetensors", "x.safetensors", *words[-4:])
     whole = time.monotonic() - begun  # 6000 rows; sanitizers are slow
     stopped(box, signal.SIGINT, [*words, "-o", "o.tsv"], {"x.safetensors", "m.safetensors"}, soon=1 + whole / 4)
+
+
+@test
+def search_stops_soon(box):
+    box.works("synth", "--classes", 1000, "--dim", 256, "--per-class", 50, "--dtype", "f16", "-o", "x.safetensors")
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    how = ["-k", 5, "--isa", "plain", "--threads", 1]
+    before = box.files()
+    stopped(box, signal.SIGINT, ["search", "g.safetensors", "--itself", *how, "-o", "near.npy"], before)
+    stopped(box, signal.SIGTERM, ["search", "g.safetensors", "x.safetensors", *how, "-o", "near.safetensors"], before)
 
 
 @test

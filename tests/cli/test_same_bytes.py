@@ -74,13 +74,17 @@ def merge_in_any_tree(box):
             equal(box.read(todo[0]) == wanted, True, f"{count} parts, tree {tree}")
 
 
+def instruction_sets(box):
+    available = [line.split()[0] for line in box.works("version", "-v").out.splitlines()[1:] if line.endswith(" available")]
+    check("plain" in available, "plain is everywhere")
+    return available
+
+
 @test
 def any_threads_and_instruction_set(box):
     box.write("x.safetensors", data_set(n=3000, dim=70, classes=7))
-    available = [line.split()[0] for line in box.works("version", "-v").out.splitlines()[1:] if line.endswith(" available")]
-    check("plain" in available, "plain is everywhere")
     wanted = {}
-    for isa in available:
+    for isa in instruction_sets(box):
         for threads in (1, 2, 3, 8):
             how = ["-q", "--isa", isa, "--threads", threads]
             box.works("stats", "x.safetensors", "-o", "s.safetensors", *how)
@@ -91,6 +95,37 @@ def any_threads_and_instruction_set(box):
             got["eval"] = box.works("eval", "m.safetensors", "x.safetensors", "--json", *how).out
             wanted = wanted or got
             equal([k for k in got if got[k] != wanted[k]], [], f"what differs with {isa}, {threads} threads")
+
+
+@test
+def galleries_with_any_threads_and_instruction_set(box):
+    box.write("x.safetensors", data_set(n=3000, dim=70, classes=7))
+    box.write("q.npy", npy(world(n=500, dim=70, classes=7, seed=4)[0]))
+    box.write("one.npy", npy(world(n=1, dim=70, classes=7, seed=5)[0]))
+    box.works("fit", "x.safetensors", "--dim", 33, "-o", "m.safetensors")
+    wanted = {}
+    for isa in instruction_sets(box):
+        for threads in (1, 2, 5):
+            how = ["-q", "--isa", isa, "--threads", threads]
+            box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors", *how)
+            box.works("search", "g.safetensors", "q.npy", "-k", 20, "-o", "near.npy", *how)
+            box.works("search", "g.safetensors", "--itself", "-k", 3, "-o", "itself.safetensors", *how)
+            got = {name: box.read(name) for name in ("g.safetensors", "near.npy", "near_scores.npy", "itself.safetensors")}
+            got["one query"] = box.works("search", "g.safetensors", "one.npy", "-k", 20, *how).out
+            votes = ["--gallery", "g.safetensors", "--weighted"]
+            got["classify"] = box.works("classify", "m.safetensors", "q.npy", *votes, *how).out
+            got["eval"] = box.works("eval", "m.safetensors", *votes, *how).out
+            wanted = wanted or got
+            equal([k for k in got if got[k] != wanted[k]], [], f"what differs with {isa}, {threads} threads")
+
+
+@test
+def galleries_of_any_number_of_shards(box):
+    wanted = None
+    for count in (1, 2, 7):
+        box.works("index", *words(shards(box, count)), "-o", f"g{count}.safetensors")
+        wanted = wanted or box.read(f"g{count}.safetensors")
+        equal(box.read(f"g{count}.safetensors") == wanted, True, f"{count} shards")
 
 
 @test

@@ -23,12 +23,13 @@ def unknown_option(box):
 
 @test
 def missing_things(box):
-    for command in ("convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class"):
+    for command in ("convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "index",
+                    "search"):
         box.refuses(USAGE, command, naming=["missing", f"see 'koofu {command} --help'"])
     for words in (["convert", "x"], ["stats", "x"], ["merge", "x"], ["fit", "x"], ["transform", "m", "x"],
-                  ["add-class", "m", "n", "x"], ["synth"]):
+                  ["add-class", "m", "n", "x"], ["index", "x"], ["synth"]):
         box.refuses(USAGE, *words, naming="option -o")
-    for words in (["classify", "m"], ["eval", "m"], ["transform", "m"], ["add-class", "m", "n"]):
+    for words in (["classify", "m"], ["eval", "m"], ["transform", "m"], ["add-class", "m", "n"], ["search", "g"]):
         box.refuses(USAGE, *words, naming="missing")
     box.refuses(USAGE, "fit", "x", "-o", naming="-o needs a value")
     box.refuses(USAGE, "fit", "x", "--lambda", "--dim", "3", "-o", "m", naming="--lambda needs a value")

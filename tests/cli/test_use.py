@@ -38,7 +38,9 @@ def quiet_is_silent(box):
                   ["transform", "m.safetensors", "x.safetensors", "-o", "z.npy"],
                   ["add-class", "m.safetensors", "new", "x.safetensors", "-o", "n.safetensors"],
                   ["synth", "--classes", 3, "--dim", 8, "-o", "w.safetensors"],
-                  ["classify", "m.safetensors", "x.safetensors", "-o", "c.tsv"]):
+                  ["classify", "m.safetensors", "x.safetensors", "-o", "c.tsv"],
+                  ["index", "x.safetensors", "-o", "g.safetensors"],
+                  ["search", "g.safetensors", "x.safetensors", "-o", "near.npy"]):
         result = box.works(*words, "-q")
         equal((result.out, result.err), ("", ""), f"{words[0]} -q")
 
@@ -104,6 +106,8 @@ def names_do_not_steer_the_terminal(box):
             box.works("merge", f"{evil}s.safetensors", "-o", f"{evil}t.safetensors").err[:-1],
             box.works("fit", f"{evil}s.safetensors", "-o", f"{evil}m.safetensors").err.replace("\n", ""),
             box.works("convert", data, "-o", f"{evil}c.safetensors").err[:-1],
+            box.works("index", data, "-o", f"{evil}g.safetensors").err[:-1],
+            box.works("search", f"{evil}g.safetensors", data, "-o", f"{evil}.tsv").err[:-1],
             box.works("synth", "--classes", 3, "--dim", 8, "-o", f"{evil}w.safetensors").err[:-1]]
     os.mkdir(box.path(f"{evil}.folder"))
     for status, words in ((USAGE, ["stats", data, "-o", data]), (IO, ["stats", data, "-o", f"{evil}.folder"]),
@@ -111,6 +115,7 @@ def names_do_not_steer_the_terminal(box):
                           (USAGE, ["fit", f"{evil}s.safetensors", "--skip-bad", "-o", "o.safetensors"]),
                           (USAGE, [evil]), (USAGE, ["demo", evil]), (USAGE, ["fit", f"--{evil}"]),
                           (USAGE, ["fit", "x", "--dim", evil]), (IO, ["info", f"{evil}.npy"]),
+                          (BAD_DATA, ["search", data, data]), (USAGE, ["search", f"{evil}g.safetensors"]),
                           (BAD_DATA, ["merge", "m/x.safetensors", "-o", f"{evil}.x"])):
         said.append(box.refuses(status, *words).err[:-1])
     for text in said:

@@ -1,4 +1,4 @@
-/* text_out.c - text to stdout, or to a file that appears whole or not at all.
+/* out_file.c - results to stdout, or to a file that appears whole or not at all.
  *
  * As in the library: the file has no name until it is complete (O_TMPFILE), where the file system
  * allows it, so that a process that is killed leaves nothing behind; elsewhere it has a name of its
@@ -15,11 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Closes what is open; the reason is in errno. */
-static int fail_errno(cli_run *cli, text_out *out, const char *what) {
+int out_file_fail(cli_run *cli, out_file *out, const char *what) {
   int code = errno;
   const char *path = out->path;
-  text_out_abort(out);
+  out_file_abort(out);
   if (code == ENOMEM) return fail_with(cli, EXIT_INTERNAL, "out of memory");
   return fail_with(cli, EXIT_IO, "%s: %s: %s", path, what,
                    code ? strerror(code) : "it was cut short");
@@ -51,7 +50,7 @@ static const char *self_path(int fd, char path[40]) {
   return path;
 }
 
-static int open_unnamed(const text_out *out) {
+static int open_unnamed(const out_file *out) {
   char *folder = folder_of(out->target);
   int fd = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
   free(folder);
@@ -61,7 +60,7 @@ static int open_unnamed(const text_out *out) {
   return -1;
 }
 
-static int open_named(text_out *out) {
+static int open_named(out_file *out) {
   char *name = temporary_name(out->target);
   int fd = name ? open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666) : -1;
   if (fd < 0)
@@ -71,7 +70,7 @@ static int open_named(text_out *out) {
   return fd;
 }
 
-int text_out_open(cli_run *cli, text_out *out, const char *path) {
+int out_file_open(cli_run *cli, out_file *out, const char *path) {
   memset(out, 0, sizeof *out);
   if (is_stdout(path)) {
     out->file = stdout;
@@ -82,20 +81,20 @@ int text_out_open(cli_run *cli, text_out *out, const char *path) {
   out->path = path;
   out->target = exists ? realpath(path, NULL) : NULL;
   if (!out->target) out->target = strdup(path);
-  if (!out->target) return fail_errno(cli, out, "cannot be created");
+  if (!out->target) return out_file_fail(cli, out, "cannot be created");
   int fd = open_unnamed(out);
   if (fd < 0) fd = open_named(out);
-  if (fd < 0) return fail_errno(cli, out, "cannot be created");
+  if (fd < 0) return out_file_fail(cli, out, "cannot be created");
   out->file = fdopen(fd, "w");
   if (!out->file) {
     int code = errno;
     close(fd);
     errno = code;
-    return fail_errno(cli, out, "cannot be created");
+    return out_file_fail(cli, out, "cannot be created");
   }
   /* A file that only its owner may read stays so. */
   if (exists && fchmod(fd, old.st_mode & 07777) != 0 && errno != EPERM)
-    return fail_errno(cli, out, "cannot be given its permissions");
+    return out_file_fail(cli, out, "cannot be given its permissions");
   return EXIT_OK;
 }
 
@@ -110,14 +109,14 @@ static void sync_folder(const char *path) {
   free(folder);
 }
 
-static int flush(const text_out *out) {
+static int flush(const out_file *out) {
   errno = 0;
   if (fflush(out->file) != 0 || ferror(out->file)) return -1;
   return fsync(fileno(out->file)) != 0 && errno != EINVAL ? -1 : 0;
 }
 
 /* Gives an unnamed file its temporary name, so that rename can move it. */
-static int name_it(text_out *out) {
+static int name_it(out_file *out) {
   char self[40];
   char *name = temporary_name(out->target);
   if (!name) return -1;
@@ -130,51 +129,31 @@ static int name_it(text_out *out) {
   return 0;
 }
 
-int text_out_commit(cli_run *cli, text_out *out) {
-  if (!out->path) return EXIT_OK; /* main looks after stdout */
-  if (flush(out) != 0) return fail_errno(cli, out, "cannot be written");
-  if (!out->temporary && name_it(out) != 0) return fail_errno(cli, out, "cannot be created");
-  if (rename(out->temporary, out->target) != 0) return fail_errno(cli, out, "cannot be replaced");
-  free(out->temporary); /* nothing left to remove */
-  out->temporary = NULL;
-  sync_folder(out->target);
-  text_out_abort(out);
+int out_file_finish(cli_run *cli, out_file *out) {
+  if (!out->path || out->finished) return EXIT_OK; /* main looks after stdout */
+  if (flush(out) != 0) return out_file_fail(cli, out, "cannot be written");
+  if (!out->temporary && name_it(out) != 0) return out_file_fail(cli, out, "cannot be created");
+  out->finished = 1;
   return EXIT_OK;
 }
 
-void text_out_abort(text_out *out) {
+int out_file_commit(cli_run *cli, out_file *out) {
+  int result = out_file_finish(cli, out);
+  if (result != EXIT_OK || !out->path) return result;
+  if (rename(out->temporary, out->target) != 0)
+    return out_file_fail(cli, out, "cannot be replaced");
+  free(out->temporary); /* nothing left to remove */
+  out->temporary = NULL;
+  sync_folder(out->target);
+  out_file_abort(out);
+  return EXIT_OK;
+}
+
+void out_file_abort(out_file *out) {
   if (!out->path) return;
   if (out->file) fclose(out->file);
   if (out->temporary) unlink(out->temporary);
   free(out->temporary);
   free(out->target);
   memset(out, 0, sizeof *out);
-}
-
-void print_escaped(FILE *file, const char *text) {
-  for (const char *p = text; *p; p++) {
-    unsigned char c = (unsigned char)*p;
-    if (c == '\t')
-      fputs("\\t", file);
-    else if (c == '\n')
-      fputs("\\n", file);
-    else if (c == '\r')
-      fputs("\\r", file);
-    else if (c == '\\')
-      fputs("\\\\", file);
-    else if (c < 0x20 || c == 0x7f)
-      fprintf(file, "\\x%02x", c);
-    else
-      putc(c, file);
-  }
-}
-
-void print_plain(FILE *file, const char *text) {
-  while (*text) {
-    const char *end = text;
-    while ((unsigned char)*end >= 0x20 && *end != 0x7f) end++;
-    fwrite(text, 1, (size_t)(end - text), file);
-    if (*end) putc('?', file);
-    text = *end ? end + 1 : end;
-  }
 }

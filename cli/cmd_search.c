@@ -1,0 +1,337 @@
+/* cmd_search.c - koofu search: the nearest rows of every query. */
+#include "cli.h"
+#include "commands.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One run: the block in hand and where its answers go. */
+typedef struct search_job {
+  cli_run *cli;
+  const kf_gallery *gallery;
+  const kf_data *queries; /* NULL: the rows of the gallery itself */
+  uint64_t n_queries;     /* bad ones included */
+  uint32_t k;
+  uint64_t room;   /* queries at a time */
+  row_block block; /* without queries: not used */
+  int64_t *rows;   /* [room][k] */
+  double *scores;
+  kf_search_report report;
+  double load_seconds, search_seconds;
+  int as_arrays;
+  array_out arrays;
+  out_file text;
+} search_job;
+
+/* --- text
+ * ------------------------------------------------------------------------------------------ */
+
+/* A row of the gallery, by its id where it has one. */
+static void print_row(const search_job *job, uint64_t row) {
+  const char *id = kf_gallery_id(job->gallery, row);
+  if (id)
+    print_escaped(job->text.file, id);
+  else
+    fprintf(job->text.file, "%llu", (unsigned long long)row);
+}
+
+static void print_label(const search_job *job, uint64_t row) {
+  int32_t label = kf_gallery_label(job->gallery, row);
+  putc('\t', job->text.file);
+  if (label >= 0)
+    print_class(job->text.file, kf_gallery_class_name(job->gallery, (uint32_t)label), label);
+}
+
+static void print_header(const search_job *job) {
+  static const char *const names[] = {"cosine", "distance", "product"}; /* kf_metric, from 1 */
+  const char *score = names[kf_gallery_metric(job->gallery) - KF_METRIC_COSINE];
+  const char *row = kf_gallery_id(job->gallery, 0) ? "id" : "row";
+  int labels = kf_gallery_has_labels(job->gallery);
+  fputs("query", job->text.file);
+  for (uint32_t rank = 1; rank <= job->k; rank++) {
+    fprintf(job->text.file, "\t%s%u", row, rank);
+    if (labels) fprintf(job->text.file, "\tlabel%u", rank);
+    fprintf(job->text.file, "\t%s%u", score, rank);
+  }
+  putc('\n', job->text.file);
+}
+
+static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
+  FILE *file = job->text.file;
+  if (job->queries)
+    fprintf(file, "%llu", (unsigned long long)query);
+  else
+    print_row(job, query);
+  for (uint64_t at = i * job->k; at < (i + 1) * job->k; at++) {
+    putc('\t', file);
+    print_row(job, (uint64_t)job->rows[at]);
+    if (kf_gallery_has_labels(job->gallery)) print_label(job, (uint64_t)job->rows[at]);
+    fprintf(file, "\t%.6f", job->scores[at]);
+  }
+  putc('\n', file);
+}
+
+/* --- arrays
+ * ---------------------------------------------------------------------------------------- */
+
+/* Moves the answers of a block to the places of their queries, which bad ones leave empty: row -1
+ * and score NaN. From the back, since no answer moves to the front. */
+static void spread(search_job *job, uint64_t first, uint64_t n) {
+  const row_block *b = &job->block;
+  size_t k = job->k;
+  uint64_t good = b->n;
+  for (uint64_t i = n; i-- > 0;) {
+    int is_good = good > 0 && b->numbers[good - 1] == first + i;
+    if (is_good) {
+      good--;
+      memmove(job->rows + i * k, job->rows + good * k, k * sizeof *job->rows);
+      memmove(job->scores + i * k, job->scores + good * k, k * sizeof *job->scores);
+    }
+    for (uint64_t at = i * k; !is_good && at < (i + 1) * k; at++) {
+      job->rows[at] = -1;
+      job->scores[at] = (double)NAN;
+    }
+  }
+}
+
+/* --- the work
+ * -------------------------------------------------------------------------------------- */
+
+/* Searches the queries first … first+n-1; *found is how many of them have answers. */
+static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
+  kf_ctx *ctx = job->cli->ctx;
+  row_block *b = &job->block;
+  int result = job->queries ? block_read(job->cli, b, first, n) : EXIT_OK;
+  if (result != EXIT_OK) return result;
+  *found = job->queries ? b->n : n;
+  double begun = now();
+  kf_status status = KF_OK;
+  if (!job->queries)
+    status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
+                                      &job->report);
+  else if (b->n > 0)
+    status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, NULL, job->rows,
+                               job->scores, &job->report);
+  job->search_seconds += now() - begun;
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
+static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found) {
+  if (job->as_arrays) {
+    if (found < n) spread(job, first, n);
+    return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
+  }
+  for (uint64_t i = 0; job->text.file && i < found; i++)
+    print_answer(job, i, job->queries ? job->block.numbers[i] : first + i);
+  return EXIT_OK;
+}
+
+static int search_all(search_job *job) {
+  if (job->text.file) print_header(job);
+  for (uint64_t first = 0; first < job->n_queries; first += job->room) {
+    if (progress_report(job->cli, "search", first, job->n_queries))
+      return fail(job->cli, KF_ERR_CANCELLED);
+    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found;
+    int result = search_block(job, first, n, &found);
+    if (result == EXIT_OK) result = put_block(job, first, n, found);
+    if (result != EXIT_OK) return result;
+    if (job->text.file && ferror(job->text.file)) break; /* the end of the command says so */
+  }
+  if (job->block.n_bad)
+    say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad query", "bad queries").text);
+  return EXIT_OK;
+}
+
+static int make_buffers(search_job *job) {
+  job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
+  job->rows = calloc(job->room, job->k * sizeof *job->rows);
+  job->scores = calloc(job->room, job->k * sizeof *job->scores);
+  if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
+  return job->queries ? block_make(job->cli, &job->block, job->queries, job->room) : EXIT_OK;
+}
+
+/* --- the outputs
+ * ----------------------------------------------------------------------------------- */
+
+static int open_output(search_job *job) {
+  const char *path = job->cli->args.output;
+  job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv");
+  if (job->as_arrays) return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k);
+  if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
+  return out_file_open(job->cli, &job->text, path);
+}
+
+static int commit_output(search_job *job) {
+  const char *path = job->cli->args.output;
+  if (is_stdout(path)) return EXIT_OK;
+  int result = job->as_arrays ? array_out_commit(job->cli, &job->arrays)
+                              : out_file_commit(job->cli, &job->text);
+  if (result == EXIT_OK)
+    say_written(job->cli, path, "the %s of %s%s",
+                show_counted(job->k, "nearest row", "nearest rows").text,
+                show_counted(job->report.queries, "query", "queries").text,
+                job->arrays.scores_path ? ", with the scores beside it" : "");
+  return result;
+}
+
+static void print_json(const search_job *job) {
+  const kf_gallery *g = job->gallery;
+  double queries = (double)job->report.queries;
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  jw_count(&j, "queries", job->report.queries);
+  jw_count(&j, "n_bad", job->block.n_bad);
+  jw_count(&j, "rows", kf_gallery_rows(g));
+  jw_count(&j, "dim_in", kf_gallery_dim_in(g));
+  jw_count(&j, "dim", kf_gallery_dim(g));
+  jw_count(&j, "k", job->k);
+  jw_text(&j, "metric", gallery_metric_name(g));
+  jw_real(&j, "candidates_per_query", (double)job->report.candidates / queries);
+  jw_real(&j, "load_seconds", job->load_seconds);
+  jw_real(&j, "search_seconds", job->search_seconds);
+  jw_real(&j, "queries_per_second", queries / job->search_seconds);
+  jw_text(&j, "isa", kf_isa_name(kf_ctx_isa(job->cli->ctx)));
+  jw_count(&j, "threads", kf_ctx_threads(job->cli->ctx));
+  jw_close(&j, '}');
+  jw_end_line(&j);
+}
+
+static int search(search_job *job) {
+  int result = make_buffers(job);
+  if (result == EXIT_OK) result = open_output(job);
+  if (result == EXIT_OK) result = search_all(job);
+  if (result == EXIT_OK) result = commit_output(job);
+  if (result == EXIT_OK && job->cli->args.json) print_json(job);
+  out_file_abort(&job->text);
+  array_out_abort(&job->arrays);
+  block_free(&job->block);
+  free(job->rows);
+  free(job->scores);
+  return result;
+}
+
+/* --- the command
+ * ----------------------------------------------------------------------------------- */
+
+static int check_operands(cli_run *cli) {
+  const cli_list *operands = &cli->args.operands;
+  if (cli->args.itself && operands->n > 1)
+    return fail_usage(cli, "'%s' is one argument too many with --itself", operands->items[1]);
+  if (!cli->args.itself && operands->n < 2)
+    return fail_usage(cli, "the queries are missing (or --itself, to search the rows of %s)",
+                      operands->items[0]);
+  return EXIT_OK;
+}
+
+/* The scores beside OUT.npy are an output, too. */
+static int check_scores(cli_run *cli, const kf_data *queries) {
+  char *path = scores_path(cli->args.output);
+  if (!path) return fail(cli, KF_ERR_MEM);
+  int result = check_output(cli, path);
+  if (result == EXIT_OK && queries) result = check_replaces_no_data(cli, queries, path);
+  free(path);
+  return result;
+}
+
+static int check_outputs(cli_run *cli) {
+  const char *path = cli->args.output;
+  if (!path) return EXIT_OK;
+  if (is_stdout(path))
+    return cli->args.json ? fail_usage(cli, "with --json the answers need a file name, not '-'")
+                          : EXIT_OK;
+  int result = check_output(cli, path);
+  if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv"))
+    return result;
+  if (ends_with(path, ".npy")) return check_scores(cli, NULL);
+  return fail_usage(cli, "%s: the name of the answers must end in .npy, .safetensors or .tsv",
+                    path);
+}
+
+static int open_queries(cli_run *cli, const kf_gallery *gallery, kf_data **out) {
+  int result = open_data(cli, 1, LABELS_IGNORED, out);
+  if (result != EXIT_OK) return result;
+  if (kf_data_dim(*out) != kf_gallery_dim_in(gallery))
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u",
+                     cli->args.operands.items[1], kf_data_dim(*out), kf_gallery_dim_in(gallery));
+  const char *path = cli->args.output;
+  return path && ends_with(path, ".npy") ? check_scores(cli, *out) : EXIT_OK;
+}
+
+static int run(cli_run *cli) {
+  const char *path = cli->args.operands.items[0];
+  int itself = cli->args.itself;
+  kf_gallery *gallery = NULL;
+  kf_data *queries = NULL;
+  int result = check_operands(cli);
+  if (result == EXIT_OK) result = check_outputs(cli);
+  search_job job;
+  memset(&job, 0, sizeof job);
+  double begun = now();
+  if (result == EXIT_OK) result = load_gallery(cli, path, &gallery);
+  job.load_seconds = now() - begun;
+  if (result == EXIT_OK && !itself) result = open_queries(cli, gallery, &queries);
+  if (result == EXIT_OK)
+    result = choose_neighbours(cli, path, kf_gallery_rows(gallery) - (uint64_t)itself, &job.k);
+  if (result == EXIT_OK) {
+    job.cli = cli;
+    job.gallery = gallery;
+    job.queries = queries;
+    job.n_queries = queries ? kf_data_rows(queries) : kf_gallery_rows(gallery);
+    result = search(&job);
+  }
+  kf_data_free(queries);
+  kf_gallery_free(gallery);
+  return result;
+}
+
+static const cli_group own_options = {
+    "Options",
+    (const cli_option[]){
+        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
+         "rows for each query (default: 15, or all where there are fewer)", 1, KF_MAX_NEIGHBOURS,
+         NULL},
+        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "OUT",
+         "write to .npy, .safetensors or .tsv instead of standard output", 0, 0, NULL},
+        {"itself", 0, OPTION_FLAG, offsetof(cli_args, itself), 0, NULL,
+         "the queries are the rows of the gallery, each one searched among the others", 0, 0, NULL},
+        {"rerank-from-disk", 0, OPTION_FLAG, offsetof(cli_args, rerank_from_disk), 0, NULL,
+         "keep the 8-bit copy alone in memory, and read candidates from the file", 0, 0, NULL},
+        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
+         "one JSON object on the search and its time; the answers go to -o alone", 0, 0, NULL},
+        {0}}};
+
+const cli_command search_command = {
+    .name = "search",
+    .operands = "GALLERY [QUERIES...]",
+    .min_operands = 1,
+    .max_operands = ANY_NUMBER,
+    .missing = "the gallery and the queries are",
+    .summary = "find the nearest rows of every query",
+    .details =
+        "The nearest rows are exact: those that comparing with every row in double precision "
+        "gives. Equal scores go to the lower row number. Queries are given in the original space; "
+        "a gallery that was made with a model carries the map, and they go through it.\n\n"
+        "The answers, best first, are printed as text: a line for each query with its number, "
+        "counted from 0, then row, label (where the gallery has labels) and score of the nearest "
+        "row, of the second nearest and so on, separated by tabs, below a header line. The score "
+        "is the cosine or the inner product (larger is nearer) or the Euclidean distance (smaller "
+        "is nearer). Where the gallery has ids they stand for row numbers.\n\n"
+        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, with "
+        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
+        "'scores'.\n\n"
+        "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
+        "row numbers -1 and scores NaN.\n\n"
+        "With --json, search_seconds is the time of the searching alone, without loading the "
+        "gallery (load_seconds), reading queries and writing answers; candidates_per_query is how "
+        "many rows had to be scored in double precision.",
+    .groups = (const cli_group *const[]){&own_options, &row_options, NULL},
+    .examples =
+        (const cli_example[]){
+            {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
+            {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
+            {"Near duplicates within a gallery",
+             "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"},
+            {NULL, NULL}},
+    .run = run,
+};

@@ -1,0 +1,109 @@
+/* galleries.c - what the commands on galleries share. */
+#include "cli.h"
+
+#include <string.h>
+
+/* Queries are read, searched and written in blocks of at most so many, and of so many bytes. */
+enum { BLOCK_QUERIES = 4096, BLOCK_BYTES = 64 << 20 };
+/* The products of a block, for each thread, as a power of two: about half a second, after which a
+ * signal is heard ... */
+static const int product_bits[] = {
+    [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
+/* ... but no fewer queries for each thread than are worth a walk over all rows. */
+enum { LEAST_QUERIES = 64 };
+
+/* --- loading
+ * --------------------------------------------------------------------------------------- */
+
+/* Whether a file is sound, but something else than a gallery; says so. */
+static int is_another_kind(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
+  int other = strcmp(info->kind, "gallery") != 0;
+  int model = strcmp(info->kind, "model") == 0;
+  int one = model || strcmp(info->kind, "data set") == 0;
+  if (other)
+    fail_with(cli, EXIT_BAD_DATA, "%s: %s %s, not a gallery; make one with 'koofu index %s'", path,
+              one ? "is a" : "holds", info->kind, model ? "DATA --model MODEL" : "DATA");
+  kf_info_free(info);
+  return other;
+}
+
+int fail_gallery(cli_run *cli, kf_status status, const char *path) {
+  char message[10240];
+  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
+  if (status != KF_ERR_DATA) return fail(cli, status);
+  if (!is_another_kind(cli, path)) fail_with(cli, EXIT_BAD_DATA, "%s", message);
+  return EXIT_BAD_DATA;
+}
+
+int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
+  kf_gallery_load_options options = {.rerank_from_disk = cli->args.rerank_from_disk};
+  kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
+  return status == KF_OK ? EXIT_OK : fail_gallery(cli, status, path);
+}
+
+int check_vote_options(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  if (!a->gallery && (a->neighbours.given || a->neighbour_list.n || a->weighted))
+    return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
+  if (a->temperature.given && !a->weighted)
+    return fail_usage(cli, "--temperature needs --weighted");
+  return EXIT_OK;
+}
+
+/* A gallery votes in the original space, or in that of the model beside which it is shown. */
+static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model *model) {
+  const char *path = cli->args.gallery;
+  if (!kf_gallery_has_labels(gallery))
+    return fail_with(cli, EXIT_BAD_DATA,
+                     "%s: has no labels to vote with; 'koofu index' takes them (--labels)", path);
+  if (kf_gallery_mapped(gallery) && !kf_gallery_made_with(gallery, model))
+    return fail_with(cli, EXIT_BAD_DATA,
+                     "%s: was made with another model than %s; make it again with 'koofu index "
+                     "DATA --model MODEL'",
+                     path, cli->args.operands.items[0]);
+  if (kf_gallery_dim_in(gallery) != kf_model_dim_in(model))
+    return fail_with(cli, EXIT_BAD_DATA, "%s: takes %u columns, the model %u", path,
+                     kf_gallery_dim_in(gallery), kf_model_dim_in(model));
+  return EXIT_OK;
+}
+
+int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
+  int result = load_gallery(cli, cli->args.gallery, out);
+  if (result == EXIT_OK) result = check_voters(cli, *out, model);
+  return result;
+}
+
+/* --- searching
+ * ------------------------------------------------------------------------------------- */
+
+const char *gallery_metric_name(const kf_gallery *gallery) {
+  return gallery_metric_choices[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
+}
+
+int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
+  if (most == 0)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, and no other to search for", path);
+  if (k <= most) return EXIT_OK;
+  return fail_usage(cli,
+                    "-k must be a whole number from 1 to %llu, the number of rows to search in",
+                    (unsigned long long)most);
+}
+
+int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
+  const cli_number *given = &cli->args.neighbours;
+  *k = given->given ? (uint32_t)given->value : most < 15 ? (uint32_t)most : 15;
+  return check_neighbours(cli, path, most, *k);
+}
+
+uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries) {
+  uint64_t soon = (1ull << product_bits[kf_ctx_isa(cli->ctx)]) / kf_gallery_dim(gallery) /
+                  kf_gallery_rows(gallery);
+  uint64_t n = (soon > LEAST_QUERIES ? soon : LEAST_QUERIES) * kf_ctx_threads(cli->ctx);
+  uint64_t fit = BLOCK_BYTES / (kf_gallery_dim_in(gallery) * sizeof(float) +
+                                k * (sizeof(int64_t) + sizeof(double)));
+  if (n > fit) n = fit;
+  if (n > BLOCK_QUERIES) n = BLOCK_QUERIES;
+  return n < queries ? n : queries;
+}

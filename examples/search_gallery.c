@@ -1,0 +1,116 @@
+/* search_gallery.c - makes a gallery in the space of a model, searches in it, lets neighbours vote.
+ *
+ *     search_gallery [GALLERY.safetensors QUERIES]
+ *
+ * Without arguments the gallery is one of the synthetic world, made on the way.
+ *
+ * cc search_gallery.c $(pkg-config --cflags --libs koofu) */
+#include <koofu.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { QUERIES = 4, NEIGHBOURS = 3, VOTERS = 15 };
+
+static const kf_synth_options train = {.classes = 50, .dim = 64};
+static const kf_synth_options test = {.classes = 50, .dim = 64, .split = 1};
+
+/* For want of a gallery: fits a model and maps the rows it was fitted to. The map goes into the
+ * file with them, so that whoever searches needs no model. */
+static kf_status make_gallery(kf_ctx *ctx, const char *path) {
+  kf_data *data = NULL;
+  kf_stats *stats = NULL;
+  kf_model *model = NULL;
+  kf_status status = kf_synth_open(ctx, &train, &data);
+  if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
+  if (status == KF_OK) status = kf_fit(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
+  if (status == KF_OK) status = kf_gallery_save(ctx, data, model, NULL, path);
+  kf_model_free(model);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  return status;
+}
+
+static const char *name_of(const kf_gallery *gallery, int32_t class) {
+  const char *name = class >= 0 ? kf_gallery_class_name(gallery, (uint32_t) class) : NULL;
+  return name != NULL ? name : "-";
+}
+
+/* The nearest rows of each query [n][dim_in], and the class that most of the voters belong to. */
+static kf_status answer(kf_ctx *ctx, const kf_gallery *gallery, const float *queries, uint64_t n) {
+  int64_t rows[QUERIES * NEIGHBOURS];
+  double scores[QUERIES * NEIGHBOURS], votes[QUERIES] = {0};
+  int32_t classes[QUERIES] = {0};
+  kf_vote_options options = {.k = VOTERS};
+  kf_status status =
+      kf_gallery_search(ctx, gallery, queries, n, NEIGHBOURS, NULL, rows, scores, NULL);
+  if (status == KF_OK && kf_gallery_has_labels(gallery))
+    status = kf_gallery_classify(ctx, gallery, queries, n, &options, classes, votes, NULL);
+  for (uint64_t i = 0; i < n && status == KF_OK; i++) {
+    printf("query %" PRIu64 ":", i);
+    for (uint64_t at = i * NEIGHBOURS; at < (i + 1) * NEIGHBOURS; at++)
+      printf("  row %" PRId64 " of %s (%.4f)", rows[at],
+             name_of(gallery, kf_gallery_label(gallery, (uint64_t)rows[at])), scores[at]);
+    if (kf_gallery_has_labels(gallery))
+      printf("; %.0f of %d neighbours say %s", votes[i], VOTERS, name_of(gallery, classes[i]));
+    putchar('\n');
+  }
+  return status;
+}
+
+/* The first rows of a data set are the queries. Where their length is not what the gallery takes,
+ * kf_gallery_search would read past them: it cannot know, so the caller looks. */
+static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data) {
+  uint32_t dim = kf_gallery_dim_in(gallery);
+  if (kf_data_dim(data) != dim || kf_gallery_rows(gallery) < VOTERS) {
+    fprintf(stderr, "rows of %" PRIu32 " values and a gallery of %d rows are wanted\n", dim,
+            VOTERS);
+    return KF_ERR_DATA;
+  }
+  uint64_t n = kf_data_rows(data) < QUERIES ? kf_data_rows(data) : QUERIES;
+  float *queries = calloc(n * dim, sizeof *queries);
+  kf_status status = queries != NULL ? KF_OK : KF_ERR_MEM;
+  if (status == KF_OK) status = kf_data_get(ctx, data, 0, n, queries, NULL);
+  if (status == KF_OK) status = answer(ctx, gallery, queries, n);
+  free(queries);
+  return status;
+}
+
+static kf_status run(kf_ctx *ctx, const char *path, const char *const *queries) {
+  kf_gallery *gallery = NULL;
+  kf_data *data = NULL;
+  kf_status status = kf_gallery_load(ctx, path, NULL, &gallery); /* checks its checksum, too */
+  if (status == KF_OK)
+    status = queries != NULL ? kf_data_open(ctx, queries, 1, NULL, &data)
+                             : kf_synth_open(ctx, &test, &data);
+  if (status == KF_OK) {
+    printf("%s: %" PRIu64 " rows, %" PRIu32 " -> %" PRIu32 " dimensions, %" PRIu32 " classes\n",
+           path, kf_gallery_rows(gallery), kf_gallery_dim_in(gallery), kf_gallery_dim(gallery),
+           kf_gallery_classes(gallery));
+    status = search(ctx, gallery, data);
+  }
+  kf_data_free(data);
+  kf_gallery_free(gallery);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  char made[] = "/tmp/koofu-example-XXXXXX.safetensors";
+  int given = argc > 2;
+  kf_ctx *ctx = NULL;
+  kf_status status = kf_ctx_new(NULL, &ctx);
+  if (status == KF_OK && !given) {
+    int file = mkstemps(made, sizeof ".safetensors" - 1); /* a name that nobody else has */
+    if (file >= 0) close(file);
+    status = file >= 0 ? make_gallery(ctx, made) : KF_ERR_IO;
+  }
+  if (status == KF_OK)
+    status = run(ctx, given ? argv[1] : made, given ? (const char *const *)argv + 2 : NULL);
+  if (status != KF_OK)
+    fprintf(stderr, "search_gallery: %s: %s\n", kf_status_name(status), kf_errmsg(ctx));
+  if (!given) unlink(made);
+  kf_ctx_free(ctx);
+  return status == KF_OK ? 0 : 1;
+}
