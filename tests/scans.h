@@ -26,8 +26,8 @@ static inline int8_t scan_byte(uint64_t *seed, int most, bool extreme) {
   return (int8_t)((int)(r >> 8 & 0xffff) % (2 * most + 1) - most);
 }
 
-static inline scan_case make_scan(uint32_t dim, size_t panels, size_t n, bool extreme,
-                                  uint64_t seed) {
+static inline scan_case make_scan(const kf_scan_kernel *k, uint32_t dim, size_t panels, size_t n,
+                                  bool extreme, uint64_t seed) {
   size_t rows = panels * KF_PANEL;
   scan_case c = {.dim = dim, .panels = panels, .n = n};
   c.rows = malloc(rows * dim);
@@ -36,7 +36,8 @@ static inline scan_case make_scan(uint32_t dim, size_t panels, size_t n, bool ex
   c.offset = kf_alloc(rows, sizeof(float));
   c.floor = kf_alloc(n, sizeof(int32_t));
   for (size_t i = 0; i < rows * dim; i++) c.rows[i] = scan_byte(&seed, 127, extreme);
-  for (size_t i = 0; i < n * dim; i++) c.queries[i] = scan_byte(&seed, kf_scan_most(dim), extreme);
+  for (size_t i = 0; i < n * dim; i++)
+    c.queries[i] = scan_byte(&seed, kf_scan_most(k, dim), extreme);
   for (size_t r = 0; r < rows; r++) {
     for (size_t i = 0; i < dim; i++)
       c.packed[(r / KF_PANEL * dim + i / 4 * 4) * KF_PANEL + r % KF_PANEL * 4 + i % 4] =
@@ -113,17 +114,17 @@ static inline void check_scans(const kf_scan_kernel *k) {
         uint32_t dim = kf_scan_dim(dims[d]);
         assert_true(dim >= dims[d] && dim % 4 == 0 &&
                     dim / ((dim + 63) / 64) * ((dim + 63) / 64) == dim);
-        scan_case c = make_scan(dim, n % 3 == 0 ? 12 : 4, n, extreme, 1000 * d + n);
+        scan_case c = make_scan(k, dim, n % 3 == 0 ? 12 : 4, n, extreme, 1000 * d + n);
         check_scan(k, &c);
         free_scan(&c);
       }
   for (uint32_t dim = 16384; dim <= 65536; dim *= 4) { /* the largest sums there are */
     size_t n = k->group < 2 ? 1 : 2;
-    scan_case c = make_scan(dim, 4, n, true, 7);
+    scan_case c = make_scan(k, dim, 4, n, true, 7);
     memset(c.rows, 127, dim);
     memset(c.rows + dim, -127, dim);
-    memset(c.queries, kf_scan_most(dim), dim);
-    if (n > 1) memset(c.queries + dim, -kf_scan_most(dim), dim);
+    memset(c.queries, kf_scan_most(k, dim), dim);
+    if (n > 1) memset(c.queries + dim, -kf_scan_most(k, dim), dim);
     for (size_t q = 0; q < n; q++) c.floor[q] = KF_SCAN_ALL;
     for (size_t i = 0; i < dim; i++) {
       c.packed[i / 4 * 4 * KF_PANEL + i % 4] = 255;

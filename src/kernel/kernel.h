@@ -42,11 +42,6 @@ static inline uint32_t kf_scan_dim(uint32_t dim) {
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }
 
-/* Rows have bytes of -127 to 127, and queries too where that leaves all sums, with rows taken as
- * value
- * + 128, below 2^29; less in very wide ones. */
-static inline int kf_scan_most(uint32_t dim) { return dim <= 16384 ? 127 : 31; }
-
 /* A row that could matter, counted from the first one scanned, and its dot product. */
 typedef struct kf_hit {
   uint32_t row;
@@ -85,6 +80,7 @@ static inline int32_t kf_scan_offset(float offset, float unit) {
 
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
+  int most;     /* the largest magnitude of their bytes, see kf_scan_most */
   /* Bytes of a packed group; a multiple of 64. */
   size_t (*size)(uint32_t dim);
   /* Packs n <= group queries [n][dim]. */
@@ -95,6 +91,12 @@ typedef struct kf_scan_kernel {
   void (*begin)(uint32_t dim);
   void (*end)(void);
 } kf_scan_kernel;
+
+/* Bytes of rows go from -127 to 127; bytes of queries as far as the kernel allows, and not so far in
+ * very wide rows, so that all sums, with rows taken as value + 128, are below 2^29. */
+static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {
+  return dim <= 16384 ? kernel->most : 31;
+}
 
 /* The tree over the eight lanes of a canonical sum, which every instruction set can follow. */
 static inline double kf_add_lanes(const double lane[8]) {

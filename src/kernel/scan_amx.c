@@ -169,7 +169,12 @@ static void tiles_on(uint32_t dim) { _tile_loadconfig(&all_tiles[dim / parts(dim
 
 static void tiles_off(void) { _tile_release(); }
 
-const kf_scan_kernel kf_scan_amx = {
-    .group = GROUP, .size = size, .pack = pack, .scan = scan, .begin = tiles_on, .end = tiles_off};
+const kf_scan_kernel kf_scan_amx = {.group = GROUP,
+                                    .most = 127,
+                                    .size = size,
+                                    .pack = pack,
+                                    .scan = scan,
+                                    .begin = tiles_on,
+                                    .end = tiles_off};
 
 #endif

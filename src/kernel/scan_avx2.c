@@ -1,9 +1,7 @@
-/* scan_avx2.c - the first pass of a search with vpmaddwd: bytes of 8 rows become 16-bit numbers,
- * the even ones of each four by a mask and the odd ones by a shift, and meet the same two bytes of
- * a query. Rows are stored as value + 128, so that sums start at -128 times the sum of the query,
- * and at minus the offsets of their rows. Up to four queries meet one panel, in eight registers of
- * sums.
- */
+/* scan_avx2.c - the first pass of a search with vpmaddubsw: the unsigned bytes of 8 rows meet four
+ * signed bytes of a query, two products at a time in 16 bits. Rows are stored as value + 128; bytes
+ * of a query go to 63, so that 2 * 255 * 63 fits. Sums start at -128 times the sum of the query, less
+ * the offsets of their rows. Up to four queries meet one panel, in eight registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -15,32 +13,19 @@
 #define GROUP 4
 #define HALF  8 /* rows in a register */
 
-/* A packed group: where the sums start, [GROUP] in 64 bytes, then for each four columns and each
- * query the 16-bit numbers of columns 0, 2, 1, 3. */
-static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim * 2 + 63) / 64 * 64; }
+/* A packed group: where the sums start, [GROUP] in 64 bytes, then the queries, [dim / 4][n][4]. */
+static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
-  int16_t *to = (int16_t *)packed + 32;
+  char *to = (char *)packed + 64;
   for (size_t q = 0; q < n; q++) {
     int32_t sum = 0;
     for (uint32_t i = 0; i < dim; i++) sum += queries[q * dim + i];
     start[q] = -128 * sum;
   }
   for (uint32_t i = 0; i < dim; i += 4)
-    for (size_t q = 0; q < n; q++, to += 4) {
-      const int8_t *four = queries + q * dim + i;
-      to[0] = four[0];
-      to[1] = four[2];
-      to[2] = four[1];
-      to[3] = four[3];
-    }
-}
-
-static inline __m256i pair(const int16_t *from) {
-  int32_t two;
-  memcpy(&two, from, 4);
-  return _mm256_set1_epi32(two);
+    for (size_t q = 0; q < n; q++, to += 4) memcpy(to, queries + q * dim + i, 4);
 }
 
 /* kf_scan_offset of 8 rows. The order of operands matters: as in plain C, NaN becomes a limit. */
@@ -58,8 +43,8 @@ typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANE
 static inline __attribute__((always_inline)) void
 multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][KF_PANEL]) {
   const int32_t *start = s->queries;
-  const int16_t *query = (const int16_t *)s->queries + 32;
-  const __m256i low_byte = _mm256_set1_epi16(255);
+  const char *query = (const char *)s->queries + 64;
+  const __m256i ones = _mm256_set1_epi16(1);
   size_t dim = s->dim;
   const uint8_t *rows = s->panels + p * dim * KF_PANEL;
   __m256i sum[GROUP][2];
@@ -71,20 +56,18 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][KF_PANE
       sum[q][v] = _mm256_sub_epi32(_mm256_set1_epi32(start[q]), offset);
   }
   for (size_t i = 0; i < dim; i += 4, rows += 4 * KF_PANEL, query += 4 * n) {
-    __m256i even[2], odd[2];
+    __m256i x[2];
     UNROLL
-    for (size_t v = 0; v < 2; v++) {
-      __m256i x = _mm256_load_si256((const __m256i *)(rows + v * 4 * HALF));
-      even[v] = _mm256_and_si256(x, low_byte);
-      odd[v] = _mm256_srli_epi16(x, 8);
-    }
+    for (size_t v = 0; v < 2; v++) x[v] = _mm256_load_si256((const __m256i *)(rows + v * 4 * HALF));
     UNROLL
     for (size_t q = 0; q < n; q++) {
-      __m256i a = pair(query + 4 * q), b = pair(query + 4 * q + 2);
+      int32_t four;
+      memcpy(&four, query + 4 * q, 4);
+      __m256i y = _mm256_set1_epi32(four);
       UNROLL
       for (size_t v = 0; v < 2; v++)
-        sum[q][v] = _mm256_add_epi32(sum[q][v], _mm256_add_epi32(_mm256_madd_epi16(even[v], a),
-                                                                 _mm256_madd_epi16(odd[v], b)));
+        sum[q][v] =
+            _mm256_add_epi32(sum[q][v], _mm256_madd_epi16(_mm256_maddubs_epi16(x[v], y), ones));
     }
   }
   UNROLL
@@ -137,6 +120,7 @@ static void scan(const kf_scan *s) {
   }
 }
 
-const kf_scan_kernel kf_scan_avx2 = {.group = GROUP, .size = size, .pack = pack, .scan = scan};
+const kf_scan_kernel kf_scan_avx2 = {
+    .group = GROUP, .most = 63, .size = size, .pack = pack, .scan = scan};
 
 #endif

@@ -104,6 +104,7 @@ static void scan(const kf_scan *s) {
   }
 }
 
-const kf_scan_kernel kf_scan_avx512 = {.group = GROUP, .size = size, .pack = pack, .scan = scan};
+const kf_scan_kernel kf_scan_avx512 = {
+    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan};
 
 #endif

@@ -33,4 +33,5 @@ static void scan(const kf_scan *s) {
   }
 }
 
-const kf_scan_kernel kf_scan_plain = {.group = 1, .size = size, .pack = pack, .scan = scan};
+const kf_scan_kernel kf_scan_plain = {
+    .group = 1, .most = 127, .size = size, .pack = pack, .scan = scan};

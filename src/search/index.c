@@ -97,14 +97,14 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
   return q;
 }
 
-float kf_query_factor(const kf_index *index, double largest) {
-  float factor = scale_for(largest, kf_scan_most(index->padded));
+float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest) {
+  float factor = scale_for(largest, kf_scan_most(kernels->scan, index->padded));
   return (double)factor < index->least_factor ? up(index->least_factor) : factor;
 }
 
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,
                     kf_query *query, int8_t *bytes) {
-  int most = kf_scan_most(index->padded);
+  int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
   if (!(query->largest <= (most + 0.4) * (double)factor) && factor > 0) {
     memset(bytes, 0, index->padded);

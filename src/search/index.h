@@ -57,7 +57,7 @@ typedef struct kf_query {
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
-float kf_query_factor(const kf_index *index, double largest);
+float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
 /* Rounds p, from the scratch of kf_query_start, to bytes [padded], and fills in the rest. A query
  * that is too long, or longer than the factor allows, becomes zeros with an infinite error. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,

@@ -150,7 +150,7 @@ static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
     double own = f->largest[f->order[i]];
     if (own < INFINITY && own > largest) largest = own;
   }
-  f->factor[group] = kf_query_factor(index, largest);
+  f->factor[group] = kf_query_factor(index, f->kernels, largest);
   for (uint32_t i = 0; i < n; i++) {
     kf_query *q = &f->query[first + i];
     *q = kf_query_start(index, f->kernels, query_row(f, b, first + i), f->wide);
