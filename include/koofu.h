@@ -404,7 +404,7 @@ typedef struct kf_index_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
   /* 1: the rows are not copied. The array or data set must outlive the index and stay as it is; it
    * is read again for the few rows that the first pass leaves over. Memory: one byte for each value
-   * and 16 for each row, instead of five and 16. */
+   * and 12 for each row, instead of five and 12. */
   int rows_in_place;
 } kf_index_options;
 
