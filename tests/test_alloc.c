@@ -1,7 +1,7 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; and through the life of a
- * gallery. Each time the call that
- * meets the failure says 'out of memory', nothing is leaked, and no file is left half-written.
+ * gallery. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
  * (of streams, of threads) count as well. Under sanitizers, which bring their own, the test is left

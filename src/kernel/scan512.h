@@ -15,9 +15,7 @@ static inline __m512i offsets16(const float *offset, float unit) {
 }
 
 /* The hits of query q among 16 rows from `row` on, which `which` has bits for. Their dot products
- * are sums + start, or where `less_offset` also + their offsets. Out of line, since it is rarely
- * called.
- */
+ * are sums + start, or where `less_offset` also + their offsets. Rare, and so out of line. */
 static __attribute__((noinline)) void keep(const kf_scan *s, size_t q, size_t row, uint32_t which,
                                            const int32_t *sums, int32_t start, bool less_offset) {
   kf_hit *hits = s->hits + q * s->stride;
