@@ -184,6 +184,10 @@ KF_API const char *kf_data_class_name(const kf_data *data, uint32_t k);
 /* How many rows have the label KF_LABEL_NONE. */
 KF_API uint64_t kf_data_unlabelled(const kf_data *data);
 
+/* Whether the rows come from a gallery and have been through the map that it carries (1 or 0). What
+ * would map them again refuses them. */
+KF_API int kf_data_mapped(const kf_data *data);
+
 /* Copies rows first … first+n-1 into rows[n][dim] and their labels into labels[n] (NULL if not
  * wanted). A NaN, infinite or zero row is KF_ERR_DATA, naming file and row; with skip_bad it comes
  * back as zeros with the label KF_LABEL_BAD (labels must not be NULL then). */

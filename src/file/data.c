@@ -35,6 +35,16 @@ int kf_data_reads(const kf_data *data, const char *path) {
   return kf_data_refuse_overwrite(data, path, &ignored) != KF_OK;
 }
 
+int kf_data_mapped(const kf_data *data) { return data->mapped; }
+
+kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err) {
+  if (!data->mapped) return KF_OK;
+  char where[KF_WHERE_SIZE];
+  data->where(data, 0, where, sizeof where);
+  return kf_fail(err, KF_ERR_DATA,
+                 "%s: the rows of this gallery are mapped already; give the original rows", where);
+}
+
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err) {
   return data->refuse == NULL ? KF_OK : data->refuse(data, path, err);
 }

@@ -132,6 +132,7 @@ struct kf_data {
   kf_names names; /* n = 0: no names */
   uint64_t unlabelled;
   bool skip_bad;
+  bool mapped; /* rows of a gallery that have been through a map: not to be mapped again */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * KF_LABEL_NONE throughout without labels). Either array may be NULL where it is not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -148,6 +149,8 @@ struct kf_data {
  * length 0. labels and norm2 may be NULL. Any worker thread may call it. */
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err);
+/* Fails where rows that are to be mapped have been already. */
+kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */

@@ -42,6 +42,7 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
   files->base.dim = shard->table.dim;
+  files->base.mapped |= shard->mapped;
   return KF_OK;
 }
 

@@ -154,6 +154,7 @@ typedef struct kf_shard {
   kf_table table;
   kf_labels labels; /* in this file or in a label file of its own */
   uint64_t first;   /* row of the data set */
+  bool mapped;      /* a gallery whose rows went through the map that it carries */
 } kf_shard;
 /* Opens a data file; *names (where not NULL) gets the class names inside. On failure, too, the
  * shard must be closed. */

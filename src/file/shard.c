@@ -83,6 +83,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
+  shard->mapped = kf_st_find(&st, "transform") != NULL;
   shard->in = st.in; /* takes the file over */
   if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};

@@ -55,6 +55,7 @@ void kf_model_finish(kf_model *m) {
 }
 
 kf_status kf_model_check_data(const kf_model *model, const kf_data *data, kf_err *err) {
+  KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == model->dim_in) return KF_OK;
   char where[KF_WHERE_SIZE];
   data->where(data, 0, where, sizeof where);

@@ -60,7 +60,7 @@ kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
 
 /* KF_ERR_MATH: mapped rows do not fit f32. */
 kf_status kf_fail_range(const kf_model *model, kf_err *err);
-/* KF_ERR_DATA where the rows of a data set are not as long as the model's. */
+/* KF_ERR_DATA where the rows of a data set are not as long as the model's, or are mapped already. */
 kf_status kf_model_check_data(const kf_model *model, const kf_data *data, kf_err *err);
 
 /* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is

@@ -87,6 +87,7 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 /* --- queries --------------------------------------------------------------------------------- */
 
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
+  if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
   char where[KF_WHERE_SIZE];
   data->where(data, 0, where, sizeof where);

@@ -54,7 +54,8 @@ kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const fl
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                              uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
                              int64_t *rows, double *scores, kf_search_report *report);
-/* KF_ERR_DATA where the rows of a data set are not as long as queries must be. */
+/* KF_ERR_DATA where the rows of a data set are not as long as queries must be, or are mapped already
+ * and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
 /* A good number of queries to search with at a time. */
 uint64_t kf_gallery_block(const kf_gallery *gallery);

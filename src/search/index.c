@@ -176,7 +176,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
 /* --- building -------------------------------------------------------------------------------- */
 
 #define BLOCK_BYTES (256u << 10) /* of packed rows: half of a small second-level cache */
-#define MOST_ROWS   2048u
+#define MOST_ROWS   4096u
 
 static uint32_t choose_block(const kf_index *index) {
   const uint32_t step = KF_PANELS_STEP * KF_PANEL;

@@ -192,7 +192,7 @@ static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, doub
   double margin =
       kf_margin(f->index, q, (double)block->length, (double)block->error, (double)block->offset);
   double least = (f->lists[i].least - margin) * unit;
-  least = floor(least - 0x1p-40 * fabs(least) - 0x1p-22 * (double)block->offset * unit) - 2;
+  least -= 0x1p-40 * fabs(least) + 0x1p-22 * (double)block->offset * unit + 3;
   if (least > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return least > KF_SCAN_ALL ? (int32_t)least : KF_SCAN_ALL; /* also where it is NaN */
 }
@@ -227,6 +227,7 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   uint32_t n = b->n - first_query < group ? b->n - first_query : group;
   const kf_block *block = &index->blocks[row / index->block_rows];
   double value_of_one = (double)f->factor[first_query / group] * (double)block->scale;
+  /* Otherwise every row is a hit. */
   bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
                 (double)block->offset < value_of_one * (KF_SCAN_LIMIT / 2);
   double unit = usable ? 1 / value_of_one : 1;
