@@ -53,22 +53,25 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
 }
 
+/* Packs a row, and lets the block know of it. */
 static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
-                    float scale, double *y, int8_t *bytes) {
+                    kf_block *block, double *y, int8_t *bytes) {
   double largest = centre_row(index, x, y);
   double length2 = kernels->dot(index->dim, y, y);
   double h = index->metric == KF_METRIC_EUCLIDEAN ? length2 / 2
                                                   : -kernels->dot(index->dim, index->centre, y);
-  bool wild = !(length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST) ||
-              (scale > 0 && largest > 127.4 * (double)scale);
-  if (wild)
+  if (length2 < LONGEST * LONGEST && fabs(h) < LONGEST * LONGEST &&
+      (block->scale == 0 || largest < 127.4 * (double)block->scale)) {
+    round_row(index, block->scale, y, bytes);
+    index->offset[row] = (float)h;
+    block->length = fmaxf(block->length, up(sqrt(length2)));
+    block->error = fmaxf(block->error, up(sqrt(kernels->dot(index->dim, y, y))));
+    block->offset = fmaxf(block->offset, fabsf(index->offset[row]));
+  } else {
     memset(bytes, 0, index->padded);
-  else
-    round_row(index, scale, y, bytes);
+    index->offset[row] = -INFINITY;
+  }
   place(index, row, bytes);
-  index->offset[row] = wild ? -INFINITY : (float)h;
-  index->length[row] = wild ? INFINITY : up(sqrt(length2));
-  index->error[row] = wild ? INFINITY : up(sqrt(kernels->dot(index->dim, y, y)));
 }
 
 /* A place behind the last row: no hit, unless everything is. */
@@ -76,7 +79,6 @@ static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
   memset(bytes, 0, index->padded);
   place(index, row, bytes);
   index->offset[row] = INFINITY;
-  index->length[row] = index->error[row] = 0;
 }
 
 /* --- queries and bounds ---------------------------------------------------------------------- */
@@ -102,23 +104,24 @@ float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double l
   return (double)factor < index->least_factor ? up(index->least_factor) : factor;
 }
 
-void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,
-                    kf_query *query, int8_t *bytes) {
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
+                    double *scratch, kf_query *query, int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
-  if (!(query->largest <= (most + 0.4) * (double)factor) && factor > 0) {
+  if (!(query->largest < (most + 0.4) * (double)factor) && factor > 0) {
     memset(bytes, 0, index->padded);
     query->error = query->bytes = INFINITY;
     return;
   }
+  centre_row(index, x, scratch);
   round_row(index, factor, scratch, bytes);
   for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
   query->error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
   query->bytes = (double)factor * sqrt(bytes2) * SLACK;
 }
 
-double kf_margin(const kf_index *index, const kf_query *query, double length, double error,
-                 double offset) {
+double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block) {
+  double length = (double)block->length, error = (double)block->error;
   /* Every canonical or f64 sum of dim products is closer to the truth than this share of the
    * product of lengths, and so is what a handful of operations adds. */
   double gamma = (index->dim + 64) * 0x1p-51;
@@ -126,8 +129,8 @@ double kf_margin(const kf_index *index, const kf_query *query, double length, do
                         ? 2 * gamma * (query->length + length) * (query->length + length)
                         : gamma * query->length * (length + index->centre_length);
   double bytes = (query->error * length + query->bytes * error) * SLACK;
-  double offset_rounding = 0x1p-23 * offset + 0x1p-148; /* it is kept in f32 */
-  return kf_bound_scale * (bytes + rounding + offset_rounding);
+  double offset = 0x1p-23 * (double)block->offset + 0x1p-148; /* it is kept in f32 */
+  return kf_bound_scale * (bytes + rounding + offset);
 }
 
 double kf_key(const kf_index *index, const kf_query *query, double score) {
@@ -191,35 +194,22 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   index->centre = kf_alloc_zero(index->dim, sizeof *index->centre);
   index->packed = kf_alloc(places, index->padded);
   index->offset = kf_alloc(places, sizeof *index->offset);
-  index->length = kf_alloc(places, sizeof *index->length);
-  index->error = kf_alloc(places, sizeof *index->error);
   index->blocks = kf_alloc(index->n_blocks, sizeof *index->blocks);
   uint64_t values;
   if (!index->in_place && kf_mul_u64(index->n, index->dim, &values))
     index->rows = kf_alloc(values, sizeof *index->rows);
-  bool all = index->centre && index->packed && index->offset && index->length && index->error &&
-             index->blocks && (index->in_place || index->rows);
+  bool all = index->centre && index->packed && index->offset && index->blocks &&
+             (index->in_place || index->rows);
   return all ? KF_OK : kf_fail_memory(err);
 }
 
-/* The scale that serves the rows of a block: that of the largest number, but rows far above the
- * others are left aside and become candidates always. largest: [n], is sorted. */
+/* The scale that serves the rows of a block: that of the largest number, but a few rows far above
+ * the others are left aside, and become candidates always. largest: [n], is sorted. */
 static float block_scale(double *largest, uint64_t n) {
   qsort(largest, n, sizeof *largest, by_value);
-  uint64_t last = n - 1;
-  while (last > n / 2 && largest[last] > 8 * largest[n / 2]) last--;
+  uint64_t last = n - 1, least = n - 1 - n / 64;
+  while (last > least && largest[last] > 8 * largest[n / 2]) last--;
   return scale_for(largest[last] < LONGEST ? largest[last] : 0, 127);
-}
-
-static kf_block describe_block(const kf_index *index, float scale, uint64_t first, uint64_t n) {
-  kf_block b = {.scale = scale};
-  for (uint64_t i = first; i < first + n; i++) {
-    if (!isfinite(index->length[i])) continue; /* a hit in any case */
-    b.length = fmaxf(b.length, index->length[i]);
-    b.error = fmaxf(b.error, index->error[i]);
-    b.offset = fmaxf(b.offset, fabsf(index->offset[i]));
-  }
-  return b;
 }
 
 typedef struct build_job {
@@ -241,11 +231,11 @@ static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t
   if (!(rows && s->y && s->largest && s->bytes)) return kf_fail_memory(err);
   KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
   for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);
-  float scale = block_scale(s->largest, n);
+  kf_block block = {.scale = block_scale(s->largest, n)};
   for (uint64_t i = 0; i < n; i++)
-    set_row(index, kernels, first + i, rows + i * index->dim, scale, s->y, s->bytes);
+    set_row(index, kernels, first + i, rows + i * index->dim, &block, s->y, s->bytes);
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
-  index->blocks[first / index->block_rows] = describe_block(index, scale, first, n);
+  index->blocks[first / index->block_rows] = block;
   return KF_OK;
 }
 
@@ -265,16 +255,34 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_free(s.bytes);
   bool long_work = index->n * index->dim > (1u << 26);
   if (status == KF_OK && worker == 0 && long_work) {
-    status = kf_progress(j->ctx, "pack", first + n, index->n);
+    status = kf_progress(j->ctx, "load", first + n, index->n);
     if (status != KF_OK) *err = j->ctx->err;
   }
   return status;
 }
 
+/* The median over blocks of the factor with which their offsets come to 2^27. */
+static kf_status find_least_factor(kf_index *index, kf_err *err) {
+  double *factor = kf_alloc(index->n_blocks, sizeof *factor);
+  if (factor == NULL) return kf_fail_memory(err);
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < index->n_blocks; i++) {
+    const kf_block *b = &index->blocks[i];
+    if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
+  }
+  qsort(factor, n, sizeof *factor, by_value);
+  if (n > 0) index->least_factor = factor[n / 2];
+  kf_free(factor);
+  return KF_OK;
+}
+
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out) {
   kf_index *index = kf_alloc_zero(1, sizeof *index);
-  if (index == NULL) {
+  uint64_t values;
+  if (index == NULL ||
+      !kf_mul_u64(source->rows, 2 * (uint64_t)source->dim * sizeof(float), &values)) {
+    kf_free(index);
     kf_free(source->owned);
     return kf_fail_memory(&ctx->err);
   }
@@ -290,15 +298,10 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   if (status == KF_OK) status = find_centre(index, ctx->kernels, &ctx->err);
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
+  if (status == KF_OK) status = find_least_factor(index, &ctx->err);
   if (status != KF_OK) {
     kf_index_free(index);
     return status;
-  }
-  for (uint64_t i = 0; i < index->n_blocks; i++) {
-    const kf_block *b = &index->blocks[i];
-    if (b->scale > 0)
-      index->least_factor =
-          fmax(index->least_factor, (double)b->offset / (double)b->scale * 0x1p-27);
   }
   *out = index;
   return KF_OK;
@@ -310,8 +313,6 @@ void kf_index_free(kf_index *index) {
   kf_free(index->centre);
   kf_free(index->packed);
   kf_free(index->offset);
-  kf_free(index->length);
-  kf_free(index->error);
   kf_free(index->blocks);
   kf_free(index->source.owned);
   kf_free(index);
@@ -323,7 +324,7 @@ kf_metric kf_index_metric(const kf_index *index) { return index->metric; }
 
 uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t places = index->n_blocks * index->block_rows;
-  uint64_t bytes = places * (index->padded + 3 * sizeof(float)) + index->dim * sizeof(double) +
+  uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   return index->in_place ? bytes : bytes + index->n * index->dim * sizeof(float);
 }

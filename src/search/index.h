@@ -13,11 +13,12 @@
 
 #include "search/search.h"
 
-/* Rows of a block share a scale. The largest length, error and |offset| are those of rows that are
- * not always candidates. */
+/* What the rows of a block have in common, except those that are always candidates. */
 typedef struct kf_block {
-  float scale; /* y is about scale * bytes */
-  float length, error, offset;
+  float scale;  /* y is about scale * bytes */
+  float length; /* not less than any |y| */
+  float error;  /* not less than any |y - scale * bytes| */
+  float offset; /* the largest |h| */
 } kf_block;
 
 struct kf_index {
@@ -30,17 +31,14 @@ struct kf_index {
   double *centre;
   double centre_length; /* not less than the length of the centre */
 
-  /* The 8-bit copy, in panels, and three numbers for each row; places past n are filled up to a
-   * whole block. */
+  /* The 8-bit copy, in panels, and h of each row; places past n are filled up to a whole block. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
-  float *offset; /* h; minus infinity: the row is always a candidate */
-  float *length; /* not less than |y|; infinite for such a row */
-  float *error;  /* not less than |y - scale * bytes| */
+  float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_block *blocks;
-  /* A query's factor is not below this, so that no offset is too large in units of a dot product.
-   * It only matters for queries that are next to the centre, and rounds them to nothing. */
+  /* A query's factor is not below this, so that offsets of most blocks are not too large in units of
+   * a dot product. It matters for queries that are next to the centre, and rounds them to little. */
   double least_factor;
 };
 
@@ -58,15 +56,14 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
-/* Rounds p, from the scratch of kf_query_start, to bytes [padded], and fills in the rest. A query
- * that is too long, or longer than the factor allows, becomes zeros with an infinite error. */
-void kf_query_round(const kf_index *index, const kf_kernels *kernels, float factor, double *scratch,
-                    kf_query *query, int8_t *bytes);
+/* Rounds a query to bytes [padded], and fills in the rest. One that is longer than the factor allows
+ * becomes zeros with an infinite error. scratch: [dim]. */
+void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
+                    double *scratch, kf_query *query, int8_t *bytes);
 
-/* How far v may be from the key of the canonical score, for rows that are no longer, have no larger
- * error and no larger |offset| than this. Not finite: anything is possible. */
-double kf_margin(const kf_index *index, const kf_query *query, double length, double error,
-                 double offset);
+/* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
+ * is possible. */
+double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block);
 /* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
  * where the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);

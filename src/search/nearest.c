@@ -14,8 +14,8 @@
 
 #define BATCH       384u        /* queries that pass over the rows together, at most */
 #define BATCH_BYTES (16u << 20) /* of their shortlists */
-#define FIRST_ROWS  128u        /* of the first span; then spans double up to a block */
-#define FEW         32u         /* queries for each thread below which rows are divided instead */
+#define FIRST_ROWS  64u         /* of the first span; then spans double up to a block */
+#define FEW         8u          /* queries for each thread below which rows are divided instead */
 
 /* --- what a thread works with ---------------------------------------------------------------- */
 
@@ -24,18 +24,19 @@ typedef struct finder {
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
   uint32_t k, capacity, batch;
-  size_t group_size;   /* bytes of a packed group */
-  uint32_t *order;     /* [batch] queries by size, so that those of a group are alike: what */
-  double *largest;     /* stands at i below is query order[i] of the batch */
-  kf_query *query;     /* [batch] */
-  float *factor;       /* [groups] */
-  int32_t *floor;      /* [batch] */
-  char *packed;        /* [groups][group_size] */
-  int8_t *bytes;       /* [group][padded] */
-  double *wide;        /* [2 * dim] */
-  float *fetched;      /* [KF_SCORE_ROWS][dim] */
-  kf_hit *hits;        /* [group][block_rows] */
-  uint32_t *count;     /* [group] */
+  size_t group_size; /* bytes of a packed group */
+  kf_query *given;   /* [batch] as queries come */
+  uint32_t *order; /* [batch] by size, so that those of a group are alike; what follows stands in */
+  kf_query *query; /* [batch] this order */
+  double *margin;  /* [batch] in the block at hand */
+  float *factor;   /* [groups] */
+  int32_t *floor;  /* [batch] */
+  char *packed;    /* [groups][group_size] */
+  int8_t *bytes;   /* [group][padded] */
+  double *wide;    /* [2 * dim] */
+  float *fetched;  /* [KF_SCORE_ROWS][dim] */
+  kf_hit *hits;    /* [group][block_rows] */
+  uint32_t *count; /* [group] */
   kf_shortlist *lists; /* [batch] */
   kf_pending *pending; /* [batch][capacity] */
   double *lower;       /* [batch][k] */
@@ -57,8 +58,9 @@ static uint32_t batch_for(uint32_t k, uint64_t n) {
 
 static void finder_free(finder *f) {
   if (f == NULL) return;
+  kf_free(f->given);
   kf_free(f->order);
-  kf_free(f->largest);
+  kf_free(f->margin);
   kf_free(f->query);
   kf_free(f->factor);
   kf_free(f->floor);
@@ -87,8 +89,9 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->batch = batch;
   f->capacity = capacity_for(k);
   f->group_size = scan->size(index->padded);
+  f->given = kf_alloc(batch, sizeof *f->given);
   f->order = kf_alloc(batch, sizeof *f->order);
-  f->largest = kf_alloc(batch, sizeof *f->largest);
+  f->margin = kf_alloc(batch, sizeof *f->margin);
   f->query = kf_alloc(batch, sizeof *f->query);
   f->factor = kf_alloc(batch, sizeof *f->factor);
   f->floor = kf_alloc(batch, sizeof *f->floor);
@@ -102,9 +105,9 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
   f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
   f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
-  if (!(f->order && f->largest && f->query && f->factor && f->floor && f->packed && f->bytes &&
-        f->wide && f->fetched && f->hits && f->count && f->lists && f->pending && f->lower &&
-        f->scored)) {
+  if (!(f->given && f->order && f->margin && f->query && f->factor && f->floor && f->packed &&
+        f->bytes && f->wide && f->fetched && f->hits && f->count && f->lists && f->pending &&
+        f->lower && f->scored)) {
     finder_free(f);
     return kf_fail_memory(err);
   }
@@ -130,7 +133,7 @@ typedef struct batch {
 static void sort_queries(finder *f, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     uint32_t at = i;
-    for (; at > 0 && f->largest[f->order[at - 1]] > f->largest[i]; at--)
+    for (; at > 0 && f->given[f->order[at - 1]].largest > f->given[i].largest; at--)
       f->order[at] = f->order[at - 1];
     f->order[at] = i;
   }
@@ -147,14 +150,15 @@ static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
   uint32_t group = first / (uint32_t)f->scan->group;
   double largest = 0;
   for (uint32_t i = first; i < first + n; i++) {
-    double own = f->largest[f->order[i]];
+    double own = f->given[f->order[i]].largest;
     if (own < INFINITY && own > largest) largest = own;
   }
   f->factor[group] = kf_query_factor(index, f->kernels, largest);
   for (uint32_t i = 0; i < n; i++) {
     kf_query *q = &f->query[first + i];
-    *q = kf_query_start(index, f->kernels, query_row(f, b, first + i), f->wide);
-    kf_query_round(index, f->kernels, f->factor[group], f->wide, q, f->bytes + i * index->padded);
+    *q = f->given[f->order[first + i]];
+    kf_query_round(index, f->kernels, query_row(f, b, first + i), f->factor[group], f->wide, q,
+                   f->bytes + i * index->padded);
     kf_shortlist_start(&f->lists[first + i]);
   }
   f->scan->pack(f->bytes, n, index->padded, f->packed + group * f->group_size);
@@ -163,8 +167,7 @@ static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
 static void take_queries(finder *f, const batch *b) {
   uint32_t group = (uint32_t)f->scan->group;
   for (uint32_t i = 0; i < b->n; i++)
-    f->largest[i] =
-        kf_query_start(f->index, f->kernels, b->x + (uint64_t)i * f->index->dim, f->wide).largest;
+    f->given[i] = kf_query_start(f->index, f->kernels, b->x + (uint64_t)i * f->index->dim, f->wide);
   sort_queries(f, b->n);
   for (uint32_t first = 0; first < b->n; first += group)
     take_group(f, b, first, b->n - first < group ? b->n - first : group);
@@ -188,10 +191,7 @@ static kf_status make_room(finder *f, const batch *b, uint32_t i, kf_err *err) {
 /* What dot - offset, in units of the dot product, must reach for a row of the block to be among the
  * nearest of query i: v + margin >= least, with room for the rounding of offsets and of itself. */
 static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, double unit) {
-  const kf_query *q = &f->query[i];
-  double margin =
-      kf_margin(f->index, q, (double)block->length, (double)block->error, (double)block->offset);
-  double least = (f->lists[i].least - margin) * unit;
+  double least = (f->lists[i].least - f->margin[i]) * unit;
   least -= 0x1p-40 * fabs(least) + 0x1p-22 * (double)block->offset * unit + 3;
   if (least > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return least > KF_SCAN_ALL ? (int32_t)least : KF_SCAN_ALL; /* also where it is NaN */
@@ -201,20 +201,16 @@ static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, doub
 static kf_status take_hits(finder *f, const batch *b, uint32_t i, double value_of_one,
                            uint64_t first, const kf_hit *hits, uint32_t n, kf_err *err) {
   const kf_index *index = f->index;
-  const kf_query *q = &f->query[i];
   kf_shortlist *list = &f->lists[i];
   int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[i]] : -1;
   for (uint32_t h = 0; h < n; h++) {
     uint64_t row = first + hits[h].row;
     if (row >= index->n || left_out == (int64_t)row) continue;
-    double offset = (double)index->offset[row];
-    double margin =
-        kf_margin(index, q, (double)index->length[row], (double)index->error[row], fabs(offset));
-    double value = (double)hits[h].dot * value_of_one - offset;
-    bool known = margin < INFINITY;
+    double value = (double)hits[h].dot * value_of_one - (double)index->offset[row];
+    double upper = value + f->margin[i], lower = value - f->margin[i];
+    bool known = isfinite(upper); /* else a row or a query of which nothing is known */
     if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
-    kf_shortlist_offer(list, f->k, known ? value + margin : INFINITY,
-                       known ? value - margin : -INFINITY, row);
+    kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
   }
   return KF_OK;
 }
@@ -231,8 +227,10 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
                 (double)block->offset < value_of_one * (KF_SCAN_LIMIT / 2);
   double unit = usable ? 1 / value_of_one : 1;
-  for (uint32_t i = first_query; i < first_query + n; i++)
+  for (uint32_t i = first_query; i < first_query + n; i++) {
+    f->margin[i] = kf_margin(index, &f->query[i], block);
     f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
+  }
   kf_scan s = {.dim = index->padded,
                .panels = index->packed + row * index->padded,
                .n_panels = rows / KF_PANEL,
@@ -405,9 +403,9 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
   parallel_job j = {.r = {index, queries, n, k, leave_out, rows, scores},
                     .kernels = ctx->kernels,
                     .batch = batch_for(k, n)};
-  bool few = n < (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1;
-  j.parts = few ? 2 * ctx->threads : 1;
-  if (j.parts > index->n_blocks) j.parts = index->n_blocks;
+  bool few = n <= (uint64_t)FEW * ctx->threads && n <= j.batch && ctx->threads > 1 &&
+             index->n_blocks >= ctx->threads;
+  j.parts = few ? ctx->threads : 1;
   if (!few) j.batch = even_batch(n, j.batch, ctx->threads);
   uint64_t finders = few ? j.parts : ctx->threads;
   j.finders = kf_alloc_zero(finders, sizeof *j.finders);
