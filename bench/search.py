@@ -174,10 +174,10 @@ def faiss_peers(metric, with_debian=True):
             for python, preload in sources for level, environment in levels]
 
 
-def other_peers(metrics):
+def other_peers(metrics, args):
     core = {"OPENBLAS_CORETYPE": "SKYLAKEX"} if cpu_has("avx512bw") else {"OPENBLAS_CORETYPE": "HASWELL"}
-    peers = {metric: [Peer(f"sklearn-{metric}", "all", **core)] for metric in metrics}
-    if "cosine" in peers:
+    peers = {metric: [] if args.faiss_only else [Peer(f"sklearn-{metric}", "all", **core)] for metric in metrics}
+    if not args.faiss_only and "cosine" in peers:
         peers["cosine"].append(Peer("numpy", "all", **core))
     return peers
 
@@ -301,7 +301,7 @@ def throughput(args, work):
     if args.quick:
         n, n_queries = n // 10, n_queries // 10
     peak = amx_peak(args, work) if args.amx_peak is not None else None
-    peers = other_peers(args.metrics)
+    peers = other_peers(args.metrics, args)
     for metric in args.metrics:
         peers[metric][:0] = faiss_peers(metric)
     for dim in args.dims or DIMS:
@@ -435,6 +435,7 @@ def arguments():
     p.add_argument("--isa", help="these instruction sets alone, such as avx512,avx2")
     p.add_argument("--plain", action="store_true", help="the plain kernels, too")
     p.add_argument("--quick", action="store_true", help="a hundredth of the work")
+    p.add_argument("--faiss-only", action="store_true", help="no other peers")
     p.add_argument("--verbose", action="store_true", help="the times of all settings of the peers")
     return p.parse_args()
 

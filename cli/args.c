@@ -14,6 +14,7 @@ typedef struct reader {
   cli_args *args;
   char *message;
   size_t size;
+  unsigned char given[sizeof(cli_args)]; /* by the offset of the value: it is there already */
 } reader;
 
 #define FAIL(r, ...) (snprintf((r)->message, (r)->size, __VA_ARGS__), -1)
@@ -53,10 +54,12 @@ static const cli_option *find_letter(const cli_command *command, char letter) {
 static int no_such_option(reader *r, const char *name, size_t length) {
   char typed[64];
   snprintf(typed, sizeof typed, "%.*s", (int)(length < 60 ? length : 60), name);
-  suggestion guess = {typed, NULL, 0};
+  suggestion guess = {.typed = typed};
   option_walk walk = {r->command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
     if (!(o->flags & OPTION_HIDDEN)) suggest(&guess, o->name);
+  char letter = guess.synonym ? find_name(r->command, guess.best, strlen(guess.best))->letter : 0;
+  if (letter) return FAIL(r, "there is no option '--%s' (did you mean '-%c'?)", typed, letter);
   if (guess.best)
     return FAIL(r, "there is no option '--%s' (did you mean '--%s'?)", typed, guess.best);
   return FAIL(r, "there is no option '--%s'", typed);
@@ -79,14 +82,18 @@ int parse_number(const char *what, const char *text, int64_t low, int64_t high, 
 
 int parse_choice(const char *what, const char *text, const char *const *choices, char *message,
                  size_t size) {
+  suggestion guess = {.typed = text};
   int used = snprintf(message, size, "%s must be ", what);
   size_t at = used > 0 ? (size_t)used : 0;
   for (int i = 0; choices[i]; i++) {
     if (strcmp(choices[i], text) == 0) return i;
+    suggest(&guess, choices[i]);
     const char *joint = i == 0 ? "" : choices[i + 1] ? ", " : " or ";
     if (at < size) at += (size_t)snprintf(message + at, size - at, "%s%s", joint, choices[i]);
   }
-  if (at < size) snprintf(message + at, size - at, ", not '%.60s'", text);
+  if (at < size) at += (size_t)snprintf(message + at, size - at, ", not '%.60s'", text);
+  if (at < size && guess.best)
+    snprintf(message + at, size - at, " (did you mean '%s'?)", guess.best);
   return -1;
 }
 
@@ -112,10 +119,9 @@ static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
   return 0;
 }
 
-/* "1,10,15", in any order. The last list given is the one that counts. */
+/* "1,10,15", in any order. */
 static int store_numbers(reader *r, const cli_option *o, const char *what, const char *text) {
   cli_numbers *numbers = (cli_numbers *)(void *)((char *)r->args + o->at);
-  numbers->n = 0;
   for (;;) {
     size_t length = strcspn(text, ",");
     char piece[64];
@@ -136,11 +142,12 @@ static int store_real(reader *r, cli_real *real, const char *what, const char *t
   return real->given ? 0 : FAIL(r, "%s must be a number above 0, not '%.60s'", what, text);
 }
 
-/* Stores the value of an option; text is "" for an option without one. */
-static int store(reader *r, const cli_option *o, const char *text) {
+static int has_one_value(const cli_option *o) { return o->value && o->kind != OPTION_LIST; }
+
+/* Stores the value of an option, which the user wrote as `what`; text is "" for one without. */
+static int store(reader *r, const cli_option *o, const char *what, const char *text) {
   void *at = (char *)r->args + o->at;
-  char what[64];
-  snprintf(what, sizeof what, "--%s", o->name);
+  if (has_one_value(o) && r->given[o->at]++) return FAIL(r, "%s is given twice", what);
   switch (o->kind) {
   case OPTION_FLAG: *(int *)at = 1; return 0;
   case OPTION_COUNT: ++*(int *)at; return 0;
@@ -183,13 +190,12 @@ static int read_long(reader *r) {
   const cli_option *o = find_name(r->command, name, length);
   if (!o) return no_such_option(r, name, length);
   const char *value = name[length] == '=' ? name + length + 1 : NULL;
-  if (!o->value) {
-    if (value) return FAIL(r, "--%s takes no value", o->name);
-    return store(r, o, "");
-  }
+  char what[64];
+  snprintf(what, sizeof what, "--%s", o->name);
+  if (!o->value) return value ? FAIL(r, "%s takes no value", what) : store(r, o, what, "");
   if (!value) value = next_value(r);
-  if (!value) return FAIL(r, "--%s needs a value: --%s %s", o->name, o->name, o->value);
-  return store(r, o, value);
+  if (!value) return FAIL(r, "%s needs a value: %s %s", what, what, o->value);
+  return store(r, o, what, value);
 }
 
 /* One word of single letters: -v, -qv, -oFILE, -o FILE. */
@@ -197,13 +203,14 @@ static int read_letters(reader *r) {
   for (const char *letter = *r->word + 1; *letter; letter++) {
     const cli_option *o = find_letter(r->command, *letter);
     if (!o) return FAIL(r, "there is no option '-%.1s'", letter);
+    const char what[] = {'-', *letter, '\0'};
     if (!o->value) {
-      if (store(r, o, "")) return -1;
+      if (store(r, o, what, "")) return -1;
       continue;
     }
     const char *value = letter[1] ? letter + 1 : next_value(r);
-    if (!value) return FAIL(r, "-%c needs a value: -%c %s", o->letter, o->letter, o->value);
-    return store(r, o, value);
+    if (!value) return FAIL(r, "%s needs a value: %s %s", what, what, o->value);
+    return store(r, o, what, value);
   }
   return 0;
 }
@@ -211,7 +218,9 @@ static int read_letters(reader *r) {
 static int check_complete(reader *r) {
   const cli_command *command = r->command;
   size_t n = r->args->operands.n;
-  if (n < command->min_operands) return FAIL(r, "%s missing", command->missing);
+  int rest = n > 0 && command->missing_rest;
+  if (n < command->min_operands)
+    return FAIL(r, "%s missing", rest ? command->missing_rest : command->missing);
   if (n > command->max_operands)
     return FAIL(r, "'%.200s' is one argument too many",
                 r->args->operands.items[command->max_operands]);
@@ -226,7 +235,7 @@ static int check_complete(reader *r) {
 
 int args_parse(const cli_command *command, int argc, char **argv, cli_args *out, char *message,
                size_t size) {
-  reader r = {command, argv, out, message, size};
+  reader r = {.command = command, .word = argv, .args = out, .message = message, .size = size};
   int options = 1;
   for (; r.word < argv + argc; r.word++) {
     const char *word = *r.word;

@@ -11,7 +11,7 @@
 typedef enum option_kind {
   OPTION_FLAG,    /* int: 1 where given */
   OPTION_COUNT,   /* int: how often it was given */
-  OPTION_TEXT,    /* const char *: the last value */
+  OPTION_TEXT,    /* const char *: the value */
   OPTION_LIST,    /* list: all values, in order */
   OPTION_NUMBER,  /* number: a whole number from low to high */
   OPTION_NUMBERS, /* numbers: such numbers, separated by commas */
@@ -52,8 +52,9 @@ typedef struct cli_command {
   const char *operands; /* "MODEL DATA..." */
   size_t min_operands;
   size_t max_operands; /* ANY_NUMBER: no limit */
-  const char *missing; /* what to say when operands are missing: "MODEL and DATA" */
-  const char *summary; /* one line, no capital, no full stop */
+  const char *missing; /* what to say when operands are missing: "the model and the data are" */
+  const char *missing_rest; /* the same where the first one is there; NULL: as missing */
+  const char *summary;      /* one line, no capital, no full stop */
   /* Paragraphs with an empty line between them; lines that start with a space stay as they are. */
   const char *details;
   const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */
@@ -150,6 +151,7 @@ typedef struct suggestion {
   const char *typed;
   const char *best; /* NULL: nothing is close */
   size_t distance;
+  int synonym; /* it is another word for the same */
 } suggestion;
 void suggest(suggestion *guess, const char *candidate);
 

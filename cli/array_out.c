@@ -38,17 +38,20 @@ static off_t put_npy_header(FILE *file, const char *type, uint64_t n, uint32_t k
   return put_header(file, prefix, sizeof prefix, text, padded, "\n");
 }
 
-static off_t put_safetensors_header(FILE *file, uint64_t n, uint32_t k) {
-  char prefix[8] = "", text[256];
+static off_t put_safetensors_header(FILE *file, uint64_t n, uint32_t k, const char *metric) {
+  char prefix[8] = "", text[512];
   unsigned long long rows = n, bytes = 8 * n * k;
   int length =
       snprintf(text, sizeof text,
-               "{\"rows\":{\"dtype\":\"I64\",\"shape\":[%llu,%u],\"data_offsets\":[0,%llu]},"
+               "{\"__metadata__\":{\"format\":\"koofu.answers\",\"version\":\"1\",\"k\":\"%u\","
+               "\"metric\":\"%s\"},"
+               "\"rows\":{\"dtype\":\"I64\",\"shape\":[%llu,%u],\"data_offsets\":[0,%llu]},"
                "\"scores\":{\"dtype\":\"F64\",\"shape\":[%llu,%u],\"data_offsets\":[%llu,%llu]}"
                "}",
-               rows, k, bytes, rows, k, bytes, 2 * bytes);
+               k, metric, rows, k, bytes, rows, k, bytes, 2 * bytes);
   size_t padded = round_up(sizeof prefix + (size_t)length, 8);
-  prefix[0] = (char)(padded - sizeof prefix); /* below 256 */
+  for (size_t i = 0; i < sizeof prefix; i++) /* little-endian */
+    prefix[i] = (char)((padded - sizeof prefix) >> (8 * i));
   return put_header(file, prefix, sizeof prefix, text, padded, "");
 }
 
@@ -64,13 +67,14 @@ static int open_npy(cli_run *cli, array_out *out, const char *path, uint64_t n) 
   return EXIT_OK;
 }
 
-int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, uint32_t k) {
+int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, uint32_t k,
+                   const char *metric) {
   memset(out, 0, sizeof *out);
   out->k = k;
   if (ends_with(path, ".npy")) return open_npy(cli, out, path, n);
   int result = out_file_open(cli, &out->files[ROWS], path);
   if (result != EXIT_OK) return result;
-  out->at[ROWS] = put_safetensors_header(out->files[ROWS].file, n, k);
+  out->at[ROWS] = put_safetensors_header(out->files[ROWS].file, n, k, metric);
   out->at[SCORES] = out->at[ROWS] + (off_t)(8 * n * k);
   return EXIT_OK;
 }

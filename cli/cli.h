@@ -11,13 +11,11 @@
 #define COUNT_OF(array)          (sizeof(array) / sizeof *(array))
 #define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
 
-/* --- exit statuses (described in help_text.c)
- * ----------------------------------------------------- */
+/* --- exit statuses (described in help_text.c) ------------------------------------------------- */
 
 enum { EXIT_OK = 0, EXIT_INTERNAL = 1, EXIT_USAGE = 2, EXIT_BAD_DATA = 3, EXIT_IO = 4 };
 
-/* --- a run of one command
- * ------------------------------------------------------------------------- */
+/* --- a run of one command --------------------------------------------------------------------- */
 
 /* The progress line on a terminal, and the wish to stop. */
 typedef struct cli_progress {
@@ -54,8 +52,7 @@ int fail_with(cli_run *cli, int exit_status, const char *format, ...) PRINTF_LIK
 /* A remark on stderr, unless -q. */
 void say(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* --- progress.c
- * ----------------------------------------------------------------------------------- */
+/* --- progress.c ------------------------------------------------------------------------------- */
 
 double now(void); /* seconds */
 void progress_start(cli_progress *progress, int quiet, int verbose);
@@ -71,8 +68,7 @@ int stop_wanted(void); /* SIGINT, SIGTERM or SIGHUP arrived */
  */
 void end_by_signal(void);
 
-/* --- steps.c: what many commands do first
- * ----------------------------------------------------------- */
+/* --- steps.c: what many commands do first ----------------------------------------------------- */
 
 /* How a command sees labels. */
 typedef enum label_use {
@@ -84,7 +80,12 @@ typedef enum label_use {
 /* Opens operands `first` and up as one data set, which the output (-o) must not be a file of.
  * Returns an exit status. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
+/* Whether an option on the rows and labels of data is there. */
+int data_options_given(const cli_args *args);
 int load_model(cli_run *cli, const char *path, kf_model **out);
+/* Says why a file could not be loaded as a `wanted` ("model", "gallery"); of one that is something
+ * else, what it is and what to do. */
+int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 uint32_t classes_with_rows(const kf_model *model);
 /* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_stats **out);
@@ -96,8 +97,7 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF
 void say_data_written(cli_run *cli, const char *path);
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path); /* and says so */
 
-/* --- blocks.c
- * ------------------------------------------------------------------------------------- */
+/* --- blocks.c --------------------------------------------------------------------------------- */
 
 /* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
 typedef struct row_block {
@@ -112,14 +112,16 @@ int block_make(cli_run *cli, row_block *block, const kf_data *data, uint64_t roo
 int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n); /* n <= room */
 void block_free(row_block *block);
 
-/* --- galleries.c: what the commands on galleries share
- * ------------------------------------------------ */
+/* --- galleries.c: what the commands on galleries share ---------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
-/* Says why a gallery could not be loaded; of a file that is something else, what it is. */
-int fail_gallery(cli_run *cli, kf_status status, const char *path);
+int info_is_mapped(const kf_info *info); /* a map is inside: a model, or a gallery made with one */
+/* Refuses rows, operands 1 and up, that a map must not be applied to again; the message ends with
+ * what to do otherwise, or "". */
+int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise);
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
+double vote_temperature(const cli_args *args); /* --temperature, or the usual one */
 /* The gallery of --gallery, with labels, in the original space or in that of the model. It is
  * handed out, to be freed, also where it is refused. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
@@ -131,8 +133,7 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 /* How many of the queries to read at a time. */
 uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
 
-/* --- outputs.c: what may be written where; each returns an exit status
- * ------------------------------- */
+/* --- outputs.c: what may be written where; each returns an exit status ------------------------ */
 
 /* Refuses an output (-o or another) that cannot be, or that would replace an input that is named on
  * the command line. */
@@ -146,8 +147,7 @@ int check_outputs_differ(cli_run *cli, const char *a, const char *b);
 int is_stdout(const char *path); /* NULL or "-" */
 int ends_with(const char *text, const char *end);
 
-/* --- label_files.c
- * --------------------------------------------------------------------------------- */
+/* --- label_files.c ---------------------------------------------------------------------------- */
 
 typedef struct cli_strings {
   char **items;
@@ -157,8 +157,7 @@ typedef struct cli_strings {
 int expand_labels(const cli_list *given, cli_strings *out);
 void strings_free(cli_strings *strings);
 
-/* --- out_file.c: results to stdout, or to a file that appears whole or not at all
- * ------------------- */
+/* --- out_file.c: results to stdout, or to a file that appears whole or not at all ------------- */
 
 typedef struct out_file {
   FILE *file;
@@ -175,8 +174,7 @@ void out_file_abort(out_file *out);               /* does nothing after a commit
 /* Closes it and says what failed; the reason is in errno. Returns the exit status. */
 int out_file_fail(cli_run *cli, out_file *out, const char *what);
 
-/* --- array_out.c: row numbers and scores, [n, k] each, in .npy or .safetensors
- * ------------------------ */
+/* --- array_out.c: row numbers and scores, [n, k] each, in .npy or .safetensors ---------------- */
 
 typedef struct array_out {
   out_file files[2]; /* .npy: row numbers, scores; .safetensors: both in the first */
@@ -184,7 +182,8 @@ typedef struct array_out {
   char *scores_path; /* .npy alone */
   uint32_t k;
 } array_out;
-int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, uint32_t k);
+int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, uint32_t k,
+                   const char *metric);
 /* Answers [n][k] of the queries from `first` on. */
 int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, const int64_t *rows,
                   const double *scores);
@@ -193,8 +192,7 @@ void array_out_abort(array_out *out);               /* after a commit it frees w
 /* OUT_scores.npy for OUT.npy, to be freed; NULL: out of memory. */
 char *scores_path(const char *path);
 
-/* --- format.c: numbers and names for people
- * ----------------------------------------------------------- */
+/* --- format.c: numbers and names for people --------------------------------------------------- */
 
 typedef struct shown {
   char text[64];
@@ -213,8 +211,7 @@ void print_class(FILE *file, const char *name, int32_t number);
 /* Prints text with '?' for control characters, so that no file steers a terminal by its name. */
 void print_plain(FILE *file, const char *text);
 
-/* --- json.c
- * ------------------------------------------------------------------------------------------- */
+/* --- json.c ----------------------------------------------------------------------------------- */
 
 typedef struct cli_json {
   FILE *file;
@@ -231,8 +228,7 @@ void jw_flag(cli_json *j, const char *key, int value);
 void jw_null(cli_json *j, const char *key);
 void jw_end_line(cli_json *j); /* after a whole document */
 
-/* --- help.c, man.c, completion.c: made from the tables
- * ------------------------------------------------- */
+/* --- help.c, man.c, completion.c: made from the tables ---------------------------------------- */
 
 /* Texts of koofu itself (help_text.c). */
 typedef struct cli_topic {

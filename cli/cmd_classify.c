@@ -82,7 +82,9 @@ static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
   int result = block_read(job->cli, b, first, n);
-  if (result != EXIT_OK || b->n == 0) return result;
+  if (result != EXIT_OK) return result;
+  if (first == 0 && !job->cli->args.json) print_header(job); /* not before rows that are refused */
+  if (b->n == 0) return EXIT_OK;
   kf_status status =
       job->gallery
           ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
@@ -95,7 +97,6 @@ static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
 
 static int classify_all(classify_job *job) {
   uint64_t rows = kf_data_rows(job->data);
-  if (!job->cli->args.json) print_header(job);
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t n = rows - first < job->room ? rows - first : job->room;
@@ -107,16 +108,16 @@ static int classify_all(classify_job *job) {
   return EXIT_OK;
 }
 
-/* --- prototypes or neighbours
- * ---------------------------------------------------------------------- */
+/* --- prototypes or neighbours ----------------------------------------------------------------- */
 
 /* There are no more answers than classes. */
 static int choose_top(classify_job *job, uint32_t most, const char *what) {
   const cli_number *given = &job->cli->args.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
   if (job->top <= most) return EXIT_OK;
-  return fail_usage(job->cli, "--top must be a whole number from 1 to %u, the number of classes %s",
-                    most, what);
+  return fail_usage(job->cli,
+                    "--top must be a whole number from 1 to %u (the classes %s), not '%u'", most,
+                    what, job->top);
 }
 
 static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
@@ -155,15 +156,14 @@ static int choose_voters(classify_job *job) {
     result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
   v->top = job->top;
   v->weighted = a->weighted;
-  v->temperature = a->temperature.value;
+  v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->weighted ? 6 : 0;
   job->room = query_block(job->cli, job->gallery, v->k, kf_data_rows(job->data));
   return result;
 }
 
-/* --- the command
- * ----------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
@@ -172,17 +172,41 @@ static int make_buffers(classify_job *job) {
   return block_make(job->cli, &job->block, job->data, job->room);
 }
 
+static int commit(classify_job *job) {
+  int result = out_file_commit(job->cli, &job->out);
+  if (result == EXIT_OK && !is_stdout(job->cli->args.output))
+    say_written(job->cli, job->cli->args.output, "the %s of %s",
+                show_counted(job->top, "best class", "best classes").text,
+                show_counted(kf_data_rows(job->data) - job->block.n_bad, "row", "rows").text);
+  return result;
+}
+
 static int classify(classify_job *job) {
   cli_run *cli = job->cli;
   int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
   if (result == EXIT_OK) result = make_buffers(job);
   if (result == EXIT_OK) result = out_file_open(cli, &job->out, cli->args.output);
   if (result == EXIT_OK) result = classify_all(job);
-  if (result == EXIT_OK) result = out_file_commit(cli, &job->out);
+  if (result == EXIT_OK) result = commit(job);
   out_file_abort(&job->out);
   block_free(&job->block);
   free(job->classes);
   free(job->scores);
+  return result;
+}
+
+/* The answers are text, and must not look like an array. */
+static int check_text_output(cli_run *cli) {
+  static const char *const binary[] = {".npy", ".safetensors", ".fvecs", ".fbin"};
+  const char *path = cli->args.output;
+  if (is_stdout(path)) return EXIT_OK;
+  int result = check_output(cli, path);
+  for (size_t i = 0; result == EXIT_OK && i < COUNT_OF(binary); i++)
+    if (ends_with(path, binary[i]))
+      result = fail_usage(cli,
+                          "%s: classify writes text; choose a name without %s, such as "
+                          "answers.tsv",
+                          path, binary[i]);
   return result;
 }
 
@@ -191,8 +215,15 @@ static int check_options(cli_run *cli) {
     return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
                            "space and metric");
   int result = check_vote_options(cli);
-  if (result != EXIT_OK || is_stdout(cli->args.output)) return result;
-  return check_output(cli, cli->args.output);
+  return result == EXIT_OK ? check_text_output(cli) : result;
+}
+
+static int check_data(cli_run *cli, const kf_data *data, const kf_model *model,
+                      const kf_gallery *gallery) {
+  int result = !gallery || kf_gallery_mapped(gallery) ? check_unmapped(cli, data, "") : EXIT_OK;
+  if (result != EXIT_OK || kf_data_dim(data) == kf_model_dim_in(model)) return result;
+  return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the model takes %u",
+                   cli->args.operands.items[1], kf_data_dim(data), kf_model_dim_in(model));
 }
 
 static int run(cli_run *cli) {
@@ -204,9 +235,7 @@ static int run(cli_run *cli) {
   result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
   if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
-  if (result == EXIT_OK && kf_data_dim(data) != kf_model_dim_in(model))
-    result = fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the model takes %u",
-                       cli->args.operands.items[1], kf_data_dim(data), kf_model_dim_in(model));
+  if (result == EXIT_OK) result = check_data(cli, data, model, gallery);
   if (result == EXIT_OK) {
     classify_job job;
     memset(&job, 0, sizeof job);
@@ -234,12 +263,13 @@ static const cli_group own_options = {
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "classify in the original space, against the class means", 0, 0, NULL},
         {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
-         "with --gallery: neighbours that vote (default: 15, or all where there are fewer)", 1,
-         KF_MAX_NEIGHBOURS, NULL},
+         "with --gallery: neighbours that vote, 1 to 1024 (default: 15, or all where there are "
+         "fewer)",
+         1, KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object for each row, one a line", 0, 0, NULL},
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
-         "write to a file instead of standard output", 0, 0, NULL},
+         "write the text to a file instead of standard output", 0, 0, NULL},
         {0}}};
 
 const cli_command classify_command = {
@@ -248,6 +278,7 @@ const cli_command classify_command = {
     .min_operands = 2,
     .max_operands = ANY_NUMBER,
     .missing = "the model and the data to classify are",
+    .missing_rest = "the data to classify are",
     .summary = "find the nearest classes of every row",
     .details =
         "Prints a line for each row: its number, counted from 0, then class and score of the "

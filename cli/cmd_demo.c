@@ -29,8 +29,7 @@ typedef struct demo {
   const demo_line *best; /* of full */
 } demo;
 
-/* --- the work
- * -------------------------------------------------------------------------------------- */
+/* --- the work --------------------------------------------------------------------------------- */
 
 static int prepare(demo *d) {
   kf_ctx *ctx = d->cli->ctx;
@@ -79,8 +78,7 @@ static int measure_all(demo *d) {
   return EXIT_OK;
 }
 
-/* --- the table
- * ------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static void print_line(const demo *d, const demo_line *line) {
   char ratio[24];
@@ -108,8 +106,7 @@ static void print_table(const demo *d) {
   for (size_t i = 0; i < d->n_small; i++) print_line(d, &d->small[i]);
 }
 
-/* --- the words: all of them follow from the figures
- * -------------------------------------------------- */
+/* --- the words: all of them follow from the figures ------------------------------------------- */
 
 static void print_gain(const demo *d) {
   uint64_t raw = d->raw.top1, best = d->best->top1;

@@ -18,11 +18,17 @@ typedef struct eval_job {
   kf_search_report report;
 } eval_job;
 
-/* --- text
- * ------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------- */
 
-/* Names are longer with neighbours: "Koo-Fu 1024-NN". */
-static int name_width(const eval_job *job) { return job->gallery ? 14 : 8; }
+/* Names are longer with neighbours: "Koo-Fu 1024-NN weighted". */
+static int name_width(const eval_job *job) {
+  return !job->gallery ? 8 : job->cli->args.weighted ? 23 : 14;
+}
+
+/* The rows of a mapped gallery are often those that its map was fitted on. */
+static int may_flatter(const eval_job *job) {
+  return !job->data && kf_gallery_mapped(job->gallery);
+}
 
 static void print_row(const eval_job *job, const char *name, uint32_t dim, uint64_t top1,
                       uint64_t top5, uint64_t n) {
@@ -48,7 +54,8 @@ static void print_neighbours(const eval_job *job) {
   for (size_t i = 0; i < job->n_k; i++) {
     const kf_hits *h = &job->hits[i];
     char name[32];
-    snprintf(name, sizeof name, "%s %u-NN", space, h->k);
+    snprintf(name, sizeof name, "%s %u-NN%s", space, h->k,
+             job->cli->args.weighted ? " weighted" : "");
     print_row(job, name, kf_gallery_dim(job->gallery), h->top1, h->top5, job->neighbours.n);
   }
 }
@@ -66,10 +73,11 @@ static void print_text(const eval_job *job) {
   if (job->data) print_left_out(r, "", "model");
   if (job->gallery && (!job->data || job->neighbours.n_absent != r->n_absent))
     print_left_out(&job->neighbours, " of k-NN", "gallery");
+  if (may_flatter(job))
+    printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
 }
 
-/* --- JSON
- * ------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 /* NAME, NAME_low and NAME_high, as fractions; null where it was not evaluated. */
 static void print_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known) {
@@ -106,6 +114,11 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_count(j, "knn_dim", kf_gallery_dim(job->gallery));
   jw_text(j, "knn_metric", gallery_metric_name(job->gallery));
   jw_flag(j, "knn_weighted", job->cli->args.weighted);
+  if (job->cli->args.weighted)
+    jw_real(j, "knn_temperature", vote_temperature(&job->cli->args));
+  else
+    jw_null(j, "knn_temperature");
+  jw_flag(j, "leave_one_out", !job->data);
   jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
 }
 
@@ -141,8 +154,7 @@ static void print_json(const eval_job *job) {
   jw_end_line(&j);
 }
 
-/* --- the work
- * -------------------------------------------------------------------------------------- */
+/* --- the work --------------------------------------------------------------------------------- */
 
 /* -k, or those of 1, 5 and 15 that there are rows for. */
 static int choose_list(const eval_job *job, kf_gallery_eval_options *out) {
@@ -157,7 +169,7 @@ static int choose_list(const eval_job *job, kf_gallery_eval_options *out) {
 
 static int evaluate_neighbours(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  kf_gallery_eval_options options = {.weighted = a->weighted, .temperature = a->temperature.value};
+  kf_gallery_eval_options options = {.weighted = a->weighted, .temperature = vote_temperature(a)};
   int result = choose_list(job, &options);
   if (result != EXIT_OK) return result;
   job->n_k = options.n_k;
@@ -192,10 +204,19 @@ static int check_options(cli_run *cli) {
   if (alone && !a->gallery)
     return fail_usage(cli, "the labelled data to evaluate are missing (or --gallery, to leave one "
                            "out in turn)");
-  if (alone && (a->raw || a->metric))
-    return fail_usage(cli, "--raw and --metric have no meaning without data, for want of "
-                           "prototypes");
+  if (alone && data_options_given(a))
+    return fail_usage(cli, "options on rows and labels have no meaning without data");
+  if (alone && a->raw)
+    return fail_usage(cli, "--raw has no meaning without data, for want of prototypes");
+  if (a->gallery && a->metric)
+    return fail_usage(cli, "--metric has no meaning with --gallery, which has its own metric");
   return check_vote_options(cli);
+}
+
+static int load_eval_gallery(cli_run *cli, const kf_model *model, kf_gallery **out) {
+  int result = load_voters(cli, model, out);
+  if (result != EXIT_OK || !cli->args.raw || !kf_gallery_mapped(*out)) return result;
+  return fail_usage(cli, "--raw has no meaning with %s, whose rows are mapped", cli->args.gallery);
 }
 
 static int run(cli_run *cli) {
@@ -204,7 +225,7 @@ static int run(cli_run *cli) {
   kf_data *data = NULL;
   int result = check_options(cli);
   if (result == EXIT_OK) result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
+  if (result == EXIT_OK && cli->args.gallery) result = load_eval_gallery(cli, model, &gallery);
   if (result == EXIT_OK && cli->args.operands.n > 1)
     result = open_data(cli, 1, LABELS_WANTED, &data);
   if (result == EXIT_OK) {
@@ -231,8 +252,8 @@ static const cli_group own_options = {
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "evaluate the original space alone", 0, 0, NULL},
         {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
-         "with --gallery: numbers of neighbours, separated by commas (default: 1,5,15)", 1,
-         KF_MAX_NEIGHBOURS, NULL},
+         "with --gallery: numbers of neighbours, 1 to 1024, separated by commas (default: 1,5,15)",
+         1, KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object, with accuracies as fractions", 0, 0, NULL},
         {0}}};
@@ -259,7 +280,7 @@ const cli_command eval_command = {
         "One search serves all K.\n\n"
         "With --gallery and without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in "
-        "them.",
+        "them. Where the map of the gallery was fitted on these rows, this flatters it.",
     .groups =
         (const cli_group *const[]){&own_options, &vote_options, &label_options, &row_options, NULL},
     .examples =

@@ -12,16 +12,32 @@ static int choose_output(cli_run *cli) {
   return check_safetensors(cli, a->output, "gallery");
 }
 
+static uint64_t rows_in(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (!path || kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
+  uint64_t rows = info->rows;
+  kf_info_free(info);
+  return rows;
+}
+
+/* Row numbers are those of the gallery, not those of the data; ids are the same in both. */
+static void say_renumbered(cli_run *cli, uint64_t all) {
+  if (rows_in(cli, cli->args.output) < all && !cli->args.ids)
+    say(cli, "rows are numbered without the bad ones (--ids keeps track of them)");
+}
+
 static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   const cli_args *a = &cli->args;
   kf_gallery_options options = {
       .metric = (kf_metric)a->metric, .ids = a->ids, .append_to = a->append};
+  uint64_t all = rows_in(cli, a->append) + kf_data_rows(data);
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK) {
     say_data_written(cli, a->output);
+    say_renumbered(cli, all);
     return EXIT_OK;
   }
-  return a->append ? fail_gallery(cli, status, a->append) : fail(cli, status);
+  return a->append ? fail_load(cli, status, a->append, "gallery") : fail(cli, status);
 }
 
 static int run(cli_run *cli) {
@@ -74,7 +90,8 @@ const cli_command index_command = {
         "anew beside the old one, which it then replaces in one step. Classes are matched by name, "
         "and new ones are added behind. Labels and ids must be in both or in neither.\n\n"
         "Rows are streamed: the size of the data does not matter. Bad rows are left out with "
-        "--skip-bad, their lines in --labels and --ids with them.",
+        "--skip-bad, their lines in --labels and --ids with them; the rows of the gallery are "
+        "then numbered without them, and --ids keeps track of which is which.",
     .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
     .examples =
         (const cli_example[]){

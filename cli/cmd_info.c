@@ -54,19 +54,12 @@ static size_t find_metric(const kf_info *info) {
   return i;
 }
 
-/* Models map rows to another space; galleries only where the map is inside. */
-static int is_mapped(const kf_info *info) {
-  for (size_t i = 0; i < info->n_tensors; i++)
-    if (strcmp(info->tensors[i].name, "transform") == 0) return info->dim_out > 0;
-  return 0;
-}
-
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
   print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
   char text[64];
-  if (is_mapped(info))
+  if (info_is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);

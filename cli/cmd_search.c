@@ -24,8 +24,7 @@ typedef struct search_job {
   out_file text;
 } search_job;
 
-/* --- text
- * ------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------- */
 
 /* A row of the gallery, by its id where it has one. */
 static void print_row(const search_job *job, uint64_t row) {
@@ -72,8 +71,7 @@ static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   putc('\n', file);
 }
 
-/* --- arrays
- * ---------------------------------------------------------------------------------------- */
+/* --- arrays ----------------------------------------------------------------------------------- */
 
 /* Moves the answers of a block to the places of their queries, which bad ones leave empty: row -1
  * and score NaN. From the back, since no answer moves to the front. */
@@ -95,8 +93,7 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
   }
 }
 
-/* --- the work
- * -------------------------------------------------------------------------------------- */
+/* --- the work --------------------------------------------------------------------------------- */
 
 /* Searches the queries first … first+n-1; *found is how many of them have answers. */
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
@@ -122,13 +119,14 @@ static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found
     if (found < n) spread(job, first, n);
     return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
   }
-  for (uint64_t i = 0; job->text.file && i < found; i++)
+  if (!job->text.file) return EXIT_OK;
+  if (first == 0) print_header(job); /* not before it is known that there are answers */
+  for (uint64_t i = 0; i < found; i++)
     print_answer(job, i, job->queries ? job->block.numbers[i] : first + i);
   return EXIT_OK;
 }
 
 static int search_all(search_job *job) {
-  if (job->text.file) print_header(job);
   for (uint64_t first = 0; first < job->n_queries; first += job->room) {
     if (progress_report(job->cli, "search", first, job->n_queries))
       return fail(job->cli, KF_ERR_CANCELLED);
@@ -151,13 +149,14 @@ static int make_buffers(search_job *job) {
   return job->queries ? block_make(job->cli, &job->block, job->queries, job->room) : EXIT_OK;
 }
 
-/* --- the outputs
- * ----------------------------------------------------------------------------------- */
+/* --- the outputs ------------------------------------------------------------------------------ */
 
 static int open_output(search_job *job) {
   const char *path = job->cli->args.output;
   job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv");
-  if (job->as_arrays) return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k);
+  if (job->as_arrays)
+    return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
+                          gallery_metric_name(job->gallery));
   if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
   return out_file_open(job->cli, &job->text, path);
 }
@@ -211,8 +210,7 @@ static int search(search_job *job) {
   return result;
 }
 
-/* --- the command
- * ----------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
@@ -250,6 +248,8 @@ static int check_outputs(cli_run *cli) {
 
 static int open_queries(cli_run *cli, const kf_gallery *gallery, kf_data **out) {
   int result = open_data(cli, 1, LABELS_IGNORED, out);
+  if (result != EXIT_OK) return result;
+  if (kf_gallery_mapped(gallery)) result = check_unmapped(cli, *out, ", or use --itself");
   if (result != EXIT_OK) return result;
   if (kf_data_dim(*out) != kf_gallery_dim_in(gallery))
     return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u",
@@ -289,8 +289,8 @@ static const cli_group own_options = {
     "Options",
     (const cli_option[]){
         {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
-         "rows for each query (default: 15, or all where there are fewer)", 1, KF_MAX_NEIGHBOURS,
-         NULL},
+         "rows for each query, 1 to 1024 (default: 15, or all where there are fewer)", 1,
+         KF_MAX_NEIGHBOURS, NULL},
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "OUT",
          "write to .npy, .safetensors or .tsv instead of standard output", 0, 0, NULL},
         {"itself", 0, OPTION_FLAG, offsetof(cli_args, itself), 0, NULL,

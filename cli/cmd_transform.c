@@ -42,6 +42,7 @@ const cli_command transform_command = {
     .min_operands = 2,
     .max_operands = ANY_NUMBER,
     .missing = "the model and the data to map are",
+    .missing_rest = "the data to map are",
     .summary = "map embeddings to the model's space",
     .details =
         "Rows come out in their order, scaled to unit length, so that a dot product is a cosine. A "

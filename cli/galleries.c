@@ -12,36 +12,42 @@ static const int product_bits[] = {
 /* ... but no fewer queries for each thread than are worth a walk over all rows. */
 enum { LEAST_QUERIES = 64 };
 
-/* --- loading
- * --------------------------------------------------------------------------------------- */
-
-/* Whether a file is sound, but something else than a gallery; says so. */
-static int is_another_kind(cli_run *cli, const char *path) {
-  kf_info *info;
-  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
-  int other = strcmp(info->kind, "gallery") != 0;
-  int model = strcmp(info->kind, "model") == 0;
-  int one = model || strcmp(info->kind, "data set") == 0;
-  if (other)
-    fail_with(cli, EXIT_BAD_DATA, "%s: %s %s, not a gallery; make one with 'koofu index %s'", path,
-              one ? "is a" : "holds", info->kind, model ? "DATA --model MODEL" : "DATA");
-  kf_info_free(info);
-  return other;
-}
-
-int fail_gallery(cli_run *cli, kf_status status, const char *path) {
-  char message[10240];
-  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
-  if (status != KF_ERR_DATA) return fail(cli, status);
-  if (!is_another_kind(cli, path)) fail_with(cli, EXIT_BAD_DATA, "%s", message);
-  return EXIT_BAD_DATA;
-}
+/* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.rerank_from_disk};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
-  return status == KF_OK ? EXIT_OK : fail_gallery(cli, status, path);
+  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "gallery");
 }
+
+/* --- rows that are mapped already ------------------------------------------------------------- */
+
+int info_is_mapped(const kf_info *info) {
+  for (size_t i = 0; i < info->n_tensors; i++)
+    if (strcmp(info->tensors[i].name, "transform") == 0) return info->dim_out > 0;
+  return 0;
+}
+
+static int is_mapped_gallery(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
+  int yes = strcmp(info->kind, "gallery") == 0 && info_is_mapped(info);
+  kf_info_free(info);
+  return yes;
+}
+
+int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise) {
+  if (!kf_data_mapped(data)) return EXIT_OK;
+  const cli_list *operands = &cli->args.operands;
+  size_t which = 1; /* a folder or pattern stands for the files in it */
+  for (size_t i = operands->n; i-- > 1;)
+    if (is_mapped_gallery(cli, operands->items[i])) which = i;
+  return fail_with(cli, EXIT_BAD_DATA,
+                   "%s: the rows of this gallery are mapped already; give the original rows%s",
+                   operands->items[which], otherwise);
+}
+
+/* --- votes ------------------------------------------------------------------------------------ */
 
 int check_vote_options(cli_run *cli) {
   const cli_args *a = &cli->args;
@@ -50,6 +56,10 @@ int check_vote_options(cli_run *cli) {
   if (a->temperature.given && !a->weighted)
     return fail_usage(cli, "--temperature needs --weighted");
   return EXIT_OK;
+}
+
+double vote_temperature(const cli_args *a) {
+  return a->temperature.given ? a->temperature.value : 0.07;
 }
 
 /* A gallery votes in the original space, or in that of the model beside which it is shown. */
@@ -75,8 +85,7 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
   return result;
 }
 
-/* --- searching
- * ------------------------------------------------------------------------------------- */
+/* --- searching -------------------------------------------------------------------------------- */
 
 const char *gallery_metric_name(const kf_gallery *gallery) {
   return gallery_metric_choices[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
@@ -87,8 +96,8 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) 
     return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, and no other to search for", path);
   if (k <= most) return EXIT_OK;
   return fail_usage(cli,
-                    "-k must be a whole number from 1 to %llu, the number of rows to search in",
-                    (unsigned long long)most);
+                    "-k must be a whole number from 1 to %llu (the rows to search in), not '%u'",
+                    (unsigned long long)most, k);
 }
 
 int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {

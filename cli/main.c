@@ -87,8 +87,7 @@ void say(cli_run *cli, const char *format, ...) {
 
 static void log_callback(void *user, const char *message) { say(user, "%s", message); }
 
-/* --- a run
- * ----------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 /* The environment stands in for --threads and --isa where they are not given. */
 static int read_environment(cli_run *cli, char *message, size_t size) {
@@ -147,11 +146,12 @@ static int run(cli_run *cli, int argc, char **argv) {
 }
 
 int no_such_command(cli_run *cli, const char *name) {
-  suggestion guess = {name, NULL, 0};
+  suggestion guess = {.typed = name};
+  if (name[0] == '-')
+    return fail_usage(cli, "'%s' comes before the command; options go behind it", name);
   for (const cli_command *const *c = commands; *c; c++) suggest(&guess, (*c)->name);
   if (guess.best)
     return fail_usage(cli, "there is no command '%s' (did you mean '%s'?)", name, guess.best);
-  if (name[0] == '-') return fail_usage(cli, "there is no option '%s' before the command", name);
   return fail_usage(cli, "there is no command '%s'", name);
 }
 

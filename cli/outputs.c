@@ -15,8 +15,7 @@ int ends_with(const char *text, const char *end) {
   return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* --- outputs that are inputs
- * ----------------------------------------------------------------------- */
+/* --- outputs that are inputs ------------------------------------------------------------------ */
 
 static int fail_both(cli_run *cli, const char *path) {
   return fail_with(cli, EXIT_USAGE, "%s: is both input and output", path);
@@ -51,8 +50,7 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
   return !is_stdout(path) && kf_data_reads(data, path) ? fail_both(cli, path) : EXIT_OK;
 }
 
-/* --- outputs that cannot be
- * ------------------------------------------------------------------------ */
+/* --- outputs that cannot be ------------------------------------------------------------------- */
 
 /* Length of the folder part of a path, with its slash; 0 where there is none. */
 static size_t folder_length(const char *path) {
@@ -95,8 +93,7 @@ int check_safetensors(cli_run *cli, const char *path, const char *what) {
   return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
 }
 
-/* --- two outputs
- * ----------------------------------------------------------------------------------- */
+/* --- two outputs ------------------------------------------------------------------------------ */
 
 /* Where a path leads, as a folder and a name in it. Links are followed, also those to a file that
  * does not exist yet: the first output may be about to make it. */

@@ -6,8 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- inputs
- * ---------------------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------------------- */
+
+int data_options_given(const cli_args *a) {
+  return a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad;
+}
 
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   const cli_args *a = &cli->args;
@@ -37,9 +40,43 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   return result;
 }
 
+/* What to do with a file of one kind where a model or a gallery is wanted. */
+static const char *advice(const char *kind, const char *wanted) {
+  int is_model = strcmp(kind, "model") == 0, gallery_wanted = strcmp(wanted, "gallery") == 0;
+  if (gallery_wanted)
+    return is_model ? "make one with 'koofu index DATA --model MODEL'"
+                    : "make one with 'koofu index DATA'";
+  if (strcmp(kind, "gallery") == 0)
+    return "'koofu classify' and 'koofu eval' take it behind --gallery";
+  return strcmp(kind, "statistics") == 0 ? "make one with 'koofu fit STATISTICS'"
+                                         : "make one with 'koofu fit DATA'";
+}
+
+/* Whether a file is sound, but of another kind; says so. */
+static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
+  const char *kind = info->kind;
+  int other = strcmp(kind, wanted) != 0;
+  int one = !strcmp(kind, "model") || !strcmp(kind, "gallery") || !strcmp(kind, "data set");
+  if (other)
+    fail_with(cli, EXIT_BAD_DATA, "%s: %s %s, not a %s; %s", path, one ? "is a" : "holds", kind,
+              wanted, advice(kind, wanted));
+  kf_info_free(info);
+  return other;
+}
+
+int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted) {
+  char message[10240];
+  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
+  if (status != KF_ERR_DATA) return fail(cli, status);
+  if (!is_another_kind(cli, path, wanted)) fail_with(cli, EXIT_BAD_DATA, "%s", message);
+  return EXIT_BAD_DATA;
+}
+
 int load_model(cli_run *cli, const char *path, kf_model **out) {
   kf_status status = kf_model_load(cli->ctx, path, out);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
 }
 
 uint32_t classes_with_rows(const kf_model *model) {
@@ -104,8 +141,8 @@ int read_stats(cli_run *cli, kf_stats **out) {
   int result = is_stats_file(cli, &ready);
   if (result != EXIT_OK) return result;
   if (!ready) return data_stats(cli, out);
-  if (a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad ||
-      a->allow_unlabelled || a->allow_unknown || a->no_normalize || a->exponent.given)
+  if (data_options_given(a) || a->allow_unlabelled || a->allow_unknown || a->no_normalize ||
+      a->exponent.given)
     return fail_usage(cli,
                       "%s is a statistics file, for which options on rows and labels have no "
                       "meaning",
@@ -121,8 +158,7 @@ kf_synth_options world_of(const cli_args *a) {
                             .per_class = (uint64_t)a->per_class.value};
 }
 
-/* --- outputs
- * --------------------------------------------------------------------------------------- */
+/* --- outputs ---------------------------------------------------------------------------------- */
 
 void say_written(cli_run *cli, const char *path, const char *format, ...) {
   char text[512];

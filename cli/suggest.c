@@ -23,14 +23,28 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
   return d[n][m];
 }
 
+/* What other programs call the same. */
+static int is_synonym(const char *typed, const char *name) {
+  static const char *const pairs[][2] = {
+      {"l2", "euclidean"},     {"ip", "inner"},       {"dot", "inner"},
+      {"k", "neighbours"},     {"top", "neighbours"}, {"topk", "neighbours"},
+      {"top-k", "neighbours"}, {"knn", "search"},     {"nn", "search"},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+    if (strcmp(pairs[i][0], typed) == 0 && strcmp(pairs[i][1], name) == 0) return 1;
+  return 0;
+}
+
 void suggest(suggestion *guess, const char *candidate) {
   size_t n = strlen(guess->typed), m = strlen(candidate);
   if (n == 0 || n > LONGEST || m > LONGEST) return;
   /* The beginning of a name is closer than anything but the name itself. */
   int begins = n >= 2 && strncmp(guess->typed, candidate, n) == 0;
-  size_t distance = begins ? 1 : edit_distance(guess->typed, n, candidate, m);
+  int synonym = is_synonym(guess->typed, candidate);
+  size_t distance = begins || synonym ? 1 : edit_distance(guess->typed, n, candidate, m);
   if (distance > 1 + n / 4) return;
   if (guess->best && distance >= guess->distance) return;
   guess->best = candidate;
   guess->distance = distance;
+  guess->synonym = synonym;
 }

@@ -5,6 +5,8 @@
  * Without arguments the gallery is one of the synthetic world, made on the way.
  *
  * cc search_gallery.c $(pkg-config --cflags --libs koofu) */
+/* mkstemps, also with -std=c11. NOLINTNEXTLINE(bugprone-reserved-identifier,cert-*) */
+#define _DEFAULT_SOURCE
 #include <koofu.h>
 
 #include <inttypes.h>
@@ -65,8 +67,10 @@ static kf_status answer(kf_ctx *ctx, const kf_gallery *gallery, const float *que
 static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data) {
   uint32_t dim = kf_gallery_dim_in(gallery);
   if (kf_data_dim(data) != dim || kf_gallery_rows(gallery) < VOTERS) {
-    fprintf(stderr, "rows of %" PRIu32 " values and a gallery of %d rows are wanted\n", dim,
-            VOTERS);
+    fprintf(stderr,
+            "search_gallery: queries of %" PRIu32 " values and a gallery of %d rows are wanted, "
+            "not of %" PRIu32 " and %" PRIu64 "\n",
+            dim, VOTERS, kf_data_dim(data), kf_gallery_rows(gallery));
     return KF_ERR_DATA;
   }
   uint64_t n = kf_data_rows(data) < QUERIES ? kf_data_rows(data) : QUERIES;
@@ -96,9 +100,19 @@ static kf_status run(kf_ctx *ctx, const char *path, const char *const *queries) 
   return status;
 }
 
+/* Not all that fails is the library's to explain. */
+static void print_error(kf_ctx *ctx, kf_status status) {
+  const char *message = kf_errmsg(ctx);
+  fprintf(stderr, "search_gallery: %s\n", *message ? message : kf_status_name(status));
+}
+
 int main(int argc, char **argv) {
   char made[] = "/tmp/koofu-example-XXXXXX.safetensors";
-  int given = argc > 2;
+  int given = argc == 3;
+  if (argc != 1 && !given) {
+    fprintf(stderr, "usage: search_gallery [GALLERY.safetensors QUERIES]\n");
+    return 2;
+  }
   kf_ctx *ctx = NULL;
   kf_status status = kf_ctx_new(NULL, &ctx);
   if (status == KF_OK && !given) {
@@ -108,8 +122,7 @@ int main(int argc, char **argv) {
   }
   if (status == KF_OK)
     status = run(ctx, given ? argv[1] : made, given ? (const char *const *)argv + 2 : NULL);
-  if (status != KF_OK)
-    fprintf(stderr, "search_gallery: %s: %s\n", kf_status_name(status), kf_errmsg(ctx));
+  if (status != KF_OK) print_error(ctx, status);
   if (!given) unlink(made);
   kf_ctx_free(ctx);
   return status == KF_OK ? 0 : 1;

@@ -33,8 +33,7 @@
  *   - Option structs: zero means default, and a NULL pointer means all defaults.
  *   - The same input gives the same bits, whatever the number of threads, the instruction set, the
  *     order and the number of files. See docs/numerics.md.
- *   - The library never prints, exits, aborts or reads the environment.
- */
+ *   - The library never prints, exits, aborts or reads the environment. */
 #ifndef KOOFU_H
 #define KOOFU_H
 
@@ -360,8 +359,9 @@ typedef struct kf_classify_options {
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
- * [n][top], cosines or Euclidean distances into scores [n][top] (or NULL). Equal scores go to the
- * lower class number. Classes without training rows do not take part. */
+ * [n][top], cosines or Euclidean distances into scores [n][top] (or NULL). Equal scores (for
+ * distances: equal squares) go to the lower class number. Classes without training rows do not take
+ * part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
 
@@ -408,7 +408,7 @@ typedef struct kf_index_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
   /* 1: the rows are not copied. The array or data set must outlive the index and stay as it is; it
    * is read again for the few rows that the first pass leaves over. Memory: one byte for each value
-   * and 12 for each row, instead of five and 12. */
+   * and 4 for each row, instead of five and 4. */
   int rows_in_place;
 } kf_index_options;
 
@@ -454,9 +454,8 @@ KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *quer
 typedef struct kf_gallery kf_gallery;
 
 typedef struct kf_gallery_options {
-  kf_metric
-      metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
-  const char *ids; /* text file with a name for each row, one a line; NULL: rows have none */
+  kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for a model without normalising */
+  const char *ids;  /* text file with a name for each row, one a line; NULL: rows have none */
   /* An existing gallery whose rows come first (it may be the file that is written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added behind. Labels and ids must be there
@@ -574,16 +573,16 @@ typedef struct kf_tensor_info {
 
 typedef struct kf_info {
   const char *format; /* "npy", "safetensors", "fvecs", "fbin", "text" */
-  const char
-      *kind; /* "embeddings", "labels", "data set", "statistics", "model", "gallery", "tensors" */
-  uint64_t bytes;   /* size of the file */
-  uint64_t rows;    /* rows, labels or lines; statistics: rows that went in */
-  uint32_t dim;     /* 0 where there is none */
-  uint32_t classes; /* 0 where not known */
-  uint32_t dim_out; /* model, and gallery: of its own rows */
-  int normalized;   /* statistics and model; -1 elsewhere */
-  int exponent;     /* statistics only */
-  double lambda;    /* model only */
+  const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
+                       * "answers" (of a search), "tensors" */
+  uint64_t bytes;     /* size of the file */
+  uint64_t rows;      /* rows, labels or lines; statistics: rows that went in */
+  uint32_t dim;       /* 0 where there is none */
+  uint32_t classes;   /* 0 where not known */
+  uint32_t dim_out;   /* model, and gallery: of its own rows */
+  int normalized;     /* statistics and model; -1 elsewhere */
+  int exponent;       /* statistics only */
+  double lambda;      /* model only */
   size_t n_tensors;
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */

@@ -3,7 +3,7 @@
 usage: memory.py KOOFU
 
 Statistics of 1,281,000 x 768 f16 in 1,000 classes (2 GB) must stay below 400 MiB, and within 4 MiB of
-what a tenth of the rows takes. Writing a gallery takes the same for any number of rows. A search that leaves the f32 rows on disk takes a byte for each value and 12 for each row, and what a
+what a tenth of the rows takes. Writing a gallery takes the same for any number of rows. A search that leaves the f32 rows on disk takes a byte for each value and 8 for each row (4 of them its label), and what a
 search of a small gallery takes; with the rows in memory, four bytes more for each value.
 """
 
@@ -54,7 +54,7 @@ def galleries(koofu, work):
             peaks[len(how), per_class] = peak_mib(koofu, "search", gallery, queries, *how, "-q", "-o", out)
     rows = 1000 * (large - small)
     f32 = rows * dim * 4 / 2**20
-    for what, bytes_each in (("index", 0), (1, dim + 12), (0, 5 * dim + 12)):
+    for what, bytes_each in (("index", 0), (1, dim + 8), (0, 5 * dim + 8)):
         grown, promised = peaks[what, large] - peaks[what, small], rows * bytes_each / 2**20
         name = {"index": "index", 0: "search", 1: "search --rerank-from-disk"}[what]
         print(f"{name}, {1000 * large:,} x {dim}: peak {peaks[what, large]:.1f} MiB; {rows:,} rows "

@@ -79,8 +79,7 @@ REPLACED void free(void *memory) {
   __libc_free(memory);
 }
 
-/* --- the scenario -------------------------------------------------------------------------------
- */
+/* --- the scenario ----------------------------------------------------------------------------- */
 
 static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
     gallery[300];

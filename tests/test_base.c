@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- checksum ----------------------------------------------------------------------------------
- */
+/* --- checksum --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *text, size_t n, size_t step) {
   kf_hash hash;
@@ -32,8 +31,7 @@ static void checksum(void **state) {
     assert_true(hash_of(long_text, n, step) == hash_of(long_text, n, n));
 }
 
-/* --- names and maps ----------------------------------------------------------------------------
- */
+/* --- names and maps --------------------------------------------------------------------------- */
 
 static void map_grows(void **state) {
   (void)state;
@@ -63,8 +61,7 @@ static void sizes(void **state) {
   kf_free(nothing);
 }
 
-/* --- threads ------------------------------------------------------------------------------------
- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 typedef struct counting {
   atomic_int seen[1000];
@@ -146,8 +143,7 @@ static void cancelled(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- files ---------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static void whole_or_absent(void **state) {
   (void)state;

@@ -400,7 +400,8 @@ static void cancelled(void **state) {
   world w = make_world(40, 4, 3, 1, 9);
   kf_data *data = data_of(w.rows, w.n, 4, w.labels, 0);
   const char *path = at("cancelled.safetensors"), *half = at("half.safetensors");
-  kf_ctx *indexing = stopping("index"), *copying = stopping("copy"), *scoring = stopping("eval");
+  kf_ctx *indexing = stopping("index"), *copying = stopping("copy"),
+         *scoring = stopping("eval k-NN");
   assert_int_equal(kf_gallery_save(indexing, data, NULL, NULL, path), KF_ERR_CANCELLED);
   assert_int_not_equal(access(path, F_OK), 0);
   assert_ok(ctx, kf_gallery_save(ctx, data, NULL, NULL, path));

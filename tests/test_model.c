@@ -1,8 +1,7 @@
 /* test_model.c - the fit does what the mathematics says, with the same bits everywhere. */
 #include "world.h"
 
-/* --- the eigensolver
- * -------------------------------------------------------------------------------- */
+/* --- the eigensolver -------------------------------------------------------------------------- */
 
 static void check_eigen(uint32_t n, const double *a) {
   kf_ctx *one = test_ctx(1, KF_ISA_PLAIN);
@@ -91,8 +90,7 @@ static void eigen_special(void **state) {
   check_eigen(n, a); /* huge, rank seven, exact multiplicities */
 }
 
-/* --- the fit
- * ------------------------------------------------------------------------------------------ */
+/* --- the fit ---------------------------------------------------------------------------------- */
 
 static void check_identities(double lambda, uint32_t classes, uint64_t n) {
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -162,8 +160,7 @@ static void same_bits_everywhere(void **state) {
   free_world(&w);
 }
 
-/* --- singular and degenerate
- * ----------------------------------------------------------------------------- */
+/* --- singular and degenerate ------------------------------------------------------------------ */
 
 static void singular(void **state) {
   (void)state;
@@ -340,8 +337,7 @@ static void nine_decades(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- files and lambda
- * ------------------------------------------------------------------------------------- */
+/* --- files and lambda ------------------------------------------------------------------------- */
 
 static void files(void **state) {
   (void)state;

@@ -42,8 +42,7 @@ static void assert_same(const kf_stats *a, const kf_stats *b) {
   assert_memory_equal(a->moments, b->moments, kf_triangle(a->dim) * sizeof *a->moments);
 }
 
-/* --- the definition
- * ------------------------------------------------------------------------------- */
+/* --- the definition --------------------------------------------------------------------------- */
 
 /* The integers of one row, by the book: canonical length, one division, one product, one rounding.
  */
@@ -88,8 +87,7 @@ static void definition(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- bits
- * ------------------------------------------------------------------------------------------ */
+/* --- bits ------------------------------------------------------------------------------------- */
 
 static void threads_and_instruction_sets(void **state) {
   (void)state;
@@ -189,8 +187,7 @@ static void failed_add_changes_nothing(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- extremes
- * --------------------------------------------------------------------------------------- */
+/* --- extremes --------------------------------------------------------------------------------- */
 
 /* The largest integers there are, for more rows than the design point of 19 million: raw rows of
  * equal magnitude are 2^22 in every column; 2^19 of them pass the 64-bit sums of a worker, and
@@ -259,8 +256,7 @@ static void many_classes(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- raw norms
- * ---------------------------------------------------------------------------------------- */
+/* --- raw norms -------------------------------------------------------------------------------- */
 
 static void raw_norms(void **state) {
   (void)state;
@@ -296,8 +292,7 @@ static void raw_norms(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- classes with names
- * --------------------------------------------------------------------------------- */
+/* --- classes with names ----------------------------------------------------------------------- */
 
 static kf_stats *named(kf_ctx *ctx, const char *const *names, uint32_t k, size_t first) {
   kf_stats *s;
@@ -334,8 +329,7 @@ static void names_are_matched(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- scatter
- * ---------------------------------------------------------------------------------------------- */
+/* --- scatter ---------------------------------------------------------------------------------- */
 
 /* Against sums over the integer rows in long double, around the true means. */
 static void scatter_matrices(void **state) {
@@ -449,9 +443,7 @@ static void very_many_classes(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- files
- * -------------------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static void files(void **state) {
   (void)state;

@@ -2,8 +2,7 @@
  * class, evaluating. */
 #include "world.h"
 
-/* --- two statistics, centring, another class
- * ---------------------------------------------------------------- */
+/* --- two statistics, centring, another class -------------------------------------------------- */
 
 static void two_statistics(void **state) {
   (void)state;
@@ -263,8 +262,7 @@ static void another_class(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- evaluation
- * ------------------------------------------------------------------------------------------ */
+/* --- evaluation ------------------------------------------------------------------------------- */
 
 static void evaluation(void **state) {
   (void)state;

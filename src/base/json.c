@@ -27,8 +27,7 @@ static void skip_space(parser *p) {
   while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r') p->at++;
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------
- */
+/* --- nodes ------------------------------------------------------------------------------------ */
 
 static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
   kf_json_doc *doc = p->doc;
@@ -46,8 +45,7 @@ static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
   return KF_OK;
 }
 
-/* --- strings
- * ---------------------------------------------------------------------------------------- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static int hex4(const char *at) {
   int value = 0;
@@ -130,8 +128,7 @@ static kf_status parse_string(parser *p, const char **out) {
   return KF_OK;
 }
 
-/* --- numbers and words
- * ---------------------------------------------------------------------------------- */
+/* --- numbers and words ------------------------------------------------------------------------ */
 
 static bool digits(parser *p) {
   char *first = p->at;
@@ -180,8 +177,7 @@ static kf_status parse_scalar(parser *p, uint32_t *number) {
   return KF_OK;
 }
 
-/* --- lists and objects
- * ------------------------------------------------------------------------------------ */
+/* --- lists and objects ------------------------------------------------------------------------ */
 
 static kf_status check_keys(const parser *p, const kf_json *object) {
   const kf_json_doc *doc = p->doc;
@@ -292,9 +288,7 @@ void kf_json_clear(kf_json_doc *doc) {
   *doc = (kf_json_doc){0};
 }
 
-/* --- looking
- * ------------------------------------------------------------------------------------------------
- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 const kf_json *kf_json_first(const kf_json_doc *doc, const kf_json *parent) {
   return parent != NULL && parent->count > 0 ? &doc->nodes[parent->first] : NULL;

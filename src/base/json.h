@@ -5,8 +5,7 @@
 
 #include "base/base.h"
 
-/* --- numbers, whatever the locale of the process ------------------------------------------------
- */
+/* --- numbers, whatever the locale of the process ---------------------------------------------- */
 
 /* Reads a decimal number at the beginning of text; *end is behind it, or text where there is none.
  */
@@ -14,8 +13,7 @@ double kf_parse_f64(const char *text, const char **end);
 /* The shortest of 15 to 17 digits that gives the same finite number back. */
 void kf_format_f64(double value, char text[32]);
 
-/* --- parsing
- * -------------------------------------------------------------------------------------- */
+/* --- parsing ---------------------------------------------------------------------------------- */
 
 typedef enum kf_json_kind {
   KF_JSON_NULL,
@@ -57,8 +55,7 @@ const char *kf_json_string(const kf_json *node);
 
 bool kf_utf8_valid(const char *text, size_t length);
 
-/* --- writing
- * ---------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 /* A growing text. After a failed allocation it stays `failed`, so that one check at the end does.
  */

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- numbers -------------------------------------------------------------------------------------
- */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
 /* In glibc a static object: nothing is allocated, nothing need be freed. */
 static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
@@ -37,8 +36,7 @@ void kf_format_f64(double value, char text[32]) {
   uselocale(before);
 }
 
-/* --- texts ---------------------------------------------------------------------------------------
- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 void kf_text_add(kf_text *text, const char *bytes, size_t n) {
   if (text->failed) return;

@@ -42,7 +42,7 @@ kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err) {
   char where[KF_WHERE_SIZE];
   data->where(data, 0, where, sizeof where);
   return kf_fail(err, KF_ERR_DATA,
-                 "%s: the rows of this gallery are mapped already; give the original rows", where);
+                 "%s: rows of a gallery are mapped already; give the original rows", where);
 }
 
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err) {

@@ -257,8 +257,8 @@ kf_status kf_saver_write_labels(const kf_saver *save, const int32_t *number, kf_
 
 void kf_saver_log(const kf_saver *save) {
   if (save->n_bad > 0)
-    kf_log(save->ctx, "%" PRIu64 " bad rows of %" PRIu64 " were left out", save->n_bad,
-           save->data->rows);
+    kf_log(save->ctx, "%" PRIu64 " bad %s of %" PRIu64 " %s left out", save->n_bad,
+           save->n_bad == 1 ? "row" : "rows", save->data->rows, save->n_bad == 1 ? "was" : "were");
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */

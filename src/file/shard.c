@@ -10,9 +10,11 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   shard->in = npy.in; /* takes the file over */
   if (npy.ndim != 2) {
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32
-                   " (labels go behind --labels)",
-                   path, npy.ndim);
+                   "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32 "%s", path,
+                   npy.ndim,
+                   npy.ndim != 1                ? ""
+                   : kf_type_is_float(npy.type) ? " (a single row is one of shape [1, D])"
+                                                : " (labels go behind --labels)");
   }
   if (!kf_type_is_float(npy.type)) {
     return kf_fail(err, KF_ERR_DATA, "%s: embeddings must be floats, but their dtype is '%s'", path,
@@ -66,6 +68,9 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
                    st->in.path);
   if (format != NULL && strcmp(format, "koofu.model") == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: is a model, where data are expected", st->in.path);
+  if (format != NULL && strcmp(format, "koofu.answers") == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: holds answers of a search, where data are expected",
+                   st->in.path);
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;

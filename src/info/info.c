@@ -113,6 +113,12 @@ static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   return KF_OK;
 }
 
+static void describe_answers(kf_info *out) {
+  out->kind = "answers";
+  for (size_t i = 0; i < out->n_tensors; i++)
+    if (strcmp(out->tensors[i].name, "rows") == 0) out->rows = out->tensors[i].shape[0];
+}
+
 static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) {
   kf_err *err = &ctx->err;
   kf_st st;
@@ -132,6 +138,8 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
     status = describe_model(ctx, &out->base, path);
   else if (format != NULL && strcmp(format, KF_GALLERY_FORMAT) == 0)
     status = describe_gallery(ctx, &out->base, path);
+  else if (format != NULL && strcmp(format, "koofu.answers") == 0)
+    describe_answers(&out->base);
   else
     status = describe_tensors(ctx, &out->base, path);
   kf_st_close(&st);

@@ -68,7 +68,8 @@ typedef struct kf_scan {
 } kf_scan;
 
 /* What an offset is in units of a dot product; cut off at a limit that no dot product reaches. With
- * a floor of KF_SCAN_ALL every row is a hit. */
+ * a floor of KF_SCAN_ALL every row is a hit, and with any other floor a row of zero bytes (value +
+ * 128: 128) whose offset is minus infinity. */
 #define KF_SCAN_LIMIT (1 << 29)
 #define KF_SCAN_ALL   (-(1 << 30))
 static inline int32_t kf_scan_offset(float offset, float unit) {

@@ -67,14 +67,14 @@ static kf_status run(knn_job *j) {
   uint64_t rows = j->data != NULL ? j->data->rows : j->gallery->rows;
   for (uint64_t first = 0; first < rows; first += j->block) {
     uint64_t n = rows - first < j->block ? rows - first : j->block, kept;
-    KF_TRY(kf_progress(j->ctx, "eval", first, rows));
+    KF_TRY(kf_progress(j->ctx, "eval k-NN", first, rows));
     KF_TRY(j->data != NULL ? search_data(j, first, n, &kept) : search_itself(j, first, n, &kept));
     count_hits(j, kept);
   }
   for (uint32_t k = 0; j->data != NULL && k < j->data->n_classes; k++)
     j->tally.sum.absent_classes += j->tally.absent[k];
   KF_TRY(kf_check_scored(&j->known, &j->tally.sum, &j->ctx->err));
-  return kf_progress(j->ctx, "eval", rows, rows);
+  return kf_progress(j->ctx, "eval k-NN", rows, rows);
 }
 
 /* --- kf_gallery_eval ------------------------------------------------------------------------- */

@@ -170,7 +170,7 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
                              uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                              double *scores, kf_search_report *report) {
   kf_err *err = &ctx->err;
-  KF_TRY(kf_check_neighbours(k, g->rows - (leave_out != NULL), err));
+  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, leave_out, n), err));
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
   ready_job j = {.gallery = g, .kernels = ctx->kernels, .queries = queries, .first = first, .n = n};
   j.ready = kf_alloc(n, g->space.dim * sizeof *j.ready);

@@ -53,8 +53,8 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
                    &plain) != KF_OK) {
       char where[KF_WHERE_SIZE];
       from->data->where(from->data, first + i, where, sizeof where);
-      return kf_fail(err, KF_ERR_DATA, "%s: is NaN, infinite%s", where,
-                     from->metric == KF_METRIC_COSINE ? " or zero" : "");
+      return kf_fail(err, KF_ERR_DATA, "%s: is NaN%s", where,
+                     from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
     }
   return KF_OK;
 }
@@ -90,6 +90,12 @@ kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_inde
 
 /* --- searching ------------------------------------------------------------------------------- */
 
+uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n) {
+  for (uint64_t i = 0; leave_out != NULL && i < n; i++)
+    if (leave_out[i] >= 0 && (uint64_t)leave_out[i] < rows) return rows - 1;
+  return rows;
+}
+
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err) {
   if (k < 1 || k > KF_MAX_NEIGHBOURS)
     return kf_fail(err, KF_ERR_ARG, "k is %u, it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
@@ -104,11 +110,7 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
                     kf_search_report *report) {
   KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
   const int64_t *leave_out = options != NULL ? options->leave_out : NULL;
-  uint64_t takes_part = kf_index_rows(index);
-  for (uint64_t i = 0; leave_out != NULL && i < n; i++)
-    if (leave_out[i] >= 0 && (uint64_t)leave_out[i] < kf_index_rows(index))
-      takes_part = kf_index_rows(index) - 1;
-  KF_TRY(kf_check_neighbours(k, takes_part, err));
+  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), leave_out, n), err));
   uint32_t dim = kf_index_dim(index);
   float *ready = kf_alloc(n, dim * sizeof *ready);
   if (ready == NULL) return kf_fail_memory(err);

@@ -37,6 +37,8 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
 #define KF_BOUND_KNOB
 extern double kf_bound_scale;
 
+/* How many of `rows` rows take part in every search: one less where a query leaves one out. */
+uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n);
 /* KF_ERR_ARG where k is out of range for `rows` rows that take part. */
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 

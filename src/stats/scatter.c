@@ -56,8 +56,7 @@ static int64_t divide_rounded(int64_t a, int64_t n) {
   return q;
 }
 
-/* --- means ---------------------------------------------------------------------------------------
- */
+/* --- means ------------------------------------------------------------------------------------ */
 
 static kf_status round_class(void *argument, size_t k, size_t worker, kf_err *err) {
   (void)worker;
@@ -83,8 +82,7 @@ static void round_mean(const scatter *t, double *mean) {
   }
 }
 
-/* --- A -------------------------------------------------------------------------------------------
- */
+/* --- A ---------------------------------------------------------------------------------------- */
 
 static kf_status add_class_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
@@ -115,8 +113,7 @@ static kf_status sum_class_means(scatter *t) {
   return KF_OK;
 }
 
-/* --- E -------------------------------------------------------------------------------------------
- */
+/* --- E ---------------------------------------------------------------------------------------- */
 
 /* Rows [64 i, 64 i + 64) of e, from their diagonal block on, += left^T right. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -155,8 +152,7 @@ static kf_status sum_remainders(scatter *t) {
   return add_class_block(t);
 }
 
-/* --- together ------------------------------------------------------------------------------------
- */
+/* --- together --------------------------------------------------------------------------------- */
 
 /* Row i of the two matrices from the diagonal on, and with it column i, in real units. */
 static kf_status finish_row(void *argument, size_t i, size_t worker, kf_err *err) {

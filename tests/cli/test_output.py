@@ -17,14 +17,19 @@ def prepare(box):
     box.works("index", "x.safetensors", "-o", "g.safetensors")
 
 
+def text_name(output):
+    """What classify writes is text, and its name must not say otherwise."""
+    return output.replace(".safetensors", ".tsv")
+
+
 def writers(output):
-    """Every command that writes a file."""
+    """Every command that writes a file, whose name is the last word."""
     yield ["convert", "x.safetensors", "-o", output]
     yield ["stats", "x.safetensors", "-o", output]
     yield ["merge", "s.safetensors", "-o", output]
     yield ["fit", "s.safetensors", "-o", output]
     yield ["transform", "m.safetensors", "x.safetensors", "-o", output]
-    yield ["classify", "m.safetensors", "x.safetensors", "-o", output]
+    yield ["classify", "m.safetensors", "x.safetensors", "-o", text_name(output)]
     yield ["add-class", "m.safetensors", "new", "x.safetensors", "-o", output]
     yield ["index", "x.safetensors", "-o", output]
     yield ["index", "x.safetensors", "--append", "g.safetensors", "-o", output]
@@ -59,7 +64,7 @@ def onto_an_input(box):
     for data in ("shards", "shards/", "./shards", "shards/*.safetensors", "sh*/[ab].safetensors"):
         for output in ("shards/a.safetensors", box.path("shards/a.safetensors"), "x.safetensors"):
             for words in (["convert", data], ["stats", data], ["fit", data], ["transform", "m.safetensors", data],
-                          ["classify", "m.safetensors", data], ["add-class", "m.safetensors", "zz", data]):
+                          ["add-class", "m.safetensors", "zz", data]):
                 box.refuses(USAGE, *words, "-o", output, naming=f"{output}: is both input and output")
     box.works("stats", "shards", "-o", "shards/c.safetensors")
 
@@ -98,10 +103,10 @@ def an_older_output_keeps_its_place_and_mode(box):
     for words in writers("link.safetensors"):
         box.write("real/o.safetensors", "old")
         os.chmod(box.path("real/o.safetensors"), 0o640)
-        if not os.path.islink(box.path("link.safetensors")):
-            os.symlink("real/o.safetensors", box.path("link.safetensors"))
+        if not os.path.islink(box.path(words[-1])):
+            os.symlink("real/o.safetensors", box.path(words[-1]))
         box.works(*words)
-        check(os.path.islink(box.path("link.safetensors")), f"{words[0]}: the link is gone")
+        check(os.path.islink(box.path(words[-1])), f"{words[0]}: the link is gone")
         check(box.read("real/o.safetensors") != b"old", f"{words[0]}: the target is as it was")
         equal(os.stat(box.path("real/o.safetensors")).st_mode & 0o7777, 0o640, f"{words[0]}: mode")
         equal(os.listdir(box.path("real")), ["o.safetensors"], f"{words[0]}: files")
@@ -114,20 +119,21 @@ def a_new_output_has_the_usual_mode(box):
     os.umask(mask)
     for words in writers("o.safetensors"):
         box.works(*words)
-        equal(os.stat(box.path("o.safetensors")).st_mode & 0o7777, 0o666 & ~mask, f"{words[0]}: mode")
-        os.unlink(box.path("o.safetensors"))
+        equal(os.stat(box.path(words[-1])).st_mode & 0o7777, 0o666 & ~mask, f"{words[0]}: mode")
+        os.unlink(box.path(words[-1]))
 
 
 @test
 def a_link_into_a_closed_folder(box):
     prepare(box)
     box.write("closed/o.safetensors", "old")
-    os.symlink("closed/o.safetensors", box.path("link.safetensors"))
+    for link in ("link.safetensors", text_name("link.safetensors")):
+        os.symlink("closed/o.safetensors", box.path(link))
     os.chmod(box.path("closed"), 0o500)
     box.become_nobody()
     try:
         for words in writers("link.safetensors"):
-            box.refuses(IO, *words, naming="link.safetensors: cannot be created")
+            box.refuses(IO, *words, naming=f"{words[-1]}: cannot be created")
     finally:
         os.chmod(box.path("closed"), 0o700)
 
@@ -135,12 +141,13 @@ def a_link_into_a_closed_folder(box):
 @test
 def places_that_cannot_be(box):
     prepare(box)
-    os.mkdir(box.path("folder.safetensors"))
-    os.mkfifo(box.path("pipe.safetensors"))
+    for ending in (".safetensors", text_name(".safetensors")):
+        os.mkdir(box.path("folder" + ending))
+        os.mkfifo(box.path("pipe" + ending))
     for output in ("folder.safetensors", "pipe.safetensors", "absent/o.safetensors", "x.safetensors/o.safetensors",
                    "/proc/o.safetensors", "/dev/null", "/dev/stdout"):
         for words in writers(output):
-            box.refuses(IO, *words, naming=output)
+            box.refuses(IO, *words, naming=words[-1])
     for words in writers("-"):
         if words[0] not in ("classify", "search"):
             box.refuses(USAGE, *words, naming="file name")
@@ -154,7 +161,7 @@ def folder_without_permission(box):
     box.become_nobody()
     try:
         for words in writers("closed/o.safetensors"):
-            box.refuses(IO, *words, naming="closed/o.safetensors")
+            box.refuses(IO, *words, naming=words[-1])
     finally:
         os.chmod(box.path("closed"), 0o700)
 
@@ -183,7 +190,7 @@ def disk_full_on_stdout(box):
 def files_beyond_their_limit(box):
     prepare(box)
     for words in writers("o.safetensors"):
-        box.refuses(IO, *words, naming=["o.safetensors: cannot be written", "File too large"],
+        box.refuses(IO, *words, naming=[f"{words[-1]}: cannot be written", "File too large"],
                     limits={resource.RLIMIT_FSIZE: 100})
     with open(box.path("out.txt"), "wb") as file:
         result = box.run("classify", "m.safetensors", "x.safetensors", stdout=file, limits={resource.RLIMIT_FSIZE: 100})
@@ -203,9 +210,8 @@ def disk_full(box):
         box.works("fit", "s.safetensors", "-o", "m.safetensors")
         box.works("index", "x.safetensors", "-o", "g.safetensors")
         for words in writers("disk/o.safetensors"):
-            if words[0] == "synth":
-                words += ["--per-class", 1000]
-            box.refuses(IO, *words, naming="disk/o.safetensors")
+            more = ["--per-class", 1000] if words[0] == "synth" else []
+            box.refuses(IO, *words, *more, naming=words[-1])
             equal(os.listdir(box.path("disk")), [], f"the disk after {words[0]}")
     finally:
         subprocess.run(["umount", box.path("disk")], check=False)
@@ -218,13 +224,15 @@ def keeps_the_old_file_when_it_fails(box):
     rows[50] = [float("nan")] * 8
     box.write("bad.npy", npy(rows))
     box.write("y.txt", "".join(f"{k}\n" for k in labels))
-    box.write("o.safetensors", "old")
+    for name in ("o.safetensors", text_name("o.safetensors")):
+        box.write(name, "old")
     for words in (["convert", "bad.npy", "--labels", "y.txt"], ["stats", "bad.npy", "--labels", "y.txt"],
                   ["fit", "bad.npy", "--labels", "y.txt"], ["transform", "m.safetensors", "bad.npy"],
                   ["classify", "m.safetensors", "bad.npy"], ["add-class", "m.safetensors", "new", "bad.npy"],
                   ["index", "bad.npy"], ["search", "g.safetensors", "bad.npy"]):
-        box.refuses(3, *words, "-o", "o.safetensors", naming="bad.npy")
-    equal(box.read("o.safetensors"), b"old", "the old file")
+        output = "o.safetensors" if words[0] != "classify" else text_name("o.safetensors")
+        box.refuses(3, *words, "-o", output, naming="bad.npy")
+        equal(box.read(output), b"old", "the old file")
 
 
 def stopped(box, number, words, leaves, soon=10):
@@ -294,8 +302,8 @@ def killed_at_once_leaves_nothing(box):
         raise Skipped("this file system has no unnamed files (O_TMPFILE)") from reason
     classify = long_classify(box)
     before = box.files()
-    for words in (["synth", "--dim", 1024, "--per-class", 100000], classify):
-        process = box.start(*words, "-o", "o.safetensors")
+    for words in (["synth", "--dim", 1024, "--per-class", 100000, "-o", "o.safetensors"], [*classify, "-o", "o.tsv"]):
+        process = box.start(*words)
         time.sleep(1)
         check(process.poll() is None, f"{words[0]} is over before it can be killed")
         process.kill()

@@ -5,6 +5,8 @@ import json
 import math
 import os
 import random
+import shutil
+import subprocess
 
 from harness import BAD_DATA, IO, USAGE, Skipped, check, equal, test
 from files import data_set, f32, i32, npy, safetensors, world
@@ -188,7 +190,11 @@ def index_leaves_out_bad_rows(box):
     words = ["index", "x.npy", "--labels", "y.txt", "--ids", "ids.txt", "-o", "g.safetensors"]
     box.refuses(BAD_DATA, *words, naming=["x.npy", "row 3"])
     result = box.works(*words, "--skip-bad")
-    check("58 rows" in result.err, f"{result}")
+    check("58 rows" in result.err and "numbered" not in result.err, f"{result}")
+    for ids in ([], ["--append", "n.safetensors"]):
+        result = box.works(*words[:4], *ids, "-o", "n.safetensors", "--skip-bad")
+        check("rows are numbered without the bad ones (--ids keeps track of them)" in result.err, f"{result}")
+    check("numbered without" in " ".join(box.works("index", "-H").out.split()), "help")
     out = box.works("search", "g.safetensors", "--itself", "-k", 1).out
     equal([line.split("\t")[0] for line in out.splitlines()[1:]], [f"r{i}" for i in range(60) if i not in (3, 59)], "ids")
     box.write("zeros.npy", npy([[0.0] * 8] * 4))
@@ -261,7 +267,9 @@ def the_same_answers_in_all_formats(box):
     rows, scores, both = load(box, "near.npy"), load(box, "near_scores.npy"), tensors(box, "near.safetensors")
     equal((both["rows"].tolist(), both["scores"].tolist()), (rows.tolist(), scores.tolist()), ".safetensors")
     equal(set(both), {"rows", "scores"}, "tensors")
-    equal(json.loads(box.works("info", "--json", "near.safetensors").out)["rows"], 40, "koofu reads it")
+    about = json.loads(box.works("info", "--json", "near.safetensors").out)
+    equal(about["rows"], 40, "koofu reads it")
+    equal(about["metadata"], {"format": "koofu.answers", "version": "1", "k": "3", "metric": "cosine"}, "metadata")
     text = box.works(*words).out
     equal(box.read("near.tsv").decode(), text, ".tsv")
     equal(box.works(*words, "-o", "-").out, text, "-o -")
@@ -459,7 +467,7 @@ def classify_by_votes_in_text(box):
     equal(short, 120, "there are at most three classes")
     equal(len(box.works(*words).out.splitlines()[0].split("\t")), 11, "--top is 5 where there are so many classes")
     check("." in box.works(*words, "--weighted").out.splitlines()[1].split("\t")[4], "weighted votes are fractions")
-    box.refuses(USAGE, *words, "--top", 8, naming=["--top", "1 to 7"])
+    box.refuses(USAGE, *words, "--top", 8, naming=["--top", "1 to 7", "not '8'"])
 
 
 @test
@@ -475,6 +483,8 @@ def eval_by_votes(box):
             about = json.loads(box.works(*words, "-k", "15,1,10,1", "--json").out)
             equal([entry["k"] for entry in about["knn"]], [1, 10, 15], "k, rising")
             equal((about["knn_n"], about["knn_space"], about["n"]), (120, "raw" if gallery == "r" else "koofu", 120), "counts")
+            equal((about["knn_weighted"], about["knn_temperature"]), (temperature is not None, temperature), "weights")
+            equal(about["leave_one_out"], False, "leave one out")
             check(15 <= about["candidates_per_query"] <= 200, f"candidates: {about}")
             equal({k: about[k] for k in plain}, plain, "what eval says of prototypes")
             for entry in about["knn"]:
@@ -484,8 +494,10 @@ def eval_by_votes(box):
                     equal(round(entry[name] * 120), hits, f"{name} of {entry['k']}-NN, {words}")
                     check(0 <= entry[name + "_low"] <= entry[name] <= entry[name + "_high"] <= 1, f"interval of {name}")
     lines = box.works(*words, "-k", "1,10").out.splitlines()
-    equal([line.split("  ")[0] for line in lines], ["space", "raw", "Koo-Fu", "Koo-Fu 1-NN", "Koo-Fu 10-NN"], "table")
+    equal([line.split("  ")[0] for line in lines], ["space", "raw", "Koo-Fu", "Koo-Fu 1-NN weighted", "Koo-Fu 10-NN weighted"], "table")
     equal(len({len(line.rstrip().rsplit(" ", 1)[0]) for line in lines[1:]}), 1, "the columns are straight")
+    lines = box.works(*words[:7], "-k", "1,10").out.splitlines()
+    equal([line.split("  ")[0] for line in lines[3:]], ["Koo-Fu 1-NN", "Koo-Fu 10-NN"], "table without weights")
     usual = json.loads(box.works(*words, "--json").out)
     equal([entry["k"] for entry in usual["knn"]], [1, 5, 15], "the usual k")
 
@@ -509,8 +521,16 @@ def eval_leaving_one_out(box):
     text = box.works(*words, "-k", 1).out
     check(not any(line.startswith(("raw ", "Koo-Fu  ")) for line in text.splitlines()), f"no prototypes: {text}")
     check("left out of k-NN, of 200 rows:" in text and f"{200 - len(labelled)} without a label" in text, text)
+    flattery = "leave one out: where the map was fitted on these rows, this flatters it"
+    equal(text.splitlines()[-1], flattery, "the last line")
+    equal(about["leave_one_out"], True, "leave_one_out")
+    check(flattery not in box.works("eval", "m.safetensors", "--gallery", "r.safetensors").out, "the original space")
+    check(flattery not in box.works("eval", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors").out, "with data")
+    check("this flatters it" in " ".join(box.works("eval", "-H").out.split()), "help")
     for more in (["--raw"], ["--metric", "cosine"]):
         box.refuses(USAGE, *words, *more, naming=more[0])
+    for more in (["--labels", "q.txt"], ["--classes", "q.txt"], ["--tensor", "t"], ["--label-tensor", "t"], ["--skip-bad"]):
+        box.refuses(USAGE, *words, *more, naming="no meaning without data")
 
 
 @test
@@ -542,7 +562,85 @@ def files_that_are_no_gallery(box):
     box.refuses(IO, "search", "absent.safetensors", "x.npy", naming="absent.safetensors")
     box.write("torn.safetensors", box.read("g.safetensors")[:-1])
     box.refuses(BAD_DATA, "search", "torn.safetensors", "x.npy", naming="torn.safetensors")
-    box.refuses(BAD_DATA, "eval", "g.safetensors", "x.safetensors", naming="g.safetensors")
+
+
+@test
+def files_that_are_no_model(box):
+    with_gallery(box)
+    box.works("stats", "x.safetensors", "-o", "s.safetensors")
+    box.write("x.npy", npy(world()[0]))
+    for name, what, advice in (("g.safetensors", "is a gallery", "behind --gallery"), ("x.safetensors", "is a data set", "koofu fit DATA"),
+                               ("s.safetensors", "holds statistics", "koofu fit STATISTICS"), ("x.npy", "holds embeddings", "koofu fit DATA")):
+        for words in (["classify", name, "x.npy"], ["eval", name, "x.safetensors"], ["transform", name, "x.npy", "-o", "o.npy"],
+                      ["add-class", name, "new", "x.npy", "-o", "o.safetensors"],
+                      ["index", "x.npy", "--model", name, "-o", "o.safetensors"]):
+            box.refuses(BAD_DATA, *words, naming=[f"{name}: {what}, not a model; ", advice])
+
+
+@test
+def rows_that_are_mapped_already(box):
+    with_gallery(box)
+    box.works("fit", "x.safetensors", "-o", "square.safetensors")  # as many columns, so that these do not tell
+    box.works("index", "x.safetensors", "--model", "square.safetensors", "-o", "s.safetensors")
+    refusal = "s.safetensors: the rows of this gallery are mapped already; give the original rows"
+    for queries in (["s.safetensors"], ["x.safetensors", "s.safetensors"]):
+        box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal + ", or use --itself")
+        for more in ([], ["--raw"], ["--gallery", "s.safetensors"]):
+            box.refuses(BAD_DATA, "classify", "square.safetensors", *queries, *more, naming=refusal + "\n")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of this gallery are mapped")
+    box.works("search", "s.safetensors", "--itself")
+    box.works("search", "r.safetensors", "s.safetensors")
+    box.works("search", "s.safetensors", "r.safetensors")
+    box.works("classify", "square.safetensors", "s.safetensors", "--gallery", "r.safetensors")
+
+
+@test
+def classify_writes_text(box):
+    with_gallery(box)
+    words = ["classify", "m.safetensors", "x.safetensors"]
+    for ending in (".npy", ".safetensors", ".fvecs", ".fbin"):
+        box.refuses(USAGE, *words, "-o", "o" + ending, naming=[f"o{ending}: classify writes text", ending])
+    for more, text in (([], "the 3 best classes of 60 rows ("), (["--top", 1], "the 1 best class of 60 rows ("),
+                       (["--gallery", "g.safetensors"], "the 3 best classes of 60 rows (")):
+        result = box.works(*words, *more, "-o", "o.tsv")
+        check(result.err.startswith(f"wrote o.tsv: {text}") and result.out == "", f"{result}")
+        equal(len(box.read("o.tsv").splitlines()), 61, "lines")
+    equal(box.works(*words, "-o", "o.tsv", "-q").err, "", "-q")
+    equal(box.works(*words, "-o", "-").err, "", "-o -")
+
+
+@test
+def no_header_before_an_error(box):
+    with_gallery(box)
+    rows, _ = world()
+    rows[0] = [NAN] * 8
+    box.write("bad.npy", npy(rows))
+    for words in (["search", "g.safetensors", "bad.npy"], ["classify", "m.safetensors", "bad.npy"]):
+        box.refuses(BAD_DATA, *words, naming=["bad.npy", "row 0"])
+        equal(len(box.works(*words, "--skip-bad").out.splitlines()), 60, "header and lines")
+    box.write("none.npy", npy([[0.0] * 8] * 3))
+    for words in (["search", "g.safetensors", "none.npy"], ["classify", "m.safetensors", "none.npy"]):
+        equal(len(box.works(*words, "--skip-bad").out.splitlines()), 1, "the header alone")
+
+
+@test
+def the_example(box):
+    folder = os.path.dirname(os.path.abspath(__file__))
+    source, include = (os.path.join(folder, "..", "..", name) for name in ("examples/search_gallery.c", "include"))
+    program = os.path.join(os.path.dirname(os.path.abspath(box.program)), "tests", "example_search_gallery")
+    if not os.path.exists(program) or not shutil.which("cc"):
+        raise Skipped("the examples are not built here")
+    strict = ["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", "-I", include, source]
+    compiled = subprocess.run(strict, capture_output=True, check=False)
+    equal((compiled.returncode, compiled.stderr), (0, b""), "strict compilation")
+    with_gallery(box)
+    box.write("nine.npy", npy(world(dim=9)[0]))
+    for words, status, text in ((["g.safetensors"], 2, "usage: search_gallery"), (["g.safetensors", "x.safetensors", "y"], 2, "usage:"),
+                                (["g.safetensors", "nine.npy"], 1, "queries of 8 values"), (["g.safetensors", "absent.npy"], 1, "absent.npy"),
+                                (["g.safetensors", "x.safetensors"], 0, "")):
+        done = subprocess.run([program, *words], cwd=box.folder, capture_output=True, check=False)
+        equal(done.returncode, status, f"status with {words}: {done.stderr}")
+        check(text in done.stderr.decode() and not done.stderr.endswith(b": \n"), f"{words}: {done.stderr}")
 
 
 @test
@@ -560,7 +658,7 @@ def queries_that_do_not_fit(box):
                   ["eval", "m.safetensors", "bad.npy", "--labels", "y.txt", "--gallery", "g.safetensors"]):
         words += [] if words[0] == "eval" else ["-o", "o.tsv"]
         box.refuses(BAD_DATA, *words, naming=["bad.npy", "row 7"])
-    box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-k", 61, naming=["-k", "1 to 60"])
+    box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-k", 61, naming=["-k", "1 to 60", "not '61'"])
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 61, naming="1 to 60")
     box.refuses(USAGE, "eval", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", "1,61", naming="1 to 60")
     box.refuses(USAGE, "eval", "m.safetensors", "--gallery", "g.safetensors", "-k", 60, naming="1 to 59")
@@ -595,7 +693,11 @@ def options_of_galleries(box):
     for output in ("near", "near.txt", "near.npy.gz"):
         box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "-o", output, naming=[f"{output}:", ".npy, .safetensors or .tsv"])
     for text in ("0", "1025", "1,2", "x", ""):
-        box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", f"-k{text}" if text else "--neighbours=", naming="1 to 1024")
+        for option in (["-k"] if text else []) + ["--neighbours="]:
+            box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", option + text,
+                        naming=[f": {option.rstrip('=')} must be", "1 to 1024", f"not '{text}'"])
+    for command in ("search", "classify", "eval"):
+        check("1 to 1024" in " ".join(box.works(command, "-h").out.split()), f"help of {command}")
     for text in ("0", "1,1025", "1,,2", "1,", ",1", "1 2", "x"):
         box.refuses(USAGE, "eval", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", text, naming="1 to 1024")
     for command in ("classify", "eval"):
@@ -608,6 +710,11 @@ def options_of_galleries(box):
                         naming=["--temperature", "above 0"])
     for more in (["--raw"], ["--metric", "cosine"]):
         box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", *more, naming=[more[0], "--gallery"])
+    words = ["eval", "m.safetensors", "x.safetensors", "--gallery"]
+    for gallery in ("g.safetensors", "r.safetensors"):
+        box.refuses(USAGE, *words, gallery, "--metric", "cosine", naming=["--metric", "--gallery, which has its own metric"])
+    box.refuses(USAGE, *words, "g.safetensors", "--raw", naming=["--raw", "g.safetensors, whose rows are mapped"])
+    box.works(*words, "r.safetensors", "--raw")
 
 
 @test

@@ -11,6 +11,10 @@ def unknown_command(box):
     box.refuses(USAGE, "frobnicate", naming="'frobnicate'")
     box.refuses(USAGE, "--frobnicate", naming="'--frobnicate'")
     box.refuses(USAGE, "help", "stat", naming="did you mean 'stats'")
+    for word in ("knn", "nn"):
+        box.refuses(USAGE, word, naming="did you mean 'search'")
+    for words in (["-q", "index", "x"], ["--threads", "3", "fit"]):
+        box.refuses(USAGE, *words, naming=[f"'{words[0]}'", "options go behind it"])
 
 
 @test
@@ -19,6 +23,22 @@ def unknown_option(box):
     box.refuses(USAGE, "fit", "x", "--skip-unlabeled", naming="did you mean '--skip-unlabelled'")
     box.refuses(USAGE, "fit", "x", "-Z", naming="'-Z'")
     box.refuses(USAGE, "fit", "x", "-qZ", naming="'-Z'")
+    for word in ("--k", "--topk", "--top-k", "--top"):
+        box.refuses(USAGE, "search", "g", "q", word, "3", naming=f"no option '{word}' (did you mean '-k'?)")
+    box.refuses(USAGE, "search", "g", "q", "--neighbors", "3", naming="did you mean '--neighbours'")
+    box.refuses(USAGE, "classify", "m", "x", "--topk", "3", naming="did you mean '--top'")
+
+
+@test
+def options_given_twice(box):
+    box.write("x.safetensors", data_set())
+    for words, option in ((["search", "g", "q", "-k", 1, "-k", 2], "-k"), (["search", "g", "q", "-k", 1, "--neighbours=1"], "--neighbours"),
+                          (["eval", "m", "q", "-k", "1,2", "-k", 2], "-k"), (["index", "x", "--ids", "a", "--ids", "b", "-o", "o"], "--ids"),
+                          (["fit", "x", "-o", "a", "-o", "b"], "-o"), (["fit", "x", "-o", "a", "--output", "a"], "--output"),
+                          (["eval", "m", "x", "--metric", "cosine", "--metric", "cosine"], "--metric"),
+                          (["eval", "m", "x", "--temperature", 1, "--temperature", 2], "--temperature")):
+        box.refuses(USAGE, *words, naming=f": {option} is given twice")
+    box.works("info", "x.safetensors", "-q", "-q", "-v", "-v", "--json", "--json")
 
 
 @test
@@ -31,6 +51,9 @@ def missing_things(box):
         box.refuses(USAGE, *words, naming="option -o")
     for words in (["classify", "m"], ["eval", "m"], ["transform", "m"], ["add-class", "m", "n"], ["search", "g"]):
         box.refuses(USAGE, *words, naming="missing")
+    box.refuses(USAGE, "classify", "m", naming=": the data to classify are missing")
+    box.refuses(USAGE, "classify", "m", "--gallery", "g", naming=": the data to classify are missing")
+    box.refuses(USAGE, "transform", "m", "-o", "o.npy", naming=": the data to map are missing")
     box.refuses(USAGE, "fit", "x", "-o", naming="-o needs a value")
     box.refuses(USAGE, "fit", "x", "--lambda", "--dim", "3", "-o", "m", naming="--lambda needs a value")
     box.refuses(USAGE, "demo", "x", naming="'x'")
@@ -58,6 +81,8 @@ def lambda_is_strict(box):
 def choices_are_strict(box):
     box.refuses(USAGE, "convert", "x", "-o", "y.safetensors", "--dtype", "f64", naming=["--dtype", "f32, f16 or bf16", "'f64'"])
     box.refuses(USAGE, "eval", "m", "x", "--metric", "cos", naming=["--metric", "cosine or euclidean"])
+    for text, meant in (("l2", "euclidean"), ("ip", "inner"), ("dot", "inner"), ("cos", "cosine")):
+        box.refuses(USAGE, "index", "x", "-o", "g.safetensors", "--metric", text, naming=[f"not '{text}' (did you mean '{meant}'?)"])
     box.refuses(USAGE, "fit", "x", "-o", "m.safetensors", "--centre", "median", naming="--centre")
     box.refuses(USAGE, "info", "x", "--isa", "sse9", naming=["--isa", "'sse9'"])
 
