@@ -14,7 +14,7 @@
 
 #define BATCH       384u        /* queries that pass over the rows together, at most */
 #define BATCH_BYTES (16u << 20) /* of their shortlists */
-#define FIRST_ROWS  64u         /* of the first span; then spans double up to a block */
+#define FIRST_ROWS  64u         /* of the first span; then spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
 /* --- what a thread works with ---------------------------------------------------------------- */
@@ -250,8 +250,8 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
   return KF_OK;
 }
 
-/* The blocks from `block` up to `end`, in spans that start small, since the first ones raise what
- * is asked for. */
+/* The blocks from `block` up to `end`, in spans that start small and grow by half, since each raises
+ * what is asked for. */
 static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
   uint64_t begun = block * index->block_rows, last = end * index->block_rows;
@@ -259,7 +259,8 @@ static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t
   if (f->scan->begin != NULL) f->scan->begin(index->padded);
   for (uint64_t row = begun; status == KF_OK && row < last;) {
     uint64_t rows = index->block_rows - row % index->block_rows;
-    uint64_t most = row - begun < FIRST_ROWS ? FIRST_ROWS : row - begun;
+    uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
+    if (most < FIRST_ROWS) most = FIRST_ROWS;
     if (rows > most) rows = most;
     for (uint32_t i = 0; status == KF_OK && i < b->n; i += (uint32_t)f->scan->group)
       status = scan_group(f, b, i, row, (uint32_t)rows, err);
