@@ -3,8 +3,9 @@
 usage: memory.py KOOFU
 
 Statistics of 1,281,000 x 768 f16 in 1,000 classes (2 GB) must stay below 400 MiB, and within 4 MiB of
-what a tenth of the rows takes. Writing a gallery takes the same for any number of rows. A search that leaves the f32 rows on disk takes a byte for each value and 8 for each row (4 of them its label), and what a
-search of a small gallery takes; with the rows in memory, four bytes more for each value.
+what a tenth of the rows takes. Writing a gallery takes the same for any number of rows. A search that
+leaves the f32 rows on disk takes a byte for each value and 8 for each row (4 of them its label) beyond
+what the search of a small gallery takes; with the rows in memory, four bytes more for each value.
 """
 
 import os
