@@ -93,6 +93,13 @@ typedef struct kf_scan_kernel {
   void (*end)(void);
 } kf_scan_kernel;
 
+/* What a sum with rows taken as value + 128 has too much, negated: where it may start. */
+static inline int32_t kf_scan_start(const int8_t *query, uint32_t dim) {
+  int32_t sum = 0;
+  for (uint32_t i = 0; i < dim; i++) sum += query[i];
+  return -128 * sum;
+}
+
 /* Bytes of rows go from -127 to 127; bytes of queries as far as the kernel allows, and not so far in
  * very wide rows, so that all sums, with rows taken as value + 128, are below 2^29. */
 static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {

@@ -28,11 +28,7 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
   int8_t *to = (int8_t *)packed + START_SIZE;
   size_t columns = dim / parts(dim);
-  for (size_t q = 0; q < n; q++) {
-    int32_t sum = 0;
-    for (size_t i = 0; i < dim; i++) sum += queries[q * dim + i];
-    start[q] = -128 * sum;
-  }
+  for (size_t q = 0; q < n; q++) start[q] = kf_scan_start(queries + q * dim, dim);
   for (size_t at = 0; at < dim; at += columns)
     for (size_t q = 0; q < GROUP; q++, to += columns) {
       if (q < n)

@@ -19,11 +19,7 @@ static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim + 63) / 64 *
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
   int32_t *start = packed;
-  for (size_t q = 0; q < n; q++) {
-    int32_t sum = 0;
-    for (uint32_t i = 0; i < dim; i++) sum += queries[q * dim + i];
-    start[q] = -128 * sum;
-  }
+  for (size_t q = 0; q < n; q++) start[q] = kf_scan_start(queries + q * dim, dim);
   memcpy((char *)packed + 64, queries, n * dim);
 }
 

@@ -24,23 +24,23 @@ typedef struct finder {
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
   uint32_t k, capacity, batch;
-  size_t group_size; /* bytes of a packed group */
-  kf_query *given;   /* [batch] as queries come */
-  uint32_t *order; /* [batch] by size, so that those of a group are alike; what follows stands in */
-  kf_query *query; /* [batch] this order */
-  double *margin;  /* [batch] in the block at hand */
-  float *factor;   /* [groups] */
-  int32_t *floor;  /* [batch] */
-  char *packed;    /* [groups][group_size] */
-  int8_t *bytes;   /* [group][padded] */
-  double *wide;    /* [2 * dim] */
-  float *fetched;  /* [KF_SCORE_ROWS][dim] */
-  kf_hit *hits;    /* [group][block_rows] */
-  uint32_t *count; /* [group] */
+  size_t group_size;   /* bytes of a packed group */
+  kf_query *given;     /* [batch] queries as they come */
+  uint32_t *order;     /* [batch] them by size, so that those of a group are alike */
+  kf_query *query;     /* [batch] in this order, as is what follows */
+  double *margin;      /* [batch] in the block at hand */
+  float *factor;       /* [groups] */
+  int32_t *floor;      /* [batch] */
+  char *packed;        /* [groups][group_size] */
   kf_shortlist *lists; /* [batch] */
   kf_pending *pending; /* [batch][capacity] */
   double *lower;       /* [batch][k] */
   kf_scored *scored;   /* [batch][k] */
+  int8_t *bytes;       /* [group][padded], and other scratch: */
+  double *wide;        /* [2 * dim] */
+  float *fetched;      /* [KF_SCORE_ROWS][dim] */
+  kf_hit *hits;        /* [group][block_rows] */
+  uint32_t *count;     /* [group] */
   uint64_t candidates;
 } finder;
 
