@@ -49,7 +49,6 @@ typedef struct work {
 
 /* Queries [from, to) against a pair of panels from row `row` on, whose sums are given. */
 static inline void look_at(const work *w, const int32_t *sums, size_t row, size_t from, size_t to) {
-  if (from == to) return;
   const kf_scan *s = w->s;
   __m512i offset0 = offsets16(s->offset + row, s->unit);
   __m512i offset1 = offsets16(s->offset + row + KF_PANEL, s->unit);
@@ -73,7 +72,7 @@ static inline __attribute__((always_inline)) void multiply(const work *w, const 
                                                            bool both, bool loaded, int32_t *sums,
                                                            const int32_t *before, size_t row) {
   const char *query = w->queries;
-  size_t n = before != NULL ? w->s->n : 0;
+  size_t n = w->s->n;
   _tile_zero(0);
   _tile_zero(1);
   if (both) {
@@ -93,7 +92,8 @@ static inline __attribute__((always_inline)) void multiply(const work *w, const 
     }
     query += GROUP * w->columns;
     rows += w->columns * KF_PANEL;
-    look_at(w, before, row - WIDE, n * part / w->n_parts, n * (part + 1) / w->n_parts);
+    if (before != NULL)
+      look_at(w, before, row - WIDE, n * part / w->n_parts, n * (part + 1) / w->n_parts);
   }
   _tile_stored(0, sums, WIDE * sizeof *sums);
   _tile_stored(1, sums + 16, WIDE * sizeof *sums);
@@ -114,20 +114,20 @@ static inline __attribute__((always_inline)) void scan_group(work *w, bool both,
     multiply(w, w->s->panels + p * w->panel, both, loaded, sums, before, p * KF_PANEL);
     before = sums;
   }
-  look_at(w, before, (w->s->n_panels - PAIR) * KF_PANEL, 0, w->s->n);
+  if (before != NULL) look_at(w, before, (w->s->n_panels - PAIR) * KF_PANEL, 0, w->s->n);
 }
 
 static void scan(const kf_scan *s) {
+  if (s->n == 0 || s->n_panels == 0) return;
   work w;
   w.s = s;
   w.queries = (const char *)s->queries + START_SIZE;
   w.n_parts = parts(s->dim);
   w.columns = s->dim / w.n_parts;
   w.panel = s->dim * KF_PANEL;
-  for (size_t q = 0; q < s->n; q++) {
-    w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
-    s->count[q] = 0;
-  }
+  for (size_t q = 0; q < GROUP; q++)
+    w.floor[q] = q < s->n ? s->floor[q] - ((const int32_t *)s->queries)[q] : KF_SCAN_LIMIT;
+  for (size_t q = 0; q < s->n; q++) s->count[q] = 0;
   if (s->n > 16 && w.n_parts > 1)
     scan_group(&w, true, false);
   else if (s->n > 16)

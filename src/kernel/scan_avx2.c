@@ -103,6 +103,7 @@ static inline uint32_t below8(const int32_t *sums, __m256i floor) {
 }
 
 static void scan(const kf_scan *s) {
+  if (s->n == 0) return;
   static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
   int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
   for (size_t q = 0; q < s->n; q++) s->count[q] = 0;

@@ -87,6 +87,7 @@ static void look_at(const kf_scan *s, size_t q, size_t row, int32_t floor, const
 }
 
 static void scan(const kf_scan *s) {
+  if (s->n == 0) return;
   static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
                                             multiply_4, multiply_5, multiply_6};
   int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];

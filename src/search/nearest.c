@@ -143,11 +143,17 @@ static const float *query_row(const finder *f, const batch *b, uint32_t i) {
   return b->x + (uint64_t)f->order[i] * f->index->dim;
 }
 
-/* The queries from `first` on that make up a group, with the factor of the largest that is not too
+/* How many queries a group has: the last one may not be full. */
+static uint32_t group_queries(const finder *f, const batch *b, uint32_t group) {
+  uint32_t full = (uint32_t)f->scan->group, left = b->n - group * full;
+  return left < full ? left : full;
+}
+
+/* The queries that make up a group, with the factor of the largest that is not too
  * long. */
-static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
+static void take_group(finder *f, const batch *b, uint32_t group) {
   const kf_index *index = f->index;
-  uint32_t group = first / (uint32_t)f->scan->group;
+  uint32_t first = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
   double largest = 0;
   for (uint32_t i = first; i < first + n; i++) {
     double own = f->given[f->order[i]].largest;
@@ -165,12 +171,10 @@ static void take_group(finder *f, const batch *b, uint32_t first, uint32_t n) {
 }
 
 static void take_queries(finder *f, const batch *b) {
-  uint32_t group = (uint32_t)f->scan->group;
   for (uint32_t i = 0; i < b->n; i++)
     f->given[i] = kf_query_start(f->index, f->kernels, b->x + (uint64_t)i * f->index->dim, f->wide);
   sort_queries(f, b->n);
-  for (uint32_t first = 0; first < b->n; first += group)
-    take_group(f, b, first, b->n - first < group ? b->n - first : group);
+  for (uint32_t group = 0; group * f->scan->group < b->n; group++) take_group(f, b, group);
 }
 
 static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
@@ -216,16 +220,15 @@ static kf_status take_hits(finder *f, const batch *b, uint32_t i, double value_o
 }
 
 /* Some panels of one block against one group of queries. */
-static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uint64_t row,
-                            uint32_t rows, kf_err *err) {
+static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint32_t rows,
+                            kf_err *err) {
   const kf_index *index = f->index;
-  uint32_t group = (uint32_t)f->scan->group;
-  uint32_t n = b->n - first_query < group ? b->n - first_query : group;
+  uint32_t first_query = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
   const kf_block *block = &index->blocks[row / index->block_rows];
-  double value_of_one = (double)f->factor[first_query / group] * (double)block->scale;
+  double value_of_one = (double)f->factor[group] * (double)block->scale;
   /* Otherwise every row is a hit. */
   bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
-                (double)block->offset < value_of_one * (KF_SCAN_LIMIT / 2);
+                (double)block->offset < value_of_one * 0.5 * KF_SCAN_LIMIT;
   double unit = usable ? 1 / value_of_one : 1;
   for (uint32_t i = first_query; i < first_query + n; i++) {
     f->margin[i] = kf_margin(index, &f->query[i], block);
@@ -236,7 +239,7 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t first_query, uin
                .n_panels = rows / KF_PANEL,
                .offset = index->offset + row,
                .unit = (float)unit,
-               .queries = f->packed + first_query / group * f->group_size,
+               .queries = f->packed + group * f->group_size,
                .n = n,
                .floor = f->floor + first_query,
                .hits = f->hits,
@@ -262,8 +265,8 @@ static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t
     uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
     if (most < FIRST_ROWS) most = FIRST_ROWS;
     if (rows > most) rows = most;
-    for (uint32_t i = 0; status == KF_OK && i < b->n; i += (uint32_t)f->scan->group)
-      status = scan_group(f, b, i, row, (uint32_t)rows, err);
+    for (uint32_t group = 0; status == KF_OK && group * f->scan->group < b->n; group++)
+      status = scan_group(f, b, group, row, (uint32_t)rows, err);
     row += rows;
   }
   if (f->scan->end != NULL) f->scan->end();
@@ -391,10 +394,9 @@ static kf_status merge_parts(const parallel_job *j, kf_err *err) {
 
 /* Batches of equal size, a few for each thread, so that none waits long for the last. */
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
-  uint64_t batches = (n + most - 1) / most, rounds = (batches + threads - 1) / threads;
-  batches = rounds * threads;
-  uint64_t size = (n + batches - 1) / batches;
-  return size < 1 ? 1 : (uint32_t)size;
+  uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
+  uint64_t batches = rounds * threads;
+  return batches < 2 ? (uint32_t)n : (uint32_t)((n + batches - 1) / batches);
 }
 
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
