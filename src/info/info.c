@@ -155,7 +155,8 @@ static kf_status describe_npy(info *out, const char *path, kf_err *err) {
   out->base.bytes = npy.in.size;
   out->base.rows = npy.ndim > 0 ? npy.shape[0] : 1;
   bool labels = kf_type_is_integer(npy.type);
-  out->base.kind = labels ? "labels" : "embeddings";
+  bool column = npy.ndim == 1 || (npy.ndim == 2 && npy.shape[1] == 1);
+  out->base.kind = !labels ? "embeddings" : column ? "labels" : "tensors";
   if (!labels && npy.ndim == 2 && npy.shape[1] <= KF_MAX_DIM)
     out->base.dim = (uint32_t)npy.shape[1];
   out->tensors = kf_alloc(1, sizeof *out->tensors);

@@ -268,7 +268,9 @@ def the_same_answers_in_all_formats(box):
     equal((both["rows"].tolist(), both["scores"].tolist()), (rows.tolist(), scores.tolist()), ".safetensors")
     equal(set(both), {"rows", "scores"}, "tensors")
     about = json.loads(box.works("info", "--json", "near.safetensors").out)
-    equal(about["rows"], 40, "koofu reads it")
+    equal((about["kind"], about["rows"]), ("answers", 40), "info of answers")
+    equal(json.loads(box.works("info", "--json", "near.npy").out)["kind"], "tensors", "info of row numbers")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "near.safetensors", naming=["near.safetensors", "answers"])
     equal(about["metadata"], {"format": "koofu.answers", "version": "1", "k": "3", "metric": "cosine"}, "metadata")
     text = box.works(*words).out
     equal(box.read("near.tsv").decode(), text, ".tsv")
