@@ -1,0 +1,285 @@
+/* test_gallery_search.c - galleries searched, by queries and by their own rows. */
+#include "galleries.h"
+
+/* --- searching ------------------------------------------------------------------------------- */
+
+/* Higher is better; sums in the order of the columns. */
+static double naive_score(kf_metric metric, const float *x, const float *y, uint32_t dim) {
+  double dot = 0, x2 = 0, y2 = 0, distance2 = 0;
+  for (uint32_t i = 0; i < dim; i++) {
+    double a = (double)x[i], b = (double)y[i];
+    dot += a * b;
+    x2 += a * a;
+    y2 += b * b;
+    distance2 += (a - b) * (a - b);
+  }
+  if (metric == KF_METRIC_INNER) return dot;
+  return metric == KF_METRIC_COSINE ? dot / sqrt(x2 * y2) : -sqrt(distance2);
+}
+
+/* The k nearest of n rows, by looking at all of them k times. */
+static void naive_search(kf_metric metric, const float *x, const float *rows, uint64_t n,
+                         uint32_t dim, uint32_t k, int64_t *found, double *scores) {
+  bool *taken = calloc(n, 1);
+  for (uint32_t t = 0; t < k; t++) {
+    double best = -INFINITY;
+    uint64_t row = 0;
+    for (uint64_t i = 0; i < n; i++) {
+      double score = naive_score(metric, x, rows + i * dim, dim);
+      if (taken[i] || score <= best) continue;
+      row = i;
+      best = score;
+    }
+    taken[row] = true;
+    found[t] = (int64_t)row;
+    scores[t] = metric == KF_METRIC_EUCLIDEAN ? -best : best;
+  }
+  free(taken);
+}
+
+static void check_naive(const kf_gallery *g, const world *queries, const float *raw_queries,
+                        const float *rows) {
+  enum { K = 12 };
+  kf_metric metric = kf_gallery_metric(g);
+  uint32_t dim = kf_gallery_dim(g);
+  int64_t *found = malloc(queries->n * K * sizeof *found), want[K];
+  double *scores = malloc(queries->n * K * sizeof *scores), wanted[K];
+  kf_search_report report = {.queries = 5, .candidates = 0};
+  assert_ok(ctx,
+            kf_gallery_search(ctx, g, queries->rows, queries->n, K, NULL, found, scores, &report));
+  assert_int_equal(report.queries, 5 + queries->n);
+  assert_true(report.candidates >= queries->n * K);
+  for (uint64_t q = 0; q < queries->n; q++) {
+    naive_search(metric, raw_queries + q * dim, rows, kf_gallery_rows(g), dim, K, want, wanted);
+    assert_memory_equal(found + q * K, want, sizeof want);
+    for (int t = 0; t < K; t++)
+      assert_true(fabs(scores[q * K + (uint64_t)t] - wanted[t]) < 1e-6 * fmax(1, fabs(wanted[t])));
+  }
+  free(found);
+  free(scores);
+}
+
+static void naive_loops(void **state) {
+  (void)state;
+  world w = make_world(400, DIM, CLASSES, 2, 10), q = make_world(50, DIM, CLASSES, 2, 11);
+  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+  float *rows = malloc(w.n * L * sizeof *rows), *queries = malloc(q.n * L * sizeof *queries);
+  kf_transform_options whole = {.no_normalize = 1};
+  assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &whole, rows));
+  assert_ok(ctx, kf_transform(ctx, m, q.rows, q.n, &whole, queries));
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
+    kf_gallery *g = save_and_load(data, NULL, (kf_metric)metric);
+    check_naive(g, &q, q.rows, w.rows);
+    kf_gallery_free(g);
+    g = save_and_load(data, m, (kf_metric)metric);
+    check_naive(g, &q, queries, rows);
+    kf_gallery_free(g);
+  }
+  free(rows);
+  free(queries);
+  kf_model_free(m);
+  kf_data_free(data);
+  free_world(&w);
+  free_world(&q);
+}
+
+/* A gallery with a model is a gallery of mapped rows, asked with mapped queries, to the bit; for
+ * cosine that is the inner product of unit rows. */
+static void map_first(void **state) {
+  (void)state;
+  enum { K = 20 };
+  world w = make_world(500, DIM, CLASSES, 2, 12), q = make_world(150, DIM, CLASSES, 2, 13);
+  kf_data *data = data_of(w.rows, w.n, DIM, NULL, 0);
+  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  float *rows = malloc(w.n * L * sizeof *rows), *queries = malloc(q.n * L * sizeof *queries);
+  int64_t *a = malloc(q.n * K * sizeof *a), *b = malloc(q.n * K * sizeof *b);
+  double *x = malloc(q.n * K * sizeof *x), *y = malloc(q.n * K * sizeof *y);
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
+    kf_transform_options options = {.no_normalize = metric != KF_METRIC_COSINE};
+    assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &options, rows));
+    assert_ok(ctx, kf_transform(ctx, m, q.rows, q.n, &options, queries));
+    kf_gallery *g = save_and_load(data, m, (kf_metric)metric);
+    assert_ok(ctx, kf_gallery_search(ctx, g, q.rows, q.n, K, NULL, a, x, NULL));
+    kf_gallery_free(g);
+    g = plain_gallery(rows, w.n, L, NULL,
+                      metric == KF_METRIC_COSINE ? KF_METRIC_INNER : (kf_metric)metric);
+    assert_ok(ctx, kf_gallery_search(ctx, g, queries, q.n, K, NULL, b, y, NULL));
+    kf_gallery_free(g);
+    assert_memory_equal(a, b, q.n * K * sizeof *a);
+    assert_memory_equal(x, y, q.n * K * sizeof *x);
+  }
+  free(rows);
+  free(queries);
+  free(a);
+  free(b);
+  free(x);
+  free(y);
+  kf_model_free(m);
+  kf_data_free(data);
+  free_world(&w);
+  free_world(&q);
+}
+
+/* A gallery in the original space answers as an index over the same rows does. */
+static void as_an_index(void **state) {
+  (void)state;
+  enum { K = 7 };
+  world w = make_world(300, 10, 3, 1, 14), q = make_world(70, 10, 3, 1, 15);
+  int64_t a[70 * K], b[70 * K], leave_out[70];
+  double x[70 * K], y[70 * K];
+  for (int i = 0; i < 70; i++) leave_out[i] = i % 2 ? 3 * i : -1;
+  kf_search_options options = {.leave_out = leave_out};
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
+    kf_gallery *g = plain_gallery(w.rows, w.n, 10, NULL, (kf_metric)metric);
+    kf_index *index;
+    kf_index_options o = {.metric = (kf_metric)metric};
+    assert_ok(ctx, kf_index_new(ctx, w.rows, w.n, 10, &o, &index));
+    assert_ok(ctx, kf_gallery_search(ctx, g, q.rows, q.n, K, &options, a, x, NULL));
+    assert_ok(ctx, kf_search(ctx, index, q.rows, q.n, K, &options, b, y, NULL));
+    assert_memory_equal(a, b, sizeof a);
+    assert_memory_equal(x, y, sizeof x);
+    kf_index_free(index);
+    kf_gallery_free(g);
+  }
+  free_world(&w);
+  free_world(&q);
+}
+
+typedef struct answers {
+  int64_t rows[100 * 10], own[100 * 10];
+  double scores[100 * 10], own_scores[100 * 10], votes[100 * 3];
+  int32_t classes[100 * 3];
+  kf_eval_result counts;
+  kf_hits hits[2];
+} answers;
+
+static void ask(kf_ctx *with, const kf_gallery *g, const world *q, const kf_data *data,
+                answers *out) {
+  memset(out, 0, sizeof *out); /* padding, too, is compared */
+  assert_ok(with, kf_gallery_search(with, g, q->rows, 100, 10, NULL, out->rows, out->scores, NULL));
+  assert_ok(with, kf_gallery_search_itself(with, g, 37, 100, 10, out->own, out->own_scores, NULL));
+  kf_vote_options vote = {.k = 10, .top = 3, .weighted = 1};
+  assert_ok(with,
+            kf_gallery_classify(with, g, q->rows, 100, &vote, out->classes, out->votes, NULL));
+  kf_gallery_eval_options eval = {.k = (uint32_t[]){1, 9}, .n_k = 2};
+  assert_ok(with, kf_gallery_eval(with, g, data, &eval, &out->counts, out->hits, NULL));
+}
+
+static void same_answers(void **state) {
+  (void)state;
+  world w = make_world(700, DIM, CLASSES, 2, 16), q = make_world(100, DIM, CLASSES, 2, 17);
+  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
+  kf_data *test = data_of(q.rows, q.n, DIM, q.labels, CLASSES);
+  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+  static const unsigned threads[] = {1, 2, 5};
+  answers *first = malloc(sizeof *first), *more = malloc(sizeof *more);
+  const char *one = at("one.safetensors"), *other = at("other.safetensors");
+  for (int t = 0; t < 3; t++)
+    for (int plain = 0; plain < 2; plain++)
+      for (int from_disk = 0; from_disk < 2; from_disk++) {
+        bool start = t == 0 && plain == 0 && from_disk == 0;
+        kf_ctx *with = test_ctx(threads[t], plain ? KF_ISA_PLAIN : KF_ISA_AUTO);
+        kf_gallery_load_options options = {.rerank_from_disk = from_disk};
+        kf_gallery *g;
+        assert_ok(with, kf_gallery_save(with, data, m, NULL, start ? one : other));
+        if (!start) assert_same_file(one, other);
+        assert_ok(with, kf_gallery_load(with, one, &options, &g));
+        ask(with, g, &q, test, start ? first : more);
+        if (!start) assert_memory_equal(first, more, sizeof *more);
+        kf_gallery_free(g);
+        kf_ctx_free(with);
+      }
+  free(first);
+  free(more);
+  kf_model_free(m);
+  kf_data_free(data);
+  kf_data_free(test);
+  free_world(&w);
+  free_world(&q);
+}
+
+/* Every row stands twice, so that its twin comes first and itself never. */
+static void leave_one_out(void **state) {
+  (void)state;
+  enum { N = 120, K = 6 };
+  world w = make_world(N, DIM, CLASSES, 1, 18);
+  for (int i = 0; i < N / 2 * DIM; i++) w.rows[N / 2 * DIM + i] = w.rows[i];
+  kf_data *data = data_of(w.rows, N, DIM, NULL, 0);
+  kf_model *m = fit_world(&w, 0, KF_CENTRE_NONE);
+  int64_t own[N * K], asked[N * K], leave_out[N];
+  double x[N * K], y[N * K];
+  for (int64_t i = 0; i < N; i++) leave_out[i] = i;
+  kf_search_options options = {.leave_out = leave_out};
+  for (int mapped = 0; mapped < 2; mapped++)
+    for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
+      kf_gallery *g = save_and_load(data, mapped ? m : NULL, (kf_metric)metric);
+      assert_ok(ctx, kf_gallery_search_itself(ctx, g, 0, N, K, own, x, NULL));
+      assert_ok(ctx, kf_gallery_search(ctx, g, w.rows, N, K, &options, asked, y, NULL));
+      assert_memory_equal(own, asked, sizeof own);
+      assert_memory_equal(x, y, sizeof x);
+      for (int64_t i = 0; i < N; i++) {
+        for (int t = 0; t < K; t++) assert_int_not_equal(own[i * K + t], i);
+        assert_int_equal(own[i * K], (i + N / 2) % N);
+      }
+      /* Any part of the rows is that part of the answers. */
+      assert_ok(ctx, kf_gallery_search_itself(ctx, g, 71, 20, K, asked, y, NULL));
+      assert_memory_equal(asked, own + 71 * K, 20 * K * sizeof *own);
+      kf_gallery_free(g);
+    }
+  kf_model_free(m);
+  kf_data_free(data);
+  free_world(&w);
+}
+
+static void bad_questions(void **state) {
+  (void)state;
+  world w = make_world(20, 3, 2, 1, 19);
+  kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE);
+  float *q = calloc(2000 * 3, sizeof *q);
+  for (int i = 0; i < 2000 * 3; i++) q[i] = 1;
+  int64_t *rows = malloc((size_t)2000 * 20 * sizeof *rows);
+  int32_t classes[2000];
+  assert_error(ctx, KF_ERR_ARG, "k is 0",
+               kf_gallery_search(ctx, g, q, 1, 0, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "1025",
+               kf_gallery_search(ctx, g, q, 1, 1025, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "there are 20",
+               kf_gallery_search(ctx, g, q, 1, 21, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "there are 19",
+               kf_gallery_search_itself(ctx, g, 0, 1, 20, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "past the end",
+               kf_gallery_search_itself(ctx, g, 15, 6, 2, rows, NULL, NULL));
+  assert_ok(ctx, kf_gallery_search_itself(ctx, g, 15, 5, 2, rows, NULL, NULL));
+  assert_ok(ctx, kf_gallery_search(ctx, g, q, 0, 2, NULL, rows, NULL, NULL));
+  assert_ok(ctx, kf_gallery_search(ctx, g, q, 2000, 20, NULL, rows, NULL, NULL));
+  kf_vote_options vote = {.k = 3};
+  q[1777 * 3 + 1] = NAN;
+  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+               kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+               kf_gallery_classify(ctx, g, q, 2000, &vote, classes, NULL, NULL));
+  memset(q + 3 * 3, 0, 3 * sizeof *q);
+  assert_error(ctx, KF_ERR_DATA, "query 3 is zero",
+               kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
+  kf_gallery_free(g);
+  g = plain_gallery(w.rows, 20, 3, NULL, KF_METRIC_EUCLIDEAN);
+  assert_ok(ctx, kf_gallery_search(ctx, g, q + 3 * 3, 1, 2, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_DATA, "query 1777 holds",
+               kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
+  assert_error(ctx, KF_ERR_DATA, "no labels",
+               kf_gallery_classify(ctx, g, q, 1, &vote, classes, NULL, NULL));
+  kf_gallery_free(g);
+  free(q);
+  free(rows);
+  free_world(&w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(naive_loops),   cmocka_unit_test(map_first),
+      cmocka_unit_test(as_an_index),   cmocka_unit_test(same_answers),
+      cmocka_unit_test(leave_one_out), cmocka_unit_test(bad_questions),
+  };
+  return cmocka_run_group_tests_name("gallery_search", tests, make_test_folder, remove_test_folder);
+}
