@@ -424,7 +424,7 @@ def arguments():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--repeat", type=int, default=5, help="runs of koofu")
     p.add_argument("--peers", type=int, default=3, help="runs of the peers")
-    p.add_argument("--patience", type=float, default=20, help="seconds after which a run is not repeated")
+    p.add_argument("--patience", type=float, default=20, help="a peer that takes more seconds is not run again, nor in more than two settings")
     p.add_argument("--calls", type=int, default=200, help="calls for a latency")
     p.add_argument("--rows", type=int)
     p.add_argument("--queries", type=int)
