@@ -269,13 +269,14 @@ typedef struct kf_model kf_model;
 typedef enum kf_lambda_unit {
   KF_LAMBDA_DEFAULT = 0,  /* 0.3 times the mean eigenvalue of S_w */
   KF_LAMBDA_ABSOLUTE = 1, /* the paper's units: added to S_w as it is */
-  KF_LAMBDA_RELATIVE = 2  /* times the mean eigenvalue of S_w, trace(S_w) / D */
+  KF_LAMBDA_RELATIVE = 2, /* times the mean eigenvalue of S_w, trace(S_w) / D */
+  KF_LAMBDA_GDA = 3       /* trace(S_w) / (N - 1), for N rows; the value does not count */
 } kf_lambda_unit;
 typedef struct kf_lambda {
   double value; /* finite, >= 0 */
   kf_lambda_unit unit;
 } kf_lambda;
-/* Reads "150" (absolute) or "0.3x" (relative). */
+/* Reads "150" (absolute), "0.3x" (relative) or "gda". */
 KF_API kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out);
 
 /* What is subtracted before the map is applied. */
@@ -477,6 +478,11 @@ typedef struct kf_gallery_load_options {
 /* Verifies the checksum of the file. */
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
+/* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
+ * original space), with their labels. options->ids and append_to are for files and must be NULL.
+ * Memory: five bytes for each value. */
+KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);
 
 KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
@@ -541,6 +547,192 @@ typedef struct kf_hits {
 KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
                                  const kf_gallery_eval_options *options, kf_eval_result *counts,
                                  kf_hits *hits, kf_search_report *report);
+
+/* ---------------------------------------------------------------------------------------------
+ * Choosing: lambda, the number of dimensions, and k, from training data alone (docs/choosing.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* Accuracy at one lambda: of n rows, those whose class is the first, is among the first five. */
+typedef struct kf_lambda_point {
+  double lambda; /* absolute */
+  uint64_t top1, top5;
+} kf_lambda_point;
+
+typedef struct kf_lambda_options {
+  kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
+  kf_centre centre; /* that the model will have */
+  /* At most so many rows are left out in turn, the same share of each class; 0: 50,000. */
+  uint64_t sample;
+  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.001
+   * to 100, which is continued where the best value is at its end, then a finer one around it. */
+  const double *grid;
+  size_t n_grid;
+  int one_se; /* 1: the largest lambda within one standard error of the best */
+} kf_lambda_options;
+
+typedef struct kf_lambda_choice {
+  double lambda;          /* absolute: of the point that was chosen */
+  double mean_eigenvalue; /* of S_w */
+  double standard_error;  /* of the best accuracy */
+  kf_metric metric;       /* never KF_METRIC_DEFAULT */
+  uint64_t rows;          /* of the data set that have a label */
+  uint64_t n;             /* rows that were left out in turn */
+  uint64_t n_single;      /* rows that are alone in their class, which no lambda can get right */
+  size_t chosen, best;    /* among the points */
+  size_t n_points;
+  kf_lambda_point *points; /* by rising lambda */
+} kf_lambda_choice;
+
+/* Chooses lambda by exact leave-one-out: every row in turn is taken out of S_w, of its class mean
+ * and of the mean, and classified by its nearest prototype in the full whitened space, without
+ * fitting again (docs/choosing.md has the algebra). Of equal accuracies the larger lambda is taken.
+ * The statistics must be those of the data set. */
+KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                      const kf_lambda_options *options, kf_lambda_choice **out);
+KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
+
+/* The lambda of Ledoit and Wolf's shrinkage of the covariance within classes, in one pass over the
+ * data that the statistics are of. */
+KF_API kf_status kf_lambda_ledoit_wolf(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                       kf_lambda *out);
+
+/* Accuracy with the first `dim` directions. */
+typedef struct kf_dim_point {
+  uint32_t dim;
+  uint64_t top1, top5;
+  uint64_t lost, won; /* rows that are wrong here and right with the best dimension; vice versa */
+} kf_dim_point;
+
+typedef struct kf_dim_options {
+  kf_lambda lambda;
+  kf_metric metric;
+  kf_centre centre;
+  uint32_t folds;   /* 0: 5 */
+  uint64_t sample;  /* at most so many rows are classified; 0: 50,000 */
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: no significant loss */
+} kf_dim_options;
+
+typedef struct kf_dim_choice {
+  uint32_t dim, best; /* the one chosen, and the one with the highest accuracy */
+  uint32_t folds;
+  uint64_t n;      /* rows that were classified */
+  size_t n_points; /* one for each dimension from 1 to D */
+  kf_dim_point *points;
+} kf_dim_choice;
+
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
+ * whose accuracy is within the tolerance of the best (by default: whose loss is not significant at
+ * 5 %, by McNemar's test, one-sided). Statistics without a fold are the whole minus those of the
+ * fold, exactly. */
+KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                   const kf_dim_options *options, kf_dim_choice **out);
+KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+
+typedef struct kf_k_options {
+  uint32_t most; /* 1 … most neighbours are tried; 0: 50, or fewer where rows are few */
+  int weighted;  /* as in kf_vote_options */
+  double temperature;
+  double tolerance; /* as in kf_dim_options */
+} kf_k_options;
+
+typedef struct kf_k_choice {
+  uint32_t k, best;
+  uint64_t n;
+  size_t n_points; /* one for each k from 1 */
+  kf_hits *points;
+} kf_k_choice;
+
+/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
+KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
+                                 const kf_k_options *options, kf_k_choice **out);
+KF_API void kf_k_choice_free(kf_k_choice *choice);
+
+/* --- sweeps ---------------------------------------------------------------------------------- */
+
+/* One cell of a sweep: a classifier and how often it was right. */
+typedef struct kf_sweep_cell {
+  int raw;         /* 1: in the original space; lambda is 0 */
+  double lambda;   /* absolute */
+  double relative; /* to the mean eigenvalue of S_w */
+  uint32_t dim;
+  uint32_t k;       /* neighbours; 0: nearest prototype */
+  kf_metric metric; /* never KF_METRIC_DEFAULT */
+  uint32_t set;     /* number of the class set; 0 where there are none */
+  uint64_t n, top1, top5;
+} kf_sweep_cell;
+
+typedef struct kf_sweep_options {
+  const kf_lambda *lambdas; /* NULL: 0.3 times the mean eigenvalue */
+  size_t n_lambdas;
+  const uint32_t *dims; /* falling or rising; NULL: all D */
+  size_t n_dims;
+  const uint32_t *k; /* rising; NULL: prototypes alone */
+  size_t n_k;
+  const kf_metric *metrics; /* NULL: the default one */
+  size_t n_metrics;
+  const struct kf_class_set *const *sets; /* NULL: all classes */
+  size_t n_sets;
+  kf_centre centre;
+  int skip_raw;                 /* 1: without the original space */
+  int skip_prototypes;          /* 1: neighbours alone */
+  uint32_t folds;               /* without test data; 0: 5 */
+  const kf_stats *between;      /* as in kf_fit_options */
+  const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+} kf_sweep_options;
+
+typedef struct kf_sweep {
+  double mean_eigenvalue;
+  uint32_t folds;        /* 0: test data were given */
+  kf_eval_result counts; /* rows, and why some were left out; no hits */
+  size_t n_cells;
+  kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
+} kf_sweep;
+
+/* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or
+ * kf_gallery_eval) give it alone, but with what they share done once. `train` are the rows that the
+ * statistics are of: needed for neighbours and folds, else it may be NULL. test NULL: stratified
+ * folds of the training rows. */
+KF_API kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
+                              const kf_data *test, const kf_sweep_options *options, kf_sweep **out);
+KF_API void kf_sweep_free(kf_sweep *sweep);
+
+/* ---------------------------------------------------------------------------------------------
+ * Judging: truth with several labels, class sets, hierarchies, comparisons, errors by class
+ * ------------------------------------------------------------------------------------------ */
+
+/* Which classes are right for each row, where one label is not all that can be said. */
+typedef struct kf_truth kf_truth;
+
+/* A set of classes, by name. */
+typedef struct kf_class_set kf_class_set;
+
+/* Results by class. */
+typedef struct kf_class_result {
+  uint64_t n, top1, top5; /* rows of the class, and hits among them */
+  uint64_t answers;       /* rows that were taken for this class */
+} kf_class_result;
+
+typedef struct kf_confusion {
+  int32_t truth, answer; /* class numbers of the model */
+  uint64_t n;            /* rows of the one that were taken for the other */
+} kf_confusion;
+
+/* Rows whose margin, the score of the first answer less that of the second (for distances the other
+ * way round), lies between two numbers; ten bins of about equal numbers of rows. */
+typedef struct kf_margin_bin {
+  double low, high;
+  uint64_t n, top1;
+} kf_margin_bin;
+
+typedef struct kf_analysis {
+  kf_eval_result totals; /* of the mapped space, or of the original one under `raw` */
+  uint32_t n_classes;
+  kf_class_result *classes; /* [n_classes] */
+  size_t n_confusions;
+  kf_confusion *confusions; /* most rows first; among equals by truth, then answer */
+  size_t n_bins;
+  kf_margin_bin *bins;
+} kf_analysis;
 
 /* ---------------------------------------------------------------------------------------------
  * A synthetic CLIP-like world (docs/synth.md)
