@@ -153,6 +153,10 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
 
+/* Rows rows[0] < rows[1] < … of a data set, as a data set; both must outlive it. */
+kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
+                           kf_err *err);
+
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);
 

@@ -37,6 +37,26 @@ void kf_model_finish(kf_model *model);
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
+/* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
+ * statistics must outlive it. between NULL: the same as within. */
+typedef struct kf_fitter kf_fitter;
+kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
+                        kf_fitter **out);
+void kf_fitter_free(kf_fitter *fitter);
+/* The model that kf_fit gives. */
+kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
+                        kf_model **out);
+/* A lambda as an absolute number; an error where no fit is possible with it. */
+kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
+double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
+const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
+const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
+const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
+
+/* The model that a fit with fewer dimensions gives, from a fit of the same statistics. */
+kf_status kf_model_new_shorter(kf_ctx *ctx, const kf_model *model, const kf_stats *between,
+                               uint32_t dim, kf_model **out);
+
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);

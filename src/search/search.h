@@ -32,6 +32,12 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
+/* Hands out, for each query, every row whose canonical score (dot product, or squared distance) is
+ * as good as least[i] or better, and some others; in no order. On the calling thread. */
+typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
+kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                            uint64_t n, const double *least, kf_reach_fn use, void *argument,
+                            kf_err *err);
 /* By what the error bound of the first pass is multiplied: 1. Tests shrink it, and demand wrong
  * answers, so that the bound is known to matter. */
 #define KF_BOUND_KNOB

@@ -1,0 +1,154 @@
+/* sample.c - stratified samples and folds.
+ *
+ * Both go through the labels in the order of the rows and need no random numbers: of the n_k rows of
+ * class k, the t-th is in a sample of s_k where floor((t + 1) s_k / n_k) is more than floor(t s_k /
+ * n_k), which spreads the sample evenly; and the t-th row of class k is in fold (t + b_k) mod F,
+ * where the b_k make each class begin where the one before it ended. */
+#include "choose/choose.h"
+
+#define LABELS_AT_A_TIME 65536u
+
+/* Calls use(argument, row, label) for each row that has a label. */
+typedef void (*label_fn)(void *argument, uint64_t row, int32_t label);
+
+static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn use, void *argument) {
+  kf_err *err = &ctx->err;
+  int32_t *labels = kf_alloc(LABELS_AT_A_TIME, sizeof *labels);
+  kf_status status = labels != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint64_t first = 0; status == KF_OK && first < data->rows; first += LABELS_AT_A_TIME) {
+    uint64_t left = data->rows - first, n = left < LABELS_AT_A_TIME ? left : LABELS_AT_A_TIME;
+    status = data->fetch(data, ctx->kernels, first, n, NULL, labels, err);
+    for (uint64_t i = 0; status == KF_OK && i < n; i++)
+      if (labels[i] >= 0) use(argument, first + i, labels[i]);
+  }
+  kf_free(labels);
+  return status;
+}
+
+static void count_label(void *argument, uint64_t row, int32_t label) {
+  (void)row;
+  ((uint64_t *)argument)[label]++;
+}
+
+/* --- samples --------------------------------------------------------------------------------- */
+
+typedef struct sampling {
+  uint64_t *count; /* [classes] rows there are */
+  uint64_t *seen;  /* [classes] so far */
+  uint64_t *share; /* [classes] rows to take */
+  kf_rows out;
+} sampling;
+
+static void take_some(void *argument, uint64_t row, int32_t label) {
+  sampling *s = argument;
+  uint64_t t = s->seen[label]++, n = s->count[label], share = s->share[label];
+  if ((t + 1) * share / n > t * share / n) s->out.row[s->out.n++] = row;
+}
+
+static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, sampling *s,
+                        uint64_t *labelled) {
+  kf_err *err = &ctx->err;
+  uint32_t classes = data->n_classes;
+  s->count = kf_alloc_zero(classes, sizeof *s->count);
+  s->seen = kf_alloc_zero(classes, sizeof *s->seen);
+  s->share = kf_alloc(classes, sizeof *s->share);
+  if (!(s->count && s->seen && s->share)) return kf_fail_memory(err);
+  KF_TRY(each_label(ctx, data, count_label, s->count));
+  uint64_t all = 0, taken = 0;
+  for (uint32_t k = 0; k < classes; k++) all += s->count[k];
+  for (uint32_t k = 0; k < classes; k++) {
+    uint64_t n = s->count[k];
+    double share = all <= most ? (double)n : (double)n * (double)most / (double)all;
+    s->share[k] = n > 0 && share < 1 ? 1 : (uint64_t)share;
+    taken += s->share[k];
+  }
+  *labelled = all;
+  s->out.row = kf_alloc(taken, sizeof *s->out.row);
+  if (s->out.row == NULL) return kf_fail_memory(err);
+  return each_label(ctx, data, take_some, s);
+}
+
+kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_rows *out,
+                         uint64_t *labelled) {
+  sampling s = {0};
+  kf_status status = sample(ctx, data, most, &s, labelled);
+  kf_free(s.count);
+  kf_free(s.seen);
+  kf_free(s.share);
+  if (status == KF_OK)
+    *out = s.out;
+  else
+    kf_free(s.out.row);
+  return status;
+}
+
+/* --- folds ----------------------------------------------------------------------------------- */
+
+typedef struct folding {
+  uint64_t *next; /* [classes] fold of the next row, before it is reduced */
+  const kf_rows *rows;
+  uint64_t at;
+  uint32_t folds;
+  unsigned char *fold;
+} folding;
+
+static void put_in_fold(void *argument, uint64_t row, int32_t label) {
+  folding *f = argument;
+  if (f->at == f->rows->n || f->rows->row[f->at] != row) return;
+  f->fold[f->at++] = (unsigned char)(f->next[label]++ % f->folds);
+}
+
+kf_status kf_fold_rows(kf_ctx *ctx, const kf_data *data, const kf_rows *rows, uint32_t folds,
+                       unsigned char **out) {
+  kf_err *err = &ctx->err;
+  if (folds < 2 || folds > 100)
+    return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
+  folding f = {.rows = rows,
+               .folds = folds,
+               .next = kf_alloc_zero(data->n_classes, sizeof *f.next),
+               .fold = kf_alloc(rows->n, 1)};
+  kf_status status = f.next != NULL && f.fold != NULL ? KF_OK : kf_fail_memory(err);
+  if (status == KF_OK) status = each_label(ctx, data, count_label, f.next);
+  uint64_t begin = 0;
+  for (uint32_t k = 0; status == KF_OK && k < data->n_classes; k++) {
+    uint64_t n = f.next[k];
+    f.next[k] = begin;
+    begin += n;
+  }
+  if (status == KF_OK) status = each_label(ctx, data, put_in_fold, &f);
+  kf_free(f.next);
+  if (status == KF_OK)
+    *out = f.fold;
+  else
+    kf_free(f.fold);
+  return status;
+}
+
+kf_status kf_rows_of_fold(const kf_rows *rows, const unsigned char *fold, uint32_t number,
+                          bool others, kf_rows *out, kf_err *err) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < rows->n; i++) n += (fold[i] == number) != others;
+  *out = (kf_rows){.row = kf_alloc(n, sizeof *out->row)};
+  if (out->row == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < rows->n; i++)
+    if ((fold[i] == number) != others) out->row[out->n++] = rows->row[i];
+  return KF_OK;
+}
+
+/* --- statistics and their rows --------------------------------------------------------------- */
+
+kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {
+  KF_TRY(kf_data_refuse_mapped(data, err));
+  if (!data->has_labels)
+    return kf_fail(err, KF_ERR_DATA, "the rows have no labels; give a label file (--labels)");
+  bool bad = data->skip_bad; /* then rows may be fewer */
+  if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
+      !kf_names_equal(&stats->names, &data->names) ||
+      (bad ? stats->rows > data->rows : stats->rows != data->rows - data->unlabelled))
+    return kf_fail(err, KF_ERR_ARG,
+                   "the statistics (%llu rows of %u columns, %u classes) are not those of the data "
+                   "(%llu labelled rows of %u columns, %u classes)",
+                   (unsigned long long)stats->rows, stats->dim, stats->n_classes,
+                   (unsigned long long)(data->rows - data->unlabelled), data->dim, data->n_classes);
+  return KF_OK;
+}
