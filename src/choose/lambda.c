@@ -43,12 +43,27 @@ static kf_status look_at(search *s, const double *relative, size_t n, const char
   return KF_OK;
 }
 
-static double half_decades(int halves) { return pow(10, halves / 2.0); }
+/* 10^(n / 8), by multiplication alone: the pow of C libraries differs in its last bit. */
+static double tenth_power(int eighths) {
+  static const double fraction[8] = {1,
+                                     1.3335214321633240,
+                                     1.7782794100389228,
+                                     2.3713737056616553,
+                                     3.1622776601683795,
+                                     4.2169650342858223,
+                                     5.6234132519034908,
+                                     7.4989420933245583};
+  int whole = (eighths + 800) / 8 - 100;
+  double power = 1;
+  for (int i = 0; i < abs(whole); i++) power *= 10;
+  double x = fraction[eighths - 8 * whole];
+  return whole < 0 ? x / power : x * power;
+}
 
 static kf_status look_at_halves(search *s, int from, int to) {
   double relative[MOST_HALF - LEAST_HALF + 1];
   size_t n = 0;
-  for (int half = from; half <= to; half++) relative[n++] = half_decades(half);
+  for (int half = from; half <= to; half++) relative[n++] = tenth_power(4 * half);
   return look_at(s, relative, n, "lambda");
 }
 
@@ -65,7 +80,7 @@ static kf_status look_everywhere(search *s) {
     last += MORE_HALVES;
   }
   double finer[6], centre = c->points[c->best].lambda / c->mean_eigenvalue;
-  for (int i = 0; i < 6; i++) finer[i] = centre * pow(10, (i < 3 ? i - 3 : i - 2) / 8.0);
+  for (int i = 0; i < 6; i++) finer[i] = centre * tenth_power(i < 3 ? i - 3 : i - 2);
   return look_at(s, finer, 6, "lambda, finer");
 }
 
