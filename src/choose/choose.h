@@ -52,4 +52,29 @@ kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);
 
+/* --- many numbers of dimensions at once (ranks.c) -------------------------------------------- */
+
+/* The classes that are right for a row, as numbers of the model; at least one takes part. */
+typedef struct kf_right {
+  uint32_t n;
+  const int32_t *classes;
+} kf_right;
+
+#define KF_RANKS 5u /* ranks from 0 on that are told apart */
+
+typedef struct kf_ranker kf_ranker;
+/* Ranks for the first dims[t] directions of a model, with the classes of `stats` (which the model
+ * was fitted on) that have rows and that the mask (or NULL) lets through. Everything must outlive
+ * it. dims rise; the last is at most that of the model. */
+kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
+                        const unsigned char *mask, const uint32_t *dims, size_t n_dims,
+                        kf_ranker **out);
+void kf_ranker_free(kf_ranker *ranker);
+uint32_t kf_ranker_classes(const kf_ranker *ranker);         /* that take part */
+int32_t kf_ranker_place(const kf_ranker *ranker, int32_t k); /* below 0: class k does not */
+/* ranks [n][n_dims]: how many wrong classes come before the first right one, at most KF_RANKS. Any
+ * worker thread may call it. */
+kf_status kf_ranker_rank(const kf_ranker *ranker, const float *rows, const double *norm2,
+                         uint64_t n, const kf_right *right, unsigned char *ranks, kf_err *err);
+
 #endif

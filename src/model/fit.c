@@ -271,25 +271,32 @@ static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
 
 /* --- prototypes ------------------------------------------------------------------------------ */
 
+void kf_model_map_classes(const kf_model *m, const kf_kernels *kernels, uint32_t n,
+                          const kf_stats *stats, uint32_t from, double *scratch, double *means,
+                          double *mapped) {
+  uint64_t d = m->dim_in, l = m->dim_out;
+  double unit = ldexp(1.0, -stats->exponent);
+  for (uint64_t t = 0; t < n; t++) {
+    int64_t count = stats->counts[from + t];
+    const int64_t *sum = stats->sums + (from + t) * d;
+    for (uint64_t i = 0; i < d; i++)
+      means[t * d + i] = count > 0 ? (double)sum[i] / (double)count * unit : 0.0;
+  }
+  kf_map_f64(m, kernels, means, n, scratch, mapped);
+  for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
+    if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+}
+
 kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->dim_in, l = m->dim_out;
   double *means = kf_alloc(n * (d + l) + kf_map_scratch(m), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + n * d, *scratch = mapped + n * l;
-  double unit = ldexp(1.0, -stats->exponent);
+  kf_model_map_classes(m, kernels, n, stats, from, scratch, means, mapped);
   for (uint64_t t = 0; t < n; t++) {
-    int64_t count = m->counts[k + t] = stats->counts[from + t];
-    const int64_t *sum = stats->sums + (from + t) * d;
-    for (uint64_t i = 0; i < d; i++) {
-      double mean = count > 0 ? (double)sum[i] / (double)count * unit : 0.0;
-      means[t * d + i] = mean;
-      m->class_means[(k + t) * d + i] = (float)mean;
-    }
-  }
-  kf_map_f64(m, kernels, means, n, scratch, mapped);
-  for (uint64_t t = 0; t < n; t++) { /* an empty class has no place in the mapped space either */
-    if (m->counts[k + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+    m->counts[k + t] = stats->counts[from + t];
+    for (uint64_t i = 0; i < d; i++) m->class_means[(k + t) * d + i] = (float)means[t * d + i];
     m->lengths[k + t] =
         kf_unit_row(kernels, mapped + t * l, m->dim_out, m->prototypes + (k + t) * l);
   }
