@@ -632,14 +632,21 @@ typedef struct kf_k_options {
   uint32_t most; /* 1 … most neighbours are tried; 0: 50, or fewer where rows are few */
   int weighted;  /* as in kf_vote_options */
   double temperature;
+  uint64_t sample;  /* at most so many rows are left out in turn; 0: 50,000 */
   double tolerance; /* as in kf_dim_options */
 } kf_k_options;
 
+typedef struct kf_k_point {
+  uint32_t k;
+  uint64_t top1, top5;
+  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+} kf_k_point;
+
 typedef struct kf_k_choice {
   uint32_t k, best;
-  uint64_t n;
+  uint64_t n;      /* rows that were left out in turn */
   size_t n_points; /* one for each k from 1 */
-  kf_hits *points;
+  kf_k_point *points;
 } kf_k_choice;
 
 /* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */

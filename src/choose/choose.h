@@ -10,11 +10,18 @@
 #define KF_DEFAULT_SAMPLE 50000u
 #define KF_DEFAULT_FOLDS  5u
 
-/* Row numbers, rising. */
+/* Rows of a data set by number, rising, and their labels. */
 typedef struct kf_rows {
   uint64_t n;
-  uint64_t *row; /* freed by the owner */
+  uint64_t *row;
+  int32_t *label;
 } kf_rows;
+kf_status kf_rows_make(kf_rows *rows, uint64_t most, kf_err *err); /* empty, with room */
+void kf_rows_clear(kf_rows *rows);
+static inline void kf_rows_add(kf_rows *rows, uint64_t row, int32_t label) {
+  rows->row[rows->n] = row;
+  rows->label[rows->n++] = label;
+}
 
 /* Of the rows that have a label at most `most`, the same share of each class as far as numbers allow
  * and at least one, spread evenly over the data set. *labelled: how many there are to choose from.
@@ -23,13 +30,41 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
                          uint64_t *labelled);
 /* fold[r] in [0, folds) for each of the given rows, so that each fold has the same share of each
  * class, as far as numbers allow, and folds are of equal size. */
-kf_status kf_fold_rows(kf_ctx *ctx, const kf_data *data, const kf_rows *rows, uint32_t folds,
-                       unsigned char **out);
+kf_status kf_fold_rows(const kf_rows *rows, uint32_t n_classes, uint32_t folds, unsigned char **out,
+                       kf_err *err);
 /* Those of `rows` that are in the fold (or, with `others`, those that are not). */
 kf_status kf_rows_of_fold(const kf_rows *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_rows *out, kf_err *err);
+/* Statistics of all rows but those of a fold: the whole minus the fold, exactly. `rest` is a copy of
+ * the whole, made by kf_stats_copy, which kf_fold_put_back restores. */
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
+kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
+kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
 /* KF_ERR_ARG where statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
+
+/* --- which number (pick_point.c) ------------------------------------------------------------- */
+
+/* Which rows were right at each of n_points settings: a bit for each. */
+typedef struct kf_score_card {
+  uint64_t n; /* rows */
+  size_t n_points;
+  uint64_t stride;      /* bytes of a row */
+  unsigned char *right; /* [n][stride] */
+} kf_score_card;
+kf_status kf_score_card_make(kf_score_card *card, uint64_t n, size_t n_points, kf_err *err);
+static inline void kf_score_card_set(kf_score_card *card, uint64_t row, size_t point) {
+  card->right[row * card->stride + point / 8] |= (unsigned char)(1u << point % 8);
+}
+
+/* One setting of several, as kf_dim_point and kf_k_point have them. */
+typedef struct kf_setting {
+  uint64_t top1, lost, won;
+} kf_setting;
+/* Finds the best setting (the first of equal ones) and counts rows lost and won against it; returns
+ * the first one whose loss is within the tolerance, or where that is 0 not significant. */
+size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
+                            size_t *best);
 
 /* --- leave-one-out (loo.c) ------------------------------------------------------------------- */
 

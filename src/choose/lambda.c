@@ -136,7 +136,7 @@ kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data
   search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
   kf_status status = s.choice != NULL ? run(&s, stats, data, &o) : kf_fail_memory(err);
   kf_loo_free(s.loo);
-  kf_free(s.rows.row);
+  kf_rows_clear(&s.rows);
   if (status == KF_OK)
     *out = s.choice;
   else

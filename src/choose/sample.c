@@ -8,26 +8,44 @@
 
 #define LABELS_AT_A_TIME 65536u
 
-/* Calls use(argument, row, label) for each row that has a label. */
+/* Calls use(argument, row, label) for each row that has a label. Where bad rows are to be left out,
+ * rows have to be read to know them. */
 typedef void (*label_fn)(void *argument, uint64_t row, int32_t label);
 
 static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn use, void *argument) {
   kf_err *err = &ctx->err;
-  int32_t *labels = kf_alloc(LABELS_AT_A_TIME, sizeof *labels);
-  kf_status status = labels != NULL ? KF_OK : kf_fail_memory(err);
-  for (uint64_t first = 0; status == KF_OK && first < data->rows; first += LABELS_AT_A_TIME) {
-    uint64_t left = data->rows - first, n = left < LABELS_AT_A_TIME ? left : LABELS_AT_A_TIME;
-    status = data->fetch(data, ctx->kernels, first, n, NULL, labels, err);
+  uint64_t chunk = data->skip_bad ? kf_data_chunk(data->dim) : LABELS_AT_A_TIME;
+  int32_t *labels = kf_alloc(chunk, sizeof *labels);
+  float *rows = data->skip_bad ? kf_alloc(chunk * data->dim, sizeof *rows) : NULL;
+  bool all = labels != NULL && (rows != NULL || !data->skip_bad);
+  kf_status status = all ? KF_OK : kf_fail_memory(err);
+  for (uint64_t first = 0; status == KF_OK && first < data->rows; first += chunk) {
+    uint64_t left = data->rows - first, n = left < chunk ? left : chunk;
+    status = rows != NULL ? kf_data_fetch(data, ctx->kernels, first, n, rows, labels, NULL, err)
+                          : data->fetch(data, ctx->kernels, first, n, NULL, labels, err);
     for (uint64_t i = 0; status == KF_OK && i < n; i++)
       if (labels[i] >= 0) use(argument, first + i, labels[i]);
   }
   kf_free(labels);
+  kf_free(rows);
   return status;
 }
 
 static void count_label(void *argument, uint64_t row, int32_t label) {
   (void)row;
   ((uint64_t *)argument)[label]++;
+}
+
+kf_status kf_rows_make(kf_rows *rows, uint64_t most, kf_err *err) {
+  *rows = (kf_rows){.row = kf_alloc(most, sizeof *rows->row),
+                    .label = kf_alloc(most, sizeof *rows->label)};
+  return rows->row != NULL && rows->label != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+void kf_rows_clear(kf_rows *rows) {
+  kf_free(rows->row);
+  kf_free(rows->label);
+  *rows = (kf_rows){0};
 }
 
 /* --- samples --------------------------------------------------------------------------------- */
@@ -42,7 +60,7 @@ typedef struct sampling {
 static void take_some(void *argument, uint64_t row, int32_t label) {
   sampling *s = argument;
   uint64_t t = s->seen[label]++, n = s->count[label], share = s->share[label];
-  if ((t + 1) * share / n > t * share / n) s->out.row[s->out.n++] = row;
+  if ((t + 1) * share / n > t * share / n) kf_rows_add(&s->out, row, label);
 }
 
 static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, sampling *s,
@@ -63,8 +81,7 @@ static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, samplin
     taken += s->share[k];
   }
   *labelled = all;
-  s->out.row = kf_alloc(taken, sizeof *s->out.row);
-  if (s->out.row == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_rows_make(&s->out, taken, err));
   return each_label(ctx, data, take_some, s);
 }
 
@@ -78,61 +95,74 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
   if (status == KF_OK)
     *out = s.out;
   else
-    kf_free(s.out.row);
+    kf_rows_clear(&s.out);
   return status;
 }
 
 /* --- folds ----------------------------------------------------------------------------------- */
 
-typedef struct folding {
-  uint64_t *next; /* [classes] fold of the next row, before it is reduced */
-  const kf_rows *rows;
-  uint64_t at;
-  uint32_t folds;
-  unsigned char *fold;
-} folding;
-
-static void put_in_fold(void *argument, uint64_t row, int32_t label) {
-  folding *f = argument;
-  if (f->at == f->rows->n || f->rows->row[f->at] != row) return;
-  f->fold[f->at++] = (unsigned char)(f->next[label]++ % f->folds);
-}
-
-kf_status kf_fold_rows(kf_ctx *ctx, const kf_data *data, const kf_rows *rows, uint32_t folds,
-                       unsigned char **out) {
-  kf_err *err = &ctx->err;
+kf_status kf_fold_rows(const kf_rows *rows, uint32_t n_classes, uint32_t folds, unsigned char **out,
+                       kf_err *err) {
   if (folds < 2 || folds > 100)
     return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
-  folding f = {.rows = rows,
-               .folds = folds,
-               .next = kf_alloc_zero(data->n_classes, sizeof *f.next),
-               .fold = kf_alloc(rows->n, 1)};
-  kf_status status = f.next != NULL && f.fold != NULL ? KF_OK : kf_fail_memory(err);
-  if (status == KF_OK) status = each_label(ctx, data, count_label, f.next);
-  uint64_t begin = 0;
-  for (uint32_t k = 0; status == KF_OK && k < data->n_classes; k++) {
-    uint64_t n = f.next[k];
-    f.next[k] = begin;
+  uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
+  unsigned char *fold = kf_alloc(rows->n, 1);
+  if (next == NULL || fold == NULL) {
+    kf_free(next);
+    kf_free(fold);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t i = 0; i < rows->n; i++) next[rows->label[i]]++;
+  for (uint32_t k = 0; k < n_classes; k++) { /* the fold of the next row, before it is reduced */
+    uint64_t n = next[k];
+    next[k] = begin;
     begin += n;
   }
-  if (status == KF_OK) status = each_label(ctx, data, put_in_fold, &f);
-  kf_free(f.next);
-  if (status == KF_OK)
-    *out = f.fold;
-  else
-    kf_free(f.fold);
-  return status;
+  for (uint64_t i = 0; i < rows->n; i++) fold[i] = (unsigned char)(next[rows->label[i]]++ % folds);
+  kf_free(next);
+  *out = fold;
+  return KF_OK;
 }
 
 kf_status kf_rows_of_fold(const kf_rows *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_rows *out, kf_err *err) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows->n; i++) n += (fold[i] == number) != others;
-  *out = (kf_rows){.row = kf_alloc(n, sizeof *out->row)};
-  if (out->row == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_rows_make(out, n, err));
   for (uint64_t i = 0; i < rows->n; i++)
-    if ((fold[i] == number) != others) out->row[out->n++] = rows->row[i];
+    if ((fold[i] == number) != others) kf_rows_add(out, rows->row[i], rows->label[i]);
   return KF_OK;
+}
+
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
+  kf_stats *s;
+  KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
+                         stats->exponent, &s, &ctx->err));
+  kf_status status = kf_stats_merge(ctx, s, stats);
+  if (status == KF_OK)
+    *out = s;
+  else
+    kf_stats_free(s);
+  return status;
+}
+
+kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken) {
+  kf_stats *s;
+  KF_TRY(kf_stats_create(rest->dim, rest->n_classes, &rest->names, rest->normalized, rest->exponent,
+                         &s, &ctx->err));
+  kf_status status = kf_stats_accumulate(ctx, s, fold, NULL, "folds");
+  if (status == KF_OK) status = kf_stats_subtract(ctx, rest, s);
+  if (status == KF_OK)
+    *taken = s;
+  else
+    kf_stats_free(s);
+  return status;
+}
+
+kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {
+  kf_status status = kf_stats_merge(ctx, rest, taken);
+  kf_stats_free(taken);
+  return status;
 }
 
 /* --- statistics and their rows --------------------------------------------------------------- */
