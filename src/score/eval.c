@@ -16,7 +16,7 @@ static void count_hits(void *argument, kf_tally *tally, const kf_scored *row) {
 kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                   const kf_eval_options *options, kf_eval_result *out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
-  (void)err; /* of the context, where the trial leaves it */
+
   kf_eval_options o = options != NULL ? *options : (kf_eval_options){0};
   kf_trial trial;
   kf_eval_result result = {0};
