@@ -54,7 +54,7 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 /* --- prototypes ------------------------------------------------------------------------------ */
 
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
- * length for cosine; classes without rows are not among them. */
+ * length for cosine; classes without rows, or that take no part, are not among them. */
 typedef struct kf_prototypes {
   const kf_model *model;
   const kf_kernels *kernels;
@@ -66,8 +66,9 @@ typedef struct kf_prototypes {
   float *rows; /* [n][dim] while the index is built */
 } kf_prototypes;
 
+/* part: [classes of the model] 1 where a class takes part; NULL: all do. */
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
-                            kf_prototypes **out);
+                            const unsigned char *part, kf_prototypes **out);
 void kf_prototypes_free(kf_prototypes *p);
 
 /* The `top` <= p->n nearest prototypes of n rows of the original space, best first, as kf_classify
