@@ -43,7 +43,7 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
   unsigned char *ranks = malloc(n * n_dims);
   for (uint64_t i = 0; i < n; i++) {
     norm2[i] = p->ctx->kernels->norm2(rows + i * p->w.dim, p->w.dim);
-    right[i] = (kf_right){1, &labels[i]};
+    right[i] = (kf_right){&labels[i], 1};
   }
   assert_ok(p->ctx, kf_ranker_rank(r, rows, norm2, n, right, ranks, &p->ctx->err));
   uint64_t *hits = calloc(2 * n_dims, sizeof *hits);

@@ -3,7 +3,7 @@
 #ifndef KF_CHOOSE_H
 #define KF_CHOOSE_H
 
-#include "search/gallery.h"
+#include "score/score.h"
 
 /* --- which rows (sample.c) ------------------------------------------------------------------- */
 
@@ -88,12 +88,6 @@ kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);
 
 /* --- many numbers of dimensions at once (ranks.c) -------------------------------------------- */
-
-/* The classes that are right for a row, as numbers of the model; at least one takes part. */
-typedef struct kf_right {
-  uint32_t n;
-  const int32_t *classes;
-} kf_right;
 
 #define KF_RANKS 5u /* ranks from 0 on that are told apart */
 

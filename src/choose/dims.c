@@ -45,7 +45,7 @@ static kf_status score_chunk(const fold_job *j, chunk *c, uint64_t first, uint64
   uint32_t dim = j->data->dim;
   if (!(c->rows && c->labels && c->norm2 && c->right && c->ranks)) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(j->data, job->ctx->kernels, first, n, c->rows, c->labels, c->norm2, err));
-  for (uint64_t i = 0; i < n; i++) c->right[i] = (kf_right){1, &c->labels[i]};
+  for (uint64_t i = 0; i < n; i++) c->right[i] = (kf_right){&c->labels[i], 1};
   KF_TRY(kf_ranker_rank(j->ranker, c->rows, c->norm2, n, c->right, c->ranks, err));
   for (uint64_t i = 0; i < n; i++)
     for (uint32_t l = 0; l < dim; l++) {

@@ -162,12 +162,6 @@ static double canonical_value(const close_call *c, uint32_t j) {
   return value;
 }
 
-static bool is_right(const kf_right *right, int32_t number) {
-  for (uint32_t i = 0; i < right->n; i++)
-    if (right->classes[i] == number) return true;
-  return false;
-}
-
 /* Of the classes whose values are from low to high, how many wrong ones come before the first right
  * one. */
 static uint32_t decide(const close_call *c, const kf_right *right, const float *x,
@@ -182,7 +176,7 @@ static uint32_t decide(const close_call *c, const kf_right *right, const float *
   for (int pass = 0; pass < 2; pass++) /* the first right one, then the wrong ones before it */
     for (uint32_t j = 0; j < r->n; j++) {
       float value = x[j] * scale[j] - offset[j];
-      if (!(value >= low && value <= high) || is_right(right, r->number[j]) == (pass == 1))
+      if (!(value >= low && value <= high) || kf_is_right(right, r->number[j]) == (pass == 1))
         continue;
       double canonical = canonical_value(c, j);
       if (pass == 0 && (canonical < best || first == r->n)) {
