@@ -5,6 +5,20 @@
 
 #include "score/score.h"
 
+/* --- one stage made of many calls (quiet.c) --------------------------------------------------- */
+
+typedef struct kf_quiet {
+  kf_ctx *ctx;
+  kf_progress_fn progress;
+  kf_log_fn log;
+  void *user;
+  const char *what;
+  uint64_t done, total;
+} kf_quiet;
+void kf_quiet_begin(kf_quiet *quiet, kf_ctx *ctx, const char *what, uint64_t total);
+kf_status kf_quiet_step(kf_quiet *quiet); /* one of `total` */
+void kf_quiet_end(kf_quiet *quiet);       /* twice does no harm */
+
 /* --- which rows (sample.c) ------------------------------------------------------------------- */
 
 #define KF_DEFAULT_SAMPLE 50000u
@@ -40,6 +54,8 @@ kf_status kf_rows_of_fold(const kf_rows *rows, const unsigned char *fold, uint32
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
 kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
+/* Of S_w. */
+kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
 /* KF_ERR_ARG where statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
 

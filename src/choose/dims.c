@@ -20,6 +20,7 @@ typedef struct dim_job {
   kf_score_card card;  /* of the sample */
   uint64_t *top5;      /* [threads][D] */
   uint64_t n_scored;   /* rows of the card that have been filled in */
+  kf_quiet quiet;
 } dim_job;
 
 /* --- one fold -------------------------------------------------------------------------------- */
@@ -71,8 +72,8 @@ static kf_status score_task(void *argument, size_t i, size_t worker, kf_err *err
   kf_free(c.norm2);
   kf_free(c.right);
   kf_free(c.ranks);
-  if (status == KF_OK && worker == 0) {
-    status = kf_progress(j->job->ctx, "dimensions", j->done + first + n, j->job->card.n);
+  if (status == KF_OK && worker == 0) { /* only to ask whether to stop */
+    status = kf_progress(j->job->ctx, "dimensions", 0, 0);
     if (status != KF_OK) *err = j->job->ctx->err;
   }
   return status;
@@ -130,7 +131,8 @@ static kf_status run_fold(dim_job *job, uint32_t number) {
   KF_TRY(status);
   status = score_fold(job, number);
   kf_status back = kf_fold_put_back(job->ctx, job->rest, taken);
-  return status != KF_OK ? status : back;
+  if (status == KF_OK) status = back;
+  return status == KF_OK ? kf_quiet_step(&job->quiet) : status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -139,13 +141,10 @@ static kf_status find_lambda(dim_job *job, const kf_stats *stats) {
   kf_lambda lambda = job->options.lambda;
   job->lambda = lambda;
   if (lambda.unit != KF_LAMBDA_ABSOLUTE) return KF_OK;
-  double trace = 0, *s_w = kf_alloc((uint64_t)stats->dim * stats->dim, sizeof *s_w);
-  if (s_w == NULL) return kf_fail_memory(&job->ctx->err);
-  kf_status status = kf_stats_scatter(job->ctx, stats, s_w, NULL, NULL);
-  for (uint64_t i = 0; status == KF_OK && i < stats->dim; i++) trace += s_w[i * stats->dim + i];
-  kf_free(s_w);
-  if (trace > 0) job->lambda = (kf_lambda){lambda.value * stats->dim / trace, KF_LAMBDA_RELATIVE};
-  return status;
+  double mean = 0;
+  KF_TRY(kf_mean_eigenvalue(job->ctx, stats, &mean));
+  if (mean > 0) job->lambda = (kf_lambda){lambda.value / mean, KF_LAMBDA_RELATIVE};
+  return KF_OK;
 }
 
 static kf_status prepare(dim_job *job, const kf_stats *stats) {
@@ -213,7 +212,9 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
       o->metric == KF_METRIC_EUCLIDEAN || (o->metric == KF_METRIC_DEFAULT && !stats->normalized);
   uint32_t folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
   kf_status status = prepare(&job, stats);
+  kf_quiet_begin(&job.quiet, ctx, "dimensions", folds);
   for (uint32_t f = 0; status == KF_OK && f < folds; f++) status = run_fold(&job, f);
+  kf_quiet_end(&job.quiet);
   if (status == KF_OK) status = hand_out(&job, out);
   kf_free(job.dims);
   kf_free(job.top5);

@@ -167,6 +167,17 @@ kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {
 
 /* --- statistics and their rows --------------------------------------------------------------- */
 
+kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out) {
+  uint64_t dim = stats->dim;
+  double trace = 0, *s_w = kf_alloc(dim * dim, sizeof *s_w);
+  if (s_w == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
+  for (uint64_t i = 0; status == KF_OK && i < dim; i++) trace += s_w[i * dim + i];
+  kf_free(s_w);
+  *out = trace / (double)dim;
+  return status;
+}
+
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
   if (!data->has_labels)
