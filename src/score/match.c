@@ -30,6 +30,7 @@ static kf_status check_names(const kf_known *known, const kf_names *own, const k
                              kf_err *err) {
   const char *from = truth != NULL ? truth->path : "the labels";
   const char *be = truth != NULL ? ": the classes" : "";
+  if (truth != NULL && truth->n_classes == 0) return KF_OK; /* neither names nor numbers */
   if (own->n > 0 && known->names->n == 0)
     return kf_fail(err, KF_ERR_DATA,
                    "%s%s are names and the classes of the %s have none; give %s as class numbers",

@@ -13,17 +13,21 @@
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* An ending is a point and a letter with at most four letters or digits behind it: ".JPEG". */
-void kf_bare_id(const char **text, size_t *length) {
+void kf_id_without_folder(const char **text, size_t *length) {
   const char *begin = *text, *end = begin + *length;
   for (const char *c = begin; c < end; c++)
     if (*c == '/') begin = c + 1;
-  const char *point = end;
-  while (point > begin && end - point < 6 && (is_letter(point[-1]) || is_digit(point[-1]))) point--;
-  if (point > begin + 1 && point < end && end - point <= 5 && point[-1] == '.' && is_letter(*point))
-    end = point - 1;
   *text = begin;
   *length = (size_t)(end - begin);
+}
+
+/* An ending is a point and a letter with at most four letters or digits behind it: ".JPEG". */
+void kf_id_without_ending(const char *text, size_t *length) {
+  size_t n = 0; /* letters and digits at the end */
+  while (n < *length && (is_letter(text[*length - n - 1]) || is_digit(text[*length - n - 1]))) n++;
+  if (n < 1 || n > 5 || n + 1 >= *length) return;
+  const char *ending = text + *length - n;
+  if (ending[-1] == '.' && is_letter(*ending)) *length -= n + 1;
 }
 
 /* The number behind "_val_" at the end of an id; 0: there is none. */
@@ -77,7 +81,11 @@ typedef struct alignment {
 static kf_status find_entry(const alignment *a, uint64_t line, const char *id, size_t length,
                             int64_t *out, kf_err *err) {
   *out = -1;
-  kf_bare_id(&id, &length);
+  kf_id_without_folder(&id, &length);
+  /* What looks like an ending may be none: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
+  if (a->map != NULL) *out = kf_map_find(a->map, id, length);
+  if (*out >= 0) return KF_OK;
+  kf_id_without_ending(id, &length);
   if (a->map != NULL) {
     *out = kf_map_find(a->map, id, length);
     return KF_OK;

@@ -31,7 +31,8 @@ kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names 
                           const char *classes, kf_err *err);
 void kf_entries_clear(kf_entries *entries);
 
-/* An id without its folder and without an ending such as ".JPEG". */
-void kf_bare_id(const char **text, size_t *length);
+/* An id without its folder, and without an ending such as ".JPEG". */
+void kf_id_without_folder(const char **text, size_t *length);
+void kf_id_without_ending(const char *text, size_t *length);
 
 #endif

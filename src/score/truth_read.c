@@ -80,7 +80,7 @@ static kf_status add_class(reader *r, const char *text, size_t length, kf_err *e
   kf_entries *e = r->entries;
   if (e->kind == KF_CLASSES_UNKNOWN)
     e->kind = looks_like_number(text, length) ? KF_CLASSES_NUMBERS : KF_CLASSES_NAMES;
-  int32_t class;
+  int32_t class = -1;
   KF_TRY(e->kind == KF_CLASSES_NUMBERS ? read_number(r, text, length, &class, err)
                                        : read_name(r, text, length, &class, err));
   for (size_t i = r->begin; i < e->n_classes; i++)
@@ -187,7 +187,8 @@ static kf_status add_id(reader *r, kf_err *err) {
   kf_entries *e = r->entries;
   const char *text = r->field.data;
   size_t length = r->field.n;
-  kf_bare_id(&text, &length);
+  kf_id_without_folder(&text, &length);
+  kf_id_without_ending(text, &length);
   if (length == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has no id", e->path, r->place);
   kf_text_add(&e->ids, text, length);
