@@ -142,12 +142,21 @@ static int store_real(reader *r, cli_real *real, const char *what, const char *t
   return real->given ? 0 : FAIL(r, "%s must be a number above 0, not '%.60s'", what, text);
 }
 
+static int store_auto(const cli_option *o, void *at) {
+  if (o->kind == OPTION_NUMBER)
+    *(cli_number *)at = (cli_number){.given = 1, .automatic = 1};
+  else
+    ((cli_numbers *)at)->automatic = 1;
+  return 0;
+}
+
 static int has_one_value(const cli_option *o) { return o->value && o->kind != OPTION_LIST; }
 
 /* Stores the value of an option, which the user wrote as `what`; text is "" for one without. */
 static int store(reader *r, const cli_option *o, const char *what, const char *text) {
   void *at = (char *)r->args + o->at;
   if (has_one_value(o) && r->given[o->at]++) return FAIL(r, "%s is given twice", what);
+  if (o->flags & OPTION_AUTO && strcmp(text, "auto") == 0) return store_auto(o, at);
   switch (o->kind) {
   case OPTION_FLAG: *(int *)at = 1; return 0;
   case OPTION_COUNT: ++*(int *)at; return 0;
@@ -262,4 +271,8 @@ void args_free(cli_args *args) {
   free(args->operands.items);
   free(args->labels.items);
   free(args->neighbour_list.items);
+  free(args->dims.items);
+  free(args->test.items);
+  free(args->test_labels.items);
+  free(args->class_sets.items);
 }

@@ -19,7 +19,11 @@ typedef enum option_kind {
   OPTION_CHOICE   /* int: low + the position of the value among the choices */
 } option_kind;
 
-typedef enum option_flags { OPTION_REQUIRED = 1, OPTION_HIDDEN = 2 } option_flags;
+typedef enum option_flags {
+  OPTION_REQUIRED = 1,
+  OPTION_HIDDEN = 2,
+  OPTION_AUTO = 4 /* a number or numbers may be 'auto' as well */
+} option_flags;
 
 typedef struct cli_option {
   const char *name; /* without the dashes; NULL ends a table */
@@ -70,12 +74,14 @@ typedef struct cli_list {
 typedef struct cli_number {
   int64_t value;
   int given;
+  int automatic; /* 'auto' was given instead of a number */
 } cli_number;
 
 /* Rising, each one once. */
 typedef struct cli_numbers {
   uint32_t *items;
   size_t n;
+  int automatic;
 } cli_numbers;
 
 typedef struct cli_real {
@@ -98,6 +104,14 @@ typedef struct cli_args {
   cli_number exponent, dim;
   const char *lambda, *between;
   int centre;
+  /* choosing */
+  int one_se;
+  cli_number sample, folds;
+  cli_real tolerance;
+  cli_numbers dims;
+  cli_list test, test_labels, class_sets;
+  const char *lambdas;
+  int table_format, no_prototypes, no_raw;
   /* results */
   const char *output, *text_output;
   int dtype, metric, raw, json;
@@ -126,6 +140,7 @@ extern const cli_group label_options;  /* --labels, --classes, --label-tensor */
 extern const cli_group row_options;    /* --tensor, --skip-bad */
 extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
 extern const cli_group stats_options;  /* --no-normalize, --exponent */
+extern const cli_group choose_options; /* --one-se, --sample, --folds, --tolerance */
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
 extern const cli_group judge_options;  /* --truth, --truth-classes, --ids, --class-set */

@@ -86,6 +86,10 @@ typedef enum label_use {
 /* Opens operands `first` and up as one data set, which the output (-o) must not be a file of.
  * Returns an exit status. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
+/* The same for other paths and files of labels. */
+int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+              label_use use, kf_data **out);
+int open_test(cli_run *cli, kf_data **out); /* --test; *out stays NULL without it */
 /* Whether an option on the rows and labels of data is there. */
 int data_options_given(const cli_args *args);
 int load_model(cli_run *cli, const char *path, kf_model **out);
@@ -94,14 +98,26 @@ int load_model(cli_run *cli, const char *path, kf_model **out);
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 uint32_t classes_with_rows(const kf_model *model);
 /* Statistics of the operands as data. */
-int data_stats(cli_run *cli, kf_stats **out);
+int data_stats(cli_run *cli, kf_data **rows, kf_stats **out); /* rows may be NULL */
 /* Statistics from the operands: one statistics file, or data. */
-int read_stats(cli_run *cli, kf_stats **out);
-kf_synth_options world_of(const cli_args *args); /* what world_options say */
+int read_stats(cli_run *cli, kf_data **rows, kf_stats **out); /* *rows stays NULL for a file */
+kf_synth_options world_of(const cli_args *args);              /* what world_options say */
 /* "wrote PATH: ..." and how long it took, unless -q. */
 void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF_LIKE(3, 4);
 void say_data_written(cli_run *cli, const char *path);
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path); /* and says so */
+
+/* --- choosing.c: lambda and dimensions from training rows; each says what was chosen ----------- */
+
+/* What --lambda says, or by default: leave-one-out where rows are at hand (NULL: they are not). The
+ * choice (to be freed) is handed out where there was one, unless `out` is NULL. */
+int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda *lambda,
+                  kf_lambda_choice **out);
+/* --dim auto. */
+int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
+               uint32_t *dim);
+/* Refuses options on choosing where nothing is chosen. */
+int check_choose_options(cli_run *cli);
 
 /* --- blocks.c --------------------------------------------------------------------------------- */
 
@@ -135,6 +151,8 @@ const char *gallery_metric_name(const kf_gallery *gallery);
 /* -k, or 15 where there are so many rows; `most` of them take part in a search of the gallery at
  * `path`. */
 int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
+/* -k auto: the k that does well when rows of the gallery are left out in turn; says which. */
+int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
 int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 /* How many of the queries to read at a time. */
 uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
@@ -220,6 +238,7 @@ shown show_counted(uint64_t n, const char *one, const char *many); /* 1 row, 12 
 shown show_bytes(uint64_t n);                                      /* 1.2 MiB */
 shown show_seconds(double seconds);                                /* 0.25 s, 3:07 min */
 shown show_real(double value);                                     /* 0.465696 */
+shown show_relative(double lambda, double mean_eigenvalue);        /* 0.3x */
 shown show_percent(uint64_t hits, uint64_t n);                     /* 54.83 % */
 shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56.61] */
 /* Prints text with tabs, line ends, backslashes and control characters escaped. */

@@ -151,7 +151,9 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = choose_neighbours(job->cli, a->gallery, kf_gallery_rows(job->gallery), &v->k);
+  int result = a->neighbours.automatic
+                   ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
+                   : choose_neighbours(job->cli, a->gallery, kf_gallery_rows(job->gallery), &v->k);
   if (result == EXIT_OK)
     result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
   v->top = job->top;
@@ -262,9 +264,9 @@ static const cli_group own_options = {
          KF_METRIC_COSINE, 0, metric_choices},
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "classify in the original space, against the class means", 0, 0, NULL},
-        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
-         "with --gallery: neighbours that vote, 1 to 1024 (default: 15, or all where there are "
-         "fewer)",
+        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), OPTION_AUTO, "K",
+         "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all where there "
+         "are fewer)",
          1, KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object for each row, one a line", 0, 0, NULL},

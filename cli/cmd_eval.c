@@ -18,7 +18,8 @@ typedef struct eval_job {
   kf_open_set_result open;
   kf_eval_result prototypes;
   kf_eval_result neighbours;
-  kf_hits *hits; /* [n_k] */
+  kf_hits *hits;  /* [n_k] */
+  uint32_t own_k; /* -k auto */
   size_t n_k;
   kf_search_report report;
 } eval_job;
@@ -174,9 +175,14 @@ static void print_json(const eval_job *job) {
 /* --- the work --------------------------------------------------------------------------------- */
 
 /* -k, or those of 1, 5 and 15 that there are rows for. */
-static int choose_list(const eval_job *job, kf_gallery_eval_options *out) {
+static int choose_list(eval_job *job, kf_gallery_eval_options *out) {
   static const uint32_t usual[] = {1, 5, 15};
   const cli_numbers *given = &job->cli->args.neighbour_list;
+  if (given->automatic) {
+    out->k = &job->own_k;
+    out->n_k = 1;
+    return neighbours_by_themselves(job->cli, job->gallery, &job->own_k);
+  }
   uint64_t most = kf_gallery_rows(job->gallery) - (job->data == NULL);
   out->k = given->n ? given->items : usual;
   out->n_k = given->n ? given->n : COUNT_OF(usual);
@@ -356,8 +362,10 @@ static const cli_group own_options = {
          KF_METRIC_COSINE, 0, metric_choices},
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "evaluate the original space alone", 0, 0, NULL},
-        {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
-         "with --gallery: numbers of neighbours, 1 to 1024, separated by commas (default: 1,5,15)",
+        {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), OPTION_AUTO,
+         "K,...",
+         "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto (default: "
+         "1,5,15)",
          1, KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object, with accuracies as fractions", 0, 0, NULL},

@@ -2,6 +2,8 @@
 #include "cli.h"
 #include "commands.h"
 
+#include <string.h>
+
 static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *model) {
   uint32_t classes = kf_model_classes(model), used = classes_with_rows(model);
   double lambda = kf_model_lambda(model), mean = kf_model_mean_eigenvalue(model);
@@ -10,8 +12,8 @@ static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *mod
               show_counted(classes, "class", "classes").text, kf_model_dim_in(model),
               kf_model_dim_out(model));
   if (mean > 0)
-    say(cli, "lambda %s, which is %sx the mean eigenvalue of the scatter within classes",
-        show_real(lambda).text, show_real(lambda / mean).text);
+    say(cli, "lambda %s, which is %s the mean eigenvalue of the scatter within classes",
+        show_real(lambda).text, show_relative(lambda, mean).text);
   else
     say(cli, "lambda %s; there is no scatter within classes", show_real(lambda).text);
   if (used < classes)
@@ -19,8 +21,12 @@ static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *mod
         show_counted(classes - used, "class has", "classes have").text);
 }
 
-static int fit(cli_run *cli, const kf_stats *stats, kf_fit_options *options) {
+static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_options *options) {
   kf_model *model;
+  int result = choose_lambda(cli, stats, data, &options->lambda, NULL);
+  if (result == EXIT_OK && cli->args.dim.automatic)
+    result = choose_dim(cli, stats, data, options->lambda, &options->dim);
+  if (result != EXIT_OK) return result;
   kf_status status = kf_fit(cli->ctx, stats, options, &model);
   if (status != KF_OK) return fail(cli, status);
   status = kf_model_save(cli->ctx, model, cli->args.output);
@@ -29,20 +35,32 @@ static int fit(cli_run *cli, const kf_stats *stats, kf_fit_options *options) {
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
+/* What can be said of --lambda before the work. */
+static int check_lambda(cli_run *cli) {
+  const char *given = cli->args.lambda;
+  kf_lambda parsed;
+  if (!given || !strcmp(given, "auto") || !strcmp(given, "ledoit-wolf")) return EXIT_OK;
+  kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
-  kf_status status = KF_OK;
-  if (a->lambda) status = kf_lambda_parse(cli->ctx, a->lambda, &options.lambda);
-  if (status != KF_OK) return fail(cli, status);
-  int result = check_output(cli, a->output);
+  int result = check_choose_options(cli);
+  if (result == EXIT_OK) result = check_lambda(cli);
+  if (result == EXIT_OK) result = check_output(cli, a->output);
   if (result != EXIT_OK) return result;
   kf_stats *between = NULL, *stats = NULL;
-  if (a->between) status = kf_stats_load(cli->ctx, a->between, &between);
-  if (status != KF_OK) return fail(cli, status);
+  kf_data *data = NULL;
+  if (a->between) {
+    kf_status status = kf_stats_load(cli->ctx, a->between, &between);
+    if (status != KF_OK) return fail(cli, status);
+  }
   options.between = between;
-  result = read_stats(cli, &stats);
-  if (result == EXIT_OK) result = fit(cli, stats, &options);
+  result = read_stats(cli, &data, &stats);
+  if (result == EXIT_OK) result = fit(cli, stats, data, &options);
+  kf_data_free(data);
   kf_stats_free(stats);
   kf_stats_free(between);
   return result;
@@ -56,9 +74,14 @@ static const cli_group own_options = {
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
          "MODEL.safetensors", "the model to write", 0, 0, NULL},
         {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser: 150 is absolute, 0.3x is relative (default: 0.3x)", 0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions to keep (default: all)", 1, KF_MAX_DIM, NULL},
+         "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: auto; "
+         "0.3x for statistics)",
+         0, 0, NULL},
+        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), OPTION_AUTO, "L",
+         "dimensions to keep, or auto (default: all)", 1, KF_MAX_DIM, NULL},
+        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
+         "how prototypes are compared while choosing: cosine or euclidean", KF_METRIC_COSINE, 0,
+         metric_choices},
         {"centre", 0, OPTION_CHOICE, offsetof(cli_args, centre), 0, "WHAT",
          "subtract before mapping: none (default) or mean, that of the training rows",
          KF_CENTRE_NONE, 0, centre_choices},
@@ -84,13 +107,26 @@ const cli_command fit_command = {
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
         "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 "
         "works where S_w has full rank.\n\n"
+        "By default, where rows are at hand, lambda is chosen from them alone (--lambda auto): "
+        "each "
+        "row in turn is left out of the statistics and classified by its nearest prototype, for a "
+        "grid of lambdas. This is exact and takes about as long as the statistics; above 50,000 "
+        "rows a sample of them is left out. With -v the whole curve is printed. gda is trace(S_w) "
+        "/ "
+        "(N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
+        "--dim auto keeps the fewest dimensions whose loss of accuracy, against the best number, "
+        "is "
+        "not significant in a cross-validation (or within --tolerance).\n\n"
         "With --between, S_w is from the input and all the rest from another statistics file, "
         "whose classes are then those of the model.",
-    .groups = (const cli_group *const[]){&own_options, &stats_options, &label_options, &row_options,
-                                         &strict_options, NULL},
+    .groups = (const cli_group *const[]){&own_options, &choose_options, &stats_options,
+                                         &label_options, &row_options, &strict_options, NULL},
     .examples =
         (const cli_example[]){
-            {"A model with the default lambda", "koofu fit train.safetensors -o model.safetensors"},
+            {"A model whose lambda is chosen by leave-one-out",
+             "koofu fit train.safetensors -o model.safetensors"},
+            {"As compact as it can be without a significant loss",
+             "koofu fit train.safetensors --dim auto -o model.safetensors"},
             {"A compact space of 128 dimensions from .npy files",
              "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
             {"Another lambda, without reading the data again",

@@ -7,7 +7,7 @@ static int run(cli_run *cli) {
   int result = check_output(cli, path);
   if (result != EXIT_OK) return result;
   kf_stats *stats;
-  result = data_stats(cli, &stats);
+  result = data_stats(cli, NULL, &stats);
   if (result != EXIT_OK) return result;
   result = save_stats(cli, stats, path);
   kf_stats_free(stats);

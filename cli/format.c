@@ -49,6 +49,12 @@ shown show_real(double value) {
   return out;
 }
 
+shown show_relative(double lambda, double mean_eigenvalue) {
+  shown s;
+  snprintf(s.text, sizeof s.text, "%.4gx", mean_eigenvalue > 0 ? lambda / mean_eigenvalue : 0);
+  return s;
+}
+
 shown show_percent(uint64_t hits, uint64_t n) {
   shown out;
   snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);

@@ -51,7 +51,8 @@ int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise) {
 
 int check_vote_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->gallery && (a->neighbours.given || a->neighbour_list.n || a->weighted))
+  if (!a->gallery &&
+      (a->neighbours.given || a->neighbour_list.n || a->neighbour_list.automatic || a->weighted))
     return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
   if (a->temperature.given && !a->weighted)
     return fail_usage(cli, "--temperature needs --weighted");
@@ -98,6 +99,26 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) 
   return fail_usage(cli,
                     "-k must be a whole number from 1 to %llu (the rows to search in), not '%u'",
                     (unsigned long long)most, k);
+}
+
+int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
+  const cli_args *a = &cli->args;
+  kf_k_options options = {.weighted = a->weighted, .temperature = vote_temperature(a)};
+  kf_k_choice *choice;
+  kf_status status = kf_k_choice_new(cli->ctx, gallery, &options, &choice);
+  if (status != KF_OK) return fail(cli, status);
+  const kf_k_point *chosen = &choice->points[choice->k - 1],
+                   *best = &choice->points[choice->best - 1];
+  *k = choice->k;
+  progress_clear(&cli->progress);
+  say(cli,
+      "k = %u: right for %s of %s of the gallery left out in turn; the best of 1 to %zu, k = %u, "
+      "for %s",
+      choice->k, show_percent(chosen->top1, choice->n).text,
+      show_counted(choice->n, "row", "rows").text, choice->n_points, choice->best,
+      show_percent(best->top1, choice->n).text);
+  kf_k_choice_free(choice);
+  return EXIT_OK;
 }
 
 int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {

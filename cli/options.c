@@ -91,6 +91,22 @@ const cli_group stats_options = {
          200, NULL},
         {0}}};
 
+const cli_group choose_options = {
+    "Choosing",
+    (const cli_option[]){
+        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
+         "the largest lambda within one standard error of the best one", 0, 0, NULL},
+        {"sample", 0, OPTION_NUMBER, offsetof(cli_args, sample), 0, "N",
+         "try things on at most N rows, the same share of each class (default: 50000)", 1,
+         INT64_MAX, NULL},
+        {"folds", 0, OPTION_NUMBER, offsetof(cli_args, folds), 0, "F",
+         "folds of the cross-validation that chooses dimensions (default: 5)", 2, 100, NULL},
+        {"tolerance", 0, OPTION_REAL, offsetof(cli_args, tolerance), 0, "POINTS",
+         "percentage points of accuracy that fewer dimensions may cost (default: no significant "
+         "loss)",
+         0, 0, NULL},
+        {0}}};
+
 const cli_group world_options = {
     "The world",
     (const cli_option[]){{"classes", 0, OPTION_NUMBER, offsetof(cli_args, world_classes), 0, "K",

@@ -1,0 +1,120 @@
+/* choosing.c - lambda and the number of dimensions, chosen from the training rows. */
+#include "cli.h"
+
+#include <string.h>
+
+/* --- lambda ----------------------------------------------------------------------------------- */
+
+static int wants(const char *given, const char *rule) { return given && strcmp(given, rule) == 0; }
+
+int check_choose_options(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  int lambda = !a->lambda || wants(a->lambda, "auto");
+  if (a->one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
+  if ((a->folds.given || a->tolerance.given) && !a->dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->folds.given ? "folds" : "tolerance");
+  if (a->sample.given && !lambda && !a->dim.automatic)
+    return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
+  return EXIT_OK;
+}
+
+static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
+  for (size_t i = 0; i < c->n_points; i++)
+    say(cli, "  lambda %9s  top-1 %s  top-5 %s%s",
+        show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
+        show_percent(c->points[i].top1, c->n).text, show_percent(c->points[i].top5, c->n).text,
+        i == c->chosen ? "  chosen"
+        : i == c->best ? "  best"
+                       : "");
+}
+
+static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
+  const kf_lambda_point *chosen = &c->points[c->chosen], *best = &c->points[c->best];
+  progress_clear(&cli->progress);
+  say(cli,
+      "lambda %s by leave-one-out: right for %s of %s left out in turn (standard error %.2f "
+      "points), of %zu values from %s to %s",
+      show_relative(c->lambda, c->mean_eigenvalue).text, show_percent(chosen->top1, c->n).text,
+      show_counted(c->n, "row", "rows").text, 100 * c->standard_error, c->n_points,
+      show_relative(c->points[0].lambda, c->mean_eigenvalue).text,
+      show_relative(c->points[c->n_points - 1].lambda, c->mean_eigenvalue).text);
+  if (c->chosen != c->best)
+    say(cli,
+        "the best, %s, is right for %s; the chosen one is the largest within one standard error",
+        show_relative(best->lambda, c->mean_eigenvalue).text, show_percent(best->top1, c->n).text);
+  if (c->n + c->n_single < c->rows)
+    say(cli, "these are a sample of %s, the same share of each class (--sample)",
+        show_counted(c->rows, "row", "rows").text);
+  if (c->n_single)
+    say(cli, "%s alone in %s class and left out of this count",
+        show_counted(c->n_single, "row is", "rows are").text, c->n_single == 1 ? "its" : "their");
+  if (cli->args.verbose) say_curve(cli, c);
+}
+
+static int by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
+                            kf_lambda *lambda, kf_lambda_choice **out) {
+  const cli_args *a = &cli->args;
+  kf_lambda_options options = {.metric = (kf_metric)a->metric,
+                               .centre = (kf_centre)a->centre,
+                               .sample = (uint64_t)a->sample.value,
+                               .one_se = a->one_se};
+  kf_lambda_choice *choice;
+  kf_status status = kf_lambda_choice_new(cli->ctx, stats, data, &options, &choice);
+  if (status != KF_OK) return fail(cli, status);
+  say_lambda(cli, choice);
+  *lambda = (kf_lambda){choice->lambda, KF_LAMBDA_ABSOLUTE};
+  if (out)
+    *out = choice;
+  else
+    kf_lambda_choice_free(choice);
+  return EXIT_OK;
+}
+
+int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda *lambda,
+                  kf_lambda_choice **out) {
+  const char *given = cli->args.lambda;
+  int shrunk = wants(given, "ledoit-wolf");
+  if (!data && (shrunk || wants(given, "auto")))
+    return fail_usage(cli, "--lambda %s needs the rows themselves, and a statistics file is given",
+                      given);
+  if (cli->args.between && (shrunk || wants(given, "auto")))
+    return fail_usage(cli, "--lambda %s has no meaning with --between, whose rows are not at hand",
+                      given);
+  if (wants(given, "auto") || (!given && data && !cli->args.between))
+    return by_leave_one_out(cli, stats, data, lambda, out);
+  kf_status status = KF_OK;
+  if (shrunk)
+    status = kf_lambda_ledoit_wolf(cli->ctx, stats, data, lambda);
+  else if (given)
+    status = kf_lambda_parse(cli->ctx, given, lambda);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+/* --- dimensions ------------------------------------------------------------------------------- */
+
+int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
+               uint32_t *dim) {
+  const cli_args *a = &cli->args;
+  if (!data || a->between)
+    return fail_usage(cli, a->between ? "--dim auto has no meaning with --between"
+                                      : "--dim auto needs the rows themselves, and a statistics "
+                                        "file is given");
+  kf_dim_options options = {.lambda = lambda,
+                            .metric = (kf_metric)a->metric,
+                            .centre = (kf_centre)a->centre,
+                            .folds = (uint32_t)a->folds.value,
+                            .sample = (uint64_t)a->sample.value,
+                            .tolerance = a->tolerance.value / 100};
+  kf_dim_choice *c;
+  kf_status status = kf_dim_choice_new(cli->ctx, stats, data, &options, &c);
+  if (status != KF_OK) return fail(cli, status);
+  progress_clear(&cli->progress);
+  say(cli, "%u dimensions by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
+      c->dim, c->folds, show_percent(c->points[c->dim - 1].top1, c->n).text,
+      show_counted(c->n, "row", "rows").text, c->best,
+      show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
+      show_percent(c->points[c->n_points - 1].top1, c->n).text);
+  *dim = c->dim;
+  kf_dim_choice_free(c);
+  return EXIT_OK;
+}
