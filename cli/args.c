@@ -261,5 +261,6 @@ int args_parse(const cli_command *command, int argc, char **argv, cli_args *out,
 void args_free(cli_args *args) {
   free(args->operands.items);
   free(args->labels.items);
+  free(args->unknown.items);
   free(args->neighbour_list.items);
 }
