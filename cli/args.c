@@ -270,6 +270,7 @@ int args_parse(const cli_command *command, int argc, char **argv, cli_args *out,
 void args_free(cli_args *args) {
   free(args->operands.items);
   free(args->labels.items);
+  free(args->unknown.items);
   free(args->neighbour_list.items);
   free(args->dims.items);
   free(args->test.items);

@@ -30,7 +30,7 @@ static void check_analysis(const kf_model *m, const kf_data *data, const world *
     int rank = CLASSES;
     for (int t = 0; t < CLASSES; t++)
       for (size_t r = 0; r < n_right; r++)
-        if (found[t] == right[r] && t < rank) rank = t;
+        if (t < rank && found[t] == right[r]) rank = t;
     margins[n] = fabs(scores[0] - scores[1]);
     hits[n++] = rank == 0;
     top1 += rank == 0;

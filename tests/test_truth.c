@@ -324,7 +324,7 @@ static void gallery_by_truth(void **state) {
           if (with_set && classes[c] != 0 && classes[c] != 3) continue;
           known = 1;
           for (int a = 0; a < CLASSES; a++)
-            if (found[a] == classes[c] && a < hit) hit = a;
+            if (a < hit && found[a] == classes[c]) hit = a;
         }
         n += (uint64_t)known;
         top1 += hit == 0;

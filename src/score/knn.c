@@ -22,6 +22,7 @@ typedef struct knn_job {
   double *scores;  /* [block][largest k] */
   kf_poll poll;
   kf_tally *tally;
+  kf_eval_result counts;
   kf_hits *hits; /* [n_k] */
   kf_search_report report;
 } knn_job;
@@ -83,8 +84,8 @@ static kf_status run(knn_job *j) {
     KF_TRY(j->data != NULL ? search_data(j, first, n, &kept) : search_itself(j, first, n, &kept));
     count_hits(j, kept);
   }
-  j->tally->sum = kf_tallies_sum(j->tally, 1, &j->judge);
-  KF_TRY(kf_check_scored(&j->known, &j->tally->sum, &j->ctx->err));
+  kf_tallies_sum(j->tally, 1, &j->judge, &j->counts);
+  KF_TRY(kf_check_scored(&j->known, &j->counts, &j->ctx->err));
   return kf_progress(j->ctx, "eval k-NN", rows, rows);
 }
 
@@ -142,7 +143,7 @@ static void clear(knn_job *j) {
 
 static void hand_out(const knn_job *j, kf_eval_result *counts, kf_hits *hits,
                      kf_search_report *report) {
-  *counts = j->tally->sum;
+  *counts = j->counts;
   for (size_t t = 0; t < j->n_k; t++) hits[t] = j->hits[t];
   if (report == NULL) return;
   report->queries += j->report.queries;

@@ -173,15 +173,15 @@ static void add_tally(kf_eval_result *to, const kf_eval_result *from) {
   to->raw_top5 += from->raw_top5;
 }
 
-kf_eval_result kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge) {
-  kf_eval_result sum = {0};
-  for (unsigned t = 0; t < n; t++) add_tally(&sum, &tallies[t].sum);
+void kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge,
+                    kf_eval_result *sum) {
+  memset(sum, 0, sizeof *sum);
+  for (unsigned t = 0; t < n; t++) add_tally(sum, &tallies[t].sum);
   for (uint32_t k = 0; k < judge->n_classes; k++) {
     bool seen = false;
     for (unsigned t = 0; t < n; t++) seen |= tallies[t].absent[k] != 0;
-    sum.absent_classes += seen;
+    sum->absent_classes += seen;
   }
-  return sum;
 }
 
 static void mark_absent(kf_tally *tally, const kf_judge *judge, uint64_t row, int32_t label) {

@@ -76,8 +76,9 @@ typedef struct kf_tally {
 /* n empty ones, one for each worker; NULL: out of memory. */
 kf_tally *kf_tallies_new(const kf_judge *judge, unsigned n);
 void kf_tallies_free(kf_tally *tallies);
-/* All of them together, absent_classes and hits included. */
-kf_eval_result kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge);
+/* All of them together, absent_classes and hits included; bytes between members are zero. */
+void kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge,
+                    kf_eval_result *sum);
 
 /* Counts a row and says what becomes of it. */
 kf_fate kf_count_row(kf_tally *tally, const kf_judge *judge, uint64_t row, int32_t label,

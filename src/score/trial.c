@@ -145,7 +145,7 @@ static kf_status run(trial_job *j, kf_eval_result *counts) {
   j->tallies = kf_tallies_new(judge, ctx->threads);
   if (j->tallies == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = kf_parallel(ctx, (size_t)((j->data->rows + CHUNK - 1) / CHUNK), try_chunk, j);
-  if (status == KF_OK) *counts = kf_tallies_sum(j->tallies, ctx->threads, judge);
+  if (status == KF_OK) kf_tallies_sum(j->tallies, ctx->threads, judge, counts);
   kf_tallies_free(j->tallies);
   return status;
 }

@@ -180,7 +180,7 @@ static kf_status judge_all(kf_ctx *ctx, const answers *a, kf_tally *tally, kf_ve
       KF_TRY(a->data->fetch(a->data, ctx->kernels, first, n, NULL, labels, &ctx->err));
     for (uint64_t i = 0; i < n; i++) judge_row(a, first + i, labels[i], tally, v);
   }
-  v->counts = kf_tallies_sum(tally, 1, &a->judge);
+  kf_tallies_sum(tally, 1, &a->judge, &v->counts);
   return KF_OK;
 }
 
