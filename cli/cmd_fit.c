@@ -23,6 +23,9 @@ static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *mod
 
 static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_options *options) {
   kf_model *model;
+  if (options->dim > kf_stats_dim(stats))
+    return fail_usage(cli, "--dim asks for %u dimensions, the embeddings have %u", options->dim,
+                      kf_stats_dim(stats));
   int result = choose_lambda(cli, stats, data, &options->lambda, NULL);
   if (result == EXIT_OK && cli->args.dim.automatic)
     result = choose_dim(cli, stats, data, options->lambda, &options->dim);

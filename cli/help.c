@@ -78,8 +78,13 @@ static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
   if (*command->operands) fprintf(file, " %s", command->operands);
   option_walk walk = {command, 0, 0};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (o->flags & OPTION_REQUIRED) fprintf(file, " -%c %s", o->letter, o->value);
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
+    if (!(o->flags & OPTION_REQUIRED)) continue;
+    if (o->letter)
+      fprintf(file, " -%c %s", o->letter, o->value);
+    else
+      fprintf(file, " --%s %s", o->name, o->value);
+  }
   fputs(" [OPTION...]\n", file);
 }
 

@@ -115,7 +115,13 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   option_walk walk = {command, 0, 0};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!(o->flags & OPTION_REQUIRED)) continue;
-    fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
+    if (o->letter) {
+      fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
+    } else {
+      fputs(" \\fB\\-\\-", file);
+      print(file, o->name);
+      fputs("\\fR \\fI", file);
+    }
     print(file, o->value);
     fputs("\\fR", file);
   }

@@ -142,7 +142,7 @@ static kf_status rank_all(sweep_job *j, const kf_ranker *ranker, const kf_known 
   if (status == KF_OK)
     status =
         kf_parallel(ctx, (size_t)((j->test->rows + KF_MAP_ROWS - 1) / KF_MAP_ROWS), rank_task, &r);
-  if (status == KF_OK) *counts = kf_tallies_sum(r.tallies, ctx->threads, &judge);
+  if (status == KF_OK) kf_tallies_sum(r.tallies, ctx->threads, &judge, counts);
   if (status == KF_OK && j->sweep->folds == 0) {
     j->sweep->counts = *counts;
     status = kf_check_scored(known, counts, &ctx->err);
