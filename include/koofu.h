@@ -787,6 +787,28 @@ typedef struct kf_info {
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
 
+/* ---------------------------------------------------------------------------------------------
+ * Report: one page about a data set and its model (docs/report.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* What the page is made of. NULL: what it would show is left out. */
+typedef struct kf_report_content {
+  const char *title;              /* NULL: "Koo-Fu report" */
+  const char *train, *test;       /* what the rows are called, such as names of files */
+  uint64_t train_rows;            /* memory is that of so many rows, in f32; 0: of a million */
+  const kf_model *model;          /* spectra, map of classes, names of classes */
+  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_lambda_choice *lambda; /* accuracy over lambda */
+  const kf_dim_choice *dim;       /* accuracy over dimensions */
+  const kf_k_choice *k;           /* accuracy over neighbours */
+  const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
+  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
+} kf_report_content;
+
+/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
+ * same bytes. KF_ERR_ARG where the parts do not go together. */
+KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
+
 #ifdef __cplusplus
 }
 #endif
