@@ -68,6 +68,7 @@ static void put_key(const kf_chart *c) {
   kf_put(out, "<ul class=\"key\">");
   for (size_t i = 0; i < c->n; i++) {
     const kf_curve *v = &c->curves[i];
+    if (v->name[0] == '\0') continue;
     const char *kind = v->kind == KF_CURVE_BASE   ? "base"
                        : v->kind == KF_CURVE_FINE ? "fine"
                                                   : "line";

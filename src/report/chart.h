@@ -17,7 +17,7 @@ typedef enum kf_curve_kind {
 } kf_curve_kind;
 
 typedef struct kf_curve {
-  char name[64]; /* markup */
+  char name[64]; /* markup; "": not in the key */
   unsigned colour;
   kf_curve_kind kind;
   size_t n;

@@ -175,11 +175,8 @@ static void add_swept(kf_chart *chart, const kf_report_content *c, const kf_plac
   for (size_t i = 0; i < n; i++)
     kf_sweep_curve(chart, c, place, KF_ALONG_DIM, false, ks[i], kf_show_classifier(ks[i]).text,
                    (unsigned)i);
-  for (size_t i = 0; i < n; i++) {
-    char name[64];
-    snprintf(name, sizeof name, "raw, %.48s", kf_show_classifier(ks[i]).text);
-    kf_sweep_baseline(chart, c, place, ks[i], name, (unsigned)i);
-  }
+  for (size_t i = 0; i < n; i++)
+    kf_sweep_baseline(chart, c, place, ks[i], i == 0 ? "raw space" : "", (unsigned)i);
 }
 
 static void dim_chart(kf_text *out, const kf_report_content *c, double low, double high) {
@@ -205,8 +202,9 @@ static void dim_chart(kf_text *out, const kf_report_content *c, double low, doub
   chart.mark_name = "chosen";
   kf_figure_begin(out, "Accuracy over dimensions");
   kf_chart_draw(&chart);
-  kf_figure_end(out, "Dashed: the original space, with all its dimensions. Above: what the rows "
-                     "of a gallery take in f32.");
+  kf_figure_end(
+      out, "Dashed: the same in the original space, with all its dimensions. Above: what the rows "
+           "of a gallery take in f32.");
   kf_chart_clear(&chart);
 }
 
@@ -231,7 +229,8 @@ static void cheapest_words(kf_text *out, const kf_report_content *c) {
   const kf_sweep_cell *raw = kf_sweep_find(c, &place, true, 0);
   const kf_sweep_cell *cell = raw != NULL ? cheapest(c, &place, raw) : NULL;
   if (cell == NULL) return;
-  kf_text_addf(out, "<b>%u of %u dimensions</b> are as good as the raw space: %s against %s. ",
+  kf_text_addf(out,
+               "<b>%u of %u dimensions</b> are right for %s, no less than the raw space (%s). ",
                cell->dim, raw->dim, kf_show_percent(cell->top1, cell->n).text,
                kf_show_percent(raw->top1, raw->n).text);
 }
@@ -281,15 +280,13 @@ static kf_shown read_k(double x, double factor) {
 
 static bool k_range(const kf_report_content *c, double *low, double *high) {
   *low = INFINITY, *high = 0;
-  for (size_t i = 0; c->k != NULL && i < c->k->n_points; i++) stretch(low, high, c->k->points[i].k);
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     stretch(low, high, c->sweep->cells[i].k);
   return *high > *low;
 }
 
 static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
-  kf_curve *curve =
-      kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "training rows, leave one out");
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "leave one out");
   if (curve == NULL) return;
   curve->colour = 2;
   for (size_t i = 0; i < choice->n_points; i++)
@@ -307,46 +304,62 @@ static void add_swept_k(kf_chart *chart, const kf_report_content *c, const kf_pl
   kf_sweep_curve(chart, c, place, KF_ALONG_K, true, 0, "raw", 5);
 }
 
-static void k_chart(kf_text *out, const kf_report_content *c, double low, double high) {
+static void begin_k(kf_chart *chart, kf_text *out, double low, double high, const char *label) {
+  kf_chart_begin(chart, out, low, high, true, false);
+  chart->label = label;
+  chart->x_name = "neighbours that vote, k";
+  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
+  chart->reading = read_k;
+}
+
+static void swept_k_chart(kf_text *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
-  kf_chart_begin(&chart, out, low, high, true, false);
-  chart.label = "Accuracy over the number of neighbours";
-  chart.x_name = "neighbours that vote, k";
-  chart.x_ticks = kf_ticks_log(low, high);
-  chart.reading = read_k;
+  begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
   if (kf_sweep_place(c, &place)) add_swept_k(&chart, c, &place);
-  if (c->k != NULL) add_each_k(&chart, c->k);
-  chart.mark = c->k != NULL ? c->k->k : 0;
-  chart.mark_name = "chosen";
-  kf_figure_begin(out, "Accuracy over k");
+  kf_figure_begin(out, c->sweep->folds ? "Accuracy over k, held-out folds"
+                                       : "Accuracy over k, test rows");
   kf_chart_draw(&chart);
-  kf_figure_end(out, c->k != NULL ? "Leaving one out flatters a map that was fitted on the same "
-                                    "rows: look at where that curve is high, not how high."
-                                  : NULL);
+  kf_figure_end(out, NULL);
+  kf_chart_clear(&chart);
+}
+
+static void chosen_k_chart(kf_text *out, const kf_k_choice *choice) {
+  kf_chart chart;
+  begin_k(&chart, out, choice->points[0].k, choice->points[choice->n_points - 1].k,
+          "Accuracy over the number of neighbours, leaving out each row in turn");
+  add_each_k(&chart, choice);
+  chart.mark = choice->k;
+  chart.mark_name = "chosen";
+  kf_figure_begin(out, "Choosing k: leave one out");
+  kf_chart_draw(&chart);
+  kf_figure_end(out, "This flatters a map that was fitted on the same rows: look at where the "
+                     "curve is high, not at how high it is.");
   kf_chart_clear(&chart);
 }
 
 static void k_words(kf_text *out, const kf_k_choice *choice) {
-  for (size_t i = 0; i < choice->n_points; i++)
-    if (choice->points[i].k == choice->k)
-      kf_text_addf(out,
-                   "Leaving out each of %s rows in turn, <b>k = %u</b> is a good choice (%s; the "
-                   "best is %u).",
-                   kf_show_count(choice->n).text, choice->k,
-                   kf_show_percent(choice->points[i].top1, choice->n).text, choice->best);
+  for (size_t i = 0; i < choice->n_points; i++) {
+    if (choice->points[i].k != choice->k) continue;
+    kf_text_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
+                 kf_show_count(choice->n).text, choice->k,
+                 kf_show_percent(choice->points[i].top1, choice->n).text);
+    if (choice->best != choice->k)
+      kf_text_addf(out, ", not significantly less than k = %u", choice->best);
+    kf_put(out, ".</p>\n");
+  }
 }
 
 void kf_report_neighbours(kf_text *out, const kf_report_content *c) {
   double low, high;
-  bool curve = k_range(c, &low, &high);
+  bool swept = k_range(c, &low, &high), chosen = c->k != NULL && c->k->n_points > 0;
   bool table = c->sweep != NULL && c->sweep->n_cells > 0;
-  if (!curve && !table) return;
-  kf_section_begin(out, "neighbours", curve ? "Neighbours" : "All settings");
-  kf_put(out, "<p class=\"lead\">");
-  if (c->k != NULL) k_words(out, c->k);
-  kf_put(out, "</p>\n<div class=\"pair\">\n");
-  if (curve) k_chart(out, c, low, high);
+  if (!swept && !chosen && !table) return;
+  kf_section_begin(out, "neighbours", swept || chosen ? "Neighbours" : "All settings");
+  if (chosen) k_words(out, c->k);
+  kf_put(out, "<div class=\"pair\">\n");
+  if (swept) swept_k_chart(out, c, low, high);
+  if (chosen) chosen_k_chart(out, c->k);
   kf_put(out, "</div>\n");
   kf_sweep_table(out, c);
   kf_section_end(out);

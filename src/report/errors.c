@@ -5,7 +5,7 @@
 
 /* --- the matrix ------------------------------------------------------------------------------- */
 
-enum { MOST = 12, NAME = 20 };
+enum { MOST = 12, NAME = 18 };
 
 /* A few classes and how often each was taken for each. */
 typedef struct matrix {
@@ -26,7 +26,9 @@ static void choose(matrix *m) {
   const kf_analysis *a = m->content->analysis;
   for (size_t i = 0; i < a->n_confusions; i++) {
     uint32_t two[2] = {(uint32_t)a->confusions[i].truth, (uint32_t)a->confusions[i].answer};
-    size_t more = (find_class(m, two[0]) == m->n ? 1 : 0) + (find_class(m, two[1]) == m->n ? 1 : 0);
+    size_t more = 0;
+    for (int j = 0; j < 2; j++)
+      if (find_class(m, two[j]) == m->n) more++;
     if (m->n + more > MOST) break;
     for (int j = 0; j < 2; j++)
       if (find_class(m, two[j]) == m->n) m->class[m->n++] = two[j];
@@ -63,12 +65,16 @@ static void put_matrix_cell(kf_text *out, const matrix *m, size_t i, size_t j, d
                             double size) {
   uint64_t n = m->content->analysis->classes[m->class[i]].n;
   double share = kf_share(m->hits[i][j], n);
-  kf_text_addf(out, "<g class=\"heat\"><rect class=\"%s\"", i == j ? "f0" : "f1");
+  kf_text_addf(out, "<g class=\"heat\"><rect class=\"%s\"",
+               m->hits[i][j] == 0 ? "none"
+               : i == j           ? "f0"
+                                  : "f1");
   kf_svg_attribute(out, "x", x);
   kf_svg_attribute(out, "y", y);
   kf_svg_attribute(out, "width", size - 1.5);
   kf_svg_attribute(out, "height", size - 1.5);
-  kf_text_addf(out, " fill-opacity=\"%.2f\"/><title>", share > 0 ? 0.12 + 0.88 * share : 0.03);
+  kf_text_addf(out, " fill-opacity=\"%.2f\"/><title>",
+               share > 0 ? 0.12 + 0.88 * fmin(share, 1) : 0.3);
   kf_put_class(out, m->content, m->class[i], 80);
   kf_put(out, i == j ? " right: " : " taken for ");
   if (i != j) kf_put_class(out, m->content, m->class[j], 80);
@@ -93,20 +99,31 @@ static void put_side(kf_text *out, const matrix *m, size_t i, double x, double y
   kf_put(out, "</text>\n");
 }
 
+/* How long the longest name is, about. */
+static double names_width(const matrix *m) {
+  size_t most = 0;
+  for (size_t i = 0; i < m->n; i++) {
+    size_t n = kf_class_characters(m->content, m->class[i], NAME);
+    most = n > most ? n : most;
+  }
+  return 6.3 * (double)most;
+}
+
 static void put_matrix(kf_text *out, const matrix *m) {
-  enum { LEFT = 146, TOP = 104, RIGHT = 96 };
-  double size = fmin(336.0 / (double)m->n, 40), all = size * (double)m->n;
-  kf_plot p = {.out = out, .width = LEFT + all + RIGHT, .height = TOP + all + 4};
+  double name = names_width(m), slanted = 0.72 * name + 14;
+  double size = fmin(300.0 / (double)m->n, 40), all = size * (double)m->n;
+  double left = fmax(name + 12, 506 - all - slanted), top = slanted; /* letters as elsewhere */
+  kf_plot p = {.out = out, .width = left + all + slanted, .height = top + all + 4};
   kf_figure_begin(out, "The classes that are confused most");
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"confusions\">"
               "<div class=\"middle\">");
   kf_plot_begin(&p, "Confusion matrix of the classes that are confused most");
   for (size_t i = 0; i < m->n; i++) {
-    double at = TOP + size * (double)i;
-    put_side(out, m, i, LEFT - 8, at + size / 2 + 4, false);
-    put_side(out, m, i, LEFT + size * ((double)i + 0.5) + 2, TOP - 7, true);
+    double at = top + size * (double)i;
+    put_side(out, m, i, left - 8, at + size / 2 + 4, false);
+    put_side(out, m, i, left + size * ((double)i + 0.5) + 2, top - 7, true);
     for (size_t j = 0; j < m->n; j++)
-      put_matrix_cell(out, m, i, j, LEFT + size * (double)j, at, size);
+      put_matrix_cell(out, m, i, j, left + size * (double)j, at, size);
   }
   kf_plot_end(&p);
   kf_put(out, "</div></div>\n");
@@ -122,7 +139,7 @@ static void put_pairs(kf_text *out, const kf_report_content *c) {
   kf_figure_begin(out, "What is taken for what");
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"pairs\"><table>"
               "<thead><tr><th scope=\"col\">class</th><th scope=\"col\" class=\"words\">taken for"
-              "</th><th scope=\"col\">rows</th><th scope=\"col\">of its rows</th></tr></thead>"
+              "</th><th scope=\"col\">rows</th></tr></thead>"
               "<tbody>\n");
   for (size_t i = 0; i < a->n_confusions && i < LISTED; i++) {
     const kf_confusion *f = &a->confusions[i];
@@ -130,8 +147,8 @@ static void put_pairs(kf_text *out, const kf_report_content *c) {
     kf_put_class(out, c, (uint32_t)f->truth, 40);
     kf_put(out, "</bdi></th><td class=\"words\"><bdi>");
     kf_put_class(out, c, (uint32_t)f->answer, 40);
-    kf_text_addf(out, "</bdi></td><td>%s</td><td>%s</td></tr>\n", kf_show_count(f->n).text,
-                 kf_show_percent(f->n, a->classes[f->truth].n).text);
+    kf_text_addf(out, "</bdi></td><td>%s of %s</td></tr>\n", kf_show_count(f->n).text,
+                 kf_show_count(a->classes[f->truth].n).text);
   }
   kf_put(out, "</tbody></table></div>\n");
   kf_figure_end(out, NULL);

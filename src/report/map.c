@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WIDTH = 760, HEIGHT = 560, EDGE = 26, MOST_CIRCLES = 3000, MOST_LABELS = 56 };
+enum { WIDTH = 760, HEIGHT = 560, EDGE = 26, MOST_CIRCLES = 3000, MOST_LABELS = 56, NAME = 24 };
 enum { COLUMNS = 48, ROWS = 36, COLOURS = 7, UNKNOWN = 5, PLAIN = 6, NAMES_IN_CELL = 5 };
 
 typedef struct spot {
@@ -54,7 +54,7 @@ static void collect(map *m) {
   }
 }
 
-/* Into the picture, with the same unit on both axes where that leaves no half of it empty. */
+/* Into the picture, which they fill: the sizes of the two axes are not compared. */
 static void place(map *m) {
   kf_scale x = {INFINITY, -INFINITY, EDGE, WIDTH - EDGE, false};
   kf_scale y = {INFINITY, -INFINITY, HEIGHT - EDGE, EDGE, false};
@@ -85,8 +85,15 @@ static int farthest_first(const void *a, const void *b) {
   return s->class < t->class ? -1 : s->class > t->class;
 }
 
-static bool free_place(const box *taken, size_t n, const box *b) {
+/* Whether a box lies in the picture, and on no other name and no spot. Where there are very many
+ * spots, names may lie on them. */
+static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   if (b->left < 2 || b->right > WIDTH - 2 || b->top < 2 || b->bottom > HEIGHT - 2) return false;
+  for (size_t i = 0; i < m->n && m->n <= MOST_CIRCLES; i++) {
+    const spot *s = &m->spots[i];
+    if (s->x > b->left && s->x < b->right && s->y > b->top + 3 && s->y < b->bottom - 3)
+      return false;
+  }
   for (size_t i = 0; i < n; i++)
     if (b->left < taken[i].right && b->right > taken[i].left && b->top < taken[i].bottom &&
         b->bottom > taken[i].top)
@@ -94,28 +101,24 @@ static bool free_place(const box *taken, size_t n, const box *b) {
   return true;
 }
 
-/* Characters of a name, or of the number that stands for it, at most 24. */
-static double name_width(const kf_report_content *c, uint32_t k) {
-  const char *name = kf_model_class_name(c->model, k);
-  size_t n = name != NULL ? 0 : 11;
-  for (; name != NULL && *name != '\0'; name++) n += ((unsigned char)*name & 0xC0) != 0x80;
-  return 6.7 * fmin((double)n, 24) + 4;
-}
-
-/* Writes the name of a class beside its spot, on the right or on the left, where it is free. */
-static bool put_name(kf_text *out, const kf_report_content *c, const spot *s, box *taken,
-                     size_t n) {
-  double width = name_width(c, s->class), gap = s->r + 4;
-  for (int left = 0; left < 2; left++) {
-    double from = left ? s->x - gap - width : s->x + gap;
-    box b = {from, s->y - 9, from + width, s->y + 9};
-    if (!free_place(taken, n, &b)) continue;
+/* Writes the name of a class beside its spot where it is free: on the right, on the left, below or
+ * above. */
+static bool put_name(kf_text *out, const map *m, const spot *s, box *taken, size_t n) {
+  static const char *const classes[] = {"place", "place end", "place mid", "place mid"};
+  double width = 6.7 * (double)kf_class_characters(m->content, s->class, NAME) + 4;
+  double gap = s->r + 4, down[] = {0, 0, gap + 8, -gap - 7};
+  double from[] = {s->x + gap, s->x - gap - width, s->x - width / 2, s->x - width / 2};
+  double at[] = {s->x + gap, s->x - gap, s->x, s->x};
+  for (int side = 0; side < 4; side++) {
+    double y = s->y + down[side];
+    box b = {from[side], y - 9, from[side] + width, y + 9};
+    if (!free_place(m, taken, n, &b)) continue;
     taken[n] = b;
-    kf_text_addf(out, "<text class=\"%s\"", left ? "place end" : "place");
-    kf_svg_attribute(out, "x", left ? s->x - gap : s->x + gap);
-    kf_svg_attribute(out, "y", s->y + 4);
+    kf_text_addf(out, "<text class=\"%s\"", classes[side]);
+    kf_svg_attribute(out, "x", at[side]);
+    kf_svg_attribute(out, "y", y + 4);
     kf_put(out, ">");
-    kf_put_class(out, c, s->class, 24);
+    kf_put_class(out, m->content, s->class, NAME);
     kf_put(out, "</text>\n");
     return true;
   }
@@ -128,7 +131,7 @@ static void put_names(kf_text *out, map *m) {
   for (size_t i = 0; i < m->n; i++) m->order[i] = m->spots[i];
   qsort(m->order, m->n, sizeof *m->order, farthest_first);
   for (size_t i = 0; i < m->n && n < MOST_LABELS; i++)
-    n += put_name(out, m->content, &m->order[i], taken, n);
+    n += put_name(out, m, &m->order[i], taken, n);
 }
 
 /* --- circles ---------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "report/report.h"
 
 #include <locale.h>
-#include <math.h>
+#include <string.h>
 
 /* --- parts that all sections use -------------------------------------------------------------- */
 
@@ -35,6 +35,12 @@ void kf_put_class(kf_text *out, const kf_report_content *c, uint32_t k, size_t m
     kf_put_text(out, name, most);
   else
     kf_text_addf(out, "class %u", k);
+}
+
+size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most) {
+  const char *name = c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
+  size_t n = name != NULL ? kf_characters(name) : strlen("class 12345");
+  return n < most ? n : most;
 }
 
 /* --- what does not go together ---------------------------------------------------------------- */

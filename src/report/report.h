@@ -16,6 +16,7 @@ void kf_figure_end(kf_text *out, const char *caption);
 /* The name of a class, escaped, at most so many characters (0: all); "class 17" where it has none.
  */
 void kf_put_class(kf_text *out, const kf_report_content *c, uint32_t k, size_t most);
+size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most);
 
 /* --- sweep.c: what a sweep says --------------------------------------------------------------- */
 

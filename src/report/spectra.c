@@ -5,9 +5,9 @@
 
 enum { WIDTH = 480, HEIGHT = 340, LEFT = 50, RIGHT = 466, TOP = 34, BELOW = 46 };
 
-/* Eigenvalues below this share of the largest are rounding, and would stretch the axis for nothing.
- */
-static const double FLOOR = 1e-9;
+/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it as a share of the
+ * largest, make no difference that one could see, and would stretch the axis for nothing. */
+static const double NOTHING = 1e-3;
 
 static size_t above(const double *values, size_t n, double least) {
   size_t count = 0;
@@ -17,11 +17,12 @@ static size_t above(const double *values, size_t n, double least) {
 
 /* A falling spectrum on a logarithmic scale; also: a value that the scale must hold, or 0. */
 static kf_plot spectrum_plot(kf_text *out, const double *values, size_t n, double also) {
-  size_t shown = above(values, n, values[0] * FLOOR);
+  double least = also > 0 ? also * NOTHING : values[0] * NOTHING / 10;
+  size_t shown = above(values, n, least);
   double low = shown > 0 ? values[shown - 1] : 1, high = shown > 0 ? values[0] : 10;
   if (also > 0) low = fmin(low, also), high = fmax(high, also);
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
-  p.x = (kf_scale){1, (double)n, LEFT, RIGHT, false};
+  p.x = (kf_scale){1, (double)(also > 0 ? n : shown), LEFT, RIGHT, false};
   p.y = (kf_scale){low / 1.3, high * 1.3, HEIGHT - BELOW, TOP, true};
   kf_scale_widen(&p.x);
   kf_scale_widen(&p.y);
@@ -30,7 +31,6 @@ static kf_plot spectrum_plot(kf_text *out, const double *values, size_t n, doubl
 
 static void put_axes(const kf_plot *p, const char *x_name, const char *y_name) {
   kf_ticks x = kf_ticks_linear(p->x.low, p->x.high, 5), y = kf_ticks_log(p->y.low, p->y.high);
-  if (y.n > 8) y = kf_ticks_log(p->y.low, p->y.high);
   kf_axis_y(p, &y, kf_tick_real, 1);
   kf_axis_x(p, &x, kf_tick_real, 1, false);
   kf_axis_title_x(p, x_name, false);
@@ -85,7 +85,7 @@ void kf_report_between(kf_text *out, const kf_model *model) {
   kf_figure_begin(out, "Spectrum between classes, whitened");
   kf_plot_begin(&p, "gamma, the scatter between classes along each direction");
   put_axes(&p, "direction", "γ, scatter between classes for 1 within");
-  if (kept < n) {
+  if (kept < p.x.high) {
     double x = kf_scale_at(&p.x, (double)kept);
     bool right = x > (LEFT + RIGHT) / 2.0;
     char note[32];

@@ -34,7 +34,8 @@ const char *const kf_report_style[] = {
     ".facts{display:flex;flex-wrap:wrap;gap:.9rem 2.4rem;margin:0;font-family:var(--sans)}\n"
     ".facts div{min-width:0}\n"
     "dt{font-size:.75rem;color:var(--soft);line-height:1.4}\n"
-    "dd{margin:0;font-size:.9375rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}\n",
+    "dd{margin:0;font-size:.9375rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}\n"
+    "dd bdi{display:block;font-size:.8125rem}\n",
     /* summary */
     ".gain{font-size:clamp(1.2rem,2.6vw,1.5rem);line-height:1.42;max-width:40rem;"
     "margin-bottom:1.8rem;text-wrap:pretty}\n"
@@ -68,7 +69,7 @@ const char *const kf_report_style[] = {
     ".fine{fill:none;stroke-width:1.2;stroke-linejoin:round}\n"
     ".base{fill:none;stroke-width:1.3;stroke-dasharray:5 4}\n"
     ".dot{fill:var(--page);stroke-width:1.8}\n"
-    ".area{fill-opacity:.1}\n"
+    ".area{fill-opacity:.1}.column{fill-opacity:.75}.column:hover{fill-opacity:1}\n"
     ".whisker{stroke-width:1.2}.range{stroke-width:2.5;stroke-linecap:round}\n"
     ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
     ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}\n"
@@ -95,7 +96,7 @@ const char *const kf_report_style[] = {
     "stroke-linejoin:round;pointer-events:none}\n"
     "svg .side{font-size:11.5px}svg .count{font-size:10.5px;text-anchor:middle;"
     "pointer-events:none}svg .over{fill:var(--page)}\n"
-    ".heat:hover rect{stroke:var(--ink);stroke-width:1.5}\n"
+    ".none{fill:var(--rule)}.heat:hover rect{stroke:var(--ink);stroke-width:1.5}\n"
     ".bin:hover .dot{fill:var(--c0)}\n",
     /* tables */
     "table{border-collapse:collapse;width:100%;font:.875rem/1.4 var(--sans);"
@@ -108,7 +109,8 @@ const char *const kf_report_style[] = {
     "white-space:nowrap}\n"
     "td:not(.words){white-space:nowrap}\n"
     ".results{max-width:46rem}.results small{display:block;color:var(--soft);font-size:.75rem}\n"
-    ".results th span{color:var(--soft)}.results .mapped td,.results .mapped th{font-weight:600}\n"
+    ".results th span{color:var(--soft)}.results .mapped td,.results .mapped "
+    "th{font-weight:600}.results .raw>*{border-bottom:0;padding-bottom:0}\n"
     ".results .mapped span,.results .mapped small{font-weight:400}\n"
     ".bar{width:11rem}.bar svg{width:10rem;margin-left:auto}\n"
     "details{margin-top:1.6rem}summary{cursor:pointer;font:.875rem var(--sans);"
@@ -119,9 +121,10 @@ const char *const kf_report_style[] = {
     /* a phone: larger words in smaller pictures */
     "@media (max-width:34rem){header{padding-top:2rem}.bar{display:none}"
     "svg text{font-size:14.5px}svg .note{font-size:14px}.broad svg .place,.middle svg .side{"
-    "font-size:12px}.middle svg .count{font-size:11px}.facts{gap:.7rem 1.6rem}}\n"
+    "font-size:11.5px}.middle svg "
+    ".count{font-size:10.5px}th:first-child,.words{min-width:6.2rem}.facts{gap:.7rem 1.6rem}}\n"
     "@media print{@page{margin:16mm}body{font-size:10pt}header{padding-top:0}section{"
     "padding:1.2rem 0}main,footer{padding:0;max-width:none}.scroll{overflow:visible}"
-    ".broad,.middle{min-width:0}.pair{grid-template-columns:1fr 1fr;gap:1.4rem}h2,h3{"
+    ".broad,.middle{min-width:0}.pair{grid-template-columns:1fr 1fr;gap:1.4rem}h2,h3,p{"
     "break-after:avoid}details{display:none}}\n",
     NULL};

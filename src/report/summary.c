@@ -8,7 +8,7 @@
 static void put_fact(kf_text *out, const char *name, const char *value, const char *detail) {
   kf_text_addf(out, "<div><dt>%s</dt><dd>%s", name, value);
   if (detail != NULL) {
-    kf_put(out, " <bdi class=\"soft\">");
+    kf_put(out, "<bdi class=\"soft\">");
     kf_put_text(out, detail, 80);
     kf_put(out, "</bdi>");
   }

@@ -173,6 +173,7 @@ void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
     kf_shown label = show(ticks->at[i], factor);
     double width = label_width(label.text);
     kf_svg_line(p->out, above ? "grid" : "axis", x, edge, x, edge + 4 * out);
+    x = fmin(fmax(x, width / 2 - 4), p->width - width / 2 + 4);
     if (touches((const double(*)[2])taken, n, x, width)) continue;
     kf_svg_text(p->out, "tick mid", x, above ? edge - 8 : edge + 18, label.text);
     taken[n][0] = x;

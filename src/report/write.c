@@ -31,7 +31,7 @@ static void put_character(kf_text *out, const char *text, size_t n) {
   }
 }
 
-static size_t count_characters(const char *text) {
+size_t kf_characters(const char *text) {
   size_t count = 0;
   for (; *text != '\0'; count++) {
     size_t n = character_length(text);
@@ -41,7 +41,7 @@ static size_t count_characters(const char *text) {
 }
 
 void kf_put_text(kf_text *out, const char *text, size_t most) {
-  size_t all = count_characters(text), shown = most > 0 && all > most ? most - 1 : all;
+  size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
   for (size_t i = 0; i < shown; i++) {
     size_t n = character_length(text);
     if (n > 0)
