@@ -205,7 +205,9 @@ static void put_selective(kf_text *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;
   kf_figure_begin(out, "Answering only where the margin is wide");
-  kf_put(out, "<table><thead><tr><th scope=\"col\">rows answered</th><th scope=\"col\">margin at "
+  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+              "aria-label=\"margins\"><table><thead><tr><th scope=\"col\">rows answered</th><th "
+              "scope=\"col\">margin at "
               "least</th><th scope=\"col\">right</th></tr></thead><tbody>\n");
   for (size_t i = a->n_bins; i-- > 0;) {
     if (!usable(&a->bins[i])) continue;
@@ -215,7 +217,7 @@ static void put_selective(kf_text *out, const kf_analysis *a) {
                  100 * kf_share(n, all), kf_show_real(a->bins[i].low).text,
                  kf_show_percent(top1, n).text);
   }
-  kf_put(out, "</tbody></table>\n");
+  kf_put(out, "</tbody></table></div>\n");
   kf_figure_end(out, NULL);
 }
 

@@ -122,11 +122,12 @@ static void put_table(kf_text *out, const line *lines, size_t n) {
     x.high = fmax(x.high, high);
   }
   kf_scale_widen(&x);
-  kf_put(out, "<table class=\"results\"><thead><tr><th scope=\"col\">space</th><th scope=\"col\">"
+  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"results\"><table "
+              "class=\"results\"><thead><tr><th scope=\"col\">space</th><th scope=\"col\">"
               "dims</th><th scope=\"col\">top-1</th><td class=\"bar\"></td><th scope=\"col\">top-5"
               "</th></tr></thead><tbody>\n");
   for (size_t i = 0; i < n; i++) put_line(out, &lines[i], &x);
-  kf_put(out, "</tbody></table>\n<p class=\"caption\">Small figures: 95 % intervals.</p>\n");
+  kf_put(out, "</tbody></table></div>\n<p class=\"caption\">Small figures: 95 % intervals.</p>\n");
 }
 
 /* --- the sentence ----------------------------------------------------------------------------- */
