@@ -247,6 +247,7 @@ static void escaped(void **state) {
                                        "&quot;quotes&quot; &amp; &#39;apostrophes&#39; &amp;amp;",
                                        "tab\uFFFDand\uFFFDline\uFFFD\uFFFD",
                                        "猫 🐈",
+                                       "\uFFFDesrever",
                                        "a very long name that g…",
                                        "<title>&lt;b&gt;\uFFFD\uFFFD&amp;</title>",
                                        "&lt;i&gt;.npy"};

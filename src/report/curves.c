@@ -249,7 +249,7 @@ static void dim_words(kf_text *out, const kf_dim_choice *choice) {
                kf_show_count(choice->n).text, best->dim,
                kf_show_percent(best->top1, choice->n).text);
   if (chosen != best)
-    kf_text_addf(out, "; %u lose nothing that matters (%s)", chosen->dim,
+    kf_text_addf(out, "; %u are the fewest that come close enough (%s)", chosen->dim,
                  kf_show_percent(chosen->top1, choice->n).text);
   kf_put(out, ".");
 }
@@ -344,8 +344,7 @@ static void k_words(kf_text *out, const kf_k_choice *choice) {
     kf_text_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
                  kf_show_count(choice->n).text, choice->k,
                  kf_show_percent(choice->points[i].top1, choice->n).text);
-    if (choice->best != choice->k)
-      kf_text_addf(out, ", not significantly less than k = %u", choice->best);
+    if (choice->best != choice->k) kf_text_addf(out, ", close to the best, k = %u", choice->best);
     kf_put(out, ".</p>\n");
   }
 }

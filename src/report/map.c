@@ -250,8 +250,12 @@ void kf_report_map(kf_text *out, const kf_report_content *c) {
     kf_section_begin(out, "map", "A map of the classes");
     kf_figure_begin(out, "Prototypes on the two directions that tell classes apart best");
     put_map(out, &m);
-    kf_figure_end(out, "Rest the pointer on a class for its name. Larger: more training rows. "
-                       "Classes that lie together here may well be apart along other directions.");
+    kf_figure_end(out,
+                  m.n <= MOST_CIRCLES
+                      ? "Rest the pointer on a class for its name. Larger: more training rows. "
+                        "Classes that lie together here may be apart along other directions."
+                      : "Rest the pointer anywhere for the names of classes there. Classes "
+                        "that lie together here may be apart along other directions.");
     kf_section_end(out);
   }
   kf_free(m.spots);

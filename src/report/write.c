@@ -9,15 +9,28 @@ void kf_put(kf_text *out, const char *markup) { kf_text_add(out, markup, strlen(
 
 /* --- text of others --------------------------------------------------------------------------- */
 
-/* The length of the character that begins here, or 0 where none does that a page may hold: bytes
- * that are no UTF-8, and controls (U+0000 to U+001F, U+007F to U+009F). */
-static size_t character_length(const char *text) {
-  unsigned char lead = (unsigned char)text[0];
-  if (lead < 0x20 || lead == 0x7F) return 0;
+/* U+202A to U+202E and U+2066 to U+2069, which would turn around what stands beside a name: an
+ * isolate that a name leaves open swallows the end of the one that the page puts around it. */
+static bool turns_around(const char *text) {
+  unsigned char second = (unsigned char)text[1], third = (unsigned char)text[2];
+  return (unsigned char)text[0] == 0xE2 && ((second == 0x80 && third >= 0xAA && third <= 0xAE) ||
+                                            (second == 0x81 && third >= 0xA6 && third <= 0xA9));
+}
+
+/* The length of the character that begins here. */
+static size_t step(const char *text) {
   size_t room = strnlen(text, 4);
   for (size_t n = 1; n <= room; n++)
-    if (kf_utf8_valid(text, n)) return lead == 0xC2 && (unsigned char)text[1] < 0xA0 ? 0 : n;
-  return 0;
+    if (kf_utf8_valid(text, n)) return n;
+  return 1;
+}
+
+/* Whether a page may hold it: UTF-8, and no control (U+0000 to U+001F, U+007F to U+009F). */
+static bool may_stand(const char *text, size_t n) {
+  unsigned char lead = (unsigned char)text[0];
+  if (lead < 0x20 || lead == 0x7F || !kf_utf8_valid(text, n)) return false;
+  if (n == 2 && lead == 0xC2 && (unsigned char)text[1] < 0xA0) return false;
+  return n != 3 || !turns_around(text);
 }
 
 static void put_character(kf_text *out, const char *text, size_t n) {
@@ -33,22 +46,19 @@ static void put_character(kf_text *out, const char *text, size_t n) {
 
 size_t kf_characters(const char *text) {
   size_t count = 0;
-  for (; *text != '\0'; count++) {
-    size_t n = character_length(text);
-    text += n > 0 ? n : 1;
-  }
+  for (; *text != '\0'; text += step(text)) count++;
   return count;
 }
 
 void kf_put_text(kf_text *out, const char *text, size_t most) {
   size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
   for (size_t i = 0; i < shown; i++) {
-    size_t n = character_length(text);
-    if (n > 0)
+    size_t n = step(text);
+    if (may_stand(text, n))
       put_character(out, text, n);
     else
-      kf_put(out, "\xEF\xBF\xBD");
-    text += n > 0 ? n : 1;
+      kf_put(out, "\uFFFD");
+    text += n;
   }
   if (shown < all) kf_put(out, "…");
 }
