@@ -124,8 +124,8 @@ static inline void page_analysis(page *p, uint32_t classes) {
         (kf_margin_bin){0.002 * i * i, 0.002 * (i + 1) * (i + 1), 300, (uint64_t)(100 + 20 * i)};
 }
 
-static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_t dim, uint32_t kept,
-                             const char *const *names) {
+static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_t dim,
+                             uint32_t kept, const char *const *names) {
   memset(p, 0, sizeof *p);
   p->model = page_model(context, classes, dim, kept, names);
   double mean = kf_model_mean_eigenvalue(p->model);

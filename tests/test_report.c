@@ -125,7 +125,7 @@ static void everything(void **state) {
                                        "id=\"margins\"",
                                        "train.npy",
                                        "test.npy",
-                                       "koofu " KF_VERSION,
+                                       "Made by koofu",
                                        "<b>55.00\u202F%</b>",
                                        "46.67\u202F%",
                                        "<b>8.33 points more</b>",

@@ -91,7 +91,7 @@ static void lambda_chart(kf_text *out, const kf_report_content *c, double low, d
 /* The run of lambdas around the best that are within one standard error of it. */
 static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
   double least = kf_share(choice->points[choice->best].top1, choice->n) - choice->standard_error;
-  size_t first = choice->best, last = choice->best;
+  size_t first = choice->best, last = first;
   while (first > 0 && kf_share(choice->points[first - 1].top1, choice->n) >= least) first--;
   while (last + 1 < choice->n_points && kf_share(choice->points[last + 1].top1, choice->n) >= least)
     last++;
@@ -317,8 +317,8 @@ static void swept_k_chart(kf_text *out, const kf_report_content *c, double low, 
   kf_place place;
   begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
   if (kf_sweep_place(c, &place)) add_swept_k(&chart, c, &place);
-  kf_figure_begin(out, c->sweep->folds ? "Accuracy over k, held-out folds"
-                                       : "Accuracy over k, test rows");
+  kf_figure_begin(out, c->sweep != NULL && c->sweep->folds ? "Accuracy over k, held-out folds"
+                                                           : "Accuracy over k, test rows");
   kf_chart_draw(&chart);
   kf_figure_end(out, NULL);
   kf_chart_clear(&chart);

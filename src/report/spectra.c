@@ -85,7 +85,7 @@ void kf_report_between(kf_text *out, const kf_model *model) {
   kf_figure_begin(out, "Spectrum between classes, whitened");
   kf_plot_begin(&p, "gamma, the scatter between classes along each direction");
   put_axes(&p, "direction", "γ, scatter between classes for 1 within");
-  if (kept < p.x.high) {
+  if ((double)kept < p.x.high) {
     double x = kf_scale_at(&p.x, (double)kept);
     bool right = x > (LEFT + RIGHT) / 2.0;
     char note[32];

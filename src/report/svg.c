@@ -40,12 +40,12 @@ kf_ticks kf_ticks_linear(double low, double high, int about) {
 
 kf_ticks kf_ticks_log(double low, double high) {
   kf_ticks ticks = {0};
-  double first = ceil(log10(low) - 1e-9), last = floor(log10(high) + 1e-9);
-  double every = fmax(ceil((last - first) / (KF_MAX_TICKS / 2.0)), 1);
-  for (double e = first; e <= last; e += every) add_tick(&ticks, pow(10, e));
+  int first = (int)ceil(log10(low) - 1e-9), last = (int)floor(log10(high) + 1e-9);
+  int every = (last - first) / (KF_MAX_TICKS / 2) + 1;
+  for (int e = first; e <= last; e += every) add_tick(&ticks, pow(10, e));
   if (log10(high / low) > 2.5) return ticks;
   static const double between[] = {2, 5};
-  for (double e = first - 1; e <= last; e++)
+  for (int e = first - 1; e <= last; e++)
     for (int i = 0; i < 2; i++) {
       double v = between[i] * pow(10, e);
       if (v >= low && v <= high) add_tick(&ticks, v);
@@ -55,7 +55,7 @@ kf_ticks kf_ticks_log(double low, double high) {
 
 kf_ticks kf_ticks_halves(double low, double high) {
   kf_ticks ticks = {0};
-  for (double v = high; v >= low && v >= 1; v = floor(v / 2)) add_tick(&ticks, v);
+  for (int v = (int)high; v >= low && v >= 1; v /= 2) add_tick(&ticks, v);
   return ticks;
 }
 
