@@ -228,6 +228,7 @@ static int check_complete(reader *r) {
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!(o->flags & OPTION_REQUIRED) || o->kind != OPTION_TEXT) continue;
     if (*(const char **)((char *)r->args + o->at)) continue;
+    if (!o->letter) return FAIL(r, "the option --%s %s is missing", o->name, o->value);
     return FAIL(r, "the option -%c %s is missing", o->letter, o->value);
   }
   return 0;

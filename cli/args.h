@@ -108,6 +108,11 @@ typedef struct cli_args {
   cli_numbers neighbour_list;
   int itself, rerank_from_disk, weighted;
   cli_real temperature;
+  /* judging */
+  const char *truth, *truth_classes, *class_set, *class_table, *confusions;
+  const char *hierarchy, *set, *all, *names;
+  cli_list unknown;
+  int errors;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -123,6 +128,7 @@ extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
 extern const cli_group stats_options;  /* --no-normalize, --exponent */
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
+extern const cli_group judge_options;  /* --truth, --truth-classes, --ids, --class-set */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */

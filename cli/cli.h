@@ -15,6 +15,12 @@
 
 enum { EXIT_OK = 0, EXIT_INTERNAL = 1, EXIT_USAGE = 2, EXIT_BAD_DATA = 3, EXIT_IO = 4 };
 
+/* JSON on its way to a file (json.c). */
+typedef struct cli_json {
+  FILE *file;
+  int comma; /* the next value needs one before it */
+} cli_json;
+
 /* --- a run of one command --------------------------------------------------------------------- */
 
 /* The progress line on a terminal, and the wish to stop. */
@@ -133,6 +139,18 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 /* How many of the queries to read at a time. */
 uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
 
+/* --- judging.c: truth, class sets, errors by class -------------------------------------------- */
+
+/* What judge_options say; what was not asked for is NULL. Both are handed out, to be freed, also
+ * where one fails. */
+int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set);
+void print_errors(const kf_model *model, const kf_analysis *analysis);
+void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis);
+/* Writes --per-class and --confusions, where they are given. */
+int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis);
+/* NAME, NAME_low and NAME_high, as fractions; null where it is not known. */
+void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known);
+
 /* --- outputs.c: what may be written where; each returns an exit status ------------------------ */
 
 /* Refuses an output (-o or another) that cannot be, or that would replace an input that is named on
@@ -213,10 +231,6 @@ void print_plain(FILE *file, const char *text);
 
 /* --- json.c ----------------------------------------------------------------------------------- */
 
-typedef struct cli_json {
-  FILE *file;
-  int comma; /* the next value needs one before it */
-} cli_json;
 /* key is NULL inside a list. Values that JSON lacks (NaN, infinity) become null. */
 void jw_open(cli_json *j, const char *key, char bracket);
 void jw_close(cli_json *j, char bracket);

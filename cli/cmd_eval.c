@@ -11,6 +11,11 @@ typedef struct eval_job {
   const kf_model *model;
   const kf_gallery *gallery; /* NULL: prototypes alone */
   const kf_data *data;       /* NULL: the rows of the gallery, by neighbours alone */
+  const kf_data *unknown;    /* NULL: none */
+  const kf_truth *truth;     /* NULL: labels */
+  const kf_class_set *set;   /* NULL: all classes */
+  kf_analysis *analysis;     /* NULL: errors by class are not wanted */
+  kf_open_set_result open;
   kf_eval_result prototypes;
   kf_eval_result neighbours;
   kf_hits *hits; /* [n_k] */
@@ -37,13 +42,17 @@ static void print_row(const eval_job *job, const char *name, uint32_t dim, uint6
          show_interval(top5, n).text, show_count(n).text);
 }
 
-static void print_left_out(const kf_eval_result *r, const char *from, const char *owner) {
+static void print_left_out(const eval_job *job, const kf_eval_result *r, const char *from,
+                           const char *owner) {
+  const char *set = job->set ? ", or that is not in the class set" : "";
   if (r->n == r->rows) return;
   printf("\nleft out%s, of %s:\n", from, show_counted(r->rows, "row", "rows").text);
   if (r->n_unlabelled) printf("  %s without a label\n", show_count(r->n_unlabelled).text);
   if (r->n_absent)
-    printf("  %s of %s that the %s does not have\n", show_count(r->n_absent).text,
-           show_counted(r->absent_classes, "class", "classes").text, owner);
+    printf("  %s of %s that the %s does not have%s\n", show_count(r->n_absent).text,
+           show_counted(r->absent_classes, "class", "classes").text, owner, set);
+  if (r->n_excluded)
+    printf("  %s that the truth has no class for\n", show_count(r->n_excluded).text);
   if (r->n_bad)
     printf("  %s that %s NaN, infinite or zero\n", show_count(r->n_bad).text,
            r->n_bad == 1 ? "is" : "are");
@@ -60,6 +69,15 @@ static void print_neighbours(const eval_job *job) {
   }
 }
 
+static void print_open_set(const kf_open_set_result *o) {
+  printf("\nknown against unknown, by the score of the nearest prototype:\n");
+  printf("  %s known, %s unknown\n", show_counted(o->n_known, "row", "rows").text,
+         show_count(o->n_unknown).text);
+  printf(
+      "  AUROC %.2f %%; %.2f %% of the unknown rows pass where 95 %% of the known ones do (%s)\n",
+      100 * o->auroc, 100 * o->fpr95, show_real(o->threshold).text);
+}
+
 static void print_text(const eval_job *job) {
   const kf_eval_result *r = &job->prototypes;
   printf("%-*s %6s  %9s %-16s  %9s %-16s  %s\n", name_width(job), "space", "dims", "top-1",
@@ -70,32 +88,16 @@ static void print_text(const eval_job *job) {
       print_row(job, "Koo-Fu", kf_model_dim_out(job->model), r->top1, r->top5, r->n);
   }
   if (job->gallery) print_neighbours(job);
-  if (job->data) print_left_out(r, "", "model");
+  if (job->data) print_left_out(job, r, "", "model");
   if (job->gallery && (!job->data || job->neighbours.n_absent != r->n_absent))
-    print_left_out(&job->neighbours, " of k-NN", "gallery");
+    print_left_out(job, &job->neighbours, " of k-NN", "gallery");
+  if (job->unknown) print_open_set(&job->open);
+  if (job->analysis && job->cli->args.errors) print_errors(job->model, job->analysis);
   if (may_flatter(job))
     printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
-
-/* NAME, NAME_low and NAME_high, as fractions; null where it was not evaluated. */
-static void print_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known) {
-  char low_name[32], high_name[32];
-  snprintf(low_name, sizeof low_name, "%s_low", name);
-  snprintf(high_name, sizeof high_name, "%s_high", name);
-  if (!known) {
-    jw_null(j, name);
-    jw_null(j, low_name);
-    jw_null(j, high_name);
-    return;
-  }
-  double low, high;
-  kf_interval95(hits, n, &low, &high);
-  jw_real(j, name, (double)hits / (double)n);
-  jw_real(j, low_name, low);
-  jw_real(j, high_name, high);
-}
 
 static void print_json_neighbours(cli_json *j, const eval_job *job) {
   const kf_eval_result *r = &job->neighbours;
@@ -103,8 +105,8 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   for (size_t i = 0; i < job->n_k; i++) {
     jw_open(j, NULL, '{');
     jw_count(j, "k", job->hits[i].k);
-    print_share(j, "top1", job->hits[i].top1, r->n, 1);
-    print_share(j, "top5", job->hits[i].top5, r->n, 1);
+    print_json_share(j, "top1", job->hits[i].top1, r->n, 1);
+    print_json_share(j, "top5", job->hits[i].top5, r->n, 1);
     jw_close(j, '}');
   }
   jw_close(j, ']');
@@ -122,6 +124,16 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
 }
 
+static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
+  jw_open(j, "open_set", '{');
+  jw_count(j, "n_known", o->n_known);
+  jw_count(j, "n_unknown", o->n_unknown);
+  jw_real(j, "auroc", o->auroc);
+  jw_real(j, "fpr95", o->fpr95);
+  jw_real(j, "threshold", o->threshold);
+  jw_close(j, '}');
+}
+
 static const char *metric_name(const cli_run *cli, const kf_model *model) {
   if (cli->args.metric) return metric_choices[cli->args.metric - KF_METRIC_COSINE];
   return metric_choices[kf_model_normalized(model) ? 0 : 1];
@@ -136,20 +148,25 @@ static void print_json(const eval_job *job) {
     jw_count(&j, "n", r->n);
   else
     jw_null(&j, "n");
-  print_share(&j, "top1", r->top1, r->n, mapped);
-  print_share(&j, "top5", r->top5, r->n, mapped);
-  print_share(&j, "raw_top1", r->raw_top1, r->n, raw);
-  print_share(&j, "raw_top5", r->raw_top5, r->n, raw);
+  print_json_share(&j, "top1", r->top1, r->n, mapped);
+  print_json_share(&j, "top5", r->top5, r->n, mapped);
+  print_json_share(&j, "raw_top1", r->raw_top1, r->n, raw);
+  print_json_share(&j, "raw_top5", r->raw_top5, r->n, raw);
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n_unlabelled", r->n_unlabelled);
   jw_count(&j, "n_absent", r->n_absent);
   jw_count(&j, "absent_classes", r->absent_classes);
   jw_count(&j, "n_bad", r->n_bad);
+  jw_count(&j, "n_excluded", r->n_excluded);
+  jw_text(&j, "truth", job->cli->args.truth);
+  jw_text(&j, "class_set", job->cli->args.class_set);
   jw_text(&j, "metric", metric_name(job->cli, job->model));
   jw_count(&j, "dim_in", kf_model_dim_in(job->model));
   jw_count(&j, "dim_out", kf_model_dim_out(job->model));
   jw_real(&j, "lambda", kf_model_lambda(job->model));
   if (job->gallery) print_json_neighbours(&j, job);
+  if (job->unknown) print_json_open_set(&j, &job->open);
+  if (job->analysis && job->cli->args.errors) print_json_errors(&j, job->model, job->analysis);
   jw_close(&j, '}');
   jw_end_line(&j);
 }
@@ -169,7 +186,10 @@ static int choose_list(const eval_job *job, kf_gallery_eval_options *out) {
 
 static int evaluate_neighbours(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  kf_gallery_eval_options options = {.weighted = a->weighted, .temperature = vote_temperature(a)};
+  kf_gallery_eval_options options = {.weighted = a->weighted,
+                                     .temperature = vote_temperature(a),
+                                     .truth = job->truth,
+                                     .set = job->set};
   int result = choose_list(job, &options);
   if (result != EXIT_OK) return result;
   job->n_k = options.n_k;
@@ -180,21 +200,79 @@ static int evaluate_neighbours(eval_job *job) {
   return status == KF_OK ? EXIT_OK : fail(job->cli, status);
 }
 
+/* Errors by class come from the pass that also counts the hits in their space. */
+static int analyse(eval_job *job) {
+  const cli_args *a = &job->cli->args;
+  kf_analysis_options options = {
+      .metric = (kf_metric)a->metric, .raw = a->raw, .truth = job->truth, .set = job->set};
+  kf_status status =
+      kf_analysis_new(job->cli->ctx, job->model, job->data, &options, &job->analysis);
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
+static int wants_errors(const cli_args *a) { return a->errors || a->class_table || a->confusions; }
+
 static int evaluate_prototypes(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  kf_eval_options options = {.metric = (kf_metric)a->metric, .skip_model = a->raw};
-  kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->prototypes);
+  kf_eval_options options = {.metric = (kf_metric)a->metric,
+                             .skip_model = a->raw || job->analysis,
+                             .truth = job->truth,
+                             .set = job->set};
+  kf_eval_result *r = &job->prototypes;
+  if (a->raw && job->analysis) {
+    *r = job->analysis->totals;
+    r->raw_top1 = r->top1;
+    r->raw_top5 = r->top5;
+    return EXIT_OK;
+  }
+  kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, r);
+  if (status != KF_OK) return fail(job->cli, status);
+  if (job->analysis) {
+    r->top1 = job->analysis->totals.top1;
+    r->top5 = job->analysis->totals.top5;
+  }
+  return EXIT_OK;
+}
+
+static int evaluate_open_set(eval_job *job) {
+  const cli_args *a = &job->cli->args;
+  kf_analysis_options options = {
+      .metric = (kf_metric)a->metric, .raw = a->raw, .truth = job->truth, .set = job->set};
+  kf_status status =
+      kf_open_set(job->cli->ctx, job->model, job->data, job->unknown, &options, &job->open);
   return status == KF_OK ? EXIT_OK : fail(job->cli, status);
 }
 
 static int evaluate(eval_job *job) {
-  int result = job->data ? evaluate_prototypes(job) : EXIT_OK;
+  const cli_args *a = &job->cli->args;
+  int result = wants_errors(a) ? analyse(job) : EXIT_OK;
+  if (result == EXIT_OK && job->data) result = evaluate_prototypes(job);
+  if (result == EXIT_OK && job->unknown) result = evaluate_open_set(job);
   if (result == EXIT_OK && job->gallery) result = evaluate_neighbours(job);
+  if (result == EXIT_OK && job->analysis)
+    result = write_tables(job->cli, job->model, job->analysis);
   if (result == EXIT_OK) {
     progress_clear(&job->cli->progress);
-    (job->cli->args.json ? print_json : print_text)(job);
+    (a->json ? print_json : print_text)(job);
   }
+  kf_analysis_free(job->analysis);
   free(job->hits);
+  return result;
+}
+
+/* --- what goes together ----------------------------------------------------------------------- */
+
+static int check_tables(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  const char *const tables[] = {a->class_table, a->confusions};
+  int result = EXIT_OK;
+  for (size_t i = 0; i < COUNT_OF(tables) && result == EXIT_OK; i++) {
+    if (tables[i] && is_stdout(tables[i]))
+      return fail_usage(cli, "tables of errors go to files, not to standard output");
+    if (tables[i]) result = check_output(cli, tables[i]);
+  }
+  if (result == EXIT_OK && a->class_table)
+    result = check_outputs_differ(cli, a->class_table, a->confusions);
   return result;
 }
 
@@ -206,11 +284,15 @@ static int check_options(cli_run *cli) {
                            "out in turn)");
   if (alone && data_options_given(a))
     return fail_usage(cli, "options on rows and labels have no meaning without data");
+  if (alone && (wants_errors(a) || a->unknown.n))
+    return fail_usage(cli, "--errors, --per-class, --confusions and --unknown are about "
+                           "prototypes, and need data");
   if (alone && a->raw)
     return fail_usage(cli, "--raw has no meaning without data, for want of prototypes");
   if (a->gallery && a->metric)
     return fail_usage(cli, "--metric has no meaning with --gallery, which has its own metric");
-  return check_vote_options(cli);
+  int result = check_tables(cli);
+  return result == EXIT_OK ? check_vote_options(cli) : result;
 }
 
 static int load_eval_gallery(cli_run *cli, const kf_model *model, kf_gallery **out) {
@@ -219,15 +301,32 @@ static int load_eval_gallery(cli_run *cli, const kf_model *model, kf_gallery **o
   return fail_usage(cli, "--raw has no meaning with %s, whose rows are mapped", cli->args.gallery);
 }
 
+static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
+  int result = check_replaces_no_data(cli, data, cli->args.class_table);
+  return result == EXIT_OK ? check_replaces_no_data(cli, data, cli->args.confusions) : result;
+}
+
+static int open_unknown(cli_run *cli, kf_data **out) {
+  const cli_args *a = &cli->args;
+  kf_data_options options = {.tensor = a->tensor, .no_labels = 1, .skip_bad = a->skip_bad};
+  kf_status status = kf_data_open(cli->ctx, a->unknown.items, a->unknown.n, &options, out);
+  return status == KF_OK ? check_replaces_nothing(cli, *out) : fail(cli, status);
+}
+
 static int run(cli_run *cli) {
   kf_model *model = NULL;
   kf_gallery *gallery = NULL;
-  kf_data *data = NULL;
+  kf_data *data = NULL, *unknown = NULL;
+  kf_truth *truth = NULL;
+  kf_class_set *set = NULL;
   int result = check_options(cli);
+  if (result == EXIT_OK) result = load_judging(cli, &truth, &set);
   if (result == EXIT_OK) result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK && cli->args.gallery) result = load_eval_gallery(cli, model, &gallery);
   if (result == EXIT_OK && cli->args.operands.n > 1)
     result = open_data(cli, 1, LABELS_WANTED, &data);
+  if (result == EXIT_OK && data) result = check_replaces_nothing(cli, data);
+  if (result == EXIT_OK && cli->args.unknown.n) result = open_unknown(cli, &unknown);
   if (result == EXIT_OK) {
     eval_job job;
     memset(&job, 0, sizeof job);
@@ -235,9 +334,15 @@ static int run(cli_run *cli) {
     job.model = model;
     job.gallery = gallery;
     job.data = data;
+    job.unknown = unknown;
+    job.truth = truth;
+    job.set = set;
     result = evaluate(&job);
   }
   kf_data_free(data);
+  kf_data_free(unknown);
+  kf_truth_free(truth);
+  kf_class_set_free(set);
   kf_gallery_free(gallery);
   kf_model_free(model);
   return result;
@@ -256,6 +361,20 @@ static const cli_group own_options = {
          1, KF_MAX_NEIGHBOURS, NULL},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
          "one JSON object, with accuracies as fractions", 0, 0, NULL},
+        {0}}};
+
+static const cli_group error_options = {
+    "Errors",
+    (const cli_option[]){
+        {"errors", 0, OPTION_FLAG, offsetof(cli_args, errors), 0, NULL,
+         "also print the worst classes, the most frequent confusions and what a margin is worth", 0,
+         0, NULL},
+        {"per-class", 0, OPTION_TEXT, offsetof(cli_args, class_table), 0, "FILE",
+         "write rows, hits and answers of every class, separated by tabs", 0, 0, NULL},
+        {"confusions", 0, OPTION_TEXT, offsetof(cli_args, confusions), 0, "FILE",
+         "write how often which class was taken for which, separated by tabs", 0, 0, NULL},
+        {"unknown", 0, OPTION_LIST, offsetof(cli_args, unknown), 0, "DATA",
+         "rows of unknown classes: how well the nearest score tells them from DATA", 0, 0, NULL},
         {0}}};
 
 const cli_command eval_command = {
@@ -280,15 +399,33 @@ const cli_command eval_command = {
         "One search serves all K.\n\n"
         "With --gallery and without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in "
-        "them. Where the map of the gallery was fitted on these rows, this flatters it.",
-    .groups =
-        (const cli_group *const[]){&own_options, &vote_options, &label_options, &row_options, NULL},
+        "them. Where the map of the gallery was fitted on these rows, this flatters it.\n\n"
+        "With --truth a row is a hit where one of its right classes is the answer, or among the "
+        "five; rows for which the truth has no class are left out. A .json is a list of lists of "
+        "class numbers, as ReaL's; a .csv has a header line with the columns id and "
+        "proposed_labels, as that of the cleaner validation set; in other text a line has the "
+        "classes of a row, separated by commas or tabs. With --ids, entries find their rows by id, "
+        "without folder and file ending; entry i of a .json belongs to the id that ends in _val_ "
+        "and the number i + 1. Without --ids entries are in the order of the rows.\n\n"
+        "With --class-set the prototypes of other classes do not take part, and rows of other "
+        "classes are left out. A gallery stays whole: there the set says whose rows are "
+        "scored.\n\n"
+        "--errors, --per-class, --confusions and --unknown look at prototypes in the model's "
+        "space, or with --raw in the original one. A margin is the difference between the two best "
+        "scores. --unknown prints the area under the ROC curve, and how many unknown rows reach "
+        "the score that 95 % of the known ones reach.",
+    .groups = (const cli_group *const[]){&own_options, &judge_options, &error_options,
+                                         &vote_options, &label_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"How good is it?", "koofu eval model.safetensors test.safetensors"},
             {"For a script", "koofu eval --json model.safetensors x.npy --labels y.npy | jq .top1"},
             {"Neighbours beside prototypes",
              "koofu eval model.safetensors test.safetensors --gallery gallery.safetensors -k 1,15"},
+            {"By ReaL labels", "koofu eval model.safetensors val.npy --truth real.json "
+                               "--truth-classes synsets.txt --ids val_files.txt"},
+            {"Where does it go wrong?", "koofu eval model.safetensors test.safetensors --errors "
+                                        "--confusions confusions.tsv"},
             {NULL, NULL}},
     .run = run,
 };

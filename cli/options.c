@@ -66,6 +66,21 @@ const cli_group vote_options = {
                        "with --weighted: smaller is steeper (default: 0.07)", 0, 0, NULL},
                       {0}}};
 
+const cli_group judge_options = {
+    "What is right",
+    (const cli_option[]){
+        {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
+         "the right classes of each row, instead of labels: ReaL's .json, a .csv with labels and "
+         "ids, or text with classes separated by commas, one line a row",
+         0, 0, NULL},
+        {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
+         "class names, one a line, that the class numbers in --truth stand for", 0, 0, NULL},
+        {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
+         "the id of each row, one a line, by which --truth finds its entry", 0, 0, NULL},
+        {"class-set", 0, OPTION_TEXT, offsetof(cli_args, class_set), 0, "FILE",
+         "class names, one a line: only these classes take part", 0, 0, NULL},
+        {0}}};
+
 const cli_group stats_options = {
     "Statistics",
     (const cli_option[]){

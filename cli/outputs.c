@@ -37,7 +37,10 @@ static int same_as_one_of(const struct stat *output, const char *const *inputs, 
 static int is_named_input(const cli_args *a, const struct stat *output) {
   if (same_as_one_of(output, a->operands.items, a->operands.n) || same_file(output, a->classes) ||
       same_file(output, a->between) || same_file(output, a->model) || same_file(output, a->ids) ||
-      same_file(output, a->gallery))
+      same_file(output, a->gallery) || same_file(output, a->truth) ||
+      same_file(output, a->truth_classes) || same_file(output, a->class_set) ||
+      same_file(output, a->hierarchy) || same_file(output, a->set) || same_file(output, a->all) ||
+      same_file(output, a->names) || same_as_one_of(output, a->unknown.items, a->unknown.n))
     return 1;
   cli_strings labels;
   if (expand_labels(&a->labels, &labels)) return -1;

@@ -180,6 +180,42 @@ def text_seeds():
     put("labels", "many", b"".join(b"%d\n" % (i % 7) for i in range(3000)))
 
 
+def truth_seeds():
+    """The first byte is what follows: 0 JSON, 1 CSV, 2 text, 3 a hierarchy, 4 answers; + 8 with names,
+    + 16 by ids."""
+    def seed(name, kind, text):
+        put("truth", name, bytes([kind]) + text)
+
+    table = b'id,original_label,proposed_labels,validation\n'
+    seed("json", 0, b"[[], [970, 795], [230, 231], [809]]")
+    seed("json-names", 8, b"[[2], [0, 1], []]")
+    seed("json-ids", 16, b"[[3], [1, 2]]")
+    seed("json-words", 0, b'[["cat"], [], ["dog", "cat"]]')
+    seed("bad-json", 0, b"[[1], [2,")
+    seed("bad-json-kind", 0, b'[[1], {"a": 2}, 3]')
+    seed("bad-json-number", 0, b"[[1e9, 99999999999999999999, -1, 0.5]]")
+    seed("csv", 1, table + b'x_val_1.JPEG,26,26,*\nx_val_2.JPEG,3,"689, 601",+\n')
+    seed("csv-ids", 17, table + b'b/a.png,26,26,*\nx_val_2.JPEG,3,,+\n"say ""a""",1,2,3\n')
+    seed("bad-csv-twice", 17, table + b"a.png,1,1,*\na.JPEG,1,1,*\n")
+    seed("bad-csv-quote", 1, table + b'a,1,"2\n')
+    seed("bad-csv-short", 1, table + b"a,1\n")
+    seed("bad-csv-header", 1, b"a,b\n1,2\n")
+    seed("text", 2, b"3, 1\n\n0\t2\r\n")
+    seed("text-names", 10, b"cat,dog\n\neel\n")
+    seed("text-words", 2, b"big cat\tdog, wild\n911\n")
+    seed("bad-text-nan", 2, b"1\nnan\n")
+    seed("bad-text-nul", 2, b"1\n\0\n")
+    seed("bad-text-empty", 2, b"1,,2\n")
+    seed("tree", 3, b"animal cat\nanimal dog\nanimal eel\ncat lion\npet cat\n")
+    seed("tree-names", 11, b"animal\tcat\nfish\teel\nfriend\tdog\n")
+    seed("bad-tree-cycle", 3, b"a cat\ncat dog\ndog a\ndog eel\n")
+    seed("bad-tree-line", 3, b"a b c\n")
+    seed("answers", 4, b"row\tclass1\tcosine1\n0\t1\t0.5\n1\t7\t0.5\n")
+    seed("answers-names", 12, b"row\tclass1\tvotes1\n1\teel\t3\n0\tc\\x61t\\\\\t2\n2\t\t\n")
+    seed("bad-answers-row", 4, b"row\tclass1\tcosine1\n99999999999999999999\t1\t1\n")
+    seed("bad-answers-twice", 4, b"row\tclass1\tcosine1\n0\t1\t1\n0\t1\t1\n")
+
+
 def koofu_seeds(koofu):
     """A tiny world, its statistics and models of it."""
     for target in "stats", "model":
@@ -215,6 +251,7 @@ def main():
     gallery_seeds()
     vecs_seeds()
     text_seeds()
+    truth_seeds()
     if koofu:
         koofu_seeds(koofu)
 

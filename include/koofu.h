@@ -368,16 +368,20 @@ KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *ro
 
 typedef struct kf_eval_options {
   kf_metric metric;
-  int skip_raw;   /* 1: do not evaluate the original space */
-  int skip_model; /* 1: evaluate the original space alone */
+  int skip_raw;                   /* 1: do not evaluate the original space */
+  int skip_model;                 /* 1: evaluate the original space alone */
+  const struct kf_truth *truth;   /* what is right, instead of the labels; NULL: the labels */
+  const struct kf_class_set *set; /* only these classes take part; NULL: all */
 } kf_eval_options;
 
 typedef struct kf_eval_result {
   uint64_t rows;           /* in the data set */
-  uint64_t n;              /* scored: labelled with a class of the model */
+  uint64_t n;              /* scored: labelled with a class of the model that takes part */
   uint64_t n_unlabelled;   /* left out: no label */
-  uint64_t n_absent;       /* left out: the class is not in the model, or has no prototype there */
+  uint64_t n_absent;       /* left out: the class is not in the model, has no prototype there, or
+                            * is not in the class set */
   uint64_t n_bad;          /* left out: NaN, infinite or zero (skip_bad) */
+  uint64_t n_excluded;     /* left out: the truth has no entry for the row, or an empty one */
   uint32_t absent_classes; /* how many classes the n_absent rows belong to */
   uint64_t top1, top5;     /* hits among n in the model's space */
   uint64_t raw_top1, raw_top5; /* hits among n in the original space */
@@ -534,6 +538,10 @@ typedef struct kf_gallery_eval_options {
   size_t n_k;
   int weighted; /* as in kf_vote_options */
   double temperature;
+  const struct kf_truth *truth; /* what is right, instead of the labels; NULL: the labels */
+  /* Only rows of these classes are scored; the gallery stays whole, so that the others distract.
+   * NULL: all. */
+  const struct kf_class_set *set;
 } kf_gallery_eval_options;
 
 typedef struct kf_hits {
@@ -632,14 +640,21 @@ typedef struct kf_k_options {
   uint32_t most; /* 1 … most neighbours are tried; 0: 50, or fewer where rows are few */
   int weighted;  /* as in kf_vote_options */
   double temperature;
+  uint64_t sample;  /* at most so many rows are left out in turn; 0: 50,000 */
   double tolerance; /* as in kf_dim_options */
 } kf_k_options;
 
+typedef struct kf_k_point {
+  uint32_t k;
+  uint64_t top1, top5;
+  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+} kf_k_point;
+
 typedef struct kf_k_choice {
   uint32_t k, best;
-  uint64_t n;
+  uint64_t n;      /* rows that were left out in turn */
   size_t n_points; /* one for each k from 1 */
-  kf_hits *points;
+  kf_k_point *points;
 } kf_k_choice;
 
 /* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
@@ -700,13 +715,106 @@ KF_API void kf_sweep_free(kf_sweep *sweep);
  * Judging: truth with several labels, class sets, hierarchies, comparisons, errors by class
  * ------------------------------------------------------------------------------------------ */
 
-/* Which classes are right for each row, where one label is not all that can be said. */
+/* --- truth: which classes are right for each row, where one label is not all that can be said -- */
+
 typedef struct kf_truth kf_truth;
+
+typedef struct kf_truth_options {
+  /* Text file with one class name a line, which class numbers in the truth stand for; names in the
+   * truth must be in it. NULL: numbers are those of a model without names. */
+  const char *classes;
+  /* Text file with the id of each row of the data, one a line. NULL: entry i belongs to row i. */
+  const char *ids;
+} kf_truth_options;
+
+/* Reads the right classes of rows, by the ending of the path:
+ *   .json  a list of lists of class numbers (or of names), such as ReaL's real.json
+ *   .csv   a header line, a column `proposed_labels` (or `labels`, `label`) with one class or
+ *          several, separated by commas, and a column `id`, such as that of the cleaner validation
+ *   other  text, one line a row: classes separated by tabs or, in a line without tabs, by commas
+ * The first class of a file says whether it holds numbers or names. An empty list, field or line
+ * means that the row is left out.
+ *
+ * With ids, entries of a .csv go to the rows whose id is theirs, and entry i of a .json to the row
+ * whose id ends in _val_ and the number i + 1; folder and ending (.JPEG) of an id do not matter,
+ * and rows without an entry are left out. An id that stands twice in the truth is an error; so is a
+ * file of ids of which none has an entry. */
+KF_API kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
+                               kf_truth **out);
+KF_API void kf_truth_free(kf_truth *truth);
+KF_API uint64_t kf_truth_rows(const kf_truth *truth); /* that the data must have */
+/* Number of classes: names, or the largest number + 1. */
+KF_API uint32_t kf_truth_classes(const kf_truth *truth);
+KF_API const char *kf_truth_class_name(const kf_truth *truth, uint32_t k); /* NULL: no names */
+/* How many classes are right for a row, each once, in the order of the file; *classes points to
+ * them. 0: the row is left out. */
+KF_API size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **classes);
+
+/* --- class sets and their hierarchy ----------------------------------------------------------- */
 
 /* A set of classes, by name. */
 typedef struct kf_class_set kf_class_set;
 
-/* Results by class. */
+/* Reads a text file with one class name a line. Where a set is used with a model or a gallery whose
+ * classes have no names, its lines are class numbers. Names that these do not have are no error, but
+ * are remarked upon; a set of which no class is known is one. */
+KF_API kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out);
+/* names: [n], each once (copied). n may be 0. */
+KF_API kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n,
+                                  kf_class_set **out);
+KF_API void kf_class_set_free(kf_class_set *set);
+KF_API uint32_t kf_class_set_size(const kf_class_set *set);
+KF_API const char *kf_class_set_name(const kf_class_set *set, uint32_t i); /* in the order given */
+KF_API int kf_class_set_has(const kf_class_set *set, const char *name);
+
+/* Which class is a kind of which other: a graph without cycles, in which a class may have several
+ * parents. */
+typedef struct kf_hierarchy kf_hierarchy;
+
+/* Reads lines 'PARENT CHILD'. names NULL, or a text file with lines 'CLASS<tab>NAME', whose classes
+ * are known even where no line of the hierarchy has them. A cycle is KF_ERR_DATA naming a class. */
+KF_API kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names,
+                                   kf_hierarchy **out);
+KF_API void kf_hierarchy_free(kf_hierarchy *hierarchy);
+KF_API uint32_t kf_hierarchy_classes(const kf_hierarchy *hierarchy);
+KF_API uint64_t kf_hierarchy_edges(const kf_hierarchy *hierarchy);
+/* "" where the file of names was not given or does not have it; NULL for an unknown class. */
+KF_API const char *kf_hierarchy_name(const kf_hierarchy *hierarchy, const char *class_name);
+
+/* What a set is in a hierarchy. A class that the hierarchy does not know is KF_ERR_DATA. */
+typedef enum kf_kin {
+  KF_KIN_LEAVES = 0,     /* classes of the set of which no other class of the set is a descendant */
+  KF_KIN_ANCESTORS = 1,  /* all classes, of the set or not, that have a descendant in the set */
+  KF_KIN_DESCENDANTS = 2 /* all classes, of the set or not, that have an ancestor in the set */
+} kf_kin;
+KF_API kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *hierarchy,
+                                      const kf_class_set *set, kf_kin kin, kf_class_set **out);
+
+/* The classes of two sets, such as 1K and 21K, by their relation to the first. Each class is in one
+ * group: the first that it fits, in the order of the list. */
+typedef enum kf_group {
+  KF_GROUP_ONLY = 0,        /* of the first set, not of the second */
+  KF_GROUP_BOTH = 1,        /* of both; all others are of the second set alone */
+  KF_GROUP_ANCESTORS = 2,   /* has a descendant in the first set */
+  KF_GROUP_DESCENDANTS = 3, /* has an ancestor in the first set */
+  KF_GROUP_LEAVES = 4,      /* no other class of either set is a descendant of it */
+  KF_GROUP_OTHER = 5,
+  KF_GROUPS = 6
+} kf_group;
+/* A word for file names: "only", "both", "ancestors", "descendants", "leaves", "other". */
+KF_API const char *kf_group_name(kf_group group);
+
+/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. Where no
+ * class of the first set is an ancestor of another one, no class in the union of ONLY, BOTH and
+ * LEAVES (the paper's 14K) is: a leaf has no descendant in it, and no ancestor in the first set. */
+KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
+                                     const kf_class_set *first, const kf_class_set *second,
+                                     kf_class_set **out);
+
+/* --- errors by class -------------------------------------------------------------------------- */
+
+/* Results by class. A row with several right classes counts for the first of them, whatever was
+ * answered, so that the numbers of rows do not depend on the model. */
 typedef struct kf_class_result {
   uint64_t n, top1, top5; /* rows of the class, and hits among them */
   uint64_t answers;       /* rows that were taken for this class */
@@ -733,6 +841,70 @@ typedef struct kf_analysis {
   size_t n_bins;
   kf_margin_bin *bins;
 } kf_analysis;
+
+typedef struct kf_analysis_options {
+  kf_metric metric;
+  int raw;                 /* 1: in the original space */
+  const kf_truth *truth;   /* as in kf_eval_options */
+  const kf_class_set *set; /* as in kf_eval_options */
+} kf_analysis_options;
+
+/* One pass over the data set as kf_eval does it. Memory: 17 bytes for each row. */
+KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                 const kf_analysis_options *options, kf_analysis **out);
+KF_API void kf_analysis_free(kf_analysis *analysis);
+
+/* --- known and unknown classes ---------------------------------------------------------------- */
+
+typedef struct kf_open_set_result {
+  uint64_t n_known, n_unknown; /* rows; those that kf_eval leaves out are not among them */
+  double auroc;     /* how often a known row has a better score than an unknown one; ties: half */
+  double fpr95;     /* share of the unknown rows that are taken for known at the threshold */
+  double threshold; /* the strictest score that at least 95 % of the known rows reach */
+} kf_open_set_result;
+
+/* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
+ * judged as in kf_analysis_new; of `unknown`, every row counts and labels are not looked at. Memory:
+ * 8 bytes for each row. */
+KF_API kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
+                             const kf_data *unknown, const kf_analysis_options *options,
+                             kf_open_set_result *out);
+
+/* --- two classifiers on the same rows --------------------------------------------------------- */
+
+/* For each row: right, wrong or left out. One byte a row. */
+typedef struct kf_verdicts kf_verdicts;
+
+/* Of the nearest prototype of a model. */
+KF_API kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                 const kf_analysis_options *options, kf_verdicts **out);
+/* Of answers that `koofu classify` wrote: of its columns, `row` and `class1` count. Rows without a
+ * line are left out; an answer that is no class of the truth is wrong. data may be NULL where a
+ * truth is given, and truth NULL where data are. */
+KF_API kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
+                                  const kf_truth *truth, const kf_class_set *set,
+                                  kf_verdicts **out);
+KF_API void kf_verdicts_free(kf_verdicts *verdicts);
+/* Why rows were left out, and top1. */
+KF_API const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts);
+
+typedef struct kf_comparison {
+  uint64_t rows;
+  uint64_t n;              /* rows that both have judged; the others do not count */
+  uint64_t both, neither;  /* right in both, in none */
+  uint64_t only_a, only_b; /* right in one alone */
+  /* Accuracy of a less that of b, with its paired 95 % interval (Agresti and Min, 2005: Wald's
+   * after adding a half to each of the four counts). */
+  double difference, low, high;
+  double p; /* of McNemar's test */
+} kf_comparison;
+KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b,
+                            kf_comparison *out);
+
+/* The two-sided p-value of McNemar's exact test for two classifiers of which one alone is right b
+ * times, the other one alone c times: the chance that b + c throws of a coin fall at least as
+ * unevenly. Above 2^30 throws the normal distribution with the correction for continuity is used. */
+KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
 /* ---------------------------------------------------------------------------------------------
  * A synthetic CLIP-like world (docs/synth.md)

@@ -17,7 +17,7 @@ typedef struct page {
   kf_lambda_point lambda_points[PAGE_LAMBDAS];
   kf_dim_choice dim;
   kf_k_choice k;
-  kf_hits k_points[PAGE_KS];
+  kf_k_point k_points[PAGE_KS];
   kf_sweep sweep;
   kf_analysis analysis;
   kf_margin_bin bins[PAGE_BINS];
@@ -82,8 +82,8 @@ static inline void page_dims(page *p, uint32_t dim) {
 static inline void page_ks(page *p) {
   p->k = (kf_k_choice){.k = 5, .best = 7, .n = 4000, .n_points = PAGE_KS, .points = p->k_points};
   for (uint32_t k = 1; k <= PAGE_KS; k++)
-    p->k_points[k - 1] =
-        (kf_hits){k, (uint64_t)(2200 - 2 * (k - 7.0) * (k - 7.0)), k > 1 ? 3000 : 2128};
+    p->k_points[k - 1] = (kf_k_point){
+        .k = k, .top1 = (uint64_t)(2200 - 2 * (k - 7.0) * (k - 7.0)), .top5 = k > 1 ? 3000 : 2128};
 }
 
 static inline void page_sweep(page *p, double mean, uint32_t dim) {

@@ -166,6 +166,45 @@ static void check_gemm(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
+static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
+  const size_t shapes[][3] = {{1, 1, 1}, {8, 48, 10}, {9, 49, 193}, {64, 100, 1}, {65, 7, 385}};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    size_t m = shapes[s][0], n = shapes[s][1], depth = shapes[s][2];
+    float *a = kf_alloc(depth * (m + 3), sizeof *a), *b = kf_alloc(depth * (n + 1), sizeof *b);
+    float *c = kf_alloc(m * (n + 2), sizeof *c), *d = kf_alloc(m * (n + 2), sizeof *d);
+    fill_f32(a, depth * (m + 3), s);
+    fill_f32(b, depth * (n + 1), 50 + s);
+    fill_f32(c, m * (n + 2), 90 + s);
+    memcpy(d, c, m * (n + 2) * sizeof *c);
+    fast->gemm_tn_f32(a, m + 3, b, n + 1, c, n + 2, m, n, depth);
+    plain->gemm_tn_f32(a, m + 3, b, n + 1, d, n + 2, m, n, depth);
+    assert_bits(c, d, m * (n + 2) * sizeof *c);
+    kf_free(a);
+    kf_free(b);
+    kf_free(c);
+    kf_free(d);
+  }
+}
+
+static void check_band(const kf_kernels *fast, const kf_kernels *plain) {
+  static float x[MOST], scale[MOST], offset[MOST];
+  for (size_t s = 0; s < N_SIZES; s++) {
+    size_t n = sizes[s];
+    fill_f32(x, n, s);
+    fill_f32(scale, n, s + 20);
+    fill_f32(offset, n, s + 40);
+    float edge = x[n / 2] * scale[n / 2] - offset[n / 2]; /* exactly one of the values */
+    const float bands[][2] = {{-0.1f, 0.1f}, {edge, edge}, {edge, INFINITY}, {-INFINITY, edge}};
+    for (size_t t = 0; t < 4; t++) {
+      uint32_t a[2], b[2];
+      fast->count_band(x, scale, offset, n, bands[t][0], bands[t][1], &a[0], &a[1]);
+      plain->count_band(x, scale, offset, n, bands[t][0], bands[t][1], &b[0], &b[1]);
+      assert_bits(a, b, sizeof a);
+      assert_true(t == 0 || n == 0 || a[1] > 0);
+    }
+  }
+}
+
 static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
   static double v[MOST], w[MOST], x[MOST], a[2][MOST], y[2][MOST];
   for (size_t s = 0; s < N_SIZES; s++) {
@@ -220,7 +259,8 @@ TEST(not_finite, for_each_isa(check_not_finite); check_not_finite(&kf_kernels_pl
 TEST(quantize, for_each_isa(check_quantize))
 TEST(moments, for_each_isa(check_moments); check_moments(&kf_kernels_plain, NULL))
 TEST(scan, for_each_isa(check_all_scans); check_all_scans(&kf_kernels_plain, NULL))
-TEST(gemm, for_each_isa(check_gemm))
+TEST(gemm, for_each_isa(check_gemm); for_each_isa(check_gemm_f32))
+TEST(band, for_each_isa(check_band))
 TEST(vectors, for_each_isa(check_vectors))
 TEST(rotations, for_each_isa(check_rotate))
 
@@ -239,7 +279,7 @@ int main(void) {
       cmocka_unit_test(half),      cmocka_unit_test(canonical_sums), cmocka_unit_test(not_finite),
       cmocka_unit_test(quantize),  cmocka_unit_test(moments),        cmocka_unit_test(gemm),
       cmocka_unit_test(scan),      cmocka_unit_test(vectors),        cmocka_unit_test(rotations),
-      cmocka_unit_test(isa_names),
+      cmocka_unit_test(isa_names), cmocka_unit_test(band),
   };
   return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);
 }

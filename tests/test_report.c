@@ -196,7 +196,7 @@ static void next_to_nothing(void **state) {
   free(save(&c, &size));
   kf_lambda_point lambda_point = {0, 0, 0};
   kf_dim_point dim_point = {.dim = 1};
-  kf_hits hits = {1, 0, 0};
+  kf_k_point hits = {.k = 1};
   kf_sweep_cell cells[2] = {{.raw = 1, .dim = 1, .metric = KF_METRIC_COSINE},
                             {.dim = 1, .metric = KF_METRIC_COSINE}};
   kf_class_result one = {3, 3, 3, 3};

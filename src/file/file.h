@@ -121,6 +121,23 @@ typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text,
                                 kf_err *err);
 kf_status kf_text_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 
+/* Strings seen so far, each once. */
+typedef struct kf_name_set {
+  char **name;
+  size_t n, room;
+  kf_map *map;
+} kf_name_set;
+/* Adds a string that is not there yet. `line` is for messages. */
+kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                          size_t length, kf_err *err);
+void kf_name_set_clear(kf_name_set *set);
+
+/* Reads a file with one class name a line. */
+kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
+
+/* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
+bool kf_grow(void **block, size_t *room, size_t used, size_t size);
+
 /* --- data sets ------------------------------------------------------------------------------- */
 
 /* A data set is a number of rows that can be fetched by position, from any thread. */
@@ -152,6 +169,10 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
 /* Fails where rows that are to be mapped have been already. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
+
+/* Rows rows[0] < rows[1] < … of a data set, as a data set; both must outlive it. */
+kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
+                           kf_err *err);
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);

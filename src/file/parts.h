@@ -28,9 +28,6 @@ void kf_paths_clear(kf_paths *paths);
 /* Compares two strings through pointers to them, for qsort. */
 int kf_by_bytes(const void *a, const void *b);
 
-/* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
-bool kf_grow(void **block, size_t *room, size_t used, size_t size);
-
 /* --- safetensors ----------------------------------------------------------------------------- */
 
 #define KF_HEADER_CAP 100000000u /* that of the reference implementation */
@@ -85,20 +82,6 @@ uint64_t kf_lines_offset(const kf_lines *lines);
 /* The next line without its end, valid until the next call; *text is NULL at the end of the file.
  * The line has no NUL in it. Its number, from 1, is then lines->line. */
 kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
-
-/* Strings seen so far, each once. */
-typedef struct kf_name_set {
-  char **name;
-  size_t n, room;
-  kf_map *map;
-} kf_name_set;
-/* Adds a string that is not there yet. `line` is for messages. */
-kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
-                          size_t length, kf_err *err);
-void kf_name_set_clear(kf_name_set *set);
-
-/* Reads a file with one class name a line. */
-kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
 
 /* --- labels (labels.c) ----------------------------------------------------------------------- */
 

@@ -124,7 +124,8 @@ static const kf_moment_kernel moment = {
   {                                                                                                \
     .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
     .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
-    .scan = scans, .gemm_tn = wide_gemm_tn, .reflect = wide_reflect,                               \
+    .scan = scans, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                   \
+    .count_band = wide_count_band, .reflect = wide_reflect,                                        \
     .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate                \
   }
 

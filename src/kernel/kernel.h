@@ -138,6 +138,13 @@ typedef struct kf_kernels {
   /* c[i][j] += sum_k a[k][i] * b[k][j] for i < m, j < n, k < depth. */
   void (*gemm_tn)(const double *a, size_t lda, const double *b, size_t ldb, double *c, size_t ldc,
                   size_t m, size_t n, size_t depth);
+  /* The same in f32. */
+  void (*gemm_tn_f32)(const float *a, size_t lda, const float *b, size_t ldb, float *c, size_t ldc,
+                      size_t m, size_t n, size_t depth);
+  /* Of the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, how many are
+   * above `high`, and how many are from low to high. */
+  void (*count_band)(const float *x, const float *scale, const float *offset, size_t n, float low,
+                     float high, uint32_t *above, uint32_t *within);
   /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, the dot
    * product being a canonical one. */
   void (*reflect)(size_t n, double tau, const double *v, double *q, size_t stride, size_t m);

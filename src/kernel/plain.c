@@ -135,6 +135,23 @@ static void gemm_tn(const double *a, size_t lda, const double *b, size_t ldb, do
       for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
 }
 
+static void gemm_tn_f32(const float *a, size_t lda, const float *b, size_t ldb, float *c,
+                        size_t ldc, size_t m, size_t n, size_t depth) {
+  for (size_t i = 0; i < m; i++)
+    for (size_t k = 0; k < depth; k++)
+      for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
+}
+
+static void count_band(const float *x, const float *scale, const float *offset, size_t n, float low,
+                       float high, uint32_t *above, uint32_t *within) {
+  *above = *within = 0;
+  for (size_t i = 0; i < n; i++) {
+    float value = x[i] * scale[i] - offset[i];
+    *above += value > high;
+    *within += value >= low && value <= high;
+  }
+}
+
 static void reflect(size_t n, double tau, const double *v, double *q, size_t stride, size_t m) {
   for (size_t r = 0; r < m; r++) {
     double *row = q + r * stride, factor = -tau * dot(n, row, v);
@@ -172,6 +189,8 @@ const kf_kernels kf_kernels_plain = {
     .scan = &kf_scan_plain,
     .moment = &moment,
     .gemm_tn = gemm_tn,
+    .gemm_tn_f32 = gemm_tn_f32,
+    .count_band = count_band,
     .reflect = reflect,
     .tridiagonal_row = tridiagonal_row,
     .dot = dot,

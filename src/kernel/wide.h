@@ -1,4 +1,4 @@
-/* wide.h - the f64 kernels in GCC's vector types, written once and compiled for each instruction
+/* wide.h - the floating-point kernels in GCC's vector types, written once and compiled for each instruction
  * set that includes this file. `vec` is as wide as the registers; the eight lanes of a canonical
  * sum are PARTS of them. Products and sums are rounded separately everywhere, so the bits are those
  * of plain.c. */
@@ -15,23 +15,34 @@
 #define MR    8
 typedef double vec __attribute__((vector_size(64)));
 typedef float narrow __attribute__((vector_size(32)));
+typedef float floats __attribute__((vector_size(64)));
+typedef int ints __attribute__((vector_size(64)));
 #else
 #define WIDTH 4
 #define MR    4
 typedef double vec __attribute__((vector_size(32)));
 typedef float narrow __attribute__((vector_size(16)));
+typedef float floats __attribute__((vector_size(32)));
+typedef int ints __attribute__((vector_size(32)));
 #endif
 #define PARTS (8 / WIDTH)
 #define NV    3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
-#define NR    (NV * WIDTH)
 
-static inline vec load_vec(const double *p) {
+static inline vec load_f64(const double *p) {
   vec x;
   memcpy(&x, p, sizeof x);
   return x;
 }
 
-static inline void store_vec(double *p, vec x) { memcpy(p, &x, sizeof x); }
+static inline void store_f64(double *p, vec x) { memcpy(p, &x, sizeof x); }
+
+static inline floats load_f32(const float *p) {
+  floats x;
+  memcpy(&x, p, sizeof x);
+  return x;
+}
+
+static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
 static inline vec widen(const float *p) {
   narrow x;
@@ -107,95 +118,51 @@ static double wide_dot(size_t n, const double *x, const double *y) {
   for (; i + 8 <= n; i += 8) {
     UNROLL
     for (int p = 0; p < PARTS; p++)
-      sum[p] += load_vec(x + i + p * WIDTH) * load_vec(y + i + p * WIDTH);
+      sum[p] += load_f64(x + i + p * WIDTH) * load_f64(y + i + p * WIDTH);
   }
   if (i < n) {
     double a[8], b[8];
     pad_f64(x + i, n - i, a);
     pad_f64(y + i, n - i, b);
     UNROLL
-    for (int p = 0; p < PARTS; p++) sum[p] += load_vec(a + p * WIDTH) * load_vec(b + p * WIDTH);
+    for (int p = 0; p < PARTS; p++) sum[p] += load_f64(a + p * WIDTH) * load_f64(b + p * WIDTH);
   }
   return add_lanes(sum);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
 
-/* Columns [0, width) of rows [0, depth) of a matrix, side by side and filled up with zeros. */
-static void pack_panel(const double *from, size_t ld, size_t depth, size_t width, size_t full,
-                       double *to) {
-  for (size_t k = 0; k < depth; k++)
-    for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0.0;
-}
-
-/* MR x NR sums, continued from c over `depth` steps. */
-static void gemm_micro(const double *a, const double *b, size_t depth, double *c, size_t ldc) {
-  vec sum[MR][NV];
-  UNROLL
-  for (int i = 0; i < MR; i++) {
-    UNROLL
-    for (int v = 0; v < NV; v++) sum[i][v] = load_vec(c + (size_t)i * ldc + (size_t)v * WIDTH);
-  }
-  for (size_t k = 0; k < depth; k++) {
-    vec row[NV];
-    UNROLL
-    for (int v = 0; v < NV; v++) row[v] = load_vec(b + k * NR + (size_t)v * WIDTH);
-    UNROLL
-    for (int i = 0; i < MR; i++) {
-      double x = a[k * MR + (size_t)i];
-      UNROLL
-      for (int v = 0; v < NV; v++) sum[i][v] += x * row[v];
-    }
-  }
-  UNROLL
-  for (int i = 0; i < MR; i++) {
-    UNROLL
-    for (int v = 0; v < NV; v++) store_vec(c + (size_t)i * ldc + (size_t)v * WIDTH, sum[i][v]);
-  }
-}
-
-/* A tile at the edge of c goes through a buffer of full size. */
-static void gemm_edge(const double *a, const double *b, size_t depth, double *c, size_t ldc,
-                      size_t m, size_t n) {
-  double full[MR * NR] = {0};
-  for (size_t i = 0; i < m; i++) memcpy(full + i * NR, c + i * ldc, n * sizeof *c);
-  gemm_micro(a, b, depth, full, NR);
-  for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * NR, n * sizeof *c);
-}
-
-/* Blocks of 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
- * time. The sum is continued from c, so blocking it does not change its order. */
 #define GEMM_ROWS  64
 #define GEMM_DEPTH 192
 
-static void gemm_block(const double *a, size_t lda, const double *b, size_t ldb, double *c,
-                       size_t ldc, size_t m, size_t n, size_t depth) {
-  double packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
-  double packed_b[GEMM_DEPTH * NR] __attribute__((aligned(64)));
-  for (size_t i = 0; i < m; i += MR)
-    pack_panel(a + i, lda, depth, m - i < MR ? m - i : MR, MR, packed_a + i * depth);
-  for (size_t j = 0; j < n; j += NR) {
-    size_t columns = n - j < NR ? n - j : NR;
-    pack_panel(b + j, ldb, depth, columns, NR, packed_b);
-    for (size_t i = 0; i < m; i += MR) {
-      size_t rows = m - i < MR ? m - i : MR;
-      double *to = c + i * ldc + j;
-      if (rows == MR && columns == NR)
-        gemm_micro(packed_a + i * depth, packed_b, depth, to, ldc);
-      else
-        gemm_edge(packed_a + i * depth, packed_b, depth, to, ldc, rows, columns);
-    }
-  }
-}
+#define REAL    double
+#define VEC     vec
+#define LANES   WIDTH
+#define NAME(x) x##_f64
+#include "kernel/gemm.h"
 
-static void wide_gemm_tn(const double *a, size_t lda, const double *b, size_t ldb, double *c,
-                         size_t ldc, size_t m, size_t n, size_t depth) {
-  for (size_t i = 0; i < m; i += GEMM_ROWS) {
-    size_t rows = m - i < GEMM_ROWS ? m - i : GEMM_ROWS;
-    for (size_t k = 0; k < depth; k += GEMM_DEPTH) {
-      size_t steps = depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH;
-      gemm_block(a + k * lda + i, lda, b + k * ldb, ldb, c + i * ldc, ldc, rows, n, steps);
-    }
+#define REAL    float
+#define VEC     floats
+#define LANES   (2 * WIDTH)
+#define NAME(x) x##_f32
+#include "kernel/gemm.h"
+
+/* --- counting -------------------------------------------------------------------------------- */
+
+static void wide_count_band(const float *x, const float *scale, const float *offset, size_t n,
+                            float low, float high, uint32_t *above, uint32_t *within) {
+  enum { STEP = 2 * WIDTH };
+  ints over = {0}, in = {0};
+  size_t i = 0;
+  for (; i + STEP <= n; i += STEP) {
+    floats value = load_f32(x + i) * load_f32(scale + i) - load_f32(offset + i);
+    over -= value > high;
+    in -= (value >= low) & (value <= high);
+  }
+  kf_kernels_plain.count_band(x + i, scale + i, offset + i, n - i, low, high, above, within);
+  for (int lane = 0; lane < STEP; lane++) {
+    *above += (uint32_t)over[lane];
+    *within += (uint32_t)in[lane];
   }
 }
 
@@ -209,9 +176,9 @@ static void wide_reflect(size_t n, double tau, const double *v, double *q, size_
     vec sum[4][PARTS] = {{{0}}};
     for (size_t i = 0; i < whole; i += 8)
       for (size_t p = 0; p < PARTS; p++) {
-        vec x = load_vec(v + i + p * WIDTH);
+        vec x = load_f64(v + i + p * WIDTH);
         UNROLL
-        for (size_t t = 0; t < 4; t++) sum[t][p] += load_vec(q + t * stride + i + p * WIDTH) * x;
+        for (size_t t = 0; t < 4; t++) sum[t][p] += load_f64(q + t * stride + i + p * WIDTH) * x;
       }
     UNROLL
     for (size_t t = 0; t < 4; t++) {
@@ -233,10 +200,10 @@ static double wide_tridiagonal_row(size_t n, double *a, const double *v, const d
     UNROLL
     for (int p = 0; p < PARTS; p++) {
       size_t at = i + (size_t)p * WIDTH;
-      vec row = load_vec(a + at) - (load_vec(v + at) * w_r + load_vec(w + at) * v_r);
-      store_vec(a + at, row);
-      store_vec(y + at, load_vec(y + at) + row * x_r);
-      sum[p] += row * load_vec(x + at);
+      vec row = load_f64(a + at) - (load_f64(v + at) * w_r + load_f64(w + at) * v_r);
+      store_f64(a + at, row);
+      store_f64(y + at, load_f64(y + at) + row * x_r);
+      sum[p] += row * load_f64(x + at);
     }
   }
   for (size_t lane = 0; i < n; i++, lane++) {
@@ -252,18 +219,18 @@ static void rotate_columns(double *q, size_t stride, size_t first, const double 
                            size_t count) {
   vec carry[4];
   UNROLL
-  for (size_t v = 0; v < 4; v++) carry[v] = load_vec(q + (first + 1) * stride + v * WIDTH);
+  for (size_t v = 0; v < 4; v++) carry[v] = load_f64(q + (first + 1) * stride + v * WIDTH);
   for (size_t t = 0; t < count; t++) {
     double *lower = q + (first - t) * stride, *upper = lower + stride;
     UNROLL
     for (size_t v = 0; v < 4; v++) {
-      vec l = load_vec(lower + v * WIDTH);
-      store_vec(upper + v * WIDTH, s[t] * l + c[t] * carry[v]);
+      vec l = load_f64(lower + v * WIDTH);
+      store_f64(upper + v * WIDTH, s[t] * l + c[t] * carry[v]);
       carry[v] = c[t] * l - s[t] * carry[v];
     }
   }
   UNROLL
-  for (size_t v = 0; v < 4; v++) store_vec(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
+  for (size_t v = 0; v < 4; v++) store_f64(q + (first + 1 - count) * stride + v * WIDTH, carry[v]);
 }
 
 static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const double *c,

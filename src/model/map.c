@@ -45,18 +45,24 @@ double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, flo
   return sqrt(norm2);
 }
 
-/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32, or for f64
- * where rows are scaled to unit length. */
-static bool map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
-  uint32_t dim_in = model->dim_in, dim_out = model->dim_out;
-  double *x = buffer, *scratch = x + KF_MAP_ROWS * (uint64_t)dim_in;
-  double *mapped = scratch + kf_map_scratch(model);
+void kf_map_rows_f64(const kf_model *model, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, double *scratch, double *out) {
+  uint32_t dim_in = model->dim_in;
+  double *x = scratch + kf_map_scratch(model);
   for (uint64_t i = 0; i < n; i++) {
     double scale = !model->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
   }
-  kf_map_f64(model, kernels, x, n, scratch, mapped);
+  kf_map_f64(model, kernels, x, n, scratch, out);
+}
+
+/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32, or for f64
+ * where rows are scaled to unit length. */
+static bool map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
+  uint32_t dim_out = model->dim_out;
+  double *mapped = buffer + 2 * kf_map_scratch(model);
+  kf_map_rows_f64(model, kernels, rows, norm2, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = mapped + i * dim_out;
@@ -73,8 +79,8 @@ static bool map_block(const kf_model *model, const kf_kernels *kernels, const fl
 
 kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err) {
-  uint64_t per_row = (uint64_t)model->dim_in + model->dim_out;
-  double *buffer = kf_alloc(KF_MAP_ROWS * per_row + kf_map_scratch(model), sizeof *buffer);
+  uint64_t mapped = KF_MAP_ROWS * (uint64_t)model->dim_out;
+  double *buffer = kf_alloc(2 * kf_map_scratch(model) + mapped, sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)

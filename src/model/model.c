@@ -155,6 +155,23 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   return status;
 }
 
+kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err) {
+  const kf_names none = {0};
+  kf_model *m;
+  KF_TRY(kf_model_create(model->dim_in, dim, 0, &none, &m, err));
+  m->normalized = model->normalized;
+  m->centre = model->centre;
+  m->lambda = model->lambda;
+  m->mean_eigenvalue = model->mean_eigenvalue;
+  m->rank = model->rank;
+  m->rows = model->rows;
+  memcpy(m->transform, model->transform, (uint64_t)dim * m->dim_in * sizeof *m->transform);
+  memcpy(m->mean, model->mean, m->dim_in * sizeof *m->mean);
+  kf_model_finish(m);
+  *out = m;
+  return KF_OK;
+}
+
 /* --- looking --------------------------------------------------------------------------------- */
 
 uint32_t kf_model_dim_in(const kf_model *m) { return m->dim_in; }

@@ -32,10 +32,34 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
 /* Fills `transposed` from `transform`. */
 void kf_model_finish(kf_model *model);
 
+/* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from `from` on: means [n][D] and
+ * mapped [n][L]; classes without rows are zeros. scratch as for kf_map_f64. */
+void kf_model_map_classes(const kf_model *model, const kf_kernels *kernels, uint32_t n,
+                          const kf_stats *stats, uint32_t from, double *scratch, double *means,
+                          double *mapped);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from k on, from the classes of some
  * statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
+
+/* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
+ * statistics must outlive it. between NULL: the same as within. */
+typedef struct kf_fitter kf_fitter;
+kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
+                        kf_fitter **out);
+void kf_fitter_free(kf_fitter *fitter);
+/* The model that kf_fit gives. */
+kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
+                        kf_model **out);
+/* A lambda as an absolute number; an error where no fit is possible with it. */
+kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
+double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
+const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
+const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
+const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
+
+/* The map of a model with its first `dim` directions alone; without classes. */
+kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */
@@ -47,7 +71,11 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
 uint64_t kf_map_scratch(const kf_model *model);
 void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out);
-/* The same from f32 rows and their squared lengths, as the model wants them, to f32; normalize: the
+/* The same from at most KF_MAP_ROWS f32 rows and their squared lengths, as the model wants them, with
+ * room for 2 * kf_map_scratch(model) doubles. */
+void kf_map_rows_f64(const kf_model *model, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, double *scratch, double *out);
+/* The same to f32; normalize: the
  * mapped rows are scaled to unit length. Any n. A row with norm2 = 0 gives zeros. */
 kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);

@@ -158,12 +158,22 @@ static void put_gain(kf_text *out, const kf_report_content *c, const line *raw) 
 
 static void put_left_out(kf_text *out, const kf_eval_result *e) {
   if (e == NULL || e->rows == e->n) return;
-  kf_text_addf(out,
-               "<p class=\"caption\">Of %s test rows, %s were left out: %s without a label, %s of "
-               "classes that the model does not have, %s bad.</p>\n",
-               kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text,
-               kf_show_count(e->n_unlabelled).text, kf_show_count(e->n_absent).text,
-               kf_show_count(e->n_bad).text);
+  const struct {
+    uint64_t n;
+    const char *why;
+  } parts[] = {{e->n_unlabelled, "without a label"},
+               {e->n_absent, "of classes that the model does not have"},
+               {e->n_excluded, "for which nothing is right"},
+               {e->n_bad, "that are bad"}};
+  kf_text_addf(out, "<p class=\"caption\">Of %s test rows, %s were left out",
+               kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text);
+  const char *joint = ": ";
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    if (parts[i].n == 0) continue;
+    kf_text_addf(out, "%s%s %s", joint, kf_show_count(parts[i].n).text, parts[i].why);
+    joint = ", ";
+  }
+  kf_put(out, ".</p>\n");
 }
 
 void kf_report_summary(kf_text *out, const kf_report_content *c) {

@@ -103,6 +103,21 @@ uint64_t kf_gallery_block(const kf_gallery *g) {
   return rows < least ? least : rows < most ? rows : most;
 }
 
+kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
+  return kf_fail(err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
+}
+
+kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric metric, kf_space *out,
+                       kf_err *err) {
+  if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
+  if (model != NULL) KF_TRY(kf_model_check_data(model, data, err));
+  bool lengths = model != NULL && !model->normalized;
+  if (metric == KF_METRIC_DEFAULT) metric = lengths ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE;
+  *out =
+      (kf_space){.dim = model != NULL ? model->dim_out : data->dim, .metric = metric, .map = model};
+  return KF_OK;
+}
+
 kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, float *out, kf_err *err) {
   uint32_t dim = space->dim;

@@ -26,6 +26,7 @@ struct kf_gallery {
   char *ids;        /* one behind the other, each with a NUL that id_ends does not count */
   uint32_t n_classes;
   kf_names names; /* n = 0: no names */
+  bool in_memory; /* there is no file: the index has the rows */
   bool in_place;
   bool sound; /* every row has been looked at */
   kf_index *index;
@@ -47,6 +48,11 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
 
 /* --- queries (gallery.c) --------------------------------------------------------------------- */
 
+/* The space that rows of a data set are compared in: that of the model, or the original one (NULL).
+ */
+kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric metric, kf_space *out,
+                       kf_err *err);
+kf_status kf_fail_metric(kf_metric metric, kf_err *err); /* KF_ERR_ARG: none of its choices */
 /* Rows of the original space and their squared lengths to rows as the scores are to see them. */
 kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, float *out, kf_err *err);

@@ -4,6 +4,7 @@
  * The rows stay in the file and are read by position. Nothing else may come to memory before it is
  * known to be in the file, and nothing is used before it has been checked. */
 #include "search/gallery.h"
+#include "search/index.h"
 
 #include "base/json.h"
 
@@ -25,6 +26,7 @@ static kf_status stat_file(const kf_gallery *g, struct stat *info, kf_err *err) 
 
 kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
   struct stat info;
+  if (g->in_memory) return KF_OK;
   KF_TRY(stat_file(g, &info, err));
   if ((uint64_t)info.st_size == g->in.size && info.st_mtim.tv_sec == g->changed.tv_sec &&
       info.st_mtim.tv_nsec == g->changed.tv_nsec)
@@ -46,6 +48,10 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
                            uint64_t n, float *rows, kf_err *err) {
   const kf_gallery *g = gallery;
   uint64_t dim = g->space.dim, size = dim * sizeof *rows;
+  if (g->in_memory) {
+    memcpy(rows, g->index->rows + first * dim, n * size);
+    return KF_OK;
+  }
   KF_TRY(kf_in_read(&g->in, g->offset + first * size, rows, n * size, err));
   for (uint64_t i = 0; !g->sound && i < n; i++)
     KF_TRY(check_row(g, first + i, kernels->norm2(rows + i * dim, dim), err));

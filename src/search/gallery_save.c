@@ -29,18 +29,8 @@ typedef struct writer {
 
 static kf_status choose_space(writer *w, const kf_model *model, kf_metric metric, kf_err *err) {
   const kf_data *data = w->data;
-  if ((unsigned)metric > KF_METRIC_INNER)
-    return kf_fail(err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
-  if (w->old == NULL) {
-    if (model != NULL) KF_TRY(kf_model_check_data(model, data, err));
-    bool lengths = model != NULL && !model->normalized;
-    w->space = (kf_space){.dim = model != NULL ? model->dim_out : data->dim,
-                          .metric = metric != KF_METRIC_DEFAULT ? metric
-                                    : lengths                   ? KF_METRIC_EUCLIDEAN
-                                                                : KF_METRIC_COSINE,
-                          .map = model};
-    return KF_OK;
-  }
+  if (w->old == NULL) return kf_space_for(model, data, metric, &w->space, err);
+  if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
   w->space = w->old->space;
   if (metric != KF_METRIC_DEFAULT && metric != w->space.metric)
     return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', and rows are to be added for '%s'",

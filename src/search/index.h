@@ -64,6 +64,29 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
  * is possible. */
 double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block);
+/* The key in units of the dot products of a group of queries with a block. */
+typedef struct kf_unit {
+  double one;  /* the value of 1 */
+  double unit; /* 1 / one */
+  float scan;  /* the same for kf_scan */
+  bool usable; /* otherwise every row is a hit */
+} kf_unit;
+static inline kf_unit kf_unit_of(float factor, const kf_block *block) {
+  double one = (double)factor * (double)block->scale;
+  bool usable = one > 1e-30 && one < 1e30 && (double)block->offset < one * 0.5 * KF_SCAN_LIMIT;
+  double unit = usable ? 1 / one : 1;
+  return (kf_unit){.one = one, .unit = unit, .scan = (float)unit, .usable = usable};
+}
+/* What dot - offset, in units of the dot product, must reach for the key of a row of the block to be
+ * `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
+static inline int32_t kf_floor(double least, double margin, const kf_unit *u,
+                               const kf_block *block) {
+  if (!u->usable) return KF_SCAN_ALL;
+  double floor = (least - margin) * u->unit;
+  floor -= 0x1p-40 * (floor < 0 ? -floor : floor) + 0x1p-22 * (double)block->offset * u->unit + 3;
+  if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
+  return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also where it is NaN */
+}
 /* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
  * where the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);

@@ -24,7 +24,7 @@ static bool full_length(const kf_prototypes *p, const float *unit, double length
 }
 
 /* Rows and class numbers of the prototypes that take part. */
-static kf_status collect(kf_prototypes *p, kf_err *err) {
+static kf_status collect(kf_prototypes *p, const unsigned char *part, kf_err *err) {
   const kf_model *model = p->model;
   p->rows = kf_alloc((uint64_t)model->n_classes * p->dim, sizeof *p->rows);
   p->ids = kf_alloc(model->n_classes, sizeof *p->ids);
@@ -33,7 +33,7 @@ static kf_status collect(kf_prototypes *p, kf_err *err) {
   const float *from = p->raw ? model->class_means : model->prototypes;
   bool fits = true;
   for (uint32_t k = 0; k < model->n_classes; k++) {
-    if (model->counts[k] == 0) continue;
+    if (model->counts[k] == 0 || (part != NULL && !part[k])) continue;
     const float *row = from + (uint64_t)k * p->dim;
     float *to = p->rows + (uint64_t)p->n * p->dim;
     if (p->metric == KF_METRIC_COSINE && p->raw)
@@ -57,7 +57,7 @@ static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, u
 }
 
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
-                            kf_prototypes **out) {
+                            const unsigned char *part, kf_prototypes **out) {
   if ((unsigned)metric > KF_METRIC_EUCLIDEAN)
     return kf_fail(&ctx->err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
   kf_prototypes *p = kf_alloc_zero(1, sizeof *p);
@@ -67,7 +67,7 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->metric = metric_for(model, metric);
   p->raw = raw;
   p->dim = raw ? model->dim_in : model->dim_out;
-  kf_status status = collect(p, &ctx->err);
+  kf_status status = collect(p, part, &ctx->err);
   kf_source source = {.rows = p->n, .dim = p->dim, .fetch = fetch_prototypes, .self = p};
   if (status == KF_OK) status = kf_index_build(ctx, &source, p->metric, false, &p->index);
   kf_free(p->rows); /* the index has its own */
@@ -155,7 +155,7 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   kf_classify_options o = options != NULL ? *options : (kf_classify_options){0};
   if (n == 0) return KF_OK;
   kf_prototypes *p;
-  KF_TRY(kf_prototypes_new(ctx, model, o.metric, o.raw != 0, &p));
+  KF_TRY(kf_prototypes_new(ctx, model, o.metric, o.raw != 0, NULL, &p));
   kf_data *data = NULL;
   uint32_t top = o.top > 0 ? o.top : 1;
   kf_status status = KF_OK;

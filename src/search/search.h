@@ -32,6 +32,12 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
+/* Hands out, for each query, every row whose canonical score (dot product, or squared distance) is
+ * as good as least[i] or better, and some others; in no order. On the calling thread. */
+typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
+kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
+                            uint64_t n, const double *least, kf_reach_fn use, void *argument,
+                            kf_err *err);
 /* By what the error bound of the first pass is multiplied: 1. Tests shrink it, and demand wrong
  * answers, so that the bound is known to matter. */
 #define KF_BOUND_KNOB
@@ -48,7 +54,7 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 /* --- prototypes ------------------------------------------------------------------------------ */
 
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
- * length for cosine; classes without rows are not among them. */
+ * length for cosine; classes without rows, or that take no part, are not among them. */
 typedef struct kf_prototypes {
   const kf_model *model;
   const kf_kernels *kernels;
@@ -60,8 +66,9 @@ typedef struct kf_prototypes {
   float *rows; /* [n][dim] while the index is built */
 } kf_prototypes;
 
+/* part: [classes of the model] 1 where a class takes part; NULL: all do. */
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
-                            kf_prototypes **out);
+                            const unsigned char *part, kf_prototypes **out);
 void kf_prototypes_free(kf_prototypes *p);
 
 /* The `top` <= p->n nearest prototypes of n rows of the original space, best first, as kf_classify

@@ -27,8 +27,8 @@ double kf_exp(double x) {
 kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
                         kf_err *err) {
   if (gallery->labels == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: the gallery has no labels to vote with",
-                   gallery->in.path);
+    return kf_fail(err, KF_ERR_DATA, "%s%sthe gallery has no labels to vote with",
+                   gallery->in_memory ? "" : gallery->in.path, gallery->in_memory ? "" : ": ");
   if (!(temperature >= 0 && isfinite(temperature)))
     return kf_fail(err, KF_ERR_ARG, "the temperature is %g, it must be above 0", temperature);
   if (temperature == 0) temperature = 0.07;

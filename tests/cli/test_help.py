@@ -116,7 +116,7 @@ def bash_answers(box, words):
 def bash_completes(box):
     if not os.path.exists("/bin/bash"):
         raise Skipped("bash is not installed")
-    equal(bash_answers(box, "koofu cl"), ["classify"], "commands")
+    equal(bash_answers(box, "koofu clas"), ["classify", "classes"], "commands")
     equal(bash_answers(box, "koofu fit --lam"), ["--lambda"], "options")
     equal(bash_answers(box, "koofu convert x --dtype b"), ["bf16"], "choices")
     equal(bash_answers(box, "koofu index x --metric i"), ["inner"], "choices of galleries")

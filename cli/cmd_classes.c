@@ -1,0 +1,215 @@
+/* cmd_classes.c - koofu classes: two sets of classes in a hierarchy, such as ImageNet's 1K and 21K
+ * in WordNet, and how they are related. */
+#include "cli.h"
+#include "commands.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The union of three groups, in which no class includes another: the paper's 14K. */
+#define EXCLUSIVE "exclusive"
+
+typedef struct classes_job {
+  cli_run *cli;
+  kf_hierarchy *hierarchy;
+  kf_class_set *set, *all;
+  kf_class_set *groups[KF_GROUPS];
+} classes_job;
+
+/* In the order of the paper's table. */
+static const kf_group order[KF_GROUPS] = {KF_GROUP_ONLY,      KF_GROUP_BOTH,        KF_GROUP_LEAVES,
+                                          KF_GROUP_ANCESTORS, KF_GROUP_DESCENDANTS, KF_GROUP_OTHER};
+static const char *const described[KF_GROUPS] = {
+    [KF_GROUP_ONLY] = "in the set, not in all",
+    [KF_GROUP_BOTH] = "in the set and in all",
+    [KF_GROUP_LEAVES] = "leaves outside the set",
+    [KF_GROUP_ANCESTORS] = "ancestors of the set, outside it",
+    [KF_GROUP_DESCENDANTS] = "descendants of the set, outside it",
+    [KF_GROUP_OTHER] = "other"};
+/* The first three are exclusive. */
+enum { N_EXCLUSIVE = 3 };
+
+static uint64_t total(const classes_job *job, size_t groups) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < groups; i++) n += kf_class_set_size(job->groups[order[i]]);
+  return n;
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+/* "n02084071 dog, domestic dog", of the first class of a group. */
+static void print_sample(const classes_job *job, const kf_class_set *group) {
+  const char *class = kf_class_set_name(group, 0);
+  if (!class) return;
+  const char *name = kf_hierarchy_name(job->hierarchy, class);
+  fputs("  ", stdout);
+  print_escaped(stdout, class);
+  if (name && *name) {
+    putchar(' ');
+    print_escaped(stdout, name);
+  }
+}
+
+static void print_text(const classes_job *job) {
+  printf("%-12s %-36s %8s%s\n", "group", "what", "classes", "  the first one");
+  for (size_t i = 0; i < KF_GROUPS; i++) {
+    const kf_class_set *group = job->groups[order[i]];
+    printf("%-12s %-36s %8s", kf_group_name(order[i]), described[order[i]],
+           show_count(kf_class_set_size(group)).text);
+    print_sample(job, group);
+    putchar('\n');
+  }
+  printf("%-12s %-36s %8s\n", EXCLUSIVE, "the first three (14K in the paper)",
+         show_count(total(job, N_EXCLUSIVE)).text);
+  printf("%-12s %-36s %8s\n", "total", "each class once", show_count(total(job, KF_GROUPS)).text);
+}
+
+static void print_json(const classes_job *job) {
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  for (size_t i = 0; i < KF_GROUPS; i++)
+    jw_count(&j, kf_group_name(order[i]), kf_class_set_size(job->groups[order[i]]));
+  jw_count(&j, EXCLUSIVE, total(job, N_EXCLUSIVE));
+  jw_count(&j, "total", total(job, KF_GROUPS));
+  jw_count(&j, "hierarchy_classes", kf_hierarchy_classes(job->hierarchy));
+  jw_count(&j, "hierarchy_edges", kf_hierarchy_edges(job->hierarchy));
+  jw_close(&j, '}');
+  jw_end_line(&j);
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+enum { N_LISTS = KF_GROUPS + 1 };
+
+/* PREFIX-NAME.txt, to be freed; NULL: out of memory. */
+static char *list_path(const cli_run *cli, size_t i) {
+  char *path;
+  const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
+  return asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0 ? NULL : path;
+}
+
+static void write_group(FILE *file, const kf_class_set *group) {
+  for (uint32_t i = 0; i < kf_class_set_size(group); i++) {
+    fputs(kf_class_set_name(group, i), file);
+    putc('\n', file);
+  }
+}
+
+static void write_list(const classes_job *job, FILE *file, size_t i) {
+  if (i < KF_GROUPS) {
+    write_group(file, job->groups[order[i]]);
+    return;
+  }
+  for (size_t g = 0; g < N_EXCLUSIVE; g++) write_group(file, job->groups[order[g]]);
+}
+
+static int finish_list(const classes_job *job, out_file *out, const char *path, size_t i) {
+  if (!path) return fail(job->cli, KF_ERR_MEM);
+  int result = check_output(job->cli, path);
+  if (result == EXIT_OK) result = out_file_open(job->cli, out, path);
+  if (result != EXIT_OK) return result;
+  write_list(job, out->file, i);
+  return out_file_finish(job->cli, out);
+}
+
+/* All of them, or none. */
+static int write_lists(const classes_job *job) {
+  char *paths[N_LISTS];
+  out_file files[N_LISTS];
+  memset(files, 0, sizeof files);
+  int result = EXIT_OK;
+  for (size_t i = 0; i < N_LISTS; i++) {
+    paths[i] = list_path(job->cli, i);
+    if (result == EXIT_OK) result = finish_list(job, &files[i], paths[i], i);
+  }
+  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++)
+    result = out_file_commit(job->cli, &files[i]);
+  for (size_t i = 0; i < N_LISTS; i++) {
+    out_file_abort(&files[i]);
+    free(paths[i]);
+  }
+  return result;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+/* Where the set has ancestors of its own classes, nothing that holds it is exclusive. */
+static kf_status remark_on_set(classes_job *job) {
+  kf_class_set *leaves = NULL;
+  kf_status status =
+      kf_class_set_new_kin(job->cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
+  if (status != KF_OK) return status;
+  uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
+  if (inner)
+    say(job->cli, "%s has %s of others in it; '%s' holds them as well", job->cli->args.set,
+        show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
+  kf_class_set_free(leaves);
+  return KF_OK;
+}
+
+static kf_status load(classes_job *job) {
+  const cli_args *a = &job->cli->args;
+  kf_ctx *ctx = job->cli->ctx;
+  kf_status status = kf_hierarchy_load(ctx, a->hierarchy, a->names, &job->hierarchy);
+  if (status == KF_OK) status = kf_class_set_load(ctx, a->set, &job->set);
+  if (status == KF_OK) status = kf_class_set_load(ctx, a->all, &job->all);
+  if (status == KF_OK)
+    status = kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups);
+  return status == KF_OK ? remark_on_set(job) : status;
+}
+
+static int run(cli_run *cli) {
+  classes_job job;
+  memset(&job, 0, sizeof job);
+  job.cli = cli;
+  kf_status status = load(&job);
+  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
+  if (result == EXIT_OK) (cli->args.json ? print_json : print_text)(&job);
+  for (size_t g = 0; g < KF_GROUPS; g++) kf_class_set_free(job.groups[g]);
+  kf_class_set_free(job.set);
+  kf_class_set_free(job.all);
+  kf_hierarchy_free(job.hierarchy);
+  return result;
+}
+
+static const cli_group own_options = {
+    "Options",
+    (const cli_option[]){
+        {"hierarchy", 0, OPTION_TEXT, offsetof(cli_args, hierarchy), OPTION_REQUIRED, "FILE",
+         "lines 'PARENT CHILD'; a class may have several parents", 0, 0, NULL},
+        {"set", 0, OPTION_TEXT, offsetof(cli_args, set), OPTION_REQUIRED, "FILE",
+         "the classes to look from, one a line, such as 1K", 0, 0, NULL},
+        {"all", 0, OPTION_TEXT, offsetof(cli_args, all), OPTION_REQUIRED, "FILE",
+         "the classes around them, one a line, such as 21K", 0, 0, NULL},
+        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
+         "lines 'CLASS<tab>NAME': names to print, and classes that have no relatives", 0, 0, NULL},
+        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "PREFIX",
+         "write each group to PREFIX-GROUP.txt, for --class-set", 0, 0, NULL},
+        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL, "one JSON object", 0, 0, NULL},
+        {0}}};
+
+const cli_command classes_command = {
+    .name = "classes",
+    .operands = "",
+    .min_operands = 0,
+    .max_operands = 0,
+    .missing = "",
+    .summary = "divide classes by their place in a hierarchy",
+    .details =
+        "Puts every class of --set and --all into one group, the first that fits: 'only' and "
+        "'both' are those of the set, not in --all and in it; outside the set, 'ancestors' have a "
+        "class of the set below them, 'descendants' have one above them, 'leaves' have no class of "
+        "either list below them, and 'other' is what remains.\n\n"
+        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another "
+        "one, unless the set itself has such classes, which is remarked upon: an image of one "
+        "object belongs to at most one of them.\n\n"
+        "A class that the hierarchy does not have is an error, unless --names has it; it then has "
+        "no relatives.",
+    .groups = (const cli_group *const[]){&own_options, NULL},
+    .examples = (const cli_example[]){{"ImageNet in WordNet",
+                                       "koofu classes --hierarchy class_hierarchy.txt --set 1k.txt "
+                                       "--all 21k.txt --names node_names.txt -o groups"},
+                                      {NULL, NULL}},
+    .run = run,
+};

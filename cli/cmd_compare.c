@@ -1,0 +1,195 @@
+/* cmd_compare.c - koofu compare: is one classifier better than another on the same rows? */
+#include "cli.h"
+#include "commands.h"
+
+#include <string.h>
+
+/* --raw */
+static const char *const raw_choices[] = {"a", "b", "both", NULL};
+
+typedef struct compare_job {
+  cli_run *cli;
+  const kf_data *data; /* NULL: answers and a truth */
+  const kf_truth *truth;
+  const kf_class_set *set;
+  kf_verdicts *verdicts[2];
+  kf_comparison result;
+} compare_job;
+
+/* Answers of 'koofu classify' are text, models are not. */
+static int is_model(const cli_run *cli, size_t side) {
+  return ends_with(cli->args.operands.items[side], ".safetensors");
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+static const char *space_of(const compare_job *job, size_t side) {
+  if (!is_model(job->cli, side)) return "answers";
+  return job->cli->args.raw & (1 << side) ? "raw" : "Koo-Fu";
+}
+
+static void print_side(const compare_job *job, size_t side, uint64_t hits) {
+  uint64_t n = job->result.n;
+  printf("%c  %9s %-16s  %-7s  ", (int)('A' + (int)side), show_percent(hits, n).text,
+         show_interval(hits, n).text, space_of(job, side));
+  print_plain(stdout, job->cli->args.operands.items[side]);
+  putchar('\n');
+}
+
+static void print_text(const compare_job *job) {
+  const kf_comparison *r = &job->result;
+  printf("   %9s %-16s  %-7s  %s\n", "top-1", "[95 % interval]", "space", "file");
+  print_side(job, 0, r->both + r->only_a);
+  print_side(job, 1, r->both + r->only_b);
+  printf("\n%-10s %12s %12s\n", "", "B right", "B wrong");
+  printf("%-10s %12s %12s\n", "A right", show_count(r->both).text, show_count(r->only_a).text);
+  printf("%-10s %12s %12s\n", "A wrong", show_count(r->only_b).text, show_count(r->neither).text);
+  printf("\nA - B: %+.2f points, 95 %% interval [%+.2f, %+.2f]\n", 100 * r->difference,
+         100 * r->low, 100 * r->high);
+  printf("McNemar's exact test: p = %.3g\n", r->p);
+  if (r->n < r->rows)
+    printf("\nleft out, of %s: %s that are not judged in both\n",
+           show_counted(r->rows, "row", "rows").text, show_count(r->rows - r->n).text);
+}
+
+static void print_json(const compare_job *job) {
+  const kf_comparison *r = &job->result;
+  cli_json j = {stdout, 0};
+  jw_open(&j, NULL, '{');
+  jw_count(&j, "rows", r->rows);
+  jw_count(&j, "n", r->n);
+  jw_count(&j, "both", r->both);
+  jw_count(&j, "only_a", r->only_a);
+  jw_count(&j, "only_b", r->only_b);
+  jw_count(&j, "neither", r->neither);
+  print_json_share(&j, "a", r->both + r->only_a, r->n, 1);
+  print_json_share(&j, "b", r->both + r->only_b, r->n, 1);
+  jw_real(&j, "difference", r->difference);
+  jw_real(&j, "difference_low", r->low);
+  jw_real(&j, "difference_high", r->high);
+  jw_real(&j, "p", r->p);
+  jw_close(&j, '}');
+  jw_end_line(&j);
+}
+
+/* --- the work --------------------------------------------------------------------------------- */
+
+static int judge_model(compare_job *job, size_t side) {
+  const cli_args *a = &job->cli->args;
+  kf_model *model = NULL;
+  int result = load_model(job->cli, a->operands.items[side], &model);
+  if (result != EXIT_OK) return result;
+  kf_analysis_options options = {.metric = (kf_metric)a->metric,
+                                 .raw = (a->raw & (1 << side)) != 0,
+                                 .truth = job->truth,
+                                 .set = job->set};
+  kf_status status =
+      kf_verdicts_new(job->cli->ctx, model, job->data, &options, &job->verdicts[side]);
+  if (status != KF_OK) result = fail_in(job->cli, status, a->operands.items[side]);
+  kf_model_free(model);
+  return result;
+}
+
+static int judge_answers(compare_job *job, size_t side) {
+  kf_status status = kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
+                                      job->truth, job->set, &job->verdicts[side]);
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
+static int compare(compare_job *job) {
+  int result = EXIT_OK;
+  for (size_t side = 0; side < 2 && result == EXIT_OK; side++)
+    result = (is_model(job->cli, side) ? judge_model : judge_answers)(job, side);
+  kf_status status = KF_OK;
+  if (result == EXIT_OK)
+    status = kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result);
+  if (status != KF_OK) result = fail(job->cli, status);
+  if (result == EXIT_OK) {
+    progress_clear(&job->cli->progress);
+    (job->cli->args.json ? print_json : print_text)(job);
+  }
+  kf_verdicts_free(job->verdicts[0]);
+  kf_verdicts_free(job->verdicts[1]);
+  return result;
+}
+
+static int check_options(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  int models = is_model(cli, 0) + is_model(cli, 1);
+  if (a->operands.n < 3 && (models || !a->truth))
+    return fail_usage(cli, "the labelled data are missing, on which %s",
+                      models ? "the models are to be compared"
+                             : "the answers are to be judged (or --truth)");
+  if (a->operands.n < 3 && data_options_given(a))
+    return fail_usage(cli, "options on rows and labels have no meaning without data");
+  if (!models && (a->metric || a->raw))
+    return fail_usage(cli, "--metric and --raw have no meaning where both sides are answers");
+  for (size_t side = 0; side < 2; side++)
+    if ((a->raw & (1 << side)) && !is_model(cli, side))
+      return fail_usage(cli, "%s: --raw has no meaning with answers", a->operands.items[side]);
+  return EXIT_OK;
+}
+
+static int run(cli_run *cli) {
+  kf_data *data = NULL;
+  kf_truth *truth = NULL;
+  kf_class_set *set = NULL;
+  int result = check_options(cli);
+  if (result == EXIT_OK) result = load_judging(cli, &truth, &set);
+  if (result == EXIT_OK && cli->args.operands.n > 2)
+    result = open_data(cli, 2, LABELS_WANTED, &data);
+  if (result == EXIT_OK) {
+    compare_job job;
+    memset(&job, 0, sizeof job);
+    job.cli = cli;
+    job.data = data;
+    job.truth = truth;
+    job.set = set;
+    result = compare(&job);
+  }
+  kf_data_free(data);
+  kf_truth_free(truth);
+  kf_class_set_free(set);
+  return result;
+}
+
+static const cli_group own_options = {
+    "Options",
+    (const cli_option[]){
+        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
+         "of models: cosine or euclidean (default: cosine; euclidean for a model fitted without "
+         "normalising)",
+         KF_METRIC_COSINE, 0, metric_choices},
+        {"raw", 0, OPTION_CHOICE, offsetof(cli_args, raw), 0, "SIDE",
+         "a, b or both: take that model in the original space", 1, 0, raw_choices},
+        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
+         "one JSON object, with accuracies as fractions", 0, 0, NULL},
+        {0}}};
+
+const cli_command compare_command = {
+    .name = "compare",
+    .operands = "A B [DATA...]",
+    .min_operands = 2,
+    .max_operands = ANY_NUMBER,
+    .missing = "the two classifiers to compare are",
+    .missing_rest = "the second classifier is",
+    .summary = "compare two classifiers on the same rows",
+    .details =
+        "A and B are models (.safetensors) or answers that 'koofu classify' wrote. Prints the "
+        "accuracy of both, how many rows each has right alone, the difference with its 95 % "
+        "interval and the p-value of McNemar's exact test: how likely rows that only one has right "
+        "would fall so unevenly if both were equally good. Rows that one of the two leaves out do "
+        "not count.\n\n"
+        "Of answers, the best class of each row counts; rows without a line are left out. Answers "
+        "are judged by the labels of DATA or by --truth, with which they need no DATA.\n\n"
+        "'koofu compare MODEL MODEL DATA --raw b' says what the map of a model is worth.",
+    .groups = (const cli_group *const[]){&own_options, &judge_options, &label_options, &row_options,
+                                         NULL},
+    .examples =
+        (const cli_example[]){
+            {"Two models", "koofu compare new.safetensors old.safetensors test.safetensors"},
+            {"A model and the answers of another program",
+             "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"},
+            {NULL, NULL}},
+    .run = run,
+};

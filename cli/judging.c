@@ -1,0 +1,212 @@
+/* judging.c - truth and class sets as the options name them, and errors by class. */
+#include "cli.h"
+
+#include <stdlib.h>
+
+/* --- inputs ----------------------------------------------------------------------------------- */
+
+int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
+  const cli_args *a = &cli->args;
+  if (!a->truth && a->truth_classes) return fail_usage(cli, "--truth-classes needs --truth FILE");
+  if (!a->truth && a->ids) return fail_usage(cli, "--ids needs --truth FILE");
+  kf_truth_options options = {.classes = a->truth_classes, .ids = a->ids};
+  kf_status status = a->truth ? kf_truth_load(cli->ctx, a->truth, &options, truth) : KF_OK;
+  if (status == KF_OK && a->class_set) status = kf_class_set_load(cli->ctx, a->class_set, set);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known) {
+  char low_name[32], high_name[32];
+  snprintf(low_name, sizeof low_name, "%s_low", name);
+  snprintf(high_name, sizeof high_name, "%s_high", name);
+  if (!known) {
+    jw_null(j, name);
+    jw_null(j, low_name);
+    jw_null(j, high_name);
+    return;
+  }
+  double low, high;
+  kf_interval95(hits, n, &low, &high);
+  jw_real(j, name, (double)hits / (double)n);
+  jw_real(j, low_name, low);
+  jw_real(j, high_name, high);
+}
+
+/* A class by its name, or by its number where it has none. */
+static void print_json_class(cli_json *j, const char *key, const kf_model *model, int32_t class) {
+  const char *name = kf_model_class_name(model, (uint32_t) class);
+  if (name)
+    jw_text(j, key, name);
+  else
+    jw_number(j, key, class);
+}
+
+/* --- the worst classes ------------------------------------------------------------------------ */
+
+enum { SHOWN = 10 };
+
+typedef struct ranked {
+  uint32_t class;
+  const kf_class_result *result;
+} ranked;
+
+/* The smaller share first; of equal ones that of more rows, then the lower number. */
+static int by_accuracy(const void *a, const void *b) {
+  const ranked *x = a, *y = b;
+  double p = (double)x->result->top1 * (double)y->result->n;
+  double q = (double)y->result->top1 * (double)x->result->n;
+  if (p < q || p > q) return p < q ? -1 : 1;
+  if (x->result->n != y->result->n) return x->result->n > y->result->n ? -1 : 1;
+  return x->class < y->class ? -1 : 1;
+}
+
+/* At most SHOWN classes that have rows; the caller frees them. NULL: out of memory. */
+static ranked *worst_classes(const kf_analysis *analysis, size_t *n) {
+  ranked *list = calloc(analysis->n_classes + (size_t)1, sizeof *list);
+  *n = 0;
+  if (!list) return NULL;
+  for (uint32_t k = 0; k < analysis->n_classes; k++)
+    if (analysis->classes[k].n) list[(*n)++] = (ranked){k, &analysis->classes[k]};
+  qsort(list, *n, sizeof *list, by_accuracy);
+  if (*n > SHOWN) *n = SHOWN;
+  return list;
+}
+
+static size_t shown_confusions(const kf_analysis *analysis) {
+  return analysis->n_confusions < SHOWN ? analysis->n_confusions : SHOWN;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static void print_worst(const kf_model *model, const kf_analysis *analysis) {
+  size_t n;
+  ranked *worst = worst_classes(analysis, &n);
+  printf("\nclasses with the lowest top-1:\n  %9s %9s %9s %9s  class\n", "top-1", "top-5", "rows",
+         "answers");
+  for (size_t i = 0; worst && i < n; i++) {
+    const kf_class_result *r = worst[i].result;
+    printf("  %9s %9s %9s %9s  ", show_percent(r->top1, r->n).text,
+           show_percent(r->top5, r->n).text, show_count(r->n).text, show_count(r->answers).text);
+    print_class(stdout, kf_model_class_name(model, worst[i].class), (int32_t)worst[i].class);
+    putchar('\n');
+  }
+  free(worst);
+}
+
+static void print_confusions(const kf_model *model, const kf_analysis *analysis) {
+  if (!analysis->n_confusions) return;
+  printf("\nmost frequent confusions:\n  %9s  class taken for\n", "rows");
+  for (size_t i = 0; i < shown_confusions(analysis); i++) {
+    const kf_confusion *c = &analysis->confusions[i];
+    printf("  %9s  ", show_count(c->n).text);
+    print_class(stdout, kf_model_class_name(model, (uint32_t)c->truth), c->truth);
+    fputs("  ->  ", stdout);
+    print_class(stdout, kf_model_class_name(model, (uint32_t)c->answer), c->answer);
+    putchar('\n');
+  }
+}
+
+/* What is right in a bin, and in it and those above. */
+static void print_margins(const kf_analysis *analysis) {
+  printf("\nmargin between the two best scores:\n  %9s %9s %9s %9s  from there on\n", "from", "to",
+         "rows", "top-1");
+  uint64_t n = analysis->totals.n, top1 = analysis->totals.top1;
+  for (size_t i = 0; i < analysis->n_bins; i++) {
+    const kf_margin_bin *b = &analysis->bins[i];
+    printf("  %9.5f %9.5f %9s %9s  %s\n", b->low, b->high, show_count(b->n).text,
+           show_percent(b->top1, b->n).text, show_percent(top1, n).text);
+    n -= b->n;
+    top1 -= b->top1;
+  }
+}
+
+void print_errors(const kf_model *model, const kf_analysis *analysis) {
+  print_worst(model, analysis);
+  print_confusions(model, analysis);
+  print_margins(analysis);
+}
+
+static void print_json_worst(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
+  size_t n;
+  ranked *worst = worst_classes(analysis, &n);
+  jw_open(j, "worst_classes", '[');
+  for (size_t i = 0; worst && i < n; i++) {
+    jw_open(j, NULL, '{');
+    print_json_class(j, "class", model, (int32_t)worst[i].class);
+    jw_count(j, "n", worst[i].result->n);
+    jw_count(j, "top1", worst[i].result->top1);
+    jw_count(j, "top5", worst[i].result->top5);
+    jw_count(j, "answers", worst[i].result->answers);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+  free(worst);
+}
+
+void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
+  print_json_worst(j, model, analysis);
+  jw_open(j, "confusions", '[');
+  for (size_t i = 0; i < shown_confusions(analysis); i++) {
+    jw_open(j, NULL, '{');
+    print_json_class(j, "class", model, analysis->confusions[i].truth);
+    print_json_class(j, "answer", model, analysis->confusions[i].answer);
+    jw_count(j, "n", analysis->confusions[i].n);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+  jw_open(j, "margins", '[');
+  for (size_t i = 0; i < analysis->n_bins; i++) {
+    jw_open(j, NULL, '{');
+    jw_real(j, "low", analysis->bins[i].low);
+    jw_real(j, "high", analysis->bins[i].high);
+    jw_count(j, "n", analysis->bins[i].n);
+    jw_count(j, "top1", analysis->bins[i].top1);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+}
+
+/* --- tables ----------------------------------------------------------------------------------- */
+
+static void write_classes(FILE *file, const kf_model *model, const kf_analysis *analysis) {
+  fputs("class\trows\ttop1\ttop5\tanswers\n", file);
+  for (uint32_t k = 0; k < analysis->n_classes; k++) {
+    const kf_class_result *r = &analysis->classes[k];
+    print_class(file, kf_model_class_name(model, k), (int32_t)k);
+    fprintf(file, "\t%llu\t%llu\t%llu\t%llu\n", (unsigned long long)r->n,
+            (unsigned long long)r->top1, (unsigned long long)r->top5,
+            (unsigned long long)r->answers);
+  }
+}
+
+static void write_confusions(FILE *file, const kf_model *model, const kf_analysis *analysis) {
+  fputs("rows\tclass\tanswer\n", file);
+  for (size_t i = 0; i < analysis->n_confusions; i++) {
+    const kf_confusion *c = &analysis->confusions[i];
+    fprintf(file, "%llu\t", (unsigned long long)c->n);
+    print_class(file, kf_model_class_name(model, (uint32_t)c->truth), c->truth);
+    putc('\t', file);
+    print_class(file, kf_model_class_name(model, (uint32_t)c->answer), c->answer);
+    putc('\n', file);
+  }
+}
+
+/* Both files, or none. */
+int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis) {
+  const char *const paths[] = {cli->args.class_table, cli->args.confusions};
+  out_file files[2] = {{0}, {0}};
+  int result = EXIT_OK;
+  for (int i = 0; i < 2 && result == EXIT_OK; i++) {
+    if (!paths[i]) continue;
+    result = out_file_open(cli, &files[i], paths[i]);
+    if (result != EXIT_OK) break;
+    (i == 0 ? write_classes : write_confusions)(files[i].file, model, analysis);
+    result = out_file_finish(cli, &files[i]);
+  }
+  for (int i = 0; i < 2 && result == EXIT_OK; i++)
+    if (paths[i]) result = out_file_commit(cli, &files[i]);
+  for (int i = 0; i < 2; i++) out_file_abort(&files[i]);
+  return result;
+}

@@ -1,0 +1,151 @@
+/* lambda.c - choosing lambda from the training rows alone.
+ *
+ * Leave-one-out accuracy over a grid: half decades first, continued where the best value is at an
+ * end, then eighths of a decade around the best. The curve is flat near its top, so nothing is
+ * gained by a finer one. */
+#include "choose/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_POINTS 64u
+
+/* Half decades from 0.001 to 100, and no further than 10^-6 and 10^5. */
+enum { FIRST_HALF = -6, LAST_HALF = 4, LEAST_HALF = -12, MOST_HALF = 10, MORE_HALVES = 2 };
+
+typedef struct search {
+  kf_ctx *ctx;
+  kf_loo *loo;
+  kf_rows rows; /* that are left out in turn */
+  kf_lambda_choice *choice;
+} search;
+
+static int by_lambda(const void *a, const void *b) {
+  double x = ((const kf_lambda_point *)a)->lambda, y = ((const kf_lambda_point *)b)->lambda;
+  return (x > y) - (x < y);
+}
+
+/* Adds the accuracies at n lambdas, relative ones, to the curve, and finds its best point. */
+static kf_status look_at(search *s, const double *relative, size_t n, const char *what) {
+  kf_lambda_choice *c = s->choice;
+  kf_lambda_point *points = c->points + c->n_points;
+  kf_loo_count count;
+  for (size_t i = 0; i < n; i++) points[i].lambda = relative[i] * c->mean_eigenvalue;
+  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, points, n, &count));
+  c->n = count.n;
+  c->n_single = count.n_single;
+  c->n_points += n;
+  qsort(c->points, c->n_points, sizeof *c->points, by_lambda);
+  c->best = 0;
+  for (size_t i = 0; i < c->n_points; i++)
+    if (c->points[i].top1 >= c->points[c->best].top1) c->best = i;
+  return KF_OK;
+}
+
+/* 10^(n / 8), by multiplication alone: the pow of C libraries differs in its last bit. */
+static double tenth_power(int eighths) {
+  static const double fraction[8] = {1,
+                                     1.3335214321633240,
+                                     1.7782794100389228,
+                                     2.3713737056616553,
+                                     3.1622776601683795,
+                                     4.2169650342858223,
+                                     5.6234132519034908,
+                                     7.4989420933245583};
+  int whole = (eighths + 800) / 8 - 100;
+  double power = 1;
+  for (int i = 0; i < abs(whole); i++) power *= 10;
+  double x = fraction[eighths - 8 * whole];
+  return whole < 0 ? x / power : x * power;
+}
+
+static kf_status look_at_halves(search *s, int from, int to) {
+  double relative[MOST_HALF - LEAST_HALF + 1];
+  size_t n = 0;
+  for (int half = from; half <= to; half++) relative[n++] = tenth_power(4 * half);
+  return look_at(s, relative, n, "lambda");
+}
+
+static kf_status look_everywhere(search *s) {
+  kf_lambda_choice *c = s->choice;
+  int first = FIRST_HALF, last = LAST_HALF;
+  KF_TRY(look_at_halves(s, first, last));
+  while (c->best == 0 && first > LEAST_HALF) {
+    KF_TRY(look_at_halves(s, first - MORE_HALVES, first - 1));
+    first -= MORE_HALVES;
+  }
+  while (c->best == c->n_points - 1 && last < MOST_HALF) {
+    KF_TRY(look_at_halves(s, last + 1, last + MORE_HALVES));
+    last += MORE_HALVES;
+  }
+  double finer[6], centre = c->points[c->best].lambda / c->mean_eigenvalue;
+  for (int i = 0; i < 6; i++) finer[i] = centre * tenth_power(i < 3 ? i - 3 : i - 2);
+  return look_at(s, finer, 6, "lambda, finer");
+}
+
+static kf_status choose(search *s, const kf_lambda_options *o) {
+  kf_lambda_choice *c = s->choice;
+  KF_TRY(o->grid != NULL ? look_at(s, o->grid, o->n_grid, "lambda") : look_everywhere(s));
+  if (c->n == 0)
+    return kf_fail(&s->ctx->err, KF_ERR_MATH,
+                   "lambda cannot be chosen by leaving rows out: no class has two rows");
+  double p = (double)c->points[c->best].top1 / (double)c->n;
+  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
+  c->chosen = c->best;
+  double enough = (double)c->points[c->best].top1 - c->standard_error * (double)c->n;
+  for (size_t i = c->best; o->one_se && i < c->n_points; i++)
+    if ((double)c->points[i].top1 >= enough) c->chosen = i;
+  c->lambda = c->points[c->chosen].lambda;
+  return KF_OK;
+}
+
+static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
+  if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN || (unsigned)o->centre > KF_CENTRE_MEAN)
+    return kf_fail(err, KF_ERR_ARG, "kf_lambda_choice_new: an option is none of its choices");
+  if (o->grid == NULL) return KF_OK;
+  if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
+    return kf_fail(err, KF_ERR_ARG, "a grid of %zu lambdas; there must be 1 to %u", o->n_grid,
+                   MOST_POINTS);
+  for (size_t i = 0; i < o->n_grid; i++)
+    if (!(o->grid[i] >= 0 && isfinite(o->grid[i])) || (i > 0 && o->grid[i] <= o->grid[i - 1]))
+      return kf_fail(err, KF_ERR_ARG, "the grid of lambda must rise and not be negative");
+  return KF_OK;
+}
+
+static kf_status run(search *s, const kf_stats *stats, const kf_data *data,
+                     const kf_lambda_options *o) {
+  kf_lambda_choice *c = s->choice;
+  c->metric = o->metric != KF_METRIC_DEFAULT ? o->metric
+              : stats->normalized            ? KF_METRIC_COSINE
+                                             : KF_METRIC_EUCLIDEAN;
+  c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
+  if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
+  KF_TRY(kf_loo_new(s->ctx, stats, data, c->metric, o->centre, &s->loo));
+  c->mean_eigenvalue = kf_loo_mean_eigenvalue(s->loo);
+  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
+  KF_TRY(kf_sample_rows(s->ctx, data, most, &s->rows, &c->rows));
+  return choose(s, o);
+}
+
+kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                               const kf_lambda_options *options, kf_lambda_choice **out) {
+  KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
+  kf_lambda_options o = options != NULL ? *options : (kf_lambda_options){0};
+  KF_TRY(check_options(&o, err));
+  search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
+  kf_status status = s.choice != NULL ? run(&s, stats, data, &o) : kf_fail_memory(err);
+  kf_loo_free(s.loo);
+  kf_rows_clear(&s.rows);
+  if (status == KF_OK)
+    *out = s.choice;
+  else
+    kf_lambda_choice_free(s.choice);
+  return status;
+}
+
+void kf_lambda_choice_free(kf_lambda_choice *choice) {
+  if (choice == NULL) return;
+  kf_free(choice->points);
+  kf_free(choice);
+}

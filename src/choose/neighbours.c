@@ -1,0 +1,136 @@
+/* neighbours.c - choosing k: every row of a gallery in turn is left out and its neighbours vote. The
+ * neighbours of a smaller k are the first of those of a larger one, so one search serves all k. */
+#include "choose/choose.h"
+
+#define MOST 50u
+
+typedef struct k_job {
+  kf_ctx *ctx;
+  const kf_gallery *gallery;
+  kf_k_options options;
+  uint32_t most;
+  uint64_t n;     /* rows that have a label */
+  uint64_t taken; /* of them: every (n / taken)-th */
+  uint64_t block;
+  kf_poll poll;
+  float *rows;     /* [block][dim] */
+  int64_t *number; /* [block] */
+  int64_t *found;  /* [block][most] */
+  double *scores;  /* [block][most] */
+  uint64_t *top5;  /* [most] */
+  kf_score_card card;
+  uint64_t scored;
+} k_job;
+
+static void count_votes(k_job *j, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++, j->scored++)
+    for (uint32_t k = 0; k < j->most; k++) {
+      kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
+      uint32_t rank = kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]);
+      if (rank == 0) kf_score_card_set(&j->card, j->scored, k);
+      j->top5[k] += rank < 5;
+    }
+}
+
+static kf_status search_block(k_job *j, uint64_t n) {
+  kf_err *err = &j->ctx->err;
+  const kf_gallery *g = j->gallery;
+  for (uint64_t i = 0; i < n; i++)
+    KF_TRY(kf_gallery_fetch(g, j->ctx->kernels, (uint64_t)j->number[i], 1,
+                            j->rows + i * g->space.dim, err));
+  KF_TRY(kf_index_nearest_parallel(j->ctx, g->index, j->rows, n, j->most, j->number, j->found,
+                                   j->scores, NULL));
+  KF_TRY(kf_gallery_unchanged(g, err));
+  count_votes(j, n);
+  return kf_progress(j->ctx, "neighbours", j->scored, j->taken);
+}
+
+static kf_status search_all(k_job *j) {
+  uint64_t in_block = 0, seen = 0;
+  for (uint64_t row = 0; row < j->gallery->rows; row++) {
+    if (j->gallery->labels[row] < 0) continue;
+    bool take = (seen + 1) * j->taken / j->n > seen * j->taken / j->n;
+    seen++;
+    if (!take) continue;
+    j->number[in_block++] = (int64_t)row;
+    if (in_block < j->block) continue;
+    KF_TRY(search_block(j, in_block));
+    in_block = 0;
+  }
+  return in_block > 0 ? search_block(j, in_block) : KF_OK;
+}
+
+static kf_status prepare(k_job *j) {
+  kf_err *err = &j->ctx->err;
+  const kf_gallery *g = j->gallery;
+  const kf_k_options *o = &j->options;
+  KF_TRY(kf_poll_start(&j->poll, g, o->weighted, o->temperature, err));
+  j->most = o->most;
+  if (j->most == 0) j->most = g->rows - 1 < MOST ? (uint32_t)(g->rows - 1) : MOST;
+  KF_TRY(kf_check_neighbours(j->most, g->rows - 1, err));
+  for (uint64_t row = 0; row < g->rows; row++) j->n += g->labels[row] >= 0;
+  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
+  j->taken = j->n < most ? j->n : most;
+  if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
+  j->block = kf_gallery_block(g);
+  j->rows = kf_alloc(j->block * g->space.dim, sizeof *j->rows);
+  j->number = kf_alloc(j->block, sizeof *j->number);
+  j->found = kf_alloc(j->block * j->most, sizeof *j->found);
+  j->scores = kf_alloc(j->block * j->most, sizeof *j->scores);
+  j->top5 = kf_alloc_zero(j->most, sizeof *j->top5);
+  if (!(j->rows && j->number && j->found && j->scores && j->top5)) return kf_fail_memory(err);
+  return kf_score_card_make(&j->card, j->taken, j->most, err);
+}
+
+static kf_status hand_out(const k_job *j, kf_k_choice **out) {
+  kf_k_choice *c = kf_alloc_zero(1, sizeof *c);
+  kf_setting *settings = kf_alloc(j->most, sizeof *settings);
+  if (c != NULL) c->points = kf_alloc_zero(j->most, sizeof *c->points);
+  if (c == NULL || settings == NULL || c->points == NULL) {
+    kf_k_choice_free(c);
+    kf_free(settings);
+    return kf_fail_memory(&j->ctx->err);
+  }
+  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, settings, &best);
+  c->k = (uint32_t)chosen + 1;
+  c->best = (uint32_t)best + 1;
+  c->n = j->scored;
+  c->n_points = j->most;
+  for (uint32_t k = 0; k < j->most; k++)
+    c->points[k] = (kf_k_point){.k = k + 1,
+                                .top1 = settings[k].top1,
+                                .top5 = j->top5[k],
+                                .lost = settings[k].lost,
+                                .won = settings[k].won};
+  kf_free(settings);
+  *out = c;
+  return KF_OK;
+}
+
+kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_options *options,
+                          kf_k_choice **out) {
+  KF_ENTER(ctx, gallery != NULL && out != NULL);
+  k_job j = {.ctx = ctx, .gallery = gallery};
+  if (options != NULL) j.options = *options;
+  if (!(j.options.tolerance >= 0 && j.options.tolerance < 1))
+    return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
+                   j.options.tolerance);
+  if (gallery->rows < 2)
+    return kf_fail(err, KF_ERR_DATA, "a gallery of one row has no neighbours to choose from");
+  kf_status status = prepare(&j);
+  if (status == KF_OK) status = search_all(&j);
+  if (status == KF_OK) status = hand_out(&j, out);
+  kf_free(j.rows);
+  kf_free(j.number);
+  kf_free(j.found);
+  kf_free(j.scores);
+  kf_free(j.top5);
+  kf_free(j.card.right);
+  return status;
+}
+
+void kf_k_choice_free(kf_k_choice *choice) {
+  if (choice == NULL) return;
+  kf_free(choice->points);
+  kf_free(choice);
+}

@@ -1,0 +1,307 @@
+/* ranks.c - nearest prototypes for many numbers of dimensions at once.
+ *
+ * With the first L directions, a row z and a prototype p have the product z.p = sum over l <= L of
+ * z_l p_l, and one more direction adds one term. So the products with all prototypes are running
+ * sums, carried on from one L to the next in f32, and a value that ranks prototypes follows from
+ * each by a scale and an offset of the prototype at L:
+ *
+ *     cosine:    z.p / |p|             (|z| is the same for all)
+ *     distance:  z.p - |p|^2 / 2       (|z - p|^2 = |z|^2 - 2 (z.p - |p|^2 / 2))
+ *
+ * What is wanted is the rank of the right class: how many others come before it. A class whose value
+ * is further from that of the right one than rounding can explain is counted without another look;
+ * those in between are compared as kf_eval does, by canonical scores of f32 rows with L columns. So
+ * every rank is the one that a model with L dimensions gives. */
+#include "choose/choose.h"
+
+#include <math.h>
+#include <string.h>
+
+struct kf_ranker {
+  const kf_kernels *kernels;
+  const kf_model *model; /* with the most dimensions */
+  bool euclidean;
+  const uint32_t *dims; /* [n_dims], rising */
+  size_t n_dims;
+  uint32_t most;   /* the last of them */
+  uint32_t n;      /* prototypes */
+  int32_t *number; /* [n] class numbers, rising */
+  int32_t *place;  /* [n_classes], or -1 */
+  double *mapped;  /* [n][most] mapped class means */
+  double size;     /* by which f32 values are divided: that of the largest prototype */
+  float *columns;  /* [most][n] the same divided by size */
+  float *scale;    /* [n_dims][n] for cosine; [n] ones for distances */
+  float *offset;   /* [n_dims][n] for distances; [n] zeros for cosine */
+  double *longest; /* [n_dims] of the prototypes, divided by size */
+};
+
+/* --- making it ------------------------------------------------------------------------------- */
+
+static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned char *mask) {
+  for (uint32_t k = 0; k < stats->n_classes; k++) {
+    bool part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
+    r->place[k] = part ? (int32_t)r->n : -1;
+    if (part) r->number[r->n++] = (int32_t)k;
+  }
+}
+
+static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
+  const kf_model *m = r->model;
+  uint64_t d = m->dim_in, l = m->dim_out;
+  double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(m), sizeof *means);
+  if (means == NULL) return kf_fail_memory(err);
+  double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
+  for (uint32_t first = 0; first < stats->n_classes; first += KF_MAP_ROWS) {
+    uint32_t left = stats->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
+    kf_model_map_classes(m, r->kernels, n, stats, first, scratch, means, mapped);
+    for (uint32_t t = 0; t < n; t++)
+      if (r->place[first + t] >= 0)
+        memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
+               r->most * sizeof *mapped);
+  }
+  kf_free(means);
+  return KF_OK;
+}
+
+/* Scale or offset of prototype j for every number of dimensions. */
+static void measure(kf_ranker *r, uint32_t j) {
+  const double *p = r->mapped + (uint64_t)j * r->most;
+  double length2 = 0, inverse = 1 / r->size;
+  size_t t = 0;
+  for (uint32_t l = 0; l < r->most; l++) {
+    double x = p[l] * inverse;
+    r->columns[(uint64_t)l * r->n + j] = (float)x;
+    length2 += x * x;
+    if (l + 1 < r->dims[t]) continue;
+    if (r->euclidean)
+      r->offset[t * r->n + j] = (float)(length2 / 2);
+    else
+      r->scale[t * r->n + j] = length2 > 0 ? (float)(1 / sqrt(length2)) : 0;
+    r->longest[t] = fmax(r->longest[t], sqrt(length2));
+    t++;
+  }
+}
+
+static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned char *mask,
+                         kf_err *err) {
+  r->number = kf_alloc(stats->n_classes, sizeof *r->number);
+  r->place = kf_alloc(stats->n_classes, sizeof *r->place);
+  if (r->number == NULL || r->place == NULL) return kf_fail_memory(err);
+  list_classes(r, stats, mask);
+  uint64_t n = r->n, scales = r->euclidean ? 1 : r->n_dims, offsets = r->euclidean ? r->n_dims : 1;
+  r->mapped = kf_alloc(n * r->most, sizeof *r->mapped);
+  r->columns = kf_alloc(n * r->most, sizeof *r->columns);
+  r->scale = kf_alloc(n * scales, sizeof *r->scale);
+  r->offset = kf_alloc_zero(n * offsets, sizeof *r->offset);
+  r->longest = kf_alloc_zero(r->n_dims, sizeof *r->longest);
+  if (!(r->mapped && r->columns && r->scale && r->offset && r->longest)) return kf_fail_memory(err);
+  KF_TRY(map_classes(r, stats, err));
+  for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
+  r->size = r->size > 0 ? r->size * sqrt(r->most) : 1;
+  if (!isfinite(r->size) || (r->euclidean && r->size > 1e37)) return kf_fail_range(r->model, err);
+  for (uint64_t j = 0; r->euclidean && j < n; j++) r->scale[j] = 1;
+  for (uint32_t j = 0; j < r->n; j++) measure(r, j);
+  return KF_OK;
+}
+
+kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
+                        const unsigned char *mask, const uint32_t *dims, size_t n_dims,
+                        kf_ranker **out) {
+  kf_ranker *r = kf_alloc_zero(1, sizeof *r);
+  if (r == NULL) return kf_fail_memory(&ctx->err);
+  r->kernels = ctx->kernels;
+  r->model = model;
+  r->euclidean = euclidean;
+  r->dims = dims;
+  r->n_dims = n_dims;
+  r->most = dims[n_dims - 1];
+  kf_status status = prepare(r, stats, mask, &ctx->err);
+  if (status == KF_OK)
+    *out = r;
+  else
+    kf_ranker_free(r);
+  return status;
+}
+
+void kf_ranker_free(kf_ranker *r) {
+  if (r == NULL) return;
+  kf_free(r->number);
+  kf_free(r->place);
+  kf_free(r->mapped);
+  kf_free(r->columns);
+  kf_free(r->scale);
+  kf_free(r->offset);
+  kf_free(r->longest);
+  kf_free(r);
+}
+
+uint32_t kf_ranker_classes(const kf_ranker *r) { return r->n; }
+int32_t kf_ranker_place(const kf_ranker *r, int32_t k) { return r->place[k]; }
+
+/* --- a close call: canonical scores ---------------------------------------------------------- */
+
+typedef struct close_call {
+  const kf_ranker *r;
+  const double *z; /* [most] the row */
+  uint32_t dim;
+  float *row, *prototype; /* [most] scratch */
+} close_call;
+
+/* Smaller is nearer: minus the cosine, or the squared distance. */
+static double canonical_value(const close_call *c, uint32_t j) {
+  const kf_kernels *kernels = c->r->kernels;
+  const double *p = c->r->mapped + (uint64_t)j * c->r->most;
+  const float *rows[1] = {c->prototype};
+  double value, length = kf_unit_row(kernels, p, c->dim, c->prototype);
+  if (!c->r->euclidean) {
+    kernels->dots(c->row, rows, 1, c->dim, &value);
+    return -value;
+  }
+  for (uint32_t i = 0; i < c->dim; i++) c->prototype[i] = (float)((double)c->prototype[i] * length);
+  kernels->distances(c->row, rows, 1, c->dim, &value);
+  return value;
+}
+
+/* Of the classes whose values are from low to high, how many wrong ones come before the first right
+ * one. */
+static uint32_t decide(const close_call *c, const kf_right *right, const float *x,
+                       const float *scale, const float *offset, float low, float high) {
+  const kf_ranker *r = c->r;
+  if (r->euclidean)
+    for (uint32_t i = 0; i < c->dim; i++) c->row[i] = (float)c->z[i];
+  else
+    kf_unit_row(r->kernels, c->z, c->dim, c->row);
+  double best = INFINITY;
+  uint32_t first = r->n, before = 0;
+  for (int pass = 0; pass < 2; pass++) /* the first right one, then the wrong ones before it */
+    for (uint32_t j = 0; j < r->n; j++) {
+      float value = x[j] * scale[j] - offset[j];
+      if (!(value >= low && value <= high) || kf_is_right(right, r->number[j]) == (pass == 1))
+        continue;
+      double canonical = canonical_value(c, j);
+      if (pass == 0 && (canonical < best || first == r->n)) {
+        best = canonical;
+        first = j;
+      } else if (pass == 1) {
+        before += canonical < best || (canonical == best && j < first);
+      }
+    }
+  return before;
+}
+
+/* --- ranks ----------------------------------------------------------------------------------- */
+
+typedef struct work {
+  double *mapped;  /* [KF_MAP_ROWS][dim_out] */
+  double *scratch; /* for the map */
+  float *z;        /* [most][KF_MAP_ROWS] mapped rows divided by their size */
+  float *sums;     /* [KF_MAP_ROWS][n] */
+  float *row, *prototype;
+  double size[KF_MAP_ROWS];    /* by which mapped rows are divided */
+  double length2[KF_MAP_ROWS]; /* of the first L columns of z */
+} work;
+
+static bool work_make(work *w, const kf_ranker *r) {
+  uint64_t d = r->model->dim_out;
+  w->mapped = kf_alloc(KF_MAP_ROWS * d, sizeof *w->mapped);
+  w->scratch = kf_alloc(2 * kf_map_scratch(r->model), sizeof *w->scratch);
+  w->z = kf_alloc(KF_MAP_ROWS * (uint64_t)r->most, sizeof *w->z);
+  w->sums = kf_alloc(KF_MAP_ROWS * (uint64_t)r->n, sizeof *w->sums);
+  w->row = kf_alloc(r->most, sizeof *w->row);
+  w->prototype = kf_alloc(r->most, sizeof *w->prototype);
+  return w->mapped && w->scratch && w->z && w->sums && w->row && w->prototype;
+}
+
+static void work_clear(work *w) {
+  kf_free(w->mapped);
+  kf_free(w->scratch);
+  kf_free(w->z);
+  kf_free(w->sums);
+  kf_free(w->row);
+  kf_free(w->prototype);
+}
+
+/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. */
+static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
+  uint32_t d = r->model->dim_out;
+  for (uint64_t i = 0; i < n; i++) {
+    const double *z = w->mapped + i * d;
+    double largest = 0;
+    for (uint32_t l = 0; l < r->most; l++) largest = fmax(largest, fabs(z[l]));
+    if (!isfinite(largest) || (r->euclidean && largest > 3e38)) return kf_fail_range(r->model, err);
+    w->size[i] = r->euclidean ? r->size : largest > 0 ? largest * sqrt(r->most) : 1;
+    double inverse = 1 / w->size[i];
+    for (uint32_t l = 0; l < r->most; l++) w->z[l * KF_MAP_ROWS + i] = (float)(z[l] * inverse);
+    w->length2[i] = 0;
+  }
+  memset(w->sums, 0, n * r->n * sizeof *w->sums);
+  return KF_OK;
+}
+
+/* How far a value may be from that of the canonical scores: sums of L products in f32, roundings of
+ * rows and prototypes to f32 on both sides, of scale, offset and value. */
+static double doubt(const kf_ranker *r, size_t t, double length) {
+  double gamma = ((double)r->dims[t] + 16) * 0x1p-24 * 1.01;
+  if (!r->euclidean) return gamma * length + 0x1p-120;
+  double both = length + r->longest[t];
+  return gamma * both * both + 0x1p-120;
+}
+
+static uint32_t rank_row(const kf_ranker *r, work *w, uint64_t i, size_t t, const kf_right *right) {
+  const float *x = w->sums + i * r->n;
+  const float *scale = r->scale + (r->euclidean ? 0 : t * r->n);
+  const float *offset = r->offset + (r->euclidean ? t * r->n : 0);
+  float best = -INFINITY;
+  for (uint32_t s = 0; s < right->n; s++) {
+    int32_t j = r->place[right->classes[s]];
+    if (j >= 0) best = fmaxf(best, x[j] * scale[j] - offset[j]);
+  }
+  double around = 2 * doubt(r, t, sqrt(w->length2[i]));
+  float low = nextafterf((float)((double)best - around), -INFINITY);
+  float high = nextafterf((float)((double)best + around), INFINITY);
+  uint32_t above, within;
+  r->kernels->count_band(x, scale, offset, r->n, low, high, &above, &within);
+  if (within <= 1 || above >= KF_RANKS) return above;
+  close_call c = {.r = r,
+                  .z = w->mapped + i * r->model->dim_out,
+                  .dim = r->dims[t],
+                  .row = w->row,
+                  .prototype = w->prototype};
+  return above + decide(&c, right, x, scale, offset, low, high);
+}
+
+static void rank_rows(const kf_ranker *r, work *w, uint64_t n, const kf_right *right,
+                      unsigned char *ranks) {
+  uint32_t from = 0;
+  for (size_t t = 0; t < r->n_dims; t++) {
+    uint32_t to = r->dims[t];
+    r->kernels->gemm_tn_f32(w->z + (uint64_t)from * KF_MAP_ROWS, KF_MAP_ROWS,
+                            r->columns + (uint64_t)from * r->n, r->n, w->sums, r->n, n, r->n,
+                            to - from);
+    for (uint64_t i = 0; i < n; i++) {
+      for (uint32_t l = from; l < to; l++) {
+        double z = (double)w->z[l * KF_MAP_ROWS + i];
+        w->length2[i] += z * z;
+      }
+      uint32_t rank = rank_row(r, w, i, t, &right[i]);
+      ranks[i * r->n_dims + t] = (unsigned char)(rank < KF_RANKS ? rank : KF_RANKS);
+    }
+    from = to;
+  }
+}
+
+kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *norm2, uint64_t n,
+                         const kf_right *right, unsigned char *ranks, kf_err *err) {
+  work w = {0};
+  kf_status status = work_make(&w, r) ? KF_OK : kf_fail_memory(err);
+  uint64_t dim = r->model->dim_in;
+  for (uint64_t first = 0; status == KF_OK && first < n; first += KF_MAP_ROWS) {
+    uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
+    kf_map_rows_f64(r->model, r->kernels, rows + first * dim, norm2 + first, count, w.scratch,
+                    w.mapped);
+    status = take_rows(r, &w, count, err);
+    if (status == KF_OK) rank_rows(r, &w, count, right + first, ranks + first * r->n_dims);
+  }
+  work_clear(&w);
+  return status;
+}

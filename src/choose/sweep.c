@@ -1,0 +1,462 @@
+/* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets.
+ *
+ * What fits share is done once: S_w is decomposed once, all lambdas start from there; all numbers of
+ * dimensions are ranked in one pass over the test rows; all k are counted in one search. Without test
+ * data every fold is a sweep of its own, and hits add up. */
+#include "choose/choose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sweep_job {
+  kf_ctx *ctx;
+  kf_sweep_options options;
+  const kf_stats *stats; /* of the training rows, without the fold at hand */
+  const kf_data *train, *test;
+  kf_fitter *fitter;
+  kf_metric *metrics; /* [n_metrics] none of them the default one */
+  kf_lambda *lambdas; /* [n_lambdas] */
+  uint32_t *dims;     /* [n_dims] as in the options */
+  uint32_t *rising;   /* [n_rising] the same in order, without repetitions */
+  size_t n_rising;
+  kf_sweep *sweep;
+  kf_quiet quiet;
+} sweep_job;
+
+/* --- cells ----------------------------------------------------------------------------------- */
+
+/* Prototypes, if wanted, and each k. */
+static size_t n_classifiers(const kf_sweep_options *o) { return o->n_k + !o->skip_prototypes; }
+
+static size_t raw_cells(const kf_sweep_options *o) { return o->skip_raw ? 0 : n_classifiers(o); }
+
+/* Cells of one class set and metric. */
+static size_t cells_each(const kf_sweep_options *o) {
+  return raw_cells(o) + o->n_lambdas * n_classifiers(o) * o->n_dims;
+}
+
+static size_t n_sets(const kf_sweep_options *o) { return o->n_sets > 0 ? o->n_sets : 1; }
+
+/* Where in a sweep we are: numbers of the class set, the metric, lambda and the dimension, and what
+ * they stand for. */
+typedef struct place {
+  size_t metric, lambda, dim;
+  kf_sweep_cell setting;
+} place;
+
+/* The cell of a place for a classifier (0: prototypes, if wanted, then each k). */
+static kf_sweep_cell *cell_of(const sweep_job *j, const place *p, size_t classifier) {
+  const kf_sweep_options *o = &j->options;
+  size_t at = (p->setting.set * o->n_metrics + p->metric) * cells_each(o);
+  if (p->setting.raw) return &j->sweep->cells[at + classifier];
+  at += raw_cells(o) + (p->lambda * n_classifiers(o) + classifier) * o->n_dims + p->dim;
+  return &j->sweep->cells[at];
+}
+
+/* Hits of one fold are added to those of the folds before. */
+static void add_hits(const sweep_job *j, const place *p, size_t classifier, uint32_t k, uint64_t n,
+                     uint64_t top1, uint64_t top5) {
+  kf_sweep_cell *cell = cell_of(j, p, classifier), before = *cell;
+  *cell = p->setting;
+  if (before.n > 0) { /* what lambda is, is said by the first fold */
+    cell->lambda = before.lambda;
+    cell->relative = before.relative;
+  }
+  cell->k = k;
+  cell->n = before.n + n;
+  cell->top1 = before.top1 + top1;
+  cell->top5 = before.top5 + top5;
+}
+
+static const kf_class_set *set_at(const sweep_job *j, uint32_t set) {
+  return j->options.n_sets > 0 ? j->options.sets[set] : NULL;
+}
+
+/* --- prototypes, for all dimensions ---------------------------------------------------------- */
+
+typedef struct rank_job {
+  kf_ctx *ctx;
+  const kf_data *data;
+  const kf_ranker *ranker;
+  const kf_judge *judge;
+  size_t n_dims;
+  kf_tally *tallies; /* [threads] */
+  uint64_t *hits;    /* [threads][2][n_dims] */
+} rank_job;
+
+typedef struct block {
+  float *rows;
+  int32_t *labels;
+  double *norm2;
+  kf_right *right;
+  unsigned char *ranks;
+} block;
+
+static kf_status rank_block(const rank_job *j, size_t worker, block *b, uint64_t first, uint64_t n,
+                            kf_err *err) {
+  if (!(b->rows && b->labels && b->norm2 && b->right && b->ranks)) return kf_fail_memory(err);
+  const kf_data *data = j->data;
+  KF_TRY(kf_data_fetch(data, j->ctx->kernels, first, n, b->rows, b->labels, b->norm2, err));
+  uint64_t kept = kf_keep_scored(&j->tallies[worker], j->judge, first, n, data->dim, b->rows,
+                                 b->labels, b->norm2, b->right, NULL);
+  KF_TRY(kf_ranker_rank(j->ranker, b->rows, b->norm2, kept, b->right, b->ranks, err));
+  uint64_t *top1 = j->hits + 2 * worker * j->n_dims, *top5 = top1 + j->n_dims;
+  for (uint64_t i = 0; i < kept; i++)
+    for (size_t t = 0; t < j->n_dims; t++) {
+      unsigned rank = b->ranks[i * j->n_dims + t];
+      top1[t] += rank == 0;
+      top5[t] += rank < KF_RANKS;
+    }
+  return KF_OK;
+}
+
+static kf_status rank_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  const rank_job *j = argument;
+  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->data->rows - first;
+  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
+  block b = {.rows = kf_alloc(n * j->data->dim, sizeof *b.rows),
+             .labels = kf_alloc(n, sizeof *b.labels),
+             .norm2 = kf_alloc(n, sizeof *b.norm2),
+             .right = kf_alloc(n, sizeof *b.right),
+             .ranks = kf_alloc(n * j->n_dims, 1)};
+  kf_status status = rank_block(j, worker, &b, first, n, err);
+  kf_free(b.rows);
+  kf_free(b.labels);
+  kf_free(b.norm2);
+  kf_free(b.right);
+  kf_free(b.ranks);
+  return status;
+}
+
+/* Runs a ranker over the test rows; hits [2][n_rising]. */
+static kf_status rank_all(sweep_job *j, const kf_ranker *ranker, const kf_known *known,
+                          uint64_t *hits, kf_eval_result *counts) {
+  kf_ctx *ctx = j->ctx;
+  kf_judge judge;
+  KF_TRY(kf_judge_start(&judge, known, j->test, j->test->rows, j->options.truth, &ctx->err));
+  rank_job r = {
+      .ctx = ctx, .data = j->test, .ranker = ranker, .judge = &judge, .n_dims = j->n_rising};
+  r.tallies = kf_tallies_new(&judge, ctx->threads);
+  r.hits = kf_alloc_zero(2 * (uint64_t)ctx->threads * j->n_rising, sizeof *r.hits);
+  kf_status status = r.tallies != NULL && r.hits != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK)
+    status =
+        kf_parallel(ctx, (size_t)((j->test->rows + KF_MAP_ROWS - 1) / KF_MAP_ROWS), rank_task, &r);
+  if (status == KF_OK) *counts = kf_tallies_sum(r.tallies, ctx->threads, &judge);
+  if (status == KF_OK && j->sweep->folds == 0) {
+    j->sweep->counts = *counts;
+    status = kf_check_scored(known, counts, &ctx->err);
+  }
+  for (size_t i = 0; status == KF_OK && i < 2 * j->n_rising * ctx->threads; i++)
+    hits[i % (2 * j->n_rising)] += r.hits[i];
+  kf_tallies_free(r.tallies);
+  kf_free(r.hits);
+  kf_judge_clear(&judge);
+  return status;
+}
+
+static kf_status rank_model(sweep_job *j, const kf_model *model, const kf_sweep_cell *setting,
+                            uint64_t *hits, kf_eval_result *counts) {
+  kf_ctx *ctx = j->ctx;
+  const kf_stats *classes = j->options.between != NULL ? j->options.between : j->stats;
+  const kf_class_set *set = set_at(j, setting->set);
+  kf_known known = kf_known_model(model);
+  unsigned char *mask = NULL;
+  kf_ranker *ranker = NULL;
+  kf_status status = KF_OK;
+  if (set != NULL) {
+    mask = kf_alloc_zero(known.n_classes, 1);
+    status = mask != NULL ? kf_class_set_mask(ctx, set, &known, mask) : kf_fail_memory(&ctx->err);
+    known.part = mask;
+  }
+  if (status == KF_OK)
+    status = kf_ranker_new(ctx, model, classes, setting->metric == KF_METRIC_EUCLIDEAN, mask,
+                           j->rising, j->n_rising, &ranker);
+  if (status == KF_OK) status = rank_all(j, ranker, &known, hits, counts);
+  kf_ranker_free(ranker);
+  kf_free(mask);
+  return status;
+}
+
+static kf_status sweep_prototypes(sweep_job *j, const kf_model *model, place p) {
+  kf_eval_result counts = {0};
+  uint64_t *hits = kf_alloc_zero(2 * j->n_rising, sizeof *hits);
+  if (hits == NULL) return kf_fail_memory(&j->ctx->err);
+  kf_status status = rank_model(j, model, &p.setting, hits, &counts);
+  for (p.dim = 0; status == KF_OK && p.dim < j->options.n_dims; p.dim++) {
+    size_t t = 0;
+    while (j->rising[t] != j->dims[p.dim]) t++;
+    p.setting.dim = j->dims[p.dim];
+    add_hits(j, &p, 0, 0, counts.n, hits[t], hits[j->n_rising + t]);
+  }
+  kf_free(hits);
+  return status == KF_OK ? kf_quiet_step(&j->quiet) : status;
+}
+
+static kf_status raw_prototypes(sweep_job *j, const kf_model *model, const place *p) {
+  kf_eval_options options = {.metric = p->setting.metric,
+                             .skip_model = 1,
+                             .truth = j->options.truth,
+                             .set = set_at(j, p->setting.set)};
+  kf_eval_result result;
+  KF_TRY(kf_eval(j->ctx, model, j->test, &options, &result));
+  add_hits(j, p, 0, 0, result.n, result.raw_top1, result.raw_top5);
+  return kf_quiet_step(&j->quiet);
+}
+
+/* --- neighbours ------------------------------------------------------------------------------ */
+
+static kf_status sweep_gallery(sweep_job *j, const kf_model *map, const place *p) {
+  kf_ctx *ctx = j->ctx;
+  const kf_sweep_options *o = &j->options;
+  kf_gallery *gallery = NULL;
+  kf_eval_result counts;
+  kf_hits *hits = kf_alloc(o->n_k, sizeof *hits);
+  kf_gallery_options options = {.metric = p->setting.metric};
+  kf_gallery_eval_options eval = {
+      .k = o->k, .n_k = o->n_k, .truth = o->truth, .set = set_at(j, p->setting.set)};
+  kf_status status = hits != NULL ? kf_gallery_new(ctx, j->train, map, &options, &gallery)
+                                  : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) status = kf_gallery_eval(ctx, gallery, j->test, &eval, &counts, hits, NULL);
+  for (size_t t = 0; status == KF_OK && t < o->n_k; t++)
+    add_hits(j, p, t + !o->skip_prototypes, o->k[t], counts.n, hits[t].top1, hits[t].top5);
+  if (status == KF_OK && j->sweep->folds == 0 && o->skip_prototypes) j->sweep->counts = counts;
+  kf_gallery_free(gallery);
+  kf_free(hits);
+  return status == KF_OK ? kf_quiet_step(&j->quiet) : status;
+}
+
+static kf_status sweep_neighbours(sweep_job *j, const kf_model *model, place p) {
+  for (p.dim = 0; p.dim < j->options.n_dims; p.dim++) {
+    kf_model *map;
+    p.setting.dim = j->dims[p.dim];
+    KF_TRY(kf_model_new_shorter(model, p.setting.dim, &map, &j->ctx->err));
+    kf_status status = sweep_gallery(j, map, &p);
+    kf_model_free(map);
+    KF_TRY(status);
+  }
+  return KF_OK;
+}
+
+/* --- one set of training and test rows ------------------------------------------------------- */
+
+/* Every class set and metric, with one model, in its space or in the original one. */
+static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
+  const kf_sweep_options *o = &j->options;
+  for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++)
+    for (p.metric = 0; p.metric < o->n_metrics; p.metric++) {
+      p.setting.metric = j->metrics[p.metric];
+      if (!o->skip_prototypes)
+        KF_TRY(p.setting.raw ? raw_prototypes(j, model, &p) : sweep_prototypes(j, model, p));
+      if (o->n_k > 0)
+        KF_TRY(p.setting.raw ? sweep_gallery(j, NULL, &p) : sweep_neighbours(j, model, p));
+    }
+  return KF_OK;
+}
+
+static kf_status sweep_lambda(sweep_job *j, size_t number) {
+  uint32_t most = j->rising[j->n_rising - 1];
+  kf_model *model;
+  KF_TRY(kf_fitter_fit(j->fitter, j->lambdas[number], most, j->options.centre, &model));
+  place p = {.lambda = number, .setting.lambda = model->lambda};
+  if (model->mean_eigenvalue > 0) p.setting.relative = model->lambda / model->mean_eigenvalue;
+  kf_status status = KF_OK;
+  if (number == 0 && !j->options.skip_raw) /* needs the class means of any model */
+    status = sweep_model(j, model, (place){.setting = {.raw = 1, .dim = j->stats->dim}});
+  if (status == KF_OK) status = sweep_model(j, model, p);
+  kf_model_free(model);
+  return status;
+}
+
+static kf_status sweep_once(sweep_job *j) {
+  KF_TRY(kf_fitter_new(j->ctx, j->stats, j->options.between, &j->fitter));
+  kf_status status = KF_OK;
+  for (size_t l = 0; status == KF_OK && l < j->options.n_lambdas; l++) status = sweep_lambda(j, l);
+  kf_fitter_free(j->fitter);
+  j->fitter = NULL;
+  return status;
+}
+
+/* --- folds ----------------------------------------------------------------------------------- */
+
+static kf_status sweep_fold(sweep_job *j, const kf_data *data, kf_stats *rest, const kf_rows *all,
+                            const unsigned char *fold, uint32_t number) {
+  kf_err *err = &j->ctx->err;
+  kf_rows in = {0}, out = {0};
+  kf_data *inside = NULL, *outside = NULL;
+  kf_stats *taken = NULL;
+  kf_status status = kf_rows_of_fold(all, fold, number, false, &in, err);
+  if (status == KF_OK) status = kf_rows_of_fold(all, fold, number, true, &out, err);
+  if (status == KF_OK) status = kf_data_new_pick(data, in.row, in.n, &inside, err);
+  if (status == KF_OK) status = kf_data_new_pick(data, out.row, out.n, &outside, err);
+  if (status == KF_OK) status = kf_fold_take_out(j->ctx, rest, inside, &taken);
+  if (status == KF_OK) {
+    j->stats = rest;
+    j->train = outside;
+    j->test = inside;
+    status = sweep_once(j);
+    kf_status back = kf_fold_put_back(j->ctx, rest, taken);
+    if (status == KF_OK) status = back;
+  }
+  kf_data_free(inside);
+  kf_data_free(outside);
+  kf_rows_clear(&in);
+  kf_rows_clear(&out);
+  return status;
+}
+
+static kf_status sweep_folds(sweep_job *j, const kf_stats *stats, const kf_data *data) {
+  kf_ctx *ctx = j->ctx;
+  kf_rows all = {0};
+  unsigned char *fold = NULL;
+  kf_stats *rest = NULL;
+  kf_status status = kf_sample_rows(ctx, data, UINT64_MAX, &all, &j->sweep->counts.rows);
+  if (status == KF_OK)
+    status = kf_fold_rows(&all, data->n_classes, j->sweep->folds, &fold, &ctx->err);
+  if (status == KF_OK) status = kf_stats_copy(ctx, stats, &rest);
+  for (uint32_t f = 0; status == KF_OK && f < j->sweep->folds; f++)
+    status = sweep_fold(j, data, rest, &all, fold, f);
+  kf_rows_clear(&all);
+  kf_free(fold);
+  kf_stats_free(rest);
+  return status;
+}
+
+/* --- options --------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return (x > y) - (x < y);
+}
+
+static kf_status take_dims(sweep_job *j) {
+  kf_sweep_options *o = &j->options;
+  uint32_t all = j->stats->dim;
+  size_t n = o->dims != NULL ? o->n_dims : 1;
+  if (n == 0) return kf_fail(&j->ctx->err, KF_ERR_ARG, "the list of dimensions is empty");
+  j->dims = kf_alloc(n, sizeof *j->dims);
+  j->rising = kf_alloc(n, sizeof *j->rising);
+  if (j->dims == NULL || j->rising == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t i = 0; i < n; i++) {
+    j->dims[i] = o->dims != NULL ? o->dims[i] : all;
+    if (j->dims[i] < 1 || j->dims[i] > all)
+      return kf_fail(&j->ctx->err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u",
+                     j->dims[i], all);
+  }
+  o->n_dims = n;
+  memcpy(j->rising, j->dims, n * sizeof *j->dims);
+  qsort(j->rising, n, sizeof *j->rising, by_number);
+  for (size_t i = 0; i < n; i++)
+    if (i == 0 || j->rising[i] != j->rising[j->n_rising - 1])
+      j->rising[j->n_rising++] = j->rising[i];
+  return KF_OK;
+}
+
+static kf_status take_metrics(sweep_job *j) {
+  kf_sweep_options *o = &j->options;
+  size_t n = o->metrics != NULL ? o->n_metrics : 1;
+  j->metrics = kf_alloc(n, sizeof *j->metrics);
+  if (j->metrics == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t i = 0; i < n; i++) {
+    kf_metric metric = o->metrics != NULL ? o->metrics[i] : KF_METRIC_DEFAULT;
+    if ((unsigned)metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(metric, &j->ctx->err);
+    if (metric == KF_METRIC_DEFAULT)
+      metric = j->stats->normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
+    j->metrics[i] = metric;
+  }
+  o->n_metrics = n;
+  return KF_OK;
+}
+
+/* Folds have fewer rows and less scatter, so that absolute lambdas become relative ones there. */
+static kf_status take_lambdas(sweep_job *j, bool folds) {
+  kf_sweep_options *o = &j->options;
+  size_t n = o->lambdas != NULL ? o->n_lambdas : 1;
+  if (n == 0) return kf_fail(&j->ctx->err, KF_ERR_ARG, "the list of lambdas is empty");
+  j->lambdas = kf_alloc_zero(n, sizeof *j->lambdas);
+  if (j->lambdas == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t i = 0; o->lambdas != NULL && i < n; i++) {
+    j->lambdas[i] = o->lambdas[i];
+    if (folds && o->lambdas[i].unit == KF_LAMBDA_ABSOLUTE && j->sweep->mean_eigenvalue > 0)
+      j->lambdas[i] =
+          (kf_lambda){o->lambdas[i].value / j->sweep->mean_eigenvalue, KF_LAMBDA_RELATIVE};
+  }
+  o->n_lambdas = n;
+  return KF_OK;
+}
+
+static kf_status check_neighbours(const sweep_job *j, kf_err *err) {
+  const kf_sweep_options *o = &j->options;
+  if (o->n_k == 0 && o->skip_prototypes)
+    return kf_fail(err, KF_ERR_ARG, "a sweep without prototypes needs numbers of neighbours");
+  for (size_t i = 1; i < o->n_k; i++)
+    if (o->k[i] <= o->k[i - 1]) return kf_fail(err, KF_ERR_ARG, "the list of k must rise");
+  return KF_OK;
+}
+
+static kf_status prepare(sweep_job *j, bool folds) {
+  if (j->options.k == NULL) j->options.n_k = 0;
+  KF_TRY(check_neighbours(j, &j->ctx->err));
+  KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &j->sweep->mean_eigenvalue));
+  KF_TRY(take_dims(j));
+  KF_TRY(take_metrics(j));
+  KF_TRY(take_lambdas(j, folds));
+  const kf_sweep_options *o = &j->options;
+  j->sweep->folds = folds ? (o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS) : 0;
+  j->sweep->n_cells = n_sets(o) * o->n_metrics * cells_each(o);
+  j->sweep->cells = kf_alloc_zero(j->sweep->n_cells, sizeof *j->sweep->cells);
+  if (j->sweep->cells == NULL) return kf_fail_memory(&j->ctx->err);
+  /* A pass over all dimensions is a step, and so is every gallery. */
+  uint64_t steps = o->n_lambdas * (!o->skip_prototypes + (o->n_k > 0 ? o->n_dims : 0));
+  if (!o->skip_raw) steps += !o->skip_prototypes + (o->n_k > 0 ? 1u : 0u);
+  steps *= n_sets(o) * o->n_metrics * (folds ? j->sweep->folds : 1);
+  kf_quiet_begin(&j->quiet, j->ctx, "sweep", steps);
+  return KF_OK;
+}
+
+static kf_status check_data(const kf_stats *stats, const kf_data *train, const kf_data *test,
+                            const kf_sweep_options *o, kf_err *err) {
+  if (train != NULL) KF_TRY(kf_check_statistics_of(stats, train, err));
+  if (train == NULL && (test == NULL || o->n_k > 0))
+    return kf_fail(err, KF_ERR_ARG, "a sweep over %s needs the training rows",
+                   test == NULL ? "folds" : "neighbours");
+  if (test != NULL) KF_TRY(kf_data_refuse_mapped(test, err));
+  if (test != NULL && test->dim != stats->dim)
+    return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, the training rows %u",
+                   test->dim, stats->dim);
+  if (test == NULL && (o->truth != NULL || o->between != NULL))
+    return kf_fail(err, KF_ERR_ARG, "%s has no meaning without test data",
+                   o->truth != NULL ? "a truth" : "S_b from other statistics");
+  if (o->between != NULL && o->n_k > 0)
+    return kf_fail(err, KF_ERR_ARG,
+                   "neighbours are rows of S_w, and S_b is from other statistics: sweep over "
+                   "neighbours without these");
+  return KF_OK;
+}
+
+kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
+                       const kf_data *test, const kf_sweep_options *options, kf_sweep **out) {
+  KF_ENTER(ctx, stats != NULL && out != NULL);
+  sweep_job j = {.ctx = ctx, .stats = stats, .train = train, .test = test};
+  if (options != NULL) j.options = *options;
+  KF_TRY(check_data(stats, train, test, &j.options, err));
+  j.sweep = kf_alloc_zero(1, sizeof *j.sweep);
+  kf_status status = j.sweep != NULL ? prepare(&j, test == NULL) : kf_fail_memory(err);
+  if (status == KF_OK) status = test != NULL ? sweep_once(&j) : sweep_folds(&j, stats, train);
+  kf_quiet_end(&j.quiet);
+  kf_free(j.metrics);
+  kf_free(j.lambdas);
+  kf_free(j.dims);
+  kf_free(j.rising);
+  if (status == KF_OK)
+    *out = j.sweep;
+  else
+    kf_sweep_free(j.sweep);
+  return status;
+}
+
+void kf_sweep_free(kf_sweep *sweep) {
+  if (sweep == NULL) return;
+  kf_free(sweep->cells);
+  kf_free(sweep);
+}

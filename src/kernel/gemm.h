@@ -1,0 +1,85 @@
+/* gemm.h - c += a^T b in GCC's vector types, for f64 and f32. Included by wide.h once for each, with
+ * REAL, VEC, LANES and NAME defined; every sum runs over k in order, without FMA. */
+
+#define COLUMNS (NV * LANES)
+
+/* Columns [0, width) of rows [0, depth) of a matrix, side by side and filled up with zeros. */
+static void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, size_t width, size_t full,
+                             REAL *to) {
+  for (size_t k = 0; k < depth; k++)
+    for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
+}
+
+/* MR x COLUMNS sums, continued from c over `depth` steps. */
+static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc) {
+  VEC sum[MR][NV];
+  UNROLL
+  for (int i = 0; i < MR; i++) {
+    UNROLL
+    for (int v = 0; v < NV; v++) sum[i][v] = NAME(load)(c + (size_t)i * ldc + (size_t)v * LANES);
+  }
+  for (size_t k = 0; k < depth; k++) {
+    VEC row[NV];
+    UNROLL
+    for (int v = 0; v < NV; v++) row[v] = NAME(load)(b + k * COLUMNS + (size_t)v * LANES);
+    UNROLL
+    for (int i = 0; i < MR; i++) {
+      REAL x = a[k * MR + (size_t)i];
+      UNROLL
+      for (int v = 0; v < NV; v++) sum[i][v] += x * row[v];
+    }
+  }
+  UNROLL
+  for (int i = 0; i < MR; i++) {
+    UNROLL
+    for (int v = 0; v < NV; v++) NAME(store)(c + (size_t)i * ldc + (size_t)v * LANES, sum[i][v]);
+  }
+}
+
+/* A tile at the edge of c goes through a buffer of full size. */
+static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc,
+                            size_t m, size_t n) {
+  REAL full[MR * COLUMNS] = {0};
+  for (size_t i = 0; i < m; i++) memcpy(full + i * COLUMNS, c + i * ldc, n * sizeof *c);
+  NAME(gemm_micro)(a, b, depth, full, COLUMNS);
+  for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
+}
+
+/* Blocks of 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a time
+ * (f64, AVX-512). The sum is continued from c, so blocking it does not change its order. */
+static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
+                             size_t ldc, size_t m, size_t n, size_t depth) {
+  REAL packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));
+  REAL packed_b[GEMM_DEPTH * COLUMNS] __attribute__((aligned(64)));
+  for (size_t i = 0; i < m; i += MR)
+    NAME(pack_panel)(a + i, lda, depth, m - i < MR ? m - i : MR, MR, packed_a + i * depth);
+  for (size_t j = 0; j < n; j += COLUMNS) {
+    size_t columns = n - j < COLUMNS ? n - j : COLUMNS;
+    NAME(pack_panel)(b + j, ldb, depth, columns, COLUMNS, packed_b);
+    for (size_t i = 0; i < m; i += MR) {
+      size_t rows = m - i < MR ? m - i : MR;
+      REAL *to = c + i * ldc + j;
+      if (rows == MR && columns == COLUMNS)
+        NAME(gemm_micro)(packed_a + i * depth, packed_b, depth, to, ldc);
+      else
+        NAME(gemm_edge)(packed_a + i * depth, packed_b, depth, to, ldc, rows, columns);
+    }
+  }
+}
+
+static void NAME(wide_gemm_tn)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
+                               size_t ldc, size_t m, size_t n, size_t depth) {
+  for (size_t i = 0; i < m; i += GEMM_ROWS) {
+    size_t rows = m - i < GEMM_ROWS ? m - i : GEMM_ROWS;
+    for (size_t k = 0; k < depth; k += GEMM_DEPTH) {
+      size_t steps = depth - k < GEMM_DEPTH ? depth - k : GEMM_DEPTH;
+      NAME(gemm_block)(a + k * lda + i, lda, b + k * ldb, ldb, c + i * ldc, ldc, rows, n, steps);
+    }
+  }
+}
+
+#undef COLUMNS
+#undef REAL
+#undef VEC
+#undef LANES
+#undef NAME

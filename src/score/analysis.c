@@ -1,0 +1,173 @@
+/* analysis.c - errors by class, which classes are taken for which, and what a margin is worth.
+ *
+ * The pass leaves 17 bytes for each row: class, answer, rank of the right one, margin. What follows
+ * is sorting and counting of these on one thread, so that the order of the work does not matter. */
+#include "score/trial.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOP  5u
+#define BINS 10u
+
+typedef struct outcome {
+  double margin;
+  int32_t truth, answer; /* truth -1: the row was left out */
+} outcome;
+
+typedef struct outcomes {
+  outcome *rows;       /* [rows of the data set] */
+  unsigned char *rank; /* [rows] of the right class among the answers; TOP: not among them */
+} outcomes;
+
+static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+  const outcomes *all = argument;
+  uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
+  double margin = row->top > 1 ? row->scores[0] - row->scores[1] : 0;
+  all->rows[row->row] = (outcome){.margin = margin < 0 ? -margin : margin,
+                                  .truth = row->right.classes[0],
+                                  .answer = row->answers[0]};
+  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : TOP);
+  tally->sum.top1 += rank == 0;
+  tally->sum.top5 += rank < row->top;
+}
+
+/* --- by class --------------------------------------------------------------------------------- */
+
+static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *classes) {
+  for (uint64_t i = 0; i < rows; i++) {
+    const outcome *o = &all->rows[i];
+    if (o->truth < 0) continue;
+    kf_class_result *of = &classes[o->truth];
+    of->n++;
+    of->top1 += all->rank[i] == 0;
+    of->top5 += all->rank[i] < TOP;
+    classes[o->answer].answers++;
+  }
+}
+
+/* Scored rows to the front, with rank 0 turned into a bit: from here on, truth says right or wrong,
+ * or the class that an answer was wrong for. */
+static uint64_t pack(outcomes *all, uint64_t rows) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < rows; i++) {
+    if (all->rows[i].truth < 0) continue;
+    all->rows[n] = all->rows[i];
+    if (all->rank[i] == 0) all->rows[n].truth = all->rows[i].answer;
+    n++;
+  }
+  return n;
+}
+
+/* --- confusions ------------------------------------------------------------------------------- */
+
+static int by_pair(const void *a, const void *b) {
+  const outcome *x = a, *y = b;
+  if (x->truth != y->truth) return x->truth < y->truth ? -1 : 1;
+  return (x->answer > y->answer) - (x->answer < y->answer);
+}
+
+static int by_number(const void *a, const void *b) {
+  const kf_confusion *x = a, *y = b;
+  if (x->n != y->n) return x->n > y->n ? -1 : 1;
+  if (x->truth != y->truth) return x->truth < y->truth ? -1 : 1;
+  return (x->answer > y->answer) - (x->answer < y->answer);
+}
+
+static bool is_new_pair(const outcome *rows, uint64_t i) {
+  return rows[i].truth != rows[i].answer && (i == 0 || by_pair(&rows[i], &rows[i - 1]) != 0);
+}
+
+static kf_status count_confusions(outcome *rows, uint64_t n, kf_analysis *out, kf_err *err) {
+  qsort(rows, n, sizeof *rows, by_pair);
+  for (uint64_t i = 0; i < n; i++) out->n_confusions += is_new_pair(rows, i);
+  out->confusions = kf_alloc(out->n_confusions, sizeof *out->confusions);
+  if (out->confusions == NULL) return kf_fail_memory(err);
+  kf_confusion *next = out->confusions;
+  for (uint64_t i = 0; i < n; i++) {
+    if (rows[i].truth == rows[i].answer) continue;
+    if (is_new_pair(rows, i))
+      *next++ = (kf_confusion){.truth = rows[i].truth, .answer = rows[i].answer};
+    next[-1].n++;
+  }
+  qsort(out->confusions, out->n_confusions, sizeof *out->confusions, by_number);
+  return KF_OK;
+}
+
+/* --- margins ---------------------------------------------------------------------------------- */
+
+static int by_margin(const void *a, const void *b) {
+  const outcome *x = a, *y = b;
+  return (x->margin > y->margin) - (x->margin < y->margin);
+}
+
+/* Rows of equal margins stay in one bin, so that some may be larger, or missing. */
+static kf_status count_margins(outcome *rows, uint64_t n, kf_analysis *out, kf_err *err) {
+  out->bins = kf_alloc_zero(BINS, sizeof *out->bins);
+  if (out->bins == NULL) return kf_fail_memory(err);
+  qsort(rows, n, sizeof *rows, by_margin);
+  uint64_t at = 0;
+  for (uint64_t b = 1; b <= BINS; b++) {
+    uint64_t end = n / BINS * b + n % BINS * b / BINS;
+    if (end <= at) continue;
+    kf_margin_bin *bin = &out->bins[out->n_bins++];
+    bin->low = rows[at].margin;
+    while (end < n && rows[end].margin <= rows[end - 1].margin) end++;
+    bin->high = rows[end - 1].margin;
+    for (; at < end; at++) {
+      bin->n++;
+      bin->top1 += rows[at].truth == rows[at].answer;
+    }
+  }
+  return KF_OK;
+}
+
+/* --- kf_analysis_new -------------------------------------------------------------------------- */
+
+static kf_status analyse(const kf_trial *trial, outcomes *all, kf_analysis *out) {
+  kf_err *err = &trial->ctx->err;
+  uint64_t rows = trial->data->rows;
+  out->n_classes = trial->known.n_classes;
+  out->classes = kf_alloc_zero(out->n_classes, sizeof *out->classes);
+  if (all->rows == NULL || all->rank == NULL || out->classes == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < rows; i++) all->rows[i].truth = -1;
+  KF_TRY(kf_trial_run(trial, keep, all, &out->totals));
+  count_classes(all, rows, out->classes);
+  uint64_t n = pack(all, rows);
+  KF_TRY(count_confusions(all->rows, n, out, err));
+  return count_margins(all->rows, n, out, err);
+}
+
+kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                          const kf_analysis_options *options, kf_analysis **out) {
+  KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
+  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  kf_trial trial;
+  outcomes all = {.rows = kf_alloc(data->rows, sizeof *all.rows), .rank = kf_alloc(data->rows, 1)};
+  kf_analysis *analysis = kf_alloc_zero(1, sizeof *analysis);
+  kf_status status = kf_trial_start(&trial, ctx, model, data,
+                                    &(kf_trial_options){.metric = o.metric,
+                                                        .mapped = !o.raw,
+                                                        .raw = o.raw != 0,
+                                                        .top = TOP,
+                                                        .truth = o.truth,
+                                                        .set = o.set});
+  if (status == KF_OK && analysis == NULL) status = kf_fail_memory(err);
+  if (status == KF_OK) status = analyse(&trial, &all, analysis);
+  kf_trial_clear(&trial);
+  kf_free(all.rows);
+  kf_free(all.rank);
+  if (status == KF_OK)
+    *out = analysis;
+  else
+    kf_analysis_free(analysis);
+  return status;
+}
+
+void kf_analysis_free(kf_analysis *analysis) {
+  if (analysis == NULL) return;
+  kf_free(analysis->classes);
+  kf_free(analysis->confusions);
+  kf_free(analysis->bins);
+  kf_free(analysis);
+}

@@ -1,0 +1,110 @@
+/* class_set.c - sets of classes by name, and which classes of a model or gallery they stand for. */
+#include "score/score.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the set ---------------------------------------------------------------------------------- */
+
+/* Takes the names over. */
+static kf_status new_set(const char *path, kf_names *names, kf_class_set **out, kf_err *err) {
+  kf_class_set *set = kf_alloc_zero(1, sizeof *set);
+  if (set == NULL) {
+    kf_names_clear(names);
+    return kf_fail_memory(err);
+  }
+  set->names = *names;
+  set->path = path != NULL ? kf_strdup(path) : NULL;
+  kf_status status = path == NULL || set->path != NULL
+                         ? kf_map_new_from_names(&set->names, "class set", &set->map, err)
+                         : kf_fail_memory(err);
+  if (status != KF_OK) {
+    kf_class_set_free(set);
+    return status;
+  }
+  *out = set;
+  return KF_OK;
+}
+
+kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out) {
+  KF_ENTER(ctx, path != NULL && out != NULL);
+  kf_names names;
+  KF_TRY(kf_names_read(path, &names, err));
+  return new_set(path, &names, out, err);
+}
+
+kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n, kf_class_set **out) {
+  KF_ENTER(ctx, (names != NULL || n == 0) && out != NULL);
+  kf_names copy = {0};
+  if (n > 0) KF_TRY(kf_names_take(names, n, &copy, err));
+  return new_set(NULL, &copy, out, err);
+}
+
+void kf_class_set_free(kf_class_set *set) {
+  if (set == NULL) return;
+  kf_map_free(set->map);
+  kf_names_clear(&set->names);
+  kf_free(set->path);
+  kf_free(set);
+}
+
+uint32_t kf_class_set_size(const kf_class_set *set) { return set->names.n; }
+
+const char *kf_class_set_name(const kf_class_set *set, uint32_t i) {
+  return i < set->names.n ? set->names.name[i] : NULL;
+}
+
+int kf_class_set_has(const kf_class_set *set, const char *name) {
+  return kf_map_find(set->map, name, strlen(name)) >= 0;
+}
+
+/* --- in the numbers of a model or gallery ----------------------------------------------------- */
+
+/* A line that must be a class number; -1: larger than any. */
+static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known *known,
+                             int64_t *out, kf_err *err) {
+  const char *text = set->names.name[i];
+  size_t digits = strspn(text, "0123456789");
+  if (digits == 0 || text[digits] != '\0')
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %u is '%.64s', where the classes of the %s have no names and a class "
+                   "number must be",
+                   set->path != NULL ? set->path : "the class set", i + 1, text, known->what);
+  unsigned long long value = digits < 18 ? strtoull(text, NULL, 10) : UINT64_MAX;
+  *out = value < known->n_classes ? (int64_t)value : -1;
+  return KF_OK;
+}
+
+static kf_status find_classes(const kf_class_set *set, const kf_known *known, unsigned char *mask,
+                              uint32_t *found, kf_err *err) {
+  kf_map *map = NULL;
+  kf_status status = KF_OK;
+  *found = 0;
+  if (known->names->n > 0) KF_TRY(kf_map_new_from_names(known->names, known->what, &map, err));
+  for (uint32_t i = 0; i < set->names.n && status == KF_OK; i++) {
+    const char *name = set->names.name[i];
+    int64_t at = -1;
+    if (map != NULL)
+      at = kf_map_find(map, name, strlen(name));
+    else
+      status = read_number(set, i, known, &at, err);
+    if (status != KF_OK || at < 0 || known->counts[at] == 0) continue;
+    *found += !mask[at];
+    mask[at] = 1;
+  }
+  kf_map_free(map);
+  return status;
+}
+
+kf_status kf_class_set_mask(kf_ctx *ctx, const kf_class_set *set, const kf_known *known,
+                            unsigned char *mask) {
+  const char *path = set->path != NULL ? set->path : "the class set";
+  uint32_t found;
+  KF_TRY(find_classes(set, known, mask, &found, &ctx->err));
+  if (found == 0)
+    return kf_fail(&ctx->err, KF_ERR_DATA, "%s: none of its %u classes is one of the %s", path,
+                   set->names.n, known->what);
+  if (found < set->names.n)
+    kf_log(ctx, "%s: the %s has %u of its %u classes", path, known->what, found, set->names.n);
+  return KF_OK;
+}

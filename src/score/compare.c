@@ -1,0 +1,73 @@
+/* compare.c - two classifiers on the same rows.
+ *
+ * McNemar's test looks at the rows that one of them alone has right. If both were equally good, each
+ * such row would be a throw of a fair coin; the p-value is the chance that b + c = n throws fall at
+ * least as unevenly as min(b, c) to max(b, c):
+ *
+ *     p = min(1, 2 P(X <= min(b, c))),   X ~ Binomial(n, 1/2).
+ *
+ * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each is
+ * its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than the
+ * smallest number vanishes. The sum over all k divides the sum of the tail. */
+#include "score/verdicts.h"
+
+#include <math.h>
+
+#define EXACT_UP_TO (UINT64_C(1) << 30)
+
+/* The sum of C(n, k) for k <= m <= n / 2, in units of C(n, n/2). */
+static double tail_sum(uint64_t n, uint64_t m) {
+  double term = 1, sum = 0;
+  for (uint64_t k = n / 2;; k--) {
+    if (k <= m) sum += term;
+    if (k == 0 || term <= sum * 1e-18 || term <= 0) return sum;
+    term *= (double)k / (double)(n - k + 1);
+  }
+}
+
+double kf_mcnemar(uint64_t b, uint64_t c) {
+  uint64_t small = b < c ? b : c, large = b < c ? c : b, n;
+  if (b == c) return 1;
+  if (!kf_add_u64(b, c, &n) || n > EXACT_UP_TO) {
+    double z = ((double)(large - small) - 1) / sqrt((double)small + (double)large);
+    return erfc(z / sqrt(2));
+  }
+  /* By symmetry, all terms are the lower half twice; an even n has its middle term once. */
+  double all = 2 * tail_sum(n, n / 2) - (n % 2 == 0 ? 1 : 0);
+  double p = 2 * tail_sum(n, small) / all;
+  return p < 1 ? p : 1;
+}
+
+/* The difference of two proportions of the same n rows, of which b and c are right in one alone. */
+static void paired_interval(kf_comparison *r) {
+  const double z = 1.959963984540054; /* the 97.5 % point of the normal distribution */
+  double b = (double)r->only_a + 0.5, c = (double)r->only_b + 0.5, n = (double)r->n + 2;
+  double d = (b - c) / n, half = z * sqrt((b + c - (b - c) * (b - c) / n)) / n;
+  r->low = d - half > -1 ? d - half : -1;
+  r->high = d + half < 1 ? d + half : 1;
+}
+
+kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b, kf_comparison *out) {
+  KF_ENTER(ctx, a != NULL && b != NULL && out != NULL);
+  if (a->rows != b->rows)
+    return kf_fail(err, KF_ERR_ARG, "verdicts on %llu rows cannot be compared with those on %llu",
+                   (unsigned long long)a->rows, (unsigned long long)b->rows);
+  kf_comparison r = {.rows = a->rows};
+  for (uint64_t i = 0; i < a->rows; i++) {
+    if (a->of[i] == KF_VERDICT_NONE || b->of[i] == KF_VERDICT_NONE) continue;
+    bool by_a = a->of[i] == KF_VERDICT_RIGHT, by_b = b->of[i] == KF_VERDICT_RIGHT;
+    r.n++;
+    r.both += by_a && by_b;
+    r.neither += !by_a && !by_b;
+    r.only_a += by_a && !by_b;
+    r.only_b += !by_a && by_b;
+  }
+  if (r.n == 0)
+    return kf_fail(err, KF_ERR_DATA, "none of the %llu rows is judged in both",
+                   (unsigned long long)r.rows);
+  r.difference = ((double)r.only_a - (double)r.only_b) / (double)r.n;
+  paired_interval(&r);
+  r.p = kf_mcnemar(r.only_a, r.only_b);
+  *out = r;
+  return KF_OK;
+}

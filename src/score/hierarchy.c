@@ -1,0 +1,211 @@
+/* hierarchy.c - reads a graph of classes from lines 'PARENT CHILD'.
+ *
+ * A class may have several parents, as in WordNet. The lines are kept as neighbours in both
+ * directions; a cycle is found by taking away classes without parents until none is left. */
+#include "score/hierarchy.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct edge {
+  uint32_t parent, child;
+} edge;
+
+typedef struct reader {
+  kf_hierarchy *h;
+  const char *path; /* in hand */
+  edge *edges;
+  size_t n, room;
+  size_t names_room;
+} reader;
+
+/* The number of a class, which is new where it was not seen before. */
+static kf_status number_of(reader *r, uint64_t line, const char *text, size_t length, uint32_t *out,
+                           kf_err *err) {
+  kf_name_set *set = &r->h->classes;
+  int64_t at = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
+  if (at < 0) {
+    at = (int64_t)set->n;
+    KF_TRY(kf_name_set_add(set, r->path, line, text, length, err));
+  }
+  *out = (uint32_t)at;
+  return KF_OK;
+}
+
+static bool is_space(char c) { return c == ' ' || c == '\t'; }
+
+/* The next word of a line; its length is 0 at the end. */
+static size_t next_word(const char **at, const char *end) {
+  while (*at < end && is_space(**at)) ++*at;
+  const char *stop = *at;
+  while (stop < end && !is_space(*stop)) stop++;
+  return (size_t)(stop - *at);
+}
+
+static kf_status edge_line(void *argument, uint64_t line, const char *text, size_t length,
+                           kf_err *err) {
+  reader *r = argument;
+  const char *parent = text, *end = text + length;
+  size_t n = next_word(&parent, end);
+  const char *child = parent + n;
+  size_t m = next_word(&child, end);
+  const char *rest = child + m;
+  if (n == 0 || m == 0 || next_word(&rest, end) > 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not 'PARENT CHILD'", r->path, line);
+  if (n == m && memcmp(parent, child, n) == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " makes '%.*s' a parent of itself",
+                   r->path, line, (int)(n < 64 ? n : 64), parent);
+  if (!kf_grow((void **)&r->edges, &r->room, r->n, sizeof *r->edges)) return kf_fail_memory(err);
+  KF_TRY(number_of(r, line, parent, n, &r->edges[r->n].parent, err));
+  KF_TRY(number_of(r, line, child, m, &r->edges[r->n].child, err));
+  r->n++;
+  return KF_OK;
+}
+
+/* 'CLASS<tab>NAME'; names grow with the classes. */
+static kf_status name_line(void *argument, uint64_t line, const char *text, size_t length,
+                           kf_err *err) {
+  reader *r = argument;
+  const char *tab = memchr(text, '\t', length);
+  if (tab == NULL || tab == text)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not a class, a tab and its name",
+                   r->path, line);
+  uint32_t class;
+  size_t next = r->h->classes.n; /* the place of a class that is new */
+  if (!kf_grow((void **)&r->h->names, &r->names_room, next, sizeof *r->h->names))
+    return kf_fail_memory(err);
+  r->h->names[next] = NULL;
+  KF_TRY(number_of(r, line, text, (size_t)(tab - text), &class, err));
+  if (r->h->names[class] != NULL)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " names '%.*s' a second time", r->path,
+                   line, (int)(tab - text < 64 ? tab - text : 64), text);
+  size_t n = length - (size_t)(tab + 1 - text);
+  char *name = kf_alloc(n + 1, 1);
+  if (name == NULL) return kf_fail_memory(err);
+  memcpy(name, tab + 1, n);
+  name[n] = '\0';
+  r->h->names[class] = name;
+  return KF_OK;
+}
+
+static kf_status read_lines(reader *r, const char *path, kf_line_fn use, kf_err *err) {
+  kf_in in;
+  r->path = path;
+  KF_TRY(kf_in_open(&in, path, err));
+  kf_status status = kf_text_each(&in, use, r, err);
+  kf_in_close(&in);
+  return status;
+}
+
+/* Room for the names of all classes that the hierarchy has; more come with the lines. */
+static kf_status read_names(reader *r, const char *path, kf_err *err) {
+  if (path == NULL) return KF_OK;
+  r->names_room = r->h->classes.n;
+  r->h->names = kf_alloc_zero(r->names_room, sizeof *r->h->names);
+  if (r->h->names == NULL) return kf_fail_memory(err);
+  return read_lines(r, path, name_line, err);
+}
+
+/* --- neighbours ------------------------------------------------------------------------------- */
+
+static kf_status make_links(kf_links *links, const edge *edges, size_t n_edges, size_t n, bool down,
+                            kf_err *err) {
+  links->ends = kf_alloc_zero(n, sizeof *links->ends);
+  links->list = kf_alloc(n_edges, sizeof *links->list);
+  if (links->ends == NULL || links->list == NULL) return kf_fail_memory(err);
+  for (size_t i = 0; i < n_edges; i++) links->ends[down ? edges[i].parent : edges[i].child]++;
+  for (size_t k = 1; k < n; k++) links->ends[k] += links->ends[k - 1];
+  for (size_t i = n_edges; i-- > 0;) { /* from behind, each list fills up to its begin ... */
+    uint32_t of = down ? edges[i].parent : edges[i].child;
+    links->list[--links->ends[of]] = down ? edges[i].child : edges[i].parent;
+  }
+  for (size_t k = 0; k + 1 < n; k++) links->ends[k] = links->ends[k + 1]; /* ... and ends return */
+  if (n > 0) links->ends[n - 1] = n_edges;
+  return KF_OK;
+}
+
+static uint64_t begin_of(const kf_links *links, uint32_t k) {
+  return k > 0 ? links->ends[k - 1] : 0;
+}
+
+/* Takes away classes all of whose parents are gone; what is left is on a cycle, or below one. */
+static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
+  size_t n = h->classes.n, done = 0, found = 0;
+  uint64_t *parents = kf_alloc(n, sizeof *parents);
+  uint32_t *queue = kf_alloc(n, sizeof *queue);
+  kf_status status = parents != NULL && queue != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint32_t k = 0; status == KF_OK && k < n; k++) {
+    parents[k] = h->parents.ends[k] - begin_of(&h->parents, k);
+    if (parents[k] == 0) queue[found++] = k;
+  }
+  for (; status == KF_OK && done < found; done++) {
+    uint32_t k = queue[done];
+    for (uint64_t i = begin_of(&h->children, k); i < h->children.ends[k]; i++)
+      if (--parents[h->children.list[i]] == 0) queue[found++] = h->children.list[i];
+  }
+  if (status == KF_OK && found < n) {
+    /* Upwards among those that are left one must come back to where one was. */
+    uint32_t at = 0;
+    while (parents[at] == 0) at++;
+    for (size_t step = 0; step < n; step++) {
+      uint64_t i = begin_of(&h->parents, at);
+      while (parents[h->parents.list[i]] == 0) i++;
+      at = h->parents.list[i];
+    }
+    status = kf_fail(err, KF_ERR_DATA, "%s: '%.64s' is an ancestor of itself", h->path,
+                     h->classes.name[at]);
+  }
+  kf_free(parents);
+  kf_free(queue);
+  return status;
+}
+
+/* --- kf_hierarchy_load ------------------------------------------------------------------------ */
+
+static kf_status load(kf_hierarchy *h, const char *names, kf_err *err) {
+  reader r = {.h = h};
+  kf_status status = read_lines(&r, h->path, edge_line, err);
+  if (status == KF_OK && r.n == 0)
+    status = kf_fail(err, KF_ERR_DATA, "%s: there is no line in it", h->path);
+  if (status == KF_OK) status = read_names(&r, names, err);
+  h->n_edges = r.n;
+  if (status == KF_OK) status = make_links(&h->parents, r.edges, r.n, h->classes.n, false, err);
+  if (status == KF_OK) status = make_links(&h->children, r.edges, r.n, h->classes.n, true, err);
+  if (status == KF_OK) status = find_cycle(h, err);
+  kf_free(r.edges);
+  return status;
+}
+
+kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf_hierarchy **out) {
+  KF_ENTER(ctx, path != NULL && out != NULL);
+  kf_hierarchy *h = kf_alloc_zero(1, sizeof *h);
+  if (h != NULL) h->path = kf_strdup(path);
+  kf_status status = h != NULL && h->path != NULL ? load(h, names, err) : kf_fail_memory(err);
+  if (status == KF_OK)
+    *out = h;
+  else
+    kf_hierarchy_free(h);
+  return status;
+}
+
+void kf_hierarchy_free(kf_hierarchy *h) {
+  if (h == NULL) return;
+  for (size_t k = 0; h->names != NULL && k < h->classes.n; k++) kf_free(h->names[k]);
+  kf_free(h->names);
+  kf_name_set_clear(&h->classes);
+  kf_free(h->parents.ends);
+  kf_free(h->parents.list);
+  kf_free(h->children.ends);
+  kf_free(h->children.list);
+  kf_free(h->path);
+  kf_free(h);
+}
+
+uint32_t kf_hierarchy_classes(const kf_hierarchy *h) { return (uint32_t)h->classes.n; }
+uint64_t kf_hierarchy_edges(const kf_hierarchy *h) { return h->n_edges; }
+
+const char *kf_hierarchy_name(const kf_hierarchy *h, const char *class_name) {
+  int64_t at = kf_map_find(h->classes.map, class_name, strlen(class_name));
+  if (at < 0) return NULL;
+  return h->names != NULL && h->names[at] != NULL ? h->names[at] : "";
+}

@@ -1,0 +1,21 @@
+/* hierarchy.h - a graph of classes; no other room sees it. */
+#ifndef KF_SCORE_HIERARCHY_H
+#define KF_SCORE_HIERARCHY_H
+
+#include "score/score.h"
+
+/* Neighbours in one direction: those of class k are list[ends[k - 1]] … list[ends[k] - 1]. */
+typedef struct kf_links {
+  uint64_t *ends; /* [n] */
+  uint32_t *list;
+} kf_links;
+
+struct kf_hierarchy {
+  char *path;
+  kf_name_set classes;
+  char **names; /* [n] for people; NULL: none */
+  uint64_t n_edges;
+  kf_links parents, children;
+};
+
+#endif

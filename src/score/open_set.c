@@ -1,0 +1,105 @@
+/* open_set.c - whether the score of the nearest prototype tells rows of known classes from others.
+ *
+ * Scores are sorted, 8 bytes a row; larger means more like a known class, so distances change their
+ * sign. The area under the ROC curve is the share of pairs of a known and an unknown row in which
+ * the known one has the larger score, equal ones counting half. Twice that number of pairs is a
+ * whole number, and the only rounding is that of the last division. */
+#include "score/trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct score_list {
+  double *at; /* [rows], NaN where a row has none; then the first n, rising */
+  double sign;
+} score_list;
+
+static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+  (void)tally;
+  const score_list *scores = argument;
+  scores->at[row->row] = scores->sign * row->scores[0];
+}
+
+static int by_value(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+static void sort(score_list *scores, uint64_t rows) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < rows; i++)
+    if (!isnan(scores->at[i])) scores->at[n++] = scores->at[i];
+  qsort(scores->at, n, sizeof *scores->at, by_value);
+}
+
+static kf_status make(score_list *scores, uint64_t rows, bool distances, kf_err *err) {
+  scores->sign = distances ? -1 : 1;
+  scores->at = kf_alloc(rows, sizeof *scores->at);
+  if (scores->at == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < rows; i++) scores->at[i] = NAN;
+  return KF_OK;
+}
+
+/* Walks up both lists: every known score beats the unknown ones below it. */
+static double area(const double *known, uint64_t n, const double *unknown, uint64_t m) {
+  uint64_t twice = 0, below = 0, upto = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    while (below < m && unknown[below] < known[i]) below++;
+    if (upto < below) upto = below;
+    while (upto < m && unknown[upto] <= known[i]) upto++;
+    twice += below + upto;
+  }
+  return (double)twice / 2 / (double)n / (double)m;
+}
+
+static void summarise(const score_list *known, const score_list *unknown, kf_open_set_result *out) {
+  uint64_t n = out->n_known, m = out->n_unknown, taken = 0;
+  out->auroc = area(known->at, n, unknown->at, m);
+  double threshold = known->at[n / 20]; /* at most 5 % of the known rows are below it */
+  for (uint64_t i = 0; i < m; i++) taken += unknown->at[i] >= threshold;
+  out->fpr95 = (double)taken / (double)m;
+  out->threshold = known->sign * threshold;
+}
+
+static kf_status measure(const kf_trial *trial, const kf_data *others, score_list *known,
+                         score_list *unknown, kf_open_set_result *out) {
+  kf_err *err = &trial->ctx->err;
+  const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
+  bool distances = p->metric == KF_METRIC_EUCLIDEAN;
+  kf_eval_result counts;
+  KF_TRY(make(known, trial->data->rows, distances, err));
+  KF_TRY(make(unknown, others->rows, distances, err));
+  KF_TRY(kf_trial_run(trial, keep, known, &counts));
+  out->n_known = counts.n;
+  KF_TRY(kf_trial_run_unjudged(trial, others, keep, unknown, &counts));
+  out->n_unknown = counts.n;
+  if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all unknown rows are bad");
+  sort(known, trial->data->rows);
+  sort(unknown, others->rows);
+  summarise(known, unknown, out);
+  return KF_OK;
+}
+
+kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
+                      const kf_data *unknown, const kf_analysis_options *options,
+                      kf_open_set_result *out) {
+  KF_ENTER(ctx, model != NULL && known != NULL && unknown != NULL && out != NULL);
+  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  KF_TRY(kf_model_check_data(model, unknown, err));
+  kf_trial trial;
+  score_list a = {0}, b = {0};
+  kf_open_set_result result = {0};
+  kf_status status = kf_trial_start(&trial, ctx, model, known,
+                                    &(kf_trial_options){.metric = o.metric,
+                                                        .mapped = !o.raw,
+                                                        .raw = o.raw != 0,
+                                                        .top = 1,
+                                                        .truth = o.truth,
+                                                        .set = o.set});
+  if (status == KF_OK) status = measure(&trial, unknown, &a, &b, &result);
+  if (status == KF_OK) *out = result;
+  kf_trial_clear(&trial);
+  kf_free(a.at);
+  kf_free(b.at);
+  return status;
+}

@@ -1,0 +1,49 @@
+/* trial.h - one pass of nearest prototypes over judged rows, which accuracies, errors by class, open
+ * sets and comparisons share; no other room sees it. */
+#ifndef KF_SCORE_TRIAL_H
+#define KF_SCORE_TRIAL_H
+
+#include "score/score.h"
+
+typedef struct kf_trial_options {
+  kf_metric metric;
+  bool mapped, raw; /* spaces that are wanted */
+  uint32_t top;     /* answers for each row; fewer where fewer classes take part */
+  const kf_truth *truth;
+  const kf_class_set *set;
+} kf_trial_options;
+
+typedef struct kf_trial {
+  kf_ctx *ctx;
+  const kf_data *data;
+  kf_known known;
+  unsigned char *mask; /* NULL: all classes take part */
+  kf_judge judge;
+  kf_prototypes *mapped, *raw; /* NULL: not wanted */
+  uint32_t top;
+} kf_trial;
+
+/* A row that is scored, and its answers in one space. */
+typedef struct kf_scored {
+  uint64_t row; /* of the data set */
+  kf_right right;
+  bool raw;               /* the original space */
+  const int32_t *answers; /* [top] best first */
+  const double *scores;   /* [top] */
+  uint32_t top;
+} kf_scored;
+/* Called by any worker, for rows in any order, once for each space. */
+typedef void (*kf_scored_fn)(void *argument, kf_tally *tally, const kf_scored *row);
+
+/* On failure, too, the trial must be cleared. Errors go to the context. */
+kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                         const kf_trial_options *options);
+/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA where none is scored. */
+kf_status kf_trial_run(const kf_trial *trial, kf_scored_fn use, void *argument,
+                       kf_eval_result *counts);
+/* The same over all rows of other data that are not bad, without right classes. */
+kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_scored_fn use,
+                                void *argument, kf_eval_result *counts);
+void kf_trial_clear(kf_trial *trial);
+
+#endif

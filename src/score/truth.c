@@ -1,0 +1,221 @@
+/* truth.c - which classes are right for each row, where one label is not all that can be said.
+ *
+ * The entries of a file are given to rows by their order or by ids. What is kept is a list of
+ * classes for each row, in the numbers of the truth itself; kf_judge_start brings them to those of
+ * a model. */
+#include "score/truth.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* --- ids -------------------------------------------------------------------------------------- */
+
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+void kf_id_without_folder(const char **text, size_t *length) {
+  const char *begin = *text, *end = begin + *length;
+  for (const char *c = begin; c < end; c++)
+    if (*c == '/') begin = c + 1;
+  *text = begin;
+  *length = (size_t)(end - begin);
+}
+
+/* An ending is a point and a letter with at most four letters or digits behind it: ".JPEG". */
+void kf_id_without_ending(const char *text, size_t *length) {
+  size_t n = 0; /* letters and digits at the end */
+  while (n < *length && (is_letter(text[*length - n - 1]) || is_digit(text[*length - n - 1]))) n++;
+  if (n < 1 || n > 5 || n + 1 >= *length) return;
+  const char *ending = text + *length - n;
+  if (ending[-1] == '.' && is_letter(*ending)) *length -= n + 1;
+}
+
+/* The number behind "_val_" at the end of an id; 0: there is none. */
+static uint64_t number_of(const char *id, size_t length) {
+  size_t digits = 0;
+  while (digits < length && digits < 18 && is_digit(id[length - digits - 1])) digits++;
+  if (digits == 0 || length - digits < 5 || memcmp(id + length - digits - 5, "_val_", 5) != 0)
+    return 0;
+  uint64_t value = 0;
+  for (size_t i = length - digits; i < length; i++) value = value * 10 + (uint64_t)(id[i] - '0');
+  return value;
+}
+
+static kf_status map_ids(const kf_entries *e, kf_map **out, kf_err *err) {
+  kf_map *map = kf_map_new((uint32_t)e->n);
+  if (map == NULL) return kf_fail_memory(err);
+  uint64_t begin = 0;
+  kf_status status = KF_OK;
+  for (uint64_t i = 0; i < e->n && status == KF_OK; i++) {
+    const char *id = e->ids.data + begin;
+    size_t length = (size_t)(e->id_ends[i] - begin);
+    int64_t before = kf_map_find(map, id, length);
+    if (before >= 0) /* line 1 is the header */
+      status =
+          kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " repeats the id '%.*s' of line %" PRId64,
+                  e->path, i + 2, (int)(length < 64 ? length : 64), id, before + 2);
+    else if (!kf_map_add(map, id, length, (uint32_t)i))
+      status = kf_fail_memory(err);
+    begin = e->id_ends[i];
+  }
+  if (status != KF_OK)
+    kf_map_free(map);
+  else
+    *out = map;
+  return status;
+}
+
+/* --- entries to rows -------------------------------------------------------------------------- */
+
+typedef struct alignment {
+  const kf_entries *entries;
+  const char *path; /* of the ids */
+  kf_map *map;      /* NULL: the entries are numbered */
+  kf_truth *truth;
+  size_t ends_room, classes_room;
+  size_t n_classes;
+  uint64_t matched;
+} alignment;
+
+/* -1: no entry. */
+static kf_status find_entry(const alignment *a, uint64_t line, const char *id, size_t length,
+                            int64_t *out, kf_err *err) {
+  *out = -1;
+  kf_id_without_folder(&id, &length);
+  /* What looks like an ending may be none: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
+  if (a->map != NULL) *out = kf_map_find(a->map, id, length);
+  if (*out >= 0) return KF_OK;
+  kf_id_without_ending(id, &length);
+  if (a->map != NULL) {
+    *out = kf_map_find(a->map, id, length);
+    return KF_OK;
+  }
+  uint64_t number = number_of(id, length);
+  if (number == 0)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %" PRIu64 ": '%.*s' does not end in _val_ and a number from 1, by "
+                   "which %s goes",
+                   a->path, line, (int)(length < 64 ? length : 64), id, a->entries->path);
+  if (number <= a->entries->n) *out = (int64_t)number - 1;
+  return KF_OK;
+}
+
+static kf_status add_row(void *argument, uint64_t line, const char *text, size_t length,
+                         kf_err *err) {
+  alignment *a = argument;
+  kf_truth *t = a->truth;
+  int64_t entry;
+  if (length == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where an id must be", a->path,
+                   line);
+  KF_TRY(find_entry(a, line, text, length, &entry, err));
+  a->matched += entry >= 0;
+  uint64_t begin = entry > 0 ? a->entries->ends[entry - 1] : 0;
+  uint64_t end = entry >= 0 ? a->entries->ends[entry] : 0;
+  for (uint64_t at = begin; at < end; at++) {
+    if (!kf_grow((void **)&t->classes, &a->classes_room, a->n_classes, sizeof *t->classes))
+      return kf_fail_memory(err);
+    t->classes[a->n_classes++] = a->entries->classes[at];
+  }
+  if (!kf_grow((void **)&t->ends, &a->ends_room, (size_t)t->rows, sizeof *t->ends))
+    return kf_fail_memory(err);
+  t->ends[t->rows++] = a->n_classes;
+  return KF_OK;
+}
+
+static kf_status by_ids(kf_truth *truth, const kf_entries *e, const char *path, kf_err *err) {
+  if (!e->has_ids && !e->numbered)
+    return kf_fail(err, KF_ERR_DATA, "%s: its entries have no ids, and go by the order of the rows",
+                   e->path);
+  alignment a = {.entries = e, .path = path, .truth = truth};
+  if (e->has_ids) KF_TRY(map_ids(e, &a.map, err));
+  kf_in in = {0};
+  kf_status status = kf_in_open(&in, path, err);
+  if (status == KF_OK) {
+    status = kf_text_each(&in, add_row, &a, err);
+    kf_in_close(&in);
+  }
+  kf_map_free(a.map);
+  if (status == KF_OK && a.matched == 0)
+    status = kf_fail(err, KF_ERR_DATA, "%s: none of its %" PRIu64 " ids has an entry in %s", path,
+                     truth->rows, e->path);
+  return status;
+}
+
+/* --- kf_truth_load ---------------------------------------------------------------------------- */
+
+static kf_status take_names(kf_truth *truth, const kf_entries *e, kf_names *given, kf_err *err) {
+  if (given->n > 0) {
+    truth->names = *given;
+    *given = (kf_names){0};
+  } else if (e->found.n > 0) {
+    KF_TRY(kf_names_copy((const char *const *)e->found.name, (uint32_t)e->found.n, &truth->names,
+                         err));
+  }
+  truth->n_classes = truth->names.n > 0 ? truth->names.n : (uint32_t)(e->largest + 1);
+  return KF_OK;
+}
+
+/* By order, the lists of the entries are those of the rows. */
+static void by_order(kf_truth *truth, kf_entries *e) {
+  truth->rows = e->n;
+  truth->ends = e->ends;
+  truth->classes = e->classes;
+  e->ends = NULL;
+  e->classes = NULL;
+}
+
+static kf_status load(kf_truth *truth, const kf_truth_options *o, kf_err *err) {
+  kf_names names = {0};
+  kf_entries entries = {0};
+  kf_status status = o->classes != NULL ? kf_names_read(o->classes, &names, err) : KF_OK;
+  if (status == KF_OK) status = kf_entries_read(&entries, truth->path, &names, o->classes, err);
+  if (status == KF_OK && o->ids != NULL)
+    status = by_ids(truth, &entries, o->ids, err);
+  else if (status == KF_OK)
+    by_order(truth, &entries);
+  if (status == KF_OK) status = take_names(truth, &entries, &names, err);
+  kf_entries_clear(&entries);
+  kf_names_clear(&names);
+  return status;
+}
+
+kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
+                        kf_truth **out) {
+  KF_ENTER(ctx, path != NULL && out != NULL);
+  kf_truth_options o = options != NULL ? *options : (kf_truth_options){0};
+  kf_truth *truth = kf_alloc_zero(1, sizeof *truth);
+  if (truth != NULL) truth->path = kf_strdup(path);
+  kf_status status =
+      truth != NULL && truth->path != NULL ? load(truth, &o, err) : kf_fail_memory(err);
+  if (status != KF_OK) {
+    kf_truth_free(truth);
+    return status;
+  }
+  *out = truth;
+  return KF_OK;
+}
+
+void kf_truth_free(kf_truth *truth) {
+  if (truth == NULL) return;
+  kf_free(truth->path);
+  kf_free(truth->ends);
+  kf_free(truth->classes);
+  kf_names_clear(&truth->names);
+  kf_free(truth);
+}
+
+uint64_t kf_truth_rows(const kf_truth *truth) { return truth->rows; }
+uint32_t kf_truth_classes(const kf_truth *truth) { return truth->n_classes; }
+
+const char *kf_truth_class_name(const kf_truth *truth, uint32_t k) {
+  return k < truth->names.n ? truth->names.name[k] : NULL;
+}
+
+size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **classes) {
+  if (row >= truth->rows) return 0;
+  uint64_t begin = row > 0 ? truth->ends[row - 1] : 0;
+  size_t n = (size_t)(truth->ends[row] - begin);
+  if (n > 0) *classes = truth->classes + begin;
+  return n;
+}

@@ -1,0 +1,38 @@
+/* truth.h - the entries of a truth file, as truth_read.c reads them and truth.c gives them to rows;
+ * no other room sees it. */
+#ifndef KF_SCORE_TRUTH_H
+#define KF_SCORE_TRUTH_H
+
+#include "base/json.h"
+#include "score/score.h"
+
+/* What a file says, entry by entry. */
+typedef struct kf_entries {
+  const char *path;
+  uint64_t n;
+  uint64_t *ends; /* [n] where the classes of each entry end in the list */
+  size_t ends_room;
+  int32_t *classes; /* numbers as the file has them, or of the names */
+  size_t n_classes, classes_room;
+  int64_t largest; /* number; -1: none */
+  enum { KF_CLASSES_UNKNOWN, KF_CLASSES_NUMBERS, KF_CLASSES_NAMES } kind;
+  kf_name_set found; /* names, where no list of them was given */
+  /* ids, of a .csv with such a column: one behind the other */
+  bool has_ids;
+  kf_text ids;
+  uint64_t *id_ends; /* [n] */
+  size_t id_ends_room;
+  bool numbered; /* entry i is about the image with number i + 1: .json */
+} kf_entries;
+
+/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. On failure, too,
+ * the entries must be cleared. */
+kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,
+                          const char *classes, kf_err *err);
+void kf_entries_clear(kf_entries *entries);
+
+/* An id without its folder, and without an ending such as ".JPEG". */
+void kf_id_without_folder(const char **text, size_t *length);
+void kf_id_without_ending(const char *text, size_t *length);
+
+#endif

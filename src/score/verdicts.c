@@ -1,0 +1,241 @@
+/* verdicts.c - right or wrong, row by row: of a model, or of answers in a file. */
+#include "score/trial.h"
+#include "score/verdicts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static kf_verdicts *new_verdicts(uint64_t rows) {
+  kf_verdicts *v = kf_alloc_zero(1, sizeof *v);
+  if (v == NULL) return NULL;
+  v->rows = rows;
+  v->of = kf_alloc_zero(rows, 1);
+  if (v->of != NULL) return v;
+  kf_free(v);
+  return NULL;
+}
+
+void kf_verdicts_free(kf_verdicts *verdicts) {
+  if (verdicts == NULL) return;
+  kf_free(verdicts->of);
+  kf_free(verdicts);
+}
+
+const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts) { return &verdicts->counts; }
+
+/* --- of a model ------------------------------------------------------------------------------- */
+
+static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+  kf_verdicts *v = argument;
+  bool right = kf_is_right(&row->right, row->answers[0]);
+  v->of[row->row] = right ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
+  tally->sum.top1 += right;
+}
+
+kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                          const kf_analysis_options *options, kf_verdicts **out) {
+  KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
+  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  kf_verdicts *v = new_verdicts(data->rows);
+  if (v == NULL) return kf_fail_memory(err);
+  kf_trial trial;
+  kf_status status = kf_trial_start(&trial, ctx, model, data,
+                                    &(kf_trial_options){.metric = o.metric,
+                                                        .mapped = !o.raw,
+                                                        .raw = o.raw != 0,
+                                                        .top = 1,
+                                                        .truth = o.truth,
+                                                        .set = o.set});
+  if (status == KF_OK) status = kf_trial_run(&trial, keep, v, &v->counts);
+  kf_trial_clear(&trial);
+  if (status == KF_OK)
+    *out = v;
+  else
+    kf_verdicts_free(v);
+  return status;
+}
+
+/* --- of answers ------------------------------------------------------------------------------- */
+
+#define LABELS 4096u /* fetched at a time */
+
+typedef struct answers {
+  const char *path;
+  uint64_t rows;
+  const kf_data *data; /* NULL: rows have no labels */
+  kf_judge judge;
+  uint32_t n_classes;    /* of labels or truth */
+  const kf_names *names; /* of labels or truth; n = 0: numbers */
+  kf_map *map;           /* of the names */
+  int32_t *answer;       /* [rows] class of labels or truth; NO_CLASS, or NO_LINE */
+  kf_text name;          /* without escapes */
+} answers;
+
+enum { NO_LINE = -2, NO_CLASS = -1 };
+
+static kf_status bad_line(const answers *a, uint64_t line, const char *reason, kf_err *err) {
+  return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " %s", a->path, line, reason);
+}
+
+static bool read_digits(const char *text, size_t length, uint64_t most, uint64_t *out) {
+  *out = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] < '0' || text[i] > '9') return false;
+    *out = *out * 10 + (uint64_t)(text[i] - '0');
+    if (*out > most) *out = most;
+  }
+  return length > 0;
+}
+
+/* \t, \n, \r, \\ and \x1b, as koofu writes them. */
+static void unescape(const char *text, size_t length, kf_text *out) {
+  static const char from[] = "tnr\\", into[] = "\t\n\r\\";
+  out->n = 0;
+  kf_text_add(out, "", 0);
+  for (size_t i = 0; i < length; i++) {
+    const char *known = text[i] == '\\' && i + 1 < length ? strchr(from, text[i + 1]) : NULL;
+    if (known != NULL && *known != '\0') {
+      kf_text_add(out, &into[known - from], 1);
+      i++;
+    } else if (text[i] == '\\' && i + 3 < length && text[i + 1] == 'x') {
+      char digits[3] = {text[i + 2], text[i + 3], '\0'}, c = (char)strtol(digits, NULL, 16);
+      kf_text_add(out, &c, 1);
+      i += 3;
+    } else {
+      kf_text_add(out, text + i, 1);
+    }
+  }
+}
+
+static kf_status read_class(answers *a, uint64_t line, const char *text, size_t length,
+                            int32_t *out, kf_err *err) {
+  uint64_t number;
+  *out = NO_CLASS;
+  if (length == 0) return KF_OK; /* neighbours without labels */
+  if (a->map != NULL) {
+    unescape(text, length, &a->name);
+    if (a->name.failed) return kf_fail_memory(err);
+    *out = (int32_t)kf_map_find(a->map, a->name.data, a->name.n);
+    return KF_OK;
+  }
+  if (!read_digits(text, length, KF_MAX_CLASSES, &number))
+    return bad_line(a, line, "has a class name, where the labels are class numbers", err);
+  if (number < a->n_classes) *out = (int32_t)number;
+  return KF_OK;
+}
+
+static kf_status answer_line(void *argument, uint64_t line, const char *text, size_t length,
+                             kf_err *err) {
+  static const char header[] = "row\tclass1\t";
+  answers *a = argument;
+  if (line == 1) {
+    if (length > sizeof header - 1 && memcmp(text, header, sizeof header - 1) == 0) return KF_OK;
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: is no list of answers, whose first line begins with 'row' and 'class1' "
+                   "(koofu classify ... -o %s)",
+                   a->path, a->path);
+  }
+  const char *tab = memchr(text, '\t', length);
+  uint64_t row;
+  if (tab == NULL || !read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
+    return bad_line(a, line, "does not begin with a row number and a tab", err);
+  if (row >= a->rows)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is about row %" PRIu64 " of %" PRIu64,
+                   a->path, line, row, a->rows);
+  if (a->answer[row] != NO_LINE)
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is a second one about row %" PRIu64,
+                   a->path, line, row);
+  const char *class = tab + 1;
+  size_t left = length - (size_t)(class - text);
+  const char *end = memchr(class, '\t', left);
+  return read_class(a, line, class, end != NULL ? (size_t)(end - class) : left, &a->answer[row],
+                    err);
+}
+
+static kf_status read_answers(answers *a, kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, a->path, err));
+  kf_status status = kf_text_each(&in, answer_line, a, err);
+  kf_in_close(&in);
+  return status;
+}
+
+static void judge_row(const answers *a, uint64_t row, int32_t label, kf_tally *tally,
+                      kf_verdicts *v) {
+  kf_right right;
+  if (a->answer[row] == NO_LINE) label = KF_LABEL_BAD; /* koofu classify left it out */
+  if (kf_count_row(tally, &a->judge, row, label, &right) != KF_FATE_SCORED) return;
+  bool hit = kf_is_right(&right, a->answer[row]);
+  v->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
+  tally->sum.top1 += hit;
+}
+
+static kf_status judge_all(kf_ctx *ctx, const answers *a, kf_tally *tally, kf_verdicts *v) {
+  int32_t labels[LABELS];
+  for (uint64_t first = 0; first < a->rows; first += LABELS) {
+    uint64_t n = a->rows - first < LABELS ? a->rows - first : LABELS;
+    for (uint64_t i = 0; i < n; i++) labels[i] = KF_LABEL_NONE;
+    if (a->data != NULL)
+      KF_TRY(a->data->fetch(a->data, ctx->kernels, first, n, NULL, labels, &ctx->err));
+    for (uint64_t i = 0; i < n; i++) judge_row(a, first + i, labels[i], tally, v);
+  }
+  v->counts = kf_tallies_sum(tally, 1, &a->judge);
+  return KF_OK;
+}
+
+/* Every class of the labels or of the truth is known. */
+static kf_status judge_answers(kf_ctx *ctx, answers *a, const kf_truth *truth,
+                               const kf_class_set *set, kf_verdicts *v) {
+  kf_err *err = &ctx->err;
+  int64_t *counts = kf_alloc(a->n_classes, sizeof *counts);
+  unsigned char *mask = kf_alloc_zero(a->n_classes, 1);
+  kf_tally *tally = NULL;
+  kf_known known = {
+      .what = "labels", .n_classes = a->n_classes, .names = a->names, .counts = counts};
+  kf_status status = counts != NULL && mask != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint32_t k = 0; status == KF_OK && k < a->n_classes; k++) counts[k] = 1;
+  if (status == KF_OK && set != NULL) {
+    status = kf_class_set_mask(ctx, set, &known, mask);
+    known.part = mask;
+  }
+  if (status == KF_OK) status = kf_judge_start(&a->judge, &known, a->data, a->rows, truth, err);
+  if (status == KF_OK) {
+    tally = kf_tallies_new(&a->judge, 1);
+    status = tally != NULL ? judge_all(ctx, a, tally, v) : kf_fail_memory(err);
+  }
+  if (status == KF_OK) status = kf_check_scored(&known, &v->counts, err);
+  kf_tallies_free(tally);
+  kf_judge_clear(&a->judge);
+  kf_free(counts);
+  kf_free(mask);
+  return status;
+}
+
+static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth, const kf_class_set *set,
+                            kf_verdicts *v) {
+  a->answer = kf_alloc(a->rows, sizeof *a->answer);
+  if (a->answer == NULL || v == NULL) return kf_fail_memory(&ctx->err);
+  for (uint64_t i = 0; i < a->rows; i++) a->answer[i] = NO_LINE;
+  if (a->names->n > 0) KF_TRY(kf_map_new_from_names(a->names, "labels", &a->map, &ctx->err));
+  KF_TRY(read_answers(a, &ctx->err));
+  return judge_answers(ctx, a, truth, set, v);
+}
+
+kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
+                           const kf_truth *truth, const kf_class_set *set, kf_verdicts **out) {
+  KF_ENTER(ctx, path != NULL && (data != NULL || truth != NULL) && out != NULL);
+  answers a = {.path = path, .data = data, .rows = data != NULL ? data->rows : truth->rows};
+  a.n_classes = truth != NULL ? truth->n_classes : data->n_classes;
+  a.names = truth != NULL ? &truth->names : &data->names;
+  kf_verdicts *v = new_verdicts(a.rows);
+  kf_status status = judge_file(ctx, &a, truth, set, v);
+  kf_free(a.answer);
+  kf_map_free(a.map);
+  kf_text_clear(&a.name);
+  if (status == KF_OK)
+    *out = v;
+  else
+    kf_verdicts_free(v);
+  return status;
+}

@@ -1,0 +1,337 @@
+/* test_choose.c - samples, folds, and choosing dimensions and k. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+#include "stats/stats.h"
+
+typedef struct fixture {
+  kf_ctx *ctx;
+  world w;
+  kf_data *data;
+  kf_stats *stats;
+} fixture;
+
+static fixture make(uint64_t n, uint32_t dim, uint32_t classes, unsigned threads) {
+  fixture f = {.ctx = test_ctx(threads, KF_ISA_AUTO), .w = make_world(n, dim, classes, 3, 5)};
+  for (uint64_t i = 0; i < n; i++) /* classes of many sizes */
+    f.w.labels[i] = (int32_t)(i % (1 + i % classes));
+  for (uint64_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < dim; j++)
+      f.w.rows[i * dim + j] += 0.5f * sinf((float)(f.w.labels[i] * (int)(j + 1)));
+  assert_ok(f.ctx,
+            kf_data_open_memory(f.ctx, f.w.rows, n, dim, f.w.labels, NULL, classes, &f.data));
+  assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, NULL, &f.stats));
+  return f;
+}
+
+static void clear(fixture *f) {
+  kf_stats_free(f->stats);
+  kf_data_free(f->data);
+  kf_ctx_free(f->ctx);
+  free_world(&f->w);
+}
+
+/* --- samples and folds ------------------------------------------------------------------------ */
+
+static void samples(void **state) {
+  (void)state;
+  fixture f = make(5000, 3, 40, 1);
+  const uint64_t most[] = {1, 100, 777, 4999, 5000, 100000};
+  for (size_t s = 0; s < 6; s++) {
+    kf_rows rows;
+    uint64_t labelled, count[40] = {0};
+    assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, most[s], &rows, &labelled));
+    assert_int_equal(labelled, 5000);
+    assert_true(rows.n <= most[s] + 40);
+    for (uint64_t i = 0; i < rows.n; i++) {
+      assert_true(i == 0 || rows.row[i] > rows.row[i - 1]);
+      assert_int_equal(rows.label[i], f.w.labels[rows.row[i]]);
+      count[rows.label[i]]++;
+    }
+    for (uint32_t k = 0; k < 40; k++) {
+      double share = (double)kf_stats_count(f.stats, k) * fmin(1, (double)most[s] / 5000);
+      assert_true(kf_stats_count(f.stats, k) == 0 || count[k] >= 1);
+      assert_true(fabs((double)count[k] - share) <= 1);
+    }
+    if (most[s] >= 5000) assert_int_equal(rows.n, 5000);
+    kf_rows_clear(&rows);
+  }
+  clear(&f);
+}
+
+/* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
+static void fold_statistics(void **state) {
+  (void)state;
+  for (unsigned threads = 1; threads <= 3; threads++) {
+    fixture f = make(1003, 9, 17, threads);
+    kf_rows all;
+    uint64_t labelled;
+    unsigned char *fold;
+    kf_stats *rest;
+    assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
+    assert_ok(f.ctx, kf_fold_rows(&all, 17, 5, &fold, &f.ctx->err));
+    assert_ok(f.ctx, kf_stats_copy(f.ctx, f.stats, &rest));
+    uint64_t total = 0;
+    for (uint32_t number = 0; number < 5; number++) {
+      kf_rows in, out;
+      kf_data *inside, *outside;
+      kf_stats *taken, *wanted;
+      assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
+      assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
+      assert_int_equal(in.n + out.n, 1003);
+      assert_true(in.n == 200 || in.n == 201);
+      total += in.n;
+      uint64_t count[17] = {0}; /* stratified */
+      for (uint64_t i = 0; i < in.n; i++) count[in.label[i]]++;
+      for (uint32_t k = 0; k < 17; k++)
+        assert_true(fabs((double)count[k] - (double)kf_stats_count(f.stats, k) / 5) < 1);
+      assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
+      assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
+      assert_ok(f.ctx, kf_fold_take_out(f.ctx, rest, inside, &taken));
+      assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &wanted));
+      assert_int_equal(rest->rows, wanted->rows);
+      assert_memory_equal(rest->counts, wanted->counts, 17 * sizeof *rest->counts);
+      assert_memory_equal(rest->sums, wanted->sums, 17 * 9 * sizeof *rest->sums);
+      assert_memory_equal(rest->moments, wanted->moments, kf_triangle(9) * sizeof *rest->moments);
+      assert_ok(f.ctx, kf_fold_put_back(f.ctx, rest, taken));
+      assert_memory_equal(rest->moments, f.stats->moments, kf_triangle(9) * sizeof *rest->moments);
+      kf_stats_free(wanted);
+      kf_data_free(inside);
+      kf_data_free(outside);
+      kf_rows_clear(&in);
+      kf_rows_clear(&out);
+    }
+    assert_int_equal(total, 1003);
+    kf_stats_free(rest);
+    kf_rows_clear(&all);
+    kf_free(fold);
+    clear(&f);
+  }
+}
+
+/* --- dimensions ------------------------------------------------------------------------------- */
+
+/* The curve is that of fitting and evaluating every number of dimensions on every fold. */
+static void dimensions(void **state) {
+  (void)state;
+  enum { D = 12, K = 14 };
+  fixture f = make(700, D, K, 2);
+  kf_dim_options options = {.lambda = {0.2, KF_LAMBDA_RELATIVE}, .folds = 3};
+  kf_dim_choice *c;
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &c));
+  assert_int_equal(c->n_points, D);
+  assert_int_equal(c->n, 700);
+  kf_rows all;
+  uint64_t labelled, top1[D] = {0}, top5[D] = {0};
+  unsigned char *fold;
+  assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
+  assert_ok(f.ctx, kf_fold_rows(&all, K, 3, &fold, &f.ctx->err));
+  for (uint32_t number = 0; number < 3; number++) {
+    kf_rows in, out;
+    kf_data *inside, *outside;
+    kf_stats *stats;
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
+    assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
+    for (uint32_t l = 1; l <= D; l++) {
+      kf_model *model;
+      kf_eval_result result;
+      kf_fit_options fit = {.lambda = options.lambda, .dim = l};
+      assert_ok(f.ctx, kf_fit(f.ctx, stats, &fit, &model));
+      assert_ok(f.ctx, kf_eval(f.ctx, model, inside, NULL, &result));
+      top1[l - 1] += result.top1;
+      top5[l - 1] += result.top5;
+      kf_model_free(model);
+    }
+    kf_stats_free(stats);
+    kf_data_free(inside);
+    kf_data_free(outside);
+    kf_rows_clear(&in);
+    kf_rows_clear(&out);
+  }
+  for (uint32_t l = 0; l < D; l++) {
+    assert_int_equal(c->points[l].dim, l + 1);
+    assert_int_equal(c->points[l].top1, top1[l]);
+    assert_int_equal(c->points[l].top5, top5[l]);
+    assert_int_equal(c->points[c->best - 1].top1 - top1[l], c->points[l].lost - c->points[l].won);
+    assert_true(top1[l] <= top1[c->best - 1]);
+    double lost = (double)c->points[l].lost, won = (double)c->points[l].won;
+    bool fine = lost - won <= 1.6448536269514722 * sqrt(lost + won);
+    if (l + 1 < c->dim) assert_false(fine);
+    if (l + 1 == c->dim) assert_true(fine);
+  }
+  assert_true(c->dim < c->best || c->dim == c->best);
+  kf_dim_choice *wide;
+  options.tolerance = 0.9;
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &wide));
+  assert_int_equal(wide->dim, 1);
+  /* An absolute lambda means the same share of the scatter in every fold. */
+  kf_model *model;
+  kf_fit_options fit = {.lambda = options.lambda};
+  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &fit, &model));
+  kf_dim_choice *absolute;
+  options.lambda = (kf_lambda){kf_model_lambda(model), KF_LAMBDA_ABSOLUTE};
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &absolute));
+  assert_memory_equal(absolute->points, wide->points, D * sizeof *wide->points);
+  kf_model_free(model);
+  kf_dim_choice_free(absolute);
+  kf_dim_choice_free(wide);
+  kf_dim_choice_free(c);
+  kf_rows_clear(&all);
+  kf_free(fold);
+  clear(&f);
+}
+
+static void dimensions_refused(void **state) {
+  (void)state;
+  fixture f = make(100, 4, 5, 1);
+  kf_dim_choice *c = NULL;
+  assert_error(f.ctx, KF_ERR_ARG, "101 folds",
+               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.folds = 101}, &c));
+  assert_error(f.ctx, KF_ERR_ARG, "tolerance",
+               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.tolerance = -1}, &c));
+  assert_null(c);
+  clear(&f);
+}
+
+/* --- neighbours ------------------------------------------------------------------------------- */
+
+static void neighbours(void **state) {
+  (void)state;
+  enum { MOST = 30 };
+  fixture f = make(400, 8, 9, 2);
+  kf_gallery *gallery;
+  kf_k_choice *c;
+  uint32_t list[MOST];
+  kf_hits hits[MOST];
+  kf_eval_result counts;
+  for (uint32_t k = 0; k < MOST; k++) list[k] = k + 1;
+  assert_ok(f.ctx, kf_gallery_new(f.ctx, f.data, NULL, NULL, &gallery));
+  for (int weighted = 0; weighted < 2; weighted++) {
+    kf_k_options options = {.most = MOST, .weighted = weighted};
+    kf_gallery_eval_options eval = {.k = list, .n_k = MOST, .weighted = weighted};
+    assert_ok(f.ctx, kf_k_choice_new(f.ctx, gallery, &options, &c));
+    assert_ok(f.ctx, kf_gallery_eval(f.ctx, gallery, NULL, &eval, &counts, hits, NULL));
+    assert_int_equal(c->n, 400);
+    for (uint32_t k = 0; k < MOST; k++) {
+      assert_int_equal(c->points[k].k, k + 1);
+      assert_int_equal(c->points[k].top1, hits[k].top1);
+      assert_int_equal(c->points[k].top5, hits[k].top5);
+      assert_true(hits[k].top1 <= hits[c->best - 1].top1);
+    }
+    assert_true(c->k <= c->best);
+    kf_k_choice_free(c);
+  }
+  kf_k_options options = {.most = 5, .sample = 50};
+  assert_ok(f.ctx, kf_k_choice_new(f.ctx, gallery, &options, &c));
+  assert_int_equal(c->n, 50);
+  kf_k_choice_free(c);
+  c = NULL;
+  options.most = 400;
+  assert_error(f.ctx, KF_ERR_ARG, "400", kf_k_choice_new(f.ctx, gallery, &options, &c));
+  kf_gallery_free(gallery);
+  clear(&f);
+}
+
+/* A gallery in memory answers as one that went through a file. */
+static void gallery_in_memory(void **state) {
+  (void)state;
+  fixture f = make(300, 10, 7, 2);
+  const char *folder = test_folder(), *path = test_path(folder, "gallery.safetensors");
+  kf_model *model;
+  kf_gallery *file, *memory;
+  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &(kf_fit_options){.dim = 6}, &model));
+  for (int mapped = 0; mapped < 2; mapped++)
+    for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
+      kf_gallery_options options = {.metric = (kf_metric)metric};
+      const kf_model *map = mapped ? model : NULL;
+      assert_ok(f.ctx, kf_gallery_save(f.ctx, f.data, map, &options, path));
+      assert_ok(f.ctx, kf_gallery_load(f.ctx, path, NULL, &file));
+      assert_ok(f.ctx, kf_gallery_new(f.ctx, f.data, map, &options, &memory));
+      int64_t rows[2][300 * 4];
+      double scores[2][300 * 4];
+      assert_ok(f.ctx,
+                kf_gallery_search(f.ctx, file, f.w.rows, 300, 4, NULL, rows[0], scores[0], NULL));
+      assert_ok(f.ctx,
+                kf_gallery_search(f.ctx, memory, f.w.rows, 300, 4, NULL, rows[1], scores[1], NULL));
+      assert_memory_equal(rows[0], rows[1], sizeof rows[0]);
+      assert_memory_equal(scores[0], scores[1], sizeof scores[0]);
+      assert_ok(f.ctx, kf_gallery_search_itself(f.ctx, file, 5, 290, 4, rows[0], NULL, NULL));
+      assert_ok(f.ctx, kf_gallery_search_itself(f.ctx, memory, 5, 290, 4, rows[1], NULL, NULL));
+      assert_memory_equal(rows[0], rows[1], 290 * 4 * sizeof rows[0][0]);
+      assert_int_equal(kf_gallery_label(memory, 7), kf_gallery_label(file, 7));
+      kf_gallery_free(file);
+      kf_gallery_free(memory);
+    }
+  f.w.rows[10 * 5 + 3] = NAN; /* row 5 */
+  memory = NULL;
+  assert_error(f.ctx, KF_ERR_DATA, "row 5", kf_gallery_new(f.ctx, f.data, NULL, NULL, &memory));
+  f.data->skip_bad = true;
+  assert_ok(f.ctx, kf_gallery_new(f.ctx, f.data, model, NULL, &memory));
+  assert_int_equal(kf_gallery_rows(memory), 299);
+  assert_int_equal(kf_gallery_label(memory, 5), f.w.labels[6]);
+  kf_gallery_free(memory);
+  kf_model_free(model);
+  test_remove(folder);
+  clear(&f);
+}
+
+/* --- rules for lambda ------------------------------------------------------------------------- */
+
+static void rules(void **state) {
+  (void)state;
+  fixture f = make(500, 8, 6, 3);
+  kf_lambda lambda;
+  assert_ok(f.ctx, kf_lambda_ledoit_wolf(f.ctx, f.stats, f.data, &lambda));
+  assert_int_equal(lambda.unit, KF_LAMBDA_RELATIVE);
+  /* By the definition, in the plainest way. */
+  double s[64] = {0}, mean[6][8] = {{0}}, sum4 = 0, m = 0, a = 0, s2 = 0;
+  double(*d)[8] = calloc(500, sizeof *d);
+  for (size_t i = 0; i < 500; i++) {
+    double norm = 0;
+    for (size_t j = 0; j < 8; j++)
+      norm += (double)f.w.rows[i * 8 + j] * (double)f.w.rows[i * 8 + j];
+    for (size_t j = 0; j < 8; j++) d[i][j] = (double)f.w.rows[i * 8 + j] / sqrt(norm);
+    for (size_t j = 0; j < 8; j++)
+      mean[f.w.labels[i]][j] += d[i][j] / (double)kf_stats_count(f.stats, (uint32_t)f.w.labels[i]);
+  }
+  for (size_t i = 0; i < 500; i++) {
+    double norm = 0;
+    for (size_t j = 0; j < 8; j++) d[i][j] -= mean[f.w.labels[i]][j];
+    for (size_t j = 0; j < 8; j++) norm += d[i][j] * d[i][j];
+    sum4 += norm * norm;
+    for (size_t j = 0; j < 64; j++) s[j] += d[i][j / 8] * d[i][j % 8] / 500;
+  }
+  for (size_t j = 0; j < 8; j++) m += s[9 * j] / 8;
+  for (size_t j = 0; j < 64; j++) {
+    double x = s[j] - (j % 9 == 0 ? m : 0);
+    a += x * x;
+    s2 += s[j] * s[j];
+  }
+  double r = (sum4 / 500 - s2) / 500 / a;
+  assert_true(r > 0 && r < 1);
+  assert_true(fabs(lambda.value / (r / (1 - r)) - 1) < 1e-4);
+  free(d);
+
+  kf_model *model;
+  kf_fit_options options = {0};
+  assert_ok(f.ctx, kf_lambda_parse(f.ctx, "gda", &options.lambda));
+  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &options, &model));
+  double wanted = kf_model_mean_eigenvalue(model) * 8 / 499;
+  assert_true(fabs(kf_model_lambda(model) / wanted - 1) < 1e-14);
+  kf_model_free(model);
+  clear(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(samples),    cmocka_unit_test(fold_statistics),
+      cmocka_unit_test(dimensions), cmocka_unit_test(dimensions_refused),
+      cmocka_unit_test(neighbours), cmocka_unit_test(gallery_in_memory),
+      cmocka_unit_test(rules),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

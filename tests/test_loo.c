@@ -1,0 +1,356 @@
+/* test_loo.c - leave-one-out in closed form is what fitting again without each row gives. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+/* A world whose classes have 1, 2, 3, … rows, and one class that has none. */
+static world unbalanced(uint32_t dim, uint32_t classes, uint64_t seed) {
+  uint64_t n = (uint64_t)classes * (classes - 1) / 2, at = 0;
+  world w = make_world(n, dim, classes, 2, seed);
+  for (uint32_t k = 1; k < classes; k++)
+    for (uint32_t i = 0; i < k; i++) w.labels[at++] = (int32_t)k;
+  /* Rows keep the place of the class they were made for, so move them towards their new one. */
+  for (uint64_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < dim; j++)
+      w.rows[i * dim + j] += 0.4f * sinf((float)(w.labels[i] * (int)(j + 1)));
+  return w;
+}
+
+/* --- the same by fitting again ---------------------------------------------------------------- */
+
+/* a := its inverse, for a positive definite matrix (Gauss-Jordan needs no pivots then). */
+static void invert(uint32_t n, double *a) {
+  for (uint32_t p = 0; p < n; p++) {
+    double pivot = 1 / a[p * n + p];
+    a[p * n + p] = 1;
+    for (uint32_t j = 0; j < n; j++) a[p * n + j] *= pivot;
+    for (uint32_t i = 0; i < n; i++) {
+      if (i == p) continue;
+      double factor = a[i * n + p];
+      a[i * n + p] = 0;
+      for (uint32_t j = 0; j < n; j++) a[i * n + j] -= factor * a[p * n + j];
+    }
+  }
+}
+
+static double form(uint32_t n, const double *a, const double *x, const double *y) {
+  double sum = 0;
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < n; j++) sum += x[i] * a[i * n + j] * y[j];
+  return sum;
+}
+
+typedef struct refit {
+  uint32_t dim;
+  kf_stats *stats; /* without the row */
+  double *inverse, *mean, *x;
+} refit;
+
+static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, uint64_t row,
+                           double lambda) {
+  refit r = {.dim = w->dim};
+  kf_stats *one;
+  kf_stats_options options = {.no_normalize = !kf_stats_normalized(all),
+                              .exponent = kf_stats_exponent(all)};
+  assert_ok(ctx, kf_stats_new(ctx, w->dim, w->classes, NULL, &options, &one));
+  assert_ok(ctx, kf_stats_add(ctx, one, w->rows + row * w->dim, &w->labels[row], 1));
+  assert_ok(ctx, kf_stats_new(ctx, w->dim, w->classes, NULL, &options, &r.stats));
+  assert_ok(ctx, kf_stats_merge(ctx, r.stats, all));
+  assert_ok(ctx, kf_stats_subtract(ctx, r.stats, one));
+  r.inverse = malloc((size_t)w->dim * w->dim * sizeof *r.inverse);
+  r.mean = malloc(w->dim * sizeof *r.mean);
+  r.x = malloc(w->dim * sizeof *r.x);
+  assert_ok(ctx, kf_stats_scatter(ctx, r.stats, r.inverse, NULL, r.mean));
+  for (uint32_t i = 0; i < w->dim; i++) r.inverse[i * w->dim + i] += lambda;
+  invert(w->dim, r.inverse);
+  const int64_t *sum = kf_stats_class_sum(one, (uint32_t)w->labels[row]);
+  for (uint32_t i = 0; i < w->dim; i++)
+    r.x[i] = ldexp((double)sum[i], -kf_stats_exponent(all)); /* the row as the statistics saw it */
+  kf_stats_free(one);
+  return r;
+}
+
+static void refit_clear(refit *r) {
+  kf_stats_free(r->stats);
+  free(r->inverse);
+  free(r->mean);
+  free(r->x);
+}
+
+static double refit_score(const refit *r, uint32_t k, kf_metric metric, kf_centre centre) {
+  double *x = malloc(r->dim * sizeof *x), *m = malloc(r->dim * sizeof *m), score;
+  double count = (double)kf_stats_count(r->stats, k);
+  for (uint32_t i = 0; i < r->dim; i++) {
+    double shift = centre == KF_CENTRE_MEAN ? r->mean[i] : 0;
+    x[i] = r->x[i] - shift;
+    m[i] = ldexp((double)kf_stats_class_sum(r->stats, k)[i] / count, -kf_stats_exponent(r->stats)) -
+           shift;
+  }
+  if (metric == KF_METRIC_EUCLIDEAN) {
+    for (uint32_t i = 0; i < r->dim; i++) m[i] -= x[i];
+    score = form(r->dim, r->inverse, m, m);
+  } else {
+    score = form(r->dim, r->inverse, x, m) /
+            sqrt(form(r->dim, r->inverse, x, x) * form(r->dim, r->inverse, m, m));
+  }
+  free(x);
+  free(m);
+  return score;
+}
+
+static void check_row(kf_ctx *ctx, const world *w, const kf_stats *stats, kf_loo *loo, uint64_t row,
+                      double lambda, kf_metric metric, kf_centre centre) {
+  double *scores = malloc(w->classes * sizeof *scores);
+  assert_ok(ctx, kf_loo_scores(loo, row, lambda, scores));
+  refit r = refit_without(ctx, w, stats, row, lambda);
+  bool alone = kf_stats_count(stats, (uint32_t)w->labels[row]) < 2;
+  for (uint32_t k = 0; k < w->classes; k++) {
+    if (alone || kf_stats_count(r.stats, k) == 0) {
+      assert_true(isnan(scores[k]));
+      continue;
+    }
+    double wanted = refit_score(&r, k, metric, centre);
+    double size = metric == KF_METRIC_EUCLIDEAN ? wanted : 1;
+    if (!(fabs(scores[k] - wanted) < 1e-9 * size))
+      fail_msg("row %llu, class %u, lambda %g: %.17g, by fitting again %.17g",
+               (unsigned long long)row, k, lambda, scores[k], wanted);
+  }
+  refit_clear(&r);
+  free(scores);
+}
+
+static void check_world(const world *w, bool normalized) {
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *stats;
+  kf_stats_options options = {.no_normalize = !normalized};
+  assert_ok(ctx,
+            kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
+    for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
+      kf_loo *loo;
+      assert_ok(ctx, kf_loo_new(ctx, stats, data, (kf_metric)metric, (kf_centre)centre, &loo));
+      const double relative[] = {0.001, 0.3, 30};
+      for (size_t i = 0; i < 3; i++)
+        for (uint64_t row = 0; row < w->n; row++)
+          check_row(ctx, w, stats, loo, row, relative[i] * kf_loo_mean_eigenvalue(loo),
+                    (kf_metric)metric, (kf_centre)centre);
+      kf_loo_free(loo);
+    }
+  kf_stats_free(stats);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+static void scores_balanced(void **state) {
+  (void)state;
+  world w = make_world(60, 12, 6, 3, 7);
+  check_world(&w, true);
+  free_world(&w);
+}
+
+static void scores_unbalanced(void **state) {
+  (void)state;
+  world w = unbalanced(10, 10, 3);
+  check_world(&w, true);
+  free_world(&w);
+}
+
+static void scores_pairs(void **state) { /* two rows a class, and fewer rows than columns */
+  (void)state;
+  world w = make_world(16, 20, 8, 1, 5);
+  check_world(&w, true);
+  free_world(&w);
+}
+
+static void scores_raw(void **state) {
+  (void)state;
+  world w = unbalanced(9, 9, 4);
+  check_world(&w, false);
+  free_world(&w);
+}
+
+/* --- counting --------------------------------------------------------------------------------- */
+
+/* How many classes come before the own one, among all of them. */
+static uint32_t rank_of(const double *scores, uint32_t classes, uint32_t own, bool euclidean) {
+  uint32_t before = 0;
+  for (uint32_t k = 0; k < classes; k++) {
+    if (k == own || isnan(scores[k])) continue;
+    bool better = euclidean ? scores[k] < scores[own] : scores[k] > scores[own];
+    before += better || (scores[k] == scores[own] && k < own);
+  }
+  return before;
+}
+
+static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
+  const double lambdas[] = {1e-3, 0.05, 0.4, 2, 50};
+  enum { N = 5 };
+  kf_lambda_point first[N] = {0};
+  for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!kf_isa_available((kf_isa)isa)) continue;
+    kf_ctx *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
+    kf_data *data;
+    kf_stats *stats;
+    kf_loo *loo;
+    assert_ok(ctx,
+              kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
+    assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
+    assert_ok(ctx, kf_loo_new(ctx, stats, data, metric, centre, &loo));
+    kf_lambda_point points[N] = {0};
+    kf_loo_count count;
+    for (size_t g = 0; g < N; g++) points[g].lambda = lambdas[g];
+    assert_ok(ctx, kf_loo_count_hits(loo, NULL, "test", points, N, &count));
+    if (isa == KF_ISA_PLAIN) { /* against all scores */
+      double *scores = malloc(w->classes * sizeof *scores);
+      uint64_t single = 0;
+      for (size_t g = 0; g < N; g++) {
+        uint64_t top1 = 0, top5 = 0;
+        single = 0;
+        for (uint64_t row = 0; row < w->n; row++) {
+          uint32_t own = (uint32_t)w->labels[row];
+          assert_ok(ctx, kf_loo_scores(loo, row, lambdas[g], scores));
+          if (isnan(scores[own])) {
+            single++;
+            continue;
+          }
+          uint32_t rank = rank_of(scores, w->classes, own, metric == KF_METRIC_EUCLIDEAN);
+          top1 += rank == 0;
+          top5 += rank < 5;
+        }
+        assert_int_equal(points[g].top1, top1);
+        assert_int_equal(points[g].top5, top5);
+      }
+      assert_int_equal(count.n_single, single);
+      assert_int_equal(count.n, w->n - single);
+      assert_true(points[2].top1 < count.n);
+      memcpy(first, points, sizeof first);
+      free(scores);
+    }
+    assert_memory_equal(points, first, sizeof first);
+    kf_loo_free(loo);
+    kf_stats_free(stats);
+    kf_data_free(data);
+    kf_ctx_free(ctx);
+  }
+}
+
+static void counts(void **state) {
+  (void)state;
+  world few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
+    for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
+      check_counts(&few, (kf_metric)metric, (kf_centre)centre);
+      check_counts(&odd, (kf_metric)metric, (kf_centre)centre);
+    }
+  free_world(&few);
+  free_world(&odd);
+}
+
+/* Rows that are equal tie, and the lower class wins. */
+static void ties(void **state) {
+  (void)state;
+  world w = make_world(40, 6, 4, 1, 2);
+  for (uint64_t i = 0; i < w.n; i++) /* classes 2k and 2k + 1 have the same rows */
+    memcpy(w.rows + i * w.dim, w.rows + i / 4 * 4 * w.dim + (i % 4 / 2 * 2) * w.dim,
+           w.dim * sizeof *w.rows);
+  check_counts(&w, KF_METRIC_COSINE, KF_CENTRE_NONE);
+  free_world(&w);
+}
+
+/* --- choosing --------------------------------------------------------------------------------- */
+
+typedef struct fixture {
+  kf_ctx *ctx;
+  kf_data *data;
+  kf_stats *stats;
+} fixture;
+
+static fixture open_world(const world *w, unsigned threads) {
+  fixture f = {.ctx = test_ctx(threads, KF_ISA_AUTO)};
+  assert_ok(f.ctx, kf_data_open_memory(f.ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes,
+                                       &f.data));
+  assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, NULL, &f.stats));
+  return f;
+}
+
+static void fixture_clear(fixture *f) {
+  kf_stats_free(f->stats);
+  kf_data_free(f->data);
+  kf_ctx_free(f->ctx);
+}
+
+static void choice(void **state) {
+  (void)state;
+  world w = make_world(600, 24, 20, 3, 21);
+  fixture f = open_world(&w, 2);
+  kf_lambda_choice *c, *se;
+  assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, NULL, &c));
+  assert_int_equal(c->n, 600);
+  assert_int_equal(c->rows, 600);
+  assert_true(c->n_points >= 17 && c->chosen == c->best);
+  for (size_t i = 0; i < c->n_points; i++) {
+    assert_true(i == 0 || c->points[i].lambda > c->points[i - 1].lambda);
+    assert_true(c->points[i].top1 <= c->points[c->best].top1);
+    assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* the larger one */
+  }
+  assert_true(c->lambda == c->points[c->chosen].lambda);
+  kf_lambda_options options = {.one_se = 1};
+  assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &se));
+  assert_true(se->lambda > c->lambda);
+  double loss = (double)(se->points[se->best].top1 - se->points[se->chosen].top1);
+  assert_true(loss <= se->standard_error * 600);
+  kf_lambda_choice_free(c);
+  kf_lambda_choice_free(se);
+  fixture_clear(&f);
+  free_world(&w);
+}
+
+static void choice_from_a_sample(void **state) {
+  (void)state;
+  world w = make_world(2000, 16, 10, 3, 22);
+  fixture f = open_world(&w, 3);
+  const double grid[] = {0, 0.1, 1};
+  kf_lambda_options options = {.sample = 500, .grid = grid, .n_grid = 3};
+  kf_lambda_choice *c;
+  assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
+  assert_int_equal(c->n, 500);
+  assert_int_equal(c->rows, 2000);
+  assert_int_equal(c->n_points, 3);
+  assert_true(c->points[0].lambda == 0);
+  kf_lambda_choice_free(c);
+  fixture_clear(&f);
+  free_world(&w);
+}
+
+static void choice_refused(void **state) {
+  (void)state;
+  world w = make_world(30, 4, 30, 1, 23), other = make_world(31, 4, 30, 1, 23);
+  fixture f = open_world(&w, 1), g = open_world(&other, 1);
+  kf_lambda_choice *c = NULL;
+  const double falling[] = {1, 0.1};
+  kf_lambda_options options = {.grid = falling, .n_grid = 2};
+  assert_error(f.ctx, KF_ERR_ARG, "must rise",
+               kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
+  assert_error(f.ctx, KF_ERR_ARG, "not those of the data",
+               kf_lambda_choice_new(f.ctx, f.stats, g.data, NULL, &c));
+  assert_error(f.ctx, KF_ERR_MATH, "scatter within classes is zero",
+               kf_lambda_choice_new(f.ctx, f.stats, f.data, NULL, &c));
+  assert_null(c);
+  fixture_clear(&f);
+  fixture_clear(&g);
+  free_world(&w);
+  free_world(&other);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(scores_balanced), cmocka_unit_test(scores_unbalanced),
+      cmocka_unit_test(scores_pairs),    cmocka_unit_test(scores_raw),
+      cmocka_unit_test(counts),          cmocka_unit_test(ties),
+      cmocka_unit_test(choice),          cmocka_unit_test(choice_from_a_sample),
+      cmocka_unit_test(choice_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

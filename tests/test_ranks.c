@@ -1,0 +1,159 @@
+/* test_ranks.c - accuracies for all numbers of dimensions at once are those of one model each. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+typedef struct problem {
+  kf_ctx *ctx;
+  kf_data *train, *test;
+  kf_stats *stats;
+  world w;
+} problem;
+
+static problem make_problem(uint64_t n, uint32_t dim, uint32_t classes, int raw, kf_isa isa) {
+  problem p = {.ctx = test_ctx(2, isa), .w = make_world(n, dim, classes, 2, 77)};
+  uint64_t half = n / 2;
+  assert_ok(p.ctx,
+            kf_data_open_memory(p.ctx, p.w.rows, half, dim, p.w.labels, NULL, classes, &p.train));
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows + half * dim, n - half, dim,
+                                       p.w.labels + half, NULL, classes, &p.test));
+  kf_stats_options options = {.no_normalize = raw};
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &options, &p.stats));
+  return p;
+}
+
+static void clear_problem(problem *p) {
+  kf_stats_free(p->stats);
+  kf_data_free(p->train);
+  kf_data_free(p->test);
+  kf_ctx_free(p->ctx);
+  free_world(&p->w);
+}
+
+static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric,
+                             const uint32_t *dims, size_t n_dims) {
+  uint64_t half = p->w.n / 2, n = p->w.n - half;
+  const float *rows = p->w.rows + half * p->w.dim;
+  const int32_t *labels = p->w.labels + half;
+  kf_ranker *r;
+  assert_ok(p->ctx, kf_ranker_new(p->ctx, model, p->stats, metric == KF_METRIC_EUCLIDEAN, NULL,
+                                  dims, n_dims, &r));
+  double *norm2 = malloc(n * sizeof *norm2);
+  kf_right *right = malloc(n * sizeof *right);
+  unsigned char *ranks = malloc(n * n_dims);
+  for (uint64_t i = 0; i < n; i++) {
+    norm2[i] = p->ctx->kernels->norm2(rows + i * p->w.dim, p->w.dim);
+    right[i] = (kf_right){&labels[i], 1};
+  }
+  assert_ok(p->ctx, kf_ranker_rank(r, rows, norm2, n, right, ranks, &p->ctx->err));
+  uint64_t *hits = calloc(2 * n_dims, sizeof *hits);
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t t = 0; t < n_dims; t++) {
+      hits[2 * t] += ranks[i * n_dims + t] == 0;
+      hits[2 * t + 1] += ranks[i * n_dims + t] < 5;
+    }
+  free(norm2);
+  free(right);
+  free(ranks);
+  kf_ranker_free(r);
+  return hits;
+}
+
+static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre centre,
+                  const uint32_t *dims, size_t n_dims) {
+  kf_fit_options options = {.lambda = lambda, .centre = centre};
+  kf_model *model;
+  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &model));
+  uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
+  for (size_t t = 0; t < n_dims; t++) {
+    kf_model *alone;
+    kf_eval_result result;
+    options.dim = dims[t];
+    assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &alone));
+    kf_eval_options eval = {.metric = metric, .skip_raw = 1};
+    assert_ok(p->ctx, kf_eval(p->ctx, alone, p->test, &eval, &result));
+    if (hits[2 * t] != result.top1 || hits[2 * t + 1] != result.top5)
+      fail_msg("%u dimensions: %llu and %llu at once, %llu and %llu alone", dims[t],
+               (unsigned long long)hits[2 * t], (unsigned long long)hits[2 * t + 1],
+               (unsigned long long)result.top1, (unsigned long long)result.top5);
+    kf_model_free(alone);
+  }
+  free(hits);
+  kf_model_free(model);
+}
+
+static void every_dimension(void **state) {
+  (void)state;
+  enum { D = 24 };
+  uint32_t dims[D];
+  for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(900, D, 37, raw, KF_ISA_AUTO);
+    for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
+      for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
+        check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, (kf_metric)metric, (kf_centre)centre, dims,
+              D);
+        check(&p, (kf_lambda){1e-6, KF_LAMBDA_RELATIVE}, (kf_metric)metric, (kf_centre)centre, dims,
+              D);
+      }
+    clear_problem(&p);
+  }
+}
+
+static void some_dimensions(void **state) {
+  (void)state;
+  const uint32_t dims[] = {3, 17, 64, 100, 150};
+  problem p = make_problem(700, 150, 60, 0, KF_ISA_AUTO);
+  check(&p, (kf_lambda){0.1, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 5);
+  check(&p, (kf_lambda){1e12, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 5);
+  check(&p, (kf_lambda){1e-9, KF_LAMBDA_RELATIVE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 5);
+  clear_problem(&p);
+}
+
+/* Classes with the same rows, and rows that lie exactly between: close calls throughout. */
+static void close_calls(void **state) {
+  (void)state;
+  const uint32_t dims[] = {1, 2, 5, 8};
+  problem p = make_problem(400, 8, 10, 0, KF_ISA_AUTO);
+  for (uint64_t i = 0; i < p.w.n; i++) /* pairs of classes are equal */
+    memcpy(p.w.rows + i * 8, p.w.rows + (i - i % 10 + i % 10 / 2 * 2) * 8, 8 * sizeof(float));
+  kf_stats_free(p.stats);
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
+  check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 4);
+  check(&p, (kf_lambda){0.3, KF_LAMBDA_RELATIVE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_MEAN, dims, 4);
+  clear_problem(&p);
+}
+
+static void same_on_every_isa(void **state) {
+  (void)state;
+  enum { D = 40 };
+  uint32_t dims[D];
+  uint64_t *first = NULL;
+  for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
+  for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!kf_isa_available((kf_isa)isa)) continue;
+    problem p = make_problem(600, D, 50, 0, (kf_isa)isa);
+    kf_model *model;
+    assert_ok(p.ctx, kf_fit(p.ctx, p.stats, NULL, &model));
+    uint64_t *hits = count_ranks(&p, model, KF_METRIC_COSINE, dims, D);
+    if (first == NULL)
+      first = hits;
+    else {
+      assert_memory_equal(first, hits, 2 * D * sizeof *hits);
+      free(hits);
+    }
+    kf_model_free(model);
+    clear_problem(&p);
+  }
+  free(first);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_dimension),
+      cmocka_unit_test(some_dimensions),
+      cmocka_unit_test(close_calls),
+      cmocka_unit_test(same_on_every_isa),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,237 @@
+/* test_sweep.c - every cell of a sweep is what a fit and an evaluation of its own give. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+typedef struct problem {
+  kf_ctx *ctx;
+  world w;
+  kf_data *train, *test;
+  kf_stats *stats;
+  const char **names;
+} problem;
+
+enum { D = 14, K = 12, N = 600 };
+
+static problem make_problem(int raw, unsigned threads) {
+  problem p = {.ctx = test_ctx(threads, KF_ISA_AUTO), .w = make_world(N, D, K, 2, 31)};
+  static char text[K][8];
+  p.names = malloc(K * sizeof *p.names);
+  for (int k = 0; k < K; k++) {
+    snprintf(text[k], sizeof text[k], "c%02d", k);
+    p.names[k] = text[k];
+  }
+  uint64_t half = N / 2;
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, half, D, p.w.labels, p.names, K, &p.train));
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows + half * D, N - half, D, p.w.labels + half,
+                                       p.names, K, &p.test));
+  kf_stats_options options = {.no_normalize = raw};
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &options, &p.stats));
+  return p;
+}
+
+static void clear_problem(problem *p) {
+  kf_stats_free(p->stats);
+  kf_data_free(p->train);
+  kf_data_free(p->test);
+  kf_ctx_free(p->ctx);
+  free_world(&p->w);
+  free(p->names);
+}
+
+/* One cell, alone. */
+static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
+                  uint64_t *top1, uint64_t *top5) {
+  kf_model *model;
+  kf_fit_options fit = {.lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
+                        .dim = cell->dim,
+                        .centre = o->centre,
+                        .between = o->between};
+  if (cell->raw) fit.lambda = (kf_lambda){0};
+  const kf_class_set *set = o->n_sets > 0 ? o->sets[cell->set] : NULL;
+  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &fit, &model));
+  kf_eval_result r;
+  if (cell->k == 0) {
+    kf_eval_options eval = {.metric = cell->metric, .truth = o->truth, .set = set};
+    assert_ok(p->ctx, kf_eval(p->ctx, model, p->test, &eval, &r));
+    *top1 = cell->raw ? r.raw_top1 : r.top1;
+    *top5 = cell->raw ? r.raw_top5 : r.top5;
+  } else {
+    kf_gallery *gallery;
+    kf_hits hits;
+    kf_gallery_options options = {.metric = cell->metric};
+    kf_gallery_eval_options eval = {.k = &cell->k, .n_k = 1, .truth = o->truth, .set = set};
+    assert_ok(p->ctx,
+              kf_gallery_new(p->ctx, p->train, cell->raw ? NULL : model, &options, &gallery));
+    assert_ok(p->ctx, kf_gallery_eval(p->ctx, gallery, p->test, &eval, &r, &hits, NULL));
+    *top1 = hits.top1;
+    *top5 = hits.top5;
+    kf_gallery_free(gallery);
+  }
+  *n = r.n;
+  kf_model_free(model);
+}
+
+static void check(problem *p, const kf_sweep_options *o, size_t wanted) {
+  kf_sweep *s;
+  assert_ok(p->ctx, kf_sweep_new(p->ctx, p->stats, p->train, p->test, o, &s));
+  assert_int_equal(s->n_cells, wanted);
+  assert_int_equal(s->folds, 0);
+  assert_int_equal(s->counts.rows, N / 2);
+  for (size_t i = 0; i < s->n_cells; i++) {
+    const kf_sweep_cell *c = &s->cells[i];
+    uint64_t n, top1, top5;
+    alone(p, c, o, &n, &top1, &top5);
+    if (c->n != n || c->top1 != top1 || c->top5 != top5)
+      fail_msg("cell %zu (raw %d, lambda %g, dim %u, k %u, metric %d, set %u): %llu %llu of %llu, "
+               "alone %llu %llu of %llu",
+               i, c->raw, c->lambda, c->dim, c->k, (int)c->metric, c->set,
+               (unsigned long long)c->top1, (unsigned long long)c->top5, (unsigned long long)c->n,
+               (unsigned long long)top1, (unsigned long long)top5, (unsigned long long)n);
+  }
+  kf_sweep_free(s);
+}
+
+static const kf_lambda lambdas[] = {
+    {0.01, KF_LAMBDA_RELATIVE}, {0.3, KF_LAMBDA_RELATIVE}, {2, KF_LAMBDA_ABSOLUTE}};
+static const uint32_t dims[] = {14, 9, 4, 9, 1}, ks[] = {1, 5, 11};
+static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_EUCLIDEAN};
+
+static void everything(void **state) {
+  (void)state;
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(raw, 2);
+    kf_sweep_options o = {.lambdas = lambdas,
+                          .n_lambdas = 3,
+                          .dims = dims,
+                          .n_dims = 5,
+                          .k = ks,
+                          .n_k = 3,
+                          .metrics = metrics,
+                          .n_metrics = 2};
+    check(&p, &o, 2 * (4 + 3 * 4 * 5));
+    clear_problem(&p);
+  }
+}
+
+static void parts(void **state) {
+  (void)state;
+  problem p = make_problem(0, 3);
+  check(&p, &(kf_sweep_options){0}, 2); /* raw and 0.3x with all dimensions */
+  check(&p, &(kf_sweep_options){.skip_raw = 1, .dims = dims, .n_dims = 5}, 5);
+  check(&p, &(kf_sweep_options){.skip_prototypes = 1, .k = ks, .n_k = 2}, 4);
+  check(&p, &(kf_sweep_options){.centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2}, 3);
+  kf_stats *other; /* S_b from other statistics, without neighbours */
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
+  check(&p, &(kf_sweep_options){.between = other, .dims = dims, .n_dims = 3}, 4);
+  kf_stats_free(other);
+  clear_problem(&p);
+}
+
+static void class_sets(void **state) {
+  (void)state;
+  problem p = make_problem(0, 2);
+  kf_class_set *few, *most;
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
+  const kf_class_set *sets[] = {few, most};
+  kf_sweep_options o = {.sets = sets, .n_sets = 2, .dims = dims, .n_dims = 5, .k = ks, .n_k = 2};
+  check(&p, &o, 2 * (3 + 3 * 5));
+  kf_class_set_free(few);
+  kf_class_set_free(most);
+  clear_problem(&p);
+}
+
+/* Over folds, hits are the sum of those of the folds. */
+static void folds(void **state) {
+  (void)state;
+  problem p = make_problem(0, 2);
+  kf_sweep_options o = {
+      .lambdas = lambdas, .n_lambdas = 2, .dims = dims, .n_dims = 5, .k = ks, .n_k = 3, .folds = 4};
+  kf_sweep *s;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
+  assert_int_equal(s->folds, 4);
+  kf_rows all;
+  uint64_t labelled;
+  unsigned char *fold;
+  assert_ok(p.ctx, kf_sample_rows(p.ctx, p.train, UINT64_MAX, &all, &labelled));
+  assert_ok(p.ctx, kf_fold_rows(&all, K, 4, &fold, &p.ctx->err));
+  uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
+  for (uint32_t f = 0; f < 4; f++) {
+    kf_rows in, out;
+    problem q = p;
+    kf_sweep *one;
+    assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, false, &in, &p.ctx->err));
+    assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, true, &out, &p.ctx->err));
+    assert_ok(p.ctx, kf_data_new_pick(p.train, in.row, in.n, &q.test, &p.ctx->err));
+    assert_ok(p.ctx, kf_data_new_pick(p.train, out.row, out.n, &q.train, &p.ctx->err));
+    assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, q.train, NULL, &q.stats));
+    assert_ok(p.ctx, kf_sweep_new(p.ctx, q.stats, q.train, q.test, &o, &one));
+    for (size_t i = 0; i < s->n_cells; i++) {
+      sum[3 * i] += one->cells[i].n;
+      sum[3 * i + 1] += one->cells[i].top1;
+      sum[3 * i + 2] += one->cells[i].top5;
+    }
+    kf_sweep_free(one);
+    kf_stats_free(q.stats);
+    kf_data_free(q.test);
+    kf_data_free(q.train);
+    kf_rows_clear(&in);
+    kf_rows_clear(&out);
+  }
+  for (size_t i = 0; i < s->n_cells; i++) {
+    assert_int_equal(s->cells[i].n, N / 2);
+    assert_int_equal(s->cells[i].n, sum[3 * i]);
+    assert_int_equal(s->cells[i].top1, sum[3 * i + 1]);
+    assert_int_equal(s->cells[i].top5, sum[3 * i + 2]);
+  }
+  free(sum);
+  kf_free(fold);
+  kf_rows_clear(&all);
+  kf_sweep_free(s);
+  clear_problem(&p);
+}
+
+static int stop_soon(void *user, const char *what, uint64_t done, uint64_t total) {
+  int *calls = user;
+  assert_string_equal(what, "sweep");
+  assert_true(done <= total);
+  return ++*calls > 3;
+}
+
+static void refused(void **state) {
+  (void)state;
+  problem p = make_problem(0, 1);
+  kf_sweep *s = NULL;
+  const uint32_t wide[] = {15}, falling[] = {5, 1};
+  assert_error(p.ctx, KF_ERR_ARG, "15 dimensions",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.dims = wide, .n_dims = 1}, &s));
+  assert_error(p.ctx, KF_ERR_ARG, "must rise",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.k = falling, .n_k = 2}, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "training rows",
+      kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));
+  assert_error(p.ctx, KF_ERR_ARG, "training rows",
+               kf_sweep_new(p.ctx, p.stats, NULL, NULL, NULL, &s));
+  int calls = 0;
+  kf_ctx *ctx;
+  assert_int_equal(
+      kf_ctx_new(&(kf_ctx_options){.threads = 1, .progress = stop_soon, .user = &calls}, &ctx),
+      KF_OK);
+  assert_error(ctx, KF_ERR_CANCELLED, "", kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
+  calls = -1000; /* the context is as it was: another sweep works, and speaks for itself */
+  assert_ok(ctx, kf_sweep_new(ctx, p.stats, p.train, p.test, NULL, &s));
+  kf_sweep_free(s);
+  kf_ctx_free(ctx);
+  clear_problem(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(everything), cmocka_unit_test(parts),   cmocka_unit_test(class_sets),
+      cmocka_unit_test(folds),      cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
