@@ -23,15 +23,15 @@ static bool lambda_range(const kf_report_content *c, double *low, double *high) 
   for (size_t i = 0; c->lambda != NULL && i < c->lambda->n_points; i++)
     stretch(low, high, c->lambda->points[i].lambda);
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
-    if (!c->sweep->cells[i].raw) stretch(low, high, c->sweep->cells[i].lambda);
+    if (!c->sweep->cells[i].raw) stretch(low, high, kf_cell_lambda(c, &c->sweep->cells[i]));
   return *high > *low;
 }
 
 static kf_shown read_lambda(double x, double factor) {
   kf_shown out;
   if (factor > 0)
-    snprintf(out.text, sizeof out.text, "λ = %.16s (%.16sx)", kf_show_real(x).text,
-             kf_show_real(x * factor).text);
+    snprintf(out.text, sizeof out.text, "λ = %.16s (%.16s)", kf_show_real(x).text,
+             kf_show_times(x * factor).text);
   else
     snprintf(out.text, sizeof out.text, "λ = %.40s", kf_show_real(x).text);
   return out;
@@ -108,8 +108,8 @@ static void lambda_words(kf_text *out, const kf_lambda_choice *choice) {
   kf_text_addf(out, "highest at λ = %s, <b>%s</b>", kf_show_real(best->lambda).text,
                kf_show_percent(best->top1, choice->n).text);
   if (choice->mean_eigenvalue > 0)
-    kf_text_addf(out, ", which is %sx the mean eigenvalue of the scatter within classes",
-                 kf_show_real(best->lambda / choice->mean_eigenvalue).text);
+    kf_text_addf(out, ", which is %s the mean eigenvalue of the scatter within classes",
+                 kf_show_times(best->lambda / choice->mean_eigenvalue).text);
   if (from > 0 && to > from)
     kf_text_addf(out, ". It stays within one standard error (%s points) from %s to %s",
                  kf_show_points(choice->standard_error).text, kf_show_real(from).text,
@@ -208,16 +208,17 @@ static void dim_chart(kf_text *out, const kf_report_content *c, double low, doub
   kf_chart_clear(&chart);
 }
 
-/* The smallest number of dimensions of the sweep with at least the accuracy of the raw space. */
+/* The smallest number of dimensions of the sweep, fewer than all, with at least the accuracy of the
+ * raw space. */
 static const kf_sweep_cell *cheapest(const kf_report_content *c, const kf_place *place,
                                      const kf_sweep_cell *raw) {
   const kf_sweep_cell *found = NULL;
   for (size_t i = 0; i < c->sweep->n_cells; i++) {
-    const kf_sweep_cell *cell = &c->sweep->cells[i];
-    bool same = !cell->raw && cell->k == raw->k && cell->lambda == place->lambda &&
-                cell->metric == place->metric && cell->set == place->set;
-    if (same && kf_share(cell->top1, cell->n) >= kf_share(raw->top1, raw->n) &&
-        (found == NULL || cell->dim < found->dim))
+    kf_place here = *place;
+    here.dim = c->sweep->cells[i].dim;
+    const kf_sweep_cell *cell = kf_sweep_find(c, &here, false, raw->k);
+    if (cell != NULL && cell->dim < raw->dim && (found == NULL || cell->dim < found->dim) &&
+        kf_share(cell->top1, cell->n) >= kf_share(raw->top1, raw->n))
       found = cell;
   }
   return found;

@@ -20,6 +20,10 @@ size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most);
 
 /* --- sweep.c: what a sweep says --------------------------------------------------------------- */
 
+/* The lambda of a cell for the statistics of all rows: folds have fewer rows and less scatter, and
+ * only the relative one means the same there. */
+double kf_cell_lambda(const kf_report_content *c, const kf_sweep_cell *cell);
+
 /* The place in a sweep that the others are compared with: that of the model, or next to it. */
 typedef struct kf_place {
   double lambda;

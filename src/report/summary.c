@@ -29,8 +29,8 @@ static void put_model_facts(kf_text *out, const kf_model *model) {
            kf_model_dim_out(model));
   put_fact(out, "dimensions", value.text, NULL);
   if (mean > 0)
-    snprintf(value.text, sizeof value.text, "%.20s = %.16sx", kf_show_real(lambda).text,
-             kf_show_real(lambda / mean).text);
+    snprintf(value.text, sizeof value.text, "%.20s = %.16s", kf_show_real(lambda).text,
+             kf_show_times(lambda / mean).text);
   else
     value = kf_show_real(lambda);
   put_fact(out, "λ", value.text, NULL);
@@ -139,14 +139,18 @@ static const line *first_pair(const line *lines, size_t n) {
   return NULL;
 }
 
+/* Whether there are no test rows. */
+static bool only_folds(const kf_report_content *c) {
+  return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
+}
+
 static void put_gain(kf_text *out, const kf_report_content *c, const line *raw) {
   const line *mapped = raw + 1;
   double gain = kf_share(mapped->top1, mapped->n) - kf_share(raw->top1, raw->n);
-  bool folds = c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
   kf_text_addf(out, "<p class=\"gain\">In the Koo-Fu space %s right for <b>%s</b> of %s %s, ",
                raw->k == 0 ? "the nearest prototype is" : "neighbours are",
                kf_show_percent(mapped->top1, mapped->n).text, kf_show_count(mapped->n).text,
-               folds ? "held-out rows" : "test rows");
+               only_folds(c) ? "held-out rows" : "test rows");
   kf_text_addf(out, "against %s in the raw space: <b>%s points %s</b>",
                kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
                gain < 0 ? "fewer" : "more");
@@ -190,5 +194,9 @@ void kf_report_summary(kf_text *out, const kf_report_content *c) {
   if (pair != NULL) put_gain(out, c, pair);
   put_table(out, lines, n);
   put_left_out(out, c->eval);
+  if (only_folds(c))
+    kf_put(out,
+           "<p class=\"caption\">Rows were held out in turn. λ and the number of dimensions were "
+           "chosen on the same rows, which flatters them a little.</p>\n");
   kf_section_end(out);
 }

@@ -69,11 +69,7 @@ kf_shown kf_tick_percent(double value, double factor) {
 
 kf_shown kf_tick_bytes(double value, double factor) { return kf_show_bytes(value * factor); }
 
-kf_shown kf_tick_times(double value, double factor) {
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.40sx", kf_show_real(value * factor).text);
-  return out;
-}
+kf_shown kf_tick_times(double value, double factor) { return kf_show_times(value * factor); }
 
 /* --- elements --------------------------------------------------------------------------------- */
 

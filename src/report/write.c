@@ -126,6 +126,13 @@ kf_shown kf_show_real(double value) {
   return out;
 }
 
+kf_shown kf_show_times(double value) {
+  double power = value > 0 ? pow(10, floor(log10(value)) - 2) : 1; /* three digits are enough */
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.40sx", kf_show_real(round(value / power) * power).text);
+  return out;
+}
+
 kf_shown kf_show_bytes(double bytes) {
   static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
