@@ -262,4 +262,7 @@ void args_free(cli_args *args) {
   free(args->operands.items);
   free(args->labels.items);
   free(args->neighbour_list.items);
+  free(args->dims.items);
+  free(args->test.items);
+  free(args->test_labels.items);
 }

@@ -98,8 +98,11 @@ typedef struct cli_args {
   cli_number exponent, dim;
   const char *lambda, *between;
   int centre;
+  /* choosing */
+  cli_numbers dims;
+  cli_list test, test_labels;
   /* results */
-  const char *output, *text_output;
+  const char *output, *text_output, *title;
   int dtype, metric, raw, json;
   cli_number top;
   /* galleries */

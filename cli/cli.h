@@ -86,6 +86,10 @@ typedef enum label_use {
 /* Opens operands `first` and up as one data set, which the output (-o) must not be a file of.
  * Returns an exit status. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
+/* The same for other paths and files of labels. */
+int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+              label_use use, kf_data **out);
+int open_test(cli_run *cli, kf_data **out); /* --test; *out stays NULL without it */
 /* Whether an option on the rows and labels of data is there. */
 int data_options_given(const cli_args *args);
 int load_model(cli_run *cli, const char *path, kf_model **out);

@@ -12,12 +12,13 @@ int data_options_given(const cli_args *a) {
   return a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad;
 }
 
-int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
+int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+              label_use use, kf_data **out) {
   const cli_args *a = &cli->args;
   if (a->allow_unknown && !a->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
   cli_strings labels;
-  if (expand_labels(&a->labels, &labels)) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (expand_labels(label_files, &labels)) return fail_with(cli, EXIT_INTERNAL, "out of memory");
   kf_data_options options = {
       .labels = (const char *const *)labels.items,
       .n_labels = labels.n,
@@ -29,8 +30,7 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
       .allow_unlabelled = a->allow_unlabelled || use == LABELS_WANTED,
       .allow_unknown = a->allow_unknown || (use == LABELS_WANTED && a->classes),
   };
-  kf_status status =
-      kf_data_open(cli->ctx, a->operands.items + first, a->operands.n - first, &options, out);
+  kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
   strings_free(&labels);
   if (status != KF_OK) return fail(cli, status);
   int result = check_replaces_no_data(cli, *out, a->output);
@@ -38,6 +38,18 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   kf_data_free(*out);
   *out = NULL;
   return result;
+}
+
+int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
+  const cli_list *operands = &cli->args.operands;
+  return open_rows(cli, operands->items + first, operands->n - first, &cli->args.labels, use, out);
+}
+
+int open_test(cli_run *cli, kf_data **out) {
+  const cli_args *a = &cli->args;
+  if (!a->test.n && a->test_labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
+  if (!a->test.n) return EXIT_OK;
+  return open_rows(cli, a->test.items, a->test.n, &a->test_labels, LABELS_WANTED, out);
 }
 
 /* What to do with a file of one kind where a model or a gallery is wanted. */
