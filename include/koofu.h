@@ -688,16 +688,20 @@ typedef struct kf_sweep_options {
   const struct kf_class_set *const *sets; /* NULL: all classes */
   size_t n_sets;
   kf_centre centre;
-  int skip_raw;                 /* 1: without the original space */
-  int skip_prototypes;          /* 1: neighbours alone */
-  uint32_t folds;               /* without test data; 0: 5 */
+  int skip_raw;        /* 1: without the original space */
+  int skip_prototypes; /* 1: neighbours alone */
+  uint32_t folds;      /* without test data; 0: 5 */
+  /* 1: without test data, leave rows out in turn instead of making folds, as kf_lambda_choice_new
+   * does: prototypes in the mapped space alone, with all dimensions. */
+  int leave_one_out;
+  uint64_t sample;              /* with leave_one_out: at most so many rows; 0: 50,000 */
   const kf_stats *between;      /* as in kf_fit_options */
   const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
 } kf_sweep_options;
 
 typedef struct kf_sweep {
   double mean_eigenvalue;
-  uint32_t folds;        /* 0: test data were given */
+  uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
   kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
@@ -958,6 +962,28 @@ typedef struct kf_info {
  * and models are loaded whole, so that a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+
+/* ---------------------------------------------------------------------------------------------
+ * Report: one page about a data set and its model (docs/report.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* What the page is made of. NULL: what it would show is left out. */
+typedef struct kf_report_content {
+  const char *title;              /* NULL: "Koo-Fu report" */
+  const char *train, *test;       /* what the rows are called, such as names of files */
+  uint64_t train_rows;            /* memory is that of so many rows, in f32; 0: of a million */
+  const kf_model *model;          /* spectra, map of classes, names of classes */
+  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_lambda_choice *lambda; /* accuracy over lambda */
+  const kf_dim_choice *dim;       /* accuracy over dimensions */
+  const kf_k_choice *k;           /* accuracy over neighbours */
+  const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
+  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
+} kf_report_content;
+
+/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
+ * same bytes. KF_ERR_ARG where the parts do not go together. */
+KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
 
 #ifdef __cplusplus
 }

@@ -91,6 +91,8 @@ kf_status kf_loo_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data, kf
                      kf_centre centre, kf_loo **out);
 void kf_loo_free(kf_loo *loo);
 double kf_loo_mean_eigenvalue(const kf_loo *loo);
+/* As kf_fitter_lambda. */
+kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out);
 
 typedef struct kf_loo_count {
   uint64_t n, n_single; /* rows that were left out in turn; rows alone in their class */
