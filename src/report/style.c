@@ -128,5 +128,6 @@ const char *const kf_report_style[] = {
     "@media print{@page{margin:16mm}body{font-size:10pt}header{padding-top:0}section{"
     "padding:1.2rem 0}main,footer{padding:0;max-width:none}.scroll{overflow:visible}"
     ".broad,.middle{min-width:0}.pair{grid-template-columns:1fr 1fr;gap:1.4rem}h2,h3,p{"
-    "break-after:avoid}details{display:none}}\n",
+    "break-after:avoid}p{break-inside:avoid}.pair{break-before:avoid}table{font-size:8pt}"
+    "th,td{padding-left:.6rem}th:first-child,.words{min-width:5.2rem}details{display:none}}\n",
     NULL};
