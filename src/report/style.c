@@ -127,6 +127,9 @@ const char *const kf_report_style[] = {
     "th:first-child{min-width:0}.facts{gap:.7rem 1.6rem}}\n"
     "@media print{@page{margin:16mm}body{font-size:10pt}header{padding-top:0}section{"
     "padding:1.2rem 0}main,footer{padding:0;max-width:none}.scroll{overflow:visible}"
-    ".broad,.middle{min-width:0}.pair{grid-template-columns:1fr 1fr;gap:1.4rem}h2,h3,p{"
-    "break-after:avoid}details{display:none}}\n",
+    ".broad,.middle{min-width:0}.pair{grid-template-columns:1fr "
+    "1fr;gap:1.4rem}h2,h3,p:not(.caption){"
+    "break-after:avoid}.caption{break-before:avoid}.results "
+    "small{font-size:7pt}p{break-inside:avoid}.pair{break-before:avoid}table{font-size:8pt}"
+    "th,td{padding-left:.6rem}th:first-child,.words{min-width:5.2rem}details{display:none}}\n",
     NULL};
