@@ -617,7 +617,7 @@ typedef struct kf_dim_options {
   kf_centre centre;
   uint32_t folds;   /* 0: 5 */
   uint64_t sample;  /* at most so many rows are classified; 0: 50,000 */
-  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: no significant loss */
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: a standard error of it */
 } kf_dim_options;
 
 typedef struct kf_dim_choice {
@@ -629,8 +629,7 @@ typedef struct kf_dim_choice {
 } kf_dim_choice;
 
 /* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best (by default: whose loss is not significant at
- * 5 %, by McNemar's test, one-sided). Statistics without a fold are the whole minus those of the
+ * whose accuracy is within the tolerance of the best, by default its standard error. Statistics without a fold are the whole minus those of the
  * fold, exactly. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);

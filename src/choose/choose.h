@@ -78,7 +78,7 @@ typedef struct kf_setting {
   uint64_t top1, lost, won;
 } kf_setting;
 /* Finds the best setting (the first of equal ones) and counts rows lost and won against it; returns
- * the first one whose loss is within the tolerance, or where that is 0 not significant. */
+ * the first one whose loss is within the tolerance, or where that is 0 within a standard error. */
 size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
                             size_t *best);
 
