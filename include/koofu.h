@@ -396,6 +396,49 @@ KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data
 KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
 
 /* ---------------------------------------------------------------------------------------------
+ * Text: classes by their names (docs/text.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* One embedding for each class: the mean of those of its prompts. */
+typedef struct kf_text kf_text;
+
+typedef struct kf_text_options {
+  /* Rows of each class, one class after the other; 0: rows belong to the classes of their labels. */
+  uint32_t per_class;
+  /* With per_class: a text file with the names of the classes, one a line. NULL: those of the data
+   * set, or none. */
+  const char *classes;
+  int no_unit_rows; /* 1: rows are averaged with the lengths they have; 0: at unit length */
+  int no_unit_mean; /* 1: means keep their length */
+} kf_text_options;
+
+/* Text prototypes of a data set: its rows, averaged by class. A class without rows is KF_ERR_DATA. */
+KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
+                             kf_text **out);
+/* Writes them as a native data set with a row for each class, which kf_data_open and kf_text_new
+ * read again. */
+KF_API kf_status kf_text_save(kf_ctx *ctx, const kf_text *text, const char *path);
+KF_API void kf_text_free(kf_text *text);
+KF_API uint32_t kf_text_classes(const kf_text *text);
+KF_API uint32_t kf_text_dim(const kf_text *text);
+KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
+KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+
+/* What is subtracted from images and from text before they are mapped. */
+typedef enum kf_text_centre {
+  KF_TEXT_CENTRE_DEFAULT = 0, /* modality */
+  KF_TEXT_CENTRE_NONE = 1,    /* nothing, as in the paper */
+  KF_TEXT_CENTRE_MEAN = 2,    /* the mean of the training images from both */
+  KF_TEXT_CENTRE_MODALITY = 3 /* the mean of the training images from images, that of the text
+                                * prototypes from text: this closes most of the modality gap */
+} kf_text_centre;
+
+/* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
+ * means. Its classes are those of the text. Everything that takes a model takes it. */
+KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                        kf_text_centre centre, kf_model **out);
+
+/* ---------------------------------------------------------------------------------------------
  * Search: the nearest rows, exactly
  *
  * An index keeps an 8-bit copy of its rows. A first pass over that copy finds every row that could
