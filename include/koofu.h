@@ -353,10 +353,19 @@ typedef enum kf_metric {
   KF_METRIC_INNER = 3 /* the inner product of rows as they are; for indexes and galleries only */
 } kf_metric;
 
+/* Which part of a model that knows text (see kf_model_new_fused) classifies. */
+typedef enum kf_part {
+  KF_PART_DEFAULT = 0, /* fused, where the model knows text; otherwise images */
+  KF_PART_IMAGES = 1,  /* prototypes of classes with rows, in the mapped space */
+  KF_PART_TEXT = 2,    /* text of classes with text, by cosine in the original space */
+  KF_PART_FUSED = 3
+} kf_part;
+
 typedef struct kf_classify_options {
   uint32_t top; /* classes per row, 1 … the number of classes with rows; 0: 1 */
   kf_metric metric;
   int raw; /* 1: in the original space, against the class means */
+  kf_part part;
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
@@ -372,6 +381,7 @@ typedef struct kf_eval_options {
   int skip_model;                 /* 1: evaluate the original space alone */
   const struct kf_truth *truth;   /* what is right, instead of the labels; NULL: the labels */
   const struct kf_class_set *set; /* only these classes take part; NULL: all */
+  kf_part part;                   /* what top1 and top5 are of */
 } kf_eval_options;
 
 typedef struct kf_eval_result {
@@ -437,6 +447,30 @@ typedef enum kf_text_centre {
  * means. Its classes are those of the text. Everything that takes a model takes it. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_text_centre centre, kf_model **out);
+
+/* --- fusion: names and pictures together ------------------------------------------------------ */
+
+/* A copy of the model that also knows text: a class has the score
+ *
+ *     cosine of the row with the text + alpha * cosine of the mapped row with the mapped prototype
+ *
+ * Classes are matched by name where both have names, by number where neither has; the result has the
+ * classes of the model and then those of the text that it lacks. A class with text and no rows, or
+ * with rows and no text, takes part: what it lacks is predicted from what it has by a linear map
+ * between the two, fitted to the classes that have both (ridge regression; its strength is chosen by
+ * leaving out one class at a time). KF_ERR_DATA where no class has both; KF_ERR_ARG for a model of
+ * raw norms, or one that has text already. alpha: finite, >= 0. */
+KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                    double alpha, kf_model **out);
+/* A copy of a model that knows text, with more of it: for classes that it has (in place of what they
+ * had) or for new ones, which then take part by their names alone. */
+KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                        kf_model **out);
+/* Whether a model knows text (1 or 0), and its alpha. */
+KF_API int kf_model_fused(const kf_model *model);
+KF_API double kf_model_alpha(const kf_model *model);
+/* Whether class k has text of its own (1 or 0). */
+KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
 
 /* ---------------------------------------------------------------------------------------------
  * Search: the nearest rows, exactly
@@ -646,6 +680,42 @@ KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
  * data that the statistics are of. */
 KF_API kf_status kf_lambda_ledoit_wolf(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                        kf_lambda *out);
+
+/* Accuracy of text and prototypes together. */
+typedef struct kf_fuse_point {
+  double lambda; /* absolute */
+  double alpha;
+  uint64_t top1, top5;
+} kf_fuse_point;
+
+typedef struct kf_fuse_options {
+  kf_centre centre;      /* that the model will have */
+  uint64_t sample;       /* as in kf_lambda_options */
+  const double *lambdas; /* multiples of the mean eigenvalue; NULL: 0.03, 0.1, 0.3, 1, 3 */
+  size_t n_lambdas;
+  const double *alphas; /* NULL: 0 and twelve values from 0.01 to 1 */
+  size_t n_alphas;
+} kf_fuse_options;
+
+typedef struct kf_fuse_choice {
+  double lambda, alpha; /* of the point that was chosen */
+  double mean_eigenvalue;
+  double standard_error;
+  uint64_t rows, n, n_single; /* as in kf_lambda_choice */
+  uint64_t text_top1;         /* rows among n that text alone gets right */
+  size_t chosen;
+  size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
+  kf_fuse_point *points;
+} kf_fuse_choice;
+
+/* Chooses lambda and alpha for kf_model_new_fused by exact leave-one-out, as kf_lambda_choice_new
+ * does. Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
+ * is no scatter within classes either, 1. Of equal accuracies the smaller alpha, then the larger
+ * lambda is taken. */
+KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    const kf_text *text, const kf_fuse_options *options,
+                                    kf_fuse_choice **out);
+KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 
 /* Accuracy with the first `dim` directions. */
 typedef struct kf_dim_point {

@@ -160,7 +160,7 @@ static kf_status rank_model(sweep_job *j, const kf_model *model, const kf_sweep_
   kf_ctx *ctx = j->ctx;
   const kf_stats *classes = j->options.between != NULL ? j->options.between : j->stats;
   const kf_class_set *set = set_at(j, setting->set);
-  kf_known known = kf_known_model(model);
+  kf_known known = kf_known_model(model, KF_PART_IMAGES);
   unsigned char *mask = NULL;
   kf_ranker *ranker = NULL;
   kf_status status = KF_OK;
