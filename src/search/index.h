@@ -19,6 +19,7 @@ typedef struct kf_block {
   float length; /* not less than any |y| */
   float error;  /* not less than any |y - scale * bytes| */
   float offset; /* the largest |h| */
+  float fixed;  /* what does not depend on the query in the margin */
 } kf_block;
 
 struct kf_index {
@@ -47,11 +48,12 @@ typedef struct kf_query {
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
-  double error;   /* not less than |p - factor * bytes| */
-  double bytes;   /* not less than |factor * bytes| */
+  /* Once it is rounded: what a block's length and error contribute to the margin, and what is always
+   * there. */
+  double by_length, by_error, fixed;
 } kf_query;
 
-/* Everything but error and bytes. scratch: [2 * dim]. */
+/* Everything but the last three. scratch: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
@@ -63,7 +65,12 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
 
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
  * is possible. */
-double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block);
+extern double kf_bound_scale; /* 1, except in a test */
+static inline double kf_margin(const kf_query *query, const kf_block *block) {
+  return kf_bound_scale *
+         (query->by_length * (double)block->length + query->by_error * (double)block->error +
+          query->fixed + (double)block->fixed);
+}
 /* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
  * where the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);

@@ -39,13 +39,12 @@ typedef struct finder {
   int8_t *bytes;       /* [group][padded], and other scratch: */
   double *wide;        /* [2 * dim] */
   float *fetched;      /* [KF_SCORE_ROWS][dim] */
-  kf_hit *hits;        /* [group][block_rows] */
-  uint32_t *count;     /* [group] */
+  kf_hit *hits;        /* [group * block_rows] */
   uint64_t candidates;
 } finder;
 
 /* Pending rows of a query: more than k, or they would be scored again and again. */
-static uint32_t capacity_for(uint32_t k) { return 2 * k + 768; }
+static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
 /* How many queries a finder takes at a time, of n. */
 static uint32_t batch_for(uint32_t k, uint64_t n) {
@@ -69,7 +68,6 @@ static void finder_free(finder *f) {
   kf_free(f->wide);
   kf_free(f->fetched);
   kf_free(f->hits);
-  kf_free(f->count);
   kf_free(f->lists);
   kf_free(f->pending);
   kf_free(f->lower);
@@ -100,14 +98,13 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *f->wide);
   f->fetched = kf_alloc(KF_SCORE_ROWS * (uint64_t)index->dim, sizeof *f->fetched);
   f->hits = kf_alloc(scan->group * (uint64_t)index->block_rows, sizeof *f->hits);
-  f->count = kf_alloc(scan->group, sizeof *f->count);
   f->lists = kf_alloc(batch, sizeof *f->lists);
   f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
   f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
   f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
   if (!(f->given && f->order && f->margin && f->query && f->factor && f->floor && f->packed &&
-        f->bytes && f->wide && f->fetched && f->hits && f->count && f->lists && f->pending &&
-        f->lower && f->scored)) {
+        f->bytes && f->wide && f->fetched && f->hits && f->lists && f->pending && f->lower &&
+        f->scored)) {
     finder_free(f);
     return kf_fail_memory(err);
   }
@@ -165,7 +162,7 @@ static void take_group(finder *f, const batch *b, uint32_t group) {
     *q = f->given[f->order[first + i]];
     kf_query_round(index, f->kernels, query_row(f, b, first + i), f->factor[group], f->wide, q,
                    f->bytes + i * index->padded);
-    kf_shortlist_start(&f->lists[first + i]);
+    kf_shortlist_start(&f->lists[first + i], f->k);
   }
   f->scan->pack(f->bytes, n, index->padded, f->packed + group * f->group_size);
 }
@@ -187,7 +184,7 @@ static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
 
 static kf_status make_room(finder *f, const batch *b, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, b, i);
-  KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, &scorer, err));
+  KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, f->margin[i], &scorer, err));
   f->candidates += scorer.candidates;
   return KF_OK;
 }
@@ -201,27 +198,22 @@ static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, doub
   return least > KF_SCAN_ALL ? (int32_t)least : KF_SCAN_ALL; /* also where it is NaN */
 }
 
-/* Hits of query i among the rows from `first` on become candidates. */
-static kf_status take_hits(finder *f, const batch *b, uint32_t i, double value_of_one,
-                           uint64_t first, const kf_hit *hits, uint32_t n, kf_err *err) {
-  const kf_index *index = f->index;
+/* A hit of query i becomes a candidate. */
+static inline kf_status take_hit(finder *f, const batch *b, uint32_t i, uint64_t row, double value,
+                                 kf_err *err) {
   kf_shortlist *list = &f->lists[i];
-  int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[i]] : -1;
-  for (uint32_t h = 0; h < n; h++) {
-    uint64_t row = first + hits[h].row;
-    if (row >= index->n || left_out == (int64_t)row) continue;
-    double value = (double)hits[h].dot * value_of_one - (double)index->offset[row];
-    double upper = value + f->margin[i], lower = value - f->margin[i];
-    bool known = isfinite(upper); /* else a row or a query of which nothing is known */
-    if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
-    kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
-  }
+  if (row >= f->index->n) return KF_OK;
+  if (b->leave_out != NULL && b->leave_out[f->order[i]] == (int64_t)row) return KF_OK;
+  double upper = value + f->margin[i], lower = value - f->margin[i];
+  bool known = isfinite(upper); /* else a row or a query of which nothing is known */
+  if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
+  kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
   return KF_OK;
 }
 
 /* Some panels of one block against one group of queries. */
 static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint32_t rows,
-                            kf_err *err) {
+                            const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
   uint32_t first_query = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
   const kf_block *block = &index->blocks[row / index->block_rows];
@@ -231,7 +223,7 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t 
                 (double)block->offset < value_of_one * 0.5 * KF_SCAN_LIMIT;
   double unit = usable ? 1 / value_of_one : 1;
   for (uint32_t i = first_query; i < first_query + n; i++) {
-    f->margin[i] = kf_margin(index, &f->query[i], block);
+    f->margin[i] = kf_margin(&f->query[i], block);
     f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
   }
   kf_scan s = {.dim = index->padded,
@@ -243,31 +235,41 @@ static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t 
                .n = n,
                .floor = f->floor + first_query,
                .hits = f->hits,
-               .stride = index->block_rows,
-               .count = f->count};
-  f->scan->scan(&s);
-  for (uint32_t i = 0; i < n; i++)
-    if (f->count[i] > 0)
-      KF_TRY(take_hits(f, b, first_query + i, value_of_one, row,
-                       f->hits + (uint64_t)i * index->block_rows, f->count[i], err));
+               .next = next,
+               .next_size = next_size};
+  size_t n_hits = f->scan->scan(&s);
+  for (const kf_hit *h = f->hits; h < f->hits + n_hits; h++) {
+    double value = (double)h->dot * value_of_one - (double)index->offset[row + h->row];
+    KF_TRY(take_hit(f, b, first_query + h->query, row + h->row, value, err));
+  }
   return KF_OK;
 }
 
-/* The blocks from `block` up to `end`, in spans that start small and grow by half, since each raises
- * what is asked for. */
+/* How many rows the span that begins at `row` has: spans start small and grow by half, since each
+ * raises what is asked for, and end where a block does. */
+static uint64_t span_rows(const kf_index *index, uint64_t begun, uint64_t row) {
+  uint64_t rows = index->block_rows - row % index->block_rows;
+  uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
+  if (most < FIRST_ROWS) most = FIRST_ROWS;
+  return rows < most ? rows : most;
+}
+
+/* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span, its
+ * share of the next span is asked for. */
 static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
-  uint64_t begun = block * index->block_rows, last = end * index->block_rows;
+  uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
+  uint32_t groups = (b->n + (uint32_t)f->scan->group - 1) / (uint32_t)f->scan->group;
   kf_status status = KF_OK;
   if (f->scan->begin != NULL) f->scan->begin(index->padded);
-  for (uint64_t row = begun; status == KF_OK && row < last;) {
-    uint64_t rows = index->block_rows - row % index->block_rows;
-    uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
-    if (most < FIRST_ROWS) most = FIRST_ROWS;
-    if (rows > most) rows = most;
-    for (uint32_t group = 0; status == KF_OK && group * f->scan->group < b->n; group++)
-      status = scan_group(f, b, group, row, (uint32_t)rows, err);
-    row += rows;
+  for (uint64_t row = begun; status == KF_OK && row < last; row += rows) {
+    rows = span_rows(index, begun, row);
+    const uint8_t *next = index->packed + (row + rows) * index->padded;
+    size_t size = row + rows < last ? span_rows(index, begun, row + rows) * index->padded : 0;
+    for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
+      size_t from = size * g / groups, to = size * (g + 1) / groups;
+      status = scan_group(f, b, g, row, (uint32_t)rows, next + from, to - from, err);
+    }
   }
   if (f->scan->end != NULL) f->scan->end();
   return status;
@@ -382,8 +384,8 @@ static kf_status merge_parts(const parallel_job *j, kf_err *err) {
   for (uint32_t i = 0; i < b.n; i++) {
     kf_scorer scorer = scorer_for(f, &b, i);
     for (uint64_t p = 1; p < j->parts; p++)
-      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[p]->lists[i], f->k, f->capacity, &scorer,
-                                err));
+      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[p]->lists[i], f->k, f->capacity,
+                                f->margin[i], &scorer, err));
     f->candidates += scorer.candidates;
     KF_TRY(finish(f, &b, i, &a, err));
   }
