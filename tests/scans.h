@@ -67,6 +67,7 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   size_t rows = c->panels * KF_PANEL;
   void *packed = kf_alloc(1, k->size(c->dim));
   kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
+  int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
   assert_int_equal(k->size(c->dim) % 64, 0);
   memset(packed, 0x5a, k->size(c->dim));
   k->pack(c->queries, c->n, c->dim, packed);
@@ -81,14 +82,19 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
                .hits = hits};
   if (k->begin != NULL) k->begin(c->dim);
   size_t n_hits = k->scan(&s), all = 0;
+  k->peaks(&s, peaks);
   if (k->end != NULL) k->end();
   for (size_t q = 0; q < c->n; q++) {
     const kf_hit *h = hits, *end = hits + n_hits;
+    int32_t peak[KF_PEAKS];
+    for (size_t r = 0; r < KF_PEAKS; r++) peak[r] = INT32_MIN;
     for (size_t r = 0; r < rows; r++) {
       int32_t dot = 0;
       for (size_t i = 0; i < c->dim; i++)
         dot += c->queries[q * c->dim + i] * c->rows[r * c->dim + i];
-      if (dot - kf_scan_offset(c->offset[r], c->unit) < c->floor[q]) continue;
+      int32_t less_offset = dot - kf_scan_offset(c->offset[r], c->unit);
+      if (less_offset > peak[r % KF_PEAKS]) peak[r % KF_PEAKS] = less_offset;
+      if (less_offset < c->floor[q]) continue;
       while (h < end && h->query != q) h++; /* the next one of this query */
       if (h == end || h->row != r || h->dot != dot)
         fail_msg("dim %u, %zu panels, query %zu of %zu: row %zu with %d is not its next hit",
@@ -96,11 +102,13 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
       h++;
       all++;
     }
+    assert_memory_equal(peaks + q * KF_PEAKS, peak, sizeof peak);
   }
   if (all != n_hits)
     fail_msg("dim %u, %zu queries: %zu hits, wanted %zu", c->dim, c->n, n_hits, all);
   kf_free(packed);
   kf_free(hits);
+  kf_free(peaks);
 }
 
 static inline void check_scans(const kf_scan_kernel *k) {

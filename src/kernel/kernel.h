@@ -35,6 +35,7 @@ typedef struct kf_moment_kernel {
  * value + 128. Every instruction set reads the same panels. */
 #define KF_PANEL       16u
 #define KF_PANELS_STEP 4u /* a scan takes a multiple of this many panels */
+#define KF_PEAKS       (KF_PANELS_STEP * KF_PANEL)
 
 /* The columns of packed rows: as many as make equal parts of at most 64, each a multiple of 4. */
 static inline uint32_t kf_scan_dim(uint32_t dim) {
@@ -94,6 +95,11 @@ static inline void kf_ahead_step(kf_ahead *a) {
     __builtin_prefetch(a->at, 0, 2);
 }
 
+/* peaks[i] becomes sums[i] + more where that is larger. */
+static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t more, size_t n) {
+  for (size_t i = 0; i < n; i++) peaks[i] = sums[i] + more > peaks[i] ? sums[i] + more : peaks[i];
+}
+
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
   int most;     /* the largest magnitude of their bytes, see kf_scan_most */
@@ -103,7 +109,10 @@ typedef struct kf_scan_kernel {
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
   /* Returns how many hits were written. */
   size_t (*scan)(const kf_scan *scan);
-  /* Called on a thread before its first `scan` for rows of `dim` columns, and after the last (may
+  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 * KF_PEAKS, …
+   * for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are left alone. */
+  void (*peaks)(const kf_scan *scan, int32_t *peaks);
+  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the last (may
    * be NULL). */
   void (*begin)(uint32_t dim);
   void (*end)(void);

@@ -89,12 +89,12 @@ static inline void write_hits(work *w, size_t pair) {
   }
 }
 
-/* Sums of 16 or 32 queries with a pair of panels. Meanwhile, from the second pair on, those of the
+/* Sums of 16 or 32 queries with a pair of panels. Meanwhile, where `comparing`, those of the
  * pair before are compared. `loaded`: there is one part, and its queries are in their tiles.
  *
  * Rows are loaded past the first-level cache, where queries and sums are to stay. */
 static inline __attribute__((always_inline)) void multiply(work *w, size_t pair, bool both,
-                                                           bool loaded) {
+                                                           bool loaded, bool comparing) {
   const uint8_t *rows = w->s->panels + pair * PAIR * w->panel;
   const char *query = w->queries;
   int32_t *sums = w->sums[pair % 2];
@@ -119,7 +119,7 @@ static inline __attribute__((always_inline)) void multiply(work *w, size_t pair,
     kf_ahead_step(&w->ahead);
     query += GROUP * w->columns;
     rows += w->columns * KF_PANEL;
-    if (pair > 0) compare(w, pair - 1, n * part / w->n_parts, n * (part + 1) / w->n_parts);
+    if (comparing) compare(w, pair - 1, n * part / w->n_parts, n * (part + 1) / w->n_parts);
   }
   _tile_stored(0, sums, stride);
   _tile_stored(1, sums + 16, stride);
@@ -137,23 +137,27 @@ static inline __attribute__((always_inline)) void scan_group(work *w, bool both,
   }
   for (size_t pair = 0; pair < pairs; pair++) {
     if (pair > 1) write_hits(w, pair - 2);
-    multiply(w, pair, both, loaded);
+    multiply(w, pair, both, loaded, pair > 0);
   }
   if (pairs > 1) write_hits(w, pairs - 2);
   compare(w, pairs - 1, 0, w->s->n);
   write_hits(w, pairs - 1);
 }
 
+static void begin_work(work *w, const kf_scan *s) {
+  w->s = s;
+  w->queries = (const char *)s->queries + START_SIZE;
+  w->n_parts = parts(s->dim);
+  w->columns = s->dim / w->n_parts;
+  w->panel = s->dim * KF_PANEL;
+  w->ahead = kf_ahead_of(s, s->n_panels / PAIR * w->n_parts);
+  w->to = s->hits;
+}
+
 static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
   work w;
-  w.s = s;
-  w.queries = (const char *)s->queries + START_SIZE;
-  w.n_parts = parts(s->dim);
-  w.columns = s->dim / w.n_parts;
-  w.panel = s->dim * KF_PANEL;
-  w.ahead = kf_ahead_of(s, s->n_panels / PAIR * w.n_parts);
-  w.to = s->hits;
+  begin_work(&w, s);
   memset(w.which, 0, sizeof w.which);
   for (size_t q = 0; q < s->n; q++) w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   if (s->n > 16 && w.n_parts > 1)
@@ -163,6 +167,26 @@ static size_t scan(const kf_scan *s) {
   else
     scan_group(&w, false, false);
   return (size_t)(w.to - s->hits);
+}
+
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  if (s->n == 0 || s->n_panels == 0) return;
+  work w;
+  begin_work(&w, s);
+  for (size_t pair = 0; pair < s->n_panels / PAIR; pair++) {
+    int32_t *sums = w.sums[pair % 2];
+    multiply(&w, pair, true, false, false);
+    __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);
+    __m512i offset1 = offsets16(s->offset + pair * WIDE + KF_PANEL, s->unit);
+    for (size_t q = 0; q < s->n; q++) {
+      int32_t *x = sums + q * WIDE;
+      _mm512_store_si512(x, _mm512_sub_epi32(_mm512_load_si512(x), offset0));
+      _mm512_store_si512(x + 16, _mm512_sub_epi32(_mm512_load_si512(x + 16), offset1));
+      kf_raise_peaks(peaks + q * KF_PEAKS + pair * WIDE % KF_PEAKS, x,
+                     ((const int32_t *)s->queries)[q], WIDE);
+    }
+  }
 }
 
 /* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, with `columns` columns. Constant, because
@@ -199,6 +223,7 @@ const kf_scan_kernel kf_scan_amx = {.group = GROUP,
                                     .size = size,
                                     .pack = pack,
                                     .scan = scan,
+                                    .peaks = peaks,
                                     .begin = tiles_on,
                                     .end = tiles_off};
 

@@ -104,9 +104,10 @@ static inline uint32_t below8(const int32_t *sums, __m256i floor) {
   return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below));
 }
 
+static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+
 static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
-  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
   int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
   kf_hit *to = s->hits;
   kf_ahead ahead = kf_ahead_of(s, s->n_panels);
@@ -122,7 +123,17 @@ static size_t scan(const kf_scan *s) {
   return (size_t)(to - s->hits);
 }
 
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t p = 0; p < s->n_panels; p++) {
+    multiply_n[s->n - 1](s, p, sums);
+    for (size_t q = 0; q < s->n; q++)
+      kf_raise_peaks(peaks + q * KF_PEAKS + p % KF_PANELS_STEP * KF_PANEL, sums[q], 0, KF_PANEL);
+  }
+}
+
 const kf_scan_kernel kf_scan_avx2 = {
-    .group = GROUP, .most = 63, .size = size, .pack = pack, .scan = scan};
+    .group = GROUP, .most = 63, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

@@ -93,10 +93,11 @@ static inline kf_hit *look_at(const kf_scan *s, size_t q, size_t row, int32_t fl
   return to;
 }
 
+static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
+                                          multiply_4, multiply_5, multiply_6};
+
 static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
-  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
-                                            multiply_4, multiply_5, multiply_6};
   int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];
   kf_hit *to = s->hits;
   kf_ahead ahead = kf_ahead_of(s, s->n_panels / QUAD);
@@ -109,7 +110,17 @@ static size_t scan(const kf_scan *s) {
   return (size_t)(to - s->hits);
 }
 
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t p = 0; p < s->n_panels; p += QUAD) {
+    multiply_n[s->n - 1](s, p, sums);
+    for (size_t q = 0; q < s->n; q++)
+      kf_raise_peaks(peaks + q * KF_PEAKS, sums[q], ((const int32_t *)s->queries)[q], KF_PEAKS);
+  }
+}
+
 const kf_scan_kernel kf_scan_avx512 = {
-    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan};
+    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

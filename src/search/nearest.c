@@ -10,11 +10,12 @@
 #include "search/shortlist.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BATCH       384u        /* queries that pass over the rows together, at most */
 #define BATCH_BYTES (16u << 20) /* of their shortlists */
-#define FIRST_ROWS  64u         /* of the first span; then spans grow by half, up to a block */
+#define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
 /* --- what a thread works with ---------------------------------------------------------------- */
@@ -40,6 +41,8 @@ typedef struct finder {
   double *wide;        /* [2 * dim] */
   float *fetched;      /* [KF_SCORE_ROWS][dim] */
   kf_hit *hits;        /* [group * block_rows] */
+  int32_t *peaks;      /* [group][KF_PEAKS] */
+  double *lowest;      /* [group][KF_PEAKS] */
   uint64_t candidates;
 } finder;
 
@@ -68,6 +71,8 @@ static void finder_free(finder *f) {
   kf_free(f->wide);
   kf_free(f->fetched);
   kf_free(f->hits);
+  kf_free(f->peaks);
+  kf_free(f->lowest);
   kf_free(f->lists);
   kf_free(f->pending);
   kf_free(f->lower);
@@ -98,13 +103,15 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *f->wide);
   f->fetched = kf_alloc(KF_SCORE_ROWS * (uint64_t)index->dim, sizeof *f->fetched);
   f->hits = kf_alloc(scan->group * (uint64_t)index->block_rows, sizeof *f->hits);
+  f->peaks = kf_alloc(scan->group * KF_PEAKS, sizeof *f->peaks);
+  f->lowest = kf_alloc(scan->group * KF_PEAKS, sizeof *f->lowest);
   f->lists = kf_alloc(batch, sizeof *f->lists);
   f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
   f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
   f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
   if (!(f->given && f->order && f->margin && f->query && f->factor && f->floor && f->packed &&
-        f->bytes && f->wide && f->fetched && f->hits && f->lists && f->pending && f->lower &&
-        f->scored)) {
+        f->bytes && f->wide && f->fetched && f->hits && f->peaks && f->lowest && f->lists &&
+        f->pending && f->lower && f->scored)) {
     finder_free(f);
     return kf_fail_memory(err);
   }
@@ -211,45 +218,106 @@ static inline kf_status take_hit(finder *f, const batch *b, uint32_t i, uint64_t
   return KF_OK;
 }
 
+/* What the kernel is told of some panels of one block and of a group of queries, besides floors, and
+ * what 1 in a dot product is worth: 0 where that is of no use, and every row is to be a hit. */
+static kf_scan scan_of(finder *f, const batch *b, uint32_t group, uint64_t row, uint64_t rows,
+                       double *value_of_one) {
+  const kf_index *index = f->index;
+  const kf_block *block = &index->blocks[row / index->block_rows];
+  double value = (double)f->factor[group] * (double)block->scale;
+  bool usable =
+      value > 1e-30 && value < 1e30 && (double)block->offset < value * 0.5 * KF_SCAN_LIMIT;
+  *value_of_one = usable ? value : 0;
+  return (kf_scan){.dim = index->padded,
+                   .panels = index->packed + row * index->padded,
+                   .n_panels = rows / KF_PANEL,
+                   .offset = index->offset + row,
+                   .unit = usable ? (float)(1 / value) : 1,
+                   .queries = f->packed + group * f->group_size,
+                   .n = group_queries(f, b, group),
+                   .floor = f->floor + group * f->scan->group,
+                   .hits = f->hits};
+}
+
 /* Some panels of one block against one group of queries. */
-static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint32_t rows,
+static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint64_t rows,
                             const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
-  uint32_t first_query = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
   const kf_block *block = &index->blocks[row / index->block_rows];
-  double value_of_one = (double)f->factor[group] * (double)block->scale;
-  /* Otherwise every row is a hit. */
-  bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
-                (double)block->offset < value_of_one * 0.5 * KF_SCAN_LIMIT;
-  double unit = usable ? 1 / value_of_one : 1;
-  for (uint32_t i = first_query; i < first_query + n; i++) {
+  double value_of_one;
+  kf_scan s = scan_of(f, b, group, row, rows, &value_of_one);
+  uint32_t first_query = group * (uint32_t)f->scan->group;
+  for (uint32_t i = first_query; i < first_query + s.n; i++) {
     f->margin[i] = kf_margin(&f->query[i], block);
-    f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
+    f->floor[i] = value_of_one > 0 ? floor_of(f, i, block, 1 / value_of_one) : KF_SCAN_ALL;
   }
-  kf_scan s = {.dim = index->padded,
-               .panels = index->packed + row * index->padded,
-               .n_panels = rows / KF_PANEL,
-               .offset = index->offset + row,
-               .unit = (float)unit,
-               .queries = f->packed + group * f->group_size,
-               .n = n,
-               .floor = f->floor + first_query,
-               .hits = f->hits,
-               .next = next,
-               .next_size = next_size};
+  s.next = next;
+  s.next_size = next_size;
   size_t n_hits = f->scan->scan(&s);
+  double factor = (double)f->factor[group] * (double)block->scale;
   for (const kf_hit *h = f->hits; h < f->hits + n_hits; h++) {
-    double value = (double)h->dot * value_of_one - (double)index->offset[row + h->row];
+    double value = (double)h->dot * factor - (double)index->offset[row + h->row];
     KF_TRY(take_hit(f, b, first_query + h->query, row + h->row, value, err));
   }
   return KF_OK;
 }
 
-/* How many rows the span that begins at `row` has: spans start small and grow by half, since each
- * raises what is asked for, and end where a block does. */
-static uint64_t span_rows(const kf_index *index, uint64_t begun, uint64_t row) {
+/* --- the first floor ------------------------------------------------------------------------- */
+
+#define PEAK_ROWS 1024u
+
+/* How many of so many rows are looked at beforehand; 0: too few to be worth it, or k is too large. */
+static uint64_t peak_rows(const finder *f, uint64_t rows) {
+  uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
+  if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
+  return some < PEAK_ROWS ? some : PEAK_ROWS;
+}
+
+/* The lower bounds of what has the peaks of query i in a block, where these are better. A peak is off
+ * by the rounding of its offset; far out, it is not that of a row of which something is known. */
+static void raise_lowers(const finder *f, uint32_t i, const kf_block *block, double value_of_one,
+                         const int32_t *peaks, double *lower) {
+  double margin = kf_margin(&f->query[i], block);
+  double off = 0x1p-22 * (double)block->offset / value_of_one + 3;
+  for (uint32_t r = 0; r < KF_PEAKS; r++) {
+    double value = ((double)peaks[r] - off) * value_of_one;
+    double least = value - 0x1p-40 * fabs(value) - margin;
+    if (abs(peaks[r]) < KF_SCAN_LIMIT / 2 && least > lower[r]) lower[r] = least;
+  }
+}
+
+/* Rows from `begun` on, in KF_PEAKS classes by their number: the best of each class is a row of its
+ * own, so that the k-th best of these is a floor to begin with. It saves most of the hits that rows
+ * would be while little is known. */
+static void find_floor(finder *f, const batch *b, uint32_t group, uint64_t begun, uint64_t rows) {
+  const kf_index *index = f->index;
+  uint32_t first = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
+  for (uint32_t i = 0; i < n * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
+  for (uint64_t row = begun, step; row < begun + rows; row += step) {
+    step = index->block_rows - row % index->block_rows;
+    if (step > begun + rows - row) step = begun + rows - row;
+    double value_of_one;
+    kf_scan s = scan_of(f, b, group, row, step, &value_of_one);
+    if (!(value_of_one > 0)) continue;
+    f->scan->peaks(&s, f->peaks);
+    for (uint32_t i = 0; i < n; i++)
+      raise_lowers(f, first + i, &index->blocks[row / index->block_rows], value_of_one,
+                   f->peaks + i * KF_PEAKS, f->lowest + i * KF_PEAKS);
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[first + i]] : -1;
+    if (left_out >= 0) f->lowest[i * KF_PEAKS + left_out % KF_PEAKS] = -INFINITY;
+    kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
+  }
+}
+
+/* --- span by span ---------------------------------------------------------------------------- */
+
+/* How many rows the span that begins at `row` has, where floors are those of `seen` rows: spans grow
+ * with that, since each raises what is asked for, and end where a block does. */
+static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
   uint64_t rows = index->block_rows - row % index->block_rows;
-  uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
+  uint64_t most = seen / 2 / FIRST_ROWS * FIRST_ROWS;
   if (most < FIRST_ROWS) most = FIRST_ROWS;
   return rows < most ? rows : most;
 }
@@ -260,15 +328,18 @@ static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t
   const kf_index *index = f->index;
   uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
   uint32_t groups = (b->n + (uint32_t)f->scan->group - 1) / (uint32_t)f->scan->group;
+  uint64_t seen = peak_rows(f, last - begun);
   kf_status status = KF_OK;
   if (f->scan->begin != NULL) f->scan->begin(index->padded);
+  for (uint32_t g = 0; seen > 0 && g < groups; g++) find_floor(f, b, g, begun, seen);
   for (uint64_t row = begun; status == KF_OK && row < last; row += rows) {
-    rows = span_rows(index, begun, row);
+    if (seen < row - begun) seen = row - begun;
+    rows = span_rows(index, row, seen);
     const uint8_t *next = index->packed + (row + rows) * index->padded;
-    size_t size = row + rows < last ? span_rows(index, begun, row + rows) * index->padded : 0;
+    size_t size = row + rows < last ? span_rows(index, row + rows, seen) * index->padded : 0;
     for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
       size_t from = size * g / groups, to = size * (g + 1) / groups;
-      status = scan_group(f, b, g, row, (uint32_t)rows, next + from, to - from, err);
+      status = scan_group(f, b, g, row, rows, next + from, to - from, err);
     }
   }
   if (f->scan->end != NULL) f->scan->end();

@@ -9,10 +9,14 @@
 #include <math.h>
 #include <string.h>
 
+static void forget_bounds(kf_shortlist *list, uint32_t k) {
+  for (uint32_t i = 0; i < k; i++) list->lower[i] = -INFINITY;
+}
+
 void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
   list->least = -INFINITY;
   list->n_pending = list->n_scored = 0;
-  for (uint32_t i = 0; i < k; i++) list->lower[i] = -INFINITY;
+  forget_bounds(list, k);
 }
 
 /* --- lower bounds ---------------------------------------------------------------------------- */
@@ -43,6 +47,11 @@ static void note_lower(kf_shortlist *list, uint32_t k, double lower) {
   if (!(lower > list->lower[0])) return;
   replace_smallest(list->lower, k, lower);
   if (list->lower[0] > list->least) list->least = list->lower[0];
+}
+
+void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) note_lower(list, k, lower[i]);
+  forget_bounds(list, k); /* of rows that will be offered */
 }
 
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {

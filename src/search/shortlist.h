@@ -28,6 +28,10 @@ typedef struct kf_shortlist {
 /* Empties the list. */
 void kf_shortlist_start(kf_shortlist *list, uint32_t k);
 
+/* There are n different rows, yet to be offered, with keys of at least these; called before the first
+ * row is. */
+void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
+
 /* Takes note of a row. There must be room for it. */
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row);
 
