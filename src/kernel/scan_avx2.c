@@ -107,14 +107,15 @@ static inline uint32_t below8(const int32_t *sums, __m256i floor) {
 static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
 
 static size_t scan(const kf_scan *s) {
-  if (s->n == 0 || s->n_panels == 0) return 0;
+  const size_t n = s->n;
+  if (n == 0 || s->n_panels == 0) return 0;
   int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
   kf_hit *to = s->hits;
   kf_ahead ahead = kf_ahead_of(s, s->n_panels);
   for (size_t p = 0; p < s->n_panels; p++) {
     kf_ahead_step(&ahead);
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++) {
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++) {
       __m256i floor = _mm256_set1_epi32(s->floor[q]);
       uint32_t below = below8(sums[q], floor) | below8(sums[q] + HALF, floor) << HALF;
       to = keep(s, q, p * KF_PANEL, below, sums[q], to);
@@ -124,11 +125,13 @@ static size_t scan(const kf_scan *s) {
 }
 
 static void peaks(const kf_scan *s, int32_t *peaks) {
+  const size_t n = s->n;
+  if (n == 0) return;
   int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
-  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
   for (size_t p = 0; p < s->n_panels; p++) {
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++)
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++)
       kf_raise_peaks(peaks + q * KF_PEAKS + p % KF_PANELS_STEP * KF_PANEL, sums[q], 0, KF_PANEL);
   }
 }

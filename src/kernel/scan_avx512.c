@@ -97,25 +97,28 @@ static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
                                           multiply_4, multiply_5, multiply_6};
 
 static size_t scan(const kf_scan *s) {
-  if (s->n == 0 || s->n_panels == 0) return 0;
+  const size_t n = s->n;
+  if (n == 0 || s->n_panels == 0) return 0;
   int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];
   kf_hit *to = s->hits;
   kf_ahead ahead = kf_ahead_of(s, s->n_panels / QUAD);
-  for (size_t q = 0; q < s->n; q++) floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
+  for (size_t q = 0; q < n; q++) floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   for (size_t p = 0; p < s->n_panels; p += QUAD) {
     kf_ahead_step(&ahead);
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++) to = look_at(s, q, p * KF_PANEL, floor[q], sums[q], to);
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++) to = look_at(s, q, p * KF_PANEL, floor[q], sums[q], to);
   }
   return (size_t)(to - s->hits);
 }
 
 static void peaks(const kf_scan *s, int32_t *peaks) {
+  const size_t n = s->n;
+  if (n == 0) return;
   int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
-  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
   for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++)
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++)
       kf_raise_peaks(peaks + q * KF_PEAKS, sums[q], ((const int32_t *)s->queries)[q], KF_PEAKS);
   }
 }

@@ -154,7 +154,7 @@ static void ask_for(const kf_index *index, uint64_t row) {
  * by `margin`. */
 static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, double margin,
                             kf_scorer *scorer, kf_err *err) {
-  kf_pending next[AHEAD];
+  kf_pending next[AHEAD] = {{0}};
   uint32_t n = 0;
   for (uint32_t i = list->n_pending / 2; i-- > 0;) settle_down(list->pending, list->n_pending, i);
   for (;;) {
