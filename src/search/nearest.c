@@ -3,7 +3,8 @@
  * A batch of queries, rounded to 8 bits, meets the packed rows block by block; a block stays in the
  * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
  * them with what each query still asks for, and hands out the few rows that reach it. Those go to
- * the shortlist of the query, which raises what is asked for.
+ * the shortlist of the query, which raises what is asked for. What is asked for in the beginning
+ * comes from a look at the first rows.
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own part of the rows, and the shortlists are merged. */
@@ -323,7 +324,8 @@ static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
 }
 
 /* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span, its
- * share of the next span is asked for. */
+ * share of the next span is asked for; not so where there are one or two groups, which read as fast as
+ * memory goes. */
 static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
   uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
@@ -336,7 +338,8 @@ static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t
     if (seen < row - begun) seen = row - begun;
     rows = span_rows(index, row, seen);
     const uint8_t *next = index->packed + (row + rows) * index->padded;
-    size_t size = row + rows < last ? span_rows(index, row + rows, seen) * index->padded : 0;
+    bool ask = groups > 2 && row + rows < last;
+    size_t size = ask ? span_rows(index, row + rows, seen) * index->padded : 0;
     for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
       size_t from = size * g / groups, to = size * (g + 1) / groups;
       status = scan_group(f, b, g, row, rows, next + from, to - from, err);
