@@ -391,8 +391,9 @@ const cli_command sweep_command = {
         "The statistics of a fold are taken away from the whole exactly. Folds have fewer rows, so "
         "that an absolute lambda is taken there in proportion to the scatter.\n\n"
         "A statistics file is enough where there is test data and no -k.",
-    .groups = (const cli_group *const[]){&own_options, &test_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &test_options, &stats_options, &label_options,
+                                   &row_options, &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Tables from training data alone", "koofu sweep train.safetensors"},
