@@ -368,7 +368,7 @@ sweep_1k() { # TABLE STATISTICS LAMBDAS DIMS [OPTION...]: IN-1k alone
 
 # Rows with their own lengths. Statistics that are merged need one unit.
 prepare_euclid() {
-  say "statistics of rows with their own lengths"
+  if missing euclid-1k.safetensors; then say "statistics of rows with their own lengths"; fi
   with_1k file euclid-1k.safetensors stats --no-normalize
 }
 prepare_euclid_21k() {
@@ -449,7 +449,7 @@ reduced_neighbours() { # [time]
   [ "$knn_between" = 1K ] || between=21k-all.safetensors
   for d in raw $(echo "$dims" | tr , ' '); do
     if all_there "dims-knn-$d" && { [ $# -eq 0 ] || timed "$d"; }; then continue; fi
-    say "k-NN: $d dimensions"
+    if [ "$d" = raw ]; then say "k-NN: raw space"; else say "k-NN: $d dimensions"; fi
     model="model-1K.safetensors"
     rm -f "$work"/gallery*.safetensors
     if [ "$d" = raw ]; then
