@@ -411,19 +411,19 @@ def check_running(mini, out):
 
 def check_interruption(mini, out):
     """Stopped in the middle, and begun again, it comes to the same figures; nothing half-made is left."""
-    process = subprocess.Popen(mini.arguments("second") + ["--only", "knn", "--only", "dims-knn"],
+    process = subprocess.Popen(mini.arguments("second") + ["--only", "k"],
                                stderr=subprocess.PIPE, cwd=mini.folder, universal_newlines=True, start_new_session=True)
     for line in process.stderr:
-        if "space 1K, classes of 14K" in line:
+        if "space 1K, classes of 1K" in line:
             break
     os.killpg(process.pid, signal.SIGTERM)
     process.wait()
     process.stderr.close()
     second = mini.path("second")
-    check("stopped", process.returncode in (143, -signal.SIGTERM) and not os.path.exists(os.path.join(second, "knn.csv")), process.returncode)
+    check("stopped", process.returncode in (143, -signal.SIGTERM) and not os.path.exists(os.path.join(second, "k.csv")), process.returncode)
     check("no gallery is left behind", not [n for n in os.listdir(os.path.join(second, "work")) if n.startswith("gallery") or n.endswith(".part")])
-    result = mini.script("second", "--only", "knn")
-    check("the same figures after an interruption", result.returncode == 0 and content(second)["knn.csv"] == content(out)["knn.csv"], result.stderr[-200:] if result.returncode else "")
+    result = mini.script("second", "--only", "k")
+    check("the same figures after an interruption", result.returncode == 0 and content(second)["k.csv"] == content(out)["k.csv"], result.stderr[-200:] if result.returncode else "")
 
 
 def check_small(mini):
