@@ -7,7 +7,7 @@ CMAKE   ?= cmake
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 
-.PHONY: all demo test install bench bench-search lint format sanitize fuzz clean
+.PHONY: all demo test install bench bench-search bench-choosing lint format sanitize fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -37,6 +37,10 @@ bench-search: all
 	@tools/packages.sh bench
 	@tools/packages.sh peers || echo "koofu: Debian's FAISS is left out"
 	@bench/run.sh $(BUILD) search $(ARGS)
+
+# ARGS: options of bench/choosing.py, such as --rows.
+bench-choosing: all
+	@python3 bench/choosing.py $(BUILD)/koofu $(ARGS)
 
 lint:
 	@tools/packages.sh build test lint

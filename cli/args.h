@@ -111,9 +111,9 @@ typedef struct cli_args {
   cli_numbers dims;
   cli_list test, test_labels, class_sets;
   const char *lambdas;
-  int table_format, no_prototypes, no_raw;
+  int table_format, no_prototypes, no_raw, leave_one_out;
   /* results */
-  const char *output, *text_output;
+  const char *output, *text_output, *title;
   int dtype, metric, raw, json;
   cli_number top;
   /* galleries */

@@ -5,87 +5,66 @@
 /* The world, unless options say otherwise. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };
 
-static const char *const lambdas[] = {"0.03x", "0.1x", "0.3x", "1x", "3x"};
+static const double lambdas[] = {0.03, 0.1, 0.3, 1, 3}; /* times the mean eigenvalue */
 static const uint32_t dims[] = {256, 128, 64, 32};
-
-/* One line of the table. */
-typedef struct demo_line {
-  const char *lambda; /* NULL: the raw space */
-  uint32_t dim;
-  uint64_t top1, top5;
-} demo_line;
+enum { N_LAMBDAS = COUNT_OF(lambdas), N_DIMS = COUNT_OF(dims) };
 
 typedef struct demo {
   cli_run *cli;
   kf_synth_options world;
   uint64_t test_per_class;
-  kf_data *test;
+  kf_data *train, *test;
   kf_stats *stats;
-  uint64_t n; /* test rows scored */
-  demo_line raw;
-  demo_line full[COUNT_OF(lambdas)];
-  demo_line small[COUNT_OF(dims)];
-  size_t n_small;        /* how many of dims are below D */
-  const demo_line *best; /* of full */
+  kf_lambda_choice *choice; /* by leave-one-out */
+  kf_sweep *sweep;
+  size_t n_dims;                        /* D, and how many of dims are below it */
+  const kf_sweep_cell *raw;             /* one cell */
+  const kf_sweep_cell *full[N_LAMBDAS]; /* all dimensions */
+  const kf_sweep_cell *chosen;          /* [n_dims] at the chosen lambda, falling dimensions */
 } demo;
 
 /* --- the work --------------------------------------------------------------------------------- */
 
 static int prepare(demo *d) {
   kf_ctx *ctx = d->cli->ctx;
-  kf_data *train;
-  kf_status status = kf_synth_open(ctx, &d->world, &train);
-  if (status != KF_OK) return fail(d->cli, status);
-  status = kf_stats_new_from_data(ctx, train, NULL, &d->stats);
-  kf_data_free(train);
+  kf_status status = kf_synth_open(ctx, &d->world, &d->train);
+  if (status == KF_OK) status = kf_stats_new_from_data(ctx, d->train, NULL, &d->stats);
   kf_synth_options test = d->world;
   test.split = 1;
   test.per_class = d->test_per_class;
   if (status == KF_OK) status = kf_synth_open(ctx, &test, &d->test);
+  if (status == KF_OK) status = kf_lambda_choice_new(ctx, d->stats, d->train, NULL, &d->choice);
   return status == KF_OK ? EXIT_OK : fail(d->cli, status);
 }
 
-/* Fits and evaluates one line; the raw space is evaluated along with the first. */
-static int measure(demo *d, const char *lambda, uint32_t dim, demo_line *out) {
-  kf_ctx *ctx = d->cli->ctx;
-  kf_fit_options options = {.dim = dim};
-  kf_eval_options eval_options = {.skip_raw = d->n > 0};
-  kf_eval_result result;
-  kf_model *model = NULL;
-  kf_status status = kf_lambda_parse(ctx, lambda, &options.lambda);
-  if (status == KF_OK) status = kf_fit(ctx, d->stats, &options, &model);
-  if (status == KF_OK) status = kf_eval(ctx, model, d->test, &eval_options, &result);
-  kf_model_free(model);
+/* All lines at once; cells come by lambda, then by dimension. */
+static int measure(demo *d) {
+  kf_lambda list[N_LAMBDAS + 1];
+  uint32_t columns[N_DIMS + 1] = {d->world.dim};
+  for (size_t i = 0; i < N_LAMBDAS; i++) list[i] = (kf_lambda){lambdas[i], KF_LAMBDA_RELATIVE};
+  list[N_LAMBDAS] = (kf_lambda){d->choice->lambda, KF_LAMBDA_ABSOLUTE};
+  d->n_dims = 1;
+  for (size_t i = 0; i < N_DIMS; i++)
+    if (dims[i] < d->world.dim) columns[d->n_dims++] = dims[i];
+  kf_sweep_options options = {
+      .lambdas = list, .n_lambdas = N_LAMBDAS + 1, .dims = columns, .n_dims = d->n_dims};
+  kf_status status = kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep);
   if (status != KF_OK) return fail(d->cli, status);
-  if (d->n == 0) d->raw = (demo_line){NULL, d->world.dim, result.raw_top1, result.raw_top5};
-  d->n = result.n;
-  *out = (demo_line){lambda, dim, result.top1, result.top5};
-  return EXIT_OK;
-}
-
-static int measure_all(demo *d) {
-  for (size_t i = 0; i < COUNT_OF(lambdas); i++) {
-    int result = measure(d, lambdas[i], d->world.dim, &d->full[i]);
-    if (result != EXIT_OK) return result;
-    if (!d->best || d->full[i].top1 > d->best->top1) d->best = &d->full[i];
-  }
-  for (size_t i = 0; i < COUNT_OF(dims); i++) {
-    if (dims[i] >= d->world.dim) continue;
-    int result = measure(d, d->best->lambda, dims[i], &d->small[d->n_small]);
-    if (result != EXIT_OK) return result;
-    d->n_small++;
-  }
+  d->raw = d->sweep->cells;
+  for (size_t i = 0; i < N_LAMBDAS; i++) d->full[i] = d->sweep->cells + 1 + i * d->n_dims;
+  d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;
   return EXIT_OK;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-static void print_line(const demo *d, const demo_line *line) {
+static void print_line(const demo *d, const kf_sweep_cell *c) {
   char ratio[24];
-  snprintf(ratio, sizeof ratio, "%.3gx", (double)d->world.dim / line->dim);
-  printf("%-8s %7s %6u %8s %8s  %9s %9s\n", line->lambda ? "Koo-Fu" : "raw",
-         line->lambda ? line->lambda : "-", line->dim, show_count(4 * (uint64_t)line->dim).text,
-         ratio, show_percent(line->top1, d->n).text, show_percent(line->top5, d->n).text);
+  snprintf(ratio, sizeof ratio, "%.3gx", (double)d->world.dim / c->dim);
+  printf("%-8s %7s %6u %8s %8s  %9s %9s%s\n", c->raw ? "raw" : "Koo-Fu",
+         c->raw ? "-" : show_relative(c->relative, 1).text, c->dim,
+         show_count(4 * (uint64_t)c->dim).text, ratio, show_percent(c->top1, c->n).text,
+         show_percent(c->top5, c->n).text, c == d->chosen ? "  chosen" : "");
 }
 
 static void print_table(const demo *d) {
@@ -98,81 +77,88 @@ static void print_table(const demo *d) {
   printf("follows real CLIP embeddings. The same seed gives the same figures on every\n"
          "machine.\n\n"
          "How often is the nearest class mean the right one? Of %s:\n\n",
-         show_counted(d->n, "test row", "test rows").text);
+         show_counted(d->raw->n, "test row", "test rows").text);
   printf("%-8s %7s %6s %8s %8s  %9s %9s\n", "space", "lambda", "dims", "bytes", "smaller", "top-1",
          "top-5");
-  print_line(d, &d->raw);
-  for (size_t i = 0; i < COUNT_OF(lambdas); i++) print_line(d, &d->full[i]);
-  for (size_t i = 0; i < d->n_small; i++) print_line(d, &d->small[i]);
+  print_line(d, d->raw);
+  int told = 0; /* the chosen lambda stands among the others */
+  for (size_t i = 0; i < N_LAMBDAS; i++) {
+    if (!told && d->chosen->lambda <= d->full[i]->lambda) {
+      print_line(d, d->chosen);
+      told = 1;
+    }
+    if (d->chosen->lambda != d->full[i]->lambda) print_line(d, d->full[i]);
+  }
+  if (!told) print_line(d, d->chosen);
+  for (size_t i = 1; i < d->n_dims; i++) print_line(d, &d->chosen[i]);
 }
 
 /* --- the words: all of them follow from the figures ------------------------------------------- */
 
 static void print_gain(const demo *d) {
-  uint64_t raw = d->raw.top1, best = d->best->top1;
+  uint64_t n = d->raw->n, raw = d->raw->top1, own = d->chosen->top1;
   printf("\nThe map. ");
-  if (best > raw) {
+  if (own > raw) {
     double raw_low, raw_high, low, high;
-    kf_interval95(raw, d->n, &raw_low, &raw_high);
-    kf_interval95(best, d->n, &low, &high);
-    printf("With lambda %s, top-1 rises from %s to %s:\n%.0f %% fewer errors%s.\n", d->best->lambda,
-           show_percent(raw, d->n).text, show_percent(best, d->n).text,
-           100 * (double)(best - raw) / (double)(d->n - raw),
-           low > raw_high ? ", and the 95 % intervals of the two do not overlap"
-                          : " (though the 95 % intervals of the two overlap)");
+    kf_interval95(raw, n, &raw_low, &raw_high);
+    kf_interval95(own, n, &low, &high);
+    printf("Top-1 rises from %s to %s: %.0f %% fewer errors%s.\n", show_percent(raw, n).text,
+           show_percent(own, n).text, 100 * (double)(own - raw) / (double)(n - raw),
+           low > raw_high ? ",\nand the 95 % intervals of the two do not overlap"
+                          : "\n(though the 95 % intervals of the two overlap)");
   } else
-    printf("None of these lambdas beats the raw space here.\n");
+    printf("It does not beat the raw space here.\n");
 }
 
 static void print_lambda(const demo *d) {
-  const demo_line *worst = &d->full[0];
-  for (size_t i = 1; i < COUNT_OF(lambdas); i++)
-    if (d->full[i].top1 < worst->top1) worst = &d->full[i];
+  const kf_lambda_choice *c = d->choice;
+  const kf_sweep_cell *best = d->chosen;
+  for (size_t i = 0; i < N_LAMBDAS; i++)
+    if (d->full[i]->top1 > best->top1) best = d->full[i];
   printf("\nLambda. It says how little the scatter seen in training is trusted; 0.3x is 0.3\n"
-         "times its mean eigenvalue. Between these lambdas top-1 goes from %s to\n%s. "
-         "The best was picked on the test rows, which flatters it: pick\n"
-         "yours on rows that you keep for that.\n",
-         show_percent(worst->top1, d->n).text, show_percent(d->best->top1, d->n).text);
+         "times its mean eigenvalue. %s was chosen from the training rows alone: each was\n"
+         "left out in turn, exactly, for %zu lambdas. ",
+         show_relative(c->lambda, c->mean_eigenvalue).text, c->n_points);
+  if (best == d->chosen)
+    printf("On the test rows none of these is better.\n");
+  else
+    printf("On the test rows, the best of\nthese is better by %.2f points.\n",
+           100 * (double)(best->top1 - d->chosen->top1) / (double)best->n);
 }
 
 /* The smallest space that has at least so many hits; NULL: none of them. */
-static const demo_line *smallest(const demo *d, uint64_t hits) {
-  const demo_line *found = NULL;
-  for (size_t i = 0; i < d->n_small; i++)
-    if (d->small[i].top1 >= hits) found = &d->small[i];
+static const kf_sweep_cell *smallest(const demo *d, uint64_t hits) {
+  const kf_sweep_cell *found = NULL;
+  for (size_t i = 1; i < d->n_dims; i++)
+    if (d->chosen[i].top1 >= hits) found = &d->chosen[i];
   return found;
 }
 
 static void print_size(const demo *d) {
-  if (d->n_small == 0) return;
-  const demo_line *found = smallest(d, d->raw.top1);
+  if (d->n_dims == 1) return;
+  const kf_sweep_cell *found = smallest(d, d->raw->top1);
   printf("\nSize. The directions come most telling first, so that a row can be cut. ");
   if (found)
     printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, "
            "no less often than the whole raw row.\n",
            found->dim, d->world.dim, show_counted(4 * (uint64_t)found->dim, "byte", "bytes").text,
-           show_count(4 * (uint64_t)d->world.dim).text, show_percent(found->top1, d->n).text);
+           show_count(4 * (uint64_t)d->world.dim).text, show_percent(found->top1, found->n).text);
   else
     printf("Here\nnone of the cut rows is as good as the whole raw row.\n");
 }
 
 static void print_next(const demo *d) {
-  /* The smallest space that costs at most a point. */
-  uint64_t point = d->n / 100;
-  const demo_line *use = smallest(d, d->best->top1 > point ? d->best->top1 - point : 0);
-  if (!use) use = d->best;
   printf("\nNext, the same in files (after make, 'export PATH=$PWD/build:$PATH' finds koofu):\n");
   for (int split = 0; split < 2; split++)
     printf("  koofu synth --classes %u --dim %u --per-class %llu --seed %llu%s -o %s.safetensors\n",
            d->world.classes, d->world.dim,
            (unsigned long long)(split ? d->test_per_class : d->world.per_class),
            (unsigned long long)d->world.seed, split ? " --split 1" : "", split ? "test" : "train");
-  printf("  koofu fit train.safetensors --lambda %s --dim %u -o model.safetensors\n"
+  printf("  koofu fit train.safetensors --dim auto -o model.safetensors\n"
          "  koofu eval model.safetensors test.safetensors\n"
-         "  koofu classify model.safetensors test.safetensors --top 5 | head\n"
+         "  koofu report train.safetensors --test test.safetensors -o report.html\n"
          "With your own embeddings, x.npy [N, D], and labels, one a line:\n"
-         "  koofu fit x.npy --labels y.txt -o model.safetensors\n",
-         use->lambda, use->dim);
+         "  koofu fit x.npy --labels y.txt -o model.safetensors\n");
 }
 
 static int run(cli_run *cli) {
@@ -183,17 +169,21 @@ static int run(cli_run *cli) {
   if (!a->per_class.given) d.world.per_class = PER_CLASS;
   if (!a->test_per_class.given) d.test_per_class = TEST_PER_CLASS;
   int result = prepare(&d);
-  if (result == EXIT_OK) result = measure_all(&d);
+  if (result == EXIT_OK) result = measure(&d);
+  if (result == EXIT_OK) {
+    progress_clear(&cli->progress);
+    print_table(&d);
+    print_gain(&d);
+    print_lambda(&d);
+    print_size(&d);
+    print_next(&d);
+  }
+  kf_sweep_free(d.sweep);
+  kf_lambda_choice_free(d.choice);
+  kf_data_free(d.train);
   kf_data_free(d.test);
   kf_stats_free(d.stats);
-  if (result != EXIT_OK) return result;
-  progress_clear(&cli->progress);
-  print_table(&d);
-  print_gain(&d);
-  print_lambda(&d);
-  print_size(&d);
-  print_next(&d);
-  return EXIT_OK;
+  return result;
 }
 
 static const cli_group own_options = {
@@ -207,9 +197,10 @@ const cli_command demo_command = {
     .operands = "",
     .summary = "show what it does, on a small synthetic world",
     .details =
-        "Makes a synthetic world in memory (see 'koofu synth'), fits models with a few lambdas and "
-        "dimensions, prints how often each is right beside the raw space, and says what the "
-        "figures mean. Nothing is read or written.",
+        "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "
+        "fits "
+        "models with that and a few other lambdas and dimensions, prints how often each is right "
+        "beside the raw space, and says what the figures mean. Nothing is read or written.",
     .groups = (const cli_group *const[]){&own_options, &world_options, NULL},
     .examples = (const cli_example[]){{"As many classes as ImageNet", "koofu demo --classes 1000"},
                                       {NULL, NULL}},

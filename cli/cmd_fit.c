@@ -117,9 +117,8 @@ const cli_command fit_command = {
         "rows a sample of them is left out. With -v the whole curve is printed. gda is trace(S_w) "
         "/ "
         "(N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
-        "--dim auto keeps the fewest dimensions whose loss of accuracy, against the best number, "
-        "is "
-        "not significant in a cross-validation (or within --tolerance).\n\n"
+        "--dim auto keeps the fewest dimensions whose accuracy in a cross-validation is within one "
+        "standard error (or --tolerance) of that of the best number.\n\n"
         "With --between, S_w is from the input and all the rest from another statistics file, "
         "whose classes are then those of the model.",
     .groups =
@@ -129,7 +128,7 @@ const cli_command fit_command = {
         (const cli_example[]){
             {"A model whose lambda is chosen by leave-one-out",
              "koofu fit train.safetensors -o model.safetensors"},
-            {"As compact as it can be without a significant loss",
+            {"As compact as it can be without a loss that can be told",
              "koofu fit train.safetensors --dim auto -o model.safetensors"},
             {"A compact space of 128 dimensions from .npy files",
              "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},

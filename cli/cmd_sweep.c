@@ -47,7 +47,7 @@ static int take_dims(sweep_job *j) {
   static const unsigned parts[][2] = {{1, 1}, {3, 4}, {1, 2}, {1, 4}, {1, 8}, {1, 16}};
   const cli_numbers *given = &j->cli->args.dims;
   uint32_t all = kf_stats_dim(j->stats);
-  size_t n = given->n ? given->n : COUNT_OF(parts);
+  size_t n = given->n ? given->n : j->cli->args.leave_one_out ? 1 : COUNT_OF(parts);
   j->dims = calloc(n, sizeof *j->dims);
   if (!j->dims) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < n; i++) {
@@ -56,7 +56,7 @@ static int take_dims(sweep_job *j) {
       return fail_usage(j->cli, "--dims asks for %u dimensions, the embeddings have %u", dim, all);
     if (dim > 0) j->dims[j->options.n_dims++] = dim;
   }
-  j->options.dims = j->dims;
+  if (!j->cli->args.leave_one_out) j->options.dims = j->dims;
   return EXIT_OK;
 }
 
@@ -93,6 +93,8 @@ static int take_options(sweep_job *j) {
   o->skip_raw = a->no_raw;
   o->skip_prototypes = a->no_prototypes;
   o->folds = (uint32_t)a->folds.value;
+  o->leave_one_out = a->leave_one_out;
+  o->sample = (uint64_t)a->sample.value;
   o->between = j->between;
   o->truth = j->truth;
   take_metrics(j);
@@ -132,6 +134,7 @@ static void print_title(const sweep_job *j, FILE *file, const kf_sweep_cell *c, 
   }
   fprintf(file, ": per cent of %s", show_counted(c->n, "row", "rows").text);
   if (j->sweep->folds) fprintf(file, " in %u folds", j->sweep->folds);
+  if (j->options.leave_one_out) fprintf(file, ", left out one by one");
   fprintf(file, "\n");
 }
 
@@ -275,6 +278,16 @@ static int write_sweep(sweep_job *j) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->folds.given && a->test.n) return fail_usage(cli, "--folds has no meaning with --test");
+  if (a->leave_one_out && (a->test.n || a->folds.given))
+    return fail_usage(cli, "--leave-one-out has no meaning with %s",
+                      a->test.n ? "--test" : "--folds");
+  if (a->leave_one_out && (a->dims.n || a->neighbour_list.n || a->class_sets.n))
+    return fail_usage(cli, "--leave-one-out has no meaning with %s",
+                      a->dims.n             ? "--dims"
+                      : a->neighbour_list.n ? "-k"
+                                            : "--class-set");
+  if (a->sample.given && !a->leave_one_out)
+    return fail_usage(cli, "--sample needs --leave-one-out");
   if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->between && !a->test.n) return fail_usage(cli, "--between needs --test DATA");
   if (a->no_prototypes && !a->neighbour_list.n) return fail_usage(cli, "--no-prototypes needs -k");
@@ -362,6 +375,13 @@ static const cli_group test_options = {
          "labels of the test rows, as --labels", 0, 0, NULL},
         {"folds", 0, OPTION_NUMBER, offsetof(cli_args, folds), 0, "F",
          "without --test: stratified folds of the training rows (default: 5)", 2, 100, NULL},
+        {"leave-one-out", 0, OPTION_FLAG, offsetof(cli_args, leave_one_out), 0, NULL,
+         "without --test: leave out each training row in turn, exactly; prototypes with all "
+         "dimensions",
+         0, 0, NULL},
+        {"sample", 0, OPTION_NUMBER, offsetof(cli_args, sample), 0, "N",
+         "with --leave-one-out: at most N rows, the same share of each class (default: 50000)", 1,
+         INT64_MAX, NULL},
         {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
          "what is right for each test row instead of its label (see 'koofu eval')", 0, 0, NULL},
         {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
@@ -390,6 +410,8 @@ const cli_command sweep_command = {
         "Without --test, the training rows are divided in folds with the same share of each class. "
         "The statistics of a fold are taken away from the whole exactly. Folds have fewer rows, so "
         "that an absolute lambda is taken there in proportion to the scatter.\n\n"
+        "With --leave-one-out each row in turn is taken out of the statistics and classified: the "
+        "curve from which 'koofu fit' chooses lambda.\n\n"
         "A statistics file is enough where there is test data and no -k.",
     .groups =
         (const cli_group *const[]){&own_options, &test_options, &stats_options, &label_options,

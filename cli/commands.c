@@ -3,23 +3,8 @@
 #include "commands.h"
 
 const cli_command *const commands[] = {
-    &convert_command,
-    &info_command,
-    &stats_command,
-    &merge_command,
-    &fit_command,
-    &transform_command,
-    &classify_command,
-    &eval_command,
-    &sweep_command,
-    &compare_command,
-    &classes_command,
-    &add_class_command,
-    &index_command,
-    &search_command,
-    &synth_command,
-    &demo_command,
-    &help_command,
-    &version_command,
-    NULL,
+    &convert_command,   &info_command,     &stats_command,     &merge_command,   &fit_command,
+    &transform_command, &classify_command, &eval_command,      &sweep_command,   &compare_command,
+    &classes_command,   &report_command,   &add_class_command, &index_command,   &search_command,
+    &synth_command,     &demo_command,     &help_command,      &version_command, NULL,
 };

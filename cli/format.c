@@ -51,7 +51,7 @@ shown show_real(double value) {
 
 shown show_relative(double lambda, double mean_eigenvalue) {
   shown s;
-  snprintf(s.text, sizeof s.text, "%.4gx", mean_eigenvalue > 0 ? lambda / mean_eigenvalue : 0);
+  snprintf(s.text, sizeof s.text, "%.3gx", mean_eigenvalue > 0 ? lambda / mean_eigenvalue : 0);
   return s;
 }
 

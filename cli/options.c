@@ -109,8 +109,8 @@ const cli_group choose_options = {
         {"folds", 0, OPTION_NUMBER, offsetof(cli_args, folds), 0, "F",
          "folds of the cross-validation that chooses dimensions (default: 5)", 2, 100, NULL},
         {"tolerance", 0, OPTION_REAL, offsetof(cli_args, tolerance), 0, "POINTS",
-         "percentage points of accuracy that fewer dimensions may cost (default: no significant "
-         "loss)",
+         "percentage points of accuracy that fewer dimensions may cost (default: one standard "
+         "error)",
          0, 0, NULL},
         {0}}};
 

@@ -400,6 +400,49 @@ KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data
 KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
 
 /* ---------------------------------------------------------------------------------------------
+ * Text: classes by their names (docs/text.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* One embedding for each class: the mean of those of its prompts. */
+typedef struct kf_text kf_text;
+
+typedef struct kf_text_options {
+  /* Rows of each class, one class after the other; 0: rows belong to the classes of their labels. */
+  uint32_t per_class;
+  /* With per_class: a text file with the names of the classes, one a line. NULL: those of the data
+   * set, or none. */
+  const char *classes;
+  int no_unit_rows; /* 1: rows are averaged with the lengths they have; 0: at unit length */
+  int no_unit_mean; /* 1: means keep their length */
+} kf_text_options;
+
+/* Text prototypes of a data set: its rows, averaged by class. A class without rows is KF_ERR_DATA. */
+KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
+                             kf_text **out);
+/* Writes them as a native data set with a row for each class, which kf_data_open and kf_text_new
+ * read again. */
+KF_API kf_status kf_text_save(kf_ctx *ctx, const kf_text *text, const char *path);
+KF_API void kf_text_free(kf_text *text);
+KF_API uint32_t kf_text_classes(const kf_text *text);
+KF_API uint32_t kf_text_dim(const kf_text *text);
+KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
+KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+
+/* What is subtracted from images and from text before they are mapped. */
+typedef enum kf_text_centre {
+  KF_TEXT_CENTRE_DEFAULT = 0, /* modality */
+  KF_TEXT_CENTRE_NONE = 1,    /* nothing, as in the paper */
+  KF_TEXT_CENTRE_MEAN = 2,    /* the mean of the training images from both */
+  KF_TEXT_CENTRE_MODALITY = 3 /* the mean of the training images from images, that of the text
+                                * prototypes from text: this closes most of the modality gap */
+} kf_text_centre;
+
+/* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
+ * means. Its classes are those of the text. Everything that takes a model takes it. */
+KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                        kf_text_centre centre, kf_model **out);
+
+/* ---------------------------------------------------------------------------------------------
  * Search: the nearest rows, exactly
  *
  * An index keeps an 8-bit copy of its rows. A first pass over that copy finds every row that could
@@ -621,7 +664,7 @@ typedef struct kf_dim_options {
   kf_centre centre;
   uint32_t folds;   /* 0: 5 */
   uint64_t sample;  /* at most so many rows are classified; 0: 50,000 */
-  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: no significant loss */
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: a standard error of it */
 } kf_dim_options;
 
 typedef struct kf_dim_choice {
@@ -633,8 +676,7 @@ typedef struct kf_dim_choice {
 } kf_dim_choice;
 
 /* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best (by default: whose loss is not significant at
- * 5 %, by McNemar's test, one-sided). Statistics without a fold are the whole minus those of the
+ * whose accuracy is within the tolerance of the best, by default its standard error. Statistics without a fold are the whole minus those of the
  * fold, exactly. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
@@ -692,16 +734,20 @@ typedef struct kf_sweep_options {
   const struct kf_class_set *const *sets; /* NULL: all classes */
   size_t n_sets;
   kf_centre centre;
-  int skip_raw;                 /* 1: without the original space */
-  int skip_prototypes;          /* 1: neighbours alone */
-  uint32_t folds;               /* without test data; 0: 5 */
+  int skip_raw;        /* 1: without the original space */
+  int skip_prototypes; /* 1: neighbours alone */
+  uint32_t folds;      /* without test data; 0: 5 */
+  /* 1: without test data, leave rows out in turn instead of making folds, as kf_lambda_choice_new
+   * does: prototypes in the mapped space alone, with all dimensions. */
+  int leave_one_out;
+  uint64_t sample;              /* with leave_one_out: at most so many rows; 0: 50,000 */
   const kf_stats *between;      /* as in kf_fit_options */
   const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
 } kf_sweep_options;
 
 typedef struct kf_sweep {
   double mean_eigenvalue;
-  uint32_t folds;        /* 0: test data were given */
+  uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
   kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
@@ -962,6 +1008,28 @@ typedef struct kf_info {
  * and models are loaded whole, so that a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+
+/* ---------------------------------------------------------------------------------------------
+ * Report: one page about a data set and its model (docs/report.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* What the page is made of. NULL: what it would show is left out. */
+typedef struct kf_report_content {
+  const char *title;              /* NULL: "Koo-Fu report" */
+  const char *train, *test;       /* what the rows are called, such as names of files */
+  uint64_t train_rows;            /* memory is that of so many rows, in f32; 0: of a million */
+  const kf_model *model;          /* spectra, map of classes, names of classes */
+  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_lambda_choice *lambda; /* accuracy over lambda */
+  const kf_dim_choice *dim;       /* accuracy over dimensions */
+  const kf_k_choice *k;           /* accuracy over neighbours */
+  const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
+  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
+} kf_report_content;
+
+/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
+ * same bytes. KF_ERR_ARG where the parts do not go together. */
+KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
 
 #ifdef __cplusplus
 }

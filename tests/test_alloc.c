@@ -182,8 +182,8 @@ done:
   return status;
 }
 
-/* Truth by ids and by order, a class set, a hierarchy, and everything that is judged by them. The
- * model is the one that fit_scenario has left. */
+/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a page
+ * about it. The model is the one that fit_scenario has left. */
 static kf_status judging_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL;
@@ -196,6 +196,8 @@ static kf_status judging_scenario(unsigned threads) {
   kf_open_set_result open;
   kf_eval_result counts;
   kf_comparison difference;
+  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
+  kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
   const char *path = train;
@@ -206,6 +208,8 @@ static kf_status judging_scenario(unsigned threads) {
   STEP(kf_class_set_load(ctx, classes, &set));
   STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
   STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
+  STEP(kf_report_save(
+      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
   STEP(kf_open_set(ctx, m, data, data, NULL, &open));
   STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
   STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));

@@ -179,7 +179,7 @@ static uint32_t rank_of(const double *scores, uint32_t classes, uint32_t own, bo
   for (uint32_t k = 0; k < classes; k++) {
     if (k == own || isnan(scores[k])) continue;
     bool better = euclidean ? scores[k] < scores[own] : scores[k] > scores[own];
-    before += better || (scores[k] == scores[own] && k < own);
+    before += better || (k < own && scores[k] == scores[own]);
   }
   return before;
 }

@@ -78,7 +78,7 @@ typedef struct kf_setting {
   uint64_t top1, lost, won;
 } kf_setting;
 /* Finds the best setting (the first of equal ones) and counts rows lost and won against it; returns
- * the first one whose loss is within the tolerance, or where that is 0 not significant. */
+ * the first one whose loss is within the tolerance, or where that is 0 within a standard error. */
 size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
                             size_t *best);
 
@@ -91,6 +91,8 @@ kf_status kf_loo_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data, kf
                      kf_centre centre, kf_loo **out);
 void kf_loo_free(kf_loo *loo);
 double kf_loo_mean_eigenvalue(const kf_loo *loo);
+/* As kf_fitter_lambda. */
+kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out);
 
 typedef struct kf_loo_count {
   uint64_t n, n_single; /* rows that were left out in turn; rows alone in their class */

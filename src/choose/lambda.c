@@ -67,6 +67,14 @@ static kf_status look_at_halves(search *s, int from, int to) {
   return look_at(s, relative, n, "lambda");
 }
 
+/* Whether the largest lambda is better than all others, and not only as good. */
+static bool still_rising(const kf_lambda_choice *c) {
+  size_t last = c->n_points - 1;
+  for (size_t i = 0; i < last; i++)
+    if (c->points[i].top1 >= c->points[last].top1) return false;
+  return true;
+}
+
 static kf_status look_everywhere(search *s) {
   kf_lambda_choice *c = s->choice;
   int first = FIRST_HALF, last = LAST_HALF;
@@ -75,7 +83,7 @@ static kf_status look_everywhere(search *s) {
     KF_TRY(look_at_halves(s, first - MORE_HALVES, first - 1));
     first -= MORE_HALVES;
   }
-  while (c->best == c->n_points - 1 && last < MOST_HALF) {
+  while (still_rising(c) && last < MOST_HALF) {
     KF_TRY(look_at_halves(s, last + 1, last + MORE_HALVES));
     last += MORE_HALVES;
   }

@@ -152,6 +152,10 @@ void kf_loo_free(kf_loo *loo) {
 
 double kf_loo_mean_eigenvalue(const kf_loo *loo) { return kf_fitter_mean_eigenvalue(loo->fitter); }
 
+kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out) {
+  return kf_fitter_lambda(loo->fitter, lambda, out);
+}
+
 /* --- a lambda -------------------------------------------------------------------------------- */
 
 /* Prototypes for the index: unit vectors along p_j for cosine, the p_j for distances. */

@@ -1,8 +1,9 @@
-/* pick_point.c - the smallest setting that is as good as the best one.
+/* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * Settings are compared on the same rows, so what counts is the rows that one gets right and the
- * other does not: with `lost` and `won` of them a loss is significant at 5 % where lost - won is more
- * than 1.645 sqrt(lost + won), by McNemar's test, one-sided. */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is not
+ * further below the best one than that is good enough. (Settings are compared on the same rows, and
+ * a test of the rows that one gets right and the other does not would see far smaller losses; it
+ * would keep hundreds of dimensions for a tenth of a point.) */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -17,10 +18,11 @@ static bool was_right(const kf_score_card *card, uint64_t row, size_t point) {
   return card->right[row * card->stride + point / 8] >> point % 8 & 1;
 }
 
-static bool good_enough(const kf_setting *s, uint64_t n, double tolerance) {
-  double loss = (double)s->lost - (double)s->won;
-  if (tolerance > 0) return loss <= tolerance * (double)n;
-  return loss <= 1.6448536269514722 * sqrt((double)(s->lost + s->won));
+/* The fewest hits that are enough. */
+static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
+  double p = (double)best / (double)n;
+  double loss = tolerance > 0 ? tolerance : sqrt(p * (1 - p) / (double)n);
+  return (double)best - loss * (double)n;
 }
 
 size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
@@ -39,7 +41,8 @@ size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_sett
       settings[p].won += here && !wanted;
     }
   }
+  double enough = enough_hits(settings[*best].top1, card->n, tolerance);
   size_t first = 0;
-  while (!good_enough(&settings[first], card->n, tolerance)) first++; /* the best one is */
+  while ((double)settings[first].top1 < enough) first++; /* the best one has them */
   return first;
 }

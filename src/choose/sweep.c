@@ -322,6 +322,44 @@ static kf_status sweep_folds(sweep_job *j, const kf_stats *stats, const kf_data 
   return status;
 }
 
+/* --- leave-one-out --------------------------------------------------------------------------- */
+
+static kf_status leave_out(sweep_job *j, place p, const kf_rows *rows, kf_lambda_point *points) {
+  const kf_sweep_options *o = &j->options;
+  kf_loo *loo;
+  kf_loo_count count;
+  p.setting.metric = j->metrics[p.metric];
+  KF_TRY(kf_loo_new(j->ctx, j->stats, j->train, p.setting.metric, o->centre, &loo));
+  kf_status status = KF_OK;
+  for (size_t l = 0; status == KF_OK && l < o->n_lambdas; l++)
+    status = kf_loo_lambda(loo, j->lambdas[l], &points[l].lambda);
+  if (status == KF_OK) status = kf_loo_count_hits(loo, rows, "sweep", points, o->n_lambdas, &count);
+  for (p.lambda = 0; status == KF_OK && p.lambda < o->n_lambdas; p.lambda++) {
+    const kf_lambda_point *at = &points[p.lambda];
+    p.setting.lambda = at->lambda;
+    p.setting.relative = at->lambda / j->sweep->mean_eigenvalue;
+    add_hits(j, &p, 0, 0, count.n, at->top1, at->top5);
+  }
+  kf_loo_free(loo);
+  return status == KF_OK ? kf_quiet_step(&j->quiet) : status;
+}
+
+static kf_status sweep_leave_one_out(sweep_job *j) {
+  kf_ctx *ctx = j->ctx;
+  const kf_sweep_options *o = &j->options;
+  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
+  kf_rows rows = {0};
+  kf_lambda_point *points = kf_alloc_zero(o->n_lambdas, sizeof *points);
+  kf_status status = points != NULL ? KF_OK : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) status = kf_sample_rows(ctx, j->train, most, &rows, &j->sweep->counts.rows);
+  place p = {.setting = {.dim = j->stats->dim}};
+  for (; status == KF_OK && p.metric < o->n_metrics; p.metric++)
+    status = leave_out(j, p, &rows, points);
+  kf_rows_clear(&rows);
+  kf_free(points);
+  return status;
+}
+
 /* --- options --------------------------------------------------------------------------------- */
 
 static int by_number(const void *a, const void *b) {
@@ -396,6 +434,13 @@ static kf_status check_neighbours(const sweep_job *j, kf_err *err) {
 
 static kf_status prepare(sweep_job *j, bool folds) {
   if (j->options.k == NULL) j->options.n_k = 0;
+  if (j->options.leave_one_out) {
+    if (j->options.dims != NULL || j->options.n_k > 0 || j->options.n_sets > 0)
+      return kf_fail(&j->ctx->err, KF_ERR_ARG,
+                     "leave-one-out is for prototypes with all dimensions and all classes");
+    j->options.skip_raw = 1;
+    folds = false;
+  }
   KF_TRY(check_neighbours(j, &j->ctx->err));
   KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &j->sweep->mean_eigenvalue));
   KF_TRY(take_dims(j));
@@ -420,6 +465,8 @@ static kf_status check_data(const kf_stats *stats, const kf_data *train, const k
   if (train == NULL && (test == NULL || o->n_k > 0))
     return kf_fail(err, KF_ERR_ARG, "a sweep over %s needs the training rows",
                    test == NULL ? "folds" : "neighbours");
+  if (test != NULL && o->leave_one_out)
+    return kf_fail(err, KF_ERR_ARG, "leave-one-out has no meaning with test data");
   if (test != NULL) KF_TRY(kf_data_refuse_mapped(test, err));
   if (test != NULL && test->dim != stats->dim)
     return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, the training rows %u",
@@ -442,7 +489,10 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   KF_TRY(check_data(stats, train, test, &j.options, err));
   j.sweep = kf_alloc_zero(1, sizeof *j.sweep);
   kf_status status = j.sweep != NULL ? prepare(&j, test == NULL) : kf_fail_memory(err);
-  if (status == KF_OK) status = test != NULL ? sweep_once(&j) : sweep_folds(&j, stats, train);
+  if (status == KF_OK)
+    status = test != NULL              ? sweep_once(&j)
+             : j.options.leave_one_out ? sweep_leave_one_out(&j)
+                                       : sweep_folds(&j, stats, train);
   kf_quiet_end(&j.quiet);
   kf_free(j.metrics);
   kf_free(j.lambdas);

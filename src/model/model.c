@@ -110,21 +110,11 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_model *model, const kf_dat
 
 static void copy_model(const kf_model *from, kf_model *to) {
   uint64_t d = from->dim_in, l = from->dim_out, k = from->n_classes;
-  to->normalized = from->normalized;
-  to->centre = from->centre;
-  to->lambda = from->lambda;
-  to->mean_eigenvalue = from->mean_eigenvalue;
-  to->rank = from->rank;
-  to->rows = from->rows;
-  memcpy(to->transform, from->transform, l * d * sizeof *to->transform);
-  memcpy(to->mean, from->mean, d * sizeof *to->mean);
-  memcpy(to->within, from->within, d * sizeof *to->within);
-  memcpy(to->between, from->between, d * sizeof *to->between);
+  kf_model_copy_map(from, to, from->dim_out);
   memcpy(to->counts, from->counts, k * sizeof *to->counts);
   memcpy(to->class_means, from->class_means, k * d * sizeof *to->class_means);
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
-  kf_model_finish(to);
 }
 
 kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
@@ -155,20 +145,23 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   return status;
 }
 
+void kf_model_copy_map(const kf_model *from, kf_model *to, uint32_t dim) {
+  to->normalized = from->normalized;
+  to->centre = from->centre;
+  to->lambda = from->lambda;
+  to->mean_eigenvalue = from->mean_eigenvalue;
+  to->rank = from->rank;
+  to->rows = from->rows;
+  memcpy(to->transform, from->transform, (uint64_t)dim * to->dim_in * sizeof *to->transform);
+  memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
+  memcpy(to->within, from->within, to->dim_in * sizeof *to->within);
+  memcpy(to->between, from->between, to->dim_in * sizeof *to->between);
+  kf_model_finish(to);
+}
+
 kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err) {
-  const kf_names none = {0};
-  kf_model *m;
-  KF_TRY(kf_model_create(model->dim_in, dim, 0, &none, &m, err));
-  m->normalized = model->normalized;
-  m->centre = model->centre;
-  m->lambda = model->lambda;
-  m->mean_eigenvalue = model->mean_eigenvalue;
-  m->rank = model->rank;
-  m->rows = model->rows;
-  memcpy(m->transform, model->transform, (uint64_t)dim * m->dim_in * sizeof *m->transform);
-  memcpy(m->mean, model->mean, m->dim_in * sizeof *m->mean);
-  kf_model_finish(m);
-  *out = m;
+  KF_TRY(kf_model_create(model->dim_in, dim, 0, &(kf_names){0}, out, err));
+  kf_model_copy_map(model, *out, dim);
   return KF_OK;
 }
 

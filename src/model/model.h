@@ -58,6 +58,8 @@ const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D
 const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 
+/* Copies all that is not about classes, with the first `dim` directions; `to` has as many. */
+void kf_model_copy_map(const kf_model *from, kf_model *to, uint32_t dim);
 /* The map of a model with its first `dim` directions alone; without classes. */
 kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err);
 
@@ -85,6 +87,12 @@ kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const fl
 kf_status kf_map_declare(kf_stw *w, const kf_model *model, kf_err *err);
 kf_status kf_map_write(kf_stw *w, const kf_model *model, kf_err *err);
 kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
+
+/* Text prototypes (text.c). */
+const kf_names *kf_text_names(const kf_text *text);
+void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
+/* KF_ERR_DATA where rows are not as long as those of images. */
+kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 
 /* KF_ERR_MATH: mapped rows do not fit f32. */
 kf_status kf_fail_range(const kf_model *model, kf_err *err);

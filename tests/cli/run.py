@@ -13,6 +13,8 @@ import test_use  # noqa: F401
 import test_bad_files  # noqa: F401
 import test_bad_rows  # noqa: F401
 import test_search  # noqa: F401
+import test_report  # noqa: F401
+import test_choose  # noqa: F401
 import test_judge  # noqa: F401
 import test_output  # noqa: F401
 import test_same_bytes  # noqa: F401

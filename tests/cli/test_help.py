@@ -7,7 +7,7 @@ import subprocess
 
 from harness import Skipped, USAGE, check, equal, test
 
-COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "index", "search",
+COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "index", "search", "report",
             "synth", "demo", "help", "version"]
 
 

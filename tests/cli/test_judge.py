@@ -110,6 +110,9 @@ def errors_in_files(box):
                        "--confusions", "f.tsv")
     for text in ("lowest top-1", "margin between"):
         check(text in result.out, f"{text!r}: {result}")
+    bins = [line.split() for line in result.out[result.out.index("margin between"):].splitlines()[2:12]]
+    equal(bins[0][5], result.out.splitlines()[2].split()[2], "from the first bin on: all rows")
+    equal(bins[9][3], bins[9][5], "from the last bin on: its own rows")
     lines = [line.split("\t") for line in box.read("c.tsv").decode().splitlines()]
     equal(lines[0], ["class", "rows", "top1", "top5", "answers"], "header")
     for k, name in enumerate(NAMES):
@@ -183,8 +186,15 @@ def comparisons(box):
     text = box.works("compare", "m.safetensors", "b.tsv", "x.safetensors").out
     for part in ("A right", "B wrong", "95 % interval", "McNemar"):
         check(part in text, f"{part}: {text}")
-    # Answers alone, by a truth.
+    # Answers alone, by a truth: 11 right in one, 4 in the other, of 15 rows.
     box.write("t.txt", "".join(NAMES[i % 3] + "\n" for i in range(60)))
+    for name, right in (("c.tsv", range(11)), ("d.tsv", range(11, 15))):
+        box.write(name, "row\tclass1\tcosine1\n" + "".join(
+            f"{i}\t{NAMES[i % 3] if i in right or i > 14 else 'cow'}\t1\n" for i in range(60)))
+    result = json.loads(box.works("compare", "c.tsv", "d.tsv", "--truth", "t.txt", "--json").out)
+    equal([result[k] for k in ("both", "only_a", "only_b", "neither")], [45, 11, 4, 0], "table")
+    equal((result["a"], result["b"]), (56 / 60, 49 / 60), "accuracies")
+    check(abs(result["p"] - 2 * 1941 / 2**15) < 1e-12, f"p of 11 against 4: {result['p']}")
     result = json.loads(box.works("compare", "b.tsv", "b.tsv", "--truth", "t.txt", "--json").out)
     equal((result["n"], result["only_a"], result["p"]), (60, 0, 1), "with itself")
 

@@ -1,0 +1,243 @@
+/* chart.c - accuracy against something.
+ *
+ * Readings. A page without scripts can still answer the pointer: every x of the first curve has a
+ * strip over the whole height, and behind it a group with a line, dots and numbers that the style
+ * sheet shows while the pointer is over the strip. A tap does the same on a phone. */
+#include "report/chart.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, TOP_OF_TWO = 64, BELOW = 46 };
+
+void kf_chart_begin(kf_chart *c, kf_text *out, double low, double high, bool log, bool two) {
+  *c = (kf_chart){.y_name = "top-1 accuracy, %", .x_show = kf_tick_real};
+  c->plot = (kf_plot){.out = out, .width = WIDTH, .height = HEIGHT + (two ? 24 : 0)};
+  c->plot.x = (kf_scale){low, high, LEFT, RIGHT, log};
+  c->plot.y = (kf_scale){.from = c->plot.height - BELOW, .to = two ? TOP_OF_TWO : TOP};
+  kf_scale_widen(&c->plot.x);
+}
+
+kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *name) {
+  if (c->n == KF_MAX_CURVES) return NULL;
+  kf_curve *curve = &c->curves[c->n];
+  *curve = (kf_curve){.kind = kind, .colour = (unsigned)c->n};
+  curve->points = kf_alloc(n, sizeof *curve->points);
+  if (curve->points == NULL) {
+    c->plot.out->failed = true;
+    return NULL;
+  }
+  snprintf(curve->name, sizeof curve->name, "%s", name);
+  c->n++;
+  return curve;
+}
+
+void kf_chart_clear(kf_chart *c) {
+  for (size_t i = 0; i < c->n; i++) kf_free(c->curves[i].points);
+  c->n = 0;
+}
+
+static double height(const kf_chart *c, const kf_point *p) {
+  return kf_scale_at(&c->plot.y, kf_share(p->hits, p->n));
+}
+
+/* --- scale ------------------------------------------------------------------------------------ */
+
+/* From the lowest to the highest share, with air, on round numbers. */
+static void fit_y(kf_chart *c) {
+  double low = INFINITY, high = -INFINITY;
+  for (size_t i = 0; i < c->n; i++)
+    for (size_t j = 0; j < c->curves[i].n; j++) {
+      double share = kf_share(c->curves[i].points[j].hits, c->curves[i].points[j].n);
+      low = fmin(low, share);
+      high = fmax(high, share);
+    }
+  if (!(low <= high)) low = 0, high = 1;
+  double air = fmax(0.08 * (high - low), 0.005);
+  kf_ticks ticks = kf_ticks_linear(low - air, high + air, 5);
+  double step = ticks.n > 1 ? ticks.at[1] - ticks.at[0] : 0.1;
+  c->plot.y.low = fmax(floor((low - air) / step) * step, 0);
+  c->plot.y.high = fmin(high + air, 1);
+  kf_scale_widen(&c->plot.y);
+}
+
+/* --- key -------------------------------------------------------------------------------------- */
+
+static void put_key(const kf_chart *c) {
+  kf_text *out = c->plot.out;
+  kf_put(out, "<ul class=\"key\">");
+  for (size_t i = 0; i < c->n; i++) {
+    const kf_curve *v = &c->curves[i];
+    if (v->name[0] == '\0') continue;
+    const char *kind = v->kind == KF_CURVE_BASE   ? "base"
+                       : v->kind == KF_CURVE_FINE ? "fine"
+                                                  : "line";
+    kf_text_addf(out,
+                 "<li><svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"%s s%u\" "
+                 "d=\"M1 5H23\"/>",
+                 kind, v->colour);
+    if (v->kind == KF_CURVE_DOTS)
+      kf_text_addf(out, "<circle class=\"dot s%u\" cx=\"12\" cy=\"5\" r=\"3\"/>", v->colour);
+    kf_put(out, "</svg>");
+    kf_put(out, v->name);
+    kf_put(out, "</li>");
+  }
+  kf_put(out, "</ul>\n");
+}
+
+/* --- what stands in the plot ------------------------------------------------------------------ */
+
+static void put_band(const kf_chart *c) {
+  if (!(c->band_high > c->band_low)) return;
+  const kf_plot *p = &c->plot;
+  double top = kf_scale_at(&p->y, c->band_high), bottom = kf_scale_at(&p->y, c->band_low);
+  kf_put(p->out, "<rect class=\"band\"");
+  kf_svg_attribute(p->out, "x", p->x.from);
+  kf_svg_attribute(p->out, "y", top);
+  kf_svg_attribute(p->out, "width", p->x.to - p->x.from);
+  kf_svg_attribute(p->out, "height", fmax(bottom - top, 1));
+  kf_put(p->out, "/>\n");
+}
+
+static void put_mark(const kf_chart *c) {
+  if (!(c->mark > 0)) return;
+  const kf_plot *p = &c->plot;
+  double x = kf_scale_at(&p->x, c->mark);
+  bool right = x > (p->x.from + p->x.to) / 2;
+  kf_svg_line(p->out, "mark", x, p->y.from, x, p->y.to);
+  kf_svg_text(p->out, right ? "note end" : "note", x + (right ? -6 : 6), p->y.from - 10,
+              c->mark_name);
+}
+
+static void put_dot(kf_text *out, unsigned colour, double x, double y, double r) {
+  kf_text_addf(out, "<circle class=\"dot s%u\"", colour);
+  kf_svg_attribute(out, "cx", x);
+  kf_svg_attribute(out, "cy", y);
+  kf_svg_attribute(out, "r", r);
+  kf_put(out, "/>\n");
+}
+
+static void put_curve(const kf_chart *c, const kf_curve *v) {
+  const kf_plot *p = &c->plot;
+  char class[16];
+  if (v->n == 0) return;
+  if (v->kind == KF_CURVE_BASE) {
+    double y = height(c, v->points);
+    snprintf(class, sizeof class, "base s%u", v->colour % 10);
+    kf_svg_line(p->out, class, p->x.from, y, p->x.to, y);
+    return;
+  }
+  kf_path path;
+  snprintf(class, sizeof class, "%s s%u", v->kind == KF_CURVE_FINE ? "fine" : "line",
+           v->colour % 10);
+  kf_path_begin(&path, p->out, class);
+  for (size_t i = 0; i < v->n; i++)
+    kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), height(c, &v->points[i]));
+  kf_path_end(&path, false);
+  for (size_t i = 0; i < v->n && v->kind == KF_CURVE_DOTS; i++)
+    put_dot(p->out, v->colour, kf_scale_at(&p->x, v->points[i].x), height(c, &v->points[i]), 2.6);
+}
+
+/* --- readings --------------------------------------------------------------------------------- */
+
+/* One number of a reading. */
+typedef struct value {
+  unsigned colour;
+  const kf_point *point;
+  double y, label; /* where it is, and where its number stands */
+} value;
+
+static const kf_point *find_point(const kf_curve *v, double x) {
+  for (size_t i = 0; i < v->n && v->kind != KF_CURVE_BASE; i++)
+    if (v->points[i].x == x) return &v->points[i];
+  return NULL;
+}
+
+/* The values of all curves at x, from the top down, and their numbers apart from each other. */
+static size_t read_values(const kf_chart *c, double x, value *values) {
+  size_t n = 0;
+  for (size_t i = 0; i < c->n; i++) {
+    const kf_point *point = find_point(&c->curves[i], x);
+    if (point == NULL) continue;
+    value v = {c->curves[i].colour, point, height(c, point), 0};
+    size_t at = n++;
+    for (; at > 0 && values[at - 1].y > v.y; at--) values[at] = values[at - 1];
+    values[at] = v;
+  }
+  double room = 14, next = c->plot.y.to + 10;
+  for (size_t i = 0; i < n; i++) {
+    double most = c->plot.y.from - room * (double)(n - 1 - i) - 4;
+    values[i].label = fmin(fmax(values[i].y, next), most);
+    next = values[i].label + room;
+  }
+  return n;
+}
+
+static void put_reading(const kf_chart *c, double x, double from, double to) {
+  const kf_plot *p = &c->plot;
+  value values[KF_MAX_CURVES];
+  size_t n = read_values(c, x, values);
+  double at = kf_scale_at(&p->x, x);
+  bool left = at > p->x.from + 0.75 * (p->x.to - p->x.from);
+  kf_put(p->out, "<g class=\"read\"><rect");
+  kf_svg_attribute(p->out, "x", from);
+  kf_svg_attribute(p->out, "y", p->y.to);
+  kf_svg_attribute(p->out, "width", to - from);
+  kf_svg_attribute(p->out, "height", p->y.from - p->y.to);
+  kf_put(p->out, "/><g>");
+  kf_svg_line(p->out, "rule", at, p->y.from, at, p->y.to);
+  kf_svg_text(p->out, "tip end", p->x.to, 14, c->reading(x, c->above_factor).text);
+  for (size_t i = 0; i < n; i++) {
+    char class[24], text[32];
+    put_dot(p->out, values[i].colour, at, values[i].y, 3.6);
+    snprintf(class, sizeof class, "tip%s f%u", left ? " end" : "", values[i].colour % 10);
+    snprintf(text, sizeof text, "%.2f", 100 * kf_share(values[i].point->hits, values[i].point->n));
+    kf_svg_text(p->out, class, at + (left ? -8 : 8), values[i].label + 4, text);
+  }
+  kf_put(p->out, "</g></g>\n");
+}
+
+/* The next point of a curve that is at least a few pixels further; v->n: none is. */
+static size_t next_reading(const kf_chart *c, const kf_curve *v, size_t i) {
+  double here = kf_scale_at(&c->plot.x, v->points[i].x);
+  for (i++; i < v->n && kf_scale_at(&c->plot.x, v->points[i].x) - here < 6; i++) {
+  }
+  return i;
+}
+
+static void put_readings(const kf_chart *c) {
+  const kf_curve *v = c->curves;
+  if (c->n == 0 || v->kind == KF_CURVE_BASE || v->n == 0) return;
+  const kf_scale *x = &c->plot.x;
+  double from = x->from;
+  for (size_t i = 0; i < v->n;) {
+    size_t next = next_reading(c, v, i);
+    double to = x->to;
+    if (next < v->n) to = (kf_scale_at(x, v->points[i].x) + kf_scale_at(x, v->points[next].x)) / 2;
+    put_reading(c, v->points[i].x, from, to);
+    from = to;
+    i = next;
+  }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+void kf_chart_draw(kf_chart *c) {
+  fit_y(c);
+  if (c->n > 1) put_key(c);
+  kf_plot_begin(&c->plot, c->label);
+  put_band(c);
+  kf_ticks ticks = kf_ticks_linear(c->plot.y.low, c->plot.y.high, 5);
+  kf_axis_y(&c->plot, &ticks, kf_tick_percent, 1);
+  kf_axis_title_y(&c->plot, c->y_name);
+  kf_axis_x(&c->plot, &c->x_ticks, c->x_show, 1, false);
+  kf_axis_title_x(&c->plot, c->x_name, false);
+  if (c->above_name != NULL) {
+    kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true);
+    kf_axis_title_x(&c->plot, c->above_name, true);
+  }
+  put_mark(c);
+  for (size_t i = c->n; i-- > 0;) put_curve(c, &c->curves[i]);
+  put_readings(c);
+  kf_plot_end(&c->plot);
+}

@@ -1,0 +1,56 @@
+/* chart.h - accuracy against something: curves, baselines, a band, a mark, and readings that appear
+ * under the pointer by style sheet alone. */
+#ifndef KF_REPORT_CHART_H
+#define KF_REPORT_CHART_H
+
+#include "report/svg.h"
+
+typedef struct kf_point {
+  double x;
+  uint64_t hits, n;
+} kf_point;
+
+typedef enum kf_curve_kind {
+  KF_CURVE_DOTS, /* a line with its points */
+  KF_CURVE_FINE, /* a thin line of many points */
+  KF_CURVE_BASE  /* the height of its one point, dashed, over the whole width */
+} kf_curve_kind;
+
+typedef struct kf_curve {
+  char name[64]; /* markup; "": not in the key */
+  unsigned colour;
+  kf_curve_kind kind;
+  size_t n;
+  kf_point *points; /* by rising x; owned by the chart */
+} kf_curve;
+
+#define KF_MAX_CURVES 12
+typedef struct kf_chart {
+  kf_plot plot;
+  size_t n;
+  kf_curve curves[KF_MAX_CURVES];
+  const char *label;           /* what a screen reader says */
+  const char *x_name, *y_name; /* markup */
+  kf_ticks x_ticks;
+  kf_tick_fn x_show;
+  const char *above_name; /* a second scale; NULL: none */
+  kf_ticks above_ticks;
+  kf_tick_fn above_show;
+  double above_factor;
+  double band_low, band_high; /* shares; equal: no band */
+  double mark;                /* a chosen x; 0: none */
+  const char *mark_name;      /* markup */
+  kf_tick_fn reading;         /* what x is, under the pointer; gets above_factor */
+} kf_chart;
+
+/* A chart for `out` with x from low to high, on a logarithmic scale where log; room for a second
+ * scale above where `two`. */
+void kf_chart_begin(kf_chart *chart, kf_text *out, double low, double high, bool log, bool two);
+/* Adds a curve with room for n points and returns it; NULL where there is no room for one, or no
+ * memory. Its colour is for the caller. */
+kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name);
+/* Sets the scale of y and draws. */
+void kf_chart_draw(kf_chart *chart);
+void kf_chart_clear(kf_chart *chart);
+
+#endif

@@ -1,0 +1,224 @@
+/* classes.c - accuracy by class: the sorted curve, the worst classes, and those that are taken for
+ * others most often. */
+#include "report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, BELOW = 46, LISTED = 12 };
+
+/* A class and what it is sorted by. */
+typedef struct ranked {
+  uint32_t class;
+  double key, next; /* lower comes first; next among equal keys */
+} ranked;
+
+static int by_key(const void *a, const void *b) {
+  const ranked *r = a, *s = b;
+  if (r->key != s->key) return r->key < s->key ? -1 : 1;
+  if (r->next != s->next) return r->next < s->next ? -1 : 1;
+  return r->class < s->class ? -1 : r->class > s->class;
+}
+
+/* Classes with rows, worst first, by top-1 and then by top-5. */
+static size_t rank_accuracy(const kf_analysis *a, ranked *list) {
+  size_t n = 0;
+  for (uint32_t k = 0; k < a->n_classes; k++) {
+    const kf_class_result *r = &a->classes[k];
+    if (r->n > 0) list[n++] = (ranked){k, kf_share(r->top1, r->n), kf_share(r->top5, r->n)};
+  }
+  qsort(list, n, sizeof *list, by_key);
+  return n;
+}
+
+static uint64_t wrong_answers(const kf_class_result *r) {
+  return r->answers > r->top1 ? r->answers - r->top1 : 0;
+}
+
+/* Classes that other rows were taken for, most first. */
+static size_t rank_attraction(const kf_analysis *a, ranked *list) {
+  size_t n = 0;
+  for (uint32_t k = 0; k < a->n_classes; k++)
+    if (wrong_answers(&a->classes[k]) > 0)
+      list[n++] = (ranked){k, -(double)wrong_answers(&a->classes[k]), 0};
+  qsort(list, n, sizeof *list, by_key);
+  return n;
+}
+
+/* --- the curve -------------------------------------------------------------------------------- */
+
+/* One step for each class, or for each pixel where there are more. */
+static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area) {
+  kf_path path;
+  size_t steps = n < 400 ? n : 400;
+  kf_path_begin(&path, p->out, area ? "area f0" : "line s0");
+  if (area) kf_path_to(&path, p->x.from, p->y.from);
+  for (size_t i = 0; i < steps; i++) {
+    double y = kf_scale_at(&p->y, list[i * n / steps].key);
+    kf_path_to(&path, kf_scale_at(&p->x, (double)i / (double)steps), y);
+    kf_path_to(&path, kf_scale_at(&p->x, (double)(i + 1) / (double)steps), y);
+  }
+  if (area) kf_path_to(&path, p->x.to, p->y.from);
+  kf_path_end(&path, area);
+}
+
+static void put_curve(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+  kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
+  p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
+  p.y = (kf_scale){0, 1, HEIGHT - BELOW, TOP, false};
+  kf_ticks ticks = kf_ticks_linear(0, 1, 5);
+  double mean = kf_share(c->analysis->totals.top1, c->analysis->totals.n);
+  kf_figure_begin(out, "Accuracy by class, worst to best");
+  kf_plot_begin(&p, "Accuracy by class, sorted");
+  kf_axis_y(&p, &ticks, kf_tick_percent, 1);
+  kf_axis_title_y(&p, "top-1 accuracy of the class, %");
+  kf_axis_x(&p, &ticks, kf_tick_percent, 1, false);
+  kf_axis_title_x(&p, "share of the classes, %", false);
+  put_steps(&p, list, n, true);
+  put_steps(&p, list, n, false);
+  double y = kf_scale_at(&p.y, mean);
+  kf_svg_line(out, "base s5", p.x.from, y, p.x.to, y);
+  kf_svg_text(out, "note", p.x.from + 4, y - 6, "all rows");
+  kf_plot_end(&p);
+  kf_figure_end(out, "Half of the classes lie on either side of 50. Where the curve is steep, few "
+                     "classes decide about the accuracy of all rows.");
+}
+
+/* --- the histogram ---------------------------------------------------------------------------- */
+
+enum { BINS = 10 };
+
+static void put_column(const kf_plot *p, int bin, size_t count, size_t n) {
+  double left = kf_scale_at(&p->x, bin / (double)BINS), top = kf_scale_at(&p->y, (double)count);
+  kf_put(p->out, "<rect class=\"column f0\"");
+  kf_svg_attribute(p->out, "x", left + 1);
+  kf_svg_attribute(p->out, "y", top);
+  kf_svg_attribute(p->out, "width", (p->x.to - p->x.from) / BINS - 2);
+  kf_svg_attribute(p->out, "height", p->y.from - top);
+  kf_text_addf(p->out, "><title>%d to %d %%: %s of %s classes</title></rect>\n", bin * 100 / BINS,
+               (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
+}
+
+static void put_histogram(kf_text *out, const ranked *list, size_t n) {
+  size_t count[BINS] = {0}, most = 0;
+  for (size_t i = 0; i < n; i++) count[(int)fmin(list[i].key * BINS, BINS - 1)]++;
+  for (int i = 0; i < BINS; i++) most = count[i] > most ? count[i] : most;
+  kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
+  p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
+  p.y = (kf_scale){0, (double)most * 1.05, HEIGHT - BELOW, TOP, false};
+  kf_ticks x = kf_ticks_linear(0, 1, 5), y = kf_ticks_linear(0, p.y.high, most < 5 ? (int)most : 5);
+  kf_figure_begin(out, "How many classes have which accuracy");
+  kf_plot_begin(&p, "Histogram of the accuracy of classes");
+  kf_axis_y(&p, &y, kf_tick_real, 1);
+  kf_axis_title_y(&p, "classes");
+  kf_axis_x(&p, &x, kf_tick_percent, 1, false);
+  kf_axis_title_x(&p, "top-1 accuracy of the class, %", false);
+  for (int i = 0; i < BINS; i++)
+    if (count[i] > 0) put_column(&p, i, count[i], n);
+  kf_plot_end(&p);
+  kf_figure_end(out, "Classes that are always right stand in the last column.");
+}
+
+/* --- the tables ------------------------------------------------------------------------------- */
+
+/* What rows of a class are most often taken for; confusions come with most rows first. */
+static const kf_confusion *main_confusion(const kf_analysis *a, uint32_t k, bool as_answer) {
+  for (size_t i = 0; i < a->n_confusions; i++)
+    if ((uint32_t)(as_answer ? a->confusions[i].answer : a->confusions[i].truth) == k)
+      return &a->confusions[i];
+  return NULL;
+}
+
+static void put_other(kf_text *out, const kf_report_content *c, const kf_confusion *found,
+                      bool as_answer) {
+  if (found == NULL) {
+    kf_put(out, "<td class=\"words soft\">–</td></tr>\n");
+    return;
+  }
+  kf_put(out, "<td class=\"words\"><bdi>");
+  kf_put_class(out, c, (uint32_t)(as_answer ? found->truth : found->answer), 48);
+  kf_text_addf(out, "</bdi>&nbsp;<span class=\"soft\">%s</span></td></tr>\n",
+               kf_show_count(found->n).text);
+}
+
+/* A table of classes with two columns of their own and one of other classes. */
+static void begin_table(kf_text *out, const char *what, const char *one, const char *two,
+                        const char *other) {
+  kf_figure_begin(out, what);
+  kf_text_addf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
+               what);
+  kf_put(out, "<table><thead><tr><th scope=\"col\">class</th>");
+  kf_text_addf(out, "<th scope=\"col\">%s</th><th scope=\"col\">%s</th>", one, two);
+  kf_text_addf(out, "<th scope=\"col\" class=\"words\">%s</th></tr></thead><tbody>\n", other);
+}
+
+static void begin_row(kf_text *out, const kf_report_content *c, uint32_t k) {
+  kf_put(out, "<tr><th scope=\"row\"><bdi>");
+  kf_put_class(out, c, k, 48);
+  kf_put(out, "</bdi></th>");
+}
+
+static void end_table(kf_text *out) {
+  kf_put(out, "</tbody></table></div>\n");
+  kf_figure_end(out, NULL);
+}
+
+static void put_worst(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+  begin_table(out, "The worst classes", "right", "top-5", "mostly taken for");
+  for (size_t i = 0; i < n && i < LISTED; i++) {
+    const kf_class_result *r = &c->analysis->classes[list[i].class];
+    begin_row(out, c, list[i].class);
+    kf_text_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
+                 kf_show_count(r->n).text, kf_show_count(r->top5).text);
+    put_other(out, c, main_confusion(c->analysis, list[i].class, false), false);
+  }
+  end_table(out);
+}
+
+static void put_attractive(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+  if (n == 0) return;
+  begin_table(out, "Most often the wrong answer", "wrongly", "rightly", "mostly for");
+  for (size_t i = 0; i < n && i < LISTED; i++) {
+    const kf_class_result *r = &c->analysis->classes[list[i].class];
+    begin_row(out, c, list[i].class);
+    kf_text_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
+                 kf_show_count(r->top1).text);
+    put_other(out, c, main_confusion(c->analysis, list[i].class, true), true);
+  }
+  end_table(out);
+}
+
+static void put_words(kf_text *out, const ranked *list, size_t n) {
+  size_t never = 0, always = 0;
+  for (size_t i = 0; i < n; i++) {
+    never += list[i].key == 0;
+    always += list[i].key == 1;
+  }
+  kf_text_addf(out,
+               "<p class=\"lead\">Of %s classes with test rows, <b>%s</b> are always right and "
+               "<b>%s</b> never; half have at least %s.</p>\n",
+               kf_show_count(n).text, kf_show_count(always).text, kf_show_count(never).text,
+               kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
+}
+
+void kf_report_classes(kf_text *out, const kf_report_content *c) {
+  if (c->analysis == NULL || c->analysis->n_classes == 0) return;
+  ranked *list = kf_alloc(c->analysis->n_classes, sizeof *list);
+  if (list == NULL) {
+    out->failed = true;
+    return;
+  }
+  size_t n = rank_accuracy(c->analysis, list);
+  if (n > 0) {
+    kf_section_begin(out, "classes", "Classes");
+    put_words(out, list, n);
+    kf_put(out, "<div class=\"pair\">\n");
+    put_curve(out, c, list, n);
+    put_histogram(out, list, n);
+    put_worst(out, c, list, n);
+    put_attractive(out, c, list, rank_attraction(c->analysis, list));
+    kf_put(out, "</div>\n");
+    kf_section_end(out);
+  }
+  kf_free(list);
+}

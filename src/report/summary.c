@@ -1,0 +1,202 @@
+/* summary.c - the head of the page: what it is about, the gain in a sentence, and a table. */
+#include "report/report.h"
+
+#include <math.h>
+
+/* --- facts ------------------------------------------------------------------------------------ */
+
+static void put_fact(kf_text *out, const char *name, const char *value, const char *detail) {
+  kf_text_addf(out, "<div><dt>%s</dt><dd>%s", name, value);
+  if (detail != NULL) {
+    kf_put(out, "<bdi class=\"soft\">");
+    kf_put_text(out, detail, 80);
+    kf_put(out, "</bdi>");
+  }
+  kf_put(out, "</dd></div>\n");
+}
+
+static uint64_t test_rows(const kf_report_content *c) {
+  if (c->eval != NULL) return c->eval->n;
+  if (c->analysis != NULL) return c->analysis->totals.n;
+  return c->sweep != NULL && c->sweep->folds == 0 ? c->sweep->counts.n : 0;
+}
+
+static void put_model_facts(kf_text *out, const kf_model *model) {
+  kf_shown value;
+  double mean = kf_model_mean_eigenvalue(model), lambda = kf_model_lambda(model);
+  put_fact(out, "classes", kf_show_count(kf_model_classes(model)).text, NULL);
+  snprintf(value.text, sizeof value.text, "%u → %u", kf_model_dim_in(model),
+           kf_model_dim_out(model));
+  put_fact(out, "dimensions", value.text, NULL);
+  if (mean > 0)
+    snprintf(value.text, sizeof value.text, "%.20s = %.16s", kf_show_real(lambda).text,
+             kf_show_times(lambda / mean).text);
+  else
+    value = kf_show_real(lambda);
+  put_fact(out, "λ", value.text, NULL);
+}
+
+static void put_facts(kf_text *out, const kf_report_content *c) {
+  kf_put(out, "<dl class=\"facts\">\n");
+  if (c->train_rows > 0)
+    put_fact(out, "training rows", kf_show_count(c->train_rows).text, c->train);
+  if (test_rows(c) > 0) put_fact(out, "test rows", kf_show_count(test_rows(c)).text, c->test);
+  if (c->model != NULL) put_model_facts(out, c->model);
+  put_fact(out, "koofu", KF_VERSION, NULL);
+  kf_put(out, "</dl>\n");
+}
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+typedef struct line {
+  bool raw;
+  uint32_t k, dim;
+  uint64_t n, top1, top5;
+} line;
+
+#define MOST_LINES 18
+
+static void add_cell(line *lines, size_t *n, const kf_sweep_cell *cell) {
+  if (cell != NULL && *n < MOST_LINES)
+    lines[(*n)++] = (line){cell->raw != 0, cell->k, cell->dim, cell->n, cell->top1, cell->top5};
+}
+
+/* Prototypes from the evaluation of the model, or from the sweep without one; neighbours from the
+ * sweep. Raw and mapped in turn. */
+static size_t collect(const kf_report_content *c, line *lines) {
+  size_t n = 0;
+  const kf_eval_result *e = c->eval;
+  if (e != NULL && e->n > 0) {
+    uint32_t in = c->model != NULL ? kf_model_dim_in(c->model) : 0;
+    uint32_t out = c->model != NULL ? kf_model_dim_out(c->model) : 0;
+    lines[n++] = (line){true, 0, in, e->n, e->raw_top1, e->raw_top5};
+    lines[n++] = (line){false, 0, out, e->n, e->top1, e->top5};
+  }
+  kf_place place;
+  if (!kf_sweep_place(c, &place)) return n;
+  uint32_t ks[8];
+  size_t n_ks = kf_sweep_ks(c->sweep, ks, 8);
+  for (size_t i = 0; i < n_ks; i++) {
+    if (ks[i] == 0 && n > 0) continue;
+    add_cell(lines, &n, kf_sweep_find(c, &place, true, ks[i]));
+    add_cell(lines, &n, kf_sweep_find(c, &place, false, ks[i]));
+  }
+  return n;
+}
+
+/* An interval as a line with its share as a dot, for a column of the table. */
+static void put_bar(kf_text *out, const line *l, const kf_scale *x) {
+  double low = 0, high = 1;
+  unsigned colour = l->raw ? 5 : 0;
+  kf_interval95(l->top1, l->n, &low, &high);
+  kf_put(out, "<td class=\"bar\"><svg viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
+  kf_svg_line(out, "grid", x->from, 7, x->to, 7);
+  kf_text_addf(out, "<line class=\"range s%u\" y1=\"7\" y2=\"7\"", colour);
+  kf_svg_attribute(out, "x1", kf_scale_at(x, low));
+  kf_svg_attribute(out, "x2", kf_scale_at(x, high));
+  kf_text_addf(out, "/><circle class=\"dot s%u\" cy=\"7\" r=\"4\"", colour);
+  kf_svg_attribute(out, "cx", kf_scale_at(x, kf_share(l->top1, l->n)));
+  kf_put(out, "/></svg></td>");
+}
+
+static void put_line(kf_text *out, const line *l, const kf_scale *x) {
+  kf_text_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
+               l->raw ? "raw" : "mapped", l->raw ? "raw" : "Koo-Fu", kf_show_classifier(l->k).text);
+  if (l->dim > 0)
+    kf_text_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
+  else
+    kf_put(out, "<td>–</td>");
+  kf_text_addf(out, "<td>%s<small>%s</small></td>", kf_show_percent(l->top1, l->n).text,
+               kf_show_interval(l->top1, l->n).text);
+  put_bar(out, l, x);
+  kf_text_addf(out, "<td>%s<small>%s</small></td></tr>\n", kf_show_percent(l->top5, l->n).text,
+               kf_show_interval(l->top5, l->n).text);
+}
+
+static void put_table(kf_text *out, const line *lines, size_t n) {
+  kf_scale x = {1, 0, 6, 174, false};
+  for (size_t i = 0; i < n; i++) {
+    double low = 0, high = 1;
+    kf_interval95(lines[i].top1, lines[i].n, &low, &high);
+    x.low = fmin(x.low, low);
+    x.high = fmax(x.high, high);
+  }
+  kf_scale_widen(&x);
+  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"results\"><table "
+              "class=\"results\"><thead><tr><th scope=\"col\">space</th><th scope=\"col\">"
+              "dims</th><th scope=\"col\">top-1</th><td class=\"bar\"></td><th scope=\"col\">top-5"
+              "</th></tr></thead><tbody>\n");
+  for (size_t i = 0; i < n; i++) put_line(out, &lines[i], &x);
+  kf_put(out, "</tbody></table></div>\n<p class=\"caption\">Small figures: 95 % intervals.</p>\n");
+}
+
+/* --- the sentence ----------------------------------------------------------------------------- */
+
+/* The first raw line with its mapped one behind it. */
+static const line *first_pair(const line *lines, size_t n) {
+  for (size_t i = 0; i + 1 < n; i++)
+    if (lines[i].raw && !lines[i + 1].raw && lines[i].k == lines[i + 1].k) return &lines[i];
+  return NULL;
+}
+
+/* Whether there are no test rows. */
+static bool only_folds(const kf_report_content *c) {
+  return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
+}
+
+static void put_gain(kf_text *out, const kf_report_content *c, const line *raw) {
+  const line *mapped = raw + 1;
+  double gain = kf_share(mapped->top1, mapped->n) - kf_share(raw->top1, raw->n);
+  kf_text_addf(out, "<p class=\"gain\">In the Koo-Fu space %s right for <b>%s</b> of %s %s, ",
+               raw->k == 0 ? "the nearest prototype is" : "neighbours are",
+               kf_show_percent(mapped->top1, mapped->n).text, kf_show_count(mapped->n).text,
+               only_folds(c) ? "held-out rows" : "test rows");
+  kf_text_addf(out, "against %s in the raw space: <b>%s points %s</b>",
+               kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
+               gain < 0 ? "fewer" : "more");
+  if (mapped->dim > 0 && mapped->dim < raw->dim)
+    kf_text_addf(out, ", with %u of %u dimensions and %.0f\u202F%% of the memory", mapped->dim,
+                 raw->dim, 100.0 * mapped->dim / raw->dim);
+  kf_put(out, ".</p>\n");
+}
+
+static void put_left_out(kf_text *out, const kf_eval_result *e) {
+  if (e == NULL || e->rows == e->n) return;
+  const struct {
+    uint64_t n;
+    const char *why;
+  } parts[] = {{e->n_unlabelled, "without a label"},
+               {e->n_absent, "of classes that the model does not have"},
+               {e->n_excluded, "for which nothing is right"},
+               {e->n_bad, "that are bad"}};
+  kf_text_addf(out, "<p class=\"caption\">Of %s test rows, %s were left out",
+               kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text);
+  const char *joint = ": ";
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    if (parts[i].n == 0) continue;
+    kf_text_addf(out, "%s%s %s", joint, kf_show_count(parts[i].n).text, parts[i].why);
+    joint = ", ";
+  }
+  kf_put(out, ".</p>\n");
+}
+
+void kf_report_summary(kf_text *out, const kf_report_content *c) {
+  line lines[MOST_LINES];
+  size_t n = collect(c, lines);
+  const line *pair = first_pair(lines, n);
+  kf_put(out, "<header>\n<h1><bdi>");
+  kf_put_text(out, c->title != NULL ? c->title : "Koo-Fu report", 200);
+  kf_put(out, "</bdi></h1>\n");
+  put_facts(out, c);
+  kf_put(out, "</header>\n");
+  if (n == 0) return;
+  kf_put(out, "<section id=\"summary\" aria-label=\"Summary\">\n");
+  if (pair != NULL) put_gain(out, c, pair);
+  put_table(out, lines, n);
+  put_left_out(out, c->eval);
+  if (only_folds(c))
+    kf_put(out,
+           "<p class=\"caption\">Rows were held out in turn. λ and the number of dimensions were "
+           "chosen on the same rows, which flatters them a little.</p>\n");
+  kf_section_end(out);
+}

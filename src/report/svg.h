@@ -1,0 +1,77 @@
+/* svg.h - pictures as SVG inside the page: scales, ticks, axes, paths, labels.
+ *
+ * Colours and type are the style sheet's (style.c), through classes: stroke by s0 … s5, fill by
+ * f0 … f5. A picture is as wide as its column; its coordinates are those of its viewBox. */
+#ifndef KF_REPORT_SVG_H
+#define KF_REPORT_SVG_H
+
+#include "report/write.h"
+
+/* From what is shown to where it is. */
+typedef struct kf_scale {
+  double low, high; /* of the values; a logarithmic scale wants 0 < low < high */
+  double from, to;  /* of the picture */
+  bool log;
+} kf_scale;
+/* Values outside land on the edge, so that no path leaves its picture. */
+double kf_scale_at(const kf_scale *scale, double value);
+/* Makes low < high, whatever they are. */
+void kf_scale_widen(kf_scale *scale);
+
+#define KF_MAX_TICKS 24
+typedef struct kf_ticks {
+  size_t n;
+  double at[KF_MAX_TICKS]; /* more important ones first: labels that would touch are left out */
+} kf_ticks;
+/* Round numbers, `about` so many, between low and high. */
+kf_ticks kf_ticks_linear(double low, double high, int about);
+/* Powers of ten, with 2 and 5 between them where these are few. */
+kf_ticks kf_ticks_log(double low, double high);
+/* high, high/2, high/4, …, down to low. */
+kf_ticks kf_ticks_halves(double low, double high);
+
+/* A picture with a plot area in it. */
+typedef struct kf_plot {
+  kf_text *out;
+  double width, height;
+  kf_scale x, y; /* x.from is the left edge of the area, y.from the lower one */
+} kf_plot;
+
+/* label: what a screen reader says. */
+void kf_plot_begin(const kf_plot *plot, const char *label);
+void kf_plot_end(const kf_plot *plot);
+
+/* What a tick says. */
+typedef kf_shown (*kf_tick_fn)(double value, double factor);
+kf_shown kf_tick_real(double value, double factor);    /* value * factor */
+kf_shown kf_tick_percent(double value, double factor); /* 0.55 is 55 */
+kf_shown kf_tick_bytes(double value, double factor);   /* value * factor bytes */
+kf_shown kf_tick_times(double value, double factor);   /* 0.3x */
+
+/* Horizontal lines with labels on the left. */
+void kf_axis_y(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor);
+/* The line below with ticks and labels, or (above) ticks and labels over the area. */
+void kf_axis_x(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor,
+               bool above);
+/* What the axes are: over the area on the left, below it in the middle, above it on the right. */
+void kf_axis_title_y(const kf_plot *plot, const char *text);
+void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
+
+/* ` NAME="value"` with one decimal at most. */
+void kf_svg_attribute(kf_text *out, const char *name, double value);
+/* <text class=… x= y=>TEXT</text>; text is markup. */
+void kf_svg_text(kf_text *out, const char *class, double x, double y, const char *text);
+void kf_svg_line(kf_text *out, const char *class, double x1, double y1, double x2, double y2);
+
+/* A path, point by point: lines between them, gaps where `move`. Points that would not be seen
+ * (less than half a pixel further, on the same height) are left out. */
+typedef struct kf_path {
+  kf_text *out;
+  bool begun;
+  double x, y;
+} kf_path;
+void kf_path_begin(kf_path *path, kf_text *out, const char *class);
+void kf_path_to(kf_path *path, double x, double y);
+void kf_path_end(kf_path *path, bool closed);
+
+#endif

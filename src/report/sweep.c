@@ -1,0 +1,157 @@
+/* sweep.c - what a sweep says: the cells along one thing, with the rest as in the model. */
+#include "report/report.h"
+
+#include <math.h>
+
+static double wanted_lambda(const kf_report_content *c) {
+  if (c->model != NULL) return kf_model_lambda(c->model);
+  return c->lambda != NULL ? c->lambda->lambda : 0;
+}
+
+static double wanted_dim(const kf_report_content *c) {
+  if (c->model != NULL) return kf_model_dim_out(c->model);
+  return c->dim != NULL ? c->dim->dim : KF_MAX_DIM;
+}
+
+/* How far apart two numbers are on a logarithmic scale; 0 is far from everything. */
+static double apart(double a, double b) {
+  return a > 0 && b > 0 ? fabs(log(a / b)) : a == b ? 0 : INFINITY;
+}
+
+double kf_cell_lambda(const kf_report_content *c, const kf_sweep_cell *cell) {
+  double mean = c->sweep->mean_eigenvalue;
+  return mean > 0 && cell->relative > 0 ? cell->relative * mean : cell->lambda;
+}
+
+static bool same_lambda(double a, double b) { return apart(a, b) < 1e-9; }
+
+bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
+  bool found = false;
+  for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++) {
+    const kf_sweep_cell *cell = &c->sweep->cells[i];
+    if (cell->raw) continue;
+    double lambda = kf_cell_lambda(c, cell);
+    if (!found) *out = (kf_place){lambda, cell->dim, cell->dim, cell->metric, cell->set};
+    found = true;
+    if (cell->metric != out->metric || cell->set != out->set) continue;
+    if (apart(lambda, wanted_lambda(c)) < apart(out->lambda, wanted_lambda(c)))
+      out->lambda = lambda;
+    if (apart(cell->dim, wanted_dim(c)) < apart(out->dim, wanted_dim(c))) out->dim = cell->dim;
+    if (cell->dim > out->most_dim) out->most_dim = cell->dim;
+  }
+  return found;
+}
+
+/* The original space has one dimension and no lambda. */
+static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
+                 bool raw) {
+  return (cell->raw != 0) == raw && cell->metric == place->metric && cell->set == place->set &&
+         (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
+}
+
+const kf_sweep_cell *kf_sweep_find(const kf_report_content *c, const kf_place *place, bool raw,
+                                   uint32_t k) {
+  for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
+    if (c->sweep->cells[i].k == k && fits(c, &c->sweep->cells[i], place, raw))
+      return &c->sweep->cells[i];
+  return NULL;
+}
+
+size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room) {
+  size_t n = 0;
+  for (size_t i = 0; i < sweep->n_cells; i++) {
+    bool known = false;
+    for (size_t j = 0; j < n; j++) known = known || k[j] == sweep->cells[i].k;
+    if (!known && n < room) k[n++] = sweep->cells[i].k;
+  }
+  return n;
+}
+
+/* --- curves ----------------------------------------------------------------------------------- */
+
+static double along_x(const kf_report_content *c, const kf_sweep_cell *cell, kf_along along) {
+  return along == KF_ALONG_LAMBDA ? kf_cell_lambda(c, cell)
+         : along == KF_ALONG_DIM  ? (double)cell->dim
+                                  : (double)cell->k;
+}
+
+/* Whether a cell lies on the line through the place. */
+static bool on_line(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
+                    kf_along along, bool raw, uint32_t k) {
+  kf_place here = *place;
+  if (along == KF_ALONG_LAMBDA) here.lambda = kf_cell_lambda(c, cell);
+  if (along == KF_ALONG_DIM) here.dim = cell->dim;
+  bool neighbours = along == KF_ALONG_K ? cell->k > 0 : cell->k == k;
+  return neighbours && fits(c, cell, &here, raw);
+}
+
+static void add_point(kf_curve *curve, const kf_sweep_cell *cell, double x) {
+  size_t at = curve->n++;
+  for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
+  curve->points[at] = (kf_point){x, cell->top1, cell->n};
+}
+
+void kf_sweep_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place,
+                    kf_along along, bool raw, uint32_t k, const char *name, unsigned colour) {
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name);
+  if (curve == NULL) return;
+  curve->colour = colour;
+  for (size_t i = 0; i < c->sweep->n_cells; i++) {
+    const kf_sweep_cell *cell = &c->sweep->cells[i];
+    double x = along_x(c, cell, along);
+    if (x >= chart->plot.x.low && x <= chart->plot.x.high && on_line(c, cell, place, along, raw, k))
+      add_point(curve, cell, x);
+  }
+  if (curve->n >= 2) return;
+  kf_free(curve->points);
+  chart->n--;
+}
+
+void kf_sweep_baseline(kf_chart *chart, const kf_report_content *c, const kf_place *place,
+                       uint32_t k, const char *name, unsigned colour) {
+  const kf_sweep_cell *cell = kf_sweep_find(c, place, true, k);
+  kf_curve *curve = cell != NULL ? kf_chart_curve(chart, KF_CURVE_BASE, 1, name) : NULL;
+  if (curve == NULL) return;
+  curve->colour = colour;
+  curve->points[curve->n++] = (kf_point){0, cell->top1, cell->n};
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+kf_shown kf_show_classifier(uint32_t k) {
+  kf_shown out;
+  if (k == 0)
+    snprintf(out.text, sizeof out.text, "prototypes");
+  else
+    snprintf(out.text, sizeof out.text, "%u-NN", k);
+  return out;
+}
+
+static void put_cell(kf_text *out, const kf_report_content *c, const kf_sweep_cell *cell) {
+  kf_text_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
+               cell->raw ? "raw" : "Koo-Fu", kf_show_classifier(cell->k).text, cell->dim);
+  if (cell->raw)
+    kf_put(out, "<td>–</td>");
+  else
+    kf_text_addf(out, "<td>%s (%s)</td>", kf_show_real(kf_cell_lambda(c, cell)).text,
+                 kf_show_times(cell->relative).text);
+  kf_text_addf(out, "<td>%s</td><td class=\"soft\">%s</td><td>%s</td></tr>\n",
+               kf_show_percent(cell->top1, cell->n).text,
+               kf_show_interval(cell->top1, cell->n).text,
+               kf_show_percent(cell->top5, cell->n).text);
+}
+
+void kf_sweep_table(kf_text *out, const kf_report_content *c) {
+  enum { MOST = 400 };
+  if (c->sweep == NULL || c->sweep->n_cells == 0) return;
+  size_t n = c->sweep->n_cells < MOST ? c->sweep->n_cells : MOST;
+  kf_text_addf(out, "<details><summary>%s of the sweep as a table</summary>\n",
+               n < c->sweep->n_cells ? "The first 400 numbers" : "All numbers");
+  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"sweep\"><table>"
+              "<thead><tr><th scope=\"col\">space</th><th scope=\"col\">classifier</th>"
+              "<th scope=\"col\">dimensions</th><th scope=\"col\">λ</th><th scope=\"col\">top-1"
+              "</th><th scope=\"col\">95 % interval</th><th scope=\"col\">top-5</th></tr></thead>"
+              "<tbody>\n");
+  for (size_t i = 0; i < n; i++) put_cell(out, c, &c->sweep->cells[i]);
+  kf_put(out, "</tbody></table></div></details>\n");
+}

@@ -1,0 +1,143 @@
+/* write.c - words and numbers of the page. */
+#include "report/write.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kf_put(kf_text *out, const char *markup) { kf_text_add(out, markup, strlen(markup)); }
+
+/* --- text of others --------------------------------------------------------------------------- */
+
+/* U+202A to U+202E and U+2066 to U+2069, which would turn around what stands beside a name: an
+ * isolate that a name leaves open swallows the end of the one that the page puts around it. */
+static bool turns_around(const char *text) {
+  unsigned char second = (unsigned char)text[1], third = (unsigned char)text[2];
+  return (unsigned char)text[0] == 0xE2 && ((second == 0x80 && third >= 0xAA && third <= 0xAE) ||
+                                            (second == 0x81 && third >= 0xA6 && third <= 0xA9));
+}
+
+/* The length of the character that begins here. */
+static size_t step(const char *text) {
+  size_t room = strnlen(text, 4);
+  for (size_t n = 1; n <= room; n++)
+    if (kf_utf8_valid(text, n)) return n;
+  return 1;
+}
+
+/* Whether a page may hold it: UTF-8, and no control (U+0000 to U+001F, U+007F to U+009F). */
+static bool may_stand(const char *text, size_t n) {
+  unsigned char lead = (unsigned char)text[0];
+  if (lead < 0x20 || lead == 0x7F || !kf_utf8_valid(text, n)) return false;
+  if (n == 2 && lead == 0xC2 && (unsigned char)text[1] < 0xA0) return false;
+  return n != 3 || !turns_around(text);
+}
+
+static void put_character(kf_text *out, const char *text, size_t n) {
+  switch (n == 1 ? text[0] : 0) {
+  case '&': kf_put(out, "&amp;"); break;
+  case '<': kf_put(out, "&lt;"); break;
+  case '>': kf_put(out, "&gt;"); break;
+  case '"': kf_put(out, "&quot;"); break;
+  case '\'': kf_put(out, "&#39;"); break;
+  default: kf_text_add(out, text, n);
+  }
+}
+
+size_t kf_characters(const char *text) {
+  size_t count = 0;
+  for (; *text != '\0'; text += step(text)) count++;
+  return count;
+}
+
+void kf_put_text(kf_text *out, const char *text, size_t most) {
+  size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
+  for (size_t i = 0; i < shown; i++) {
+    size_t n = step(text);
+    if (may_stand(text, n))
+      put_character(out, text, n);
+    else
+      kf_put(out, "\uFFFD");
+    text += n;
+  }
+  if (shown < all) kf_put(out, "…");
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+double kf_share(uint64_t hits, uint64_t n) { return n > 0 ? (double)hits / (double)n : 0; }
+
+kf_shown kf_show_count(uint64_t n) {
+  char digits[24];
+  int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+  kf_shown out;
+  size_t at = 0;
+  for (int i = 0; i < length; i++) {
+    if (i > 0 && (length - i) % 3 == 0) out.text[at++] = ',';
+    out.text[at++] = digits[i];
+  }
+  out.text[at] = '\0';
+  return out;
+}
+
+kf_shown kf_show_percent(uint64_t hits, uint64_t n) {
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.2f\u202F%%", 100 * kf_share(hits, n));
+  return out;
+}
+
+kf_shown kf_show_interval(uint64_t hits, uint64_t n) {
+  double low = 0, high = 1;
+  if (n > 0) kf_interval95(hits, n, &low, &high);
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.2f–%.2f", 100 * low, 100 * high);
+  return out;
+}
+
+kf_shown kf_show_points(double share) {
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%s%.2f", share < -0.00005 ? "−" : "", 100 * fabs(share));
+  return out;
+}
+
+/* "3 × 10⁻⁷": mantissa to four digits, and the exponent in raised figures. */
+static kf_shown show_power(double value) {
+  static const char *const raised[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  int exponent = (int)floor(log10(fabs(value)) + 1e-9);
+  double mantissa = value / pow(10, exponent);
+  kf_shown out;
+  int at = 0;
+  if (fabs(mantissa - 1) > 1e-6)
+    at = snprintf(out.text, sizeof out.text, "%.3g\u202F×\u202F", mantissa);
+  char digits[16];
+  snprintf(digits, sizeof digits, "%d", abs(exponent));
+  at += snprintf(out.text + at, sizeof out.text - (size_t)at, "10%s", exponent < 0 ? "⁻" : "");
+  for (const char *d = digits; *d != '\0'; d++)
+    at += snprintf(out.text + at, sizeof out.text - (size_t)at, "%s", raised[*d - '0']);
+  return out;
+}
+
+kf_shown kf_show_real(double value) {
+  double size = fabs(value);
+  if (isfinite(value) && value != 0 && (size < 9.99e-5 || size >= 99999.5))
+    return show_power(value);
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%s%.4g", value < 0 ? "−" : "", size);
+  return out;
+}
+
+kf_shown kf_show_times(double value) {
+  double power = value > 0 ? pow(10, floor(log10(value)) - 2) : 1; /* three digits are enough */
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.40sx", kf_show_real(round(value / power) * power).text);
+  return out;
+}
+
+kf_shown kf_show_bytes(double bytes) {
+  static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+  size_t unit = 0;
+  for (; bytes >= 999.5 && unit < 6; unit++) bytes /= 1000;
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.3g\u202F%s", bytes, units[unit]);
+  return out;
+}

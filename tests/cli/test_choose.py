@@ -1,0 +1,229 @@
+"""Choosing lambda, dimensions and k; sweeps."""
+
+import csv
+import io
+import json
+import re
+
+from harness import BAD_DATA, USAGE, check, equal, test
+from files import data_set
+
+
+def make_data(box, classes=15, dim=24):
+    box.works("synth", "--classes", classes, "--dim", dim, "--per-class", 10, "-o", "train.safetensors", "-q")
+    box.works("synth", "--classes", classes, "--dim", dim, "--per-class", 6, "--split", 1, "-o", "test.safetensors", "-q")
+
+
+# --- fit
+
+
+@test
+def lambda_is_chosen_by_default(box):
+    make_data(box)
+    said = box.works("fit", "train.safetensors", "-o", "a.safetensors").err
+    found = re.search(r"lambda (\S+)x by leave-one-out: right for (\S+) % of 150 rows left out in turn \(standard "
+                      r"error (\S+) points\), of (\d+) values from 0.001x to (\S+)x", said)
+    check(found is not None, said)
+    check("  lambda" not in said, "the curve is printed without -v")
+    asked = box.works("fit", "train.safetensors", "--lambda", "auto", "-v", "-o", "b.safetensors").err
+    equal(box.read("a.safetensors") == box.read("b.safetensors"), True, "--lambda auto is the default")
+    curve = re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %  top-5 (\S+) %(  chosen)?$", asked, re.M)
+    equal(len(curve), int(found.group(4)), "points of the curve with -v")
+    chosen = [c for c in curve if c[3]]
+    equal([(c[0], c[1]) for c in chosen], [(found.group(1), found.group(2))], "the chosen point")
+    check(max(float(c[1]) for c in curve) == float(chosen[0][1]), f"not the best: {asked}")
+
+
+@test
+def one_standard_error(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "-o", "a.safetensors", "-q")
+    said = box.works("fit", "train.safetensors", "--one-se", "-o", "b.safetensors").err
+    a, b = (json.loads(box.works("info", "--json", name).out)["lambda"] for name in ("a.safetensors", "b.safetensors"))
+    check(b > a, f"{b} is not above {a}")
+    check("the largest within one standard error" in said, said)
+
+
+@test
+def chosen_as_when_given(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--dim", "auto", "-o", "a.safetensors", "-q")
+    about = json.loads(box.works("info", "--json", "a.safetensors").out)
+    box.works("fit", "train.safetensors", "--lambda", repr(about["lambda"]), "--dim", about["dim_out"], "-o", "b.safetensors", "-q")
+    equal(box.read("a.safetensors") == box.read("b.safetensors"), True, "a choice and the same by hand")
+
+
+@test
+def dimensions_are_chosen(box):
+    make_data(box)
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
+    found = re.search(r"(\d+) dimensions by 3 folds: right for \S+ % of 150 rows; the best, (\d+), for", said)
+    check(found is not None and int(found.group(1)) <= int(found.group(2)), said)
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--tolerance", 99, "-o", "a.safetensors").err
+    check("1 dimensions by 5 folds" in said, said)
+
+
+@test
+def rules_and_samples(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--lambda", "gda", "-o", "g.safetensors", "-q")
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    box.works("fit", "s.safetensors", "--lambda", "gda", "-o", "h.safetensors", "-q")
+    equal(box.read("g.safetensors") == box.read("h.safetensors"), True, "gda from data and from statistics")
+    box.works("fit", "train.safetensors", "--lambda", "ledoit-wolf", "-o", "l.safetensors", "-q")
+    said = box.works("fit", "train.safetensors", "--sample", 45, "-o", "a.safetensors").err
+    check("of 45 rows left out in turn" in said and "a sample of 150 rows" in said, said)
+    said = box.works("fit", "s.safetensors", "-o", "d.safetensors").err
+    check("0.3x the mean eigenvalue" in said and "leave-one-out" not in said, said)
+
+
+@test
+def rows_alone_in_their_class(box):
+    box.write("x.safetensors", data_set(n=7, classes=4))  # 2, 2, 2, 1
+    said = box.works("fit", "x.safetensors", "-o", "a.safetensors").err
+    check("of 6 rows left out in turn" in said and "1 row is alone in its class" in said, said)
+    box.write("y.safetensors", data_set(n=4, classes=4))
+    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming="give lambda as an absolute number")
+
+
+@test
+def choosing_refused(box):
+    make_data(box)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    for words, naming in ((["s.safetensors", "--lambda", "auto"], "needs the rows themselves"),
+                          (["s.safetensors", "--lambda", "ledoit-wolf"], "needs the rows themselves"),
+                          (["s.safetensors", "--dim", "auto"], "needs the rows themselves"),
+                          (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--between"),
+                          (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
+                          (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),
+                          (["train.safetensors", "--tolerance", 1], "--tolerance needs --dim auto"),
+                          (["train.safetensors", "--lambda", "0.3x", "--sample", 9], "--sample needs"),
+                          (["train.safetensors", "--dim", "automatic"], "--dim must be a whole number")):
+        box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
+    box.refuses(USAGE, "fit", "train.safetensors", "--lambda", "best", "-o", "m.safetensors", naming=["'best'", "gda"])
+
+
+@test
+def neighbours_are_chosen(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    box.works("index", "train.safetensors", "--model", "m.safetensors", "-o", "g.safetensors", "-q")
+    result = box.works("eval", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", "auto")
+    found = re.search(r"k = (\d+): right for \S+ % of 150 rows of the gallery left out in turn; the best of 1 to 50, k = (\d+),", result.err)
+    check(found is not None and int(found.group(1)) <= int(found.group(2)), result.err)
+    check(f"Koo-Fu {found.group(1)}-NN" in result.out, result.out)
+    same = box.works("classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", found.group(1))
+    auto = box.works("classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", "auto", "-q")
+    equal(auto.out, same.out, "classify -k auto")
+    box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "-k", "auto", naming="--gallery")
+
+
+# --- sweep
+
+
+def table(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@test
+def sweep_is_what_fit_and_eval_say(box):
+    make_data(box)
+    words = ["sweep", "train.safetensors", "--test", "test.safetensors", "--lambdas", "0.1x,0.5", "--dims", "24,7", "-k", "1,5"]
+    cells = table(box.works(*words, "--format", "csv").out)
+    equal(len(cells), 3 + 2 * 3 * 2, "cells")
+    for cell in cells:
+        value = cell["lambda"] if cell["space"] == "koofu" else "0.3x"
+        box.works("fit", "train.safetensors", "--lambda", value, "--dim", cell["dim"], "-o", "m.safetensors", "-q")
+        more = []
+        if cell["k"] != "0":
+            model = ["--model", "m.safetensors"] if cell["space"] == "koofu" else []
+            box.works("index", "train.safetensors", *model, "-o", "g.safetensors", "-q")
+            more = ["--gallery", "g.safetensors", "-k", cell["k"]]
+        alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", *more, "--json").out)
+        if cell["k"] != "0":
+            wanted = alone["knn"][0]["top1"], alone["knn"][0]["top5"]
+        else:
+            raw = "raw_" if cell["space"] == "raw" else ""
+            wanted = alone[raw + "top1"], alone[raw + "top5"]
+        n = int(cell["n"])
+        equal((int(cell["top1"]) / n, int(cell["top5"]) / n), wanted, f"{cell}")
+    found = json.loads(box.works(*words, "--json").out)
+    equal([(c["dim"], c["k"] or 0, round(c["top1"] * c["n"])) for c in found["cells"]],
+          [(int(c["dim"]), int(c["k"]), int(c["top1"])) for c in cells], "JSON and CSV")
+    text = box.works(*words).out
+    for cell in cells:
+        check(f"{100 * int(cell['top1']) / int(cell['n']):.2f}" in text, f"{cell} is not in the text:\n{text}")
+    box.works(*words, "--format", "csv", "-o", "sweep.csv")
+    equal(table(box.read("sweep.csv").decode()), cells, "a file")
+
+
+@test
+def sweep_over_folds_and_statistics(box):
+    make_data(box)
+    text = box.works("sweep", "train.safetensors", "--folds", 4).out
+    check("per cent of 150 rows in 4 folds" in text and "prototypes, cosine, top-5" in text, text)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    a = box.works("sweep", "s.safetensors", "--test", "test.safetensors", "--metric", "both").out
+    b = box.works("sweep", "train.safetensors", "--test", "test.safetensors", "--metric", "both").out
+    equal(a, b, "statistics and data")
+    check("euclidean" in a and "cosine" in a, a)
+
+
+@test
+def sweep_leave_one_out(box):
+    make_data(box)
+    said = box.works("fit", "train.safetensors", "-v", "-o", "m.safetensors").err
+    curve = dict(re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %", said, re.M))
+    text = box.works("sweep", "train.safetensors", "--leave-one-out", "--lambdas", "0.01x,0.1x,1x").out
+    for value in ("0.01", "0.1", "1"):
+        check(re.search(rf"^ +{value}x +{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
+
+
+@test
+def sweep_class_sets(box):
+    make_data(box)
+    box.write("few.txt", "c0001\nc0003\nc0004\n")
+    box.write("most.txt", "".join(f"c{k:04d}\n" for k in range(12)))
+    words = ["sweep", "train.safetensors", "--test", "test.safetensors", "--lambdas", "0.3x", "--dims", 24, "--format", "csv"]
+    cells = table(box.works(*words, "--class-set", "few.txt", "--class-set", "most.txt").out)
+    equal([(c["set"], c["space"], c["n"]) for c in cells], [("few.txt", "raw", "18"), ("few.txt", "koofu", "18"),
+                                                           ("most.txt", "raw", "72"), ("most.txt", "koofu", "72")], "sets")
+    box.works("fit", "train.safetensors", "--lambda", "0.3x", "-o", "m.safetensors", "-q")
+    alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--class-set", "few.txt", "--json").out)
+    equal([int(c["top1"]) / 18 for c in cells[:2]], [alone["raw_top1"], alone["top1"]], "a set alone")
+
+
+@test
+def sweep_refused(box):
+    make_data(box)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    tested = ["--test", "test.safetensors"]
+    for words, naming in ((["s.safetensors"], "needs the rows themselves"),
+                          (["s.safetensors", *tested, "-k", 1], "needs the rows themselves"),
+                          (["train.safetensors", "--dims", 25], "the embeddings have 24"),
+                          (["train.safetensors", *tested, "--folds", 3], "--folds has no meaning"),
+                          (["train.safetensors", "--truth", "t.json"], "--truth needs --test"),
+                          (["train.safetensors", "--between", "s.safetensors"], "--between needs --test"),
+                          (["train.safetensors", "--no-prototypes"], "--no-prototypes needs -k"),
+                          (["train.safetensors", "--leave-one-out", *tested], "--leave-one-out has no meaning"),
+                          (["train.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out has no meaning"),
+                          (["train.safetensors", "--sample", 3], "--sample needs --leave-one-out"),
+                          (["train.safetensors", "--test-labels", "y.txt"], "--test-labels needs --test"),
+                          (["train.safetensors", "-o", "train.safetensors"], "train.safetensors")):
+        box.refuses(USAGE, "sweep", *words, naming=naming)
+    box.refuses(USAGE, "sweep", "train.safetensors", "--lambdas", "0.1x,,1x", naming="''")
+
+
+# --- the same bytes
+
+
+@test
+def the_same_choice_everywhere(box):
+    make_data(box)
+    wanted = None
+    for threads in (1, 2, 5):
+        for isa in ("plain", "auto"):
+            box.works("fit", "train.safetensors", "--dim", "auto", "--threads", threads, "--isa", isa, "-o", "m.safetensors", "-q")
+            swept = box.works("sweep", "train.safetensors", "-k", "1,3", "--metric", "both", "--threads", threads, "--isa", isa).out
+            wanted = wanted or (box.read("m.safetensors"), swept)
+            equal((box.read("m.safetensors"), swept) == wanted, True, f"{threads} threads, {isa}")

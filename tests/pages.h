@@ -1,0 +1,165 @@
+/* pages.h - content for reports, made up but plausible: curves that rise and fall, classes that are
+ * taken for each other. */
+#ifndef KF_TEST_PAGES_H
+#define KF_TEST_PAGES_H
+
+#include "test.h"
+
+#include <math.h>
+
+enum { PAGE_LAMBDAS = 15, PAGE_KS = 30, PAGE_BINS = 10 };
+
+typedef struct page {
+  kf_report_content content;
+  kf_model *model;
+  kf_eval_result eval;
+  kf_lambda_choice lambda;
+  kf_lambda_point lambda_points[PAGE_LAMBDAS];
+  kf_dim_choice dim;
+  kf_k_choice k;
+  kf_k_point k_points[PAGE_KS];
+  kf_sweep sweep;
+  kf_analysis analysis;
+  kf_margin_bin bins[PAGE_BINS];
+} page;
+
+/* A model of classes with two to five rows each; names: [classes] or NULL. */
+static inline kf_model *page_model(kf_ctx *context, uint32_t classes, uint32_t dim, uint32_t kept,
+                                   const char *const *names) {
+  uint64_t seed = 5, n = 0, most = 5 * (uint64_t)classes;
+  float *rows = malloc(most * dim * sizeof *rows), *centre = malloc(dim * sizeof *centre);
+  int32_t *labels = malloc(most * sizeof *labels);
+  assert_true(rows != NULL && centre != NULL && labels != NULL);
+  for (uint32_t k = 0; k < classes; k++) {
+    for (uint32_t j = 0; j < dim; j++) centre[j] = (float)(2 * test_normal(&seed) / (1 + 0.1 * j));
+    for (uint32_t i = 0; i < 2 + k % 4; i++, n++) {
+      for (uint32_t j = 0; j < dim; j++)
+        rows[n * dim + j] = centre[j] + (float)(test_normal(&seed) / (1 + 0.05 * j));
+      labels[n] = (int32_t)k;
+    }
+  }
+  kf_data *data;
+  kf_stats *stats;
+  kf_model *model;
+  assert_ok(context, kf_data_open_memory(context, rows, n, dim, labels, names, classes, &data));
+  assert_ok(context, kf_stats_new_from_data(context, data, NULL, &stats));
+  assert_ok(context, kf_fit(context, stats, &(kf_fit_options){.dim = kept}, &model));
+  kf_stats_free(stats);
+  kf_data_free(data);
+  free(rows);
+  free(centre);
+  free(labels);
+  return model;
+}
+
+static inline void page_lambda(page *p, double mean) {
+  p->lambda = (kf_lambda_choice){.mean_eigenvalue = mean,
+                                 .standard_error = 0.008,
+                                 .metric = KF_METRIC_COSINE,
+                                 .rows = 4000,
+                                 .n = 4000,
+                                 .n_points = PAGE_LAMBDAS,
+                                 .points = p->lambda_points};
+  for (size_t i = 0; i < PAGE_LAMBDAS; i++) {
+    double off = ((double)i - 8) / 6;
+    p->lambda_points[i] =
+        (kf_lambda_point){mean * pow(10, ((double)i - 9) / 3), (uint64_t)(2200 - 500 * off * off),
+                          (uint64_t)(3300 - 300 * off * off)};
+  }
+  p->lambda.best = p->lambda.chosen = 8;
+  p->lambda.lambda = p->lambda_points[8].lambda;
+}
+
+static inline void page_dims(page *p, uint32_t dim) {
+  p->dim = (kf_dim_choice){.dim = dim / 4 + 1, .best = dim / 2 + 1, .folds = 5, .n = 4000};
+  p->dim.points = calloc(dim, sizeof *p->dim.points);
+  assert_non_null(p->dim.points);
+  for (uint32_t d = 1; d <= dim; d++)
+    p->dim.points[p->dim.n_points++] =
+        (kf_dim_point){.dim = d, .top1 = (uint64_t)(2300 * (1 - exp(-8.0 * d / dim)))};
+}
+
+static inline void page_ks(page *p) {
+  p->k = (kf_k_choice){.k = 5, .best = 7, .n = 4000, .n_points = PAGE_KS, .points = p->k_points};
+  for (uint32_t k = 1; k <= PAGE_KS; k++)
+    p->k_points[k - 1] = (kf_k_point){
+        .k = k, .top1 = (uint64_t)(2200 - 2 * (k - 7.0) * (k - 7.0)), .top5 = k > 1 ? 3000 : 2128};
+}
+
+static inline void page_sweep(page *p, double mean, uint32_t dim) {
+  static const uint32_t ks[] = {0, 1, 5, 15};
+  p->sweep = (kf_sweep){.mean_eigenvalue = mean, .counts = {.rows = 3000, .n = 3000}};
+  p->sweep.cells = calloc(64, sizeof *p->sweep.cells);
+  assert_non_null(p->sweep.cells);
+  for (size_t i = 0; i < 4; i++) {
+    kf_sweep_cell cell = {.raw = 1, .dim = dim, .k = ks[i], .metric = KF_METRIC_COSINE, .n = 3000};
+    cell.top1 = 1400 - 60 * i;
+    cell.top5 = 2100;
+    p->sweep.cells[p->sweep.n_cells++] = cell;
+    cell.raw = 0;
+    cell.lambda = 0.3 * mean;
+    cell.relative = 0.3;
+    for (uint32_t d = dim; d >= 1 && d > dim / 64; d /= 2) {
+      cell.dim = d;
+      cell.top1 = (uint64_t)(1650 * (1 - exp(-8.0 * d / dim))) - 50 * i;
+      p->sweep.cells[p->sweep.n_cells++] = cell;
+    }
+  }
+}
+
+/* Rows of class k go to itself, to its neighbour and, few, to one far away. */
+static inline void page_analysis(page *p, uint32_t classes) {
+  kf_analysis *a = &p->analysis;
+  *a = (kf_analysis){.totals = p->eval, .n_classes = classes, .n_bins = PAGE_BINS, .bins = p->bins};
+  a->classes = calloc(classes, sizeof *a->classes);
+  a->confusions = calloc(2 * (size_t)classes, sizeof *a->confusions);
+  assert_true(a->classes != NULL && a->confusions != NULL);
+  for (uint32_t k = 0; k < classes; k++)
+    a->classes[k] = (kf_class_result){20, 8 + k * 7 % 12, 17, 20};
+  for (uint32_t k = 0; k < classes && classes > 1; k++)
+    a->confusions[a->n_confusions++] = (kf_confusion){(int32_t)k, (int32_t)(k ^ 1u), 8};
+  if (classes % 2 && a->n_confusions > 0) a->n_confusions--; /* its partner is not there */
+  for (int i = 0; i < PAGE_BINS; i++)
+    p->bins[i] =
+        (kf_margin_bin){0.002 * i * i, 0.002 * (i + 1) * (i + 1), 300, (uint64_t)(100 + 20 * i)};
+}
+
+static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_t dim,
+                             uint32_t kept, const char *const *names) {
+  memset(p, 0, sizeof *p);
+  p->model = page_model(context, classes, dim, kept, names);
+  double mean = kf_model_mean_eigenvalue(p->model);
+  p->eval = (kf_eval_result){.rows = 3010,
+                             .n = 3000,
+                             .n_unlabelled = 10,
+                             .top1 = 1650,
+                             .top5 = 2400,
+                             .raw_top1 = 1400,
+                             .raw_top5 = 2100};
+  page_lambda(p, mean);
+  page_dims(p, dim);
+  page_ks(p);
+  page_sweep(p, mean, dim);
+  page_analysis(p, classes);
+  p->content = (kf_report_content){.title = "A page",
+                                   .train = "train.npy",
+                                   .test = "test.npy",
+                                   .train_rows = 4000,
+                                   .model = p->model,
+                                   .eval = &p->eval,
+                                   .lambda = &p->lambda,
+                                   .dim = &p->dim,
+                                   .k = &p->k,
+                                   .sweep = &p->sweep,
+                                   .analysis = &p->analysis};
+}
+
+static inline void page_free(page *p) {
+  kf_model_free(p->model);
+  free(p->dim.points);
+  free(p->sweep.cells);
+  free(p->analysis.classes);
+  free(p->analysis.confusions);
+}
+
+#endif

@@ -1,0 +1,378 @@
+/* test_report.c - the page: well-formed whatever is in it, safe whatever classes are called, of a
+ * size one can open, and the same bytes every time.
+ *
+ * `test_report --pages FOLDER` writes the pages for tests/report_browser.py and does nothing else.
+ */
+#include "files.h"
+#include "pages.h"
+
+/* --- is it well-formed? ----------------------------------------------------------------------- */
+
+/* A stricter reading than that of browsers: every element is closed in order, every attribute has a
+ * value in double quotes, '<' and '&' stand for nothing but markup. */
+typedef struct reader {
+  const char *at, *end;
+  char open[32][16];
+  int depth;
+} reader;
+
+static void bad(const reader *r, const char *what) {
+  long left = (long)(r->end - r->at);
+  fail_msg("%s at '%.*s'", what, left < 80 ? (int)left : 80, r->at);
+}
+
+static void read_name(reader *r, char name[16]) {
+  size_t n = 0;
+  while (r->at < r->end && n < 15 &&
+         (*r->at == '-' || (*r->at >= '0' && *r->at <= '9') || (*r->at >= 'a' && *r->at <= 'z') ||
+          (*r->at >= 'A' && *r->at <= 'Z')))
+    name[n++] = *r->at++;
+  name[n] = '\0';
+  if (n == 0) bad(r, "no name");
+}
+
+static void read_attributes(reader *r) {
+  char name[16];
+  while (r->at < r->end && *r->at == ' ') {
+    r->at++;
+    read_name(r, name);
+    if (*r->at++ != '=' || *r->at++ != '"') bad(r, "an attribute without a value");
+    while (r->at < r->end && *r->at != '"')
+      if (*r->at++ == '<') bad(r, "markup in an attribute");
+    r->at++;
+  }
+}
+
+static void read_tag(reader *r) {
+  char name[16];
+  int closing = *r->at == '/';
+  r->at += closing;
+  read_name(r, name);
+  if (closing) {
+    if (r->depth == 0 || strcmp(r->open[--r->depth], name) != 0) bad(r, "closes another element");
+  } else {
+    read_attributes(r);
+    int empty = *r->at == '/' || strcmp(name, "meta") == 0;
+    r->at += *r->at == '/';
+    if (!empty) {
+      if (r->depth == 32) bad(r, "too deep");
+      memcpy(r->open[r->depth++], name, sizeof name);
+    }
+  }
+  if (*r->at++ != '>') bad(r, "a tag without an end");
+}
+
+static void read_entity(reader *r) {
+  static const char *const known[] = {"amp;", "lt;", "gt;", "quot;", "#39;", "nbsp;"};
+  for (size_t i = 0; i < 6; i++)
+    if (strncmp(r->at, known[i], strlen(known[i])) == 0) return;
+  bad(r, "an ampersand that stands for nothing");
+}
+
+static void assert_well_formed(const char *text, size_t n) {
+  static const char doctype[] = "<!DOCTYPE html>\n";
+  assert_true(n > sizeof doctype && memcmp(text, doctype, sizeof doctype - 1) == 0);
+  reader r = {.at = text + sizeof doctype - 1, .end = text + n};
+  while (r.at < r.end) {
+    char c = *r.at++;
+    if (c == '<') read_tag(&r);
+    if (c == '&') read_entity(&r);
+    if ((unsigned char)c < 0x20 && c != '\n') bad(&r, "a control character");
+  }
+  assert_int_equal(r.depth, 0);
+}
+
+/* Nothing that is fetched or run, and no number that is none. */
+static void assert_harmless(const char *text) {
+  static const char *const never[] = {
+      "<script", "http:", "https:", "url(", "src=", "href=", "@import", "nan", "inf", "NaN"};
+  for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+    if (strstr(text, never[i]) != NULL) fail_msg("'%s' is in the page", never[i]);
+}
+
+/* Writes a page, checks it, and returns it; the caller frees it. */
+static char *save(const kf_report_content *content, size_t *size) {
+  const char *path = at("page.html");
+  assert_ok(ctx, kf_report_save(ctx, content, path));
+  char *text = test_read(path, size);
+  text[*size] = '\0';
+  assert_int_equal(strlen(text), *size);
+  assert_well_formed(text, *size);
+  assert_harmless(text);
+  return text;
+}
+
+static void assert_holds(const kf_report_content *content, const char *const *wanted, size_t n) {
+  size_t size;
+  char *text = save(content, &size);
+  for (size_t i = 0; i < n; i++)
+    if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
+  free(text);
+}
+
+/* --- tests ------------------------------------------------------------------------------------ */
+
+static void everything(void **state) {
+  (void)state;
+  static const char *const wanted[] = {"<h1><bdi>A page</bdi></h1>",
+                                       "id=\"summary\"",
+                                       "id=\"lambda\"",
+                                       "id=\"dimensions\"",
+                                       "id=\"neighbours\"",
+                                       "id=\"map\"",
+                                       "id=\"classes\"",
+                                       "id=\"confusions\"",
+                                       "id=\"margins\"",
+                                       "train.npy",
+                                       "test.npy",
+                                       "Made by koofu",
+                                       "<b>55.00\u202F%</b>",
+                                       "46.67\u202F%",
+                                       "<b>8.33 points more</b>",
+                                       "16 of 64 dimensions",
+                                       "53.21–56.77",
+                                       "10 were left out",
+                                       "memory of 4,000 rows",
+                                       "prefers-color-scheme",
+                                       "highest at λ",
+                                       "class 4",
+                                       "Content-Security-Policy",
+                                       "default-src 'none'"};
+  page p;
+  page_make(&p, ctx, 40, 64, 16, NULL);
+  assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
+  page_free(&p);
+}
+
+/* Folds have less scatter: the lambda of their cells is smaller than that of the model, and is the
+ * same relative to it. */
+static void folds(void **state) {
+  (void)state;
+  static const char *const wanted[] = {"3,000 held-out rows", "<b>0.87 points more</b>",
+                                       "held-out folds", "16 of 64 dimensions"};
+  page p;
+  page_make(&p, ctx, 40, 64, 16, NULL);
+  p.content.eval = NULL;
+  p.content.analysis = NULL;
+  p.sweep.folds = 5;
+  for (size_t i = 0; i < p.sweep.n_cells; i++) p.sweep.cells[i].lambda *= 0.8;
+  assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
+  page_free(&p);
+}
+
+static void same_bytes(void **state) {
+  (void)state;
+  page p;
+  page_make(&p, ctx, 40, 64, 16, NULL);
+  assert_ok(ctx, kf_report_save(ctx, &p.content, at("a.html")));
+  kf_ctx *other = test_ctx(1, KF_ISA_PLAIN);
+  assert_ok(other, kf_report_save(other, &p.content, at("b.html")));
+  kf_ctx_free(other);
+  assert_same_file(at("a.html"), at("b.html"));
+  page_free(&p);
+}
+
+/* Every subset of the parts. */
+static void parts(void **state) {
+  (void)state;
+  page p;
+  page_make(&p, ctx, 7, 12, 5, NULL);
+  for (unsigned left = 0; left < 128; left++) {
+    kf_report_content c = p.content;
+    size_t size;
+    if (left & 1) c.model = NULL;
+    if (left & 2) c.eval = NULL;
+    if (left & 4) c.lambda = NULL;
+    if (left & 8) c.dim = NULL;
+    if (left & 16) c.k = NULL;
+    if (left & 32) c.sweep = NULL;
+    if (left & 64) c.analysis = NULL;
+    if (left & 1) c.title = c.train = c.test = NULL, c.train_rows = 0;
+    free(save(&c, &size));
+  }
+  page_free(&p);
+}
+
+/* Parts with nothing in them, or with one of everything. */
+static void next_to_nothing(void **state) {
+  (void)state;
+  kf_eval_result eval = {0};
+  kf_lambda_choice lambda = {0};
+  kf_dim_choice dim = {0};
+  kf_k_choice k = {0};
+  kf_sweep sweep = {0};
+  kf_analysis analysis = {0};
+  kf_report_content c = {.eval = &eval,
+                         .lambda = &lambda,
+                         .dim = &dim,
+                         .k = &k,
+                         .sweep = &sweep,
+                         .analysis = &analysis};
+  size_t size;
+  free(save(&c, &size));
+  kf_lambda_point lambda_point = {0, 0, 0};
+  kf_dim_point dim_point = {.dim = 1};
+  kf_k_point hits = {.k = 1};
+  kf_sweep_cell cells[2] = {{.raw = 1, .dim = 1, .metric = KF_METRIC_COSINE},
+                            {.dim = 1, .metric = KF_METRIC_COSINE}};
+  kf_class_result one = {3, 3, 3, 3};
+  kf_margin_bin bins[3] = {{0, 0, 3, 3}, {INFINITY, INFINITY, 2, 1}, {0, 0, 0, 0}};
+  lambda.points = &lambda_point, dim.points = &dim_point, k.points = &hits, sweep.cells = cells;
+  analysis.classes = &one, analysis.bins = bins;
+  lambda.n_points = dim.n_points = k.n_points = 1, sweep.n_cells = 2;
+  analysis.n_classes = 1, analysis.n_bins = 3;
+  dim.dim = dim.best = k.k = k.best = 1;
+  free(save(&c, &size));
+}
+
+/* All the same, all right, all wrong: scales without a range. */
+static void flat(void **state) {
+  (void)state;
+  page p;
+  page_make(&p, ctx, 2, 2, 2, NULL);
+  for (int right = 0; right < 2; right++) {
+    size_t size;
+    for (size_t i = 0; i < PAGE_LAMBDAS; i++) p.lambda_points[i].top1 = right ? 4000 : 0;
+    for (size_t i = 0; i < PAGE_KS; i++) p.k_points[i].top1 = right ? 4000 : 0;
+    for (size_t i = 0; i < p.dim.n_points; i++) p.dim.points[i].top1 = right ? 4000 : 0;
+    for (size_t i = 0; i < p.sweep.n_cells; i++) p.sweep.cells[i].top1 = right ? 3000 : 0;
+    for (size_t k = 0; k < 2; k++) p.analysis.classes[k].top1 = right ? 20 : 0;
+    p.eval.top1 = p.eval.raw_top1 = right ? 3000 : 0;
+    free(save(&p.content, &size));
+  }
+  page_free(&p);
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static const char *const hostile[] = {
+    "<script>alert('1')</script>",
+    "</title></svg><img src=x onerror=alert(1)>",
+    "\"quotes\" & 'apostrophes' &amp; ]]>",
+    "tab\tand\nline\x7F\x01",
+    "\u202Eesrever \u200F mixed \u2066",
+    "Türkisch-Angora 猫 🐈 ελληνικά",
+    "a very long name that goes on and on and on and on and on and on and on and on and on and on "
+    "and on and on and on and on and on and on and on and on and on and on and on and on and on",
+    "RindfleischetikettierungsüberwachungsaufgabenübertragungsgesetzRindfleischetikettierungsüber"
+    "wachungsaufgabenübertragungsgesetz"};
+
+static void escaped(void **state) {
+  (void)state;
+  static const char *const wanted[] = {"&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;",
+                                       "&quot;quotes&quot; &amp; &#39;apostrophes&#39; &amp;amp;",
+                                       "tab\uFFFDand\uFFFDline\uFFFD\uFFFD",
+                                       "猫 🐈",
+                                       "\uFFFDesrever",
+                                       "a very long name that g…",
+                                       "<title>&lt;b&gt;\uFFFD\uFFFD&amp;</title>",
+                                       "&lt;i&gt;.npy"};
+  page p;
+  page_make(&p, ctx, 8, 16, 4, hostile);
+  p.content.title = "<b>\xFF\xC3&"; /* and what is no UTF-8 */
+  p.content.train = "<i>.npy";
+  size_t size;
+  assert_ok(ctx, kf_report_save(ctx, &p.content, at("page.html")));
+  char *text = test_read(at("page.html"), &size);
+  text[size] = '\0';
+  assert_well_formed(text, size);
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+    if (strstr(text, wanted[i]) == NULL) fail_msg("'%s' is not in the page", wanted[i]);
+  assert_null(strstr(text, "<script"));
+  assert_null(strstr(text, "<img"));
+  free(text);
+  page_free(&p);
+}
+
+/* --- sizes ------------------------------------------------------------------------------------ */
+
+static void many_classes(void **state) {
+  (void)state;
+  static const struct {
+    uint32_t classes;
+    size_t most;
+  } cases[] = {{1000, 400u << 10}, {21000, 1200u << 10}};
+  for (int i = 0; i < 2; i++) {
+    page p;
+    size_t size;
+    page_make(&p, ctx, cases[i].classes, 16, 8, NULL);
+    free(save(&p.content, &size));
+    if (size > cases[i].most) fail_msg("%u classes take %zu bytes", cases[i].classes, size);
+    page_free(&p);
+  }
+}
+
+/* --- failures --------------------------------------------------------------------------------- */
+
+static void not_written(void **state) {
+  (void)state;
+  page p;
+  page_make(&p, ctx, 4, 8, 4, NULL);
+  int before = test_entries(folder);
+  assert_error(ctx, KF_ERR_IO, "absent/page.html",
+               kf_report_save(ctx, &p.content, at("absent/page.html")));
+  assert_error(ctx, KF_ERR_IO, folder, kf_report_save(ctx, &p.content, folder));
+  assert_int_equal(test_entries(folder), before);
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_report_save(ctx, NULL, at("page.html")));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_report_save(ctx, &p.content, NULL));
+  assert_int_equal(kf_report_save(NULL, &p.content, at("page.html")), KF_ERR_ARG);
+  page_free(&p);
+}
+
+static void not_together(void **state) {
+  (void)state;
+  page p;
+  const char *path = at("refused.html");
+  page_make(&p, ctx, 4, 8, 4, NULL);
+  p.analysis.n_classes = 3;
+  assert_error(ctx, KF_ERR_ARG, "3 classes and the model has 4",
+               kf_report_save(ctx, &p.content, path));
+  p.analysis.n_classes = 4;
+  p.analysis.confusions[1].answer = 4;
+  assert_error(ctx, KF_ERR_ARG, "confusion 1", kf_report_save(ctx, &p.content, path));
+  p.analysis.confusions[1].answer = -1;
+  assert_error(ctx, KF_ERR_ARG, "confusion 1", kf_report_save(ctx, &p.content, path));
+  p.analysis.confusions[1].answer = 0;
+  p.lambda.best = PAGE_LAMBDAS;
+  assert_error(ctx, KF_ERR_ARG, "lambda", kf_report_save(ctx, &p.content, path));
+  assert_int_not_equal(access(path, F_OK), 0);
+  page_free(&p);
+}
+
+/* --- pages for a browser ---------------------------------------------------------------------- */
+
+static void write_pages(const char *where) {
+  static const struct {
+    const char *name;
+    uint32_t classes, dim, kept;
+    const char *const *names;
+  } pages[] = {{"small.html", 40, 64, 16, NULL},
+               {"hostile.html", 8, 16, 4, hostile},
+               {"large.html", 21000, 768, 96, NULL}};
+  ctx = test_ctx(0, KF_ISA_AUTO);
+  for (int i = 0; i < 3; i++) {
+    page p;
+    page_make(&p, ctx, pages[i].classes, pages[i].dim, pages[i].kept, pages[i].names);
+    p.content.title = i == 1 ? hostile[7] : "A page";
+    p.content.train = i == 1 ? hostile[6] : "train.npy";
+    assert_ok(ctx, kf_report_save(ctx, &p.content, test_path(where, pages[i].name)));
+    page_free(&p);
+  }
+  assert_ok(ctx, kf_report_save(ctx, &(kf_report_content){0}, test_path(where, "empty.html")));
+  kf_ctx_free(ctx);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 3 && strcmp(argv[1], "--pages") == 0) {
+    write_pages(argv[2]);
+    return 0;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(everything),      cmocka_unit_test(folds),
+      cmocka_unit_test(same_bytes),      cmocka_unit_test(parts),
+      cmocka_unit_test(next_to_nothing), cmocka_unit_test(flat),
+      cmocka_unit_test(escaped),         cmocka_unit_test(many_classes),
+      cmocka_unit_test(not_written),     cmocka_unit_test(not_together),
+  };
+  return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
+}
