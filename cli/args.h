@@ -97,7 +97,7 @@ typedef struct cli_args {
   int isa;
   /* data sets */
   cli_list labels;
-  const char *classes, *tensor, *label_tensor;
+  const char *classes, *tensor, *label_tensor, *only;
   int skip_bad, allow_unlabelled, allow_unknown;
   /* statistics and fitting */
   int no_normalize;
@@ -139,6 +139,7 @@ extern const cli_group global_options; /* every command has these */
 extern const cli_group label_options;  /* --labels, --classes, --label-tensor */
 extern const cli_group row_options;    /* --tensor, --skip-bad */
 extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
+extern const cli_group only_options;   /* --only */
 extern const cli_group stats_options;  /* --no-normalize, --exponent */
 extern const cli_group choose_options; /* --one-se, --sample, --folds, --tolerance */
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */

@@ -121,8 +121,9 @@ const cli_command fit_command = {
         "standard error (or --tolerance) of that of the best number.\n\n"
         "With --between, S_w is from the input and all the rest from another statistics file, "
         "whose classes are then those of the model.",
-    .groups = (const cli_group *const[]){&own_options, &choose_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &choose_options, &stats_options, &label_options,
+                                   &row_options, &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"A model whose lambda is chosen by leave-one-out",

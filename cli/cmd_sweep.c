@@ -413,8 +413,9 @@ const cli_command sweep_command = {
         "With --leave-one-out each row in turn is taken out of the statistics and classified: the "
         "curve from which 'koofu fit' chooses lambda.\n\n"
         "A statistics file is enough where there is test data and no -k.",
-    .groups = (const cli_group *const[]){&own_options, &test_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &test_options, &stats_options, &label_options,
+                                   &row_options, &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Tables from training data alone", "koofu sweep train.safetensors"},

@@ -56,6 +56,13 @@ const cli_group strict_options = {
          "leave out rows whose label is not in --classes instead of failing", 0, 0, NULL},
         {0}}};
 
+const cli_group only_options = {
+    "Rows to take",
+    (const cli_option[]){{"only", 0, OPTION_TEXT, offsetof(cli_args, only), 0, "FILE",
+                          "take rows of these classes alone, one name a line (default: all)", 0, 0,
+                          NULL},
+                         {0}}};
+
 const cli_group vote_options = {
     "Neighbours", (const cli_option[]){
                       {"gallery", 0, OPTION_TEXT, offsetof(cli_args, gallery), 0, "GALLERY",

@@ -154,6 +154,10 @@ typedef struct kf_data_options {
   int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
   int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
   int allow_unknown;        /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
+  /* Text file with class names, one a line: rows of other classes, and rows without a label, are no
+   * part of the data set. Classes keep their numbers and names, and must have names. Takes 8 bytes
+   * of memory for each row that is left. NULL: all rows. */
+  const char *only;
 } kf_data_options;
 
 /* Opens one data set out of files. Each path is a file, a folder (all files in it with a known
