@@ -390,6 +390,9 @@ static kf_status read_block(const kf_loo *loo, const kf_data *data, uint64_t fir
       count->n_single++;
       continue;
     }
+    if (!s->normalized)
+      KF_TRY(kf_check_magnitude(b->fetched + i * loo->dim, loo->dim, s->exponent, data, first + i,
+                                err));
     double scale = kf_fixed_scale(s->normalized, s->exponent, norm2[i]);
     kernels->quantize(b->fetched + i * loo->dim, loo->dim, scale, b->fixed);
     double *x = b->x + b->n * loo->dim;
