@@ -109,10 +109,10 @@ int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lamb
   kf_status status = kf_dim_choice_new(cli->ctx, stats, data, &options, &c);
   if (status != KF_OK) return fail(cli, status);
   progress_clear(&cli->progress);
-  say(cli, "%u dimensions by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
-      c->dim, c->folds, show_percent(c->points[c->dim - 1].top1, c->n).text,
-      show_counted(c->n, "row", "rows").text, c->best,
-      show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
+  say(cli, "%s by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
+      show_counted(c->dim, "dimension", "dimensions").text, c->folds,
+      show_percent(c->points[c->dim - 1].top1, c->n).text, show_counted(c->n, "row", "rows").text,
+      c->best, show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
       show_percent(c->points[c->n_points - 1].top1, c->n).text);
   *dim = c->dim;
   kf_dim_choice_free(c);

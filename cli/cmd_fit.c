@@ -52,7 +52,7 @@ static int run(cli_run *cli) {
   kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
   int result = check_choose_options(cli);
   if (result == EXIT_OK) result = check_lambda(cli);
-  if (result == EXIT_OK) result = check_output(cli, a->output);
+  if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
   if (result != EXIT_OK) return result;
   kf_stats *between = NULL, *stats = NULL;
   kf_data *data = NULL;

@@ -54,7 +54,8 @@ static int take_dims(sweep_job *j) {
     uint32_t dim = given->n ? given->items[n - 1 - i] : all * parts[i][0] / parts[i][1];
     if (dim > all)
       return fail_usage(j->cli, "--dims asks for %u dimensions, the embeddings have %u", dim, all);
-    if (dim > 0) j->dims[j->options.n_dims++] = dim;
+    int repeated = j->options.n_dims && j->dims[j->options.n_dims - 1] == dim;
+    if (dim > 0 && !repeated) j->dims[j->options.n_dims++] = dim;
   }
   if (!j->cli->args.leave_one_out) j->options.dims = j->dims;
   return EXIT_OK;
@@ -305,6 +306,10 @@ static int prepare(sweep_job *j) {
     if (status != KF_OK) result = fail(cli, status);
   }
   if (result == EXIT_OK) result = open_test(cli, &j->test);
+  if (result == EXIT_OK && j->test && !j->truth && !kf_data_has_labels(j->test))
+    result = fail_with(cli, EXIT_BAD_DATA,
+                       "%s: the test rows have no labels; give a label file (--test-labels)",
+                       a->test.items[0]);
   if (result == EXIT_OK) result = read_stats(cli, &j->train, &j->stats);
   if (result == EXIT_OK && !j->train && (!j->test || a->neighbour_list.n))
     result = fail_usage(cli,

@@ -60,6 +60,28 @@ static void samples(void **state) {
   clear(&f);
 }
 
+static void samples_of_many(void **state) {
+  (void)state;
+  const uint64_t n = (uint64_t)1 << 40; /* where products of two numbers of rows take 80 bits */
+  assert_true(kf_takes(n - 1, n, n) && kf_takes(n / 2, n, n) && kf_takes(0, n, n));
+  assert_true(kf_takes(n - 1, n / 2, n) && !kf_takes(n - 2, n / 2, n));
+  assert_false(kf_takes(n, n, n));
+  assert_false(kf_takes(0, 1, 0));
+}
+
+/* Labels were looked at when the data set was opened, but files can change. */
+static void samples_of_changing_labels(void **state) {
+  (void)state;
+  fixture f = make(50, 3, 4, 1);
+  kf_rows rows;
+  uint64_t labelled;
+  kf_gallery *gallery;
+  f.w.labels[7] = 1 << 20;
+  assert_error(f.ctx, KF_ERR_DATA, "1048576", kf_sample_rows(f.ctx, f.data, 10, &rows, &labelled));
+  assert_error(f.ctx, KF_ERR_DATA, "1048576", kf_gallery_new(f.ctx, f.data, NULL, NULL, &gallery));
+  clear(&f);
+}
+
 /* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
 static void fold_statistics(void **state) {
   (void)state;
@@ -326,12 +348,41 @@ static void rules(void **state) {
   clear(&f);
 }
 
+/* Rows that are not those of the statistics, though as many: nothing overflows. */
+static void rules_for_other_rows(void **state) {
+  (void)state;
+  for (int raw = 0; raw < 2; raw++) {
+    fixture f = make(60, 4, 3, 1), g = make(60, 4, 3, 1);
+    kf_stats *stats;
+    kf_stats_options options = {.no_normalize = raw};
+    for (uint64_t i = 0; i < 60;
+         i++) /* classes that are points, but for a hair, and one without rows */
+      for (uint32_t j = 0; j < 4; j++) {
+        f.w.labels[i] = (int32_t)i % 2;
+        f.w.rows[i * 4 + j] = i == 0 && j == 0 ? 1.000001f : (float)((uint32_t)(i % 2) + j);
+      }
+    for (uint64_t i = 0; raw && i < 240; i++) g.w.rows[i] *= 1e20f;
+    assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, &options, &stats));
+    kf_lambda lambda;
+    kf_lambda_choice *choice;
+    assert_error(f.ctx, raw ? KF_ERR_DATA : KF_ERR_ARG, raw ? "magnitude" : "not those of the data",
+                 kf_lambda_ledoit_wolf(f.ctx, stats, g.data, &lambda));
+    kf_status status = kf_lambda_choice_new(f.ctx, stats, g.data, NULL, &choice);
+    assert_int_equal(status, raw ? KF_ERR_DATA : KF_OK);
+    if (status == KF_OK) kf_lambda_choice_free(choice);
+    kf_stats_free(stats);
+    clear(&f);
+    clear(&g);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(samples),    cmocka_unit_test(fold_statistics),
-      cmocka_unit_test(dimensions), cmocka_unit_test(dimensions_refused),
-      cmocka_unit_test(neighbours), cmocka_unit_test(gallery_in_memory),
-      cmocka_unit_test(rules),
+      cmocka_unit_test(samples),         cmocka_unit_test(fold_statistics),
+      cmocka_unit_test(dimensions),      cmocka_unit_test(dimensions_refused),
+      cmocka_unit_test(neighbours),      cmocka_unit_test(gallery_in_memory),
+      cmocka_unit_test(rules),           cmocka_unit_test(rules_for_other_rows),
+      cmocka_unit_test(samples_of_many), cmocka_unit_test(samples_of_changing_labels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,9 +184,10 @@ static uint32_t rank_of(const double *scores, uint32_t classes, uint32_t own, bo
   return before;
 }
 
-static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
-  const double lambdas[] = {1e-3, 0.05, 0.4, 2, 50};
-  enum { N = 5 };
+enum { N = 5 };
+
+static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_metric metric,
+                            kf_centre centre) {
   kf_lambda_point first[N] = {0};
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
     if (!kf_isa_available((kf_isa)isa)) continue;
@@ -196,7 +197,8 @@ static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
     kf_loo *loo;
     assert_ok(ctx,
               kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
-    assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
+    kf_stats_options options = {.no_normalize = raw};
+    assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
     assert_ok(ctx, kf_loo_new(ctx, stats, data, metric, centre, &loo));
     kf_lambda_point points[N] = {0};
     kf_loo_count count;
@@ -215,6 +217,8 @@ static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
             single++;
             continue;
           }
+          for (uint32_t k = 0; k < w->classes; k++)
+            assert_true(!isnan(scores[k]) || stats->counts[k] == 0);
           uint32_t rank = rank_of(scores, w->classes, own, metric == KF_METRIC_EUCLIDEAN);
           top1 += rank == 0;
           top5 += rank < 5;
@@ -236,6 +240,11 @@ static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
   }
 }
 
+static void check_counts(const world *w, kf_metric metric, kf_centre centre) {
+  const double lambdas[N] = {1e-3, 0.05, 0.4, 2, 50};
+  check_counts_at(w, false, lambdas, metric, centre);
+}
+
 static void counts(void **state) {
   (void)state;
   world few = make_world(333, 24, 37, 2, 11), odd = unbalanced(13, 24, 12);
@@ -246,6 +255,20 @@ static void counts(void **state) {
     }
   free_world(&few);
   free_world(&odd);
+}
+
+/* Raw rows so short next to others that they are zeros in the statistics have no direction, and
+ * lambdas so large that squares leave the range of f64 give the scores of no map at all. */
+static void counts_far_off(void **state) {
+  (void)state;
+  world w = unbalanced(11, 16, 31);
+  for (uint64_t i = 0; i < w.n; i++)
+    for (uint32_t j = 0; j < w.dim; j++) w.rows[i * w.dim + j] *= i % 7 == 3 ? 1e-19f : 1e-4f;
+  const double lambdas[N] = {1e-12, 1e-8, 1e100, 1e290, 1e305};
+  for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
+    for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
+      check_counts_at(&w, true, lambdas, (kf_metric)metric, (kf_centre)centre);
+  free_world(&w);
 }
 
 /* Rows that are equal tie, and the lower class wins. */
@@ -346,10 +369,15 @@ static void choice_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scores_balanced), cmocka_unit_test(scores_unbalanced),
-      cmocka_unit_test(scores_pairs),    cmocka_unit_test(scores_raw),
-      cmocka_unit_test(counts),          cmocka_unit_test(ties),
-      cmocka_unit_test(choice),          cmocka_unit_test(choice_from_a_sample),
+      cmocka_unit_test(scores_balanced),
+      cmocka_unit_test(scores_unbalanced),
+      cmocka_unit_test(scores_pairs),
+      cmocka_unit_test(scores_raw),
+      cmocka_unit_test(counts),
+      cmocka_unit_test(ties),
+      cmocka_unit_test(counts_far_off),
+      cmocka_unit_test(choice),
+      cmocka_unit_test(choice_from_a_sample),
       cmocka_unit_test(choice_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,69 @@ static void close_calls(void **state) {
   clear_problem(&p);
 }
 
+/* Test rows so far from all prototypes that f32 cannot hold the ratio. */
+static void far_off(void **state) {
+  (void)state;
+  const uint32_t dims[] = {1, 4, 9};
+  problem p = make_problem(400, 9, 12, 1, KF_ISA_AUTO);
+  for (uint64_t i = 0; i < p.w.n; i++)
+    for (uint32_t j = 0; j < 9; j++)
+      p.w.rows[i * 9 + j] *= i < p.w.n / 2 ? 1e-20f
+                             : i % 3 == 0  ? 1e29f
+                             : i % 3 == 1  ? 1e3f
+                                           : 1e-21f;
+  kf_stats_free(p.stats);
+  kf_stats_options raw = {.no_normalize = 1};
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &raw, &p.stats));
+  const double lambdas[] = {1e-3, 1e5, 1e10};
+  for (size_t i = 0; i < 3; i++) { /* prototypes of 1e-18 to 1e-25, and rows up to 1e31 */
+    kf_lambda lambda = {lambdas[i], KF_LAMBDA_ABSOLUTE};
+    check(&p, lambda, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 3);
+    check(&p, lambda, KF_METRIC_COSINE, KF_CENTRE_NONE, dims, 3);
+  }
+  /* Prototypes are denormal numbers in f32. */
+  check(&p, (kf_lambda){1e44, KF_LAMBDA_ABSOLUTE}, KF_METRIC_EUCLIDEAN, KF_CENTRE_NONE, dims, 3);
+  clear_problem(&p);
+}
+
+/* A prototype that is all but orthogonal to the first direction is so short there that f32 has no
+ * numbers for it; its cosine counts none the less. */
+static void short_prototypes(void **state) {
+  (void)state;
+  const float rows[] = {1, 0.1f, 1, -0.1f, 0, 1, 0, 1};
+  const int32_t labels[] = {0, 0, 1, 1};
+  const double shortest[] = {1e-20, 1e-36, 1e-42, 1e-120, 1e-200};
+  const uint32_t dims[] = {1, 2};
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *stats;
+  kf_model *model;
+  assert_ok(ctx, kf_data_open_memory(ctx, rows, 4, 2, labels, NULL, 2, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.no_normalize = 1}, &stats));
+  assert_ok(ctx, kf_fit(ctx, stats, NULL, &model));
+  for (size_t s = 0; s < sizeof shortest / sizeof *shortest; s++) {
+    const double map[] = {1, shortest[s], 0, 1};
+    memcpy(model->transform, map, sizeof map);
+    kf_model_finish(model);
+    kf_ranker *r;
+    unsigned char ranks[4][2];
+    const double norm2[] = {1.01, 1.01, 1, 1};
+    kf_right right[4];
+    for (int i = 0; i < 4; i++) right[i] = (kf_right){&labels[i], 1};
+    assert_ok(ctx, kf_ranker_new(ctx, model, stats, false, NULL, dims, 2, &r));
+    assert_ok(ctx, kf_ranker_rank(r, rows, norm2, 4, right, &ranks[0][0], &ctx->err));
+    for (int i = 0; i < 4; i++) { /* both cosines are 1 at first, and class 0 is the first one */
+      assert_int_equal(ranks[i][0], labels[i]);
+      assert_int_equal(ranks[i][1], 0);
+    }
+    kf_ranker_free(r);
+  }
+  kf_model_free(model);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
 static void same_on_every_isa(void **state) {
   (void)state;
   enum { D = 40 };
@@ -150,10 +213,9 @@ static void same_on_every_isa(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dimension),
-      cmocka_unit_test(some_dimensions),
-      cmocka_unit_test(close_calls),
-      cmocka_unit_test(same_on_every_isa),
+      cmocka_unit_test(every_dimension),  cmocka_unit_test(some_dimensions),
+      cmocka_unit_test(close_calls),      cmocka_unit_test(far_off),
+      cmocka_unit_test(short_prototypes), cmocka_unit_test(same_on_every_isa),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

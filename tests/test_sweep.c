@@ -228,10 +228,65 @@ static void refused(void **state) {
   clear_problem(&p);
 }
 
+/* Folds without rows, or without rows of a class set, count for nothing; where no fold counts, or a
+ * fit without one fails, the reason is said, and what many calls have to say is said once. */
+static int n_said;
+static void hear(void *user, const char *message) {
+  (void)user;
+  if (strstr(message, "of its 3 classes") != NULL) n_said++;
+}
+
+static void small_folds(void **state) {
+  (void)state;
+  enum { ROWS = 12, COLUMNS = 3 };
+  world w = make_world(ROWS, COLUMNS, 4, 1, 3);
+  kf_ctx *ctx;
+  kf_data *data, *alone;
+  kf_stats *stats, *stats_alone;
+  kf_class_set *set;
+  kf_sweep *s = NULL;
+  static const char *const names[] = {"a", "b", "c", "d"}, *const some[] = {"a", "d", "z"};
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 2, .log = hear}, &ctx), KF_OK);
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, ROWS, COLUMNS, w.labels, names, 4, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
+  assert_ok(ctx, kf_class_set_new(ctx, some, 3, &set));
+  const kf_class_set *const sets[] = {set};
+  const uint32_t one[] = {1}, many[] = {11};
+  kf_sweep_options o = {.k = one, .n_k = 1, .folds = 20, .sets = sets, .n_sets = 1};
+  assert_ok(ctx, kf_sweep_new(ctx, stats, data, NULL, &o, &s));
+  for (size_t i = 0; i < s->n_cells; i++) assert_int_equal(s->cells[i].n, 6);
+  kf_sweep_free(s);
+  assert_int_equal(n_said, 2); /* by a model and by a gallery */
+  o = (kf_sweep_options){.k = many, .n_k = 1, .folds = 6};
+  assert_error(ctx, KF_ERR_ARG, "without fold 1 of 6: the 11 nearest rows",
+               kf_sweep_new(ctx, stats, data, NULL, &o, &s));
+  /* Each row alone in its class. */
+  for (int i = 0; i < 4; i++) w.labels[i] = i;
+  const kf_lambda some_lambda = {5, KF_LAMBDA_ABSOLUTE};
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 4, COLUMNS, w.labels, names, 4, &alone));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, alone, NULL, &stats_alone));
+  o = (kf_sweep_options){.lambdas = &some_lambda, .n_lambdas = 1};
+  assert_error(ctx, KF_ERR_MATH, "folds have nothing to say",
+               kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
+  o.leave_one_out = 1;
+  assert_error(ctx, KF_ERR_MATH, "no class has two rows",
+               kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
+  kf_dim_choice *c;
+  assert_error(ctx, KF_ERR_MATH, "without fold 1 of 5: the scatter within classes is zero",
+               kf_dim_choice_new(ctx, stats_alone, alone, NULL, &c));
+  kf_class_set_free(set);
+  kf_stats_free(stats);
+  kf_stats_free(stats_alone);
+  kf_data_free(data);
+  kf_data_free(alone);
+  kf_ctx_free(ctx);
+  free_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(everything), cmocka_unit_test(parts),   cmocka_unit_test(class_sets),
-      cmocka_unit_test(folds),      cmocka_unit_test(refused),
+      cmocka_unit_test(folds),      cmocka_unit_test(refused), cmocka_unit_test(small_folds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

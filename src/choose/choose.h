@@ -7,6 +7,7 @@
 
 /* --- one stage made of many calls (quiet.c) --------------------------------------------------- */
 
+#define KF_QUIET_SAID 64u
 typedef struct kf_quiet {
   kf_ctx *ctx;
   kf_progress_fn progress;
@@ -14,6 +15,8 @@ typedef struct kf_quiet {
   void *user;
   const char *what;
   uint64_t done, total;
+  uint64_t said[KF_QUIET_SAID]; /* hashes of messages */
+  unsigned n_said;
 } kf_quiet;
 void kf_quiet_begin(kf_quiet *quiet, kf_ctx *ctx, const char *what, uint64_t total);
 kf_status kf_quiet_step(kf_quiet *quiet); /* one of `total` */
@@ -37,6 +40,10 @@ static inline void kf_rows_add(kf_rows *rows, uint64_t row, int32_t label) {
   rows->label[rows->n++] = label;
 }
 
+/* Whether the t-th of n things (from 0) is one of `share` that are spread evenly over them. */
+static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
+  return t < n && (kf_i128)(t + 1) * share / n > (kf_i128)t * share / n;
+}
 /* Of the rows that have a label at most `most`, the same share of each class as far as numbers allow
  * and at least one, spread evenly over the data set. *labelled: how many there are to choose from.
  */
@@ -54,6 +61,8 @@ kf_status kf_rows_of_fold(const kf_rows *rows, const unsigned char *fold, uint32
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
 kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
+/* What went wrong without a fold (from 0) says so; returns the status. */
+kf_status kf_fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds);
 /* Of S_w. */
 kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
 /* KF_ERR_ARG where statistics cannot be those of a data set. */

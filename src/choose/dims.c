@@ -130,9 +130,12 @@ static kf_status run_fold(dim_job *job, uint32_t number) {
   kf_rows_clear(&rows);
   KF_TRY(status);
   status = score_fold(job, number);
-  kf_status back = kf_fold_put_back(job->ctx, job->rest, taken);
-  if (status == KF_OK) status = back;
-  return status == KF_OK ? kf_quiet_step(&job->quiet) : status;
+  if (status != KF_OK) { /* nothing is needed any more, but the message is */
+    kf_stats_free(taken);
+    return kf_fold_failed(job->ctx, status, number, (uint32_t)job->quiet.total);
+  }
+  KF_TRY(kf_fold_put_back(job->ctx, job->rest, taken));
+  return kf_quiet_step(&job->quiet);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */

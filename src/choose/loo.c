@@ -51,10 +51,12 @@ struct kf_loo {
 /* Everything that depends on lambda. */
 typedef struct view {
   const kf_loo *loo;
-  double *inverse;          /* [D] 1 / (values + lambda): A */
-  double *root;             /* [D] its square root */
-  double *length2;          /* [n] p_j.p_j */
+  double unit;     /* A is kept times this power of two, so that no lambda takes it out of range */
+  double *inverse; /* [D] unit / (values + lambda): A */
+  double *root;    /* [D] its square root */
+  double *length2; /* [n] p_j.p_j */
   double shortest, longest; /* of the p_j */
+  double shrink;            /* by which distances are divided for the index: numbers near 1 */
   kf_index *index;          /* of the p_j: unit vectors for cosine */
 } view;
 
@@ -203,7 +205,8 @@ static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, u
     for (uint32_t i = 0; v->loo->text != NULL && i < dim; i++)
       rows[i] = (float)v->loo->text[j * dim + i];
     if (v->loo->text != NULL) rows += dim;
-    double scale = v->loo->euclidean ? 1 : v->length2[j] > 0 ? 1 / sqrt(v->length2[j]) : 0;
+    double scale = v->length2[j] > 0 ? 1 / sqrt(v->length2[j]) : 0;
+    if (v->loo->euclidean) scale = v->shrink;
     const double *m = v->loo->means + j * dim;
     for (uint32_t i = 0; i < dim; i++) rows[i] = (float)(m[i] * v->root[i] * scale);
   }
@@ -222,6 +225,7 @@ static kf_status measure_prototypes(view *v) {
     v->shortest = fmin(v->shortest, sqrt(v->length2[j]));
     v->longest = fmax(v->longest, sqrt(v->length2[j]));
   }
+  v->shrink = v->longest > 0 ? 1 / v->longest : 1;
   kf_free(p);
   return KF_OK;
 }
@@ -244,8 +248,12 @@ static kf_status view_start(view *v, const kf_loo *loo, double lambda, bool inde
   v->length2 = kf_alloc(loo->n, sizeof *v->length2);
   if (!(v->inverse && v->root && v->length2)) return kf_fail_memory(err);
   const double *values = kf_fitter_values(loo->fitter);
+  double least = values[loo->dim - 1] + checked; /* they fall */
+  if (!(least > 1e-290 && least > 1e-200 * kf_loo_mean_eigenvalue(loo)))
+    return kf_fail(err, KF_ERR_MATH, "lambda %g is too small for double precision", checked);
+  v->unit = ldexp(1.0, ilogb(least));
   for (uint32_t i = 0; i < loo->dim; i++) {
-    v->inverse[i] = 1 / (values[i] + checked);
+    v->inverse[i] = v->unit / (values[i] + checked);
     v->root[i] = sqrt(v->inverse[i]);
   }
   KF_TRY(measure_prototypes(v));
@@ -272,12 +280,17 @@ typedef struct row {
   double both; /* text score + alpha * score of its own class */
 } row;
 
+/* Of the row and a prototype; one of length zero has no direction, and is as far as can be. */
+static double cosine(const row *r, double product, double length2) {
+  return length2 > 0 && r->length > 0 ? product / (r->length * sqrt(length2)) : 0;
+}
+
 static double own_score(const kf_loo *loo, const row *r) {
   if (loo->euclidean) return r->c * r->c * (r->v2 + r->f * r->v2 * r->v2);
   /* The class mean without x, less the mean without x: along (1 + e) u - c v. */
   double g = 1 + loo->e, up = g * r->q - r->c * r->a, vp = g * r->a - r->c * r->v2;
   double length2 = g * g * r->q - 2 * g * r->c * r->a + r->c * r->c * r->v2 + r->f * vp * vp;
-  return length2 > 0 ? (up + r->f * r->a * vp) / (r->length * sqrt(length2)) : 0;
+  return cosine(r, up + r->f * r->a * vp, length2);
 }
 
 static double other_score(const view *v, const row *r, uint32_t j) {
@@ -290,7 +303,7 @@ static double other_score(const view *v, const row *r, uint32_t j) {
   up += loo->e * r->q;
   vp += loo->e * r->a;
   length2 += r->f * vp * vp;
-  return length2 > 0 ? (up + r->f * r->a * vp) / (r->length * sqrt(length2)) : 0;
+  return cosine(r, up + r->f * r->a * vp, length2);
 }
 
 static double text_score(const kf_loo *loo, const row *r, uint32_t j) {
@@ -326,21 +339,27 @@ static row take_row(const view *w, const double *x, uint32_t own, double *ax, do
   r.q = dot(loo->dim, u, u);
   r.a = dot(loo->dim, u, v);
   r.v2 = dot(loo->dim, v, v);
-  double rest =
-      1 - r.c * r.v2; /* above 0, but for rounding: S_w - c d d^T has no negative values */
-  r.f = r.c / fmax(rest, 0x1p-44);
+  /* Above 0, but for rounding: S_w - c d d^T has no negative values. */
+  double rest = 1 - r.c * (r.v2 / w->unit);
+  r.f = r.c / fmax(rest, 0x1p-44) / w->unit;
   r.length = sqrt(r.q + r.f * r.a * r.a);
   r.score = own_score(loo, &r);
   return r;
 }
 
 /* What the index is asked: a query, and the score that a class must reach in it to be able to come
- * before the own class. 2^-22 covers the rounding of query and prototypes to f32. */
+ * before the own class. 2^-23 covers the rounding of query and prototypes to f32, the rest that of
+ * scores in f64; of distances next to 0 that is more, since they are differences of squares. */
 static double ask(const view *w, const row *r, const double *u, const double *v, float *query) {
   const kf_loo *loo = w->loo;
   if (loo->euclidean) {
-    for (uint32_t i = 0; i < loo->dim; i++) query[i] = (float)u[i];
-    double radius = sqrt(r->score) + 0x1p-22 * (sqrt(r->q) + w->longest);
+    /* For rows that are too far away for f32 the index rules nothing out. */
+    for (uint32_t i = 0; i < loo->dim; i++) {
+      double x = u[i] * w->shrink;
+      query[i] = x > 1e30 ? 1e30f : x < -1e30 ? -1e30f : (float)x;
+    }
+    double radius = sqrt(r->score) + 0x1p-21 * (sqrt(r->q) + w->longest);
+    radius = radius * w->shrink + 0x1p-140; /* what denormal numbers lose */
     return radius * radius * (1 + 0x1p-40);
   }
   double fa = r->f * r->a, scale = r->length > 0 ? 1 / r->length : 0;
@@ -445,6 +464,9 @@ static kf_status read_block(const kf_loo *loo, const kf_data *data, uint64_t fir
       count->n_single++;
       continue;
     }
+    if (!s->normalized)
+      KF_TRY(kf_check_magnitude(b->fetched + i * loo->dim, loo->dim, s->exponent, data, first + i,
+                                err));
     double scale = kf_fixed_scale(s->normalized, s->exponent, norm2[i]);
     kernels->quantize(b->fetched + i * loo->dim, loo->dim, scale, b->fixed);
     double *x = b->x + b->n * loo->dim;
@@ -597,8 +619,10 @@ kf_status kf_loo_scores(kf_loo *loo, uint64_t number, double lambda, double *sco
   for (uint32_t k = 0; status == KF_OK && k < loo->stats->n_classes; k++) scores[k] = NAN;
   if (status == KF_OK && b.n == 1) {
     row r = take_row(&w, b.x, b.own[0], b.ax, b.ad, b.u, b.v);
-    for (uint32_t j = 0; j < loo->n; j++)
-      scores[loo->number[j]] = j == r.own ? r.score : other_score(&w, &r, j);
+    for (uint32_t j = 0; j < loo->n; j++) {
+      double score = j == r.own ? r.score : other_score(&w, &r, j);
+      scores[loo->number[j]] = loo->euclidean ? score / w.unit : score;
+    }
   }
   block_clear(&b);
   view_clear(&w);

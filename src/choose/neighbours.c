@@ -49,9 +49,7 @@ static kf_status search_all(k_job *j) {
   uint64_t in_block = 0, seen = 0;
   for (uint64_t row = 0; row < j->gallery->rows; row++) {
     if (j->gallery->labels[row] < 0) continue;
-    bool take = (seen + 1) * j->taken / j->n > seen * j->taken / j->n;
-    seen++;
-    if (!take) continue;
+    if (!kf_takes(seen++, j->taken, j->n)) continue;
     j->number[in_block++] = (int64_t)row;
     if (in_block < j->block) continue;
     KF_TRY(search_block(j, in_block));

@@ -10,8 +10,14 @@ static int pass_on(void *user, const char *what, uint64_t done, uint64_t total) 
   return q->progress != NULL ? q->progress(q->user, q->what, q->done, q->total) : 0;
 }
 
+/* Many calls have the same to say, and once is enough. */
 static void log_on(void *user, const char *message) {
-  const kf_quiet *q = user;
+  kf_quiet *q = user;
+  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+  for (const char *c = message; *c != '\0'; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+  for (unsigned i = 0; i < q->n_said; i++)
+    if (q->said[i] == hash) return;
+  if (q->n_said < KF_QUIET_SAID) q->said[q->n_said++] = hash;
   if (q->log != NULL) q->log(q->user, message);
 }
 

@@ -17,22 +17,26 @@
 #include <math.h>
 #include <string.h>
 
+#define SMALLEST 1e-290 /* has an inverse */
+#define LARGEST  1e30   /* in f32: sums stay far from its range */
+
 struct kf_ranker {
   const kf_kernels *kernels;
   const kf_model *model; /* with the most dimensions */
   bool euclidean;
   const uint32_t *dims; /* [n_dims], rising */
   size_t n_dims;
-  uint32_t most;   /* the last of them */
-  uint32_t n;      /* prototypes */
-  int32_t *number; /* [n] class numbers, rising */
-  int32_t *place;  /* [n_classes], or -1 */
-  double *mapped;  /* [n][most] mapped class means */
-  double size;     /* by which f32 values are divided: that of the largest prototype */
-  float *columns;  /* [most][n] the same divided by size */
-  float *scale;    /* [n_dims][n] for cosine; [n] ones for distances */
-  float *offset;   /* [n_dims][n] for distances; [n] zeros for cosine */
-  double *longest; /* [n_dims] of the prototypes, divided by size */
+  uint32_t most;    /* the last of them */
+  uint32_t n;       /* prototypes */
+  int32_t *number;  /* [n] class numbers, rising */
+  int32_t *place;   /* [n_classes], or -1 */
+  double *mapped;   /* [n][most] mapped class means */
+  double size;      /* by which f32 values are divided: that of the largest prototype */
+  float *columns;   /* [most][n] the same divided by size */
+  float *scale;     /* [n_dims][n] for cosine; [n] ones for distances */
+  float *offset;    /* [n_dims][n] for distances; [n] zeros for cosine */
+  double *longest;  /* [n_dims] of the prototypes, divided by size */
+  double *steepest; /* [n_dims] the largest scale; infinite where f32 cannot hold one */
 };
 
 /* --- making it ------------------------------------------------------------------------------- */
@@ -63,20 +67,31 @@ static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
   return KF_OK;
 }
 
+/* The scale of a prototype. One that is all but orthogonal to the first directions may be so short
+ * there that f32 has no numbers for it; then nothing can be said without canonical scores. */
+static float take_scale(kf_ranker *r, size_t t, double length2, bool zero) {
+  bool held = length2 > 0x1p-240;
+  double scale = held ? 1 / sqrt(length2) : 0;
+  r->steepest[t] = fmax(r->steepest[t], held || zero ? scale : INFINITY);
+  return (float)scale;
+}
+
 /* Scale or offset of prototype j for every number of dimensions. */
 static void measure(kf_ranker *r, uint32_t j) {
   const double *p = r->mapped + (uint64_t)j * r->most;
   double length2 = 0, inverse = 1 / r->size;
+  bool zero = true;
   size_t t = 0;
   for (uint32_t l = 0; l < r->most; l++) {
     double x = p[l] * inverse;
+    zero &= p[l] == 0;
     r->columns[(uint64_t)l * r->n + j] = (float)x;
     length2 += x * x;
     if (l + 1 < r->dims[t]) continue;
     if (r->euclidean)
       r->offset[t * r->n + j] = (float)(length2 / 2);
     else
-      r->scale[t * r->n + j] = length2 > 0 ? (float)(1 / sqrt(length2)) : 0;
+      r->scale[t * r->n + j] = take_scale(r, t, length2, zero);
     r->longest[t] = fmax(r->longest[t], sqrt(length2));
     t++;
   }
@@ -94,11 +109,15 @@ static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned cha
   r->scale = kf_alloc(n * scales, sizeof *r->scale);
   r->offset = kf_alloc_zero(n * offsets, sizeof *r->offset);
   r->longest = kf_alloc_zero(r->n_dims, sizeof *r->longest);
-  if (!(r->mapped && r->columns && r->scale && r->offset && r->longest)) return kf_fail_memory(err);
+  r->steepest = kf_alloc_zero(r->n_dims, sizeof *r->steepest);
+  if (!(r->mapped && r->columns && r->scale && r->offset && r->longest && r->steepest))
+    return kf_fail_memory(err);
   KF_TRY(map_classes(r, stats, err));
   for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
-  r->size = r->size > 0 ? r->size * sqrt(r->most) : 1;
-  if (!isfinite(r->size) || (r->euclidean && r->size > 1e37)) return kf_fail_range(r->model, err);
+  bool vanishes = r->size > 0 && r->size < 0x1p-149;
+  r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
+  if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
+    return kf_fail_range(r->model, err);
   for (uint64_t j = 0; r->euclidean && j < n; j++) r->scale[j] = 1;
   for (uint32_t j = 0; j < r->n; j++) measure(r, j);
   return KF_OK;
@@ -132,6 +151,7 @@ void kf_ranker_free(kf_ranker *r) {
   kf_free(r->scale);
   kf_free(r->offset);
   kf_free(r->longest);
+  kf_free(r->steepest);
   kf_free(r);
 }
 
@@ -197,7 +217,6 @@ typedef struct work {
   float *z;        /* [most][KF_MAP_ROWS] mapped rows divided by their size */
   float *sums;     /* [KF_MAP_ROWS][n] */
   float *row, *prototype;
-  double size[KF_MAP_ROWS];    /* by which mapped rows are divided */
   double length2[KF_MAP_ROWS]; /* of the first L columns of z */
 } work;
 
@@ -221,7 +240,8 @@ static void work_clear(work *w) {
   kf_free(w->prototype);
 }
 
-/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. */
+/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows that
+ * are too far from all prototypes for that are left to canonical scores, by a length without end. */
 static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
   uint32_t d = r->model->dim_out;
   for (uint64_t i = 0; i < n; i++) {
@@ -229,22 +249,26 @@ static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err)
     double largest = 0;
     for (uint32_t l = 0; l < r->most; l++) largest = fmax(largest, fabs(z[l]));
     if (!isfinite(largest) || (r->euclidean && largest > 3e38)) return kf_fail_range(r->model, err);
-    w->size[i] = r->euclidean ? r->size : largest > 0 ? largest * sqrt(r->most) : 1;
-    double inverse = 1 / w->size[i];
+    double size = r->euclidean ? r->size : largest > SMALLEST ? largest * sqrt(r->most) : 1;
+    bool held = largest / size < LARGEST;
+    double inverse = held ? 1 / size : 0;
     for (uint32_t l = 0; l < r->most; l++) w->z[l * KF_MAP_ROWS + i] = (float)(z[l] * inverse);
-    w->length2[i] = 0;
+    w->length2[i] = held ? 0 : INFINITY;
   }
   memset(w->sums, 0, n * r->n * sizeof *w->sums);
   return KF_OK;
 }
 
 /* How far a value may be from that of the canonical scores: sums of L products in f32, roundings of
- * rows and prototypes to f32 on both sides, of scale, offset and value. */
+ * rows and prototypes to f32 on both sides, of scale, offset and value; and what is lost where
+ * numbers are below the range of f32, 2^-150 each time: numbers and products here, which a scale
+ * may make large, and the numbers of canonical distances, which are not divided by size. */
 static double doubt(const kf_ranker *r, size_t t, double length) {
-  double gamma = ((double)r->dims[t] + 16) * 0x1p-24 * 1.01;
-  if (!r->euclidean) return gamma * length + 0x1p-120;
+  double dim = (double)r->dims[t], gamma = (dim + 16) * 0x1p-24 * 1.01, lost = dim * 0x1p-147;
+  if (!r->euclidean) return gamma * length + lost * (1 + r->steepest[t]);
   double both = length + r->longest[t];
-  return gamma * both * both + 0x1p-120;
+  lost *= 1 + 1 / r->size;
+  return gamma * both * both + lost * (1 + both) + lost * lost;
 }
 
 static uint32_t rank_row(const kf_ranker *r, work *w, uint64_t i, size_t t, const kf_right *right) {
@@ -256,6 +280,7 @@ static uint32_t rank_row(const kf_ranker *r, work *w, uint64_t i, size_t t, cons
     int32_t j = r->place[right->classes[s]];
     if (j >= 0) best = fmaxf(best, x[j] * scale[j] - offset[j]);
   }
+  if (best == -INFINITY) return KF_RANKS; /* no right class takes part */
   double around = 2 * doubt(r, t, sqrt(w->length2[i]));
   float low = nextafterf((float)((double)best - around), -INFINITY);
   float high = nextafterf((float)((double)best + around), INFINITY);

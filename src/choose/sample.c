@@ -21,8 +21,7 @@ static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn use, void
   kf_status status = all ? KF_OK : kf_fail_memory(err);
   for (uint64_t first = 0; status == KF_OK && first < data->rows; first += chunk) {
     uint64_t left = data->rows - first, n = left < chunk ? left : chunk;
-    status = rows != NULL ? kf_data_fetch(data, ctx->kernels, first, n, rows, labels, NULL, err)
-                          : data->fetch(data, ctx->kernels, first, n, NULL, labels, err);
+    status = kf_data_fetch(data, ctx->kernels, first, n, rows, labels, NULL, err);
     for (uint64_t i = 0; status == KF_OK && i < n; i++)
       if (labels[i] >= 0) use(argument, first + i, labels[i]);
   }
@@ -59,8 +58,8 @@ typedef struct sampling {
 
 static void take_some(void *argument, uint64_t row, int32_t label) {
   sampling *s = argument;
-  uint64_t t = s->seen[label]++, n = s->count[label], share = s->share[label];
-  if ((t + 1) * share / n > t * share / n) kf_rows_add(&s->out, row, label);
+  uint64_t t = s->seen[label]++; /* not below the count where a file has changed */
+  if (kf_takes(t, s->share[label], s->count[label])) kf_rows_add(&s->out, row, label);
 }
 
 static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, sampling *s,
@@ -163,6 +162,12 @@ kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {
   kf_status status = kf_stats_merge(ctx, rest, taken);
   kf_stats_free(taken);
   return status;
+}
+
+kf_status kf_fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds) {
+  if (status != KF_ERR_MATH && status != KF_ERR_ARG) return status;
+  kf_err reason = ctx->err;
+  return kf_fail(&ctx->err, status, "without fold %u of %u: %s", number + 1, folds, reason.message);
 }
 
 /* --- statistics and their rows --------------------------------------------------------------- */

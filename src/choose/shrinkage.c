@@ -31,12 +31,17 @@ static kf_status add_powers(const lw_job *j, float *rows, int32_t *labels, doubl
     if (labels[i] < 0) continue;
     const int64_t *class_sum = s->sums + (uint64_t)labels[i] * s->dim;
     double count = (double)s->counts[labels[i]];
+    if (!s->normalized)
+      KF_TRY(kf_check_magnitude(rows + i * s->dim, s->dim, s->exponent, j->data, first + i, err));
     kernels->quantize(rows + i * s->dim, s->dim,
                       kf_fixed_scale(s->normalized, s->exponent, norm2[i]), fixed);
     for (uint32_t k = 0; k < s->dim; k++)
       d[k] = ((double)fixed[k] - (double)class_sum[k] / count) * unit;
     double length2 = kernels->dot(s->dim, d, d);
-    *sum += (kf_i128)(length2 * length2 / j->unit);
+    double power = length2 * length2 / j->unit;
+    if (!(power < 0x1p122)) /* also NaN: a class without rows */
+      return kf_fail(err, KF_ERR_ARG, "the statistics are not those of the data");
+    *sum += (kf_i128)power;
   }
   return KF_OK;
 }

@@ -13,6 +13,7 @@ typedef struct sweep_job {
   kf_sweep_options options;
   const kf_stats *stats; /* of the training rows, without the fold at hand */
   const kf_data *train, *test;
+  const kf_rows *fold; /* at hand, or NULL */
   kf_fitter *fitter;
   kf_metric *metrics; /* [n_metrics] none of them the default one */
   kf_lambda *lambdas; /* [n_lambdas] */
@@ -240,11 +241,32 @@ static kf_status sweep_neighbours(sweep_job *j, const kf_model *model, place p) 
 
 /* --- one set of training and test rows ------------------------------------------------------- */
 
+/* Whether a fold has rows of the classes of a set that have others left. (What is wrong with test
+ * data that have none is for the evaluation to say.) */
+static kf_status fold_counts(sweep_job *j, const kf_model *model, uint32_t number, bool *counts) {
+  *counts = j->fold == NULL;
+  if (*counts) return KF_OK;
+  const kf_class_set *set = set_at(j, number);
+  kf_known known = kf_known_model(model, KF_PART_IMAGES);
+  unsigned char *mask = kf_alloc_zero(known.n_classes, 1);
+  kf_status status = mask != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
+  if (status == KF_OK && set != NULL) status = kf_class_set_mask(j->ctx, set, &known, mask);
+  for (uint64_t i = 0; status == KF_OK && i < j->fold->n; i++) {
+    int32_t k = j->fold->label[i];
+    *counts |= j->stats->counts[k] > 0 && (set == NULL || mask[k]);
+  }
+  kf_free(mask);
+  return status;
+}
+
 /* Every class set and metric, with one model, in its space or in the original one. */
 static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
   const kf_sweep_options *o = &j->options;
+  bool counts;
   for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++)
     for (p.metric = 0; p.metric < o->n_metrics; p.metric++) {
+      KF_TRY(fold_counts(j, model, p.setting.set, &counts));
+      if (!counts) continue;
       p.setting.metric = j->metrics[p.metric];
       if (!o->skip_prototypes)
         KF_TRY(p.setting.raw ? raw_prototypes(j, model, &p) : sweep_prototypes(j, model, p));
@@ -294,9 +316,14 @@ static kf_status sweep_fold(sweep_job *j, const kf_data *data, kf_stats *rest, c
     j->stats = rest;
     j->train = outside;
     j->test = inside;
+    j->fold = &in;
     status = sweep_once(j);
-    kf_status back = kf_fold_put_back(j->ctx, rest, taken);
-    if (status == KF_OK) status = back;
+    if (status == KF_OK)
+      status = kf_fold_put_back(j->ctx, rest, taken);
+    else { /* nothing is needed any more, but the message is */
+      kf_stats_free(taken);
+      status = kf_fold_failed(j->ctx, status, number, j->sweep->folds);
+    }
   }
   kf_data_free(inside);
   kf_data_free(outside);
@@ -316,6 +343,11 @@ static kf_status sweep_folds(sweep_job *j, const kf_stats *stats, const kf_data 
   if (status == KF_OK) status = kf_stats_copy(ctx, stats, &rest);
   for (uint32_t f = 0; status == KF_OK && f < j->sweep->folds; f++)
     status = sweep_fold(j, data, rest, &all, fold, f);
+  for (size_t i = 0; status == KF_OK && i < j->sweep->n_cells; i++)
+    if (j->sweep->cells[i].n == 0)
+      status =
+          kf_fail(&ctx->err, KF_ERR_MATH,
+                  "folds have nothing to say: no class that takes part has rows in two of them");
   kf_rows_clear(&all);
   kf_free(fold);
   kf_stats_free(rest);
@@ -337,9 +369,12 @@ static kf_status leave_out(sweep_job *j, place p, const kf_rows *rows, kf_lambda
   for (p.lambda = 0; status == KF_OK && p.lambda < o->n_lambdas; p.lambda++) {
     const kf_lambda_point *at = &points[p.lambda];
     p.setting.lambda = at->lambda;
-    p.setting.relative = at->lambda / j->sweep->mean_eigenvalue;
+    double mean = j->sweep->mean_eigenvalue;
+    p.setting.relative = mean > 0 ? at->lambda / mean : 0;
     add_hits(j, &p, 0, 0, count.n, at->top1, at->top5);
   }
+  if (status == KF_OK && count.n == 0)
+    status = kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
   kf_loo_free(loo);
   return status == KF_OK ? kf_quiet_step(&j->quiet) : status;
 }

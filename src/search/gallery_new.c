@@ -58,7 +58,7 @@ static kf_status take_labels(const maker *m, kf_gallery *g) {
   g->counts = kf_alloc_zero(g->n_classes, sizeof *g->counts);
   if (g->labels == NULL || g->counts == NULL) return kf_fail_memory(err);
   KF_TRY(kf_names_copy((const char *const *)m->data->names.name, m->data->names.n, &g->names, err));
-  KF_TRY(m->data->fetch(m->data, m->ctx->kernels, 0, g->rows, NULL, g->labels, err));
+  KF_TRY(kf_data_fetch(m->data, m->ctx->kernels, 0, g->rows, NULL, g->labels, NULL, err));
   for (uint64_t i = 0; i < g->rows; i++)
     if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
   return KF_OK;

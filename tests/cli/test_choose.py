@@ -6,7 +6,7 @@ import json
 import re
 
 from harness import BAD_DATA, USAGE, check, equal, test
-from files import data_set
+from files import data_set, npy
 
 
 def make_data(box, classes=15, dim=24):
@@ -57,10 +57,10 @@ def chosen_as_when_given(box):
 def dimensions_are_chosen(box):
     make_data(box)
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
-    found = re.search(r"(\d+) dimensions by 3 folds: right for \S+ % of 150 rows; the best, (\d+), for", said)
+    found = re.search(r"(\d+) dimensions? by 3 folds: right for \S+ % of 150 rows; the best, (\d+), for", said)
     check(found is not None and int(found.group(1)) <= int(found.group(2)), said)
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--tolerance", 99, "-o", "a.safetensors").err
-    check("1 dimensions by 5 folds" in said, said)
+    check("1 dimension by 5 folds" in said, said)
 
 
 @test
@@ -212,6 +212,16 @@ def sweep_refused(box):
                           (["train.safetensors", "-o", "train.safetensors"], "train.safetensors")):
         box.refuses(USAGE, "sweep", *words, naming=naming)
     box.refuses(USAGE, "sweep", "train.safetensors", "--lambdas", "0.1x,,1x", naming="''")
+
+
+@test
+def sweeps_say_what_is_missing(box):
+    make_data(box)
+    box.write("bare.npy", npy([[float(i + j) for j in range(24)] for i in range(4)]))
+    box.refuses(BAD_DATA, "sweep", "train.safetensors", "--test", "bare.npy", naming="(--test-labels)")
+    box.refuses(USAGE, "sweep", "train.safetensors", "-k", 121, naming="without fold 1 of 5: the 121 nearest rows")
+    said = box.refuses(USAGE, "fit", "train.safetensors", "-o", "model.npy", naming="must end in .safetensors").err
+    check("leave-one-out" not in said, f"the name is looked at after the work: {said}")
 
 
 # --- the same bytes
