@@ -68,6 +68,13 @@ kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
 /* KF_ERR_ARG where statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
 
+/* --- few-shot draws (shots.c) ----------------------------------------------------------------- */
+
+/* Of `all` rows, `shots` of each class, or all that it has, by the seed; the rows that fewer shots draw
+ * are among them. */
+kf_status kf_draw_rows(const kf_rows *all, uint64_t seed, uint32_t shots, kf_rows *out,
+                       kf_err *err);
+
 /* --- which number (pick_point.c) ------------------------------------------------------------- */
 
 /* Which rows were right at each of n_points settings: a bit for each. */
