@@ -652,8 +652,8 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* that the model will have */
   /* At most so many rows are left out in turn, the same share of each class; 0: 50,000. */
   uint64_t sample;
-  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.001
-   * to 100, which is continued where the best value is at its end, then a finer one around it. */
+  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.003
+   * to 30, which is continued where the best value is at its end, then a finer one around it. */
   const double *grid;
   size_t n_grid;
   int one_se; /* 1: the largest lambda within one standard error of the best */
