@@ -434,7 +434,9 @@ typedef enum kf_text_centre {
 } kf_text_centre;
 
 /* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
- * means. Its classes are those of the text. Everything that takes a model takes it. */
+ * means. Its classes are those of the text. Everything that takes a model takes it. In the original
+ * space (`raw`) its class means are the text as it is under KF_TEXT_CENTRE_NONE alone. A model of
+ * rows that were not scaled to unit length is KF_ERR_DATA: their lengths say nothing about text. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_text_centre centre, kf_model **out);
 
