@@ -179,7 +179,8 @@ typedef struct cli_zero_shot {
 } cli_zero_shot;
 /* Refuses options on text without --text. */
 int check_text_options(cli_run *cli);
-int load_text(cli_run *cli, kf_text **out); /* --text */
+/* --text for a sweep of these statistics; says which classes only one of them has. */
+int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out);
 /* Loads --text, says which classes only one of text and model has, and makes the models. What is
  * there is handed out, to be freed, also where it fails. */
 int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);

@@ -18,7 +18,7 @@ const char *text_centre_name(const cli_args *a) {
   return text_centre_choices[centre_of(a) - KF_TEXT_CENTRE_NONE];
 }
 
-int load_text(cli_run *cli, kf_text **out) {
+static int load_text(cli_run *cli, kf_text **out) {
   const cli_args *a = &cli->args;
   kf_text_options options = {.no_unit_rows = a->text_as_is, .no_unit_mean = a->text_as_is};
   kf_data *data = NULL;
@@ -46,6 +46,7 @@ typedef struct name_list {
 
 static const char *model_name(const void *self, uint32_t k) { return kf_model_class_name(self, k); }
 static const char *data_name(const void *self, uint32_t k) { return kf_data_class_name(self, k); }
+static const char *stats_name(const void *self, uint32_t k) { return kf_stats_class_name(self, k); }
 static const char *text_name(const void *self, uint32_t k) { return kf_text_class_name(self, k); }
 
 static int list_names(cli_run *cli, name_list *list, const void *self, uint32_t n,
@@ -83,17 +84,20 @@ static uint32_t say_missing(cli_run *cli, const name_list *in, const name_list *
   return n;
 }
 
-static int match_names(cli_run *cli, const kf_model *model, const kf_text *text) {
-  name_list m = {.of = "model"}, t = {.of = "text"};
-  int result = list_names(cli, &m, model, kf_model_classes(model), model_name);
+typedef const char *(*name_at)(const void *self, uint32_t k);
+
+static int match_names(cli_run *cli, const char *of, const void *self, uint32_t n, name_at name,
+                       const kf_text *text) {
+  name_list m = {.of = of}, t = {.of = "text"};
+  int result = list_names(cli, &m, self, n, name);
   if (result == EXIT_OK) result = list_names(cli, &t, text, kf_text_classes(text), text_name);
   if (result == EXIT_OK) {
     uint32_t without = say_missing(cli, &m, &t, "; their rows are left out where text classifies");
     if (without == m.n)
       result = fail_with(cli, EXIT_BAD_DATA,
-                         "%s: none of its classes ('%.60s', ...) is one of the model ('%.60s', "
+                         "%s: none of its classes ('%.60s', ...) is one of the %s ('%.60s', "
                          "...)",
-                         cli->args.text, t.items[0], m.items[0]);
+                         cli->args.text, t.items[0], of, m.items[0]);
     else
       say_missing(cli, &t, &m, "; they take part where text classifies");
   }
@@ -102,25 +106,32 @@ static int match_names(cli_run *cli, const kf_model *model, const kf_text *text)
   return result;
 }
 
-static int match_classes(cli_run *cli, const kf_model *model, const kf_text *text) {
+/* The classes of a model or of statistics, which `of` names. */
+static int match_classes(cli_run *cli, const char *of, const void *self, uint32_t n, name_at name,
+                         const kf_text *text) {
   const char *path = cli->args.text;
-  int model_names = kf_model_class_name(model, 0) != NULL;
-  int text_names = kf_text_class_name(text, 0) != NULL;
-  if (model_names && text_names) return match_names(cli, model, text);
-  if (model_names)
+  int names = name(self, 0) != NULL, text_names = kf_text_class_name(text, 0) != NULL;
+  if (names && text_names) return match_names(cli, of, self, n, name, text);
+  if (names)
     return fail_with(cli, EXIT_BAD_DATA,
-                     "%s: its classes are numbers, and those of the model have names; give the "
+                     "%s: its classes are numbers, and those of the %s have names; give the "
                      "names ('koofu text-prototypes --classes')",
-                     path);
+                     path, of);
   if (text_names)
     return fail_with(cli, EXIT_BAD_DATA,
-                     "%s: its classes have names, and those of the model are numbers; fit the "
-                     "model with names (--classes), or make text prototypes without",
-                     path);
-  if (kf_model_classes(model) == kf_text_classes(text)) return EXIT_OK;
+                     "%s: its classes have names, and those of the %s are numbers; give these "
+                     "names (--classes), or make text prototypes without",
+                     path, of);
+  if (n == kf_text_classes(text)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: has %u classes, the model %u, and there are no names to match them by",
-                   path, kf_text_classes(text), kf_model_classes(model));
+                   "%s: has %u classes, the %s %u, and there are no names to match them by", path,
+                   kf_text_classes(text), of, n);
+}
+
+int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out) {
+  int result = load_text(cli, out);
+  if (result != EXIT_OK) return result;
+  return match_classes(cli, "training data", stats, kf_stats_classes(stats), stats_name, *out);
 }
 
 int remark_on_text(cli_run *cli, const kf_data *data, const kf_text *text) {
@@ -144,8 +155,8 @@ int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out) {
   kf_status status = kf_model_new_zero_shot(ctx, model, out->text, KF_TEXT_CENTRE_NONE, &out->raw);
   if (status == KF_OK)
     status = kf_model_new_zero_shot(ctx, model, out->text, centre_of(&cli->args), &out->mapped);
-  return status == KF_OK ? match_classes(cli, model, out->text)
-                         : fail_in(cli, status, cli->args.text);
+  if (status != KF_OK) return fail_in(cli, status, cli->args.text);
+  return match_classes(cli, "model", model, kf_model_classes(model), model_name, out->text);
 }
 
 void zero_shot_free(cli_zero_shot *zero) {

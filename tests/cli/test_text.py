@@ -313,3 +313,39 @@ def text_gives_the_same_bytes_everywhere(box):
                    box.works("classify", "m.safetensors", "x.safetensors", "--text", "p.safetensors", *how).out)
             wanted = wanted or got
             check(got == wanted, f"{isa}, {threads} threads")
+
+
+# --- sweep -----------------------------------------------------------------------------------------
+
+
+@test
+def cells_of_text_are_those_of_eval(box):
+    box.works("synth", "--classes", 20, "--dim", 48, "-o", "x.safetensors", "--text", "t.safetensors", "-q")
+    box.works("synth", "--classes", 20, "--dim", 48, "--split", 1, "--per-class", 6, "-o", "y.safetensors", "-q")
+    words = ["sweep", "x.safetensors", "--test", "y.safetensors", "--lambdas", "0.01x,1x", "--dims", "48,20,5"]
+    plain = json.loads(box.works(*words, "--json").out)["cells"]
+    cells = json.loads(box.works(*words, "--json", "--text", "t.safetensors", "--text-centre", "all").out)["cells"]
+    equal(cells[:len(plain)], plain, "cells of images stay")
+    equal(len(cells) - len(plain), 1 + 3 * 2 * 3, "cells of text")
+    for cell in cells[len(plain):]:
+        relative = f"{cell['relative']}x" if cell["space"] == "koofu" else "1x"
+        box.works("fit", "x.safetensors", "--lambda", relative, "--dim", cell["dim"], "-o", "m.safetensors", "-q")
+        alone = json.loads(box.works("eval", "m.safetensors", "y.safetensors", "--text", "t.safetensors", "--json",
+                                     "--text-centre", cell["text"]).out)
+        prefix = "raw_" if cell["space"] == "raw" else ""
+        equal((cell["n"], cell["top1"], cell["top5"]),
+              (alone["text_n"], alone[prefix + "text_top1"], alone[prefix + "text_top5"]), f"{cell}")
+    text = box.works(*words, "--text", "t.safetensors", "--no-prototypes").out
+    check("text (centring: modality), cosine, top-1" in text and "prototypes" not in text, text)
+    equal(text.count("\n       raw "), 2, "the original space is in both tables")
+    csv = box.works(*words, "--text", "t.safetensors", "--format", "csv").out.splitlines()
+    check(csv[0].endswith(",text") and csv[-1].endswith(",modality") and csv[1].endswith(","), csv[0])
+    folds = json.loads(box.works("sweep", "x.safetensors", "--folds", 3, "--lambdas", "1x", "--dims", 48, "--json",
+                                 "--text", "t.safetensors").out)["cells"]
+    equal([c["n"] for c in folds if c["text"]], [320, 320], "folds")
+    box.refuses(USAGE, "sweep", "x.safetensors", "--leave-one-out", "--text", "t.safetensors", naming="--leave-one-out")
+    box.refuses(USAGE, *words, "--text-centre", "all", naming="--text-centre needs --text")
+    box.refuses(USAGE, *words, "--no-prototypes", naming="-k or --text")
+    box.refuses(BAD_DATA, *words, "--no-normalize", "--text", "t.safetensors", naming="--no-normalize")
+    box.write("u.safetensors", text_set([[1.0] * 48, [2.0] * 47 + [1.0]], ["p", "q"]))
+    box.refuses(BAD_DATA, *words, "--text", "u.safetensors", naming=["none of its classes", "training data"])
