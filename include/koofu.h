@@ -448,7 +448,9 @@ typedef enum kf_text_centre {
 } kf_text_centre;
 
 /* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
- * means. Its classes are those of the text. Everything that takes a model takes it. */
+ * means. Its classes are those of the text. Everything that takes a model takes it. In the original
+ * space (`raw`) its class means are the text as it is under KF_TEXT_CENTRE_NONE alone. A model of
+ * rows that were not scaled to unit length is KF_ERR_DATA: their lengths say nothing about text. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_text_centre centre, kf_model **out);
 
@@ -786,9 +788,10 @@ typedef struct kf_sweep_cell {
   double lambda;   /* absolute */
   double relative; /* to the mean eigenvalue of S_w */
   uint32_t dim;
-  uint32_t k;       /* neighbours; 0: nearest prototype */
-  kf_metric metric; /* never KF_METRIC_DEFAULT */
-  uint32_t set;     /* number of the class set; 0 where there are none */
+  uint32_t k;          /* neighbours; 0: nearest prototype */
+  kf_metric metric;    /* never KF_METRIC_DEFAULT */
+  uint32_t set;        /* number of the class set; 0 where there are none */
+  kf_text_centre text; /* of text prototypes (in the original space: NONE); 0: images */
   uint64_t n, top1, top5;
 } kf_sweep_cell;
 
@@ -813,6 +816,11 @@ typedef struct kf_sweep_options {
   uint64_t sample;              /* with leave_one_out: at most so many rows; 0: 50,000 */
   const kf_stats *between;      /* as in kf_fit_options */
   const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  /* Also zero-shot, as kf_model_new_zero_shot does it: the text as it is in the original space, and
+   * mapped, with each centring. NULL: images alone. Not with leave_one_out. */
+  const kf_text *text;
+  const kf_text_centre *text_centres; /* NULL: modality */
+  size_t n_text_centres;
 } kf_sweep_options;
 
 typedef struct kf_sweep {
@@ -820,7 +828,9 @@ typedef struct kf_sweep {
   uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
-  kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
+  /* By set, metric, space, lambda, k, dim, in the order of the options; then those of text by set,
+   * metric, space, centring, lambda, dim. */
+  kf_sweep_cell *cells;
 } kf_sweep;
 
 /* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or

@@ -226,6 +226,10 @@ kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_te
     return kf_fail(err, KF_ERR_ARG, "kf_model_new_zero_shot: the centre is none of its choices");
   if (centre == KF_TEXT_CENTRE_DEFAULT) centre = KF_TEXT_CENTRE_MODALITY;
   KF_TRY(kf_text_check(text, model->dim_in, err));
+  if (!model->normalized)
+    return kf_fail(err, KF_ERR_DATA,
+                   "the model takes images with the lengths they have (--no-normalize), which "
+                   "those of text cannot be compared with; fit it on unit rows for text");
   kf_model *m;
   KF_TRY(kf_model_create(model->dim_in, model->dim_out, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m, model->dim_out);
