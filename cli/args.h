@@ -128,8 +128,8 @@ typedef struct cli_args {
   cli_list unknown;
   int errors;
   /* text */
-  const char *text, *templates, *label_output;
-  int text_centre, text_as_is, no_unit_rows, no_unit_mean, all_names, repeats;
+  const char *text, *fuse, *templates, *label_output;
+  int by_text, part, text_centre, text_as_is, no_unit_rows, no_unit_mean, all_names, repeats;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -152,6 +152,7 @@ extern const cli_group text_options;   /* --text, --text-centre, --text-as-is */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */
+extern const char *const part_choices[];           /* kf_part, from 1 */
 extern const char *const text_centre_choices[];    /* kf_text_centre, from 1 */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */

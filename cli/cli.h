@@ -116,6 +116,9 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
 /* --dim auto. */
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim);
+/* --text and --fuse: lambda and alpha. */
+int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
+                  kf_lambda *lambda, double *alpha);
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
 

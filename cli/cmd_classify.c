@@ -142,7 +142,12 @@ static int choose_prototypes(classify_job *job) {
   job->options.top = job->top;
   job->options.metric = choose_metric(job->cli, job->model);
   job->options.raw = job->cli->args.raw;
-  job->score_name = job->options.metric == KF_METRIC_EUCLIDEAN ? "distance" : "cosine";
+  job->options.part = (kf_part)job->cli->args.part;
+  int fused = kf_model_fused(job->model) && !job->options.raw &&
+              (job->options.part == KF_PART_DEFAULT || job->options.part == KF_PART_FUSED);
+  job->score_name = fused                                        ? "score"
+                    : job->options.metric == KF_METRIC_EUCLIDEAN ? "distance"
+                                                                 : "cosine";
   job->score_digits = 6;
   job->room = prototype_block(job);
   return result;
@@ -218,6 +223,11 @@ static int check_options(cli_run *cli) {
   if (cli->args.gallery && (cli->args.raw || cli->args.metric))
     return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
                            "space and metric");
+  if (cli->args.part && (cli->args.raw || cli->args.gallery || cli->args.text))
+    return fail_usage(cli, "--part has no meaning with --%s",
+                      cli->args.raw       ? "raw"
+                      : cli->args.gallery ? "gallery"
+                                          : "text");
   int result = check_vote_options(cli);
   if (result == EXIT_OK) result = check_text_options(cli);
   return result == EXIT_OK ? check_text_output(cli) : result;
@@ -271,6 +281,9 @@ static const cli_group own_options = {
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
          "classify in the original space, against the class means or the text as it is", 0, 0,
          NULL},
+        {"part", 0, OPTION_CHOICE, offsetof(cli_args, part), 0, "NAME",
+         "of a model that knows text: images, text or fused (default: fused)", KF_PART_IMAGES, 0,
+         part_choices},
         {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), OPTION_AUTO, "K",
          "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all where there "
          "are fewer)",

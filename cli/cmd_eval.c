@@ -18,6 +18,7 @@ typedef struct eval_job {
   kf_analysis *analysis;     /* NULL: errors by class are not wanted */
   kf_open_set_result open;
   kf_eval_result prototypes;
+  kf_eval_result own_text, fused; /* of a model that knows text */
   kf_eval_result text;
   kf_eval_result neighbours;
   kf_hits *hits;  /* [n_k] */
@@ -68,6 +69,18 @@ static void print_text_rows(const eval_job *job) {
     print_row(job, "Koo-Fu text", kf_model_dim_out(job->model), r->top1, r->top5, r->n);
 }
 
+/* Whether the model knows text, and is evaluated with it. */
+static int has_parts(const eval_job *job) {
+  return job->data && kf_model_fused(job->model) && !job->cli->args.raw;
+}
+
+static void print_parts(const eval_job *job) {
+  const kf_eval_result *t = &job->own_text, *f = &job->fused;
+  uint32_t d = kf_model_dim_in(job->model), l = kf_model_dim_out(job->model);
+  print_row(job, "text", d, t->top1, t->top5, t->n);
+  print_row(job, "fused", d + l, f->top1, f->top5, f->n);
+}
+
 static void print_neighbours(const eval_job *job) {
   const char *space = kf_gallery_mapped(job->gallery) ? "Koo-Fu" : "raw";
   for (size_t i = 0; i < job->n_k; i++) {
@@ -102,6 +115,7 @@ static void print_text(const eval_job *job) {
     print_row(job, "raw", kf_model_dim_in(job->model), r->raw_top1, r->raw_top5, r->n);
     if (!job->cli->args.raw)
       print_row(job, "Koo-Fu", kf_model_dim_out(job->model), r->top1, r->top5, r->n);
+    if (has_parts(job)) print_parts(job);
   }
   if (job->zero->text) print_text_rows(job);
   if (job->gallery) print_neighbours(job);
@@ -112,6 +126,7 @@ static void print_text(const eval_job *job) {
     print_left_out(job, &job->neighbours, " of k-NN", "gallery");
   if (job->unknown) print_open_set(&job->open, job->zero->text != NULL);
   if (job->analysis && job->cli->args.errors) {
+    if (!job->zero->text && has_parts(job)) printf("\nerrors of text and prototypes together:\n");
     if (job->zero->text)
       printf("\nerrors of text in the %s space:\n", job->cli->args.raw ? "original" : "model's");
     print_errors(judged_model(job), job->analysis);
@@ -189,6 +204,13 @@ static void print_json(const eval_job *job) {
   print_json_share(&j, "top5", r->top5, r->n, mapped);
   print_json_share(&j, "raw_top1", r->raw_top1, r->n, raw);
   print_json_share(&j, "raw_top5", r->raw_top5, r->n, raw);
+  if (has_parts(job)) {
+    print_json_share(&j, "model_text_top1", job->own_text.top1, job->own_text.n, 1);
+    print_json_share(&j, "model_text_top5", job->own_text.top5, job->own_text.n, 1);
+    print_json_share(&j, "fused_top1", job->fused.top1, job->fused.n, 1);
+    print_json_share(&j, "fused_top5", job->fused.top5, job->fused.n, 1);
+    jw_real(&j, "alpha", kf_model_alpha(job->model));
+  }
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n_unlabelled", r->n_unlabelled);
   jw_count(&j, "n_absent", r->n_absent);
@@ -258,10 +280,22 @@ static int analyse(eval_job *job) {
 
 static int wants_errors(const cli_args *a) { return a->errors || a->class_table || a->confusions; }
 
+static int evaluate_parts(eval_job *job) {
+  kf_eval_options options = {
+      .skip_raw = 1, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
+  kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
+  options.part = KF_PART_FUSED;
+  if (status == KF_OK)
+    status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->fused);
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
 static int evaluate_prototypes(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  int counted = job->analysis && !job->zero->text; /* by the analysis, in its space */
+  /* by the analysis, in its space */
+  int counted = job->analysis && !job->zero->text && (a->raw || !kf_model_fused(job->model));
   kf_eval_options options = {.metric = (kf_metric)a->metric,
+                             .part = KF_PART_IMAGES,
                              .skip_model = a->raw || counted,
                              .truth = job->truth,
                              .set = job->set};
@@ -314,6 +348,7 @@ static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
   int result = wants_errors(a) ? analyse(job) : EXIT_OK;
   if (result == EXIT_OK && job->data) result = evaluate_prototypes(job);
+  if (result == EXIT_OK && has_parts(job)) result = evaluate_parts(job);
   if (result == EXIT_OK && job->zero->text) result = evaluate_text(job);
   if (result == EXIT_OK && job->unknown) result = evaluate_open_set(job);
   if (result == EXIT_OK && job->gallery) result = evaluate_neighbours(job);

@@ -422,6 +422,8 @@ typedef struct kf_text_options {
   /* With per_class: a text file with the names of the classes, one a line. NULL: those of the data
    * set, or none. */
   const char *classes;
+  const char *const *names; /* the same from memory, [n_names]; NULL: `classes` */
+  size_t n_names;
   int no_unit_rows; /* 1: rows are averaged with the lengths they have; 0: at unit length */
   int no_unit_mean; /* 1: means keep their length */
 } kf_text_options;
@@ -695,10 +697,11 @@ typedef struct kf_fuse_point {
 } kf_fuse_point;
 
 typedef struct kf_fuse_options {
-  kf_centre centre;      /* that the model will have */
-  uint64_t sample;       /* as in kf_lambda_options */
-  const double *lambdas; /* multiples of the mean eigenvalue; NULL: 0.03, 0.1, 0.3, 1, 3 */
-  size_t n_lambdas;
+  kf_centre centre; /* that the model will have */
+  uint64_t sample;  /* as in kf_lambda_options */
+  /* A lambda that is given; KF_LAMBDA_DEFAULT: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
+   * eigenvalue. */
+  kf_lambda lambda;
   const double *alphas; /* NULL: 0 and twelve values from 0.01 to 1 */
   size_t n_alphas;
 } kf_fuse_options;

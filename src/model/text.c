@@ -112,7 +112,9 @@ static kf_status count_classes(const kf_data *data, const kf_text_options *o, co
 
 static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *o, kf_text *t) {
   kf_err *err = &ctx->err;
-  if (o->classes != NULL)
+  if (o->names != NULL)
+    KF_TRY(kf_names_take(o->names, (uint32_t)o->n_names, &t->names, err));
+  else if (o->classes != NULL)
     KF_TRY(kf_names_read(o->classes, &t->names, err));
   else if (o->per_class == 0 || data->names.n > 0)
     KF_TRY(kf_names_copy((const char *const *)data->names.name, data->names.n, &t->names, err));
@@ -135,7 +137,9 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
                       kf_text **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
   kf_text_options o = options != NULL ? *options : (kf_text_options){0};
-  if (o.classes != NULL && o.per_class == 0)
+  if (o.n_names > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "kf_text_new: more than %u names", KF_MAX_CLASSES);
+  if ((o.classes != NULL || o.names != NULL) && o.per_class == 0)
     return kf_fail(err, KF_ERR_ARG, "kf_text_new: names are for per_class; labels have their own");
   KF_TRY(kf_data_refuse_mapped(data, err));
   kf_text *t = kf_alloc_zero(1, sizeof *t);
