@@ -127,6 +127,9 @@ typedef struct cli_args {
   const char *hierarchy, *set, *all, *names;
   cli_list unknown;
   int errors;
+  /* text */
+  const char *text, *fuse, *templates, *label_output;
+  int by_text, part, text_centre, text_as_is, no_unit_rows, no_unit_mean, all_names, repeats;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -145,9 +148,12 @@ extern const cli_group choose_options; /* --one-se, --sample, --folds, --toleran
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
 extern const cli_group judge_options;  /* --truth, --truth-classes, --ids, --class-set */
+extern const cli_group text_options;   /* --text, --text-centre, --text-as-is */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */
+extern const char *const part_choices[];           /* kf_part, from 1 */
+extern const char *const text_centre_choices[];    /* kf_text_centre, from 1 */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */
 typedef struct option_walk {

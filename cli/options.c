@@ -73,6 +73,24 @@ const cli_group vote_options = {
                        "with --weighted: smaller is steeper (default: 0.07)", 0, 0, NULL},
                       {0}}};
 
+const char *const part_choices[] = {"images", "text", "fused", NULL};
+const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
+
+const cli_group text_options = {
+    "Text",
+    (const cli_option[]){
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
+         "zero-shot: classify by text prototypes (see 'koofu text-prototypes'); any data set with "
+         "labels will do",
+         0, 0, NULL},
+        {"text-centre", 0, OPTION_CHOICE, offsetof(cli_args, text_centre), 0, "WHAT",
+         "subtract before mapping: none, mean (that of the images, from both) or modality (from "
+         "each its own; default)",
+         KF_TEXT_CENTRE_NONE, 0, text_centre_choices},
+        {"text-as-is", 0, OPTION_FLAG, offsetof(cli_args, text_as_is), 0, NULL,
+         "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
+        {0}}};
+
 const cli_group judge_options = {
     "What is right",
     (const cli_option[]){

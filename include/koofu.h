@@ -422,6 +422,8 @@ typedef struct kf_text_options {
   /* With per_class: a text file with the names of the classes, one a line. NULL: those of the data
    * set, or none. */
   const char *classes;
+  const char *const *names; /* the same from memory, [n_names]; NULL: `classes` */
+  size_t n_names;
   int no_unit_rows; /* 1: rows are averaged with the lengths they have; 0: at unit length */
   int no_unit_mean; /* 1: means keep their length */
 } kf_text_options;
@@ -448,7 +450,9 @@ typedef enum kf_text_centre {
 } kf_text_centre;
 
 /* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
- * means. Its classes are those of the text. Everything that takes a model takes it. */
+ * means. Its classes are those of the text. Everything that takes a model takes it. In the original
+ * space (`raw`) its class means are the text as it is under KF_TEXT_CENTRE_NONE alone. A model of
+ * rows that were not scaled to unit length is KF_ERR_DATA: their lengths say nothing about text. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_text_centre centre, kf_model **out);
 
@@ -652,8 +656,8 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* that the model will have */
   /* At most so many rows are left out in turn, the same share of each class; 0: 50,000. */
   uint64_t sample;
-  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.001
-   * to 100, which is continued where the best value is at its end, then a finer one around it. */
+  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.003
+   * to 30, which is continued where the best value is at its end, then a finer one around it. */
   const double *grid;
   size_t n_grid;
   int one_se; /* 1: the largest lambda within one standard error of the best */
@@ -693,10 +697,11 @@ typedef struct kf_fuse_point {
 } kf_fuse_point;
 
 typedef struct kf_fuse_options {
-  kf_centre centre;      /* that the model will have */
-  uint64_t sample;       /* as in kf_lambda_options */
-  const double *lambdas; /* multiples of the mean eigenvalue; NULL: 0.03, 0.1, 0.3, 1, 3 */
-  size_t n_lambdas;
+  kf_centre centre; /* that the model will have */
+  uint64_t sample;  /* as in kf_lambda_options */
+  /* A lambda that is given; KF_LAMBDA_DEFAULT: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
+   * eigenvalue. */
+  kf_lambda lambda;
   const double *alphas; /* NULL: 0 and twelve values from 0.01 to 1 */
   size_t n_alphas;
 } kf_fuse_options;
@@ -786,9 +791,10 @@ typedef struct kf_sweep_cell {
   double lambda;   /* absolute */
   double relative; /* to the mean eigenvalue of S_w */
   uint32_t dim;
-  uint32_t k;       /* neighbours; 0: nearest prototype */
-  kf_metric metric; /* never KF_METRIC_DEFAULT */
-  uint32_t set;     /* number of the class set; 0 where there are none */
+  uint32_t k;          /* neighbours; 0: nearest prototype */
+  kf_metric metric;    /* never KF_METRIC_DEFAULT */
+  uint32_t set;        /* number of the class set; 0 where there are none */
+  kf_text_centre text; /* of text prototypes (in the original space: NONE); 0: images */
   uint64_t n, top1, top5;
 } kf_sweep_cell;
 
@@ -813,6 +819,11 @@ typedef struct kf_sweep_options {
   uint64_t sample;              /* with leave_one_out: at most so many rows; 0: 50,000 */
   const kf_stats *between;      /* as in kf_fit_options */
   const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  /* Also zero-shot, as kf_model_new_zero_shot does it: the text as it is in the original space, and
+   * mapped, with each centring. NULL: images alone. Not with leave_one_out. */
+  const kf_text *text;
+  const kf_text_centre *text_centres; /* NULL: modality */
+  size_t n_text_centres;
 } kf_sweep_options;
 
 typedef struct kf_sweep {
@@ -820,7 +831,9 @@ typedef struct kf_sweep {
   uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
-  kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
+  /* By set, metric, space, lambda, k, dim, in the order of the options; then those of text by set,
+   * metric, space, centring, lambda, dim. */
+  kf_sweep_cell *cells;
 } kf_sweep;
 
 /* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or

@@ -9,7 +9,8 @@
 
 #define CAUTIOUS_ALPHA 0.03
 
-static const double usual_lambdas[] = {0.03, 0.1, 0.3, 1, 3};
+enum { N_LAMBDAS = 5 };
+static const double usual_lambdas[N_LAMBDAS] = {0.03, 0.1, 0.3, 1, 3};
 static const double usual_alphas[] = {0,    0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
                                       0.15, 0.2,  0.3,  0.5,  0.7,  1};
 
@@ -19,6 +20,8 @@ typedef struct fuse_job {
   const kf_data *data;
   const kf_text *text;
   kf_fuse_options options;
+  kf_lambda given[N_LAMBDAS];
+  size_t n_lambdas;
   kf_loo *loo;
   kf_rows rows;
   double *lambdas;      /* [n_lambdas] absolute */
@@ -44,7 +47,7 @@ static kf_status set_text(fuse_job *j, double lambda) {
 static void take_points(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   const kf_fuse_options *o = &j->options;
-  c->n_points = o->n_lambdas * o->n_alphas;
+  c->n_points = j->n_lambdas * o->n_alphas;
   for (size_t i = 0; i < c->n_points; i++) {
     const kf_loo_point *p = &j->points[i];
     c->points[i] = (kf_fuse_point){
@@ -67,13 +70,13 @@ static kf_status leave_out(fuse_job *j) {
   kf_ctx *ctx = j->ctx;
   kf_fuse_choice *c = j->choice;
   const kf_fuse_options *o = &j->options;
-  size_t n = o->n_lambdas * o->n_alphas;
-  j->lambdas = kf_alloc(o->n_lambdas, sizeof *j->lambdas);
+  size_t n = j->n_lambdas * o->n_alphas;
+  j->lambdas = kf_alloc(j->n_lambdas, sizeof *j->lambdas);
   j->points = kf_alloc_zero(n, sizeof *j->points);
   c->points = kf_alloc_zero(n, sizeof *c->points);
   if (!(j->lambdas && j->points && c->points)) return kf_fail_memory(&ctx->err);
-  for (size_t l = 0; l < o->n_lambdas; l++)
-    KF_TRY(kf_loo_lambda(j->loo, (kf_lambda){o->lambdas[l], KF_LAMBDA_RELATIVE}, &j->lambdas[l]));
+  for (size_t l = 0; l < j->n_lambdas; l++)
+    KF_TRY(kf_loo_lambda(j->loo, j->given[l], &j->lambdas[l]));
   for (size_t i = 0; i < n; i++) {
     j->points[i].view = i / o->n_alphas;
     j->points[i].alpha = o->alphas[i % o->n_alphas];
@@ -82,7 +85,7 @@ static kf_status leave_out(fuse_job *j) {
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->rows, &c->rows));
   kf_loo_count count;
-  KF_TRY(kf_loo_count_points(j->loo, &j->rows, "fusion", j->lambdas, o->n_lambdas, j->points, n,
+  KF_TRY(kf_loo_count_points(j->loo, &j->rows, "fusion", j->lambdas, j->n_lambdas, j->points, n,
                              &count));
   c->n = count.n;
   c->n_single = count.n_single;
@@ -97,6 +100,7 @@ static kf_status run(fuse_job *j) {
   KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &c->mean_eigenvalue));
   c->alpha = CAUTIOUS_ALPHA;
   c->lambda = c->mean_eigenvalue > 0 ? 0.3 * c->mean_eigenvalue : 1;
+  if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
   if (!pairs || !(c->mean_eigenvalue > 0)) return KF_OK;
@@ -107,19 +111,16 @@ static kf_status run(fuse_job *j) {
 static kf_status check_options(fuse_job *j) {
   kf_err *err = &j->ctx->err;
   kf_fuse_options *o = &j->options;
-  if (o->lambdas == NULL) {
-    o->lambdas = usual_lambdas;
-    o->n_lambdas = sizeof usual_lambdas / sizeof *usual_lambdas;
-  }
+  j->n_lambdas = o->lambda.unit == KF_LAMBDA_DEFAULT ? N_LAMBDAS : 1;
+  j->given[0] = o->lambda;
+  for (size_t i = 0; j->n_lambdas > 1 && i < N_LAMBDAS; i++)
+    j->given[i] = (kf_lambda){usual_lambdas[i], KF_LAMBDA_RELATIVE};
   if (o->alphas == NULL) {
     o->alphas = usual_alphas;
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
   }
-  if (o->n_lambdas == 0 || o->n_alphas == 0)
-    return kf_fail(err, KF_ERR_ARG, "kf_fuse_choice_new: a list is empty");
-  for (size_t i = 0; i < o->n_lambdas; i++)
-    if (!(o->lambdas[i] >= 0 && isfinite(o->lambdas[i])))
-      return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
+  if (o->n_alphas == 0)
+    return kf_fail(err, KF_ERR_ARG, "kf_fuse_choice_new: the list of alphas is empty");
   for (size_t i = 0; i < o->n_alphas; i++)
     if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
       return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");

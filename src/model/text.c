@@ -112,7 +112,9 @@ static kf_status count_classes(const kf_data *data, const kf_text_options *o, co
 
 static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *o, kf_text *t) {
   kf_err *err = &ctx->err;
-  if (o->classes != NULL)
+  if (o->names != NULL)
+    KF_TRY(kf_names_take(o->names, (uint32_t)o->n_names, &t->names, err));
+  else if (o->classes != NULL)
     KF_TRY(kf_names_read(o->classes, &t->names, err));
   else if (o->per_class == 0 || data->names.n > 0)
     KF_TRY(kf_names_copy((const char *const *)data->names.name, data->names.n, &t->names, err));
@@ -135,7 +137,9 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
                       kf_text **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
   kf_text_options o = options != NULL ? *options : (kf_text_options){0};
-  if (o.classes != NULL && o.per_class == 0)
+  if (o.n_names > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "kf_text_new: more than %u names", KF_MAX_CLASSES);
+  if ((o.classes != NULL || o.names != NULL) && o.per_class == 0)
     return kf_fail(err, KF_ERR_ARG, "kf_text_new: names are for per_class; labels have their own");
   KF_TRY(kf_data_refuse_mapped(data, err));
   kf_text *t = kf_alloc_zero(1, sizeof *t);
@@ -226,6 +230,10 @@ kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_te
     return kf_fail(err, KF_ERR_ARG, "kf_model_new_zero_shot: the centre is none of its choices");
   if (centre == KF_TEXT_CENTRE_DEFAULT) centre = KF_TEXT_CENTRE_MODALITY;
   KF_TRY(kf_text_check(text, model->dim_in, err));
+  if (!model->normalized)
+    return kf_fail(err, KF_ERR_DATA,
+                   "the model takes images with the lengths they have (--no-normalize), which "
+                   "those of text cannot be compared with; fit it on unit rows for text");
   kf_model *m;
   KF_TRY(kf_model_create(model->dim_in, model->dim_out, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m, model->dim_out);
