@@ -717,8 +717,8 @@ typedef struct kf_fuse_choice {
   kf_fuse_point *points;
 } kf_fuse_choice;
 
-/* Chooses lambda and alpha for kf_model_new_fused by exact leave-one-out, as kf_lambda_choice_new
- * does. Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
+/* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does, but
+ * the prototype that a row is left out of keeps its length (docs/choosing.md says why). Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
  * is no scatter within classes either, 1. Of equal accuracies the smaller alpha, then the larger
  * lambda is taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
@@ -851,7 +851,8 @@ typedef enum kf_shots_classifier {
   KF_SHOTS_RAW = 0,   /* nearest prototype in the original space */
   KF_SHOTS_KOOFU = 1, /* nearest prototype; lambda by leave-one-out */
   KF_SHOTS_TEXT = 2,  /* zero-shot: text alone, in the original space; the same for all draws */
-  KF_SHOTS_FUSED = 3, /* text and prototypes; lambda and alpha by kf_fuse_choice_new, mean centred */
+  KF_SHOTS_FUSED =
+      3, /* text and prototypes; lambda and alpha by kf_fuse_choice_new, mean centred */
   KF_SHOTS_CLASSIFIERS = 4
 } kf_shots_classifier;
 KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier); /* "raw", "koofu", … */

@@ -118,7 +118,8 @@ typedef struct kf_loo_count {
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
                             kf_lambda_point *points, size_t n_points, kf_loo_count *count);
 /* With text: the text prototype of every class, of unit length, [n_classes][D]. Then a class has the
- * score text + alpha * prototype, both cosines. */
+ * score text + alpha * prototype, both cosines, and the own prototype keeps the length that it has with
+ * the row. */
 kf_status kf_loo_set_text(kf_loo *loo, const float *rows);
 typedef struct kf_loo_point {
   size_t view;  /* which lambda */
