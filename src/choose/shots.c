@@ -183,6 +183,19 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
+/* All rows, as in the draw before. */
+static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
+  for (size_t c = 0; c < j->out->n_classifiers; c++) {
+    const kf_shots_point *before = &points[c] - j->out->n_classifiers;
+    points[c].n = before->n;
+    points[c].top1 = before->top1;
+    points[c].top5 = before->top5;
+    points[c].lambda = before->lambda;
+    points[c].alpha = before->alpha;
+  }
+  return kf_quiet_step(&j->quiet);
+}
+
 static kf_status try_draws(shots_job *j) {
   kf_shots *s = j->out;
   kf_shots_point *points = s->points;
@@ -191,8 +204,10 @@ static kf_status try_draws(shots_job *j) {
       for (size_t c = 0; c < s->n_classifiers; c++)
         points[c] = (kf_shots_point){
             .shots = s->sizes[i].shots, .seed = seed, .classifier = (kf_shots_classifier)c};
+      bool same = s->sizes[i].rows == j->all.n && points > s->points &&
+                  (seed > 0 || s->sizes[i - 1].rows == j->all.n);
       draw d = {.points = points};
-      kf_status status = try_draw(j, &d, s->sizes[i].shots, seed);
+      kf_status status = same ? repeat_draw(j, points) : try_draw(j, &d, s->sizes[i].shots, seed);
       draw_clear(&d);
       KF_TRY(status);
     }
