@@ -235,6 +235,33 @@ done:
   return status;
 }
 
+static kf_status shots_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL, *names = NULL;
+  kf_text *text = NULL;
+  kf_shots *shots = NULL;
+  static const uint32_t few[] = {1, 2, 9};
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  kf_synth_options world = {.classes = 5, .dim = 20};
+  kf_shots_options options = {.shots = few, .n_shots = 3, .seeds = 1};
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_synth_open_text(ctx, &world, &names));
+  STEP(kf_text_new(ctx, names, NULL, &text));
+  STEP(kf_shots_new(ctx, data, data, text, &options, &shots));
+  STEP(kf_report_save(ctx, &(kf_report_content){.shots = shots}, out));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_shots_free(shots);
+  kf_text_free(text);
+  kf_data_free(names);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -348,6 +375,17 @@ static void judging_from_then_on(void **state) {
   fail_each(judging_scenario, 1, 2);
 }
 
+static void shots_once(void **state) {
+  (void)state;
+  fail_each(shots_scenario, 0, 1);
+}
+
+static void shots_from_then_on(void **state) {
+  (void)state;
+  fail_each(shots_scenario, 1, 1);
+  fail_each(shots_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
@@ -360,6 +398,7 @@ int main(void) {
       cmocka_unit_test(fit_once),     cmocka_unit_test(fit_from_then_on),
       cmocka_unit_test(gallery_once), cmocka_unit_test(gallery_from_then_on),
       cmocka_unit_test(judging_once), cmocka_unit_test(judging_from_then_on),
+      cmocka_unit_test(shots_once),   cmocka_unit_test(shots_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
