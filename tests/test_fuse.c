@@ -343,8 +343,9 @@ static void lengths(void **state) {
               kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
     assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
     for (uint64_t r = 0; r < N; r += 7)
-      for (double lambda = 0.01; lambda < 20; lambda *= 10) {
-        double all[K], wanted = own_without(p, r, lambda, (kf_centre)centre);
+      for (int i = 0; i < 4; i++) {
+        static const double lambdas[] = {0.01, 0.1, 1, 10};
+        double lambda = lambdas[i], all[K], wanted = own_without(p, r, lambda, (kf_centre)centre);
         assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
         assert_true(fabs(all[p->w.labels[r]] - wanted) < 1e-5);
       }
