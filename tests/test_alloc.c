@@ -1,6 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
- * whole fit: from files to statistics, model, classification and back; and through the life of a
- * gallery. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
+ * through judging, and through choosing. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -235,6 +235,72 @@ done:
   return status;
 }
 
+/* Lambda, dimensions and k are chosen, and everything is swept, on test data and over folds. */
+static kf_status choosing_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_stats *s = NULL;
+  kf_gallery *g = NULL;
+  kf_class_set *set = NULL;
+  kf_lambda_choice *lambda = NULL, *distances = NULL;
+  kf_dim_choice *dim = NULL;
+  kf_k_choice *k = NULL;
+  kf_sweep *folds = NULL, *tested = NULL, *left_out = NULL;
+  kf_lambda shrunk;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  const uint32_t ks[] = {1, 3}, dims[] = {9};
+  const double grid[] = {0.1, 1};
+  const kf_lambda lambdas[] = {{1, KF_LAMBDA_ABSOLUTE}};
+  const kf_metric metrics[] = {KF_METRIC_EUCLIDEAN};
+  const kf_class_set *sets[1];
+  STEP(kf_data_open(ctx, &path, 1, &(kf_data_options){.skip_bad = 1}, &data));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  STEP(kf_lambda_choice_new(ctx, s, data, &(kf_lambda_options){.sample = 30}, &lambda));
+  STEP(kf_lambda_choice_new(
+      ctx, s, data, &(kf_lambda_options){.metric = KF_METRIC_EUCLIDEAN, .grid = grid, .n_grid = 2},
+      &distances));
+  STEP(kf_lambda_ledoit_wolf(ctx, s, data, &shrunk));
+  STEP(kf_dim_choice_new(ctx, s, data, &(kf_dim_options){.folds = 2, .lambda = lambdas[0]}, &dim));
+  STEP(kf_gallery_new(ctx, data, NULL, NULL, &g));
+  STEP(kf_k_choice_new(ctx, g, &(kf_k_options){.most = 4}, &k));
+  STEP(kf_class_set_load(ctx, classes, &set));
+  sets[0] = set;
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 1,
+                        .dims = dims,
+                        .n_dims = 1,
+                        .k = ks,
+                        .n_k = 2,
+                        .metrics = metrics,
+                        .n_metrics = 1,
+                        .sets = sets,
+                        .n_sets = 1,
+                        .folds = 2};
+  STEP(kf_sweep_new(ctx, s, data, NULL, &o, &folds));
+  o.n_k = 1;
+  STEP(kf_sweep_new(ctx, s, data, data, &o, &tested));
+  o = (kf_sweep_options){.leave_one_out = 1, .metrics = metrics, .n_metrics = 1};
+  STEP(kf_sweep_new(ctx, s, data, NULL, &o, &left_out));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_lambda_choice_free(lambda);
+  kf_lambda_choice_free(distances);
+  kf_dim_choice_free(dim);
+  kf_k_choice_free(k);
+  kf_sweep_free(folds);
+  kf_sweep_free(tested);
+  kf_sweep_free(left_out);
+  kf_class_set_free(set);
+  kf_gallery_free(g);
+  kf_stats_free(s);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -348,18 +414,31 @@ static void judging_from_then_on(void **state) {
   fail_each(judging_scenario, 1, 2);
 }
 
+static void choosing_once(void **state) {
+  (void)state;
+  fail_each(choosing_scenario, 0, 1);
+  fail_each(choosing_scenario, 0, 2);
+}
+
+static void choosing_from_then_on(void **state) {
+  (void)state;
+  fail_each(choosing_scenario, 1, 1);
+  fail_each(choosing_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
   /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
-        judging_scenario(threads) != KF_OK)
+        judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fit_once),     cmocka_unit_test(fit_from_then_on),
-      cmocka_unit_test(gallery_once), cmocka_unit_test(gallery_from_then_on),
-      cmocka_unit_test(judging_once), cmocka_unit_test(judging_from_then_on),
+      cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
+      cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
+      cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
+      cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
