@@ -82,6 +82,28 @@ static void samples_of_changing_labels(void **state) {
   clear(&f);
 }
 
+/* Some rows of a data set are bad where they are bad in the whole. */
+static void picks_of_bad_rows(void **state) {
+  (void)state;
+  fixture f = make(50, 3, 4, 1);
+  const uint64_t rows[] = {4, 5, 6, 9};
+  float x[4 * 3];
+  int32_t labels[4];
+  kf_data *pick;
+  f.w.rows[5 * 3] = NAN;
+  for (int skip = 0; skip < 2; skip++) {
+    f.data->skip_bad = skip;
+    assert_ok(f.ctx, kf_data_new_pick(f.data, rows, 4, &pick, &f.ctx->err));
+    kf_status status = kf_data_fetch(pick, f.ctx->kernels, 0, 4, x, labels, NULL, &f.ctx->err);
+    assert_int_equal(status, skip ? KF_OK : KF_ERR_DATA);
+    if (!skip) assert_non_null(strstr(kf_errmsg(f.ctx), "row 5"));
+    for (int i = 0; skip && i < 4; i++)
+      assert_int_equal(labels[i], i == 1 ? KF_LABEL_BAD : f.w.labels[rows[i]]);
+    kf_data_free(pick);
+  }
+  clear(&f);
+}
+
 /* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
 static void fold_statistics(void **state) {
   (void)state;
@@ -426,6 +448,7 @@ int main(void) {
       cmocka_unit_test(rules),
       cmocka_unit_test(rules_for_other_rows),
       cmocka_unit_test(samples_of_many),
+      cmocka_unit_test(picks_of_bad_rows),
       cmocka_unit_test(good_enough),
       cmocka_unit_test(dimensions_with_single_rows),
       cmocka_unit_test(samples_of_changing_labels),
