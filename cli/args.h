@@ -97,7 +97,7 @@ typedef struct cli_args {
   int isa;
   /* data sets */
   cli_list labels;
-  const char *classes, *tensor, *label_tensor;
+  const char *classes, *tensor, *label_tensor, *only;
   int skip_bad, allow_unlabelled, allow_unknown;
   /* statistics and fitting */
   int no_normalize;
@@ -127,6 +127,9 @@ typedef struct cli_args {
   const char *hierarchy, *set, *all, *names;
   cli_list unknown;
   int errors;
+  /* text */
+  const char *text, *fuse, *templates, *label_output;
+  int by_text, part, text_centre, text_as_is, no_unit_rows, no_unit_mean, all_names, repeats;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -139,14 +142,18 @@ extern const cli_group global_options; /* every command has these */
 extern const cli_group label_options;  /* --labels, --classes, --label-tensor */
 extern const cli_group row_options;    /* --tensor, --skip-bad */
 extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
+extern const cli_group only_options;   /* --only */
 extern const cli_group stats_options;  /* --no-normalize, --exponent */
 extern const cli_group choose_options; /* --one-se, --sample, --folds, --tolerance */
 extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
 extern const cli_group judge_options;  /* --truth, --truth-classes, --ids, --class-set */
+extern const cli_group text_options;   /* --text, --text-centre, --text-as-is */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */
+extern const char *const part_choices[];           /* kf_part, from 1 */
+extern const char *const text_centre_choices[];    /* kf_text_centre, from 1 */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */
 typedef struct option_walk {

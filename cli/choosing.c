@@ -1,6 +1,7 @@
 /* choosing.c - lambda and the number of dimensions, chosen from the training rows. */
 #include "cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- lambda ----------------------------------------------------------------------------------- */
@@ -55,7 +56,7 @@ static int by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *
                             kf_lambda *lambda, kf_lambda_choice **out) {
   const cli_args *a = &cli->args;
   kf_lambda_options options = {.metric = (kf_metric)a->metric,
-                               .centre = (kf_centre)a->centre,
+                               .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
                                .sample = (uint64_t)a->sample.value,
                                .one_se = a->one_se};
   kf_lambda_choice *choice;
@@ -90,6 +91,65 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
+/* --- text and prototypes ---------------------------------------------------------------------- */
+
+static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
+  progress_clear(&cli->progress);
+  if (c->n_points == 0) {
+    say(cli, "alpha %s: no class has two rows, so that nothing can be left out to choose it",
+        show_real(c->alpha).text);
+    return;
+  }
+  const kf_fuse_point *chosen = &c->points[c->chosen];
+  say(cli,
+      "lambda %s and alpha %s by leave-one-out: text and prototypes together are right for %s of "
+      "%s "
+      "left out in turn (standard error %.2f points), text alone for %s",
+      show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
+      show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text,
+      100 * c->standard_error, show_percent(c->text_top1, c->n).text);
+  for (size_t i = 0; cli->args.verbose && i < c->n_points; i++)
+    say(cli, "  lambda %9s  alpha %5s  top-1 %s  top-5 %s%s",
+        show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
+        show_real(c->points[i].alpha).text, show_percent(c->points[i].top1, c->n).text,
+        show_percent(c->points[i].top5, c->n).text, i == c->chosen ? "  chosen" : "");
+}
+
+/* alpha, and lambda unless it is given. */
+static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
+                                 const kf_text *text, kf_lambda *lambda, double *alpha) {
+  kf_fuse_options options = {.centre = KF_CENTRE_MEAN, .sample = (uint64_t)cli->args.sample.value};
+  if (cli->args.lambda && !wants(cli->args.lambda, "auto")) {
+    int result = choose_lambda(cli, stats, data, lambda, NULL);
+    if (result != EXIT_OK) return result;
+    options.lambda = *lambda;
+  }
+  kf_fuse_choice *choice;
+  kf_status status = kf_fuse_choice_new(cli->ctx, stats, data, text, &options, &choice);
+  if (status != KF_OK) return fail(cli, status);
+  say_fusion(cli, choice);
+  *lambda = (kf_lambda){choice->lambda, KF_LAMBDA_ABSOLUTE};
+  *alpha = choice->alpha;
+  kf_fuse_choice_free(choice);
+  return EXIT_OK;
+}
+
+int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
+                  kf_lambda *lambda, double *alpha) {
+  const char *given = cli->args.fuse;
+  if (!given || wants(given, "auto")) {
+    if (!data)
+      return fail_usage(cli, "--fuse auto needs the rows themselves, and a statistics file is "
+                             "given; give alpha as a number");
+    return fuse_by_leave_one_out(cli, stats, data, text, lambda, alpha);
+  }
+  char *end;
+  *alpha = strspn(given, "0123456789.eE+-") == strlen(given) ? strtod(given, &end) : -1;
+  if (!(*alpha >= 0) || *end || end == given)
+    return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
+  return choose_lambda(cli, stats, data, lambda, NULL);
+}
+
 /* --- dimensions ------------------------------------------------------------------------------- */
 
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
@@ -101,7 +161,7 @@ int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lamb
                                         "file is given");
   kf_dim_options options = {.lambda = lambda,
                             .metric = (kf_metric)a->metric,
-                            .centre = (kf_centre)a->centre,
+                            .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
                             .folds = (uint32_t)a->folds.value,
                             .sample = (uint64_t)a->sample.value,
                             .tolerance = a->tolerance.value / 100};

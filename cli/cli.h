@@ -116,6 +116,9 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
 /* --dim auto. */
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim);
+/* --text and --fuse: lambda and alpha. */
+int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
+                  kf_lambda *lambda, double *alpha);
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
 
@@ -168,6 +171,26 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
 int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis);
 /* NAME, NAME_low and NAME_high, as fractions; null where it is not known. */
 void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known);
+
+/* --- texts.c: classes by text ------------------------------------------------------------------ */
+
+/* A model's map with text in place of class means: as it is, for the original space, and centred by
+ * --text-centre, for the model's. */
+typedef struct cli_zero_shot {
+  kf_text *text;
+  kf_model *raw, *mapped;
+} cli_zero_shot;
+/* Refuses options on text without --text. */
+int check_text_options(cli_run *cli);
+/* --text for a sweep of these statistics; says which classes only one of them has. */
+int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out);
+/* Loads --text, says which classes only one of text and model has, and makes the models. What is
+ * there is handed out, to be freed, also where it fails. */
+int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);
+void zero_shot_free(cli_zero_shot *zero);
+/* Says which classes of the data have no text. */
+int remark_on_text(cli_run *cli, const kf_data *data, const kf_text *text);
+const char *text_centre_name(const cli_args *args); /* never NULL */
 
 /* --- outputs.c: what may be written where; each returns an exit status ------------------------ */
 

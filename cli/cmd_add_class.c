@@ -2,18 +2,36 @@
 #include "cli.h"
 #include "commands.h"
 
-static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples) {
+/* A text with one class, of the mean of all rows. */
+static kf_status text_of(cli_run *cli, const kf_data *rows, const char *name, kf_text **out) {
+  kf_text_options options = {
+      .per_class = (uint32_t)kf_data_rows(rows), .names = &name, .n_names = 1};
+  return kf_text_new(cli->ctx, rows, &options, out);
+}
+
+static kf_status make(cli_run *cli, const kf_model *model, const kf_data *samples, kf_model **out) {
   const char *name = cli->args.operands.items[1];
+  if (!cli->args.by_text) return kf_model_new_with_class(cli->ctx, model, name, samples, out);
+  kf_text *text;
+  kf_status status = text_of(cli, samples, name, &text);
+  if (status != KF_OK) return status;
+  status = kf_model_new_with_text(cli->ctx, model, text, out);
+  kf_text_free(text);
+  return status;
+}
+
+static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples) {
   kf_model *wider;
-  kf_status status = kf_model_new_with_class(cli->ctx, model, name, samples, &wider);
+  kf_status status = make(cli, model, samples, &wider);
   if (status != KF_OK) return fail(cli, status);
   status = kf_model_save(cli->ctx, wider, cli->args.output);
+  int more = kf_model_classes(wider) > kf_model_classes(model);
   if (status == KF_OK)
-    say_written(
-        cli, cli->args.output, "%s, the new one from %s",
-        show_counted(kf_model_classes(wider), "class", "classes").text,
-        show_counted((uint64_t)kf_model_count(wider, kf_model_classes(wider) - 1), "row", "rows")
-            .text);
+    say_written(cli, cli->args.output, "%s, the %s from %s%s",
+                show_counted(kf_model_classes(wider), "class", "classes").text,
+                more ? "new one" : "text of one",
+                show_counted(kf_data_rows(samples), "row", "rows").text,
+                cli->args.by_text ? " of text" : "");
   kf_model_free(wider);
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
@@ -24,6 +42,11 @@ static int run(cli_run *cli) {
   kf_model *model = NULL;
   kf_data *samples = NULL;
   result = load_model(cli, cli->args.operands.items[0], &model);
+  if (result == EXIT_OK && cli->args.by_text && !kf_model_fused(model))
+    result = fail_usage(cli,
+                        "%s knows no text; make a model that does with 'koofu fit DATA --text "
+                        "TEXT'",
+                        cli->args.operands.items[0]);
   if (result == EXIT_OK) result = open_data(cli, 2, LABELS_IGNORED, &samples);
   if (result == EXIT_OK) result = add_class(cli, model, samples);
   kf_data_free(samples);
@@ -35,6 +58,9 @@ static const cli_group own_options = {
     "Options",
     (const cli_option[]){{"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
                           "MODEL2.safetensors", "the model to write", 0, 0, NULL},
+                         {"text", 0, OPTION_FLAG, offsetof(cli_args, by_text), 0, NULL,
+                          "DATA are text embeddings of the class: its name in one or more prompts",
+                          0, 0, NULL},
                          {0}}};
 
 const cli_command add_class_command = {
@@ -47,11 +73,17 @@ const cli_command add_class_command = {
     .details =
         "The prototype of the new class is the mean of all rows of DATA, whose labels are not "
         "looked at. The map stays as it is, so that spaces made with the old model remain "
-        "comparable, and nothing is fitted again. The name must be new to the model.",
+        "comparable, and nothing is fitted again. The name must be new to the model.\n\n"
+        "With --text, for a model that knows text ('koofu fit --text'), DATA are embeddings of "
+        "prompts: the class takes part by its name alone, or gets other text where it is there "
+        "already.",
     .groups = (const cli_group *const[]){&own_options, &row_options, NULL},
     .examples = (const cli_example[]){{"One more class from its samples",
                                        "koofu add-class model.safetensors okapi okapi.npy -o "
                                        "model2.safetensors"},
+                                      {"By its name alone",
+                                       "koofu add-class fused.safetensors okapi okapi_prompts.npy "
+                                       "--text -o fused2.safetensors"},
                                       {NULL, NULL}},
     .run = run,
 };

@@ -142,7 +142,12 @@ static int choose_prototypes(classify_job *job) {
   job->options.top = job->top;
   job->options.metric = choose_metric(job->cli, job->model);
   job->options.raw = job->cli->args.raw;
-  job->score_name = job->options.metric == KF_METRIC_EUCLIDEAN ? "distance" : "cosine";
+  job->options.part = (kf_part)job->cli->args.part;
+  int fused = kf_model_fused(job->model) && !job->options.raw &&
+              (job->options.part == KF_PART_DEFAULT || job->options.part == KF_PART_FUSED);
+  job->score_name = fused                                        ? "score"
+                    : job->options.metric == KF_METRIC_EUCLIDEAN ? "distance"
+                                                                 : "cosine";
   job->score_digits = 6;
   job->room = prototype_block(job);
   return result;
@@ -213,10 +218,18 @@ static int check_text_output(cli_run *cli) {
 }
 
 static int check_options(cli_run *cli) {
+  if (cli->args.gallery && cli->args.text)
+    return fail_usage(cli, "--text and --gallery are two ways to classify; choose one");
   if (cli->args.gallery && (cli->args.raw || cli->args.metric))
     return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
                            "space and metric");
+  if (cli->args.part && (cli->args.raw || cli->args.gallery || cli->args.text))
+    return fail_usage(cli, "--part has no meaning with --%s",
+                      cli->args.raw       ? "raw"
+                      : cli->args.gallery ? "gallery"
+                                          : "text");
   int result = check_vote_options(cli);
+  if (result == EXIT_OK) result = check_text_options(cli);
   return result == EXIT_OK ? check_text_output(cli) : result;
 }
 
@@ -234,7 +247,9 @@ static int run(cli_run *cli) {
   kf_model *model = NULL;
   kf_gallery *gallery = NULL;
   kf_data *data = NULL;
+  cli_zero_shot zero = {0};
   result = load_model(cli, cli->args.operands.items[0], &model);
+  if (result == EXIT_OK && cli->args.text) result = load_zero_shot(cli, model, &zero);
   if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
   if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
   if (result == EXIT_OK) result = check_data(cli, data, model, gallery);
@@ -242,13 +257,14 @@ static int run(cli_run *cli) {
     classify_job job;
     memset(&job, 0, sizeof job);
     job.cli = cli;
-    job.model = model;
+    job.model = !zero.text ? model : cli->args.raw ? zero.raw : zero.mapped;
     job.gallery = gallery;
     job.data = data;
     result = classify(&job);
   }
   kf_data_free(data);
   kf_gallery_free(gallery);
+  zero_shot_free(&zero);
   kf_model_free(model);
   return result;
 }
@@ -263,7 +279,11 @@ static const cli_group own_options = {
          "cosine or euclidean (default: cosine; euclidean for a model fitted without normalising)",
          KF_METRIC_COSINE, 0, metric_choices},
         {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
-         "classify in the original space, against the class means", 0, 0, NULL},
+         "classify in the original space, against the class means or the text as it is", 0, 0,
+         NULL},
+        {"part", 0, OPTION_CHOICE, offsetof(cli_args, part), 0, "NAME",
+         "of a model that knows text: images, text or fused (default: fused)", KF_PART_IMAGES, 0,
+         part_choices},
         {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), OPTION_AUTO, "K",
          "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all where there "
          "are fewer)",
@@ -296,9 +316,13 @@ const cli_command classify_command = {
         "first. Where fewer classes have votes the last columns are empty. The gallery is one of "
         "the original space, or was made with this very model; class names are those of the "
         "gallery.\n\n"
+        "With --text prototypes are text instead of class means: zero-shot classification, in the "
+        "model's space or, with --raw, in the original one. Classes are those of the text, also "
+        "where the model has never seen them.\n\n"
         "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
         "--gallery it has \"votes\" for \"scores\".",
-    .groups = (const cli_group *const[]){&own_options, &vote_options, &row_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &text_options, &vote_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
@@ -306,6 +330,8 @@ const cli_command classify_command = {
              "koofu classify model.safetensors photos.npy -o answers.tsv"},
             {"By the votes of 15 neighbours",
              "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
+            {"By names alone (zero-shot)",
+             "koofu classify model.safetensors photos.npy --text text.safetensors"},
             {NULL, NULL}},
     .run = run,
 };

@@ -47,7 +47,8 @@ const cli_command convert_command = {
         "class names in its metadata. Rows are streamed: the size of the data does not matter. "
         "Numbers that f16 or bf16 cannot hold are rounded to nearest even; one too large for the "
         "type is an error.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &label_options, &row_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"One .npy and its labels, in half the space",

@@ -14,9 +14,12 @@ typedef struct eval_job {
   const kf_data *unknown;    /* NULL: none */
   const kf_truth *truth;     /* NULL: labels */
   const kf_class_set *set;   /* NULL: all classes */
+  const cli_zero_shot *zero; /* without text: all NULL */
   kf_analysis *analysis;     /* NULL: errors by class are not wanted */
   kf_open_set_result open;
   kf_eval_result prototypes;
+  kf_eval_result own_text, fused; /* of a model that knows text */
+  kf_eval_result text;
   kf_eval_result neighbours;
   kf_hits *hits;  /* [n_k] */
   uint32_t own_k; /* -k auto */
@@ -28,7 +31,7 @@ typedef struct eval_job {
 
 /* Names are longer with neighbours: "Koo-Fu 1024-NN weighted". */
 static int name_width(const eval_job *job) {
-  return !job->gallery ? 8 : job->cli->args.weighted ? 23 : 14;
+  return !job->gallery ? (job->zero->text ? 11 : 8) : job->cli->args.weighted ? 23 : 14;
 }
 
 /* The rows of a mapped gallery are often those that its map was fitted on. */
@@ -59,6 +62,25 @@ static void print_left_out(const eval_job *job, const kf_eval_result *r, const c
            r->n_bad == 1 ? "is" : "are");
 }
 
+static void print_text_rows(const eval_job *job) {
+  const kf_eval_result *r = &job->text;
+  print_row(job, "raw text", kf_model_dim_in(job->model), r->raw_top1, r->raw_top5, r->n);
+  if (!job->cli->args.raw)
+    print_row(job, "Koo-Fu text", kf_model_dim_out(job->model), r->top1, r->top5, r->n);
+}
+
+/* Whether the model knows text, and is evaluated with it. */
+static int has_parts(const eval_job *job) {
+  return job->data && kf_model_fused(job->model) && !job->cli->args.raw;
+}
+
+static void print_parts(const eval_job *job) {
+  const kf_eval_result *t = &job->own_text, *f = &job->fused;
+  uint32_t d = kf_model_dim_in(job->model), l = kf_model_dim_out(job->model);
+  print_row(job, "text", d, t->top1, t->top5, t->n);
+  print_row(job, "fused", d + l, f->top1, f->top5, f->n);
+}
+
 static void print_neighbours(const eval_job *job) {
   const char *space = kf_gallery_mapped(job->gallery) ? "Koo-Fu" : "raw";
   for (size_t i = 0; i < job->n_k; i++) {
@@ -70,8 +92,14 @@ static void print_neighbours(const eval_job *job) {
   }
 }
 
-static void print_open_set(const kf_open_set_result *o) {
-  printf("\nknown against unknown, by the score of the nearest prototype:\n");
+/* Whose errors are looked at: text's where there is text. */
+static const kf_model *judged_model(const eval_job *job) {
+  if (!job->zero->text) return job->model;
+  return job->cli->args.raw ? job->zero->raw : job->zero->mapped;
+}
+
+static void print_open_set(const kf_open_set_result *o, int text) {
+  printf("\nknown against unknown, by the score of the nearest %s:\n", text ? "text" : "prototype");
   printf("  %s known, %s unknown\n", show_counted(o->n_known, "row", "rows").text,
          show_count(o->n_unknown).text);
   printf(
@@ -87,13 +115,22 @@ static void print_text(const eval_job *job) {
     print_row(job, "raw", kf_model_dim_in(job->model), r->raw_top1, r->raw_top5, r->n);
     if (!job->cli->args.raw)
       print_row(job, "Koo-Fu", kf_model_dim_out(job->model), r->top1, r->top5, r->n);
+    if (has_parts(job)) print_parts(job);
   }
+  if (job->zero->text) print_text_rows(job);
   if (job->gallery) print_neighbours(job);
   if (job->data) print_left_out(job, r, "", "model");
+  if (job->zero->text && job->text.n_absent != r->n_absent)
+    print_left_out(job, &job->text, " of text", "text");
   if (job->gallery && (!job->data || job->neighbours.n_absent != r->n_absent))
     print_left_out(job, &job->neighbours, " of k-NN", "gallery");
-  if (job->unknown) print_open_set(&job->open);
-  if (job->analysis && job->cli->args.errors) print_errors(job->model, job->analysis);
+  if (job->unknown) print_open_set(&job->open, job->zero->text != NULL);
+  if (job->analysis && job->cli->args.errors) {
+    if (!job->zero->text && has_parts(job)) printf("\nerrors of text and prototypes together:\n");
+    if (job->zero->text)
+      printf("\nerrors of text in the %s space:\n", job->cli->args.raw ? "original" : "model's");
+    print_errors(judged_model(job), job->analysis);
+  }
   if (may_flatter(job))
     printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
 }
@@ -135,6 +172,20 @@ static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
   jw_close(j, '}');
 }
 
+static void print_json_text(cli_json *j, const eval_job *job) {
+  const kf_eval_result *r = &job->text;
+  int mapped = !job->cli->args.raw;
+  jw_text(j, "text", job->cli->args.text);
+  jw_text(j, "text_centre", mapped ? text_centre_name(&job->cli->args) : NULL);
+  jw_count(j, "text_classes", kf_text_classes(job->zero->text));
+  jw_count(j, "text_n", r->n);
+  jw_count(j, "text_n_absent", r->n_absent);
+  print_json_share(j, "text_top1", r->top1, r->n, mapped);
+  print_json_share(j, "text_top5", r->top5, r->n, mapped);
+  print_json_share(j, "raw_text_top1", r->raw_top1, r->n, 1);
+  print_json_share(j, "raw_text_top5", r->raw_top5, r->n, 1);
+}
+
 static const char *metric_name(const cli_run *cli, const kf_model *model) {
   if (cli->args.metric) return metric_choices[cli->args.metric - KF_METRIC_COSINE];
   return metric_choices[kf_model_normalized(model) ? 0 : 1];
@@ -153,6 +204,13 @@ static void print_json(const eval_job *job) {
   print_json_share(&j, "top5", r->top5, r->n, mapped);
   print_json_share(&j, "raw_top1", r->raw_top1, r->n, raw);
   print_json_share(&j, "raw_top5", r->raw_top5, r->n, raw);
+  if (has_parts(job)) {
+    print_json_share(&j, "model_text_top1", job->own_text.top1, job->own_text.n, 1);
+    print_json_share(&j, "model_text_top5", job->own_text.top5, job->own_text.n, 1);
+    print_json_share(&j, "fused_top1", job->fused.top1, job->fused.n, 1);
+    print_json_share(&j, "fused_top5", job->fused.top5, job->fused.n, 1);
+    jw_real(&j, "alpha", kf_model_alpha(job->model));
+  }
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n_unlabelled", r->n_unlabelled);
   jw_count(&j, "n_absent", r->n_absent);
@@ -165,9 +223,13 @@ static void print_json(const eval_job *job) {
   jw_count(&j, "dim_in", kf_model_dim_in(job->model));
   jw_count(&j, "dim_out", kf_model_dim_out(job->model));
   jw_real(&j, "lambda", kf_model_lambda(job->model));
+  if (job->zero->text) print_json_text(&j, job);
   if (job->gallery) print_json_neighbours(&j, job);
   if (job->unknown) print_json_open_set(&j, &job->open);
-  if (job->analysis && job->cli->args.errors) print_json_errors(&j, job->model, job->analysis);
+  if (job->analysis || job->unknown)
+    jw_text(&j, "errors_of", job->zero->text ? "text" : "prototypes");
+  if (job->analysis && job->cli->args.errors)
+    print_json_errors(&j, judged_model(job), job->analysis);
   jw_close(&j, '}');
   jw_end_line(&j);
 }
@@ -212,20 +274,33 @@ static int analyse(eval_job *job) {
   kf_analysis_options options = {
       .metric = (kf_metric)a->metric, .raw = a->raw, .truth = job->truth, .set = job->set};
   kf_status status =
-      kf_analysis_new(job->cli->ctx, job->model, job->data, &options, &job->analysis);
+      kf_analysis_new(job->cli->ctx, judged_model(job), job->data, &options, &job->analysis);
   return status == KF_OK ? EXIT_OK : fail(job->cli, status);
 }
 
 static int wants_errors(const cli_args *a) { return a->errors || a->class_table || a->confusions; }
 
+static int evaluate_parts(eval_job *job) {
+  kf_eval_options options = {
+      .skip_raw = 1, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
+  kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
+  options.part = KF_PART_FUSED;
+  if (status == KF_OK)
+    status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->fused);
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
 static int evaluate_prototypes(eval_job *job) {
   const cli_args *a = &job->cli->args;
+  /* by the analysis, in its space */
+  int counted = job->analysis && !job->zero->text && (a->raw || !kf_model_fused(job->model));
   kf_eval_options options = {.metric = (kf_metric)a->metric,
-                             .skip_model = a->raw || job->analysis,
+                             .part = KF_PART_IMAGES,
+                             .skip_model = a->raw || counted,
                              .truth = job->truth,
                              .set = job->set};
   kf_eval_result *r = &job->prototypes;
-  if (a->raw && job->analysis) {
+  if (a->raw && counted) {
     *r = job->analysis->totals;
     r->raw_top1 = r->top1;
     r->raw_top5 = r->top5;
@@ -233,10 +308,30 @@ static int evaluate_prototypes(eval_job *job) {
   }
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, r);
   if (status != KF_OK) return fail(job->cli, status);
-  if (job->analysis) {
+  if (counted) {
     r->top1 = job->analysis->totals.top1;
     r->top5 = job->analysis->totals.top5;
   }
+  return EXIT_OK;
+}
+
+/* Text as it is in the original space, and centred in the model's. */
+static int evaluate_text(eval_job *job) {
+  const cli_args *a = &job->cli->args;
+  kf_ctx *ctx = job->cli->ctx;
+  kf_eval_options options = {
+      .metric = (kf_metric)a->metric, .skip_model = 1, .truth = job->truth, .set = job->set};
+  kf_eval_result mapped = {0};
+  int result = remark_on_text(job->cli, job->data, job->zero->text);
+  if (result != EXIT_OK) return result;
+  kf_status status = kf_eval(ctx, job->zero->raw, job->data, &options, &job->text);
+  options.skip_model = 0;
+  options.skip_raw = 1;
+  if (status == KF_OK && !a->raw)
+    status = kf_eval(ctx, job->zero->mapped, job->data, &options, &mapped);
+  if (status != KF_OK) return fail_in(job->cli, status, a->text);
+  job->text.top1 = mapped.top1;
+  job->text.top5 = mapped.top5;
   return EXIT_OK;
 }
 
@@ -245,7 +340,7 @@ static int evaluate_open_set(eval_job *job) {
   kf_analysis_options options = {
       .metric = (kf_metric)a->metric, .raw = a->raw, .truth = job->truth, .set = job->set};
   kf_status status =
-      kf_open_set(job->cli->ctx, job->model, job->data, job->unknown, &options, &job->open);
+      kf_open_set(job->cli->ctx, judged_model(job), job->data, job->unknown, &options, &job->open);
   return status == KF_OK ? EXIT_OK : fail(job->cli, status);
 }
 
@@ -253,10 +348,12 @@ static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
   int result = wants_errors(a) ? analyse(job) : EXIT_OK;
   if (result == EXIT_OK && job->data) result = evaluate_prototypes(job);
+  if (result == EXIT_OK && has_parts(job)) result = evaluate_parts(job);
+  if (result == EXIT_OK && job->zero->text) result = evaluate_text(job);
   if (result == EXIT_OK && job->unknown) result = evaluate_open_set(job);
   if (result == EXIT_OK && job->gallery) result = evaluate_neighbours(job);
   if (result == EXIT_OK && job->analysis)
-    result = write_tables(job->cli, job->model, job->analysis);
+    result = write_tables(job->cli, judged_model(job), job->analysis);
   if (result == EXIT_OK) {
     progress_clear(&job->cli->progress);
     (a->json ? print_json : print_text)(job);
@@ -293,11 +390,13 @@ static int check_options(cli_run *cli) {
   if (alone && (wants_errors(a) || a->unknown.n))
     return fail_usage(cli, "--errors, --per-class, --confusions and --unknown are about "
                            "prototypes, and need data");
+  if (alone && a->text) return fail_usage(cli, "--text needs data");
   if (alone && a->raw)
     return fail_usage(cli, "--raw has no meaning without data, for want of prototypes");
   if (a->gallery && a->metric)
     return fail_usage(cli, "--metric has no meaning with --gallery, which has its own metric");
-  int result = check_tables(cli);
+  int result = check_text_options(cli);
+  if (result == EXIT_OK) result = check_tables(cli);
   return result == EXIT_OK ? check_vote_options(cli) : result;
 }
 
@@ -325,9 +424,11 @@ static int run(cli_run *cli) {
   kf_data *data = NULL, *unknown = NULL;
   kf_truth *truth = NULL;
   kf_class_set *set = NULL;
+  cli_zero_shot zero = {0};
   int result = check_options(cli);
   if (result == EXIT_OK) result = load_judging(cli, &truth, &set);
   if (result == EXIT_OK) result = load_model(cli, cli->args.operands.items[0], &model);
+  if (result == EXIT_OK && cli->args.text) result = load_zero_shot(cli, model, &zero);
   if (result == EXIT_OK && cli->args.gallery) result = load_eval_gallery(cli, model, &gallery);
   if (result == EXIT_OK && cli->args.operands.n > 1)
     result = open_data(cli, 1, LABELS_WANTED, &data);
@@ -343,6 +444,7 @@ static int run(cli_run *cli) {
     job.unknown = unknown;
     job.truth = truth;
     job.set = set;
+    job.zero = &zero;
     result = evaluate(&job);
   }
   kf_data_free(data);
@@ -350,6 +452,7 @@ static int run(cli_run *cli) {
   kf_truth_free(truth);
   kf_class_set_free(set);
   kf_gallery_free(gallery);
+  zero_shot_free(&zero);
   kf_model_free(model);
   return result;
 }
@@ -415,21 +518,31 @@ const cli_command eval_command = {
         "classes of a row, separated by commas or tabs. With --ids, entries find their rows by id, "
         "without folder and file ending; entry i of a .json belongs to the id that ends in _val_ "
         "and the number i + 1. Without --ids entries are in the order of the rows.\n\n"
+        "With --text the table gains two lines: how often the nearest text prototype is right, in "
+        "the original space, where text is taken as it is, and in the model's, where by default "
+        "images and text are each centred on their own mean. Classes of text, model and data are "
+        "matched by name; those that only one has are remarked upon. Text classes that the model "
+        "lacks take part in the lines of text, and rows without a text for their class are left "
+        "out there; --class-set makes classes the same for all lines.\n\n"
         "With --class-set the prototypes of other classes do not take part, and rows of other "
         "classes are left out. A gallery stays whole: there the set says whose rows are "
         "scored.\n\n"
         "--errors, --per-class, --confusions and --unknown look at prototypes in the model's "
-        "space, or with --raw in the original one. A margin is the difference between the two best "
+        "space, or with --raw in the original one; with --text they look at text instead. A margin "
+        "is the difference between the two best "
         "scores. --unknown prints the area under the ROC curve, and how many unknown rows reach "
         "the score that 95 % of the known ones reach.",
-    .groups = (const cli_group *const[]){&own_options, &judge_options, &error_options,
-                                         &vote_options, &label_options, &row_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &text_options, &judge_options, &error_options,
+                                   &vote_options, &label_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"How good is it?", "koofu eval model.safetensors test.safetensors"},
             {"For a script", "koofu eval --json model.safetensors x.npy --labels y.npy | jq .top1"},
             {"Neighbours beside prototypes",
              "koofu eval model.safetensors test.safetensors --gallery gallery.safetensors -k 1,15"},
+            {"Zero-shot beside it",
+             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
             {"By ReaL labels", "koofu eval model.safetensors val.npy --truth real.json "
                                "--truth-classes synsets.txt --ids val_files.txt"},
             {"Where does it go wrong?", "koofu eval model.safetensors test.safetensors --errors "

@@ -16,26 +16,59 @@ static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *mod
         show_real(lambda).text, show_relative(lambda, mean).text);
   else
     say(cli, "lambda %s; there is no scatter within classes", show_real(lambda).text);
+  if (kf_model_fused(model)) {
+    say(cli, "text and prototypes together, with alpha %s", show_real(kf_model_alpha(model)).text);
+    return;
+  }
   if (used < classes)
     say(cli, "%s no rows and will never be an answer",
         show_counted(classes - used, "class has", "classes have").text);
 }
 
-static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_options *options) {
-  kf_model *model;
+static int choose(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
+                  kf_fit_options *options, double *alpha) {
   if (options->dim > kf_stats_dim(stats))
     return fail_usage(cli, "--dim asks for %u dimensions, the embeddings have %u", options->dim,
                       kf_stats_dim(stats));
-  int result = choose_lambda(cli, stats, data, &options->lambda, NULL);
+  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha)
+                    : choose_lambda(cli, stats, data, &options->lambda, NULL);
   if (result == EXIT_OK && cli->args.dim.automatic)
     result = choose_dim(cli, stats, data, options->lambda, &options->dim);
-  if (result != EXIT_OK) return result;
+  return result;
+}
+
+/* The model, with text where there is some. */
+static kf_status make(cli_run *cli, const kf_stats *stats, const kf_text *text,
+                      const kf_fit_options *options, double alpha, kf_model **out) {
+  kf_model *model;
   kf_status status = kf_fit(cli->ctx, stats, options, &model);
-  if (status != KF_OK) return fail(cli, status);
-  status = kf_model_save(cli->ctx, model, cli->args.output);
-  if (status == KF_OK) say_summary(cli, stats, model);
+  if (status != KF_OK || !text) {
+    *out = model;
+    return status;
+  }
+  status = kf_model_new_fused(cli->ctx, model, text, alpha, out);
   kf_model_free(model);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return status;
+}
+
+static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_options *options) {
+  kf_text *text = NULL;
+  kf_model *model = NULL;
+  double alpha = 0;
+  int result = cli->args.text ? load_text_for(cli, stats, &text) : EXIT_OK;
+  if (text) options->centre = KF_CENTRE_MEAN;
+  if (result == EXIT_OK) result = choose(cli, stats, data, text, options, &alpha);
+  if (result == EXIT_OK) {
+    kf_status status = make(cli, stats, text, options, alpha, &model);
+    if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
+    if (status == KF_OK)
+      say_summary(cli, stats, model);
+    else
+      result = fail(cli, status);
+  }
+  kf_model_free(model);
+  kf_text_free(text);
+  return result;
 }
 
 /* What can be said of --lambda before the work. */
@@ -51,6 +84,11 @@ static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
   int result = check_choose_options(cli);
+  if (result == EXIT_OK && a->fuse && !a->text)
+    result = fail_usage(cli, "--fuse needs --text TEXT");
+  if (result == EXIT_OK && a->text && (a->between || a->no_normalize))
+    result =
+        fail_usage(cli, "--text has no meaning with --%s", a->between ? "between" : "no-normalize");
   if (result == EXIT_OK) result = check_lambda(cli);
   if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
   if (result != EXIT_OK) return result;
@@ -88,6 +126,12 @@ static const cli_group own_options = {
         {"centre", 0, OPTION_CHOICE, offsetof(cli_args, centre), 0, "WHAT",
          "subtract before mapping: none (default) or mean, that of the training rows",
          KF_CENTRE_NONE, 0, centre_choices},
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
+         "text prototypes to go with the rows (see 'koofu text-prototypes'); rows are centred then",
+         0, 0, NULL},
+        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
+         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
+         NULL},
         {"between", 0, OPTION_TEXT, offsetof(cli_args, between), 0, "STATS",
          "take the scatter between classes and the class means from these statistics", 0, 0, NULL},
         {0}}};
@@ -119,16 +163,24 @@ const cli_command fit_command = {
         "(N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
         "--dim auto keeps the fewest dimensions whose accuracy in a cross-validation is within one "
         "standard error (or --tolerance) of that of the best number.\n\n"
+        "With --text the model knows classes by name and by rows: the score of a class is the "
+        "cosine "
+        "with its text plus alpha times that with its prototype. lambda and alpha are chosen "
+        "together "
+        "by leave-one-out. Classes with text or rows alone take part.\n\n"
         "With --between, S_w is from the input and all the rest from another statistics file, "
         "whose classes are then those of the model.",
-    .groups = (const cli_group *const[]){&own_options, &choose_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &choose_options, &stats_options, &label_options,
+                                   &row_options, &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"A model whose lambda is chosen by leave-one-out",
              "koofu fit train.safetensors -o model.safetensors"},
             {"As compact as it can be without a loss that can be told",
              "koofu fit train.safetensors --dim auto -o model.safetensors"},
+            {"Names and pictures together",
+             "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
             {"A compact space of 128 dimensions from .npy files",
              "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
             {"Another lambda, without reading the data again",

@@ -9,6 +9,8 @@ static int choose_output(cli_run *cli) {
   if (!a->output) return fail_usage(cli, "the option -o GALLERY.safetensors is missing");
   if (a->append && a->model)
     return fail_usage(cli, "--model has no meaning with --append: the map is in the gallery");
+  if (a->ids && a->only)
+    return fail_usage(cli, "--ids has a line for every row, and --only leaves rows out");
   return check_safetensors(cli, a->output, "gallery");
 }
 
@@ -92,7 +94,8 @@ const cli_command index_command = {
         "Rows are streamed: the size of the data does not matter. Bad rows are left out with "
         "--skip-bad, their lines in --labels and --ids with them; the rows of the gallery are "
         "then numbered without them, and --ids keeps track of which is which.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &label_options, &row_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Photos, in the space of a model",

@@ -38,7 +38,7 @@ const cli_command stats_command = {
         "units of 2^-E; a first pass finds the finest unit that fits. Statistics that are to be "
         "merged must have the same unit: give it with --exponent then.",
     .groups = (const cli_group *const[]){&own_options, &stats_options, &label_options, &row_options,
-                                         &strict_options, NULL},
+                                         &strict_options, &only_options, NULL},
     .examples = (const cli_example[]){{"Statistics of a native data set",
                                        "koofu stats train.safetensors -o s.safetensors"},
                                       {"Of a folder of shards with one label file for all rows",

@@ -16,6 +16,8 @@ typedef struct sweep_job {
   kf_lambda *lambdas;
   uint32_t *dims;
   kf_metric metrics[2];
+  kf_text *text;
+  kf_text_centre centres[3];
   kf_sweep_options options;
   kf_sweep *sweep;
 } sweep_job;
@@ -85,6 +87,22 @@ static void take_metrics(sweep_job *j) {
   j->options.n_metrics = both ? 2 : 1;
 }
 
+enum { ALL_CENTRES = KF_TEXT_CENTRE_MODALITY + 1 };
+static const char *const text_choices[] = {"none", "mean", "modality", "all", NULL};
+
+static int take_text(sweep_job *j) {
+  int given = j->cli->args.text_centre, all = given == ALL_CENTRES;
+  if (!j->cli->args.text) return EXIT_OK;
+  for (int i = 0; i < 3; i++) j->centres[i] = (kf_text_centre)(KF_TEXT_CENTRE_NONE + i);
+  if (given && !all) j->centres[0] = (kf_text_centre)given;
+  if (!given) j->centres[0] = KF_TEXT_CENTRE_MODALITY;
+  j->options.text_centres = j->centres;
+  j->options.n_text_centres = all ? 3 : 1;
+  int result = load_text_for(j->cli, j->stats, &j->text);
+  j->options.text = j->text;
+  return result;
+}
+
 static int take_options(sweep_job *j) {
   const cli_args *a = &j->cli->args;
   kf_sweep_options *o = &j->options;
@@ -99,7 +117,8 @@ static int take_options(sweep_job *j) {
   o->between = j->between;
   o->truth = j->truth;
   take_metrics(j);
-  int result = take_lambdas(j);
+  int result = take_text(j);
+  if (result == EXIT_OK) result = take_lambdas(j);
   if (result == EXIT_OK) result = take_dims(j);
   return result == EXIT_OK ? take_sets(j) : result;
 }
@@ -108,17 +127,27 @@ static int take_options(sweep_job *j) {
 
 static const char *metric_of(const kf_sweep_cell *c) { return metric_names[c->metric - 1]; }
 
+static const char *text_of(const kf_sweep_cell *c) {
+  return c->text ? text_choices[c->text - KF_TEXT_CENTRE_NONE] : "";
+}
+
 static shown classifier_of(const kf_sweep_cell *c) {
   shown s;
-  if (c->k)
+  if (c->text)
+    snprintf(s.text, sizeof s.text, "text (centring: %s)", text_of(c));
+  else if (c->k)
     snprintf(s.text, sizeof s.text, "%u-NN", c->k);
   else
     snprintf(s.text, sizeof s.text, "prototypes");
   return s;
 }
 
+/* Text in the original space is a line of every table of text, and has none of its own. */
+static int raw_text(const kf_sweep_cell *c) { return c->raw && c->text; }
+
 static int same_table(const kf_sweep_cell *a, const kf_sweep_cell *b) {
-  return a->set == b->set && a->metric == b->metric && a->k == b->k;
+  return a->set == b->set && a->metric == b->metric && a->k == b->k &&
+         (a->text == b->text || (raw_text(a) && b->text));
 }
 
 static shown short_percent(uint64_t hits, uint64_t n) {
@@ -169,8 +198,9 @@ static void print_text(const sweep_job *j, FILE *file) {
   int tables = 0;
   for (size_t i = 0; i < s->n_cells; i++) {
     const kf_sweep_cell *c = &s->cells[i];
-    int seen = 0;
-    for (size_t before = 0; before < i && !seen; before++) seen = same_table(&s->cells[before], c);
+    int seen = raw_text(c);
+    for (size_t before = 0; before < i && !seen; before++)
+      seen = !raw_text(&s->cells[before]) && same_table(&s->cells[before], c);
     if (seen) continue;
     for (int top5 = 0; top5 < (c->k ? 1 : 2); top5++) {
       if (tables++) fprintf(file, "\n");
@@ -199,15 +229,15 @@ static void print_field(FILE *file, const char *text) {
 }
 
 static void print_csv(const sweep_job *j, FILE *file) {
-  fprintf(file, "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share\n");
+  fprintf(file, "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text\n");
   for (size_t i = 0; i < j->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &j->sweep->cells[i];
     double n = c->n ? (double)c->n : 1;
     print_field(file, set_of(j, c));
-    fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f\n", metric_of(c),
+    fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s\n", metric_of(c),
             c->raw ? "raw" : "koofu", c->lambda, c->relative, c->dim, c->k,
             (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,
-            (double)c->top1 / n, (double)c->top5 / n);
+            (double)c->top1 / n, (double)c->top5 / n, text_of(c));
   }
 }
 
@@ -229,6 +259,7 @@ static void print_json_cell(const sweep_job *j, cli_json *w, const kf_sweep_cell
     jw_count(w, "k", c->k);
   else
     jw_null(w, "k");
+  jw_text(w, "text", c->text ? text_of(c) : NULL);
   jw_count(w, "n", c->n);
   jw_real(w, "top1", (double)c->top1 / n);
   jw_real(w, "top5", (double)c->top5 / n);
@@ -282,6 +313,8 @@ static int check_options(cli_run *cli) {
   if (a->leave_one_out && (a->test.n || a->folds.given))
     return fail_usage(cli, "--leave-one-out has no meaning with %s",
                       a->test.n ? "--test" : "--folds");
+  if (a->leave_one_out && a->text)
+    return fail_usage(cli, "--leave-one-out has no meaning with --text");
   if (a->leave_one_out && (a->dims.n || a->neighbour_list.n || a->class_sets.n))
     return fail_usage(cli, "--leave-one-out has no meaning with %s",
                       a->dims.n             ? "--dims"
@@ -291,8 +324,9 @@ static int check_options(cli_run *cli) {
     return fail_usage(cli, "--sample needs --leave-one-out");
   if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->between && !a->test.n) return fail_usage(cli, "--between needs --test DATA");
-  if (a->no_prototypes && !a->neighbour_list.n) return fail_usage(cli, "--no-prototypes needs -k");
-  return EXIT_OK;
+  if (a->no_prototypes && !a->neighbour_list.n && !a->text)
+    return fail_usage(cli, "--no-prototypes needs -k or --text");
+  return check_text_options(cli);
 }
 
 static int prepare(sweep_job *j) {
@@ -331,6 +365,7 @@ static int run(cli_run *cli) {
   free(j.lambdas);
   free(j.dims);
   kf_sweep_free(j.sweep);
+  kf_text_free(j.text);
   kf_truth_free(j.truth);
   kf_data_free(j.train);
   kf_data_free(j.test);
@@ -362,13 +397,27 @@ static const cli_group own_options = {
         {"no-raw", 0, OPTION_FLAG, offsetof(cli_args, no_raw), 0, NULL,
          "leave out the original space", 0, 0, NULL},
         {"no-prototypes", 0, OPTION_FLAG, offsetof(cli_args, no_prototypes), 0, NULL,
-         "neighbours alone", 0, 0, NULL},
+         "leave out prototypes of images: neighbours or text alone", 0, 0, NULL},
         {"format", 0, OPTION_CHOICE, offsetof(cli_args, table_format), 0, "NAME",
          "text, csv or json (default: text)", FORMAT_TEXT, 0, format_choices},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL, "the same as --format json", 0,
          0, NULL},
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
          "where to write (default: standard output)", 0, 0, NULL},
+        {0}}};
+
+static const cli_group own_text_options = {
+    "Text",
+    (const cli_option[]){
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
+         "also zero-shot, by text prototypes (see 'koofu text-prototypes')", 0, 0, NULL},
+        {"text-centre", 0, OPTION_CHOICE, offsetof(cli_args, text_centre), 0, "WHAT",
+         "subtract before mapping: none, mean, modality (default; see 'koofu eval') or all: a "
+         "table "
+         "for each",
+         KF_TEXT_CENTRE_NONE, 0, text_choices},
+        {"text-as-is", 0, OPTION_FLAG, offsetof(cli_args, text_as_is), 0, NULL,
+         "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
         {0}}};
 
 static const cli_group test_options = {
@@ -417,15 +466,21 @@ const cli_command sweep_command = {
         "that an absolute lambda is taken there in proportion to the scatter.\n\n"
         "With --leave-one-out each row in turn is taken out of the statistics and classified: the "
         "curve from which 'koofu fit' chooses lambda.\n\n"
+        "With --text there are tables of zero-shot accuracy as well, each figure as 'koofu eval "
+        "--text' gives it alone.\n\n"
         "A statistics file is enough where there is test data and no -k.",
-    .groups = (const cli_group *const[]){&own_options, &test_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
+    .groups = (const cli_group *const[]){&own_options, &test_options, &own_text_options,
+                                         &stats_options, &label_options, &row_options,
+                                         &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Tables from training data alone", "koofu sweep train.safetensors"},
             {"On test data, with neighbours, for a spreadsheet",
              "koofu sweep train.safetensors --test test.safetensors -k 1,10,15 --format csv -o "
              "sweep.csv"},
+            {"Zero-shot over lambda and dimensions, with and without centring",
+             "koofu sweep train.safetensors --test test.safetensors --text text.safetensors "
+             "--text-centre all --no-prototypes"},
             {"The lambda of the paper, all its dimensions",
              "koofu sweep s.safetensors --test val.safetensors --lambdas 50,150 --dims "
              "768,640,512,384,256,192,128,96,76,64,32"},

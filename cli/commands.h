@@ -8,5 +8,6 @@ extern const cli_command convert_command, info_command, stats_command, merge_com
     transform_command, classify_command, eval_command, add_class_command, index_command,
     search_command, synth_command, demo_command, help_command, version_command;
 extern const cli_command compare_command, classes_command, sweep_command, report_command;
+extern const cli_command prompts_command, text_prototypes_command;
 
 #endif

@@ -56,6 +56,13 @@ const cli_group strict_options = {
          "leave out rows whose label is not in --classes instead of failing", 0, 0, NULL},
         {0}}};
 
+const cli_group only_options = {
+    "Rows to take",
+    (const cli_option[]){{"only", 0, OPTION_TEXT, offsetof(cli_args, only), 0, "FILE",
+                          "take rows of these classes alone, one name a line (default: all)", 0, 0,
+                          NULL},
+                         {0}}};
+
 const cli_group vote_options = {
     "Neighbours", (const cli_option[]){
                       {"gallery", 0, OPTION_TEXT, offsetof(cli_args, gallery), 0, "GALLERY",
@@ -65,6 +72,24 @@ const cli_group vote_options = {
                       {"temperature", 0, OPTION_REAL, offsetof(cli_args, temperature), 0, "T",
                        "with --weighted: smaller is steeper (default: 0.07)", 0, 0, NULL},
                       {0}}};
+
+const char *const part_choices[] = {"images", "text", "fused", NULL};
+const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
+
+const cli_group text_options = {
+    "Text",
+    (const cli_option[]){
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
+         "zero-shot: classify by text prototypes (see 'koofu text-prototypes'); any data set with "
+         "labels will do",
+         0, 0, NULL},
+        {"text-centre", 0, OPTION_CHOICE, offsetof(cli_args, text_centre), 0, "WHAT",
+         "subtract before mapping: none, mean (that of the images, from both) or modality (from "
+         "each its own; default)",
+         KF_TEXT_CENTRE_NONE, 0, text_centre_choices},
+        {"text-as-is", 0, OPTION_FLAG, offsetof(cli_args, text_as_is), 0, NULL,
+         "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
+        {0}}};
 
 const cli_group judge_options = {
     "What is right",

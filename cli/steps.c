@@ -9,11 +9,11 @@
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 int data_options_given(const cli_args *a) {
-  return a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad;
+  return a->labels.n || a->classes || a->tensor || a->label_tensor || a->skip_bad || a->only;
 }
 
-int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
-              label_use use, kf_data **out) {
+static int open_some(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+                     const char *only, label_use use, kf_data **out) {
   const cli_args *a = &cli->args;
   if (a->allow_unknown && !a->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
@@ -29,6 +29,7 @@ int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *
       .skip_bad = a->skip_bad,
       .allow_unlabelled = a->allow_unlabelled || use == LABELS_WANTED,
       .allow_unknown = a->allow_unknown || (use == LABELS_WANTED && a->classes),
+      .only = only,
   };
   kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
   strings_free(&labels);
@@ -40,9 +41,16 @@ int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *
   return result;
 }
 
+int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+              label_use use, kf_data **out) {
+  return open_some(cli, paths, n, label_files, NULL, use, out);
+}
+
+/* --only is about the rows that a command is for, not about test rows beside them. */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   const cli_list *operands = &cli->args.operands;
-  return open_rows(cli, operands->items + first, operands->n - first, &cli->args.labels, use, out);
+  return open_some(cli, operands->items + first, operands->n - first, &cli->args.labels,
+                   cli->args.only, use, out);
 }
 
 int open_test(cli_run *cli, kf_data **out) {

@@ -154,6 +154,10 @@ typedef struct kf_data_options {
   int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
   int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
   int allow_unknown;        /* with `classes`: labels not in the list become KF_LABEL_NONE, too */
+  /* Text file with class names, one a line: rows of other classes, and rows without a label, are no
+   * part of the data set. Classes keep their numbers and names, and must have names. Takes 8 bytes
+   * of memory for each row that is left. NULL: all rows. */
+  const char *only;
 } kf_data_options;
 
 /* Opens one data set out of files. Each path is a file, a folder (all files in it with a known
@@ -353,10 +357,19 @@ typedef enum kf_metric {
   KF_METRIC_INNER = 3 /* the inner product of rows as they are; for indexes and galleries only */
 } kf_metric;
 
+/* Which part of a model that knows text (see kf_model_new_fused) classifies. */
+typedef enum kf_part {
+  KF_PART_DEFAULT = 0, /* fused, where the model knows text; otherwise images */
+  KF_PART_IMAGES = 1,  /* prototypes of classes with rows, in the mapped space */
+  KF_PART_TEXT = 2,    /* text of classes with text, by cosine in the original space */
+  KF_PART_FUSED = 3
+} kf_part;
+
 typedef struct kf_classify_options {
   uint32_t top; /* classes per row, 1 … the number of classes with rows; 0: 1 */
   kf_metric metric;
   int raw; /* 1: in the original space, against the class means */
+  kf_part part;
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
@@ -372,6 +385,7 @@ typedef struct kf_eval_options {
   int skip_model;                 /* 1: evaluate the original space alone */
   const struct kf_truth *truth;   /* what is right, instead of the labels; NULL: the labels */
   const struct kf_class_set *set; /* only these classes take part; NULL: all */
+  kf_part part;                   /* what top1 and top5 are of */
 } kf_eval_options;
 
 typedef struct kf_eval_result {
@@ -394,6 +408,77 @@ KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data
 
 /* The 95 % Wilson interval of a proportion of hits among n. */
 KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
+
+/* ---------------------------------------------------------------------------------------------
+ * Text: classes by their names (docs/text.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* One embedding for each class: the mean of those of its prompts. */
+typedef struct kf_text kf_text;
+
+typedef struct kf_text_options {
+  /* Rows of each class, one class after the other; 0: rows belong to the classes of their labels. */
+  uint32_t per_class;
+  /* With per_class: a text file with the names of the classes, one a line. NULL: those of the data
+   * set, or none. */
+  const char *classes;
+  const char *const *names; /* the same from memory, [n_names]; NULL: `classes` */
+  size_t n_names;
+  int no_unit_rows; /* 1: rows are averaged with the lengths they have; 0: at unit length */
+  int no_unit_mean; /* 1: means keep their length */
+} kf_text_options;
+
+/* Text prototypes of a data set: its rows, averaged by class. A class without rows is KF_ERR_DATA. */
+KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
+                             kf_text **out);
+/* Writes them as a native data set with a row for each class, which kf_data_open and kf_text_new
+ * read again. */
+KF_API kf_status kf_text_save(kf_ctx *ctx, const kf_text *text, const char *path);
+KF_API void kf_text_free(kf_text *text);
+KF_API uint32_t kf_text_classes(const kf_text *text);
+KF_API uint32_t kf_text_dim(const kf_text *text);
+KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
+KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+
+/* What is subtracted from images and from text before they are mapped. */
+typedef enum kf_text_centre {
+  KF_TEXT_CENTRE_DEFAULT = 0, /* modality */
+  KF_TEXT_CENTRE_NONE = 1,    /* nothing, as in the paper */
+  KF_TEXT_CENTRE_MEAN = 2,    /* the mean of the training images from both */
+  KF_TEXT_CENTRE_MODALITY = 3 /* the mean of the training images from images, that of the text
+                                * prototypes from text: this closes most of the modality gap */
+} kf_text_centre;
+
+/* A model for zero-shot classification: the map of `model`, with text prototypes in place of class
+ * means. Its classes are those of the text. Everything that takes a model takes it. In the original
+ * space (`raw`) its class means are the text as it is under KF_TEXT_CENTRE_NONE alone. A model of
+ * rows that were not scaled to unit length is KF_ERR_DATA: their lengths say nothing about text. */
+KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                        kf_text_centre centre, kf_model **out);
+
+/* --- fusion: names and pictures together ------------------------------------------------------ */
+
+/* A copy of the model that also knows text: a class has the score
+ *
+ *     cosine of the row with the text + alpha * cosine of the mapped row with the mapped prototype
+ *
+ * Classes are matched by name where both have names, by number where neither has; the result has the
+ * classes of the model and then those of the text that it lacks. A class with text and no rows, or
+ * with rows and no text, takes part: what it lacks is predicted from what it has by a linear map
+ * between the two, fitted to the classes that have both (ridge regression; its strength is chosen by
+ * leaving out one class at a time). KF_ERR_DATA where no class has both; KF_ERR_ARG for a model of
+ * raw norms, or one that has text already. alpha: finite, >= 0. */
+KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                    double alpha, kf_model **out);
+/* A copy of a model that knows text, with more of it: for classes that it has (in place of what they
+ * had) or for new ones, which then take part by their names alone. */
+KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                                        kf_model **out);
+/* Whether a model knows text (1 or 0), and its alpha. */
+KF_API int kf_model_fused(const kf_model *model);
+KF_API double kf_model_alpha(const kf_model *model);
+/* Whether class k has text of its own (1 or 0). */
+KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
 
 /* ---------------------------------------------------------------------------------------------
  * Search: the nearest rows, exactly
@@ -571,8 +656,8 @@ typedef struct kf_lambda_options {
   kf_centre centre; /* that the model will have */
   /* At most so many rows are left out in turn, the same share of each class; 0: 50,000. */
   uint64_t sample;
-  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.001
-   * to 100, which is continued where the best value is at its end, then a finer one around it. */
+  /* Lambdas to look at, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.003
+   * to 30, which is continued where the best value is at its end, then a finer one around it. */
   const double *grid;
   size_t n_grid;
   int one_se; /* 1: the largest lambda within one standard error of the best */
@@ -603,6 +688,43 @@ KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
  * data that the statistics are of. */
 KF_API kf_status kf_lambda_ledoit_wolf(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                        kf_lambda *out);
+
+/* Accuracy of text and prototypes together. */
+typedef struct kf_fuse_point {
+  double lambda; /* absolute */
+  double alpha;
+  uint64_t top1, top5;
+} kf_fuse_point;
+
+typedef struct kf_fuse_options {
+  kf_centre centre; /* that the model will have */
+  uint64_t sample;  /* as in kf_lambda_options */
+  /* A lambda that is given; KF_LAMBDA_DEFAULT: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
+   * eigenvalue. */
+  kf_lambda lambda;
+  const double *alphas; /* NULL: 0 and twelve values from 0.01 to 1 */
+  size_t n_alphas;
+} kf_fuse_options;
+
+typedef struct kf_fuse_choice {
+  double lambda, alpha; /* of the point that was chosen */
+  double mean_eigenvalue;
+  double standard_error;
+  uint64_t rows, n, n_single; /* as in kf_lambda_choice */
+  uint64_t text_top1;         /* rows among n that text alone gets right */
+  size_t chosen;
+  size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
+  kf_fuse_point *points;
+} kf_fuse_choice;
+
+/* Chooses lambda and alpha for kf_model_new_fused by exact leave-one-out, as kf_lambda_choice_new
+ * does. Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
+ * is no scatter within classes either, 1. Of equal accuracies the smaller alpha, then the larger
+ * lambda is taken. */
+KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    const kf_text *text, const kf_fuse_options *options,
+                                    kf_fuse_choice **out);
+KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 
 /* Accuracy with the first `dim` directions. */
 typedef struct kf_dim_point {
@@ -669,9 +791,10 @@ typedef struct kf_sweep_cell {
   double lambda;   /* absolute */
   double relative; /* to the mean eigenvalue of S_w */
   uint32_t dim;
-  uint32_t k;       /* neighbours; 0: nearest prototype */
-  kf_metric metric; /* never KF_METRIC_DEFAULT */
-  uint32_t set;     /* number of the class set; 0 where there are none */
+  uint32_t k;          /* neighbours; 0: nearest prototype */
+  kf_metric metric;    /* never KF_METRIC_DEFAULT */
+  uint32_t set;        /* number of the class set; 0 where there are none */
+  kf_text_centre text; /* of text prototypes (in the original space: NONE); 0: images */
   uint64_t n, top1, top5;
 } kf_sweep_cell;
 
@@ -696,6 +819,11 @@ typedef struct kf_sweep_options {
   uint64_t sample;              /* with leave_one_out: at most so many rows; 0: 50,000 */
   const kf_stats *between;      /* as in kf_fit_options */
   const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  /* Also zero-shot, as kf_model_new_zero_shot does it: the text as it is in the original space, and
+   * mapped, with each centring. NULL: images alone. Not with leave_one_out. */
+  const kf_text *text;
+  const kf_text_centre *text_centres; /* NULL: modality */
+  size_t n_text_centres;
 } kf_sweep_options;
 
 typedef struct kf_sweep {
@@ -703,7 +831,9 @@ typedef struct kf_sweep {
   uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
-  kf_sweep_cell *cells; /* by set, metric, space, lambda, k, dim, in the order of the options */
+  /* By set, metric, space, lambda, k, dim, in the order of the options; then those of text by set,
+   * metric, space, centring, lambda, dim. */
+  kf_sweep_cell *cells;
 } kf_sweep;
 
 /* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or

@@ -67,10 +67,9 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   size_t rows = c->panels * KF_PANEL;
   void *packed = kf_alloc(1, k->size(c->dim));
   kf_hit *hits = kf_alloc(c->n * rows, sizeof *hits);
-  uint32_t *count = kf_alloc(c->n, sizeof *count);
+  int32_t *peaks = kf_alloc(c->n * KF_PEAKS, sizeof *peaks);
   assert_int_equal(k->size(c->dim) % 64, 0);
   memset(packed, 0x5a, k->size(c->dim));
-  memset(count, 0x5a, c->n * sizeof *count);
   k->pack(c->queries, c->n, c->dim, packed);
   kf_scan s = {.dim = c->dim,
                .panels = c->packed,
@@ -80,30 +79,36 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
                .queries = packed,
                .n = c->n,
                .floor = c->floor,
-               .hits = hits,
-               .stride = rows,
-               .count = count};
+               .hits = hits};
   if (k->begin != NULL) k->begin(c->dim);
-  k->scan(&s);
+  size_t n_hits = k->scan(&s), all = 0;
+  k->peaks(&s, peaks);
   if (k->end != NULL) k->end();
   for (size_t q = 0; q < c->n; q++) {
-    uint32_t found = 0;
+    const kf_hit *h = hits, *end = hits + n_hits;
+    int32_t peak[KF_PEAKS];
+    for (size_t r = 0; r < KF_PEAKS; r++) peak[r] = INT32_MIN;
     for (size_t r = 0; r < rows; r++) {
       int32_t dot = 0;
       for (size_t i = 0; i < c->dim; i++)
         dot += c->queries[q * c->dim + i] * c->rows[r * c->dim + i];
-      if (dot - kf_scan_offset(c->offset[r], c->unit) < c->floor[q]) continue;
-      const kf_hit *h = &hits[q * rows + found++];
-      if (found > count[q] || h->row != r || h->dot != dot)
-        fail_msg("dim %u, %zu panels, query %zu of %zu: row %zu with %d is not hit %u", c->dim,
-                 c->panels, q, c->n, r, dot, found - 1);
+      int32_t less_offset = dot - kf_scan_offset(c->offset[r], c->unit);
+      if (less_offset > peak[r % KF_PEAKS]) peak[r % KF_PEAKS] = less_offset;
+      if (less_offset < c->floor[q]) continue;
+      while (h < end && h->query != q) h++; /* the next one of this query */
+      if (h == end || h->row != r || h->dot != dot)
+        fail_msg("dim %u, %zu panels, query %zu of %zu: row %zu with %d is not its next hit",
+                 c->dim, c->panels, q, c->n, r, dot);
+      h++;
+      all++;
     }
-    if (found != count[q])
-      fail_msg("dim %u, query %zu of %zu: %u hits, wanted %u", c->dim, q, c->n, count[q], found);
+    assert_memory_equal(peaks + q * KF_PEAKS, peak, sizeof peak);
   }
+  if (all != n_hits)
+    fail_msg("dim %u, %zu queries: %zu hits, wanted %zu", c->dim, c->n, n_hits, all);
   kf_free(packed);
   kf_free(hits);
-  kf_free(count);
+  kf_free(peaks);
 }
 
 static inline void check_scans(const kf_scan_kernel *k) {

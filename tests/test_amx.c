@@ -52,18 +52,20 @@ static void emulate_multiply(int c, int a, int b, bool is_signed) {
 
 #undef _tile_loadd
 #undef _tile_stored
+#undef _tile_stream_loadd
 #undef _tile_dpbssd
 #undef _tile_dpbsud
 #undef _tile_zero
 #undef _tile_loadconfig
 #undef _tile_release
-#define _tile_loadd(t, from, stride) emulate_load(t, from, stride)
-#define _tile_stored(t, to, stride)  emulate_store(t, to, stride)
-#define _tile_dpbssd(c, a, b)        emulate_multiply(c, a, b, true)
-#define _tile_dpbsud(c, a, b)        emulate_multiply(c, a, b, false)
-#define _tile_zero(t)                memset(tile[t], 0, sizeof tile[t])
-#define _tile_loadconfig(config)     emulate_config(config)
-#define _tile_release()              ((void)0)
+#define _tile_loadd(t, from, stride)        emulate_load(t, from, stride)
+#define _tile_stored(t, to, stride)         emulate_store(t, to, stride)
+#define _tile_stream_loadd(t, from, stride) emulate_load(t, from, stride)
+#define _tile_dpbssd(c, a, b)               emulate_multiply(c, a, b, true)
+#define _tile_dpbsud(c, a, b)               emulate_multiply(c, a, b, false)
+#define _tile_zero(t)                       memset(tile[t], 0, sizeof tile[t])
+#define _tile_loadconfig(config)            emulate_config(config)
+#define _tile_release()                     ((void)0)
 /* Beside the real ones of the library, and beside each other. */
 #define kf_moment_amx emulated_moment
 extern const kf_moment_kernel emulated_moment;

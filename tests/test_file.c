@@ -338,6 +338,37 @@ static void test_unlabelled_and_unknown(void **state) {
   }
 }
 
+/* Rows of some classes: their numbers and names stay, what is unlabelled goes, and the error of a bad
+ * row names its place in the file. */
+static void test_only(void **state) {
+  (void)state;
+  const char *rows = write_npy("rows.npy", "<f4", "(3, 2)", six, 24);
+  const char *labels[] = {write_text("o.txt", "c\na\nc\n")};
+  const char *classes = write_text("oc.txt", "a\nb\nc\n");
+  const char *list = write_text("only.txt", "zebra\nc\n");
+  kf_data_options options = {.labels = labels, .n_labels = 1, .classes = classes, .only = list};
+  kf_data *data = must_open(rows, &options);
+  assert_int_equal(kf_data_classes(data), 3);
+  assert_string_equal(kf_data_class_name(data, 2), "c");
+  assert_rows(data, 2, 2, (float[]){six[0], six[1], six[4], six[5]}, (int32_t[]){2, 2});
+  assert_true(kf_data_reads(data, rows));
+  kf_data_free(data);
+  float bad[6] = {1, 2, 3, 4, NAN, 6};
+  const char *with_bad = write_npy("bad.npy", "<f4", "(3, 2)", bad, 24);
+  data = must_open(with_bad, &options);
+  float out[4];
+  assert_int_equal(kf_data_get(ctx, data, 0, 2, out, NULL), KF_ERR_DATA);
+  assert_non_null(strstr(kf_errmsg(ctx), "row 2"));
+  kf_data_free(data);
+  options.only = write_text("none.txt", "zebra\n");
+  assert_int_equal(kf_data_open(ctx, &rows, 1, &options, &data), KF_ERR_DATA);
+  options.only = write_text("empty_class.txt", "b\n");
+  assert_int_equal(kf_data_open(ctx, &rows, 1, &options, &data), KF_ERR_DATA);
+  const char *numbers[] = {write_npy("o.npy", "|i1", "(3,)", "\x00\x01\x00", 3)};
+  options = (kf_data_options){.labels = numbers, .n_labels = 1, .only = list};
+  assert_int_equal(kf_data_open(ctx, &rows, 1, &options, &data), KF_ERR_ARG);
+}
+
 /* --- memory ---------------------------------------------------------------------------------- */
 
 static void test_memory(void **state) {
@@ -597,6 +628,7 @@ int main(void) {
       cmocka_unit_test(test_text_labels),
       cmocka_unit_test(test_text_index),
       cmocka_unit_test(test_unlabelled_and_unknown),
+      cmocka_unit_test(test_only),
       cmocka_unit_test(test_memory),
       cmocka_unit_test(test_skip_bad),
       cmocka_unit_test(test_save),

@@ -240,6 +240,32 @@ static void leave_out(void **state) {
     }
 }
 
+/* The floor that a search begins with comes from the best of a few rows. It must not count on a row
+ * that is left out, nor on one that is far too long to have a place in eight bits. */
+static void first_floor(void **state) {
+  (void)state;
+  static const uint32_t ks[] = {3, 15};
+  enum { N = 20000, DIM = 32, NEAR = 3, LONG = 70 };
+  for (size_t m = 0; m < 3; m++) {
+    problem p = make_problem(kind_named("gaussian"), N, DIM, 1, 17);
+    for (size_t j = 0; j < DIM; j++) p.queries[j] = j % 2 == 0 ? 1 : -1;
+    for (size_t i = 0; i < NEAR; i++)
+      for (size_t j = 0; j < DIM; j++) {
+        p.rows[i * DIM + j] = p.queries[j];
+        p.rows[(LONG + i) * DIM + j] = -1e4F * p.queries[j];
+      }
+    answer a = solve(&p, metrics[m]);
+    const int64_t own = 0;
+    for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
+      if (kf_isa_available(isa)) {
+        check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, &own);
+        check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, NULL);
+      }
+    free_answer(&a);
+    free_problem(&p);
+  }
+}
+
 /* --- the report ------------------------------------------------------------------------------ */
 
 static void report_adds_up(void **state) {
@@ -547,6 +573,7 @@ int main(void) {
       cmocka_unit_test(many_queries),
       cmocka_unit_test(the_index_has_its_own_rows),
       cmocka_unit_test(leave_out),
+      cmocka_unit_test(first_floor),
       cmocka_unit_test(report_adds_up),
       cmocka_unit_test(bad_arguments_of_an_index),
       cmocka_unit_test(bad_rows),

@@ -22,8 +22,11 @@ static void one_problem(uint64_t seed) {
   const kind *of = &kinds[test_random(&state) % N_KINDS];
   kf_metric metric = (kf_metric)(1 + test_random(&state) % 3);
   if (of->zeros && metric == KF_METRIC_COSINE) metric = KF_METRIC_INNER;
-  uint64_t n = draw(1500, &state), n_queries = draw(60, &state);
-  problem p = make_problem(of, n, (uint32_t)draw(300, &state), n_queries, seed);
+  bool many = seed % 8 == 0; /* rows, so that there is a first floor */
+  uint64_t n = many ? 4096 + draw(8000, &state) : draw(1500, &state);
+  uint64_t n_queries = draw(many ? 40 : 60, &state);
+  uint32_t dim = (uint32_t)draw(many ? 40 : 300, &state);
+  problem p = make_problem(of, n, dim, n_queries, seed);
   answer a = solve(&p, metric);
   int64_t *leave_out = malloc(n_queries * sizeof *leave_out);
   for (uint64_t q = 0; q < n_queries; q++) /* about half of them leave out one of the best */

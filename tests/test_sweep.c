@@ -50,6 +50,11 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
   if (cell->raw) fit.lambda = (kf_lambda){0};
   const kf_class_set *set = o->n_sets > 0 ? o->sets[cell->set] : NULL;
   assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &fit, &model));
+  if (cell->text) {
+    kf_model *map = model;
+    assert_ok(p->ctx, kf_model_new_zero_shot(p->ctx, map, o->text, cell->text, &model));
+    kf_model_free(map);
+  }
   kf_eval_result r;
   if (cell->k == 0) {
     kf_eval_options eval = {.metric = cell->metric, .truth = o->truth, .set = set};
@@ -143,6 +148,80 @@ static void class_sets(void **state) {
 }
 
 /* Over folds, hits are the sum of those of the folds. */
+/* Text of all classes but one, with one that the images do not have, behind an offset. */
+static kf_text *make_text(problem *p) {
+  static float rows[K * D];
+  int32_t labels[K];
+  const char *names[K];
+  kf_model *m = fit(p->ctx, p->stats, 1, D);
+  for (int k = 0; k < K; k++) {
+    labels[k] = k;
+    names[k] = k == 3 ? "other" : p->names[k];
+    for (int i = 0; i < D; i++)
+      rows[k * D + i] = kf_model_class_means(m)[k * D + i] + (i == 5 ? 0.3F : 0.0F);
+  }
+  kf_model_free(m);
+  kf_data *data;
+  kf_text *text;
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, rows, K, D, labels, names, K, &data));
+  assert_ok(p->ctx, kf_text_new(p->ctx, data, NULL, &text));
+  kf_data_free(data);
+  return text;
+}
+
+static void text(void **state) {
+  (void)state;
+  static const kf_text_centre all[] = {KF_TEXT_CENTRE_MODALITY, KF_TEXT_CENTRE_NONE,
+                                       KF_TEXT_CENTRE_MEAN};
+  for (unsigned threads = 1; threads <= 3; threads += 2) {
+    problem p = make_problem(0, threads);
+    kf_text *prompts = make_text(&p);
+    kf_class_set *one, *two;
+    assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names, 5, &one));
+    assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 6, &two));
+    const kf_class_set *sets[] = {one, two};
+    kf_sweep_options o = {.lambdas = lambdas,
+                          .n_lambdas = 2,
+                          .dims = dims,
+                          .n_dims = 5,
+                          .k = ks,
+                          .n_k = 1,
+                          .metrics = metrics,
+                          .n_metrics = 2,
+                          .sets = sets,
+                          .n_sets = 2,
+                          .text = prompts,
+                          .text_centres = all,
+                          .n_text_centres = 3};
+    check(&p, &o, 4 * (2 + 2 * 2 * 5 + 1 + 3 * 2 * 5));
+    o.n_sets = 0;
+    o.n_k = 0;
+    o.skip_raw = 1;
+    o.text_centres = NULL;
+    check(&p, &o, 2 * (2 * 5 + 2 * 5));
+    o.skip_prototypes = 1; /* text alone, which has no rows of one class */
+    kf_sweep *s;
+    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+    assert_int_equal(s->n_cells, 2 * 2 * 5);
+    assert_int_equal(s->cells[0].text, KF_TEXT_CENTRE_MODALITY);
+    assert_int_equal(s->counts.n_absent, N / 2 / K);
+    assert_int_equal(s->counts.n, N / 2 - N / 2 / K);
+    kf_sweep_free(s);
+    o.skip_prototypes = 0;
+    assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s)); /* folds */
+    assert_int_equal(s->cells[s->n_cells - 1].n, N / 2 - N / 2 / K);
+    kf_sweep_free(s);
+    o.dims = NULL;
+    o.leave_one_out = 1;
+    assert_error(p.ctx, KF_ERR_ARG, "leave-one-out",
+                 kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
+    kf_text_free(prompts);
+    kf_class_set_free(one);
+    kf_class_set_free(two);
+    clear_problem(&p);
+  }
+}
+
 static void folds(void **state) {
   (void)state;
   problem p = make_problem(0, 2);
@@ -307,13 +386,10 @@ static void small_folds(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),
-      cmocka_unit_test(parts),
-      cmocka_unit_test(class_sets),
-      cmocka_unit_test(folds),
-      cmocka_unit_test(refused),
-      cmocka_unit_test(small_folds),
-      cmocka_unit_test(absolute_over_folds),
+      cmocka_unit_test(everything),  cmocka_unit_test(parts),
+      cmocka_unit_test(class_sets),  cmocka_unit_test(text),
+      cmocka_unit_test(folds),       cmocka_unit_test(refused),
+      cmocka_unit_test(small_folds), cmocka_unit_test(absolute_over_folds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

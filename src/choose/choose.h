@@ -110,6 +110,18 @@ typedef struct kf_loo_count {
 /* Hits at each of n_points lambdas (absolute), in one pass over `rows`, where NULL stands for all. */
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
                             kf_lambda_point *points, size_t n_points, kf_loo_count *count);
+/* With text: the text prototype of every class, of unit length, [n_classes][D]. Then a class has the
+ * score text + alpha * prototype, both cosines. */
+kf_status kf_loo_set_text(kf_loo *loo, const float *rows);
+typedef struct kf_loo_point {
+  size_t view;  /* which lambda */
+  double alpha; /* with text */
+  uint64_t top1, top5;
+} kf_loo_point;
+/* Hits for pairs of a lambda and an alpha, in one pass. */
+kf_status kf_loo_count_points(kf_loo *loo, const kf_rows *rows, const char *what,
+                              const double *lambdas, size_t n_lambdas, kf_loo_point *points,
+                              size_t n_points, kf_loo_count *count);
 /* The leave-one-out scores of one row, cosines or squared distances, [n_classes]; NaN for classes
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);

@@ -11,8 +11,8 @@
 
 #define MOST_POINTS 64u
 
-/* Half decades from 0.001 to 100, and no further than 10^-6 and 10^5. */
-enum { FIRST_HALF = -6, LAST_HALF = 4, LEAST_HALF = -12, MOST_HALF = 10, MORE_HALVES = 2 };
+/* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
+enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 typedef struct search {
   kf_ctx *ctx;
@@ -87,9 +87,9 @@ static kf_status look_everywhere(search *s) {
     KF_TRY(look_at_halves(s, last + 1, last + MORE_HALVES));
     last += MORE_HALVES;
   }
-  double finer[6], centre = c->points[c->best].lambda / c->mean_eigenvalue;
-  for (int i = 0; i < 6; i++) finer[i] = centre * tenth_power(i < 3 ? i - 3 : i - 2);
-  return look_at(s, finer, 6, "lambda, finer");
+  double finer[4], centre = c->points[c->best].lambda / c->mean_eigenvalue;
+  for (int i = 0; i < 4; i++) finer[i] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
+  return look_at(s, finer, 4, "lambda, finer");
 }
 
 static kf_status choose(search *s, const kf_lambda_options *o) {

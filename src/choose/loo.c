@@ -18,6 +18,9 @@
  * the first pass of the search engine finds the few classes whose bound reaches the own score, and
  * their scores are computed in double precision.
  *
+ * With text prototypes t_j, a class has the score x.t_j / |x| + alpha times the above, and the bound is
+ * an inner product of rows that hold both, side by side.
+ *
  * Rows are the integers that the statistics were made of, so that the result is that of subtracting
  * a row from the statistics and fitting again. */
 #include "choose/choose.h"
@@ -42,6 +45,7 @@ struct kf_loo {
   double *turn;      /* V^T, [D][D] */
   double *centre;    /* [D] in the basis V; zeros where rows are not centred */
   double *means;     /* [n][D] class means in the basis V, centred */
+  double *text;      /* [n][D] text prototypes in the basis V, of unit length; NULL: without text */
 };
 
 /* Everything that depends on lambda. */
@@ -58,13 +62,15 @@ typedef struct view {
 
 /* --- making it ------------------------------------------------------------------------------- */
 
-/* Rows [n][D] to the basis V: out[n][D] = x V^T - centre. x may be out. scratch: [D][ROWS]. */
-static void turn_rows(const kf_loo *loo, const double *x, size_t n, double *scratch, double *out) {
+/* Rows [n][D] to the basis V: out[n][D] = x V^T - centre (NULL: none). x may be out. scratch:
+ * [D][ROWS]. */
+static void turn_rows(const kf_loo *loo, const double *centre, const double *x, size_t n,
+                      double *scratch, double *out) {
   size_t dim = loo->dim;
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < dim; k++) scratch[k * ROWS + i] = x[i * dim + k];
   for (size_t i = 0; i < n; i++)
-    for (size_t k = 0; k < dim; k++) out[i * dim + k] = -loo->centre[k];
+    for (size_t k = 0; k < dim; k++) out[i * dim + k] = centre != NULL ? -centre[k] : 0;
   loo->ctx->kernels->gemm_tn(scratch, ROWS, loo->turn, dim, out, dim, n, dim, dim);
 }
 
@@ -81,7 +87,7 @@ static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err
     for (uint64_t j = 0; j < dim; j++)
       x[t * dim + j] = (double)s->sums[k * dim + j] / (double)s->counts[k] * unit;
   }
-  turn_rows(loo, x, n, scratch, x);
+  turn_rows(loo, loo->centre, x, n, scratch, x);
   kf_free(scratch);
   return KF_OK;
 }
@@ -112,7 +118,7 @@ static kf_status prepare(kf_loo *loo, bool centred) {
     loo->means = kf_alloc(loo->n * dim, sizeof *loo->means);
     /* Distances do not change with the centre, but they lose fewer digits. */
     if (loo->means != NULL && (centred || loo->euclidean)) {
-      turn_rows(loo, kf_fitter_mean(loo->fitter), 1, scratch, loo->means);
+      turn_rows(loo, NULL, kf_fitter_mean(loo->fitter), 1, scratch, loo->means);
       memcpy(loo->centre, loo->means, dim * sizeof *loo->centre);
     }
   }
@@ -149,7 +155,31 @@ void kf_loo_free(kf_loo *loo) {
   kf_free(loo->turn);
   kf_free(loo->centre);
   kf_free(loo->means);
+  kf_free(loo->text);
   kf_free(loo);
+}
+
+kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
+  kf_err *err = &loo->ctx->err;
+  uint64_t dim = loo->dim;
+  double *text = kf_alloc(loo->n * dim, sizeof *text);
+  double *scratch = kf_alloc(dim * ROWS, sizeof *scratch);
+  if (text == NULL || scratch == NULL) {
+    kf_free(text);
+    kf_free(scratch);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t j = 0; j < loo->n; j++)
+    for (uint64_t i = 0; i < dim; i++)
+      text[j * dim + i] = (double)rows[(uint64_t)loo->number[j] * dim + i];
+  for (uint64_t first = 0; first < loo->n; first += ROWS) {
+    uint64_t n = loo->n - first < ROWS ? loo->n - first : ROWS;
+    turn_rows(loo, NULL, text + first * dim, n, scratch, text + first * dim);
+  }
+  kf_free(scratch);
+  kf_free(loo->text);
+  loo->text = text;
+  return KF_OK;
 }
 
 double kf_loo_mean_eigenvalue(const kf_loo *loo) { return kf_fitter_mean_eigenvalue(loo->fitter); }
@@ -160,7 +190,11 @@ kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out) {
 
 /* --- a lambda -------------------------------------------------------------------------------- */
 
-/* Prototypes for the index: unit vectors along p_j for cosine, the p_j for distances. */
+/* Columns of the index. */
+static uint32_t width(const kf_loo *loo) { return loo->text != NULL ? 2 * loo->dim : loo->dim; }
+
+/* Prototypes for the index: unit vectors along p_j for cosine, the p_j for distances; behind text,
+ * where there is some. */
 static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, uint64_t first,
                                   uint64_t n, float *rows, kf_err *err) {
   (void)kernels;
@@ -168,6 +202,9 @@ static kf_status fetch_prototypes(const void *self, const kf_kernels *kernels, u
   const view *v = self;
   uint32_t dim = v->loo->dim;
   for (uint64_t j = first; j < first + n; j++, rows += dim) {
+    for (uint32_t i = 0; v->loo->text != NULL && i < dim; i++)
+      rows[i] = (float)v->loo->text[j * dim + i];
+    if (v->loo->text != NULL) rows += dim;
     double scale = v->length2[j] > 0 ? 1 / sqrt(v->length2[j]) : 0;
     if (v->loo->euclidean) scale = v->shrink;
     const double *m = v->loo->means + j * dim;
@@ -222,7 +259,7 @@ static kf_status view_start(view *v, const kf_loo *loo, double lambda, bool inde
   KF_TRY(measure_prototypes(v));
   if (!indexed) return KF_OK;
   /* The rows themselves are not asked for after packing. */
-  kf_source source = {.rows = loo->n, .dim = loo->dim, .fetch = fetch_prototypes, .self = v};
+  kf_source source = {.rows = loo->n, .dim = width(loo), .fetch = fetch_prototypes, .self = v};
   kf_metric metric = loo->euclidean ? KF_METRIC_EUCLIDEAN : KF_METRIC_INNER;
   return kf_index_build(loo->ctx, &source, metric, true, &v->index);
 }
@@ -237,6 +274,10 @@ typedef struct row {
   double score;          /* of its own class: a cosine, or a squared distance */
   const double *ax, *ad; /* A x, A d */
   uint32_t beaten;       /* classes that come before its own */
+  /* with text: */
+  const double *x; /* itself, of unit length and not centred */
+  double alpha;
+  double both; /* text score + alpha * score of its own class */
 } row;
 
 /* Of the row and a prototype; one of length zero has no direction, and is as far as can be. */
@@ -265,10 +306,19 @@ static double other_score(const view *v, const row *r, uint32_t j) {
   return cosine(r, up + r->f * r->a * vp, length2);
 }
 
-/* Whether class j, with this score, comes before the own class. */
-static bool comes_before(const view *v, const row *r, uint32_t j, double score) {
-  if (score == r->score) return j < r->own;
-  return v->loo->euclidean ? score < r->score : score > r->score;
+static double text_score(const kf_loo *loo, const row *r, uint32_t j) {
+  return loo->ctx->kernels->dot(loo->dim, r->x, loo->text + (uint64_t)j * loo->dim);
+}
+
+/* Whether class j comes before the own class. */
+static bool comes_before(const view *v, const row *r, uint32_t j) {
+  double own = r->score, other = other_score(v, r, j);
+  if (r->x != NULL) {
+    own = r->both;
+    other = text_score(v->loo, r, j) + r->alpha * other;
+  }
+  if (other == own) return j < r->own;
+  return v->loo->euclidean ? other < own : other > own;
 }
 
 /* x: [D] in the basis V, centred; ax, ad, u, v: [D], to be filled in. */
@@ -321,19 +371,39 @@ static double ask(const view *w, const row *r, const double *u, const double *v,
   return least - 0x1p-22 * length - 0x1p-40;
 }
 
+/* The same with text: what is asked of rows that hold text and prototype. A score that is below zero
+ * may be less so than its bound; that and the mean of all rows, which moves, widen the question. */
+static double ask_both(const view *w, const row *r, const double *u, const double *v,
+                       float *query) {
+  const kf_loo *loo = w->loo;
+  uint32_t dim = loo->dim;
+  double fa = r->f * r->a, scale = r->length > 0 ? r->alpha / r->length : 0;
+  for (uint32_t i = 0; i < dim; i++) query[i] = (float)r->x[i];
+  for (uint32_t i = 0; i < dim; i++) query[dim + i] = (float)((u[i] + fa * v[i]) * scale);
+  double length = sqrt(r->q + 2 * fa * r->a + fa * fa * r->v2) / (r->length > 0 ? r->length : 1);
+  double moved = loo->e > 0 ? loo->e * sqrt(r->q) / w->shortest : 0;
+  double shifted = loo->e > 0 ? loo->e * r->length / w->shortest : 0;
+  if (!(moved < 0.5)) return -INFINITY;
+  double doubt = length * (1 - 1 / (sqrt(1 + r->f * r->v2) * (1 + moved))) +
+                 (shifted + length * moved) / (1 - moved);
+  return r->both - r->alpha * doubt - 0x1p-22 * (1 + r->alpha * length) - 0x1p-40;
+}
+
 /* --- all rows -------------------------------------------------------------------------------- */
 
 typedef struct tally {
   kf_loo_count count;
-  uint64_t *top1, *top5; /* [views] */
+  uint64_t *top1, *top5; /* [n_points] */
 } tally;
 
 typedef struct pass {
   const kf_loo *loo;
   const kf_data *data; /* the rows to leave out */
   const char *what;
-  view *views;
+  view *views; /* one for each lambda */
   size_t n_views;
+  const kf_loo_point *points; /* [n_points] */
+  size_t n_points;
   tally *tallies; /* [threads] */
 } pass;
 
@@ -346,14 +416,17 @@ typedef struct block {
   float *fetched;  /* [ROWS][D], then queries */
   int32_t *fixed;  /* [D] */
   double *x;       /* [ROWS][D] in the basis V */
+  double *unit;    /* [ROWS][D] the same of unit length, not centred; with text */
   double *ax, *ad; /* [ROWS][D] */
   double *scratch; /* [D][ROWS] */
   double *u, *v;   /* [D] */
   const view *view;
 } block;
 
-static bool block_make(block *b, uint64_t dim) {
-  b->fetched = kf_alloc(ROWS * dim, sizeof *b->fetched);
+static bool block_make(block *b, const kf_loo *loo) {
+  uint64_t dim = loo->dim;
+  b->fetched = kf_alloc(ROWS * (uint64_t)width(loo), sizeof *b->fetched);
+  b->unit = kf_alloc(loo->text != NULL ? ROWS * dim : 0, sizeof *b->unit);
   b->fixed = kf_alloc(dim, sizeof *b->fixed);
   b->x = kf_alloc(ROWS * dim, sizeof *b->x);
   b->ax = kf_alloc(ROWS * dim, sizeof *b->ax);
@@ -361,11 +434,12 @@ static bool block_make(block *b, uint64_t dim) {
   b->scratch = kf_alloc(ROWS * dim, sizeof *b->scratch);
   b->u = kf_alloc(dim, sizeof *b->u);
   b->v = kf_alloc(dim, sizeof *b->v);
-  return b->fetched && b->fixed && b->x && b->ax && b->ad && b->scratch && b->u && b->v;
+  return b->fetched && b->unit && b->fixed && b->x && b->ax && b->ad && b->scratch && b->u && b->v;
 }
 
 static void block_clear(block *b) {
   kf_free(b->fetched);
+  kf_free(b->unit);
   kf_free(b->fixed);
   kf_free(b->x);
   kf_free(b->ax);
@@ -400,27 +474,45 @@ static kf_status read_block(const kf_loo *loo, const kf_data *data, uint64_t fir
     b->own[b->n++] = (uint32_t)loo->place[labels[i]];
   }
   count->n += b->n;
-  turn_rows(loo, b->x, b->n, b->scratch, b->x);
+  turn_rows(loo, loo->centre, b->x, b->n, b->scratch, b->x);
   return KF_OK;
+}
+
+static void take_unit(const kf_loo *loo, block *b) {
+  for (size_t i = 0; i < b->n; i++) {
+    const double *x = b->x + i * loo->dim;
+    double *to = b->unit + i * loo->dim;
+    for (uint32_t k = 0; k < loo->dim; k++) to[k] = x[k] + loo->centre[k];
+    double length = sqrt(loo->ctx->kernels->dot(loo->dim, to, to));
+    for (uint32_t k = 0; k < loo->dim; k++) to[k] /= length;
+  }
 }
 
 static void look_at(void *argument, uint64_t query, uint64_t j) {
   block *b = argument;
   row *r = &b->rows[query];
   if (j == r->own || r->beaten == TOP) return;
-  r->beaten += comes_before(b->view, r, (uint32_t)j, other_score(b->view, r, (uint32_t)j));
+  r->beaten += comes_before(b->view, r, (uint32_t)j);
 }
 
-static kf_status count_view(const view *w, block *b, uint64_t *top1, uint64_t *top5, kf_err *err) {
-  uint64_t dim = w->loo->dim;
+static kf_status count_view(const view *w, block *b, double alpha, uint64_t *top1, uint64_t *top5,
+                            kf_err *err) {
+  const kf_loo *loo = w->loo;
+  uint64_t dim = loo->dim;
   b->view = w;
   for (size_t i = 0; i < b->n; i++) {
-    b->rows[i] =
-        take_row(w, b->x + i * dim, b->own[i], b->ax + i * dim, b->ad + i * dim, b->u, b->v);
-    b->least[i] = ask(w, &b->rows[i], b->u, b->v, b->fetched + i * dim);
+    row *r = &b->rows[i];
+    float *query = b->fetched + i * width(loo);
+    *r = take_row(w, b->x + i * dim, b->own[i], b->ax + i * dim, b->ad + i * dim, b->u, b->v);
+    if (loo->text != NULL) {
+      r->x = b->unit + i * dim;
+      r->alpha = alpha;
+      r->both = text_score(loo, r, r->own) + alpha * r->score;
+    }
+    b->least[i] = r->x != NULL ? ask_both(w, r, b->u, b->v, query) : ask(w, r, b->u, b->v, query);
   }
-  KF_TRY(kf_index_reaching(w->index, w->loo->ctx->kernels, b->fetched, b->n, b->least, look_at, b,
-                           err));
+  KF_TRY(
+      kf_index_reaching(w->index, loo->ctx->kernels, b->fetched, b->n, b->least, look_at, b, err));
   for (size_t i = 0; i < b->n; i++) {
     *top1 += b->rows[i].beaten == 0;
     *top5 += b->rows[i].beaten < TOP;
@@ -433,10 +525,12 @@ static kf_status count_block(void *argument, size_t i, size_t worker, kf_err *er
   tally *t = &p->tallies[worker];
   uint64_t first = (uint64_t)i * ROWS, left = p->data->rows - first, n = left < ROWS ? left : ROWS;
   block b = {0};
-  kf_status status = block_make(&b, p->loo->dim) ? KF_OK : kf_fail_memory(err);
+  kf_status status = block_make(&b, p->loo) ? KF_OK : kf_fail_memory(err);
   if (status == KF_OK) status = read_block(p->loo, p->data, first, n, &b, &t->count, err);
-  for (size_t g = 0; status == KF_OK && g < p->n_views; g++)
-    status = count_view(&p->views[g], &b, &t->top1[g], &t->top5[g], err);
+  if (status == KF_OK && p->loo->text != NULL) take_unit(p->loo, &b);
+  for (size_t g = 0; status == KF_OK && g < p->n_points; g++)
+    status = count_view(&p->views[p->points[g].view], &b, p->points[g].alpha, &t->top1[g],
+                        &t->top5[g], err);
   block_clear(&b);
   if (status == KF_OK && worker == 0) {
     status = kf_progress(p->loo->ctx, p->what, first + n, p->data->rows);
@@ -445,44 +539,72 @@ static kf_status count_block(void *argument, size_t i, size_t worker, kf_err *er
   return status;
 }
 
-static kf_status run_pass(pass *p, const kf_lambda_point *points, uint64_t *hits) {
+static kf_status run_pass(pass *p, const double *lambdas, uint64_t *hits) {
   kf_ctx *ctx = p->loo->ctx;
   for (size_t g = 0; g < p->n_views; g++)
-    KF_TRY(view_start(&p->views[g], p->loo, points[g].lambda, true));
+    KF_TRY(view_start(&p->views[g], p->loo, lambdas[g], true));
   for (unsigned t = 0; t < ctx->threads; t++) {
-    p->tallies[t].top1 = hits + 2 * t * p->n_views;
-    p->tallies[t].top5 = p->tallies[t].top1 + p->n_views;
+    p->tallies[t].top1 = hits + 2 * t * p->n_points;
+    p->tallies[t].top5 = p->tallies[t].top1 + p->n_points;
   }
   return kf_parallel(ctx, (size_t)((p->data->rows + ROWS - 1) / ROWS), count_block, p);
 }
 
-kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
-                            kf_lambda_point *points, size_t n_points, kf_loo_count *count) {
+static void sum_tallies(const pass *p, kf_loo_point *points, kf_loo_count *count) {
+  *count = (kf_loo_count){0};
+  for (size_t g = 0; g < p->n_points; g++) points[g].top1 = points[g].top5 = 0;
+  for (unsigned t = 0; t < p->loo->ctx->threads; t++) {
+    count->n += p->tallies[t].count.n;
+    count->n_single += p->tallies[t].count.n_single;
+    for (size_t g = 0; g < p->n_points; g++) {
+      points[g].top1 += p->tallies[t].top1[g];
+      points[g].top5 += p->tallies[t].top5[g];
+    }
+  }
+}
+
+kf_status kf_loo_count_points(kf_loo *loo, const kf_rows *rows, const char *what,
+                              const double *lambdas, size_t n_lambdas, kf_loo_point *points,
+                              size_t n_points, kf_loo_count *count) {
   kf_ctx *ctx = loo->ctx;
   kf_data *picked = NULL;
   if (rows != NULL) KF_TRY(kf_data_new_pick(loo->data, rows->row, rows->n, &picked, &ctx->err));
-  pass p = {.loo = loo, .data = picked != NULL ? picked : loo->data, .what = what};
-  p.n_views = n_points;
-  p.views = kf_alloc_zero(n_points, sizeof *p.views);
+  pass p = {.loo = loo,
+            .data = picked != NULL ? picked : loo->data,
+            .what = what,
+            .n_views = n_lambdas,
+            .points = points,
+            .n_points = n_points};
+  p.views = kf_alloc_zero(n_lambdas, sizeof *p.views);
   p.tallies = kf_alloc_zero(ctx->threads, sizeof *p.tallies);
   uint64_t *hits = kf_alloc_zero(2 * (uint64_t)ctx->threads * n_points, sizeof *hits);
   kf_status status =
-      p.views && p.tallies && hits ? run_pass(&p, points, hits) : kf_fail_memory(&ctx->err);
-  *count = (kf_loo_count){0};
-  for (size_t g = 0; status == KF_OK && g < n_points; g++) points[g].top1 = points[g].top5 = 0;
-  for (unsigned t = 0; status == KF_OK && t < ctx->threads; t++) {
-    count->n += p.tallies[t].count.n;
-    count->n_single += p.tallies[t].count.n_single;
-    for (size_t g = 0; g < n_points; g++) {
-      points[g].top1 += p.tallies[t].top1[g];
-      points[g].top5 += p.tallies[t].top5[g];
-    }
-  }
-  for (size_t g = 0; p.views != NULL && g < n_points; g++) view_clear(&p.views[g]);
+      p.views && p.tallies && hits ? run_pass(&p, lambdas, hits) : kf_fail_memory(&ctx->err);
+  if (status == KF_OK) sum_tallies(&p, points, count);
+  for (size_t g = 0; p.views != NULL && g < n_lambdas; g++) view_clear(&p.views[g]);
   kf_free(p.views);
   kf_free(p.tallies);
   kf_free(hits);
   kf_data_free(picked);
+  return status;
+}
+
+kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
+                            kf_lambda_point *points, size_t n, kf_loo_count *count) {
+  double *lambdas = kf_alloc(n, sizeof *lambdas);
+  kf_loo_point *own = kf_alloc_zero(n, sizeof *own);
+  kf_status status = lambdas != NULL && own != NULL ? KF_OK : kf_fail_memory(&loo->ctx->err);
+  for (size_t i = 0; status == KF_OK && i < n; i++) {
+    lambdas[i] = points[i].lambda;
+    own[i].view = i;
+  }
+  if (status == KF_OK) status = kf_loo_count_points(loo, rows, what, lambdas, n, own, n, count);
+  for (size_t i = 0; status == KF_OK && i < n; i++) {
+    points[i].top1 = own[i].top1;
+    points[i].top5 = own[i].top5;
+  }
+  kf_free(lambdas);
+  kf_free(own);
   return status;
 }
 
@@ -492,7 +614,7 @@ kf_status kf_loo_scores(kf_loo *loo, uint64_t number, double lambda, double *sco
   block b = {0};
   kf_loo_count count = {0};
   kf_status status = view_start(&w, loo, lambda, false);
-  if (status == KF_OK && !block_make(&b, loo->dim)) status = kf_fail_memory(err);
+  if (status == KF_OK && !block_make(&b, loo)) status = kf_fail_memory(err);
   if (status == KF_OK) status = read_block(loo, loo->data, number, 1, &b, &count, err);
   for (uint32_t k = 0; status == KF_OK && k < loo->stats->n_classes; k++) scores[k] = NAN;
   if (status == KF_OK && b.n == 1) {

@@ -15,10 +15,11 @@ typedef struct sweep_job {
   const kf_data *train, *test;
   const kf_rows *fold; /* at hand, or NULL */
   kf_fitter *fitter;
-  kf_metric *metrics; /* [n_metrics] none of them the default one */
-  kf_lambda *lambdas; /* [n_lambdas] */
-  uint32_t *dims;     /* [n_dims] as in the options */
-  uint32_t *rising;   /* [n_rising] the same in order, without repetitions */
+  kf_text_centre centre; /* where the options name none */
+  kf_metric *metrics;    /* [n_metrics] none of them the default one */
+  kf_lambda *lambdas;    /* [n_lambdas] */
+  uint32_t *dims;        /* [n_dims] as in the options */
+  uint32_t *rising;      /* [n_rising] the same in order, without repetitions */
   size_t n_rising;
   kf_sweep *sweep;
   kf_quiet quiet;
@@ -38,10 +39,16 @@ static size_t cells_each(const kf_sweep_options *o) {
 
 static size_t n_sets(const kf_sweep_options *o) { return o->n_sets > 0 ? o->n_sets : 1; }
 
+/* Those of text in one class set and metric. */
+static size_t text_cells_each(const kf_sweep_options *o) {
+  if (o->text == NULL) return 0;
+  return !o->skip_raw + o->n_text_centres * o->n_lambdas * o->n_dims;
+}
+
 /* Where in a sweep we are: numbers of the class set, the metric, lambda and the dimension, and what
  * they stand for. */
 typedef struct place {
-  size_t metric, lambda, dim;
+  size_t metric, lambda, dim, centre;
   kf_sweep_cell setting;
 } place;
 
@@ -54,11 +61,21 @@ static kf_sweep_cell *cell_of(const sweep_job *j, const place *p, size_t classif
   return &j->sweep->cells[at];
 }
 
+/* The same for text, behind all others. */
+static kf_sweep_cell *text_cell_of(const sweep_job *j, const place *p) {
+  const kf_sweep_options *o = &j->options;
+  size_t at = n_sets(o) * o->n_metrics * cells_each(o);
+  at += (p->setting.set * o->n_metrics + p->metric) * text_cells_each(o);
+  if (!p->setting.raw)
+    at += !o->skip_raw + (p->centre * o->n_lambdas + p->lambda) * o->n_dims + p->dim;
+  return &j->sweep->cells[at];
+}
+
 /* Hits of one fold are added to those of the folds before. */
-static void add_hits(const sweep_job *j, const place *p, size_t classifier, uint32_t k, uint64_t n,
-                     uint64_t top1, uint64_t top5) {
-  kf_sweep_cell *cell = cell_of(j, p, classifier), before = *cell;
-  *cell = p->setting;
+static void add_to(kf_sweep_cell *cell, const kf_sweep_cell *setting, uint32_t k, uint64_t n,
+                   uint64_t top1, uint64_t top5) {
+  kf_sweep_cell before = *cell;
+  *cell = *setting;
   if (before.n > 0) { /* what lambda is, is said by the first fold */
     cell->lambda = before.lambda;
     cell->relative = before.relative;
@@ -67,6 +84,11 @@ static void add_hits(const sweep_job *j, const place *p, size_t classifier, uint
   cell->n = before.n + n;
   cell->top1 = before.top1 + top1;
   cell->top5 = before.top5 + top5;
+}
+
+static void add_hits(const sweep_job *j, const place *p, size_t classifier, uint32_t k, uint64_t n,
+                     uint64_t top1, uint64_t top5) {
+  add_to(cell_of(j, p, classifier), &p->setting, k, n, top1, top5);
 }
 
 static const kf_class_set *set_at(const sweep_job *j, uint32_t set) {
@@ -161,7 +183,7 @@ static kf_status rank_model(sweep_job *j, const kf_model *model, const kf_sweep_
   kf_ctx *ctx = j->ctx;
   const kf_stats *classes = j->options.between != NULL ? j->options.between : j->stats;
   const kf_class_set *set = set_at(j, setting->set);
-  kf_known known = kf_known_model(model);
+  kf_known known = kf_known_model(model, KF_PART_IMAGES);
   unsigned char *mask = NULL;
   kf_ranker *ranker = NULL;
   kf_status status = KF_OK;
@@ -239,6 +261,59 @@ static kf_status sweep_neighbours(sweep_job *j, const kf_model *model, place p) 
   return KF_OK;
 }
 
+/* --- text ------------------------------------------------------------------------------------ */
+
+/* Every class set and metric for one zero-shot model, in its space or in the original one. */
+static kf_status eval_text(sweep_job *j, const kf_model *zero, place p) {
+  const kf_sweep_options *o = &j->options;
+  kf_eval_options options = {
+      .skip_raw = !p.setting.raw, .skip_model = p.setting.raw, .truth = o->truth};
+  for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++)
+    for (p.metric = 0; p.metric < o->n_metrics; p.metric++) {
+      kf_eval_result r;
+      options.metric = p.setting.metric = j->metrics[p.metric];
+      options.set = set_at(j, p.setting.set);
+      KF_TRY(kf_eval(j->ctx, zero, j->test, &options, &r));
+      if (p.setting.raw)
+        add_to(text_cell_of(j, &p), &p.setting, 0, r.n, r.raw_top1, r.raw_top5);
+      else
+        add_to(text_cell_of(j, &p), &p.setting, 0, r.n, r.top1, r.top5);
+      if (j->sweep->folds == 0 && n_classifiers(o) == 0) {
+        j->sweep->counts = r;
+        j->sweep->counts.top1 = j->sweep->counts.top5 = 0;
+        j->sweep->counts.raw_top1 = j->sweep->counts.raw_top5 = 0;
+      }
+      KF_TRY(kf_quiet_step(&j->quiet));
+    }
+  return KF_OK;
+}
+
+static kf_status sweep_text_model(sweep_job *j, const kf_model *map, const place *p) {
+  kf_model *zero;
+  KF_TRY(kf_model_new_zero_shot(j->ctx, map, j->options.text, p->setting.text, &zero));
+  kf_status status = eval_text(j, zero, *p);
+  kf_model_free(zero);
+  return status;
+}
+
+static kf_status sweep_text(sweep_job *j, const kf_model *model, place p) {
+  const kf_sweep_options *o = &j->options;
+  if (p.setting.raw) return sweep_text_model(j, model, &p);
+  for (p.dim = 0; p.dim < o->n_dims; p.dim++) {
+    kf_model *map;
+    p.setting.dim = j->dims[p.dim];
+    KF_TRY(kf_model_new_shorter(model, p.setting.dim, &map, &j->ctx->err));
+    kf_status status = KF_OK;
+    for (p.centre = 0; status == KF_OK && p.centre < o->n_text_centres; p.centre++) {
+      p.setting.text = o->text_centres[p.centre];
+      status = sweep_text_model(j, map, &p);
+    }
+    kf_model_free(map);
+    KF_TRY(status);
+  }
+  return KF_OK;
+}
+
 /* --- one set of training and test rows ------------------------------------------------------- */
 
 /* Whether a fold has rows of the classes of a set that have others left. (What is wrong with test
@@ -247,7 +322,7 @@ static kf_status fold_counts(sweep_job *j, const kf_model *model, uint32_t numbe
   *counts = j->fold == NULL;
   if (*counts) return KF_OK;
   const kf_class_set *set = set_at(j, number);
-  kf_known known = kf_known_model(model);
+  kf_known known = kf_known_model(model, KF_PART_IMAGES);
   unsigned char *mask = kf_alloc_zero(known.n_classes, 1);
   kf_status status = mask != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
   if (status == KF_OK && set != NULL) status = kf_class_set_mask(j->ctx, set, &known, mask);
@@ -282,9 +357,15 @@ static kf_status sweep_lambda(sweep_job *j, size_t number) {
   KF_TRY(kf_fitter_fit(j->fitter, j->lambdas[number], most, j->options.centre, &model));
   place p = {.lambda = number, .setting.lambda = model->lambda};
   if (model->mean_eigenvalue > 0) p.setting.relative = model->lambda / model->mean_eigenvalue;
+  place raw = {.setting = {.raw = 1, .dim = j->stats->dim}}, raw_text = raw;
+  raw_text.setting.text = KF_TEXT_CENTRE_NONE;
   kf_status status = KF_OK;
-  if (number == 0 && !j->options.skip_raw) /* needs the class means of any model */
-    status = sweep_model(j, model, (place){.setting = {.raw = 1, .dim = j->stats->dim}});
+  if (j->options.text != NULL) { /* first, since it may be refused */
+    if (number == 0 && !j->options.skip_raw) status = sweep_text(j, model, raw_text);
+    if (status == KF_OK) status = sweep_text(j, model, p);
+  }
+  if (status == KF_OK && number == 0 && !j->options.skip_raw) /* the class means of any model */
+    status = sweep_model(j, model, raw);
   if (status == KF_OK) status = sweep_model(j, model, p);
   kf_model_free(model);
   return status;
@@ -458,9 +539,25 @@ static kf_status take_lambdas(sweep_job *j, bool folds) {
   return KF_OK;
 }
 
+static kf_status take_text(sweep_job *j) {
+  kf_sweep_options *o = &j->options;
+  if (o->text == NULL) return KF_OK;
+  if (o->leave_one_out)
+    return kf_fail(&j->ctx->err, KF_ERR_ARG, "leave-one-out is for prototypes of images");
+  if (o->text_centres == NULL) {
+    j->centre = KF_TEXT_CENTRE_MODALITY;
+    o->text_centres = &j->centre;
+    o->n_text_centres = 1;
+  }
+  for (size_t i = 0; i < o->n_text_centres; i++)
+    if (o->text_centres[i] < KF_TEXT_CENTRE_NONE || o->text_centres[i] > KF_TEXT_CENTRE_MODALITY)
+      return kf_fail(&j->ctx->err, KF_ERR_ARG, "a centre of text is none of its choices");
+  return kf_text_check(o->text, j->stats->dim, &j->ctx->err);
+}
+
 static kf_status check_neighbours(const sweep_job *j, kf_err *err) {
   const kf_sweep_options *o = &j->options;
-  if (o->n_k == 0 && o->skip_prototypes)
+  if (o->n_k == 0 && o->skip_prototypes && o->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "a sweep without prototypes needs numbers of neighbours");
   for (size_t i = 1; i < o->n_k; i++)
     if (o->k[i] <= o->k[i - 1]) return kf_fail(err, KF_ERR_ARG, "the list of k must rise");
@@ -477,18 +574,20 @@ static kf_status prepare(sweep_job *j, bool folds) {
     folds = false;
   }
   KF_TRY(check_neighbours(j, &j->ctx->err));
+  KF_TRY(take_text(j));
   KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &j->sweep->mean_eigenvalue));
   KF_TRY(take_dims(j));
   KF_TRY(take_metrics(j));
   KF_TRY(take_lambdas(j, folds));
   const kf_sweep_options *o = &j->options;
   j->sweep->folds = folds ? (o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS) : 0;
-  j->sweep->n_cells = n_sets(o) * o->n_metrics * cells_each(o);
+  j->sweep->n_cells = n_sets(o) * o->n_metrics * (cells_each(o) + text_cells_each(o));
   j->sweep->cells = kf_alloc_zero(j->sweep->n_cells, sizeof *j->sweep->cells);
   if (j->sweep->cells == NULL) return kf_fail_memory(&j->ctx->err);
   /* A pass over all dimensions is a step, and so is every gallery. */
   uint64_t steps = o->n_lambdas * (!o->skip_prototypes + (o->n_k > 0 ? o->n_dims : 0));
   if (!o->skip_raw) steps += !o->skip_prototypes + (o->n_k > 0 ? 1u : 0u);
+  steps += text_cells_each(o);
   steps *= n_sets(o) * o->n_metrics * (folds ? j->sweep->folds : 1);
   kf_quiet_begin(&j->quiet, j->ctx, "sweep", steps);
   return KF_OK;

@@ -230,9 +230,11 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_files *files = kf_files_new();
   kf_status status = files != NULL ? open_files(files, &list, &chosen, err) : kf_fail_memory(err);
   kf_paths_clear(&list);
+  kf_data *data = files != NULL ? &files->base : NULL;
+  if (status == KF_OK && chosen.only != NULL) status = kf_data_keep_only(&data, chosen.only, err);
   if (status == KF_OK)
-    *out = &files->base;
-  else if (files != NULL)
-    kf_data_free(&files->base);
+    *out = data;
+  else if (data != NULL)
+    kf_data_free(data);
   return status;
 }

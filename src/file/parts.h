@@ -155,4 +155,8 @@ typedef struct kf_files {
 /* An empty one, to be filled by kf_data_open; NULL: out of memory. */
 kf_files *kf_files_new(void);
 
+/* Replaces a data set by the rows of it whose classes are in a list of names (only.c). On failure
+ * it is as it was. */
+kf_status kf_data_keep_only(kf_data **data, const char *list, kf_err *err);
+
 #endif

@@ -35,6 +35,7 @@ typedef struct kf_moment_kernel {
  * value + 128. Every instruction set reads the same panels. */
 #define KF_PANEL       16u
 #define KF_PANELS_STEP 4u /* a scan takes a multiple of this many panels */
+#define KF_PEAKS       (KF_PANELS_STEP * KF_PANEL)
 
 /* The columns of packed rows: as many as make equal parts of at most 64, each a multiple of 4. */
 static inline uint32_t kf_scan_dim(uint32_t dim) {
@@ -42,9 +43,10 @@ static inline uint32_t kf_scan_dim(uint32_t dim) {
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }
 
-/* A row that could matter, counted from the first one scanned, and its dot product. */
+/* A row that could matter to a query of the group, counted from the first one scanned, and their dot
+ * product. */
 typedef struct kf_hit {
-  uint32_t row;
+  uint32_t query, row;
   int32_t dot;
 } kf_hit;
 
@@ -52,7 +54,7 @@ typedef struct kf_hit {
  *
  *     dot - kf_scan_offset(offset[r], unit) >= floor[q]
  *
- * Rows are written in rising order, and every kernel finds the same ones. */
+ * The rows of each query are written in rising order, and every kernel finds the same ones. */
 typedef struct kf_scan {
   uint32_t dim;          /* kf_scan_dim */
   const uint8_t *panels; /* [n_panels][dim * KF_PANEL], 64-byte aligned */
@@ -62,9 +64,9 @@ typedef struct kf_scan {
   const void *queries;   /* packed by the kernel */
   size_t n;              /* queries in the group, at most kernel->group */
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
-  kf_hit *hits;          /* [n][stride], stride at least n_panels * KF_PANEL */
-  size_t stride;
-  uint32_t *count; /* [n] hits of each query; set */
+  kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
+  const uint8_t *next;   /* what later scans read is asked for meanwhile */
+  size_t next_size;      /* in bytes; may be 0 */
 } kf_scan;
 
 /* What an offset is in units of a dot product; cut off at a limit that no dot product reaches. With
@@ -79,6 +81,25 @@ static inline int32_t kf_scan_offset(float offset, float unit) {
   return (int32_t)x;
 }
 
+/* Asking for what later scans read, a little at each step of this one: the memory would otherwise wait
+ * while a scan calculates, and the first scan of a block for the memory. */
+typedef struct kf_ahead {
+  const uint8_t *at, *end;
+  size_t step; /* bytes */
+} kf_ahead;
+static inline kf_ahead kf_ahead_of(const kf_scan *s, size_t steps) {
+  return (kf_ahead){s->next, s->next + s->next_size, (s->next_size / steps + 64) / 64 * 64};
+}
+static inline void kf_ahead_step(kf_ahead *a) {
+  for (size_t i = 0; i < a->step && a->at < a->end; i += 64, a->at += 64)
+    __builtin_prefetch(a->at, 0, 2);
+}
+
+/* peaks[i] becomes sums[i] + more where that is larger. */
+static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t more, size_t n) {
+  for (size_t i = 0; i < n; i++) peaks[i] = sums[i] + more > peaks[i] ? sums[i] + more : peaks[i];
+}
+
 typedef struct kf_scan_kernel {
   size_t group; /* queries that are scanned together */
   int most;     /* the largest magnitude of their bytes, see kf_scan_most */
@@ -86,8 +107,12 @@ typedef struct kf_scan_kernel {
   size_t (*size)(uint32_t dim);
   /* Packs n <= group queries [n][dim]. */
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
-  void (*scan)(const kf_scan *scan);
-  /* Called on a thread before its first `scan` for rows of `dim` columns, and after the last (may
+  /* Returns how many hits were written. */
+  size_t (*scan)(const kf_scan *scan);
+  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 * KF_PEAKS, …
+   * for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are left alone. */
+  void (*peaks)(const kf_scan *scan, int32_t *peaks);
+  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the last (may
    * be NULL). */
   void (*begin)(uint32_t dim);
   void (*end)(void);

@@ -14,18 +14,4 @@ static inline __m512i offsets16(const float *offset, float unit) {
   return _mm512_cvttps_epi32(x);
 }
 
-/* The hits of query q among 16 rows from `row` on, which `which` has bits for. Their dot products
- * are sums + start, or where `less_offset` also + their offsets. Rare, and so out of line. */
-static __attribute__((noinline)) void keep(const kf_scan *s, size_t q, size_t row, uint32_t which,
-                                           const int32_t *sums, int32_t start, bool less_offset) {
-  kf_hit *hits = s->hits + q * s->stride;
-  uint32_t count = s->count[q];
-  for (; which != 0; which &= which - 1) {
-    uint32_t bit = (uint32_t)__builtin_ctz(which);
-    int32_t offset = less_offset ? kf_scan_offset(s->offset[row + bit], s->unit) : 0;
-    hits[count++] = (kf_hit){.row = (uint32_t)row + bit, .dot = sums[bit] + start + offset};
-  }
-  s->count[q] = count;
-}
-
 #endif

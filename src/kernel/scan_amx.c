@@ -1,7 +1,7 @@
 /* scan_amx.c - the first pass of a search with AMX: TDPBSUD multiplies a tile of 16 queries and up
  * to 64 signed columns with a tile of the same columns, in groups of four, and 16 rows. A tile of
  * rows is a piece of a panel as it lies in memory. Two by two tiles of sums, 32 queries and two
- * panels, are under way at a time; while they are, AVX-512 looks for hits in the ones before.
+ * panels, are under way at a time; while they are, AVX-512 compares the ones before.
  *
  * Rows are stored as value + 128, so that 128 times the sum of the query is too much in every sum:
  * it is taken into account where sums are compared. */
@@ -38,41 +38,67 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
     }
 }
 
-/* What one scan works with. */
+/* What one scan works with. Pair p of panels has its sums in sums[p % 2]: they are written while those
+ * of the pair before are compared, after the hits of the one before that are written. */
 typedef struct work {
   const kf_scan *s;
   const char *queries;
   size_t n_parts, columns, panel; /* panel: bytes of one */
+  kf_ahead ahead;
+  kf_hit *to; /* where the next hit goes */
   int32_t floor[GROUP];
-  int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64))); /* of two pairs of panels in turn */
+  uint16_t which[GROUP][PAIR] __attribute__((aligned(64))); /* a bit for each hit of a pair */
+  int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64)));
 } work;
 
-/* Queries [from, to) against a pair of panels from row `row` on, whose sums are given. */
-static inline void look_at(const work *w, const int32_t *sums, size_t row, size_t from, size_t to) {
+/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result: a
+ * wrong guess would stop the products that are under way, too. */
+static inline void compare(work *w, size_t pair, size_t from, size_t to) {
   const kf_scan *s = w->s;
-  __m512i offset0 = offsets16(s->offset + row, s->unit);
-  __m512i offset1 = offsets16(s->offset + row + KF_PANEL, s->unit);
+  __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);
+  __m512i offset1 = offsets16(s->offset + pair * WIDE + KF_PANEL, s->unit);
   for (size_t q = from; q < to; q++) {
-    const int32_t *x = sums + q * WIDE;
+    const int32_t *x = w->sums[pair % 2] + q * WIDE;
     __m512i floor = _mm512_set1_epi32(w->floor[q]);
-    __mmask16 a = _mm512_cmpge_epi32_mask(_mm512_load_si512(x), _mm512_add_epi32(offset0, floor));
-    __mmask16 b =
-        _mm512_cmpge_epi32_mask(_mm512_load_si512(x + KF_PANEL), _mm512_add_epi32(offset1, floor));
-    if (__builtin_expect(_mm512_kortestz(a, b), 1)) continue;
-    int32_t start = ((const int32_t *)s->queries)[q];
-    keep(s, q, row, a, x, start, false);
-    keep(s, q, row + KF_PANEL, b, x + KF_PANEL, start, false);
+    _store_mask16(&w->which[q][0],
+                  _mm512_cmpge_epi32_mask(_mm512_load_si512(x), _mm512_add_epi32(offset0, floor)));
+    _store_mask16(&w->which[q][1], _mm512_cmpge_epi32_mask(_mm512_load_si512(x + KF_PANEL),
+                                                           _mm512_add_epi32(offset1, floor)));
   }
 }
 
-/* Sums of 16 or 32 queries with two panels, to `sums`. Meanwhile the ones before (NULL: none), of
- * the pair of panels that ends at `row`, are looked at. `loaded`: there is one part, and its
- * queries are in their tiles. */
-static inline __attribute__((always_inline)) void multiply(const work *w, const uint8_t *rows,
-                                                           bool both, bool loaded, int32_t *sums,
-                                                           const int32_t *before, size_t row) {
+/* A bit for each of 16 queries that has a hit. */
+static inline uint32_t with_hits(const void *which) {
+  __m512i x = _mm512_load_si512(which);
+  return _mm512_test_epi32_mask(x, x);
+}
+
+/* Writes the hits of a pair of panels that has been compared. */
+static inline void write_hits(work *w, size_t pair) {
+  uint32_t queries = with_hits(w->which) | with_hits(w->which + 16) << 16;
+  for (; __builtin_expect(queries != 0, 0); queries &= queries - 1) {
+    uint32_t q = (uint32_t)__builtin_ctz(queries), rows;
+    const int32_t *x = w->sums[pair % 2] + q * WIDE;
+    memcpy(&rows, w->which[q], sizeof rows);
+    for (; rows != 0; rows &= rows - 1) {
+      uint32_t r = (uint32_t)__builtin_ctz(rows);
+      *w->to++ = (kf_hit){.query = q,
+                          .row = (uint32_t)(pair * WIDE) + r,
+                          .dot = x[r] + ((const int32_t *)w->s->queries)[q]};
+    }
+  }
+}
+
+/* Sums of 16 or 32 queries with a pair of panels. Meanwhile, where `comparing`, those of the
+ * pair before are compared. `loaded`: there is one part, and its queries are in their tiles.
+ *
+ * Rows are loaded past the first-level cache, where queries and sums are to stay. */
+static inline __attribute__((always_inline)) void multiply(work *w, size_t pair, bool both,
+                                                           bool loaded, bool comparing) {
+  const uint8_t *rows = w->s->panels + pair * PAIR * w->panel;
   const char *query = w->queries;
-  size_t n = w->s->n;
+  int32_t *sums = w->sums[pair % 2];
+  size_t n = w->s->n, stride = WIDE * sizeof *sums;
   _tile_zero(0);
   _tile_zero(1);
   if (both) {
@@ -81,8 +107,8 @@ static inline __attribute__((always_inline)) void multiply(const work *w, const 
   }
   for (size_t part = 0; part < w->n_parts; part++) {
     if (!loaded) _tile_loadd(4, query, w->columns);
-    _tile_loadd(6, rows, 64);
-    _tile_loadd(7, rows + w->panel, 64);
+    _tile_stream_loadd(6, rows, 64);
+    _tile_stream_loadd(7, rows + w->panel, 64);
     if (both && !loaded) _tile_loadd(5, query + 16 * w->columns, w->columns);
     _tile_dpbsud(0, 4, 6);
     _tile_dpbsud(1, 4, 7);
@@ -90,50 +116,77 @@ static inline __attribute__((always_inline)) void multiply(const work *w, const 
       _tile_dpbsud(2, 5, 6);
       _tile_dpbsud(3, 5, 7);
     }
+    kf_ahead_step(&w->ahead);
     query += GROUP * w->columns;
     rows += w->columns * KF_PANEL;
-    if (before != NULL)
-      look_at(w, before, row - WIDE, n * part / w->n_parts, n * (part + 1) / w->n_parts);
+    if (comparing) compare(w, pair - 1, n * part / w->n_parts, n * (part + 1) / w->n_parts);
   }
-  _tile_stored(0, sums, WIDE * sizeof *sums);
-  _tile_stored(1, sums + 16, WIDE * sizeof *sums);
+  _tile_stored(0, sums, stride);
+  _tile_stored(1, sums + 16, stride);
   if (both) {
-    _tile_stored(2, sums + 16 * WIDE, WIDE * sizeof *sums);
-    _tile_stored(3, sums + 16 * WIDE + 16, WIDE * sizeof *sums);
+    _tile_stored(2, sums + 16 * WIDE, stride);
+    _tile_stored(3, sums + 16 * WIDE + 16, stride);
   }
 }
 
 static inline __attribute__((always_inline)) void scan_group(work *w, bool both, bool loaded) {
-  const int32_t *before = NULL;
+  size_t pairs = w->s->n_panels / PAIR;
   if (loaded) {
     _tile_loadd(4, w->queries, w->columns);
     if (both) _tile_loadd(5, w->queries + 16 * w->columns, w->columns);
   }
-  for (size_t p = 0; p < w->s->n_panels; p += PAIR) {
-    int32_t *sums = w->sums[p / PAIR % 2];
-    multiply(w, w->s->panels + p * w->panel, both, loaded, sums, before, p * KF_PANEL);
-    before = sums;
+  for (size_t pair = 0; pair < pairs; pair++) {
+    if (pair > 1) write_hits(w, pair - 2);
+    multiply(w, pair, both, loaded, pair > 0);
   }
-  if (before != NULL) look_at(w, before, (w->s->n_panels - PAIR) * KF_PANEL, 0, w->s->n);
+  if (pairs > 1) write_hits(w, pairs - 2);
+  compare(w, pairs - 1, 0, w->s->n);
+  write_hits(w, pairs - 1);
 }
 
-static void scan(const kf_scan *s) {
-  if (s->n == 0 || s->n_panels == 0) return;
+static void begin_work(work *w, const kf_scan *s) {
+  w->s = s;
+  w->queries = (const char *)s->queries + START_SIZE;
+  w->n_parts = parts(s->dim);
+  w->columns = s->dim / w->n_parts;
+  w->panel = s->dim * KF_PANEL;
+  w->ahead = kf_ahead_of(s, s->n_panels / PAIR * w->n_parts);
+  w->to = s->hits;
+}
+
+static size_t scan(const kf_scan *s) {
+  if (s->n == 0 || s->n_panels == 0) return 0;
   work w;
-  w.s = s;
-  w.queries = (const char *)s->queries + START_SIZE;
-  w.n_parts = parts(s->dim);
-  w.columns = s->dim / w.n_parts;
-  w.panel = s->dim * KF_PANEL;
-  for (size_t q = 0; q < GROUP; q++)
-    w.floor[q] = q < s->n ? s->floor[q] - ((const int32_t *)s->queries)[q] : KF_SCAN_LIMIT;
-  for (size_t q = 0; q < s->n; q++) s->count[q] = 0;
+  begin_work(&w, s);
+  memset(w.which, 0, sizeof w.which);
+  for (size_t q = 0; q < s->n; q++) w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   if (s->n > 16 && w.n_parts > 1)
     scan_group(&w, true, false);
   else if (s->n > 16)
     scan_group(&w, true, true);
   else
     scan_group(&w, false, false);
+  return (size_t)(w.to - s->hits);
+}
+
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  if (s->n == 0 || s->n_panels == 0) return;
+  work w;
+  begin_work(&w, s);
+  for (size_t pair = 0; pair < s->n_panels / PAIR; pair++) {
+    int32_t *sums = w.sums[pair % 2];
+    multiply(&w, pair, true, false, false);
+    __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);
+    __m512i offset1 = offsets16(s->offset + pair * WIDE + KF_PANEL, s->unit);
+    for (size_t q = 0; q < s->n; q++) {
+      int32_t *x = sums + q * WIDE;
+      _mm512_store_si512(x, _mm512_sub_epi32(_mm512_load_si512(x), offset0));
+      _mm512_store_si512(x + 16, _mm512_sub_epi32(_mm512_load_si512(x + 16), offset1));
+      kf_raise_peaks(peaks + q * KF_PEAKS + pair * WIDE % KF_PEAKS, x,
+                     ((const int32_t *)s->queries)[q], WIDE);
+    }
+  }
 }
 
 /* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, with `columns` columns. Constant, because
@@ -170,6 +223,7 @@ const kf_scan_kernel kf_scan_amx = {.group = GROUP,
                                     .size = size,
                                     .pack = pack,
                                     .scan = scan,
+                                    .peaks = peaks,
                                     .begin = tiles_on,
                                     .end = tiles_off};
 

@@ -85,15 +85,17 @@ MULTIPLY(2)
 MULTIPLY(3)
 MULTIPLY(4)
 
-/* The rows of a panel, from `row` on, of which the bit in `below` is not set are hits of query q.
- */
-static __attribute__((noinline)) void keep(const kf_scan *s, size_t q, size_t row, uint32_t below,
-                                           const int32_t *sums) {
-  for (uint32_t which = ~below & 0xffff; which != 0; which &= which - 1) {
+/* Writes the hits of query q in a panel, and returns where the next one goes: rows from `row` on, of
+ * which the bit in `below` is not set. */
+static inline kf_hit *keep(const kf_scan *s, size_t q, size_t row, uint32_t below,
+                           const int32_t *sums, kf_hit *to) {
+  for (uint32_t which = below ^ 0xffff; __builtin_expect(which != 0, 0); which &= which - 1) {
     uint32_t bit = (uint32_t)__builtin_ctz(which);
-    int32_t dot = sums[bit] + kf_scan_offset(s->offset[row + bit], s->unit);
-    s->hits[q * s->stride + s->count[q]++] = (kf_hit){.row = (uint32_t)row + bit, .dot = dot};
+    *to++ = (kf_hit){.query = (uint32_t)q,
+                     .row = (uint32_t)row + bit,
+                     .dot = sums[bit] + kf_scan_offset(s->offset[row + bit], s->unit)};
   }
+  return to;
 }
 
 /* A bit for each of 8 sums that is below the floor. */
@@ -102,22 +104,39 @@ static inline uint32_t below8(const int32_t *sums, __m256i floor) {
   return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below));
 }
 
-static void scan(const kf_scan *s) {
-  if (s->n == 0) return;
-  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+
+static size_t scan(const kf_scan *s) {
+  const size_t n = s->n;
+  if (n == 0 || s->n_panels == 0) return 0;
   int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
-  for (size_t q = 0; q < s->n; q++) s->count[q] = 0;
+  kf_hit *to = s->hits;
+  kf_ahead ahead = kf_ahead_of(s, s->n_panels);
   for (size_t p = 0; p < s->n_panels; p++) {
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++) {
+    kf_ahead_step(&ahead);
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++) {
       __m256i floor = _mm256_set1_epi32(s->floor[q]);
       uint32_t below = below8(sums[q], floor) | below8(sums[q] + HALF, floor) << HALF;
-      if (__builtin_expect(below != 0xffff, 0)) keep(s, q, p * KF_PANEL, below, sums[q]);
+      to = keep(s, q, p * KF_PANEL, below, sums[q], to);
     }
+  }
+  return (size_t)(to - s->hits);
+}
+
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  const size_t n = s->n;
+  if (n == 0) return;
+  int32_t sums[GROUP][KF_PANEL] __attribute__((aligned(32)));
+  for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t p = 0; p < s->n_panels; p++) {
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++)
+      kf_raise_peaks(peaks + q * KF_PEAKS + p % KF_PANELS_STEP * KF_PANEL, sums[q], 0, KF_PANEL);
   }
 }
 
 const kf_scan_kernel kf_scan_avx2 = {
-    .group = GROUP, .most = 63, .size = size, .pack = pack, .scan = scan};
+    .group = GROUP, .most = 63, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

@@ -74,34 +74,56 @@ MULTIPLY(4)
 MULTIPLY(5)
 MULTIPLY(6)
 
-static void look_at(const kf_scan *s, size_t q, size_t row, int32_t floor, const int32_t *sums) {
+/* Writes the hits of query q among four panels, and returns where the next one goes. */
+static inline kf_hit *look_at(const kf_scan *s, size_t q, size_t row, int32_t floor,
+                              const int32_t *sums, kf_hit *to) {
   __m512i least = _mm512_set1_epi32(floor);
-  __mmask16 which[QUAD];
+  uint64_t which = 0;
   UNROLL
   for (size_t v = 0; v < QUAD; v++)
-    which[v] = _mm512_cmpge_epi32_mask(_mm512_load_si512(sums + v * KF_PANEL), least);
-  if (__builtin_expect((which[0] | which[1] | which[2] | which[3]) == 0, 1)) return;
-  for (size_t v = 0; v < QUAD; v++)
-    keep(s, q, row + v * KF_PANEL, which[v], sums + v * KF_PANEL, ((const int32_t *)s->queries)[q],
-         true);
+    which |= (uint64_t)_mm512_cmpge_epi32_mask(_mm512_load_si512(sums + v * KF_PANEL), least)
+             << v * KF_PANEL;
+  for (; __builtin_expect(which != 0, 0); which &= which - 1) {
+    uint32_t bit = (uint32_t)__builtin_ctzll(which);
+    int32_t offset = kf_scan_offset(s->offset[row + bit], s->unit);
+    *to++ = (kf_hit){.query = (uint32_t)q,
+                     .row = (uint32_t)row + bit,
+                     .dot = sums[bit] + ((const int32_t *)s->queries)[q] + offset};
+  }
+  return to;
 }
 
-static void scan(const kf_scan *s) {
-  if (s->n == 0) return;
-  static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
-                                            multiply_4, multiply_5, multiply_6};
+static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
+                                          multiply_4, multiply_5, multiply_6};
+
+static size_t scan(const kf_scan *s) {
+  const size_t n = s->n;
+  if (n == 0 || s->n_panels == 0) return 0;
   int32_t sums[GROUP][ROWS] __attribute__((aligned(64))), floor[GROUP];
-  for (size_t q = 0; q < s->n; q++) {
-    floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
-    s->count[q] = 0;
-  }
+  kf_hit *to = s->hits;
+  kf_ahead ahead = kf_ahead_of(s, s->n_panels / QUAD);
+  for (size_t q = 0; q < n; q++) floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
   for (size_t p = 0; p < s->n_panels; p += QUAD) {
-    multiply_n[s->n - 1](s, p, sums);
-    for (size_t q = 0; q < s->n; q++) look_at(s, q, p * KF_PANEL, floor[q], sums[q]);
+    kf_ahead_step(&ahead);
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++) to = look_at(s, q, p * KF_PANEL, floor[q], sums[q], to);
+  }
+  return (size_t)(to - s->hits);
+}
+
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  const size_t n = s->n;
+  if (n == 0) return;
+  int32_t sums[GROUP][ROWS] __attribute__((aligned(64)));
+  for (size_t i = 0; i < n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t p = 0; p < s->n_panels; p += QUAD) {
+    multiply_n[n - 1](s, p, sums);
+    for (size_t q = 0; q < n; q++)
+      kf_raise_peaks(peaks + q * KF_PEAKS, sums[q], ((const int32_t *)s->queries)[q], KF_PEAKS);
   }
 }
 
 const kf_scan_kernel kf_scan_avx512 = {
-    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan};
+    .group = GROUP, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};
 
 #endif

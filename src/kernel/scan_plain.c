@@ -19,19 +19,33 @@ static int32_t dot(const int8_t *query, const uint8_t *panel, uint32_t dim, size
   return sum;
 }
 
-static void scan(const kf_scan *s) {
+static size_t scan(const kf_scan *s) {
+  size_t n_hits = 0;
   for (size_t q = 0; q < s->n; q++) {
     const int8_t *query = (const int8_t *)s->queries + q * s->dim;
-    uint32_t count = 0;
     for (size_t r = 0; r < s->n_panels * KF_PANEL; r++) {
       const uint8_t *panel = s->panels + r / KF_PANEL * KF_PANEL * s->dim;
       int32_t sum = dot(query, panel, s->dim, r % KF_PANEL);
       if (sum - kf_scan_offset(s->offset[r], s->unit) >= s->floor[q])
-        s->hits[q * s->stride + count++] = (kf_hit){.row = (uint32_t)r, .dot = sum};
+        s->hits[n_hits++] = (kf_hit){.query = (uint32_t)q, .row = (uint32_t)r, .dot = sum};
     }
-    s->count[q] = count;
+  }
+  return n_hits;
+}
+
+static void peaks(const kf_scan *s, int32_t *peaks) {
+  for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
+  for (size_t q = 0; q < s->n; q++) {
+    const int8_t *query = (const int8_t *)s->queries + q * s->dim;
+    for (size_t r = 0; r < s->n_panels * KF_PANEL; r++) {
+      const uint8_t *panel = s->panels + r / KF_PANEL * KF_PANEL * s->dim;
+      int32_t sum = dot(query, panel, s->dim, r % KF_PANEL);
+      int32_t x = sum - kf_scan_offset(s->offset[r], s->unit);
+      int32_t *peak = &peaks[q * KF_PEAKS + r % KF_PEAKS];
+      if (x > *peak) *peak = x;
+    }
   }
 }
 
 const kf_scan_kernel kf_scan_plain = {
-    .group = 1, .most = 127, .size = size, .pack = pack, .scan = scan};
+    .group = 1, .most = 127, .size = size, .pack = pack, .scan = scan, .peaks = peaks};

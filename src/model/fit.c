@@ -39,30 +39,28 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-typedef struct product {
+typedef struct product_job {
   const kf_kernels *kernels;
-  const double *a, *b; /* c = a^T b; a [depth][m], b [depth][n] */
-  double *c;
-  size_t m, n, depth;
-  bool upper; /* c is symmetric: its lower triangle is left out, but for whole blocks of rows */
-} product;
+  kf_product p;
+} product_job;
 
 static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
-  const product *p = argument;
+  const product_job *j = argument;
+  const kf_product *p = &j->p;
   size_t first = i * ROW_BLOCK, rows = p->m - first < ROW_BLOCK ? p->m - first : ROW_BLOCK;
   size_t from = p->upper ? first : 0;
   double *c = p->c + first * p->n;
   memset(c, 0, rows * p->n * sizeof *c);
-  p->kernels->gemm_tn(p->a + first, p->m, p->b + from, p->n, c + from, p->n, rows, p->n - from,
+  j->kernels->gemm_tn(p->a + first, p->m, p->b + from, p->n, c + from, p->n, rows, p->n - from,
                       p->depth);
   return KF_OK;
 }
 
-static kf_status multiply(kf_ctx *ctx, product p) {
-  p.kernels = ctx->kernels;
-  return kf_parallel(ctx, (p.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &p);
+kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
+  product_job j = {.kernels = ctx->kernels, .p = product};
+  return kf_parallel(ctx, (product.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &j);
 }
 
 /* --- what all fits of the same statistics share ---------------------------------------------- */
@@ -127,11 +125,11 @@ static kf_status turn_between(kf_fitter *f) {
   uint64_t n = f->dim;
   double *half = f->c; /* S_b V^T */
   transpose(f->vectors, f->u, n);
-  product first = {.a = f->between_in_v, .b = f->u, .c = half, .m = n, .n = n, .depth = n};
-  product second = {
+  kf_product first = {.a = f->between_in_v, .b = f->u, .c = half, .m = n, .n = n, .depth = n};
+  kf_product second = {
       .a = f->u, .b = half, .c = f->between_in_v, .m = n, .n = n, .depth = n, .upper = true};
-  KF_TRY(multiply(f->ctx, first));
-  return multiply(f->ctx, second);
+  KF_TRY(kf_multiply(f->ctx, first));
+  return kf_multiply(f->ctx, second);
 }
 
 enum { STEPS = 5 }; /* of a fit, for progress: three here, two for each lambda */
@@ -262,8 +260,8 @@ static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
   double *left = f->c; /* [D][L]: U^T with its rows scaled */
   for (uint64_t k = 0; k < n; k++)
     for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
-  product map = {.a = left, .b = f->vectors, .c = m->transform, .m = kept, .n = n, .depth = n};
-  KF_TRY(multiply(f->ctx, map));
+  kf_product map = {.a = left, .b = f->vectors, .c = m->transform, .m = kept, .n = n, .depth = n};
+  KF_TRY(kf_multiply(f->ctx, map));
   fix_signs(m);
   kf_model_finish(m);
   return KF_OK;

@@ -45,7 +45,41 @@ void kf_model_free(kf_model *m) {
   kf_free(m->class_means);
   kf_free(m->prototypes);
   kf_free(m->lengths);
+  kf_free(m->text);
+  kf_free(m->text_given);
+  kf_free(m->fused);
+  kf_free(m->evidence);
   kf_free(m);
+}
+
+kf_status kf_model_make_text(kf_model *m, kf_err *err) {
+  uint64_t d = m->dim_in, l = m->dim_out, k = m->n_classes;
+  m->text = kf_alloc_zero(k * d, sizeof *m->text);
+  m->text_given = kf_alloc_zero(k, 1);
+  m->fused = kf_alloc_zero(k * l, sizeof *m->fused);
+  m->evidence = kf_alloc_zero(2 * k, sizeof *m->evidence);
+  bool all = m->text && m->text_given && m->fused && m->evidence;
+  return all ? KF_OK : kf_fail_memory(err);
+}
+
+void kf_model_copy_text(const kf_model *from, kf_model *to) {
+  uint64_t d = from->dim_in, l = from->dim_out, k = from->n_classes;
+  memcpy(to->text, from->text, k * d * sizeof *to->text);
+  memcpy(to->text_given, from->text_given, k);
+  memcpy(to->fused, from->fused, k * l * sizeof *to->fused);
+  to->alpha = from->alpha;
+}
+
+void kf_model_weigh(kf_model *m) {
+  for (uint64_t k = 0; k < m->n_classes; k++) {
+    m->evidence[m->n_classes + k] = m->text_given[k] ? 1 : 0;
+    m->evidence[k] = m->counts[k] + m->evidence[m->n_classes + k];
+  }
+}
+
+const int64_t *kf_model_evidence(const kf_model *m, kf_part part) {
+  if (m->text == NULL || part == KF_PART_IMAGES) return m->counts;
+  return part == KF_PART_TEXT ? m->evidence + m->n_classes : m->evidence;
 }
 
 void kf_model_finish(kf_model *m) {
@@ -108,23 +142,13 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_model *model, const kf_dat
   return KF_OK;
 }
 
-static void copy_model(const kf_model *from, kf_model *to) {
+void kf_model_copy(const kf_model *from, kf_model *to) {
   uint64_t d = from->dim_in, l = from->dim_out, k = from->n_classes;
-  to->normalized = from->normalized;
-  to->centre = from->centre;
-  to->lambda = from->lambda;
-  to->mean_eigenvalue = from->mean_eigenvalue;
-  to->rank = from->rank;
-  to->rows = from->rows;
-  memcpy(to->transform, from->transform, l * d * sizeof *to->transform);
-  memcpy(to->mean, from->mean, d * sizeof *to->mean);
-  memcpy(to->within, from->within, d * sizeof *to->within);
-  memcpy(to->between, from->between, d * sizeof *to->between);
+  kf_model_copy_map(from, to, from->dim_out);
   memcpy(to->counts, from->counts, k * sizeof *to->counts);
   memcpy(to->class_means, from->class_means, k * d * sizeof *to->class_means);
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
-  kf_model_finish(to);
 }
 
 kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
@@ -143,8 +167,17 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
     status =
         kf_model_create(model->dim_in, model->dim_out, model->n_classes + 1, &names, &larger, err);
   if (status == KF_OK) {
-    copy_model(model, larger);
+    kf_model_copy(model, larger);
     status = kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, err);
+  }
+  if (status == KF_OK && model->text != NULL) {
+    uint64_t l = model->dim_out, k = model->n_classes;
+    status = kf_model_make_text(larger, err);
+    if (status == KF_OK) {
+      kf_model_copy_text(model, larger);
+      memcpy(larger->fused + k * l, larger->prototypes + k * l, l * sizeof *larger->fused);
+      status = kf_model_complete(ctx, larger, (int64_t)k);
+    }
   }
   kf_names_clear(&names);
   kf_stats_free(sum);
@@ -155,20 +188,23 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   return status;
 }
 
+void kf_model_copy_map(const kf_model *from, kf_model *to, uint32_t dim) {
+  to->normalized = from->normalized;
+  to->centre = from->centre;
+  to->lambda = from->lambda;
+  to->mean_eigenvalue = from->mean_eigenvalue;
+  to->rank = from->rank;
+  to->rows = from->rows;
+  memcpy(to->transform, from->transform, (uint64_t)dim * to->dim_in * sizeof *to->transform);
+  memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
+  memcpy(to->within, from->within, to->dim_in * sizeof *to->within);
+  memcpy(to->between, from->between, to->dim_in * sizeof *to->between);
+  kf_model_finish(to);
+}
+
 kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err) {
-  const kf_names none = {0};
-  kf_model *m;
-  KF_TRY(kf_model_create(model->dim_in, dim, 0, &none, &m, err));
-  m->normalized = model->normalized;
-  m->centre = model->centre;
-  m->lambda = model->lambda;
-  m->mean_eigenvalue = model->mean_eigenvalue;
-  m->rank = model->rank;
-  m->rows = model->rows;
-  memcpy(m->transform, model->transform, (uint64_t)dim * m->dim_in * sizeof *m->transform);
-  memcpy(m->mean, model->mean, m->dim_in * sizeof *m->mean);
-  kf_model_finish(m);
-  *out = m;
+  KF_TRY(kf_model_create(model->dim_in, dim, 0, &(kf_names){0}, out, err));
+  kf_model_copy_map(model, *out, dim);
   return KF_OK;
 }
 
@@ -189,6 +225,12 @@ const double *kf_model_between_eigenvalues(const kf_model *m) { return m->betwee
 const float *kf_model_class_means(const kf_model *m) { return m->class_means; }
 const float *kf_model_prototypes(const kf_model *m) { return m->prototypes; }
 const double *kf_model_prototype_lengths(const kf_model *m) { return m->lengths; }
+
+int kf_model_fused(const kf_model *m) { return m->text != NULL; }
+double kf_model_alpha(const kf_model *m) { return m->alpha; }
+int kf_model_has_text(const kf_model *m, uint32_t k) {
+  return m->text != NULL && k < m->n_classes && m->text_given[k];
+}
 
 const char *kf_model_class_name(const kf_model *m, uint32_t k) {
   return k < m->names.n ? m->names.name[k] : NULL;

@@ -24,7 +24,24 @@ struct kf_model {
   float *class_means;     /* [K][D] */
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* that the mapped class means have, [K] */
+  /* What a model that knows text has besides; NULL: it does not. */
+  float *text;               /* unit length, [K][D]; predicted where it is not given */
+  unsigned char *text_given; /* [K] */
+  float *fused;              /* unit prototypes, [K][L]; predicted where there are no rows */
+  int64_t *evidence;         /* rows and 1 for text, [K]; 1 for text alone, [K]; not in the file */
+  double alpha;
 };
+
+/* Makes room for text, zeroed. */
+kf_status kf_model_make_text(kf_model *model, kf_err *err);
+/* Copies text and alpha to a model with room for it and as many classes or more. */
+void kf_model_copy_text(const kf_model *from, kf_model *to);
+/* Predicts what classes with text or rows alone lack, of class `only` (-1: of all). */
+kf_status kf_model_complete(kf_ctx *ctx, kf_model *model, int64_t only);
+/* How much is known of each class by a part of the model, [K]; 0: it does not take part. */
+const int64_t *kf_model_evidence(const kf_model *model, kf_part part);
+/* Sets `evidence` from counts and text_given. */
+void kf_model_weigh(kf_model *model);
 
 /* Allocates a model with all its arrays, zeroed, and copies the names. */
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
@@ -42,6 +59,16 @@ void kf_model_map_classes(const kf_model *model, const kf_kernels *kernels, uint
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
+/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
+ * lower triangle is left out, but for whole blocks of rows. */
+typedef struct kf_product {
+  const double *a, *b;
+  double *c;
+  size_t m, n, depth;
+  bool upper;
+} kf_product;
+kf_status kf_multiply(kf_ctx *ctx, kf_product product);
+
 /* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
  * statistics must outlive it. between NULL: the same as within. */
 typedef struct kf_fitter kf_fitter;
@@ -58,6 +85,10 @@ const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D
 const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 
+/* Copies all that is not about classes, with the first `dim` directions; `to` has as many. */
+void kf_model_copy_map(const kf_model *from, kf_model *to, uint32_t dim);
+/* The same and its classes; `to` has as many or more, and keeps its own names. Text is left out. */
+void kf_model_copy(const kf_model *from, kf_model *to);
 /* The map of a model with its first `dim` directions alone; without classes. */
 kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err);
 
@@ -85,6 +116,12 @@ kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const fl
 kf_status kf_map_declare(kf_stw *w, const kf_model *model, kf_err *err);
 kf_status kf_map_write(kf_stw *w, const kf_model *model, kf_err *err);
 kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
+
+/* Text prototypes (text.c). */
+const kf_names *kf_text_names(const kf_text *text);
+void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
+/* KF_ERR_DATA where rows are not as long as those of images. */
+kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 
 /* KF_ERR_MATH: mapped rows do not fit f32. */
 kf_status kf_fail_range(const kf_model *model, kf_err *err);

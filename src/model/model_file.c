@@ -65,6 +65,18 @@ kf_status kf_map_write(kf_stw *w, const kf_model *m, kf_err *err) {
   return write_parts(w, parts, N_MAP_PARTS, err);
 }
 
+/* What a model has besides where it knows text. */
+#define N_TEXT_PARTS 3
+static void text_parts_of(const kf_model *m, part parts[N_TEXT_PARTS]) {
+  uint64_t d = m->dim_in, l = m->dim_out, k = m->n_classes;
+  const part list[N_TEXT_PARTS] = {
+      {"text", KF_TYPE_F32, 2, {k, d}, m->text},
+      {"fused_prototypes", KF_TYPE_F32, 2, {k, l}, m->fused},
+      {"text_given", KF_TYPE_U8, 1, {k, 1}, m->text_given},
+  };
+  memcpy(parts, list, sizeof list);
+}
+
 static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta(w, "format", FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
@@ -73,10 +85,14 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
-  part parts[N_PARTS];
+  part parts[N_PARTS], text[N_TEXT_PARTS];
   parts_of(m, parts);
+  text_parts_of(m, text);
+  if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
   KF_TRY(declare_parts(w, parts, N_MAP_PARTS, N_PARTS, err));
-  return write_parts(w, parts, N_PARTS, err);
+  if (m->text != NULL) KF_TRY(declare_parts(w, text, 0, N_TEXT_PARTS, err));
+  KF_TRY(write_parts(w, parts, N_PARTS, err));
+  return m->text != NULL ? write_parts(w, text, N_TEXT_PARTS, err) : KF_OK;
 }
 
 kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
@@ -115,10 +131,7 @@ static kf_status read_classes(const kf_st *st, uint32_t *classes, kf_err *err) {
   return KF_OK;
 }
 
-/* The first n parts. */
-static kf_status read_tensors(const kf_st *st, kf_model *m, int n_parts, kf_err *err) {
-  part parts[N_PARTS];
-  parts_of(m, parts);
+static kf_status read_tensors(const kf_st *st, const part *parts, int n_parts, kf_err *err) {
   for (int i = 0; i < n_parts; i++) {
     const part *p = &parts[i];
     const kf_st_tensor *tensor;
@@ -176,7 +189,9 @@ kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err) {
   kf_model *m;
   KF_TRY(read_dims(st, &dim_in, &dim_out, err));
   KF_TRY(kf_model_create(dim_in, dim_out, 0, &(kf_names){0}, &m, err));
-  kf_status status = read_tensors(st, m, N_MAP_PARTS, err);
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  kf_status status = read_tensors(st, parts, N_MAP_PARTS, err);
   if (status == KF_OK) status = read_map_meta(st, m, err);
   if (status != KF_OK) {
     kf_model_free(m);
@@ -184,6 +199,28 @@ kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err) {
   }
   kf_model_finish(m);
   *out = m;
+  return KF_OK;
+}
+
+static kf_status read_classes_and_map(const kf_st *st, kf_model *m, kf_err *err) {
+  part parts[N_PARTS];
+  parts_of(m, parts);
+  return read_tensors(st, parts, N_PARTS, err);
+}
+
+static kf_status read_text(const kf_st *st, kf_model *m, kf_err *err) {
+  if (kf_st_meta(st, "alpha") == NULL) return KF_OK;
+  KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
+  if (!(m->alpha >= 0))
+    return kf_fail(err, KF_ERR_DATA, "%s: alpha in the metadata is negative", st->in.path);
+  const kf_st_tensor *ignored; /* it must be there before memory is taken for it */
+  KF_TRY(kf_st_expect(st, "text", KF_TYPE_F32, 2, (int64_t[]){m->n_classes, m->dim_in}, &ignored,
+                      err));
+  KF_TRY(kf_model_make_text(m, err));
+  part text[N_TEXT_PARTS];
+  text_parts_of(m, text);
+  KF_TRY(read_tensors(st, text, N_TEXT_PARTS, err));
+  kf_model_weigh(m);
   return KF_OK;
 }
 
@@ -205,8 +242,9 @@ static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
                      classes, names.n);
   if (status == KF_OK) status = kf_model_create(dim_in, dim_out, classes, &names, &m, err);
   kf_names_clear(&names);
-  if (status == KF_OK) status = read_tensors(st, m, N_PARTS, err);
+  if (status == KF_OK) status = read_classes_and_map(st, m, err);
   if (status == KF_OK) status = read_meta(st, m, err);
+  if (status == KF_OK) status = read_text(st, m, err);
   if (status != KF_OK) {
     kf_model_free(m);
     return status;

@@ -29,7 +29,7 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
   bool found = false;
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
-    if (cell->raw) continue;
+    if (cell->raw || cell->text) continue;
     double lambda = kf_cell_lambda(c, cell);
     if (!found) *out = (kf_place){lambda, cell->dim, cell->dim, cell->metric, cell->set};
     found = true;
@@ -45,7 +45,8 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
 /* The original space has one dimension and no lambda. */
 static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
                  bool raw) {
-  return (cell->raw != 0) == raw && cell->metric == place->metric && cell->set == place->set &&
+  return cell->text == 0 && (cell->raw != 0) == raw && cell->metric == place->metric &&
+         cell->set == place->set &&
          (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
 }
 
@@ -129,7 +130,8 @@ kf_shown kf_show_classifier(uint32_t k) {
 
 static void put_cell(kf_text *out, const kf_report_content *c, const kf_sweep_cell *cell) {
   kf_text_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
-               cell->raw ? "raw" : "Koo-Fu", kf_show_classifier(cell->k).text, cell->dim);
+               cell->raw ? "raw" : "Koo-Fu", cell->text ? "text" : kf_show_classifier(cell->k).text,
+               cell->dim);
   if (cell->raw)
     kf_put(out, "<td>–</td>");
   else

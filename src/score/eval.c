@@ -24,6 +24,7 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                     &(kf_trial_options){.metric = o.metric,
                                                         .mapped = !o.skip_model,
                                                         .raw = !o.skip_raw,
+                                                        .part = o.part,
                                                         .top = TOP,
                                                         .truth = o.truth,
                                                         .set = o.set});

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-kf_known kf_known_model(const kf_model *model) {
+kf_known kf_known_model(const kf_model *model, kf_part part) {
   return (kf_known){.what = "model",
                     .n_classes = model->n_classes,
                     .names = &model->names,
-                    .counts = model->counts};
+                    .counts = kf_model_evidence(model, part)};
 }
 
 kf_known kf_known_gallery(const kf_gallery *gallery) {

@@ -15,7 +15,7 @@ typedef struct kf_known {
   const int64_t *counts;     /* [n_classes]; a class without rows is not known */
   const unsigned char *part; /* [n_classes] 1: the class takes part; NULL: all do */
 } kf_known;
-kf_known kf_known_model(const kf_model *model);
+kf_known kf_known_model(const kf_model *model, kf_part part);
 kf_known kf_known_gallery(const kf_gallery *gallery);
 
 /* --- what is right ---------------------------------------------------------------------------- */

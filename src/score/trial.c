@@ -22,13 +22,17 @@ static kf_status choose_classes(kf_trial *t, const kf_class_set *set) {
 
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_trial_options *o) {
-  *trial = (kf_trial){.ctx = ctx, .data = data, .known = kf_known_model(model)};
+  *trial = (kf_trial){.ctx = ctx,
+                      .data = data,
+                      .known = kf_known_model(model, o->mapped ? o->part : KF_PART_IMAGES)};
   KF_TRY(kf_model_check_data(model, data, &ctx->err));
   KF_TRY(choose_classes(trial, o->set));
   KF_TRY(kf_judge_start(&trial->judge, &trial->known, data, data->rows, o->truth, &ctx->err));
   if (o->mapped)
-    KF_TRY(kf_prototypes_new(ctx, model, o->metric, false, trial->mask, &trial->mapped));
-  if (o->raw) KF_TRY(kf_prototypes_new(ctx, model, o->metric, true, trial->mask, &trial->raw));
+    KF_TRY(kf_prototypes_new(ctx, model, o->metric, false, o->part, trial->mask, &trial->mapped));
+  if (o->raw)
+    KF_TRY(
+        kf_prototypes_new(ctx, model, o->metric, true, KF_PART_IMAGES, trial->mask, &trial->raw));
   const kf_prototypes *any = o->mapped ? trial->mapped : trial->raw;
   trial->top = any != NULL && any->n < o->top ? any->n : o->top;
   return KF_OK;

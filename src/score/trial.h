@@ -8,6 +8,7 @@
 typedef struct kf_trial_options {
   kf_metric metric;
   bool mapped, raw; /* spaces that are wanted */
+  kf_part part;     /* of the mapped space */
   uint32_t top;     /* answers for each row; fewer where fewer classes take part */
   const kf_truth *truth;
   const kf_class_set *set;

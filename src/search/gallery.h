@@ -52,7 +52,6 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
  */
 kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric metric, kf_space *out,
                        kf_err *err);
-kf_status kf_fail_metric(kf_metric metric, kf_err *err); /* KF_ERR_ARG: none of its choices */
 /* Rows of the original space and their squared lengths to rows as the scores are to see them. */
 kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, float *out, kf_err *err);

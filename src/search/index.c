@@ -19,6 +19,10 @@ static float up(double x) {
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
+/* Every canonical or f64 sum of dim products is closer to the truth than this share of the product of
+ * lengths, and so is what a handful of operations adds. */
+static double rounding_share(const kf_index *index) { return (index->dim + 64) * 0x1p-51; }
+
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
 
 /* y = x - centre; returns the largest |y_i|. */
@@ -110,27 +114,22 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
   double bytes2 = 0;
   if (!(query->largest < (most + 0.4) * (double)factor) && factor > 0) {
     memset(bytes, 0, index->padded);
-    query->error = query->bytes = INFINITY;
+    query->by_length = query->by_error = query->fixed = INFINITY;
     return;
   }
   centre_row(index, x, scratch);
   round_row(index, factor, scratch, bytes);
   for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
-  query->error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
-  query->bytes = (double)factor * sqrt(bytes2) * SLACK;
-}
-
-double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block) {
-  double length = (double)block->length, error = (double)block->error;
-  /* Every canonical or f64 sum of dim products is closer to the truth than this share of the
-   * product of lengths, and so is what a handful of operations adds. */
-  double gamma = (index->dim + 64) * 0x1p-51;
-  double rounding = index->metric == KF_METRIC_EUCLIDEAN
-                        ? 2 * gamma * (query->length + length) * (query->length + length)
-                        : gamma * query->length * (length + index->centre_length);
-  double bytes = (query->error * length + query->bytes * error) * SLACK;
-  double offset = 0x1p-23 * (double)block->offset + 0x1p-148; /* it is kept in f32 */
-  return kf_bound_scale * (bytes + rounding + offset);
+  double error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
+  double gamma = rounding_share(index);
+  query->by_error = (double)factor * sqrt(bytes2) * (SLACK * SLACK);
+  if (index->metric == KF_METRIC_EUCLIDEAN) {
+    query->by_length = error * SLACK + 4 * gamma * query->length;
+    query->fixed = 2 * gamma * query->length * query->length;
+  } else {
+    query->by_length = error * SLACK + gamma * query->length;
+    query->fixed = gamma * query->length * index->centre_length;
+  }
 }
 
 double kf_key(const kf_index *index, const kf_query *query, double score) {
@@ -235,6 +234,9 @@ static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t
   for (uint64_t i = 0; i < n; i++)
     set_row(index, kernels, first + i, rows + i * index->dim, &block, s->y, s->bytes);
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
+  double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
+  block.fixed = up(2 * rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
+                   0x1p-148); /* offsets are kept in f32 */
   index->blocks[first / index->block_rows] = block;
   return KF_OK;
 }

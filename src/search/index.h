@@ -19,6 +19,7 @@ typedef struct kf_block {
   float length; /* not less than any |y| */
   float error;  /* not less than any |y - scale * bytes| */
   float offset; /* the largest |h| */
+  float fixed;  /* what does not depend on the query in the margin */
 } kf_block;
 
 struct kf_index {
@@ -47,11 +48,12 @@ typedef struct kf_query {
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
-  double error;   /* not less than |p - factor * bytes| */
-  double bytes;   /* not less than |factor * bytes| */
+  /* Once it is rounded: what a block's length and error contribute to the margin, and what is always
+   * there. */
+  double by_length, by_error, fixed;
 } kf_query;
 
-/* Everything but error and bytes. scratch: [2 * dim]. */
+/* Everything but the last three. scratch: [2 * dim]. */
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
@@ -63,27 +65,27 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
 
 /* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
  * is possible. */
-double kf_margin(const kf_index *index, const kf_query *query, const kf_block *block);
-/* The key in units of the dot products of a group of queries with a block. */
-typedef struct kf_unit {
-  double one;  /* the value of 1 */
-  double unit; /* 1 / one */
-  float scan;  /* the same for kf_scan */
-  bool usable; /* otherwise every row is a hit */
-} kf_unit;
-static inline kf_unit kf_unit_of(float factor, const kf_block *block) {
-  double one = (double)factor * (double)block->scale;
-  bool usable = one > 1e-30 && one < 1e30 && (double)block->offset < one * 0.5 * KF_SCAN_LIMIT;
-  double unit = usable ? 1 / one : 1;
-  return (kf_unit){.one = one, .unit = unit, .scan = (float)unit, .usable = usable};
+extern double kf_bound_scale; /* 1, except in a test */
+static inline double kf_margin(const kf_query *query, const kf_block *block) {
+  return kf_bound_scale *
+         (query->by_length * (double)block->length + query->by_error * (double)block->error +
+          query->fixed + (double)block->fixed);
+}
+/* What 1 in a dot product of a group of queries with a block is worth, in the key; 0 where that is of
+ * no use, and every row is to be a hit. */
+static inline double kf_value_of_one(float factor, const kf_block *block) {
+  double value = (double)factor * (double)block->scale;
+  bool usable =
+      value > 1e-30 && value < 1e30 && (double)block->offset < value * 0.5 * KF_SCAN_LIMIT;
+  return usable ? value : 0;
 }
 /* What dot - offset, in units of the dot product, must reach for the key of a row of the block to be
  * `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
-static inline int32_t kf_floor(double least, double margin, const kf_unit *u,
+static inline int32_t kf_floor(double least, double margin, double value_of_one,
                                const kf_block *block) {
-  if (!u->usable) return KF_SCAN_ALL;
-  double floor = (least - margin) * u->unit;
-  floor -= 0x1p-40 * (floor < 0 ? -floor : floor) + 0x1p-22 * (double)block->offset * u->unit + 3;
+  if (!(value_of_one > 0)) return KF_SCAN_ALL;
+  double unit = 1 / value_of_one, floor = (least - margin) * unit;
+  floor -= 0x1p-40 * (floor < 0 ? -floor : floor) + 0x1p-22 * (double)block->offset * unit + 3;
   if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also where it is NaN */
 }

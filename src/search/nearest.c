@@ -3,18 +3,20 @@
  * A batch of queries, rounded to 8 bits, meets the packed rows block by block; a block stays in the
  * second-level cache while all queries pass over it. Scores do not leave the kernel: it compares
  * them with what each query still asks for, and hands out the few rows that reach it. Those go to
- * the shortlist of the query, which raises what is asked for.
+ * the shortlist of the query, which raises what is asked for. What is asked for in the beginning
+ * comes from a look at the first rows.
  *
  * Many queries are divided among threads; few queries are searched by all threads together, each in
  * its own part of the rows, and the shortlists are merged. */
 #include "search/shortlist.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BATCH       384u        /* queries that pass over the rows together, at most */
 #define BATCH_BYTES (16u << 20) /* of their shortlists */
-#define FIRST_ROWS  64u         /* of the first span; then spans grow by half, up to a block */
+#define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
 /* --- what a thread works with ---------------------------------------------------------------- */
@@ -39,13 +41,14 @@ typedef struct finder {
   int8_t *bytes;       /* [group][padded], and other scratch: */
   double *wide;        /* [2 * dim] */
   float *fetched;      /* [KF_SCORE_ROWS][dim] */
-  kf_hit *hits;        /* [group][block_rows] */
-  uint32_t *count;     /* [group] */
+  kf_hit *hits;        /* [group * block_rows] */
+  int32_t *peaks;      /* [group][KF_PEAKS] */
+  double *lowest;      /* [group][KF_PEAKS] */
   uint64_t candidates;
 } finder;
 
 /* Pending rows of a query: more than k, or they would be scored again and again. */
-static uint32_t capacity_for(uint32_t k) { return 2 * k + 768; }
+static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
 /* How many queries a finder takes at a time, of n. */
 static uint32_t batch_for(uint32_t k, uint64_t n) {
@@ -69,7 +72,8 @@ static void finder_free(finder *f) {
   kf_free(f->wide);
   kf_free(f->fetched);
   kf_free(f->hits);
-  kf_free(f->count);
+  kf_free(f->peaks);
+  kf_free(f->lowest);
   kf_free(f->lists);
   kf_free(f->pending);
   kf_free(f->lower);
@@ -100,14 +104,15 @@ static kf_status finder_new(const kf_index *index, const kf_kernels *kernels, ui
   f->wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *f->wide);
   f->fetched = kf_alloc(KF_SCORE_ROWS * (uint64_t)index->dim, sizeof *f->fetched);
   f->hits = kf_alloc(scan->group * (uint64_t)index->block_rows, sizeof *f->hits);
-  f->count = kf_alloc(scan->group, sizeof *f->count);
+  f->peaks = kf_alloc(scan->group * KF_PEAKS, sizeof *f->peaks);
+  f->lowest = kf_alloc(scan->group * KF_PEAKS, sizeof *f->lowest);
   f->lists = kf_alloc(batch, sizeof *f->lists);
   f->pending = kf_alloc((uint64_t)batch * f->capacity, sizeof *f->pending);
   f->lower = kf_alloc((uint64_t)batch * k, sizeof *f->lower);
   f->scored = kf_alloc((uint64_t)batch * k, sizeof *f->scored);
   if (!(f->given && f->order && f->margin && f->query && f->factor && f->floor && f->packed &&
-        f->bytes && f->wide && f->fetched && f->hits && f->count && f->lists && f->pending &&
-        f->lower && f->scored)) {
+        f->bytes && f->wide && f->fetched && f->hits && f->peaks && f->lowest && f->lists &&
+        f->pending && f->lower && f->scored)) {
     finder_free(f);
     return kf_fail_memory(err);
   }
@@ -165,7 +170,7 @@ static void take_group(finder *f, const batch *b, uint32_t group) {
     *q = f->given[f->order[first + i]];
     kf_query_round(index, f->kernels, query_row(f, b, first + i), f->factor[group], f->wide, q,
                    f->bytes + i * index->padded);
-    kf_shortlist_start(&f->lists[first + i]);
+    kf_shortlist_start(&f->lists[first + i], f->k);
   }
   f->scan->pack(f->bytes, n, index->padded, f->packed + group * f->group_size);
 }
@@ -187,87 +192,146 @@ static kf_scorer scorer_for(finder *f, const batch *b, uint32_t i) {
 
 static kf_status make_room(finder *f, const batch *b, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, b, i);
-  KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, &scorer, err));
+  KF_TRY(kf_shortlist_make_room(&f->lists[i], f->k, f->capacity, f->margin[i], &scorer, err));
   f->candidates += scorer.candidates;
   return KF_OK;
 }
 
-/* What dot - offset, in units of the dot product, must reach for a row of the block to be among the
- * nearest of query i: v + margin >= least, with room for the rounding of offsets and of itself. */
-static int32_t floor_of(const finder *f, uint32_t i, const kf_block *block, double unit) {
-  double least = (f->lists[i].least - f->margin[i]) * unit;
-  least -= 0x1p-40 * fabs(least) + 0x1p-22 * (double)block->offset * unit + 3;
-  if (least > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
-  return least > KF_SCAN_ALL ? (int32_t)least : KF_SCAN_ALL; /* also where it is NaN */
+/* A hit of query i becomes a candidate. */
+static inline kf_status take_hit(finder *f, const batch *b, uint32_t i, uint64_t row, double value,
+                                 kf_err *err) {
+  kf_shortlist *list = &f->lists[i];
+  if (row >= f->index->n) return KF_OK;
+  if (b->leave_out != NULL && b->leave_out[f->order[i]] == (int64_t)row) return KF_OK;
+  double upper = value + f->margin[i], lower = value - f->margin[i];
+  bool known = isfinite(upper); /* else a row or a query of which nothing is known */
+  if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
+  kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
+  return KF_OK;
 }
 
-/* Hits of query i among the rows from `first` on become candidates. */
-static kf_status take_hits(finder *f, const batch *b, uint32_t i, double value_of_one,
-                           uint64_t first, const kf_hit *hits, uint32_t n, kf_err *err) {
+/* What the kernel is told of some panels of one block and of a group of queries, besides floors, and
+ * what 1 in a dot product is worth: 0 where that is of no use, and every row is to be a hit. */
+static kf_scan scan_of(finder *f, const batch *b, uint32_t group, uint64_t row, uint64_t rows,
+                       double *value_of_one) {
   const kf_index *index = f->index;
-  kf_shortlist *list = &f->lists[i];
-  int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[i]] : -1;
-  for (uint32_t h = 0; h < n; h++) {
-    uint64_t row = first + hits[h].row;
-    if (row >= index->n || left_out == (int64_t)row) continue;
-    double value = (double)hits[h].dot * value_of_one - (double)index->offset[row];
-    double upper = value + f->margin[i], lower = value - f->margin[i];
-    bool known = isfinite(upper); /* else a row or a query of which nothing is known */
-    if (list->n_pending == f->capacity) KF_TRY(make_room(f, b, i, err));
-    kf_shortlist_offer(list, f->k, known ? upper : INFINITY, known ? lower : -INFINITY, row);
-  }
-  return KF_OK;
+  const kf_block *block = &index->blocks[row / index->block_rows];
+  double one = *value_of_one = kf_value_of_one(f->factor[group], block);
+  return (kf_scan){.dim = index->padded,
+                   .panels = index->packed + row * index->padded,
+                   .n_panels = rows / KF_PANEL,
+                   .offset = index->offset + row,
+                   .unit = one > 0 ? (float)(1 / one) : 1,
+                   .queries = f->packed + group * f->group_size,
+                   .n = group_queries(f, b, group),
+                   .floor = f->floor + group * f->scan->group,
+                   .hits = f->hits};
 }
 
 /* Some panels of one block against one group of queries. */
-static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint32_t rows,
-                            kf_err *err) {
+static kf_status scan_group(finder *f, const batch *b, uint32_t group, uint64_t row, uint64_t rows,
+                            const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
-  uint32_t first_query = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
   const kf_block *block = &index->blocks[row / index->block_rows];
-  double value_of_one = (double)f->factor[group] * (double)block->scale;
-  /* Otherwise every row is a hit. */
-  bool usable = value_of_one > 1e-30 && value_of_one < 1e30 &&
-                (double)block->offset < value_of_one * 0.5 * KF_SCAN_LIMIT;
-  double unit = usable ? 1 / value_of_one : 1;
-  for (uint32_t i = first_query; i < first_query + n; i++) {
-    f->margin[i] = kf_margin(index, &f->query[i], block);
-    f->floor[i] = usable ? floor_of(f, i, block, unit) : KF_SCAN_ALL;
+  double value_of_one;
+  kf_scan s = scan_of(f, b, group, row, rows, &value_of_one);
+  uint32_t first_query = group * (uint32_t)f->scan->group;
+  for (uint32_t i = first_query; i < first_query + s.n; i++) {
+    f->margin[i] = kf_margin(&f->query[i], block);
+    f->floor[i] = kf_floor(f->lists[i].least, f->margin[i], value_of_one, block);
   }
-  kf_scan s = {.dim = index->padded,
-               .panels = index->packed + row * index->padded,
-               .n_panels = rows / KF_PANEL,
-               .offset = index->offset + row,
-               .unit = (float)unit,
-               .queries = f->packed + group * f->group_size,
-               .n = n,
-               .floor = f->floor + first_query,
-               .hits = f->hits,
-               .stride = index->block_rows,
-               .count = f->count};
-  f->scan->scan(&s);
-  for (uint32_t i = 0; i < n; i++)
-    if (f->count[i] > 0)
-      KF_TRY(take_hits(f, b, first_query + i, value_of_one, row,
-                       f->hits + (uint64_t)i * index->block_rows, f->count[i], err));
+  s.next = next;
+  s.next_size = next_size;
+  size_t n_hits = f->scan->scan(&s);
+  double factor = (double)f->factor[group] * (double)block->scale;
+  for (const kf_hit *h = f->hits; h < f->hits + n_hits; h++) {
+    double value = (double)h->dot * factor - (double)index->offset[row + h->row];
+    KF_TRY(take_hit(f, b, first_query + h->query, row + h->row, value, err));
+  }
   return KF_OK;
 }
 
-/* The blocks from `block` up to `end`, in spans that start small and grow by half, since each raises
- * what is asked for. */
+/* --- the first floor ------------------------------------------------------------------------- */
+
+#define PEAK_ROWS 1024u
+
+/* How many of so many rows are looked at beforehand; 0: too few to be worth it, or k is too large. */
+static uint64_t peak_rows(const finder *f, uint64_t rows) {
+  uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
+  if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
+  return some < PEAK_ROWS ? some : PEAK_ROWS;
+}
+
+/* The lower bounds of what has the peaks of query i in a block, where these are better. A peak is off
+ * by the rounding of its offset; far out, it is not that of a row of which something is known. */
+static void raise_lowers(const finder *f, uint32_t i, const kf_block *block, double value_of_one,
+                         const int32_t *peaks, double *lower) {
+  double margin = kf_margin(&f->query[i], block);
+  double off = 0x1p-22 * (double)block->offset / value_of_one + 3;
+  for (uint32_t r = 0; r < KF_PEAKS; r++) {
+    double value = ((double)peaks[r] - off) * value_of_one;
+    double least = value - 0x1p-40 * fabs(value) - margin;
+    if (abs(peaks[r]) < KF_SCAN_LIMIT / 2 && least > lower[r]) lower[r] = least;
+  }
+}
+
+/* Rows from `begun` on, in KF_PEAKS classes by their number: the best of each class is a row of its
+ * own, so that the k-th best of these is a floor to begin with. It saves most of the hits that rows
+ * would be while little is known. */
+static void find_floor(finder *f, const batch *b, uint32_t group, uint64_t begun, uint64_t rows) {
+  const kf_index *index = f->index;
+  uint32_t first = group * (uint32_t)f->scan->group, n = group_queries(f, b, group);
+  for (uint32_t i = 0; i < n * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
+  for (uint64_t row = begun, step; row < begun + rows; row += step) {
+    step = index->block_rows - row % index->block_rows;
+    if (step > begun + rows - row) step = begun + rows - row;
+    double value_of_one;
+    kf_scan s = scan_of(f, b, group, row, step, &value_of_one);
+    if (!(value_of_one > 0)) continue;
+    f->scan->peaks(&s, f->peaks);
+    for (uint32_t i = 0; i < n; i++)
+      raise_lowers(f, first + i, &index->blocks[row / index->block_rows], value_of_one,
+                   f->peaks + i * KF_PEAKS, f->lowest + i * KF_PEAKS);
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    int64_t left_out = b->leave_out != NULL ? b->leave_out[f->order[first + i]] : -1;
+    if (left_out >= 0) f->lowest[i * KF_PEAKS + left_out % KF_PEAKS] = -INFINITY;
+    kf_shortlist_expect(&f->lists[first + i], f->k, f->lowest + i * KF_PEAKS, KF_PEAKS);
+  }
+}
+
+/* --- span by span ---------------------------------------------------------------------------- */
+
+/* How many rows the span that begins at `row` has, where floors are those of `seen` rows: spans grow
+ * with that, since each raises what is asked for, and end where a block does. */
+static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
+  uint64_t rows = index->block_rows - row % index->block_rows;
+  uint64_t most = seen / 2 / FIRST_ROWS * FIRST_ROWS;
+  if (most < FIRST_ROWS) most = FIRST_ROWS;
+  return rows < most ? rows : most;
+}
+
+/* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span, its
+ * share of the next span is asked for; not so where there are one or two groups, which read as fast as
+ * memory goes. */
 static kf_status scan_blocks(finder *f, const batch *b, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
-  uint64_t begun = block * index->block_rows, last = end * index->block_rows;
+  uint64_t begun = block * index->block_rows, last = end * index->block_rows, rows;
+  uint32_t groups = (b->n + (uint32_t)f->scan->group - 1) / (uint32_t)f->scan->group;
+  uint64_t seen = peak_rows(f, last - begun);
   kf_status status = KF_OK;
   if (f->scan->begin != NULL) f->scan->begin(index->padded);
-  for (uint64_t row = begun; status == KF_OK && row < last;) {
-    uint64_t rows = index->block_rows - row % index->block_rows;
-    uint64_t most = (row - begun) / 2 / FIRST_ROWS * FIRST_ROWS;
-    if (most < FIRST_ROWS) most = FIRST_ROWS;
-    if (rows > most) rows = most;
-    for (uint32_t group = 0; status == KF_OK && group * f->scan->group < b->n; group++)
-      status = scan_group(f, b, group, row, (uint32_t)rows, err);
-    row += rows;
+  for (uint32_t g = 0; seen > 0 && g < groups; g++) find_floor(f, b, g, begun, seen);
+  for (uint64_t row = begun; status == KF_OK && row < last; row += rows) {
+    if (seen < row - begun) seen = row - begun;
+    rows = span_rows(index, row, seen);
+    const uint8_t *next = index->packed + (row + rows) * index->padded;
+    bool ask = groups > 2 && row + rows < last;
+    size_t size = ask ? span_rows(index, row + rows, seen) * index->padded : 0;
+    for (uint32_t g = 0; status == KF_OK && g < groups; g++) {
+      size_t from = size * g / groups, to = size * (g + 1) / groups;
+      status = scan_group(f, b, g, row, rows, next + from, to - from, err);
+    }
   }
   if (f->scan->end != NULL) f->scan->end();
   return status;
@@ -382,8 +446,8 @@ static kf_status merge_parts(const parallel_job *j, kf_err *err) {
   for (uint32_t i = 0; i < b.n; i++) {
     kf_scorer scorer = scorer_for(f, &b, i);
     for (uint64_t p = 1; p < j->parts; p++)
-      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[p]->lists[i], f->k, f->capacity, &scorer,
-                                err));
+      KF_TRY(kf_shortlist_merge(&f->lists[i], &j->finders[p]->lists[i], f->k, f->capacity,
+                                f->margin[i], &scorer, err));
     f->candidates += scorer.candidates;
     KF_TRY(finish(f, &b, i, &a, err));
   }

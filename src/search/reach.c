@@ -21,10 +21,9 @@ typedef struct reacher {
   float *factor;     /* [groups] */
   char *packed;      /* [groups][group_size] */
   int32_t *floor;    /* [group] */
-  uint32_t *count;   /* [group] */
   int8_t *bytes;     /* [group][padded] */
   double *wide;      /* [2 * dim] */
-  kf_hit *hits;      /* [group][block_rows] */
+  kf_hit *hits;      /* [group * block_rows] */
 } reacher;
 
 /* How many queries the group has that begins at `first`. */
@@ -54,30 +53,25 @@ static void scan_group(reacher *r, uint64_t number, uint64_t first) {
   const kf_index *index = r->index;
   const kf_block *block = &index->blocks[number];
   size_t n = group_queries(r, first), group = first / r->scan->group;
-  kf_unit unit = kf_unit_of(r->factor[group], block);
+  double one = kf_value_of_one(r->factor[group], block);
   for (size_t i = 0; i < n; i++) {
     const kf_query *query = &r->query[first + i];
     double key = kf_key(index, query, r->least[first + i]);
-    r->floor[i] = kf_floor(key, kf_margin(index, query, block), &unit, block);
+    r->floor[i] = kf_floor(key, kf_margin(query, block), one, block);
   }
   uint64_t row = number * index->block_rows;
   kf_scan s = {.dim = index->padded,
                .panels = index->packed + row * index->padded,
                .n_panels = index->block_rows / KF_PANEL,
                .offset = index->offset + row,
-               .unit = unit.scan,
+               .unit = one > 0 ? (float)(1 / one) : 1,
                .queries = r->packed + group * r->group_size,
                .n = n,
                .floor = r->floor,
-               .hits = r->hits,
-               .stride = index->block_rows,
-               .count = r->count};
-  r->scan->scan(&s);
-  for (size_t i = 0; i < n; i++)
-    for (uint32_t h = 0; h < r->count[i]; h++) {
-      uint64_t found = row + r->hits[i * index->block_rows + h].row;
-      if (found < index->n) r->use(r->argument, first + i, found);
-    }
+               .hits = r->hits};
+  size_t n_hits = r->scan->scan(&s);
+  for (const kf_hit *h = r->hits; h < r->hits + n_hits; h++)
+    if (row + h->row < index->n) r->use(r->argument, first + h->query, row + h->row);
 }
 
 static void run(reacher *r) {
@@ -106,17 +100,15 @@ kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, co
                .factor = kf_alloc(groups, sizeof *r.factor),
                .packed = kf_alloc(groups, scan->size(index->padded)),
                .floor = kf_alloc(group, sizeof *r.floor),
-               .count = kf_alloc(group, sizeof *r.count),
                .bytes = kf_alloc(group, index->padded),
                .wide = kf_alloc(2 * (uint64_t)index->dim, sizeof *r.wide),
                .hits = kf_alloc(group * index->block_rows, sizeof *r.hits)};
-  bool all = r.query && r.factor && r.packed && r.floor && r.count && r.bytes && r.wide && r.hits;
+  bool all = r.query && r.factor && r.packed && r.floor && r.bytes && r.wide && r.hits;
   if (all) run(&r);
   kf_free(r.query);
   kf_free(r.factor);
   kf_free(r.packed);
   kf_free(r.floor);
-  kf_free(r.count);
   kf_free(r.bytes);
   kf_free(r.wide);
   kf_free(r.hits);

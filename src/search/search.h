@@ -60,15 +60,19 @@ typedef struct kf_prototypes {
   const kf_kernels *kernels;
   kf_metric metric; /* cosine or Euclidean */
   bool raw;
+  kf_part part; /* images, text or fused */
   uint32_t n, dim;
   int32_t *ids; /* [n] class numbers, rising */
   kf_index *index;
   float *rows; /* [n][dim] while the index is built */
 } kf_prototypes;
 
-/* part: [classes of the model] 1 where a class takes part; NULL: all do. */
+/* raw: in the original space, by class means. mask: [classes of the model] 1 where a class takes
+ * part; NULL: all do. */
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
-                            const unsigned char *part, kf_prototypes **out);
+                            kf_part part, const unsigned char *mask, kf_prototypes **out);
+/* KF_ERR_ARG: none of its choices. */
+kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 void kf_prototypes_free(kf_prototypes *p);
 
 /* The `top` <= p->n nearest prototypes of n rows of the original space, best first, as kf_classify

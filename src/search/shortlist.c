@@ -7,47 +7,64 @@
 #include "search/shortlist.h"
 
 #include <math.h>
+#include <string.h>
 
-void kf_shortlist_start(kf_shortlist *list) {
+static void forget_bounds(kf_shortlist *list, uint32_t k) {
+  for (uint32_t i = 0; i < k; i++) list->lower[i] = -INFINITY;
+}
+
+void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
   list->least = -INFINITY;
-  list->n_pending = list->n_lower = list->n_scored = 0;
+  list->n_pending = list->n_scored = 0;
+  forget_bounds(list, k);
 }
 
 /* --- lower bounds ---------------------------------------------------------------------------- */
 
-static void sift_down(double *heap, uint32_t n, double x) {
+/* The smallest of k goes, x comes. Few are kept in rising order, in a loop that vectors can do and
+ * that has nothing to guess; more are a heap, which rising order is, too. */
+#define FEW 64u
+static void replace_smallest(double *lower, uint32_t k, double x) {
+  if (k <= FEW) {
+    for (uint32_t i = 0; i + 1 < k; i++) {
+      double y = lower[i] > x ? lower[i] : x;
+      lower[i] = lower[i + 1] < y ? lower[i + 1] : y;
+    }
+    lower[k - 1] = lower[k - 1] > x ? lower[k - 1] : x;
+    return;
+  }
   uint32_t at = 0, child;
-  while ((child = 2 * at + 1) < n) {
-    if (child + 1 < n && heap[child + 1] < heap[child]) child++;
-    if (!(heap[child] < x)) break;
-    heap[at] = heap[child];
+  while ((child = 2 * at + 1) < k) {
+    if (child + 1 < k && lower[child + 1] < lower[child]) child++;
+    if (!(lower[child] < x)) break;
+    lower[at] = lower[child];
     at = child;
   }
-  heap[at] = x;
-}
-
-static void sift_up(double *heap, uint32_t at, double x) {
-  for (; at > 0 && x < heap[(at - 1) / 2]; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
-  heap[at] = x;
+  lower[at] = x;
 }
 
 static void note_lower(kf_shortlist *list, uint32_t k, double lower) {
-  if (list->n_lower < k)
-    sift_up(list->lower, list->n_lower++, lower);
-  else if (lower > list->lower[0])
-    sift_down(list->lower, k, lower);
-  else
-    return;
-  if (list->n_lower == k && list->lower[0] > list->least) list->least = list->lower[0];
+  if (!(lower > list->lower[0])) return;
+  replace_smallest(list->lower, k, lower);
+  if (list->lower[0] > list->least) list->least = list->lower[0];
+}
+
+void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) note_lower(list, k, lower[i]);
+  forget_bounds(list, k); /* of rows that will be offered */
 }
 
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row) {
   if (upper < list->least) return;
-  list->pending[list->n_pending++] = (kf_pending){.upper = upper, .lower = lower, .row = row};
+  list->pending[list->n_pending++] = (kf_pending){.upper = upper, .row = row};
   note_lower(list, k, lower);
 }
 
 /* --- scores ---------------------------------------------------------------------------------- */
+
+static double key_of(const kf_scorer *s, double value) {
+  return kf_key(s->index, s->query, s->index->metric == KF_METRIC_EUCLIDEAN ? value : -value);
+}
 
 static void note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, kf_scored s) {
   kf_scored *to = list->scored;
@@ -63,9 +80,7 @@ static void note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, 
   to[at] = s;
   if (list->n_scored < k) list->n_scored++;
   if (list->n_scored < k) return;
-  double worst = to[k - 1].value;
-  double key = kf_key(scorer->index, scorer->query,
-                      scorer->index->metric == KF_METRIC_EUCLIDEAN ? worst : -worst);
+  double key = key_of(scorer, to[k - 1].value);
   if (key > list->least) list->least = key;
 }
 
@@ -118,46 +133,82 @@ static void settle_down(kf_pending *heap, uint32_t n, uint32_t at) {
   heap[at] = x;
 }
 
-static uint64_t pop(kf_shortlist *list) {
-  uint64_t row = list->pending[0].row;
+static kf_pending pop(kf_shortlist *list) {
+  kf_pending top = list->pending[0];
   list->pending[0] = list->pending[--list->n_pending];
   if (list->n_pending > 1) settle_down(list->pending, list->n_pending, 0);
-  return row;
+  return top;
+}
+
+/* Rows lie anywhere in memory: they are asked for some time before they are scored. Of long rows the
+ * beginning; the processor sees what follows. */
+#define AHEAD       (4 * KF_SCORE_ROWS)
+#define AHEAD_BYTES 1024u
+static void ask_for(const kf_index *index, uint64_t row) {
+  const char *x = (const char *)(index->rows + row * index->dim);
+  size_t bytes = index->dim * sizeof(float);
+  for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
+}
+
+/* Scores up to `most` pending rows, best first, as long as their upper bounds reach what is asked for
+ * by `margin`. */
+static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, double margin,
+                            kf_scorer *scorer, kf_err *err) {
+  kf_pending next[AHEAD] = {{0}};
+  uint32_t n = 0;
+  for (uint32_t i = list->n_pending / 2; i-- > 0;) settle_down(list->pending, list->n_pending, i);
+  for (;;) {
+    for (; n < AHEAD && most > 0 && list->n_pending > 0 &&
+           !(list->pending[0].upper - margin < list->least);
+         n++, most--) {
+      next[n] = pop(list);
+      if (!scorer->index->in_place) ask_for(scorer->index, next[n].row);
+    }
+    uint64_t numbers[KF_SCORE_ROWS];
+    uint32_t taken = 0;
+    for (; taken < n && taken < KF_SCORE_ROWS && !(next[taken].upper < list->least); taken++)
+      numbers[taken] = next[taken].row;
+    if (taken == 0) return KF_OK;
+    KF_TRY(score(list, k, scorer, numbers, taken, err));
+    n -= taken;
+    memmove(next, next + taken, n * sizeof *next);
+  }
 }
 
 kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer, kf_err *err) {
   drop(list);
-  if (!scorer->index->in_place)
-    for (uint32_t i = 0; i < list->n_pending; i++)
-      __builtin_prefetch(scorer->index->rows + list->pending[i].row * scorer->index->dim);
-  for (uint32_t i = list->n_pending / 2; i-- > 0;) settle_down(list->pending, list->n_pending, i);
-  while (list->n_pending > 0) {
-    uint64_t numbers[KF_SCORE_ROWS];
-    uint32_t n = 0;
-    while (n < KF_SCORE_ROWS && list->n_pending > 0 && !(list->pending[0].upper < list->least))
-      numbers[n++] = pop(list);
-    if (n == 0) break;
-    KF_TRY(score(list, k, scorer, numbers, n, err));
-  }
+  KF_TRY(score_best(list, k, UINT32_MAX, 0, scorer, err));
   list->n_pending = 0;
   return KF_OK;
 }
 
-kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity,
+/* The best scores in place of lower bounds, where they say more. */
+static void take_scores_as_bounds(kf_shortlist *list, uint32_t k, const kf_scorer *scorer) {
+  if (list->n_scored < k || key_of(scorer, list->scored[k - 1].value) < list->lower[0]) return;
+  for (uint32_t i = 0; i < k; i++) list->lower[i] = key_of(scorer, list->scored[k - 1 - i].value);
+}
+
+kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
                                  kf_scorer *scorer, kf_err *err) {
+  drop(list);
+  if (list->n_pending <= capacity / 2) return KF_OK;
+  KF_TRY(score_best(list, k, k, margin, scorer, err));
+  take_scores_as_bounds(list, k, scorer);
   drop(list);
   if (list->n_pending <= capacity / 4 * 3) return KF_OK;
   return kf_shortlist_settle(list, k, scorer, err);
 }
 
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
-                             uint32_t capacity, kf_scorer *scorer, kf_err *err) {
+                             uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
   for (uint32_t i = 0; i < other->n_scored; i++) note_score(list, k, scorer, other->scored[i]);
+  for (uint32_t i = 0; i < k; i++) note_lower(list, k, other->lower[i]);
   for (uint32_t i = 0; i < other->n_pending; i++) {
-    const kf_pending *p = &other->pending[i];
-    if (list->n_pending == capacity) KF_TRY(kf_shortlist_make_room(list, k, capacity, scorer, err));
-    kf_shortlist_offer(list, k, p->upper, p->lower, p->row);
+    if (other->pending[i].upper < list->least) continue;
+    if (list->n_pending == capacity)
+      KF_TRY(kf_shortlist_make_room(list, k, capacity, margin, scorer, err));
+    list->pending[list->n_pending++] = other->pending[i];
   }
   return KF_OK;
 }

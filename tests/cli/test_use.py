@@ -312,3 +312,22 @@ def labels_inside_or_beside(box):
     box.write("named.safetensors", safetensors({"vectors": ("F32", [60, 8], f32(rows)), "targets": ("I32", [60], i32(labels))}))
     box.works("stats", "named.safetensors", "--tensor", "vectors", "--label-tensor", "targets", "-o", "s.safetensors")
     equal(info(box, "s.safetensors")["rows"], 60, "rows")
+
+
+@test
+def rows_of_some_classes(box):
+    """--only: statistics and galleries of parts make up those of the whole."""
+    box.write("x.safetensors", data_set(n=60))
+    box.write("one.txt", "class 1\n")
+    box.write("others.txt", "class 2\nclass 0\nno such class\n")
+    box.works("stats", "x.safetensors", "-o", "all.safetensors", "-q")
+    for name in ("one", "others"):
+        box.works("stats", "x.safetensors", "--only", f"{name}.txt", "-o", f"{name}.safetensors", "-q")
+    box.works("merge", "one.safetensors", "others.safetensors", "-o", "merged.safetensors", "-q")
+    equal(box.read("merged.safetensors"), box.read("all.safetensors"), "the bytes of both parts together")
+    box.works("index", "x.safetensors", "--only", "others.txt", "-o", "g.safetensors", "-q")
+    labels = box.works("search", "g.safetensors", "x.safetensors", "-k", 1).out.splitlines()[1:]
+    equal({line.split("\t")[2] for line in labels}, {"class 0", "class 2"}, "labels in the gallery")
+    box.write("ids.txt", "".join(f"{i}\n" for i in range(60)))
+    box.refuses(USAGE, "index", "x.safetensors", "--only", "one.txt", "--ids", "ids.txt", "-o", "h.safetensors")
+    box.refuses(USAGE, "fit", "all.safetensors", "--only", "one.txt", "-o", "m.safetensors")

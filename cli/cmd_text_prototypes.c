@@ -1,0 +1,127 @@
+/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean for each class. */
+#include "cli.h"
+#include "commands.h"
+
+static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
+  const cli_args *a = &cli->args;
+  cli_strings labels;
+  if (expand_labels(&a->labels, &labels)) return fail(cli, KF_ERR_MEM);
+  kf_data_options options = {.labels = (const char *const *)labels.items,
+                             .n_labels = labels.n,
+                             .classes = classes,
+                             .tensor = a->tensor,
+                             .label_tensor = a->label_tensor,
+                             .no_labels = !labelled,
+                             .skip_bad = a->skip_bad};
+  kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
+  strings_free(&labels);
+  if (status != KF_OK) return fail(cli, status);
+  return check_replaces_no_data(cli, *out, a->output);
+}
+
+/* Without labels and --per-class, all classes of --classes have the same number of prompts. */
+static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
+  kf_class_set *names = NULL;
+  kf_status status = kf_class_set_load(cli->ctx, cli->args.classes, &names);
+  if (status != KF_OK) return fail(cli, status);
+  uint32_t n = kf_class_set_size(names);
+  uint64_t rows = kf_data_rows(data), each = rows / n;
+  kf_class_set_free(names);
+  if (each * n != rows || each > UINT32_MAX)
+    return fail_with(cli, EXIT_BAD_DATA,
+                     "%s cannot be shared out evenly among the %u classes of %s",
+                     show_counted(rows, "embedding", "embeddings").text, n, cli->args.classes);
+  options->per_class = (uint32_t)each;
+  options->classes = cli->args.classes;
+  return EXIT_OK;
+}
+
+/* Opens the embeddings, and decides by what they belong to classes. */
+static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
+  const cli_args *a = &cli->args;
+  if (a->per_class.given) {
+    options->per_class = (uint32_t)a->per_class.value;
+    options->classes = a->classes;
+    return open_prompts(cli, 0, NULL, data);
+  }
+  if (!a->classes || a->labels.n) return open_prompts(cli, 1, a->classes, data);
+  int result = open_prompts(cli, 1, NULL, data);
+  if (result != EXIT_OK) return result;
+  if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
+  kf_data_free(*data); /* labels inside, which --classes names */
+  *data = NULL;
+  return open_prompts(cli, 1, a->classes, data);
+}
+
+static int save(cli_run *cli, const kf_data *data, const kf_text *text) {
+  const char *path = cli->args.output;
+  kf_status status = kf_text_save(cli->ctx, text, path);
+  if (status != KF_OK) return fail(cli, status);
+  say_written(cli, path, "%s of %u from %s%s",
+              show_counted(kf_text_classes(text), "class", "classes").text, kf_text_dim(text),
+              show_counted(kf_data_rows(data), "embedding", "embeddings").text,
+              kf_text_class_name(text, 0) ? "" : ", without names");
+  return EXIT_OK;
+}
+
+static int run(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  if (a->per_class.given && (a->labels.n || a->label_tensor))
+    return fail_usage(cli, "--per-class and labels are two ways to say the same");
+  int result = check_safetensors(cli, a->output, "file of text prototypes");
+  if (result != EXIT_OK) return result;
+  kf_text_options options = {.no_unit_rows = a->no_unit_rows, .no_unit_mean = a->no_unit_mean};
+  kf_data *data = NULL;
+  kf_text *text = NULL;
+  result = take_prompts(cli, &options, &data);
+  if (result == EXIT_OK) {
+    kf_status status = kf_text_new(cli->ctx, data, &options, &text);
+    result = status == KF_OK ? save(cli, data, text) : fail_in(cli, status, a->operands.items[0]);
+  }
+  kf_text_free(text);
+  kf_data_free(data);
+  return result;
+}
+
+static const cli_group own_options = {
+    "Options",
+    (const cli_option[]){
+        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
+         "TEXT.safetensors", "the prototypes to write; the name ends in .safetensors", 0, 0, NULL},
+        {"per-class", 0, OPTION_NUMBER, offsetof(cli_args, per_class), 0, "M",
+         "M embeddings belong to each class, one class after the other (default with --classes: as "
+         "many as there are for each)",
+         1, UINT32_MAX, NULL},
+        {"no-unit-rows", 0, OPTION_FLAG, offsetof(cli_args, no_unit_rows), 0, NULL,
+         "average embeddings with the lengths they have", 0, 0, NULL},
+        {"no-unit-mean", 0, OPTION_FLAG, offsetof(cli_args, no_unit_mean), 0, NULL,
+         "leave means at the length they have", 0, 0, NULL},
+        {0}}};
+
+const cli_command text_prototypes_command = {
+    .name = "text-prototypes",
+    .operands = "EMB...",
+    .min_operands = 1,
+    .max_operands = ANY_NUMBER,
+    .missing = "the text embeddings are",
+    .summary = "average text embeddings by class, for zero-shot use",
+    .details =
+        "Takes the embeddings of prompts that a text encoder has made, in any form that 'koofu "
+        "convert' reads, and writes one mean for each class: a native data set with a row for each "
+        "class, in class order, with the names. 'koofu prompts' writes prompts class by class; "
+        "their embeddings, in the same order, go with --classes alone, or with --per-class M. "
+        "Embeddings in another order, or of classes with different numbers of prompts, need "
+        "labels.\n\n"
+        "Each embedding is scaled to unit length, and so is each mean, as OpenAI does it for CLIP. "
+        "--text takes the means at unit length again, unless --text-as-is is there.",
+    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
+    .examples =
+        (const cli_example[]){
+            {"Seven prompts for each class",
+             "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o "
+             "text.safetensors"},
+            {"Then zero-shot accuracy",
+             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
+            {NULL, NULL}},
+    .run = run,
+};

@@ -1,0 +1,159 @@
+/* fuse.c - how much prototypes count beside text, chosen by leaving training rows out.
+ *
+ * Classes whose text is not given have it predicted from their means (src/model/fuse.c), as in the
+ * model that is made in the end. */
+#include "choose/choose.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CAUTIOUS_ALPHA 0.03
+
+enum { N_LAMBDAS = 5 };
+static const double usual_lambdas[N_LAMBDAS] = {0.03, 0.1, 0.3, 1, 3};
+static const double usual_alphas[] = {0,    0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
+                                      0.15, 0.2,  0.3,  0.5,  0.7,  1};
+
+typedef struct fuse_job {
+  kf_ctx *ctx;
+  const kf_stats *stats;
+  const kf_data *data;
+  const kf_text *text;
+  kf_fuse_options options;
+  kf_lambda given[N_LAMBDAS];
+  size_t n_lambdas;
+  kf_loo *loo;
+  kf_rows rows;
+  double *lambdas;      /* [n_lambdas] absolute */
+  kf_loo_point *points; /* [n_lambdas][n_alphas] */
+  kf_fuse_choice *choice;
+} fuse_job;
+
+/* The text of every class as the fused model has it: in the space of the rows, lambda has no part in
+ * it, and any will do. */
+static kf_status set_text(fuse_job *j, double lambda) {
+  kf_ctx *ctx = j->ctx;
+  kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = 1};
+  kf_model *model = NULL, *fused = NULL;
+  kf_status status = kf_fit(ctx, j->stats, &options, &model);
+  if (status == KF_OK) status = kf_model_new_fused(ctx, model, j->text, 0, &fused);
+  if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);
+  kf_model_free(model);
+  kf_model_free(fused);
+  return status;
+}
+
+/* Classes come before others by their text alone where alpha is 0: the first point of any lambda. */
+static void take_points(fuse_job *j) {
+  kf_fuse_choice *c = j->choice;
+  const kf_fuse_options *o = &j->options;
+  c->n_points = j->n_lambdas * o->n_alphas;
+  for (size_t i = 0; i < c->n_points; i++) {
+    const kf_loo_point *p = &j->points[i];
+    c->points[i] = (kf_fuse_point){
+        .lambda = j->lambdas[p->view], .alpha = p->alpha, .top1 = p->top1, .top5 = p->top5};
+    const kf_fuse_point *best = &c->points[c->chosen], *now = &c->points[i];
+    bool better = now->top1 > best->top1;
+    if (now->top1 == best->top1)
+      better =
+          now->alpha < best->alpha || (now->alpha == best->alpha && now->lambda > best->lambda);
+    if (better) c->chosen = i;
+    if (p->alpha == 0) c->text_top1 = p->top1;
+  }
+  double p = (double)c->points[c->chosen].top1 / (double)c->n;
+  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
+  c->lambda = c->points[c->chosen].lambda;
+  c->alpha = c->points[c->chosen].alpha;
+}
+
+static kf_status leave_out(fuse_job *j) {
+  kf_ctx *ctx = j->ctx;
+  kf_fuse_choice *c = j->choice;
+  const kf_fuse_options *o = &j->options;
+  size_t n = j->n_lambdas * o->n_alphas;
+  j->lambdas = kf_alloc(j->n_lambdas, sizeof *j->lambdas);
+  j->points = kf_alloc_zero(n, sizeof *j->points);
+  c->points = kf_alloc_zero(n, sizeof *c->points);
+  if (!(j->lambdas && j->points && c->points)) return kf_fail_memory(&ctx->err);
+  for (size_t l = 0; l < j->n_lambdas; l++)
+    KF_TRY(kf_loo_lambda(j->loo, j->given[l], &j->lambdas[l]));
+  for (size_t i = 0; i < n; i++) {
+    j->points[i].view = i / o->n_alphas;
+    j->points[i].alpha = o->alphas[i % o->n_alphas];
+  }
+  KF_TRY(set_text(j, j->lambdas[0]));
+  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
+  KF_TRY(kf_sample_rows(ctx, j->data, most, &j->rows, &c->rows));
+  kf_loo_count count;
+  KF_TRY(kf_loo_count_points(j->loo, &j->rows, "fusion", j->lambdas, j->n_lambdas, j->points, n,
+                             &count));
+  c->n = count.n;
+  c->n_single = count.n_single;
+  take_points(j);
+  return KF_OK;
+}
+
+static kf_status run(fuse_job *j) {
+  kf_fuse_choice *c = j->choice;
+  bool pairs = false;
+  for (uint32_t k = 0; k < j->stats->n_classes; k++) pairs |= j->stats->counts[k] > 1;
+  KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &c->mean_eigenvalue));
+  c->alpha = CAUTIOUS_ALPHA;
+  c->lambda = c->mean_eigenvalue > 0 ? 0.3 * c->mean_eigenvalue : 1;
+  if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
+  c->rows = j->stats->rows;
+  c->n_single = j->stats->rows;
+  if (!pairs || !(c->mean_eigenvalue > 0)) return KF_OK;
+  KF_TRY(kf_loo_new(j->ctx, j->stats, j->data, KF_METRIC_COSINE, j->options.centre, &j->loo));
+  return leave_out(j);
+}
+
+static kf_status check_options(fuse_job *j) {
+  kf_err *err = &j->ctx->err;
+  kf_fuse_options *o = &j->options;
+  j->n_lambdas = o->lambda.unit == KF_LAMBDA_DEFAULT ? N_LAMBDAS : 1;
+  j->given[0] = o->lambda;
+  for (size_t i = 0; j->n_lambdas > 1 && i < N_LAMBDAS; i++)
+    j->given[i] = (kf_lambda){usual_lambdas[i], KF_LAMBDA_RELATIVE};
+  if (o->alphas == NULL) {
+    o->alphas = usual_alphas;
+    o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
+  }
+  if (o->n_alphas == 0)
+    return kf_fail(err, KF_ERR_ARG, "kf_fuse_choice_new: the list of alphas is empty");
+  for (size_t i = 0; i < o->n_alphas; i++)
+    if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
+      return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
+  if ((unsigned)o->centre > KF_CENTRE_MEAN)
+    return kf_fail(err, KF_ERR_ARG, "the centre is none of its choices");
+  if (!j->stats->normalized)
+    return kf_fail(err, KF_ERR_ARG, "text has no place in a model of raw norms");
+  KF_TRY(kf_text_check(j->text, j->stats->dim, err));
+  return kf_check_statistics_of(j->stats, j->data, err);
+}
+
+kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                             const kf_text *text, const kf_fuse_options *options,
+                             kf_fuse_choice **out) {
+  KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
+  fuse_job j = {.ctx = ctx, .stats = stats, .data = data, .text = text};
+  if (options != NULL) j.options = *options;
+  KF_TRY(check_options(&j));
+  j.choice = kf_alloc_zero(1, sizeof *j.choice);
+  kf_status status = j.choice != NULL ? run(&j) : kf_fail_memory(err);
+  kf_loo_free(j.loo);
+  kf_rows_clear(&j.rows);
+  kf_free(j.lambdas);
+  kf_free(j.points);
+  if (status == KF_OK)
+    *out = j.choice;
+  else
+    kf_fuse_choice_free(j.choice);
+  return status;
+}
+
+void kf_fuse_choice_free(kf_fuse_choice *choice) {
+  if (choice == NULL) return;
+  kf_free(choice->points);
+  kf_free(choice);
+}

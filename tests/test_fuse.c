@@ -1,0 +1,400 @@
+/* test_fuse.c - models that know text: scores by the definition, classes with text or rows alone, and
+ * what prototypes count beside text, chosen as by fitting again without each row. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+enum { D = 12, K = 8, N = 96 };
+
+typedef struct problem {
+  kf_ctx *ctx;
+  world w;
+  char names[K + 4][8];
+  const char *name[K + 4];
+  kf_data *data;
+  kf_stats *stats;
+  kf_model *model;
+  float text[(K + 4) * D];
+} problem;
+
+/* Rows of classes c00 … c07, and text of as many classes and four more, which is an image mean turned
+ * and moved. */
+static problem *make_problem(unsigned threads, kf_isa isa, kf_centre centre) {
+  problem *p = calloc(1, sizeof *p);
+  p->ctx = test_ctx(threads, isa);
+  p->w = make_world(N, D, K, 1, 41);
+  for (int k = 0; k < K + 4; k++) {
+    snprintf(p->names[k], sizeof p->names[k], "c%02d", k);
+    p->name[k] = p->names[k];
+  }
+  assert_ok(p->ctx,
+            kf_data_open_memory(p->ctx, p->w.rows, N, D, p->w.labels, p->name, K, &p->data));
+  assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, p->data, NULL, &p->stats));
+  kf_fit_options options = {.lambda = {0.3, KF_LAMBDA_RELATIVE}, .dim = 7, .centre = centre};
+  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &p->model));
+  uint64_t seed = 9;
+  for (int k = 0; k < K + 4; k++)
+    for (int i = 0; i < D; i++) {
+      double mean = k < K ? (double)kf_model_class_means(p->model)[k * D + (i + 1) % D] : 0;
+      p->text[k * D + i] = (float)(mean + 0.3 * test_normal(&seed) + (i == 2 ? 2 : 0));
+    }
+  return p;
+}
+
+static void clear_problem(problem *p) {
+  kf_model_free(p->model);
+  kf_stats_free(p->stats);
+  kf_data_free(p->data);
+  kf_ctx_free(p->ctx);
+  free_world(&p->w);
+  free(p);
+}
+
+/* Text of classes [first, first + n). */
+static kf_text *text_of(problem *p, uint32_t first, uint32_t n) {
+  kf_data *data;
+  kf_text *text;
+  kf_text_options options = {.per_class = 1, .names = p->name + first, .n_names = n};
+  assert_ok(p->ctx,
+            kf_data_open_memory(p->ctx, p->text + (size_t)first * D, n, D, NULL, NULL, 0, &data));
+  assert_ok(p->ctx, kf_text_new(p->ctx, data, &options, &text));
+  kf_data_free(data);
+  return text;
+}
+
+static double cosine(const double *a, const double *b, int n) {
+  double ab = 0, aa = 0, bb = 0;
+  for (int i = 0; i < n; i++) {
+    ab += a[i] * b[i];
+    aa += a[i] * a[i];
+    bb += b[i] * b[i];
+  }
+  return ab / sqrt(aa * bb);
+}
+
+/* --- scores ----------------------------------------------------------------------------------- */
+
+/* T (x / |x| - centre), in the plainest way. */
+static void map_row(const kf_model *m, const double *x, double *out) {
+  double length = 0;
+  for (int i = 0; i < D; i++) length += x[i] * x[i];
+  for (uint32_t l = 0; l < kf_model_dim_out(m); l++) {
+    out[l] = 0;
+    for (int i = 0; i < D; i++) {
+      double centre = kf_model_centre(m) == KF_CENTRE_MEAN ? kf_model_mean(m)[i] : 0;
+      out[l] += kf_model_transform_matrix(m)[l * D + (uint32_t)i] * (x[i] / sqrt(length) - centre);
+    }
+  }
+}
+
+static void map_mean(const kf_model *m, uint32_t k, double *out) {
+  for (uint32_t l = 0; l < kf_model_dim_out(m); l++) {
+    out[l] = 0;
+    for (int i = 0; i < D; i++) {
+      double centre = kf_model_centre(m) == KF_CENTRE_MEAN ? kf_model_mean(m)[i] : 0;
+      out[l] += kf_model_transform_matrix(m)[l * D + (uint32_t)i] *
+                ((double)kf_model_class_means(m)[k * D + (uint32_t)i] - centre);
+    }
+  }
+}
+
+static void scores(void **state) {
+  (void)state;
+  for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
+    problem *p = make_problem(2, KF_ISA_AUTO, (kf_centre)centre);
+    kf_text *text = text_of(p, 0, K);
+    kf_model *fused;
+    const double alpha = 0.4;
+    assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, alpha, &fused));
+    assert_true(kf_model_fused(fused) && !kf_model_fused(p->model));
+    for (int part = KF_PART_DEFAULT; part <= KF_PART_FUSED; part++) {
+      int32_t classes[N * K];
+      double got[N * K];
+      kf_classify_options options = {.top = K, .part = (kf_part)part};
+      assert_ok(p->ctx, kf_classify(p->ctx, fused, p->w.rows, N, &options, classes, got));
+      for (int r = 0; r < N; r++)
+        for (int t = 0; t < K; t++) {
+          uint32_t k = (uint32_t)classes[r * K + t];
+          double x[D], y[D], z[D], q[D];
+          for (int i = 0; i < D; i++) {
+            x[i] = (double)p->w.rows[r * D + i];
+            y[i] = (double)p->text[k * D + (uint32_t)i];
+          }
+          map_row(fused, x, z);
+          map_mean(fused, k, q);
+          double by_text = cosine(x, y, D), by_image = cosine(z, q, 7);
+          double wanted = part == KF_PART_TEXT     ? by_text
+                          : part == KF_PART_IMAGES ? by_image
+                                                   : by_text + alpha * by_image;
+          assert_true(fabs(got[r * K + t] - wanted) < 1e-6);
+          assert_true(t == 0 || got[r * K + t] <= got[r * K + t - 1]);
+        }
+    }
+    kf_model_free(fused);
+    kf_text_free(text);
+    clear_problem(p);
+  }
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+static void file(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *text = text_of(p, 2, K);
+  kf_model *fused, *again;
+  const char *folder = test_folder();
+  const char *a = test_path(folder, "a.safetensors"), *b = test_path(folder, "b.safetensors");
+  assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.25, &fused));
+  assert_ok(p->ctx, kf_model_save(p->ctx, fused, a));
+  assert_ok(p->ctx, kf_model_load(p->ctx, a, &again));
+  assert_true(kf_model_alpha(again) == 0.25 && kf_model_classes(again) == K + 2);
+  assert_ok(p->ctx, kf_model_save(p->ctx, again, b));
+  assert_same_file(a, b);
+  int32_t classes[2][N];
+  assert_ok(p->ctx, kf_classify(p->ctx, fused, p->w.rows, N, NULL, classes[0], NULL));
+  assert_ok(p->ctx, kf_classify(p->ctx, again, p->w.rows, N, NULL, classes[1], NULL));
+  assert_memory_equal(classes[0], classes[1], sizeof classes[0]);
+  kf_model_free(again);
+  kf_model_free(fused);
+  kf_text_free(text);
+  test_remove(folder);
+  clear_problem(p);
+}
+
+/* --- classes with text or rows alone ---------------------------------------------------------- */
+
+static void classes_of_one_side(void **state) {
+  (void)state;
+  problem *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *text = text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
+  kf_model *fused, *wider, *most;
+  assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
+  assert_int_equal(kf_model_classes(fused), K + 4);
+  for (uint32_t k = 0; k < K + 4; k++) {
+    assert_string_equal(kf_model_class_name(fused, k), p->name[k]);
+    assert_int_equal(kf_model_has_text(fused, k), k >= 2);
+    assert_int_equal(kf_model_count(fused, k) > 0, k < K);
+    double t = 0, f = 0; /* predicted, of unit length */
+    for (int i = 0; i < D; i++) t += pow((double)fused->text[k * D + (uint32_t)i], 2);
+    for (int l = 0; l < 7; l++) f += pow((double)fused->fused[k * 7 + (uint32_t)l], 2);
+    assert_true(fabs(t - 1) < 1e-5 && fabs(f - 1) < 1e-5);
+  }
+  /* All of them can be answers; a part knows its own. */
+  const kf_part parts[] = {KF_PART_FUSED, KF_PART_IMAGES, KF_PART_TEXT};
+  const uint32_t sizes[] = {K + 4, K, K + 2};
+  for (int i = 0; i < 3; i++) {
+    int32_t classes[K + 5];
+    kf_classify_options options = {.top = sizes[i], .part = parts[i]};
+    assert_ok(p->ctx, kf_classify(p->ctx, fused, p->w.rows, 1, &options, classes, NULL));
+    options.top++;
+    assert_int_equal(kf_classify(p->ctx, fused, p->w.rows, 1, &options, classes, NULL), KF_ERR_ARG);
+  }
+  kf_eval_result r;
+  kf_eval_options options = {.part = KF_PART_TEXT};
+  assert_ok(p->ctx, kf_eval(p->ctx, fused, p->data, &options, &r));
+  assert_int_equal(r.n_absent, 2 * N / K); /* rows of c00 and c01, which have no text */
+  options.part = KF_PART_FUSED;
+  assert_ok(p->ctx, kf_eval(p->ctx, fused, p->data, &options, &r));
+  assert_int_equal(r.n, N);
+
+  /* One more class, by rows and by text; the others stay as they are. */
+  kf_data *samples;
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, 5, D, NULL, NULL, 0, &samples));
+  assert_ok(p->ctx, kf_model_new_with_class(p->ctx, fused, "new", samples, &wider));
+  assert_int_equal(kf_model_classes(wider), K + 5);
+  assert_false(kf_model_has_text(wider, K + 4));
+  assert_memory_equal(wider->text, fused->text, (K + 4) * D * sizeof(float));
+  assert_memory_equal(wider->fused, fused->fused, (K + 4) * 7 * sizeof(float));
+  assert_memory_equal(wider->fused + (K + 4) * 7, wider->prototypes + (K + 4) * 7,
+                      7 * sizeof(float));
+  kf_text *more;
+  const char *name = "by name";
+  kf_text_options one = {.per_class = 5, .names = &name, .n_names = 1};
+  assert_ok(p->ctx, kf_text_new(p->ctx, samples, &one, &more));
+  assert_ok(p->ctx, kf_model_new_with_text(p->ctx, wider, more, &most));
+  assert_int_equal(kf_model_classes(most), K + 6);
+  assert_true(kf_model_has_text(most, K + 5) && kf_model_count(most, K + 5) == 0);
+  assert_memory_equal(most->text, wider->text, (K + 5) * D * sizeof(float));
+  kf_model *none = NULL;
+  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+               kf_model_new_with_text(p->ctx, p->model, more, &none));
+  kf_data_free(samples);
+  kf_text_free(more);
+  kf_model_free(most);
+  kf_model_free(wider);
+  kf_model_free(fused);
+  kf_text_free(text);
+  clear_problem(p);
+}
+
+/* Where text is a linear function of means, what is missing is predicted well. */
+static void prediction(void **state) {
+  (void)state;
+  enum { CLASSES = 60, MISSING = 6 };
+  world w = make_world(CLASSES * 6, D, CLASSES, 1, 43);
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  kf_data *data, *rows;
+  kf_stats *stats;
+  kf_model *model, *fused;
+  kf_text *text;
+  static char names[CLASSES][8];
+  static const char *name[CLASSES];
+  for (int k = 0; k < CLASSES; k++) {
+    snprintf(names[k], sizeof names[k], "k%02d", k);
+    name[k] = names[k];
+  }
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, D, w.labels, name, CLASSES, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
+  assert_ok(ctx, kf_fit(ctx, stats, &(kf_fit_options){.centre = KF_CENTRE_MEAN}, &model));
+  float t[CLASSES * D];
+  for (int k = 0; k < CLASSES; k++) /* columns shifted by one, and an offset */
+    for (int i = 0; i < D; i++)
+      t[k * D + i] = kf_model_class_means(model)[k * D + (i + 1) % D] + (i == 3 ? 0.5f : 0);
+  kf_text_options options = {.per_class = 1, .names = name, .n_names = CLASSES - MISSING};
+  assert_ok(ctx, kf_data_open_memory(ctx, t, CLASSES - MISSING, D, NULL, NULL, 0, &rows));
+  assert_ok(ctx, kf_text_new(ctx, rows, &options, &text));
+  assert_ok(ctx, kf_model_new_fused(ctx, model, text, 0.1, &fused));
+  for (int k = CLASSES - MISSING; k < CLASSES; k++) {
+    double a[D], b[D], mean[D], other[D];
+    for (int i = 0; i < D; i++) {
+      a[i] = (double)fused->text[k * D + i];
+      b[i] = (double)t[k * D + i];
+      mean[i] = (double)fused->text[0 * D + i];
+      other[i] = b[i];
+    }
+    assert_true(cosine(a, b, D) > 0.999 && cosine(a, b, D) > cosine(mean, other, D));
+  }
+  kf_model_free(fused);
+  kf_model_free(model);
+  kf_text_free(text);
+  kf_data_free(rows);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  free_world(&w);
+}
+
+/* --- choosing --------------------------------------------------------------------------------- */
+
+/* Hits by all scores of all rows, for one lambda and alpha. */
+static void count_all(problem *p, kf_loo *loo, const float *text, double lambda, double alpha,
+                      uint64_t *top1, uint64_t *top5) {
+  double all[K];
+  *top1 = *top5 = 0;
+  for (uint64_t r = 0; r < N; r++) {
+    uint32_t own = (uint32_t)p->w.labels[r], before = 0;
+    assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
+    for (uint32_t k = 0; k < K; k++) {
+      double x[D], y[D];
+      for (int i = 0; i < D; i++) {
+        x[i] = (double)p->w.rows[r * D + (uint64_t)i];
+        y[i] = (double)text[k * D + (uint32_t)i];
+      }
+      all[k] = cosine(x, y, D) + alpha * all[k];
+    }
+    for (uint32_t k = 0; k < K; k++) before += all[k] > all[own];
+    *top1 += before == 0;
+    *top5 += before < 5;
+  }
+}
+
+static void choice(void **state) {
+  (void)state;
+  kf_fuse_choice *first = NULL;
+  for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++)
+    for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+      if (!kf_isa_available((kf_isa)isa)) continue;
+      problem *p = make_problem((unsigned)isa, (kf_isa)isa, (kf_centre)centre);
+      kf_text *text = text_of(p, 0, K);
+      kf_fuse_choice *c;
+      kf_fuse_options options = {.centre = (kf_centre)centre};
+      assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->data, text, &options, &c));
+      assert_int_equal(c->n, N);
+      assert_int_equal(c->n_points, 5 * 13);
+      if (isa == KF_ISA_PLAIN) {
+        kf_loo *loo;
+        kf_model *fused;
+        assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
+        assert_ok(p->ctx,
+                  kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
+        uint64_t best = 0;
+        for (size_t i = 0; i < c->n_points; i++) {
+          uint64_t top1, top5;
+          count_all(p, loo, fused->text, c->points[i].lambda, c->points[i].alpha, &top1, &top5);
+          assert_int_equal(c->points[i].top1, top1);
+          assert_int_equal(c->points[i].top5, top5);
+          if (top1 > best) best = top1;
+        }
+        assert_int_equal(c->points[c->chosen].top1, best);
+        assert_true(c->text_top1 < best);
+        kf_model_free(fused);
+        kf_loo_free(loo);
+        kf_fuse_choice_free(first);
+        first = c;
+      } else {
+        assert_true(c->lambda == first->lambda && c->alpha == first->alpha);
+        for (size_t i = 0; i < c->n_points; i++)
+          assert_int_equal(c->points[i].top1, first->points[i].top1);
+        kf_fuse_choice_free(c);
+      }
+      kf_text_free(text);
+      clear_problem(p);
+    }
+  kf_fuse_choice_free(first);
+}
+
+static void one_row_each(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_data *few;
+  kf_stats *stats;
+  kf_text *text = text_of(p, 0, K);
+  kf_fuse_choice *c;
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, K, D, p->w.labels, p->name, K, &few));
+  assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, few, NULL, &stats));
+  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text, NULL, &c));
+  assert_int_equal(c->n_points, 0);
+  assert_true(c->alpha == 0.03 && c->lambda == 1);
+  kf_fuse_choice_free(c);
+  kf_text_free(text);
+  kf_stats_free(stats);
+  kf_data_free(few);
+  clear_problem(p);
+}
+
+static void refused(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_NONE);
+  kf_text *text = text_of(p, 0, K), *strange = text_of(p, K, 4), *again = text_of(p, 0, K);
+  kf_model *fused = NULL, *other = NULL;
+  assert_error(p->ctx, KF_ERR_ARG, "alpha", kf_model_new_fused(p->ctx, p->model, text, -1, &fused));
+  assert_error(p->ctx, KF_ERR_ARG, "alpha",
+               kf_model_new_fused(p->ctx, p->model, text, NAN, &fused));
+  assert_error(p->ctx, KF_ERR_DATA, "no classes of the model and of the text",
+               kf_model_new_fused(p->ctx, p->model, strange, 0.1, &fused));
+  assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
+  assert_error(p->ctx, KF_ERR_ARG, "knows text already",
+               kf_model_new_fused(p->ctx, fused, again, 0.1, &other));
+  int32_t class;
+  assert_error(p->ctx, KF_ERR_ARG, "Euclidean",
+               kf_classify(p->ctx, fused, p->w.rows, 1,
+                           &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN}, &class, NULL));
+  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+               kf_classify(p->ctx, p->model, p->w.rows, 1,
+                           &(kf_classify_options){.part = KF_PART_TEXT}, &class, NULL));
+  kf_model_free(fused);
+  kf_text_free(text);
+  kf_text_free(strange);
+  kf_text_free(again);
+  clear_problem(p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(scores),     cmocka_unit_test(file),   cmocka_unit_test(classes_of_one_side),
+      cmocka_unit_test(prediction), cmocka_unit_test(choice), cmocka_unit_test(one_row_each),
+      cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
