@@ -301,6 +301,38 @@ done:
   return status;
 }
 
+/* Text prototypes, a zero-shot model and a sweep of text. */
+static kf_status text_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_stats *s = NULL;
+  kf_model *m = NULL, *zero = NULL;
+  kf_text *text = NULL;
+  kf_sweep *sweep = NULL;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *from = train;
+  STEP(kf_data_open(ctx, &from, 1, NULL, &data));
+  STEP(kf_text_new(ctx, data, &(kf_text_options){.per_class = 8, .classes = classes}, &text));
+  STEP(kf_text_save(ctx, text, larger));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_model_new_zero_shot(ctx, m, text, KF_TEXT_CENTRE_MODALITY, &zero));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.skip_prototypes = 1, .text = text},
+                    &sweep));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_sweep_free(sweep);
+  kf_stats_free(s);
+  kf_model_free(zero);
+  kf_model_free(m);
+  kf_text_free(text);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -426,19 +458,33 @@ static void choosing_from_then_on(void **state) {
   fail_each(choosing_scenario, 1, 2);
 }
 
+static void text_once(void **state) {
+  (void)state;
+  fail_each(text_scenario, 0, 1);
+  fail_each(text_scenario, 0, 2);
+}
+
+static void text_from_then_on(void **state) {
+  (void)state;
+  fail_each(text_scenario, 1, 1);
+  fail_each(text_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
   /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
-        judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK)
+        judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
+        text_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
       cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
       cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
+      cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
