@@ -273,6 +273,7 @@ void args_free(cli_args *args) {
   free(args->unknown.items);
   free(args->neighbour_list.items);
   free(args->dims.items);
+  free(args->shots.items);
   free(args->test.items);
   free(args->test_labels.items);
   free(args->class_sets.items);

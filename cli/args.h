@@ -112,6 +112,8 @@ typedef struct cli_args {
   cli_list test, test_labels, class_sets;
   const char *lambdas;
   int table_format, no_prototypes, no_raw, leave_one_out;
+  cli_numbers shots;
+  cli_number seeds;
   /* results */
   const char *output, *text_output, *title;
   int dtype, metric, raw, json;

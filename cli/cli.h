@@ -122,6 +122,14 @@ int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
 
+/* --- sweep_shots.c: koofu sweep --shots -------------------------------------------------------- */
+
+enum { TABLE_TEXT, TABLE_CSV, TABLE_JSON }; /* --format of a sweep */
+int sweep_shots(cli_run *cli);
+/* --shots and --seeds: the curves, to be freed. text and truth may be NULL. */
+int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
+               const kf_truth *truth, kf_shots **out);
+
 /* --- blocks.c --------------------------------------------------------------------------------- */
 
 /* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
@@ -184,6 +192,7 @@ typedef struct cli_zero_shot {
 int check_text_options(cli_run *cli);
 /* --text for a sweep of these statistics; says which classes only one of them has. */
 int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out);
+int load_text_of(cli_run *cli, const kf_data *data, kf_text **out); /* the same for rows */
 /* Loads --text, says which classes only one of text and model has, and makes the models. What is
  * there is handed out, to be freed, also where it fails. */
 int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);

@@ -289,18 +289,17 @@ static void print_json(const sweep_job *j, FILE *file) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
 static const char *const format_choices[] = {"text", "csv", "json", NULL};
 
 static int write_sweep(sweep_job *j) {
   cli_run *cli = j->cli;
   const char *path = cli->args.output;
-  int format = cli->args.json ? FORMAT_JSON : cli->args.table_format;
+  int format = cli->args.json ? TABLE_JSON : cli->args.table_format;
   out_file out;
   int result = out_file_open(cli, &out, path);
   if (result != EXIT_OK) return result;
   progress_clear(&cli->progress);
-  (format == FORMAT_CSV ? print_csv : format == FORMAT_JSON ? print_json : print_text)(j, out.file);
+  (format == TABLE_CSV ? print_csv : format == TABLE_JSON ? print_json : print_text)(j, out.file);
   result = out_file_commit(cli, &out);
   if (result == EXIT_OK && !is_stdout(path))
     say_written(cli, path, "%s", show_counted(j->sweep->n_cells, "cell", "cells").text);
@@ -354,6 +353,8 @@ static int prepare(sweep_job *j) {
 }
 
 static int run(cli_run *cli) {
+  if (cli->args.shots.n) return sweep_shots(cli);
+  if (cli->args.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   sweep_job j = {.cli = cli};
   int result = prepare(&j);
   if (result == EXIT_OK) {
@@ -399,7 +400,7 @@ static const cli_group own_options = {
         {"no-prototypes", 0, OPTION_FLAG, offsetof(cli_args, no_prototypes), 0, NULL,
          "leave out prototypes of images: neighbours or text alone", 0, 0, NULL},
         {"format", 0, OPTION_CHOICE, offsetof(cli_args, table_format), 0, "NAME",
-         "text, csv or json (default: text)", FORMAT_TEXT, 0, format_choices},
+         "text, csv or json (default: text)", TABLE_TEXT, 0, format_choices},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL, "the same as --format json", 0,
          0, NULL},
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
@@ -447,6 +448,16 @@ static const cli_group test_options = {
          NULL},
         {0}}};
 
+static const cli_group shot_options = {
+    "Few-shot curves",
+    (const cli_option[]){
+        {"shots", 0, OPTION_NUMBERS, offsetof(cli_args, shots), 0, "N,...",
+         "with --test: accuracy when only N training rows of each class are at hand", 1, INT32_MAX,
+         NULL},
+        {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
+         "with --shots: draw S times (default: 3)", 1, 1000, NULL},
+        {0}}};
+
 const cli_command sweep_command = {
     .name = "sweep",
     .operands = "DATA...|STATS",
@@ -468,10 +479,16 @@ const cli_command sweep_command = {
         "curve from which 'koofu fit' chooses lambda.\n\n"
         "With --text there are tables of zero-shot accuracy as well, each figure as 'koofu eval "
         "--text' gives it alone.\n\n"
+        "With --shots that many rows of each class are drawn from the training rows, once for each "
+        "seed, and accuracy on the test rows is measured for nearest prototypes in the raw space "
+        "and in Koo-Fu's, and with --text zero-shot and for text and prototypes together; lambda "
+        "and alpha are chosen from the drawn rows alone. The rows of fewer shots are among those "
+        "of more; a class with fewer rows gives all it has. One shot leaves no scatter within "
+        "classes, and Koo-Fu's map is a rotation then.\n\n"
         "A statistics file is enough where there is test data and no -k.",
     .groups = (const cli_group *const[]){&own_options, &test_options, &own_text_options,
-                                         &stats_options, &label_options, &row_options,
-                                         &strict_options, &only_options, NULL},
+                                         &shot_options, &stats_options, &label_options,
+                                         &row_options, &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Tables from training data alone", "koofu sweep train.safetensors"},
@@ -481,6 +498,9 @@ const cli_command sweep_command = {
             {"Zero-shot over lambda and dimensions, with and without centring",
              "koofu sweep train.safetensors --test test.safetensors --text text.safetensors "
              "--text-centre all --no-prototypes"},
+            {"How many photos of each class are enough?",
+             "koofu sweep train.safetensors --test test.safetensors --text text.safetensors "
+             "--shots 1,2,4,8,16"},
             {"The lambda of the paper, all its dimensions",
              "koofu sweep s.safetensors --test val.safetensors --lambdas 50,150 --dims "
              "768,640,512,384,256,192,128,96,76,64,32"},

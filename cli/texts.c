@@ -134,6 +134,12 @@ int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out) {
   return match_classes(cli, "training data", stats, kf_stats_classes(stats), stats_name, *out);
 }
 
+int load_text_of(cli_run *cli, const kf_data *data, kf_text **out) {
+  int result = load_text(cli, out);
+  if (result != EXIT_OK) return result;
+  return match_classes(cli, "training data", data, kf_data_classes(data), data_name, *out);
+}
+
 int remark_on_text(cli_run *cli, const kf_data *data, const kf_text *text) {
   name_list d = {.of = "data"}, t = {.of = "text"};
   if (kf_data_classes(data) == 0 || !kf_data_class_name(data, 0) || !kf_text_class_name(text, 0))

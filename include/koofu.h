@@ -717,8 +717,8 @@ typedef struct kf_fuse_choice {
   kf_fuse_point *points;
 } kf_fuse_choice;
 
-/* Chooses lambda and alpha for kf_model_new_fused by exact leave-one-out, as kf_lambda_choice_new
- * does. Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
+/* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does, but
+ * the prototype that a row is left out of keeps its length (docs/choosing.md says why). Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
  * is no scatter within classes either, 1. Of equal accuracies the smaller alpha, then the larger
  * lambda is taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
@@ -843,6 +843,74 @@ typedef struct kf_sweep {
 KF_API kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
                               const kf_data *test, const kf_sweep_options *options, kf_sweep **out);
 KF_API void kf_sweep_free(kf_sweep *sweep);
+
+/* --- few-shot curves -------------------------------------------------------------------------- */
+
+/* What is compared, each from the drawn rows alone. */
+typedef enum kf_shots_classifier {
+  KF_SHOTS_RAW = 0,   /* nearest prototype in the original space */
+  KF_SHOTS_KOOFU = 1, /* nearest prototype; lambda by leave-one-out */
+  KF_SHOTS_TEXT = 2,  /* zero-shot: text alone, in the original space; the same for all draws */
+  KF_SHOTS_FUSED =
+      3, /* text and prototypes; lambda and alpha by kf_fuse_choice_new, mean centred */
+  KF_SHOTS_CLASSIFIERS = 4
+} kf_shots_classifier;
+KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier); /* "raw", "koofu", … */
+
+typedef struct kf_shots_options {
+  const uint32_t *shots; /* rows of each class, rising, from 1; NULL: 1, 2, 4, 8, 16 */
+  size_t n_shots;
+  uint32_t seeds;               /* draws for each number of shots, 1 … 1000; 0: 3 */
+  const struct kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+} kf_shots_options;
+
+typedef struct kf_shots_point {
+  uint32_t shots;
+  uint32_t seed; /* 0 … seeds - 1 */
+  kf_shots_classifier classifier;
+  uint64_t n, top1, top5; /* test rows, and hits among them */
+  double lambda;          /* absolute; 0 for raw and text, which have none */
+  double alpha;           /* of fused; 0 elsewhere */
+} kf_shots_point;
+
+typedef struct kf_shots_size {
+  uint32_t shots;
+  uint32_t fewer; /* classes that have fewer rows, and gave all of them */
+  uint64_t rows;  /* drawn, of all classes together */
+} kf_shots_size;
+
+typedef struct kf_shots {
+  uint32_t seeds;
+  uint32_t classes; /* that have training rows */
+  uint64_t most;    /* rows of the class that has most */
+  size_t n_sizes;
+  kf_shots_size *sizes; /* one for each number of shots */
+  size_t n_classifiers; /* 2, or with text 4 */
+  size_t n_points;
+  kf_shots_point *points; /* by shots, seed, classifier */
+} kf_shots;
+
+/* Accuracy on test rows when only so many training rows of each class are at hand. For each number of
+ * shots and each seed that many rows of each class are drawn; everything that is chosen is chosen from
+ * them. The same seed draws the same rows on every machine, and the rows of fewer shots are among
+ * those of more. With one row in each class there is no scatter within classes: the Koo-Fu map is a
+ * rotation then, lambda is 1, and accuracy that of the raw space. text NULL: raw and Koo-Fu alone.
+ * Memory: 36 bytes for each training row. */
+KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
+                              const kf_text *text, const kf_shots_options *options, kf_shots **out);
+KF_API void kf_shots_free(kf_shots *shots);
+/* The point of the size-th number of shots; NULL: there is none. Owned by shots. */
+KF_API const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uint32_t seed,
+                                         kf_shots_classifier classifier);
+
+/* Of shares over seeds. */
+typedef struct kf_spread {
+  double mean, low, high;
+  double deviation; /* standard deviation, of a sample; 0 with one seed */
+} kf_spread;
+/* top5 0: of top-1 accuracy; 1: of top-5. */
+KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier,
+                            int top5, kf_spread *out);
 
 /* ---------------------------------------------------------------------------------------------
  * Judging: truth with several labels, class sets, hierarchies, comparisons, errors by class

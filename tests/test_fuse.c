@@ -299,6 +299,60 @@ static void count_all(problem *p, kf_loo *loo, const float *text, double lambda,
   }
 }
 
+/* The own class by fitting again without the row: its mean without the row, over the length that it
+ * has with it. */
+static double own_without(problem *p, uint64_t row, double lambda, kf_centre centre) {
+  kf_data *one;
+  kf_stats *rest, *taken;
+  kf_model *m;
+  double x[D], with[D], z[D], q[D], zq = 0, zz = 0, ww = 0;
+  uint32_t own = (uint32_t)p->w.labels[row];
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows + row * D, 1, D, p->w.labels + row,
+                                        p->name, K, &one));
+  assert_ok(p->ctx, kf_stats_copy(p->ctx, p->stats, &rest));
+  assert_ok(p->ctx, kf_fold_take_out(p->ctx, rest, one, &taken));
+  kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .centre = centre};
+  assert_ok(p->ctx, kf_fit(p->ctx, rest, &options, &m));
+  for (int i = 0; i < D; i++) x[i] = (double)p->w.rows[row * D + (uint64_t)i];
+  map_row(m, x, z);
+  map_mean(m, own, q);
+  for (int l = 0; l < D; l++) {
+    with[l] = 0;
+    for (int i = 0; i < D; i++) {
+      double mean = (double)kf_model_class_means(p->model)[own * D + (uint32_t)i];
+      if (centre == KF_CENTRE_MEAN) mean -= kf_model_mean(m)[i];
+      with[l] += kf_model_transform_matrix(m)[l * D + i] * mean;
+    }
+    zq += z[l] * q[l];
+    zz += z[l] * z[l];
+    ww += with[l] * with[l];
+  }
+  kf_model_free(m);
+  kf_stats_free(rest);
+  kf_stats_free(taken);
+  kf_data_free(one);
+  return zq / sqrt(zz * ww);
+}
+
+static void lengths(void **state) {
+  (void)state;
+  for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
+    problem *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
+    kf_loo *loo;
+    assert_ok(p->ctx,
+              kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
+    assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
+    for (uint64_t r = 0; r < N; r += 7)
+      for (double lambda = 0.01; lambda < 20; lambda *= 10) {
+        double all[K], wanted = own_without(p, r, lambda, (kf_centre)centre);
+        assert_ok(p->ctx, kf_loo_scores(loo, r, lambda, all));
+        assert_true(fabs(all[p->w.labels[r]] - wanted) < 1e-5);
+      }
+    kf_loo_free(loo);
+    clear_problem(p);
+  }
+}
+
 static void choice(void **state) {
   (void)state;
   kf_fuse_choice *first = NULL;
@@ -318,6 +372,7 @@ static void choice(void **state) {
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
         assert_ok(p->ctx,
                   kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
+        assert_ok(p->ctx, kf_loo_set_text(loo, fused->text));
         uint64_t best = 0;
         for (size_t i = 0; i < c->n_points; i++) {
           uint64_t top1, top5;
@@ -392,8 +447,13 @@ static void refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(scores),     cmocka_unit_test(file),   cmocka_unit_test(classes_of_one_side),
-      cmocka_unit_test(prediction), cmocka_unit_test(choice), cmocka_unit_test(one_row_each),
+      cmocka_unit_test(scores),
+      cmocka_unit_test(file),
+      cmocka_unit_test(classes_of_one_side),
+      cmocka_unit_test(prediction),
+      cmocka_unit_test(lengths),
+      cmocka_unit_test(choice),
+      cmocka_unit_test(one_row_each),
       cmocka_unit_test(refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,13 @@ kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
 /* KF_ERR_ARG where statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
 
+/* --- few-shot draws (shots.c) ----------------------------------------------------------------- */
+
+/* Of `all` rows, `shots` of each class, or all that it has, by the seed; the rows that fewer shots draw
+ * are among them. */
+kf_status kf_draw_rows(const kf_rows *all, uint64_t seed, uint32_t shots, kf_rows *out,
+                       kf_err *err);
+
 /* --- which number (pick_point.c) ------------------------------------------------------------- */
 
 /* Which rows were right at each of n_points settings: a bit for each. */
@@ -111,7 +118,8 @@ typedef struct kf_loo_count {
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_rows *rows, const char *what,
                             kf_lambda_point *points, size_t n_points, kf_loo_count *count);
 /* With text: the text prototype of every class, of unit length, [n_classes][D]. Then a class has the
- * score text + alpha * prototype, both cosines. */
+ * score text + alpha * prototype, both cosines, and the own prototype keeps the length that it has with
+ * the row. */
 kf_status kf_loo_set_text(kf_loo *loo, const float *rows);
 typedef struct kf_loo_point {
   size_t view;  /* which lambda */

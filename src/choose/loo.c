@@ -21,6 +21,13 @@
  * With text prototypes t_j, a class has the score x.t_j / |x| + alpha times the above, and the bound is
  * an inner product of rows that hold both, side by side.
  *
+ * The own class is then at a disadvantage that would decide. A mean of n rows has the squared length
+ * |m|^2 + s/n, with the scatter s of one row, and few rows in many dimensions make s/n the larger part:
+ * the mean that x is left out of is longer than all others, by up to sqrt(n / (n - 1)), and its cosines
+ * are smaller by as much. Between prototypes that is hidden by their noise; beside text, which loses
+ * nothing, it makes prototypes look worse than they are, and alpha too small. So with text the product
+ * is that of the mean without x, and the length that of the mean with x, as all others have it.
+ *
  * Rows are the integers that the statistics were made of, so that the result is that of subtracting
  * a row from the statistics and fitting again. */
 #include "choose/choose.h"
@@ -287,9 +294,11 @@ static double cosine(const row *r, double product, double length2) {
 
 static double own_score(const kf_loo *loo, const row *r) {
   if (loo->euclidean) return r->c * r->c * (r->v2 + r->f * r->v2 * r->v2);
-  /* The class mean without x, less the mean without x: along (1 + e) u - c v. */
-  double g = 1 + loo->e, up = g * r->q - r->c * r->a, vp = g * r->a - r->c * r->v2;
-  double length2 = g * g * r->q - 2 * g * r->c * r->a + r->c * r->c * r->v2 + r->f * vp * vp;
+  /* The class mean without x, less the mean without x: along (1 + e) u - c v. With text its length is
+   * that of the mean with x, (1 + e) u - v. */
+  double g = 1 + loo->e, c = loo->text != NULL ? 1 : r->c;
+  double up = g * r->q - r->c * r->a, vp = g * r->a - r->c * r->v2, wp = g * r->a - c * r->v2;
+  double length2 = g * g * r->q - 2 * g * c * r->a + c * c * r->v2 + r->f * wp * wp;
   return cosine(r, up + r->f * r->a * vp, length2);
 }
 

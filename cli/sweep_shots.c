@@ -1,0 +1,200 @@
+/* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each class. */
+#include "cli.h"
+
+typedef struct shots_job {
+  cli_run *cli;
+  kf_data *train, *test;
+  kf_truth *truth;
+  kf_text *text;
+  kf_shots *shots;
+} shots_job;
+
+static const char *const titles[KF_SHOTS_CLASSIFIERS] = {"raw", "Koo-Fu", "zero-shot", "fused"};
+
+static double share(uint64_t hits, uint64_t n) { return n ? (double)hits / (double)n : 0; }
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static void print_spread(FILE *file, const kf_spread *s) {
+  fprintf(file, "   %6.2f %5.2f %6.2f %6.2f", 100 * s->mean, 100 * s->deviation, 100 * s->low,
+          100 * s->high);
+}
+
+static void print_line(const kf_shots *s, FILE *file, size_t size, kf_shots_classifier classifier) {
+  const kf_shots_size *z = &s->sizes[size];
+  if (classifier == KF_SHOTS_RAW)
+    fprintf(file, "%5u %9s  ", z->shots, show_count(z->rows).text);
+  else
+    fprintf(file, "%17s", "");
+  fprintf(file, "%-9s", titles[classifier]);
+  for (int top5 = 0; top5 < 2; top5++) {
+    kf_spread spread;
+    kf_shots_spread(s, size, classifier, top5, &spread);
+    print_spread(file, &spread);
+  }
+  fprintf(file, "\n");
+}
+
+static void print_text(const kf_shots *s, FILE *file) {
+  fprintf(file, "per cent of %s: mean, standard deviation, least and most of %s\n",
+          show_counted(s->points->n, "test row", "test rows").text,
+          show_counted(s->seeds, "draw", "draws").text);
+  fprintf(file, "%5s %9s  %-9s   %6s %5s %6s %6s   %6s %5s %6s %6s\n", "shots", "rows", "", "top-1",
+          "sd", "least", "most", "top-5", "sd", "least", "most");
+  for (size_t i = 0; i < s->n_sizes; i++)
+    for (size_t c = 0; c < s->n_classifiers; c++) print_line(s, file, i, (kf_shots_classifier)c);
+  fprintf(file, "\n");
+  if (s->sizes[0].shots == 1)
+    fprintf(file, "one shot leaves no scatter within classes: there the map of Koo-Fu is a "
+                  "rotation\n");
+  fprintf(file, "lambda and alpha are chosen from the drawn rows alone\n");
+}
+
+/* --- CSV and JSON ----------------------------------------------------------------------------- */
+
+static void print_csv(const kf_shots *s, FILE *file) {
+  fprintf(file, "shots,seed,rows,classes_with_fewer,classifier,lambda,alpha,n,top1,top5,top1_share,"
+                "top5_share\n");
+  for (size_t i = 0; i < s->n_points; i++) {
+    const kf_shots_point *p = &s->points[i];
+    const kf_shots_size *size = &s->sizes[i / (s->seeds * s->n_classifiers)];
+    fprintf(file, "%u,%u,%llu,%u,%s,%.17g,%.17g,%llu,%llu,%llu,%.6f,%.6f\n", p->shots, p->seed,
+            (unsigned long long)size->rows, size->fewer, kf_shots_classifier_name(p->classifier),
+            p->lambda, p->alpha, (unsigned long long)p->n, (unsigned long long)p->top1,
+            (unsigned long long)p->top5, share(p->top1, p->n), share(p->top5, p->n));
+  }
+}
+
+static void print_json_spread(cli_json *w, const char *key, const kf_shots *s, size_t size,
+                              kf_shots_classifier classifier, int top5) {
+  kf_spread spread;
+  kf_shots_spread(s, size, classifier, top5, &spread);
+  jw_open(w, key, '{');
+  jw_real(w, "mean", spread.mean);
+  jw_real(w, "deviation", spread.deviation);
+  jw_real(w, "low", spread.low);
+  jw_real(w, "high", spread.high);
+  jw_close(w, '}');
+}
+
+static void print_json_draw(cli_json *w, const kf_shots_point *p) {
+  int mapped = p->classifier == KF_SHOTS_KOOFU || p->classifier == KF_SHOTS_FUSED;
+  jw_open(w, NULL, '{');
+  jw_count(w, "seed", p->seed);
+  if (mapped) jw_real(w, "lambda", p->lambda);
+  if (p->classifier == KF_SHOTS_FUSED) jw_real(w, "alpha", p->alpha);
+  jw_count(w, "n", p->n);
+  jw_real(w, "top1", share(p->top1, p->n));
+  jw_real(w, "top5", share(p->top5, p->n));
+  jw_close(w, '}');
+}
+
+static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
+  jw_open(w, NULL, '{');
+  jw_count(w, "shots", s->sizes[size].shots);
+  jw_count(w, "rows", s->sizes[size].rows);
+  jw_count(w, "classes_with_fewer", s->sizes[size].fewer);
+  for (size_t c = 0; c < s->n_classifiers; c++) {
+    kf_shots_classifier classifier = (kf_shots_classifier)c;
+    jw_open(w, kf_shots_classifier_name(classifier), '{');
+    print_json_spread(w, "top1", s, size, classifier, 0);
+    print_json_spread(w, "top5", s, size, classifier, 1);
+    jw_open(w, "draws", '[');
+    for (uint32_t seed = 0; seed < s->seeds; seed++)
+      print_json_draw(w, kf_shots_at(s, size, seed, classifier));
+    jw_close(w, ']');
+    jw_close(w, '}');
+  }
+  jw_close(w, '}');
+}
+
+static void print_json(const kf_shots *s, FILE *file) {
+  cli_json w = {file, 0};
+  jw_open(&w, NULL, '{');
+  jw_count(&w, "classes", s->classes);
+  jw_count(&w, "seeds", s->seeds);
+  jw_open(&w, "shots", '[');
+  for (size_t i = 0; i < s->n_sizes; i++) print_json_size(&w, s, i);
+  jw_close(&w, ']');
+  jw_close(&w, '}');
+  jw_end_line(&w);
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
+               const kf_truth *truth, kf_shots **out) {
+  const cli_args *a = &cli->args;
+  kf_shots_options options = {.shots = a->shots.items,
+                              .n_shots = a->shots.n,
+                              .seeds = (uint32_t)a->seeds.value,
+                              .truth = truth};
+  kf_status status = kf_shots_new(cli->ctx, train, test, text, &options, out);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+static int write_shots(cli_run *cli, const kf_shots *shots) {
+  const char *path = cli->args.output;
+  out_file out;
+  int result = out_file_open(cli, &out, path);
+  if (result != EXIT_OK) return result;
+  progress_clear(&cli->progress);
+  if (cli->args.json || cli->args.table_format == TABLE_JSON)
+    print_json(shots, out.file);
+  else
+    (cli->args.table_format == TABLE_CSV ? print_csv : print_text)(shots, out.file);
+  result = out_file_commit(cli, &out);
+  if (result == EXIT_OK && !is_stdout(path))
+    say_written(cli, path, "%s", show_counted(shots->n_points, "figure", "figures").text);
+  return result;
+}
+
+static int check_options(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  if (!a->test.n) return fail_usage(cli, "--shots needs --test DATA");
+  const char *other = a->dims.n             ? "--dims"
+                      : a->lambdas          ? "--lambdas"
+                      : a->neighbour_list.n ? "-k"
+                      : a->metric           ? "--metric"
+                      : a->centre           ? "--centre"
+                      : a->between          ? "--between"
+                      : a->class_sets.n     ? "--class-set"
+                      : a->no_raw           ? "--no-raw"
+                      : a->no_prototypes    ? "--no-prototypes"
+                      : a->no_normalize     ? "--no-normalize"
+                      : a->text_centre      ? "--text-centre"
+                      : a->folds.given      ? "--folds"
+                      : a->leave_one_out    ? "--leave-one-out"
+                      : a->sample.given     ? "--sample"
+                                            : NULL;
+  return other ? fail_usage(cli, "%s has no meaning with --shots", other) : check_text_options(cli);
+}
+
+static int prepare(shots_job *j) {
+  cli_run *cli = j->cli;
+  const cli_args *a = &cli->args;
+  int result = check_options(cli);
+  if (result == EXIT_OK && !is_stdout(a->output)) result = check_output(cli, a->output);
+  if (result == EXIT_OK) result = load_judging(cli, &j->truth, NULL);
+  if (result == EXIT_OK) result = open_test(cli, &j->test);
+  if (result == EXIT_OK && !j->truth && !kf_data_has_labels(j->test))
+    result = fail_with(cli, EXIT_BAD_DATA,
+                       "%s: the test rows have no labels; give a label file (--test-labels)",
+                       a->test.items[0]);
+  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &j->train);
+  if (result == EXIT_OK && a->text) result = load_text_of(cli, j->train, &j->text);
+  return result;
+}
+
+int sweep_shots(cli_run *cli) {
+  shots_job j = {.cli = cli};
+  int result = prepare(&j);
+  if (result == EXIT_OK) result = draw_shots(cli, j.train, j.test, j.text, j.truth, &j.shots);
+  if (result == EXIT_OK) result = write_shots(cli, j.shots);
+  kf_shots_free(j.shots);
+  kf_text_free(j.text);
+  kf_truth_free(j.truth);
+  kf_data_free(j.train);
+  kf_data_free(j.test);
+  return result;
+}

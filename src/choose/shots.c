@@ -1,0 +1,355 @@
+/* shots.c - accuracy against the number of training rows of each class.
+ *
+ * Every row has a number that follows from the seed and its place in the data set alone; of each class
+ * the rows with the smallest numbers are drawn. So a draw is the same on every machine and for any
+ * number of threads, and the draws of one seed are nested: the rows of two shots are among those of
+ * four, and a curve shows what more rows add rather than what other rows would have given.
+ *
+ * All that is chosen, lambda and alpha, is chosen from the drawn rows: the test rows are looked at
+ * after the last choice. */
+#include "choose/choose.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const uint32_t usual_shots[] = {1, 2, 4, 8, 16};
+#define USUAL_SEEDS 3u
+#define MOST_SEEDS  1000u
+
+/* --- drawing --------------------------------------------------------------------------------- */
+
+typedef struct ticket {
+  uint64_t number, row;
+  int32_t label;
+} ticket;
+
+/* The finaliser of SplitMix64: every bit of x changes every bit of the result by half. */
+static uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static uint64_t ticket_number(uint64_t seed, uint64_t row) {
+  const uint64_t golden = 0x9e3779b97f4a7c15u;
+  return mix(mix((seed + 1) * golden) + (row + 1) * golden);
+}
+
+static int by_number(const void *a, const void *b) {
+  const ticket *x = a, *y = b;
+  if (x->label != y->label) return x->label < y->label ? -1 : 1;
+  if (x->number != y->number) return x->number < y->number ? -1 : 1;
+  return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static int by_row(const void *a, const void *b) {
+  const ticket *x = a, *y = b;
+  return x->row < y->row ? -1 : x->row > y->row;
+}
+
+kf_status kf_draw_rows(const kf_rows *all, uint64_t seed, uint32_t shots, kf_rows *out,
+                       kf_err *err) {
+  ticket *tickets = kf_alloc(all->n, sizeof *tickets);
+  if (tickets == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < all->n; i++)
+    tickets[i] = (ticket){ticket_number(seed, all->row[i]), all->row[i], all->label[i]};
+  qsort(tickets, all->n, sizeof *tickets, by_number);
+  uint64_t n = 0, of_class = 0;
+  int32_t label = KF_LABEL_NONE;
+  for (uint64_t i = 0; i < all->n; i++) {
+    of_class = tickets[i].label == label ? of_class + 1 : 1;
+    label = tickets[i].label;
+    if (of_class <= shots) tickets[n++] = tickets[i];
+  }
+  qsort(tickets, n, sizeof *tickets, by_row);
+  kf_status status = kf_rows_make(out, n, err);
+  for (uint64_t i = 0; status == KF_OK && i < n; i++)
+    kf_rows_add(out, tickets[i].row, tickets[i].label);
+  kf_free(tickets);
+  return status;
+}
+
+/* --- one draw -------------------------------------------------------------------------------- */
+
+typedef struct shots_job {
+  kf_ctx *ctx;
+  const kf_data *data, *test;
+  const kf_text *text; /* or NULL */
+  kf_shots_options options;
+  kf_rows all; /* rows that have a label */
+  kf_shots *out;
+  kf_quiet quiet;
+} shots_job;
+
+/* What is at hand for one draw. */
+typedef struct draw {
+  kf_rows rows;
+  kf_data *data;
+  kf_stats *stats;
+  kf_fitter *fitter;
+  kf_model *model, *fused;
+  kf_lambda_choice *lambda;
+  kf_fuse_choice *fuse;
+  kf_shots_point *points; /* [n_classifiers] */
+} draw;
+
+static void draw_clear(draw *d) {
+  kf_model_free(d->model);
+  kf_model_free(d->fused);
+  kf_lambda_choice_free(d->lambda);
+  kf_fuse_choice_free(d->fuse);
+  kf_fitter_free(d->fitter);
+  kf_stats_free(d->stats);
+  kf_data_free(d->data);
+  kf_rows_clear(&d->rows);
+}
+
+/* Without two different rows in a class there is no scatter within classes, and nothing to leave out:
+ * the map is a rotation then, whatever lambda is. */
+static kf_status choose_lambda(shots_job *j, draw *d, kf_lambda *lambda) {
+  *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
+  if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
+  KF_TRY(kf_lambda_choice_new(j->ctx, d->stats, d->data, NULL, &d->lambda));
+  lambda->value = d->lambda->lambda;
+  return KF_OK;
+}
+
+static void set_point(draw *d, kf_shots_classifier classifier, uint64_t n, uint64_t top1,
+                      uint64_t top5) {
+  kf_shots_point *p = &d->points[classifier];
+  p->n = n;
+  p->top1 = top1;
+  p->top5 = top5;
+}
+
+static kf_status judge_images(shots_job *j, draw *d) {
+  kf_eval_options options = {.truth = j->options.truth};
+  kf_eval_result r;
+  KF_TRY(kf_eval(j->ctx, d->model, j->test, &options, &r));
+  set_point(d, KF_SHOTS_RAW, r.n, r.raw_top1, r.raw_top5);
+  set_point(d, KF_SHOTS_KOOFU, r.n, r.top1, r.top5);
+  d->points[KF_SHOTS_KOOFU].lambda = d->model->lambda;
+  return KF_OK;
+}
+
+static kf_status judge_part(shots_job *j, draw *d, kf_part part, kf_shots_classifier classifier) {
+  kf_eval_options options = {.skip_raw = 1, .part = part, .truth = j->options.truth};
+  kf_eval_result r;
+  KF_TRY(kf_eval(j->ctx, d->fused, j->test, &options, &r));
+  set_point(d, classifier, r.n, r.top1, r.top5);
+  return KF_OK;
+}
+
+/* Text alone is the same for all draws, and judged once. */
+static kf_status judge_text(shots_job *j, draw *d) {
+  const kf_shots_point *first = j->out->points;
+  if (d->points == first) return judge_part(j, d, KF_PART_TEXT, KF_SHOTS_TEXT);
+  first += KF_SHOTS_TEXT;
+  set_point(d, KF_SHOTS_TEXT, first->n, first->top1, first->top5);
+  return KF_OK;
+}
+
+/* The map of the fused model is centred, which is better in fusion (docs/choosing.md). */
+static kf_status fit_fused(shots_job *j, draw *d) {
+  kf_fuse_options options = {.centre = KF_CENTRE_MEAN};
+  KF_TRY(kf_fuse_choice_new(j->ctx, d->stats, d->data, j->text, &options, &d->fuse));
+  kf_lambda lambda = {d->fuse->lambda, KF_LAMBDA_ABSOLUTE};
+  kf_model_free(d->model);
+  d->model = NULL;
+  KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_MEAN, &d->model));
+  KF_TRY(kf_model_new_fused(j->ctx, d->model, j->text, d->fuse->alpha, &d->fused));
+  d->points[KF_SHOTS_FUSED].lambda = d->fuse->lambda;
+  d->points[KF_SHOTS_FUSED].alpha = d->fuse->alpha;
+  return KF_OK;
+}
+
+static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) {
+  kf_ctx *ctx = j->ctx;
+  kf_lambda lambda;
+  KF_TRY(kf_draw_rows(&j->all, seed, shots, &d->rows, &ctx->err));
+  KF_TRY(kf_data_new_pick(j->data, d->rows.row, d->rows.n, &d->data, &ctx->err));
+  KF_TRY(kf_stats_new_from_data(ctx, d->data, NULL, &d->stats));
+  KF_TRY(kf_fitter_new(ctx, d->stats, NULL, &d->fitter));
+  KF_TRY(choose_lambda(j, d, &lambda));
+  KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_NONE, &d->model));
+  KF_TRY(judge_images(j, d));
+  if (j->text != NULL) {
+    KF_TRY(fit_fused(j, d));
+    KF_TRY(judge_text(j, d));
+    KF_TRY(judge_part(j, d, KF_PART_FUSED, KF_SHOTS_FUSED));
+  }
+  return kf_quiet_step(&j->quiet);
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+/* All rows, as in the draw before. */
+static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
+  for (size_t c = 0; c < j->out->n_classifiers; c++) {
+    const kf_shots_point *before = &points[c] - j->out->n_classifiers;
+    points[c].n = before->n;
+    points[c].top1 = before->top1;
+    points[c].top5 = before->top5;
+    points[c].lambda = before->lambda;
+    points[c].alpha = before->alpha;
+  }
+  return kf_quiet_step(&j->quiet);
+}
+
+static kf_status try_draws(shots_job *j) {
+  kf_shots *s = j->out;
+  kf_shots_point *points = s->points;
+  for (size_t i = 0; i < s->n_sizes; i++)
+    for (uint32_t seed = 0; seed < s->seeds; seed++, points += s->n_classifiers) {
+      for (size_t c = 0; c < s->n_classifiers; c++)
+        points[c] = (kf_shots_point){
+            .shots = s->sizes[i].shots, .seed = seed, .classifier = (kf_shots_classifier)c};
+      bool same = s->sizes[i].rows == j->all.n && points > s->points &&
+                  (seed > 0 || s->sizes[i - 1].rows == j->all.n);
+      draw d = {.points = points};
+      kf_status status = same ? repeat_draw(j, points) : try_draw(j, &d, s->sizes[i].shots, seed);
+      draw_clear(&d);
+      KF_TRY(status);
+    }
+  return KF_OK;
+}
+
+/* How many rows each number of shots takes, which seeds do not change. */
+static kf_status count_rows(shots_job *j) {
+  kf_shots *s = j->out;
+  uint64_t *count = kf_alloc_zero(j->data->n_classes, sizeof *count);
+  if (count == NULL) return kf_fail_memory(&j->ctx->err);
+  for (uint64_t i = 0; i < j->all.n; i++) count[j->all.label[i]]++;
+  for (uint32_t k = 0; k < j->data->n_classes; k++) {
+    s->classes += count[k] > 0;
+    if (count[k] > s->most) s->most = count[k];
+    for (size_t i = 0; i < s->n_sizes; i++) {
+      uint32_t shots = s->sizes[i].shots;
+      s->sizes[i].rows += count[k] < shots ? count[k] : shots;
+      s->sizes[i].fewer += count[k] > 0 && count[k] < shots;
+    }
+  }
+  kf_free(count);
+  return KF_OK;
+}
+
+static void remark(const shots_job *j) {
+  const kf_shots *s = j->out;
+  for (size_t i = 0; i < s->n_sizes; i++) {
+    const kf_shots_size *size = &s->sizes[i];
+    if (size->fewer == 0) continue;
+    if (size->shots > s->most)
+      kf_log(j->ctx,
+             "%u shots were asked for, and no class has more than %llu rows: all %llu rows were "
+             "taken, whatever the seed",
+             size->shots, (unsigned long long)s->most, (unsigned long long)size->rows);
+    else
+      kf_log(j->ctx, "%u of %u classes have fewer than %u rows and gave all they have", size->fewer,
+             s->classes, size->shots);
+  }
+}
+
+static kf_status check_options(shots_job *j) {
+  kf_err *err = &j->ctx->err;
+  kf_shots_options *o = &j->options;
+  if (o->shots == NULL) {
+    o->shots = usual_shots;
+    o->n_shots = sizeof usual_shots / sizeof *usual_shots;
+  }
+  if (o->seeds == 0) o->seeds = USUAL_SEEDS;
+  if (o->n_shots == 0) return kf_fail(err, KF_ERR_ARG, "the list of shots is empty");
+  for (size_t i = 0; i < o->n_shots; i++)
+    if (o->shots[i] == 0 || (i > 0 && o->shots[i] <= o->shots[i - 1]))
+      return kf_fail(err, KF_ERR_ARG, "the list of shots must rise, and begin above 0");
+  if (o->seeds > MOST_SEEDS)
+    return kf_fail(err, KF_ERR_ARG, "%u seeds; there must be 1 to %u", o->seeds, MOST_SEEDS);
+  if (!j->data->has_labels)
+    return kf_fail(err, KF_ERR_DATA, "the rows have no labels; give a label file (--labels)");
+  KF_TRY(kf_data_refuse_mapped(j->data, err));
+  KF_TRY(kf_data_refuse_mapped(j->test, err));
+  if (j->test->dim != j->data->dim)
+    return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, the training rows %u",
+                   j->test->dim, j->data->dim);
+  return j->text != NULL ? kf_text_check(j->text, j->data->dim, err) : KF_OK;
+}
+
+static kf_status run(shots_job *j) {
+  kf_ctx *ctx = j->ctx;
+  const kf_shots_options *o = &j->options;
+  kf_shots *s = j->out;
+  s->seeds = o->seeds;
+  s->n_sizes = o->n_shots;
+  s->n_classifiers = j->text != NULL ? KF_SHOTS_CLASSIFIERS : KF_SHOTS_TEXT;
+  s->n_points = s->n_sizes * s->seeds * s->n_classifiers;
+  s->sizes = kf_alloc_zero(s->n_sizes, sizeof *s->sizes);
+  s->points = kf_alloc_zero(s->n_points, sizeof *s->points);
+  if (s->sizes == NULL || s->points == NULL) return kf_fail_memory(&ctx->err);
+  for (size_t i = 0; i < s->n_sizes; i++) s->sizes[i].shots = o->shots[i];
+  uint64_t labelled;
+  KF_TRY(kf_sample_rows(ctx, j->data, UINT64_MAX, &j->all, &labelled));
+  KF_TRY(count_rows(j));
+  remark(j);
+  kf_quiet_begin(&j->quiet, ctx, "shots", s->n_sizes * s->seeds);
+  kf_status status = try_draws(j);
+  kf_quiet_end(&j->quiet);
+  return status;
+}
+
+kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, const kf_text *text,
+                       const kf_shots_options *options, kf_shots **out) {
+  KF_ENTER(ctx, data != NULL && test != NULL && out != NULL);
+  shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text};
+  if (options != NULL) j.options = *options;
+  KF_TRY(check_options(&j));
+  j.out = kf_alloc_zero(1, sizeof *j.out);
+  kf_status status = j.out != NULL ? run(&j) : kf_fail_memory(err);
+  kf_rows_clear(&j.all);
+  if (status == KF_OK)
+    *out = j.out;
+  else
+    kf_shots_free(j.out);
+  return status;
+}
+
+void kf_shots_free(kf_shots *shots) {
+  if (shots == NULL) return;
+  kf_free(shots->sizes);
+  kf_free(shots->points);
+  kf_free(shots);
+}
+
+/* --- over seeds ------------------------------------------------------------------------------ */
+
+const char *kf_shots_classifier_name(kf_shots_classifier classifier) {
+  static const char *const names[KF_SHOTS_CLASSIFIERS] = {"raw", "koofu", "text", "fused"};
+  return (unsigned)classifier < KF_SHOTS_CLASSIFIERS ? names[classifier] : NULL;
+}
+
+const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uint32_t seed,
+                                  kf_shots_classifier classifier) {
+  if (size >= shots->n_sizes || seed >= shots->seeds ||
+      (unsigned)classifier >= shots->n_classifiers)
+    return NULL;
+  return &shots->points[(size * shots->seeds + seed) * shots->n_classifiers + classifier];
+}
+
+void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier, int top5,
+                     kf_spread *out) {
+  *out = (kf_spread){.low = 1};
+  double sum = 0, squares = 0, n = shots->seeds;
+  for (uint32_t seed = 0; seed < shots->seeds; seed++) {
+    const kf_shots_point *p = kf_shots_at(shots, size, seed, classifier);
+    if (p == NULL) return;
+    double share = p->n > 0 ? (double)(top5 ? p->top5 : p->top1) / (double)p->n : 0;
+    out->low = fmin(out->low, share);
+    out->high = fmax(out->high, share);
+    sum += share;
+  }
+  out->mean = sum / n;
+  for (uint32_t seed = 0; seed < shots->seeds; seed++) {
+    const kf_shots_point *p = kf_shots_at(shots, size, seed, classifier);
+    double share = p->n > 0 ? (double)(top5 ? p->top5 : p->top1) / (double)p->n : 0;
+    squares += (share - out->mean) * (share - out->mean);
+  }
+  if (n > 1) out->deviation = sqrt(squares / (n - 1));
+}
