@@ -105,7 +105,8 @@ uint32_t classes_of_part(const kf_model *model, kf_part part) {
   uint32_t n = 0;
   for (uint32_t k = 0; k < kf_model_classes(model); k++) {
     int rows = kf_model_count(model, k) > 0, text = kf_model_has_text(model, k);
-    n += part == KF_PART_IMAGES ? rows : part == KF_PART_TEXT ? text : rows || text;
+    int counts = part == KF_PART_IMAGES ? rows : part == KF_PART_TEXT ? text : rows || text;
+    if (counts) n++;
   }
   return n;
 }
