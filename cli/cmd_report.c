@@ -16,6 +16,8 @@ typedef struct report_job {
   kf_k_choice *k;
   kf_eval_result eval;
   kf_analysis *analysis;
+  kf_text *text;
+  kf_shots *shots;
   kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
 } report_job;
 
@@ -159,6 +161,14 @@ static int choose_k(report_job *job) {
   return done(job, status);
 }
 
+static int draw(report_job *job) {
+  if (!job->cli->args.shots.n) return EXIT_OK;
+  int result = EXIT_OK;
+  if (job->cli->args.text) result = load_text_for(job->cli, job->stats, &job->text);
+  if (result != EXIT_OK) return result;
+  return draw_shots(job->cli, job->train, job->test, job->text, NULL, &job->shots);
+}
+
 /* --- the page --------------------------------------------------------------------------------- */
 
 static const char *base_name(const char *path) {
@@ -191,7 +201,8 @@ static int write_page(report_job *job) {
                                .dim = job->dim,
                                .k = job->k,
                                .sweep = &job->sweep,
-                               .analysis = job->analysis};
+                               .analysis = job->analysis,
+                               .shots = job->shots};
   int result = done(job, kf_report_save(job->cli->ctx, &content, a->output));
   if (result != EXIT_OK) return result;
   say_written(job->cli, a->output, "%s, %s, %u -> %u dimensions, lambda %s",
@@ -209,6 +220,8 @@ static int write_page(report_job *job) {
 static void job_free(report_job *job) {
   free(job->sweep.cells);
   kf_analysis_free(job->analysis);
+  kf_shots_free(job->shots);
+  kf_text_free(job->text);
   kf_k_choice_free(job->k);
   kf_dim_choice_free(job->dim);
   kf_lambda_choice_free(job->lambda);
@@ -223,12 +236,15 @@ static int check_options(cli_run *cli) {
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
   if (a->model && a->dim.given)
     return fail_usage(cli, "--dim has no meaning with --model, which has its own dimensions");
+  if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
+  if (!a->shots.n && (a->seeds.given || a->text))
+    return fail_usage(cli, "--%s needs --shots", a->seeds.given ? "seeds" : "text");
   return check_output(cli, a->output);
 }
 
 static int run(cli_run *cli) {
-  static int (*const steps[])(report_job *) = {open_inputs,   choose,     fit,      judge,
-                                               sweep_lambdas, sweep_dims, choose_k, write_page};
+  static int (*const steps[])(report_job *) = {
+      open_inputs, choose, fit, judge, sweep_lambdas, sweep_dims, choose_k, draw, write_page};
   report_job job = {.cli = cli};
   int result = check_options(cli);
   for (size_t i = 0; i < COUNT_OF(steps) && result == EXIT_OK; i++) result = steps[i](&job);
@@ -255,6 +271,12 @@ static const cli_group own_options = {
         {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
          "numbers of neighbours to compare, separated by commas (default: 1,5,15)", 1,
          KF_MAX_NEIGHBOURS, NULL},
+        {"shots", 0, OPTION_NUMBERS, offsetof(cli_args, shots), 0, "N,...",
+         "with --test: curves of accuracy with N training rows of each class", 1, INT32_MAX, NULL},
+        {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
+         "with --shots: draw S times (default: 3)", 1, 1000, NULL},
+        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
+         "with --shots: also by text, alone and together with prototypes", 0, 0, NULL},
         {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
          0, NULL},
         {0}}};
@@ -274,6 +296,8 @@ const cli_command report_command = {
         "lambda is chosen by leaving out each training row in turn, the number of dimensions by "
         "cross-validation, or both are those of --model. With --test, accuracies are those of test "
         "rows; without, of rows in folds that were held out, and there is no list of errors.\n\n"
+        "With --shots a section shows how accuracy on the test rows grows with the number of "
+        "training rows of each class (see 'koofu sweep --shots').\n\n"
         "The options on labels and rows are for both data sets, except that --test has labels of "
         "its own. The training rows are held in memory for the neighbours, five bytes for each "
         "number.",

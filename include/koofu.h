@@ -1176,6 +1176,7 @@ typedef struct kf_report_content {
   const kf_k_choice *k;           /* accuracy over neighbours */
   const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
   const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
+  const kf_shots *shots;          /* accuracy over the number of rows of each class */
 } kf_report_content;
 
 /* Writes one HTML page that needs nothing else: no network, no script. The same content gives the

@@ -48,9 +48,10 @@ static void fit_y(kf_chart *c) {
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < c->n; i++)
     for (size_t j = 0; j < c->curves[i].n; j++) {
-      double share = kf_share(c->curves[i].points[j].hits, c->curves[i].points[j].n);
-      low = fmin(low, share);
-      high = fmax(high, share);
+      const kf_point *p = &c->curves[i].points[j];
+      double share = kf_share(p->hits, p->n);
+      low = fmin(low, p->high > p->low ? p->low : share);
+      high = fmax(high, p->high > p->low ? p->high : share);
     }
   if (!(low <= high)) low = 0, high = 1;
   double air = fmax(0.08 * (high - low), 0.005);
@@ -115,6 +116,23 @@ static void put_dot(kf_text *out, unsigned colour, double x, double y, double r)
   kf_svg_attribute(out, "cy", y);
   kf_svg_attribute(out, "r", r);
   kf_put(out, "/>\n");
+}
+
+/* Between what a curve varies, where it does. */
+static void put_spread(const kf_chart *c, const kf_curve *v) {
+  const kf_plot *p = &c->plot;
+  char class[16];
+  bool varies = false;
+  for (size_t i = 0; i < v->n; i++) varies |= v->points[i].high > v->points[i].low;
+  if (!varies || v->kind == KF_CURVE_BASE) return;
+  kf_path path;
+  snprintf(class, sizeof class, "spread f%u", v->colour % 10);
+  kf_path_begin(&path, p->out, class);
+  for (size_t i = 0; i < v->n; i++)
+    kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), kf_scale_at(&p->y, v->points[i].high));
+  for (size_t i = v->n; i-- > 0;)
+    kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), kf_scale_at(&p->y, v->points[i].low));
+  kf_path_end(&path, true);
 }
 
 static void put_curve(const kf_chart *c, const kf_curve *v) {
@@ -237,6 +255,7 @@ void kf_chart_draw(kf_chart *c) {
     kf_axis_title_x(&c->plot, c->above_name, true);
   }
   put_mark(c);
+  for (size_t i = c->n; i-- > 0;) put_spread(c, &c->curves[i]);
   for (size_t i = c->n; i-- > 0;) put_curve(c, &c->curves[i]);
   put_readings(c);
   kf_plot_end(&c->plot);

@@ -8,6 +8,7 @@
 typedef struct kf_point {
   double x;
   uint64_t hits, n;
+  double low, high; /* shares between which it varies; equal: no band */
 } kf_point;
 
 typedef enum kf_curve_kind {

@@ -43,7 +43,7 @@ static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].lambda > 0)
       curve->points[curve->n++] =
-          (kf_point){choice->points[i].lambda, choice->points[i].top1, choice->n};
+          (kf_point){.x = choice->points[i].lambda, .hits = choice->points[i].top1, .n = choice->n};
   double best = kf_share(choice->points[choice->best].top1, choice->n);
   chart->band_low = best - choice->standard_error;
   chart->band_high = best;
@@ -165,7 +165,7 @@ static void add_validated(kf_chart *chart, const kf_dim_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].dim >= chart->plot.x.low)
       curve->points[curve->n++] =
-          (kf_point){choice->points[i].dim, choice->points[i].top1, choice->n};
+          (kf_point){.x = choice->points[i].dim, .hits = choice->points[i].top1, .n = choice->n};
 }
 
 /* Prototypes and up to three numbers of neighbours, and the original space of each. */
@@ -291,7 +291,8 @@ static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
   if (curve == NULL) return;
   curve->colour = 2;
   for (size_t i = 0; i < choice->n_points; i++)
-    curve->points[curve->n++] = (kf_point){choice->points[i].k, choice->points[i].top1, choice->n};
+    curve->points[curve->n++] =
+        (kf_point){.x = choice->points[i].k, .hits = choice->points[i].top1, .n = choice->n};
 }
 
 static void add_swept_k(kf_chart *chart, const kf_report_content *c, const kf_place *place) {

@@ -66,6 +66,12 @@ static kf_status check_content(const kf_report_content *c, kf_err *err) {
   if (c->lambda != NULL && c->lambda->n_points > 0 &&
       (c->lambda->best >= c->lambda->n_points || c->lambda->chosen >= c->lambda->n_points))
     return kf_fail(err, KF_ERR_ARG, "kf_report_save: the chosen lambda is not among the points");
+  const kf_shots *s = c->shots;
+  if (s != NULL && (s->n_classifiers > KF_SHOTS_CLASSIFIERS ||
+                    s->n_points != s->n_sizes * s->seeds * s->n_classifiers))
+    return kf_fail(err, KF_ERR_ARG,
+                   "kf_report_save: the points of the few-shot curves are not all "
+                   "there");
   return c->analysis != NULL ? check_analysis(c, err) : KF_OK;
 }
 
@@ -91,6 +97,7 @@ static void put_page(kf_text *out, const kf_report_content *c) {
   kf_report_lambda(out, c);
   kf_report_dims(out, c);
   kf_report_neighbours(out, c);
+  kf_report_shots(out, c);
   kf_report_map(out, c);
   kf_report_classes(out, c);
   kf_report_errors(out, c);

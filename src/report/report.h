@@ -59,6 +59,7 @@ void kf_report_dims(kf_text *out, const kf_report_content *c);       /* curves.c
 void kf_report_neighbours(kf_text *out, const kf_report_content *c); /* curves.c */
 void kf_report_within(kf_text *out, const kf_model *model);          /* spectra.c: two figures */
 void kf_report_between(kf_text *out, const kf_model *model);
+void kf_report_shots(kf_text *out, const kf_report_content *c);   /* shots.c */
 void kf_report_map(kf_text *out, const kf_report_content *c);     /* map.c */
 void kf_report_classes(kf_text *out, const kf_report_content *c); /* classes.c */
 void kf_report_errors(kf_text *out, const kf_report_content *c);  /* errors.c */

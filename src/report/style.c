@@ -64,7 +64,7 @@ const char *const kf_report_style[] = {
     ".mark{stroke:var(--ink);stroke-dasharray:2 3}\n"
     "svg .note{font-size:12px;paint-order:stroke;stroke:var(--page);stroke-width:4px;"
     "stroke-linejoin:round}\n"
-    ".band{fill:var(--band)}\n"
+    ".band{fill:var(--band)}.spread{opacity:.16;stroke:none}\n"
     ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}\n"
     ".fine{fill:none;stroke-width:1.2;stroke-linejoin:round}\n"
     ".base{fill:none;stroke-width:1.3;stroke-dasharray:5 4}\n"

@@ -89,7 +89,7 @@ static bool on_line(const kf_report_content *c, const kf_sweep_cell *cell, const
 static void add_point(kf_curve *curve, const kf_sweep_cell *cell, double x) {
   size_t at = curve->n++;
   for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
-  curve->points[at] = (kf_point){x, cell->top1, cell->n};
+  curve->points[at] = (kf_point){.x = x, .hits = cell->top1, .n = cell->n};
 }
 
 void kf_sweep_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place,
@@ -114,7 +114,7 @@ void kf_sweep_baseline(kf_chart *chart, const kf_report_content *c, const kf_pla
   kf_curve *curve = cell != NULL ? kf_chart_curve(chart, KF_CURVE_BASE, 1, name) : NULL;
   if (curve == NULL) return;
   curve->colour = colour;
-  curve->points[curve->n++] = (kf_point){0, cell->top1, cell->n};
+  curve->points[curve->n++] = (kf_point){.hits = cell->top1, .n = cell->n};
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

@@ -1,0 +1,126 @@
+/* shots.c - how many rows of each class are enough: accuracy over shots, with its spread over draws. */
+#include "report/report.h"
+
+static const char *const titles[KF_SHOTS_CLASSIFIERS] = {"raw space", "Koo-Fu", "text alone",
+                                                         "text and Koo-Fu"};
+static const unsigned colours[KF_SHOTS_CLASSIFIERS] = {5, 0, 2, 1};
+
+static kf_shown read_shots(double x, double factor) {
+  (void)factor;
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "%.0f of each class", x);
+  return out;
+}
+
+/* Text alone knows nothing of shots: a line over the whole width. */
+static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier classifier,
+                      bool top5) {
+  bool base = classifier == KF_SHOTS_TEXT;
+  kf_curve *curve =
+      kf_chart_curve(chart, base ? KF_CURVE_BASE : KF_CURVE_DOTS, s->n_sizes, titles[classifier]);
+  if (curve == NULL) return;
+  curve->colour = colours[classifier];
+  for (size_t i = 0; i < (base ? 1 : s->n_sizes); i++) {
+    kf_point *point = &curve->points[curve->n++];
+    kf_spread spread;
+    kf_shots_spread(s, i, classifier, top5, &spread);
+    *point = (kf_point){.x = s->sizes[i].shots, .low = spread.low, .high = spread.high};
+    for (uint32_t seed = 0; seed < s->seeds; seed++) {
+      const kf_shots_point *p = kf_shots_at(s, i, seed, classifier);
+      point->hits += top5 ? p->top5 : p->top1;
+      point->n += p->n;
+    }
+  }
+}
+
+static void shots_chart(kf_text *out, const kf_shots *s, bool top5) {
+  kf_chart chart;
+  double low = s->sizes[0].shots, high = s->sizes[s->n_sizes - 1].shots;
+  kf_chart_begin(&chart, out, low, high, true, false);
+  chart.label = top5 ? "Top-5 accuracy over the number of rows of each class"
+                     : "Top-1 accuracy over the number of rows of each class";
+  if (top5) chart.y_name = "top-5 accuracy, %";
+  chart.x_name = "training rows of each class";
+  for (size_t i = s->n_sizes; i-- > 0 && chart.x_ticks.n < KF_MAX_TICKS;)
+    chart.x_ticks.at[chart.x_ticks.n++] = s->sizes[i].shots;
+  chart.reading = read_shots;
+  static const kf_shots_classifier order[] = {KF_SHOTS_KOOFU, KF_SHOTS_FUSED, KF_SHOTS_TEXT,
+                                              KF_SHOTS_RAW};
+  for (size_t i = 0; i < KF_SHOTS_CLASSIFIERS; i++)
+    if ((size_t)order[i] < s->n_classifiers) add_curve(&chart, s, order[i], top5);
+  kf_figure_begin(out, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots");
+  kf_chart_draw(&chart);
+  kf_figure_end(out, top5 || s->seeds == 1
+                         ? NULL
+                         : "A line is the mean of all draws; its band reaches from "
+                           "the worst of them to the best.");
+  kf_chart_clear(&chart);
+}
+
+static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier classifier) {
+  kf_spread spread;
+  kf_shown out;
+  kf_shots_spread(s, size, classifier, 0, &spread);
+  snprintf(out.text, sizeof out.text, "%.2f\u202f%%", 100 * spread.mean);
+  return out;
+}
+
+static void shots_words(kf_text *out, const kf_shots *s) {
+  size_t last = s->n_sizes - 1;
+  const kf_shots_size *z = &s->sizes[last];
+  kf_text_addf(out, "<p class=\"lead\">With %u row%s of each class, ", z->shots,
+               z->shots == 1 ? "" : "s");
+  if (s->n_classifiers > KF_SHOTS_FUSED)
+    kf_text_addf(out, "text and prototypes together are right for <b>%s</b>, text alone for %s, ",
+                 percent_of(s, last, KF_SHOTS_FUSED).text, percent_of(s, last, KF_SHOTS_TEXT).text);
+  kf_text_addf(out, "Koo-Fu prototypes for %s, those of the raw space for %s. ",
+               percent_of(s, last, KF_SHOTS_KOOFU).text, percent_of(s, last, KF_SHOTS_RAW).text);
+  kf_text_addf(out, "The rows were drawn from the training rows%s", s->seeds == 1 ? "" : ", ");
+  if (s->seeds > 1) kf_text_addf(out, "%u times for each number of them", s->seeds);
+  kf_put(out, "; everything else is chosen from the drawn rows alone.");
+  if (z->fewer > 0)
+    kf_text_addf(out, " %s of %s classes have fewer than %u rows, and gave all they have.",
+                 kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
+  if (s->sizes[0].shots == 1)
+    kf_put(out, " One row leaves no scatter within classes, and the map is a rotation there.");
+  kf_put(out, "</p>\n");
+}
+
+static void table_line(kf_text *out, const kf_shots *s, size_t size,
+                       kf_shots_classifier classifier) {
+  kf_text_addf(out, "<tr><td>%u</td><td>%s</td><td>%s</td>", s->sizes[size].shots,
+               titles[classifier], kf_show_count(s->sizes[size].rows).text);
+  for (int top5 = 0; top5 < 2; top5++) {
+    kf_spread spread;
+    kf_shots_spread(s, size, classifier, top5, &spread);
+    kf_text_addf(out, "<td>%.2f</td><td>%.2f</td><td>%.2f–%.2f</td>", 100 * spread.mean,
+                 100 * spread.deviation, 100 * spread.low, 100 * spread.high);
+  }
+  kf_put(out, "</tr>\n");
+}
+
+static void shots_table(kf_text *out, const kf_shots *s) {
+  static const char *const heads[] = {"shots",      "classifier", "rows", "top-1",     "sd",
+                                      "least–most", "top-5",      "sd",   "least–most"};
+  kf_put(out, "<details><summary>All numbers as a table</summary>\n<div class=\"scroll\" "
+              "tabindex=\"0\" role=\"region\" aria-label=\"shots\"><table><thead><tr>");
+  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+    kf_text_addf(out, "<th scope=\"col\">%s</th>", heads[i]);
+  kf_put(out, "</tr></thead><tbody>\n");
+  for (size_t i = 0; i < s->n_sizes; i++)
+    for (size_t c = 0; c < s->n_classifiers; c++) table_line(out, s, i, (kf_shots_classifier)c);
+  kf_put(out, "</tbody></table></div></details>\n");
+}
+
+void kf_report_shots(kf_text *out, const kf_report_content *c) {
+  const kf_shots *s = c->shots;
+  if (s == NULL || s->n_sizes == 0) return;
+  kf_section_begin(out, "shots", "Few shots");
+  shots_words(out, s);
+  kf_put(out, "<div class=\"pair\">\n");
+  shots_chart(out, s, false);
+  shots_chart(out, s, true);
+  kf_put(out, "</div>\n");
+  shots_table(out, s);
+  kf_section_end(out);
+}
