@@ -21,9 +21,9 @@ Embeddings, in any form that koofu reads (a file, a folder, a quoted pattern)
   --val-labels FILE       their labels
   --val-classes FILE      (default: --classes-1k, with --val-labels)
 
-Text, for the tables zeroshot and zeroshot-dims: any of the paper's three ways of
-prompting. Each is a file of 'koofu text-prototypes', or embeddings of prompts,
-class by class in the order of --text-classes.
+Text, for the tables zeroshot and zeroshot-dims: any of the paper's three kinds of
+prompts. Each is a file of 'koofu text-prototypes', or embeddings of prompts, class
+by class in the order of --text-classes.
   --text-synset DATA      one prompt with the name from WordNet
   --text-synset7 DATA     seven prompts
   --text-mod7 DATA        seven prompts with modified names
@@ -237,10 +237,12 @@ settings() {
     text_mod7 "$text_mod7" text_classes "$text_classes" per_class "$per_class" lambdas_text "$lambdas_text"
 }
 settings > "$work/settings.part"
-# Text alone may come later, since nothing that is there depends on it.
-without_text() {
-  [ -n "$texts" ] && ! grep -q '^texts' "$work/settings.txt" &&
-    head -n "$(wc -l < "$work/settings.txt")" "$work/settings.part" | cmp -s - "$work/settings.txt"
+# Text may come later, or be another, as long as nothing was measured with it.
+without_text() { sed -e '/^text/d' -e '/^per_class/d' -e '/^lambdas_text/d' "$work/$1"; }
+free_of_text() {
+  for file in "$work"/zeroshot* "$out"/zeroshot*; do [ ! -e "$file" ] || return 1; done
+  [ "$(without_text settings.part)" = "$(without_text settings.txt)" ] || return 1
+  rm -f "$work"/text-*.safetensors
 }
 if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   cmp -s "$work/settings.part" "$work/settings.txt" ||
@@ -249,14 +251,14 @@ if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   rm -rf "$work"
   mkdir "$work"
   mv "$out/settings.part" "$work/settings.part"
-elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt" && ! without_text; then
+elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt" && ! free_of_text; then
   diff "$work/settings.txt" "$work/settings.part" | sed -n 's/^[<>]/ &/p' >&2 || true
   rm -f "$work/settings.part"
   fail "$out has results under other settings (< those, > these): take another folder, or --force"
 fi
 mv "$work/settings.part" "$work/settings.txt"
 
-cleanup() { rm -f "$work"/gallery*.safetensors "$work"/*.part; }
+cleanup() { rm -f "$work"/gallery*.safetensors "$work"/rows-*.safetensors "$work"/*.part; }
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -423,6 +425,10 @@ prototypes() { # NAME DATA [M]: work/text-NAME.safetensors
 
 # Text is about the classes of 1K: rows of a class without text would be left out, and text of other
 # classes would have a share in the mean on which text is centred.
+fail_text() { # the file may be put right under the same name
+  rm -f "$work/text-$text.safetensors"
+  fail "the text of $text $*"
+}
 prepare_text() {
   [ -z "$text_synset" ] || prototypes synset "$text_synset"
   [ -z "$text_synset7" ] || prototypes synset7 "$text_synset7" "$per_class"
@@ -430,9 +436,9 @@ prepare_text() {
   for text in $texts; do
     names_in "text-$text.safetensors" > "$work/text.part"
     first=$(grep -Fvx -f "$work/text.part" "$work/1k.txt" | head -n 1)
-    [ -z "$first" ] || fail "the text of $text lacks classes of IN-1k, $first first"
+    [ -z "$first" ] || fail_text "lacks classes of IN-1k, $first first"
     first=$(grep -Fvx -f "$work/truth.txt" "$work/text.part" | head -n 1)
-    [ -z "$first" ] || fail "the text of $text has classes that are not in IN-1k, $first first"
+    [ -z "$first" ] || fail_text "has classes that are not in IN-1k, $first first"
   done
   rm -f "$work/text.part"
 }

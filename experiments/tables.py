@@ -351,14 +351,14 @@ def zero_shot(work, name, title, lead, key):
 
 def zeroshot(work):
     table = zero_shot(work, "zeroshot", "Zero-shot classification", "λ", "lambda")
-    table.notes.append("Top-1. In brackets: λ in multiples of the mean eigenvalue of S_w. Rows without centring are "
-                       "the paper's; with 'modality', images and text are each centred on their own mean first.")
+    table.notes.append("Top-1. In brackets: λ in multiples of the mean eigenvalue of S_w. Without centring, as in "
+                       "the paper; with 'modality', images and text are each centred on their own mean first.")
     return table
 
 
 def zeroshot_dims(work):
     table = zero_shot(work, "zeroshot-dims", "Zero-shot classification in fewer dimensions", "dim.", "dim")
-    table.notes.append("Top-1. S_w and S_b of IN-1k, λ = {lambda_1k}. Rows without centring are the paper's.")
+    table.notes.append("Top-1. S_w and S_b of IN-1k, λ = {lambda_1k}. Without centring, as in the paper.")
     return table
 
 

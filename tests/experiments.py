@@ -552,6 +552,9 @@ def check_small(mini):
         text = file.read()
     check("... and the summary says so", "zeroshot, zeroshot-dims" in text and "--text-mod7" in text)
     before = stamps(out)
+    result = mini.script("small", "--quick", "--beside-paper", "--text-mod7", mini.path("more.safetensors"),
+                         without=some + WITHOUT_TEXT)
+    check("text of more classes, later", result.returncode == 1 and "not in IN-1k" in result.stderr, result.returncode)
     result = mini.script("small", "--quick", "--beside-paper", without=some + WITHOUT_TEXT[:1])
     check("text may come later", result.returncode == 0 and before and
           all(stamps(out)[name] == stamp for name, stamp in before.items()), result.stderr[-300:] if result.returncode else "")
