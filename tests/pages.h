@@ -21,6 +21,9 @@ typedef struct page {
   kf_sweep sweep;
   kf_analysis analysis;
   kf_margin_bin bins[PAGE_BINS];
+  kf_shots shots;
+  kf_shots_size sizes[4];
+  kf_shots_point shots_points[4 * 2 * KF_SHOTS_CLASSIFIERS];
 } page;
 
 /* A model of classes with two to five rows each; names: [classes] or NULL. */
@@ -124,6 +127,30 @@ static inline void page_analysis(page *p, uint32_t classes) {
         (kf_margin_bin){0.002 * i * i, 0.002 * (i + 1) * (i + 1), 300, (uint64_t)(100 + 20 * i)};
 }
 
+/* 1, 2, 4 and 8 shots, two draws each; the last has classes with fewer rows. */
+static inline void page_shots(page *p, uint32_t classes) {
+  p->shots = (kf_shots){.seeds = 2,
+                        .classes = classes,
+                        .most = 8,
+                        .n_sizes = 4,
+                        .sizes = p->sizes,
+                        .n_classifiers = KF_SHOTS_CLASSIFIERS,
+                        .points = p->shots_points};
+  for (uint32_t i = 0; i < 4; i++) {
+    p->sizes[i] = (kf_shots_size){.shots = 1u << i, .fewer = i == 3, .rows = classes << i};
+    for (uint32_t at = 0; at < 2 * KF_SHOTS_CLASSIFIERS; at++) {
+      uint32_t c = at % KF_SHOTS_CLASSIFIERS, seed = at / KF_SHOTS_CLASSIFIERS;
+      uint64_t top1 = c == KF_SHOTS_TEXT ? 1800 : 900 + 150 * i + 300 * c + 40 * seed;
+      p->shots_points[p->shots.n_points++] = (kf_shots_point){.shots = 1u << i,
+                                                              .seed = seed,
+                                                              .classifier = (kf_shots_classifier)c,
+                                                              .n = 3000,
+                                                              .top1 = top1,
+                                                              .top5 = top1 + 500};
+    }
+  }
+}
+
 static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_t dim,
                              uint32_t kept, const char *const *names) {
   memset(p, 0, sizeof *p);
@@ -141,6 +168,7 @@ static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_
   page_ks(p);
   page_sweep(p, mean, dim);
   page_analysis(p, classes);
+  page_shots(p, classes);
   p->content = (kf_report_content){.title = "A page",
                                    .train = "train.npy",
                                    .test = "test.npy",
@@ -151,7 +179,8 @@ static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_
                                    .dim = &p->dim,
                                    .k = &p->k,
                                    .sweep = &p->sweep,
-                                   .analysis = &p->analysis};
+                                   .analysis = &p->analysis,
+                                   .shots = &p->shots};
 }
 
 static inline void page_free(page *p) {

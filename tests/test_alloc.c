@@ -301,6 +301,86 @@ done:
   return status;
 }
 
+/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a page
+ * about it. The model is the one that fit_scenario has left. */
+static kf_status judging_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_model *m = NULL;
+  kf_truth *t = NULL, *by_order = NULL;
+  kf_class_set *set = NULL, *leaves = NULL, *groups[KF_GROUPS] = {NULL};
+  kf_hierarchy *h = NULL;
+  kf_analysis *analysis = NULL;
+  kf_verdicts *a = NULL, *b = NULL;
+  kf_open_set_result open;
+  kf_eval_result counts;
+  kf_comparison difference;
+  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
+  kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_truth_load(ctx, truth, &(kf_truth_options){.classes = classes, .ids = ids}, &t));
+  STEP(kf_truth_load(ctx, labels, NULL, &by_order));
+  STEP(kf_class_set_load(ctx, classes, &set));
+  STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
+  STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
+  STEP(kf_report_save(
+      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
+  STEP(kf_open_set(ctx, m, data, data, NULL, &open));
+  STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
+  STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
+  STEP(kf_compare(ctx, a, b, &difference));
+  STEP(kf_hierarchy_load(ctx, tree, classes_named, &h));
+  STEP(kf_class_set_new_kin(ctx, h, set, KF_KIN_LEAVES, &leaves));
+  STEP(kf_class_groups_new(ctx, h, leaves, set, groups));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  for (unsigned g = 0; g < KF_GROUPS; g++) kf_class_set_free(groups[g]);
+  kf_class_set_free(leaves);
+  kf_class_set_free(set);
+  kf_hierarchy_free(h);
+  kf_verdicts_free(a);
+  kf_verdicts_free(b);
+  kf_analysis_free(analysis);
+  kf_truth_free(t);
+  kf_truth_free(by_order);
+  kf_model_free(m);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+static kf_status shots_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL, *names = NULL;
+  kf_text *text = NULL;
+  kf_shots *shots = NULL;
+  static const uint32_t few[] = {1, 2, 9};
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  kf_synth_options world = {.classes = 5, .dim = 20};
+  kf_shots_options options = {.shots = few, .n_shots = 3, .seeds = 1};
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_synth_open_text(ctx, &world, &names));
+  STEP(kf_text_new(ctx, names, NULL, &text));
+  STEP(kf_shots_new(ctx, data, data, text, &options, &shots));
+  STEP(kf_report_save(ctx, &(kf_report_content){.shots = shots}, out));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_shots_free(shots);
+  kf_text_free(text);
+  kf_data_free(names);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 /* Text prototypes, a zero-shot model and a sweep of text. */
 static kf_status text_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
@@ -458,6 +538,17 @@ static void choosing_from_then_on(void **state) {
   fail_each(choosing_scenario, 1, 2);
 }
 
+static void shots_once(void **state) {
+  (void)state;
+  fail_each(shots_scenario, 0, 1);
+}
+
+static void shots_from_then_on(void **state) {
+  (void)state;
+  fail_each(shots_scenario, 1, 1);
+  fail_each(shots_scenario, 1, 2);
+}
+
 static void text_once(void **state) {
   (void)state;
   fail_each(text_scenario, 0, 1);
@@ -477,7 +568,7 @@ int main(void) {
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
-        text_scenario(threads) != KF_OK)
+        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -485,6 +576,7 @@ int main(void) {
       cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
+      cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);

@@ -119,6 +119,11 @@ static void everything(void **state) {
                                        "id=\"lambda\"",
                                        "id=\"dimensions\"",
                                        "id=\"neighbours\"",
+                                       "id=\"shots\"",
+                                       "With 8 rows of each class",
+                                       "<b>75.67\u202F%</b>",
+                                       "class=\"spread f1\"",
+                                       "1 of 40 classes have fewer than 8 rows",
                                        "id=\"map\"",
                                        "id=\"classes\"",
                                        "id=\"confusions\"",
@@ -177,7 +182,7 @@ static void parts(void **state) {
   (void)state;
   page p;
   page_make(&p, ctx, 7, 12, 5, NULL);
-  for (unsigned left = 0; left < 128; left++) {
+  for (unsigned left = 0; left < 256; left++) {
     kf_report_content c = p.content;
     size_t size;
     if (left & 1) c.model = NULL;
@@ -187,6 +192,7 @@ static void parts(void **state) {
     if (left & 16) c.k = NULL;
     if (left & 32) c.sweep = NULL;
     if (left & 64) c.analysis = NULL;
+    if (left & 128) c.shots = NULL;
     if (left & 1) c.title = c.train = c.test = NULL, c.train_rows = 0;
     free(save(&c, &size));
   }
@@ -336,6 +342,9 @@ static void not_together(void **state) {
   p.lambda.best = PAGE_LAMBDAS;
   assert_error(ctx, KF_ERR_ARG, "lambda", kf_report_save(ctx, &p.content, path));
   assert_int_not_equal(access(path, F_OK), 0);
+  p.lambda.best = 8;
+  p.shots.n_points--;
+  assert_error(ctx, KF_ERR_ARG, "few-shot", kf_report_save(ctx, &p.content, path));
   page_free(&p);
 }
 

@@ -18,6 +18,7 @@ import test_choose  # noqa: F401
 import test_fuse  # noqa: F401
 import test_judge  # noqa: F401
 import test_text  # noqa: F401
+import test_shots  # noqa: F401
 import test_output  # noqa: F401
 import test_same_bytes  # noqa: F401
 
