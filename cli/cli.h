@@ -97,6 +97,7 @@ int load_model(cli_run *cli, const char *path, kf_model **out);
  * else, what it is and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 uint32_t classes_with_rows(const kf_model *model);
+uint32_t classes_of_part(const kf_model *model, kf_part part); /* that can be answers */
 /* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out); /* rows may be NULL */
 /* Statistics from the operands: one statistics file, or data. */

@@ -9,7 +9,8 @@
 
 /* --- lines of a file -------------------------------------------------------------------------- */
 
-/* The lines of a file without their ends, each a string of its own; `text` holds them all. */
+/* The lines of a file without their ends, each a string of its own, with NULL behind the last;
+ * `text` holds them all. */
 typedef struct line_list {
   char *text;
   char **items;
@@ -37,7 +38,7 @@ static int read_all(cli_run *cli, const char *path, char **text, size_t *length)
 }
 
 static int split_lines(cli_run *cli, line_list *lines, size_t length) {
-  size_t most = 1;
+  size_t most = 2;
   for (size_t i = 0; i < length; i++) most += lines->text[i] == '\n';
   lines->items = calloc(most, sizeof *lines->items);
   if (!lines->items) return fail(cli, KF_ERR_MEM);
@@ -73,7 +74,7 @@ typedef struct prompt_class {
 typedef struct prompts_job {
   cli_run *cli;
   line_list class_lines, name_lines, template_lines;
-  prompt_class *classes;
+  prompt_class *classes; /* [n_classes], and one without names */
   size_t n_classes;
   const char *const *templates;
   size_t n_templates;
@@ -118,7 +119,7 @@ static char *unquote(char *text) {
 
 /* The names in a line; the line is cut up. */
 static int read_name(cli_run *cli, const char *path, size_t line, char *text, prompt_class *out) {
-  text = trim(text);
+  text = out->names = trim(text);
   out->whole = *text == '\'' || *text == '"';
   if (out->whole) {
     text = unquote(text);
@@ -142,6 +143,7 @@ static int read_name(cli_run *cli, const char *path, size_t line, char *text, pr
 typedef struct numbered {
   const char *text;
   size_t length, line;
+  char *names; /* behind a tab; NULL: there are none */
 } numbered;
 
 static int same_text(const numbered *x, const numbered *y) {
@@ -184,9 +186,9 @@ static int check_classes(prompts_job *j) {
   if (a->repeats && !by_label) return EXIT_OK;
   numbered *list = calloc(j->n_classes, sizeof *list);
   if (!list) return fail(cli, KF_ERR_MEM);
-  for (size_t k = 0; k < j->n_classes; k++) {
+  for (size_t k = 0; j->classes[k].names; k++) {
     const prompt_class *c = &j->classes[k];
-    list[k] = (numbered){c->label, by_label ? strlen(c->label) : first_name(c), k + 1};
+    list[k] = (numbered){c->label, by_label ? strlen(c->label) : first_name(c), k + 1, NULL};
   }
   int result =
       check_repeats(cli, a->classes, list, j->n_classes, by_label ? "" : " (--repeats allows it)");
@@ -204,7 +206,7 @@ static char *behind_tab(char *line) {
 static int find_names(prompts_job *j, const numbered *known, size_t n) {
   cli_run *cli = j->cli;
   for (size_t k = 0; k < j->n_classes; k++) {
-    numbered wanted = {j->classes[k].label, strlen(j->classes[k].label), 0};
+    numbered wanted = {j->classes[k].label, strlen(j->classes[k].label), 0, NULL};
     size_t low = 0, high = n; /* the first line that is not before it */
     while (low < high) {
       size_t middle = (low + high) / 2;
@@ -216,9 +218,7 @@ static int find_names(prompts_job *j, const numbered *known, size_t n) {
     if (low == n || !same_text(&known[low], &wanted))
       return fail_with(cli, EXIT_BAD_DATA, "%s: has no line for the class '%.64s' of %s, line %zu",
                        cli->args.names, wanted.text, cli->args.classes, k + 1);
-    size_t line = known[low].line;
-    char *text = j->name_lines.items[line - 1];
-    int result = read_name(cli, cli->args.names, line, text + strlen(text) + 1, &j->classes[k]);
+    int result = read_name(cli, cli->args.names, known[low].line, known[low].names, &j->classes[k]);
     if (result != EXIT_OK) return result;
   }
   return EXIT_OK;
@@ -231,11 +231,12 @@ static int look_up(prompts_job *j) {
   int result = read_lines(cli, cli->args.names, lines);
   numbered *known = calloc(lines->n + 1, sizeof *known);
   if (!known) return fail(cli, KF_ERR_MEM);
-  for (size_t i = 0; result == EXIT_OK && i < lines->n; i++) {
-    if (!behind_tab(lines->items[i]))
+  for (size_t i = 0; result == EXIT_OK && lines->items[i]; i++) {
+    char *names = behind_tab(lines->items[i]);
+    if (!names)
       result = fail_with(cli, EXIT_BAD_DATA, "%s: line %zu has no tab behind the class",
                          cli->args.names, i + 1);
-    known[i] = (numbered){lines->items[i], strlen(lines->items[i]), i + 1};
+    known[i] = (numbered){lines->items[i], strlen(lines->items[i]), i + 1, names};
   }
   if (result == EXIT_OK) result = check_repeats(cli, cli->args.names, known, lines->n, "");
   if (result == EXIT_OK) result = find_names(j, known, lines->n);
@@ -247,10 +248,9 @@ static int read_classes(prompts_job *j) {
   cli_run *cli = j->cli;
   int result = read_lines(cli, cli->args.classes, &j->class_lines);
   if (result != EXIT_OK) return result;
-  j->n_classes = j->class_lines.n;
-  j->classes = calloc(j->n_classes, sizeof *j->classes);
+  j->classes = calloc(j->class_lines.n + 1, sizeof *j->classes);
   if (!j->classes) return fail(cli, KF_ERR_MEM);
-  for (size_t k = 0; k < j->n_classes; k++) {
+  for (size_t k = 0; j->class_lines.items[k]; k++) {
     prompt_class *c = &j->classes[k];
     if (strchr(j->class_lines.items[k], '\t'))
       return fail_with(cli, EXIT_BAD_DATA,
@@ -259,6 +259,7 @@ static int read_classes(prompts_job *j) {
     result = read_name(cli, cli->args.classes, k + 1, j->class_lines.items[k], c);
     if (result != EXIT_OK) return result;
     c->label = c->names;
+    j->n_classes++;
   }
   result = check_classes(j);
   return result == EXIT_OK && cli->args.names ? look_up(j) : result;
@@ -272,7 +273,7 @@ static int read_templates(prompts_job *j) {
   j->templates = builtin_templates(path, &j->n_templates);
   if (j->templates) return EXIT_OK;
   int result = read_lines(cli, path, &j->template_lines);
-  for (size_t i = 0; result == EXIT_OK && i < j->template_lines.n; i++)
+  for (size_t i = 0; result == EXIT_OK && j->template_lines.items[i]; i++)
     if (!strstr(j->template_lines.items[i], "{}"))
       result =
           fail_with(cli, EXIT_BAD_DATA, "%s: line %zu has no {}, where the name goes", path, i + 1);

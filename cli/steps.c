@@ -99,9 +99,15 @@ int load_model(cli_run *cli, const char *path, kf_model **out) {
   return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
 }
 
-uint32_t classes_with_rows(const kf_model *model) {
+uint32_t classes_with_rows(const kf_model *model) { return classes_of_part(model, KF_PART_IMAGES); }
+
+uint32_t classes_of_part(const kf_model *model, kf_part part) {
   uint32_t n = 0;
-  for (uint32_t k = 0; k < kf_model_classes(model); k++) n += kf_model_count(model, k) > 0;
+  for (uint32_t k = 0; k < kf_model_classes(model); k++) {
+    int rows = kf_model_count(model, k) > 0, text = kf_model_has_text(model, k);
+    int counts = part == KF_PART_IMAGES ? rows : part == KF_PART_TEXT ? text : rows || text;
+    if (counts) n++;
+  }
   return n;
 }
 

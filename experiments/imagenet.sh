@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every table of the paper, from embeddings of IN-1k and IN-21k. docs/experiments.md says what is in
+# Every table of the paper, from embeddings of IN-1k, IN-21k and of prompts. docs/experiments.md says what is in
 # the tables and how each figure is defined; here are the commands. What koofu prints goes to
 # OUT/work, one file for each measurement; tables.py makes tables of it. A file that is there is not
 # made again, so that a run can be interrupted at any time and goes on where it was.
@@ -21,6 +21,16 @@ Embeddings, in any form that koofu reads (a file, a folder, a quoted pattern)
   --val-labels FILE       their labels
   --val-classes FILE      (default: --classes-1k, with --val-labels)
 
+Text, for the tables zeroshot and zeroshot-dims: any of the paper's three kinds of
+prompts. Each is a file of 'koofu text-prototypes', or embeddings of prompts, class
+by class in the order of --text-classes.
+  --text-synset DATA      one prompt with the name from WordNet
+  --text-synset7 DATA     seven prompts
+  --text-mod7 DATA        seven prompts with modified names
+  --text-classes FILE     classes of embeddings (default: --classes-1k)
+  --per-class M           how many embeddings each class has in --text-synset7
+                          and --text-mod7 (default: as many as there are)
+
 What is right
   --clean FILE            clean_validation.csv: the columns 'Clean'
   --real FILE             real.json: columns 'ReaL', which the paper does not have
@@ -35,7 +45,7 @@ What is measured
                           lambda of the two spaces (default: 150 and 1500)
   --euclid-lambda-1k L, --euclid-lambda-21k L
                           of rows with their own lengths (default: 50000 and 100000)
-  --lambdas-1k L,... --lambdas-21k L,... --euclid-lambdas L,...
+  --lambdas-1k L,... --lambdas-21k L,... --lambdas-text L,... --euclid-lambdas L,...
                           of the tables over lambda (default: those of the paper)
   --relative              the defaults as multiples of the mean eigenvalue of S_w
                           instead (150 is 0.3x), for data of another size
@@ -69,7 +79,7 @@ refuse() { # a mistake in the options
 }
 say() { echo "$(date +%H:%M:%S) $*" >&2; }
 
-all_tables='synsets nvp knn dims-nvp dims-knn efficiency lambda-1k lambda-21k k euclid-nvp euclid-dims euclid-lambda'
+all_tables='synsets nvp knn dims-nvp dims-knn efficiency lambda-1k lambda-21k k zeroshot zeroshot-dims euclid-nvp euclid-dims euclid-lambda'
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -77,6 +87,8 @@ train_1k=${KOOFU_TRAIN_1K:-} train_1k_labels=${KOOFU_TRAIN_1K_LABELS:-} classes_
 train_21k=${KOOFU_TRAIN_21K:-} train_21k_labels=${KOOFU_TRAIN_21K_LABELS:-} classes_21k=${KOOFU_CLASSES_21K:-}
 val=${KOOFU_VAL:-} val_labels=${KOOFU_VAL_LABELS:-} val_ids=${KOOFU_VAL_IDS:-}
 val_classes=${KOOFU_VAL_CLASSES:-} clean=${KOOFU_CLEAN:-} real=${KOOFU_REAL:-} hierarchy=${KOOFU_HIERARCHY:-} names=${KOOFU_NAMES:-}
+text_synset=${KOOFU_TEXT_SYNSET:-} text_synset7=${KOOFU_TEXT_SYNSET7:-} text_mod7=${KOOFU_TEXT_MOD7:-}
+text_classes=${KOOFU_TEXT_CLASSES:-} per_class=${KOOFU_PER_CLASS:-} lambdas_text=${KOOFU_LAMBDAS_TEXT:-}
 lambda_1k=${KOOFU_LAMBDA_1K:-} lambda_21k=${KOOFU_LAMBDA_21K:-}
 euclid_1k=${KOOFU_EUCLID_LAMBDA_1K:-} euclid_21k=${KOOFU_EUCLID_LAMBDA_21K:-}
 lambdas_1k=${KOOFU_LAMBDAS_1K:-} lambdas_21k=${KOOFU_LAMBDAS_21K:-} euclid_lambdas=${KOOFU_EUCLID_LAMBDAS:-}
@@ -109,6 +121,12 @@ while [ $# -gt 0 ]; do
         --real) real=$2 ;;
         --hierarchy) hierarchy=$2 ;;
         --names) names=$2 ;;
+        --text-synset) text_synset=$2 ;;
+        --text-synset7) text_synset7=$2 ;;
+        --text-mod7) text_mod7=$2 ;;
+        --text-classes) text_classes=$2 ;;
+        --per-class) per_class=$2 ;;
+        --lambdas-text) lambdas_text=$2 ;;
         --only) only="$only $2" ;;
         --lambda-1k) lambda_1k=$2 ;;
         --lambda-21k) lambda_21k=$2 ;;
@@ -139,11 +157,11 @@ done
 [ -n "$out" ] || refuse "the folder for the tables is missing (--out)"
 case $knn_between in 1K | 21K) ;; *) refuse "--knn-between is 1K or 21K" ;; esac
 for file in "$train_1k_labels" "$train_21k_labels" "$classes_1k" "$classes_21k" "$val_labels" "$val_classes" \
-  "$val_ids" "$clean" "$real" "$hierarchy" "$names"; do
+  "$val_ids" "$clean" "$real" "$hierarchy" "$names" "$text_classes"; do
   case $file in '' | *[*?[]*) continue ;; esac # patterns are koofu's
   [ -f "$file" ] || fail "there is no file $file"
 done
-for data in "$train_1k" "$train_21k" "$val"; do
+for data in "$train_1k" "$train_21k" "$val" "$text_synset" "$text_synset7" "$text_mod7"; do
   case $data in '' | *[*?[]*) continue ;; esac
   [ -e "$data" ] || fail "there is no file or folder $data"
 done
@@ -162,11 +180,13 @@ if [ -n "$relative" ]; then
   : "${lambda_1k:=0.3x}" "${lambda_21k:=0.3x}" "${euclid_1k:=0.3x}" "${euclid_21k:=0.06x}"
   : "${lambdas_1k:=0.06x,0.1x,0.2x,0.3x,0.4x,0.5x,1x,2x,10x,20x}"
   : "${lambdas_21k:=0.05x,0.1x,0.15x,0.2x,0.3x,0.4x,0.5x,0.6x,1x,2x}"
+  : "${lambdas_text:=0.1x,0.3x,2x,6x,10x,20x,200x}"
   : "${euclid_lambdas:=0.06x,0.15x,0.3x,0.45x,0.6x,0.9x,1.2x}"
 else
   : "${lambda_1k:=150}" "${lambda_21k:=1500}" "${euclid_1k:=50000}" "${euclid_21k:=100000}"
   : "${lambdas_1k:=30,50,100,150,200,250,500,1000,5000,10000}"
   : "${lambdas_21k:=250,500,750,1000,1500,2000,2500,3000,5000,10000}"
+  : "${lambdas_text:=50,150,1000,3000,5000,10000,100000}"
   : "${euclid_lambdas:=10000,25000,50000,75000,100000,150000,200000}"
 fi
 some() { # LIST: three of it, from the beginning, the middle and the end
@@ -175,6 +195,7 @@ some() { # LIST: three of it, from the beginning, the middle and the end
 many_k=1,5,9,10,11,13,15,16,17,19,32,64
 if [ -n "$quick" ]; then
   lambdas_1k=$(some "$lambdas_1k") lambdas_21k=$(some "$lambdas_21k") euclid_lambdas=$(some "$euclid_lambdas")
+  lambdas_text=$(some "$lambdas_text")
   many_k=1,5,10,15,32
 fi
 : "${repeat:=$([ -n "$quick" ] && echo 1 || echo 3)}"
@@ -183,6 +204,11 @@ fi
 truths='val'
 [ -z "$clean" ] || truths="clean $truths"
 [ -z "$real" ] || truths="$truths real"
+texts=''
+[ -z "$text_synset" ] || texts="$texts synset"
+[ -z "$text_synset7" ] || texts="$texts synset7"
+[ -z "$text_mod7" ] || texts="$texts mod7"
+: "${text_classes:=$classes_1k}"
 spaces='raw 1K' sets=1K
 if [ -n "$train_21k" ]; then
   spaces="$spaces 21K"
@@ -207,8 +233,17 @@ settings() {
     euclid_lambdas "$euclid_lambdas" dims "$dims" many_k "$many_k" knn_between "$knn_between" \
     repeat "$repeat" quick "$quick" truths "$truths" spaces "$spaces" sets "$sets" \
     koofu "$("$koofu" version | head -n 1)"
+  [ -z "$texts" ] || printf '%s\t%s\n' texts "$texts" text_synset "$text_synset" text_synset7 "$text_synset7" \
+    text_mod7 "$text_mod7" text_classes "$text_classes" per_class "$per_class" lambdas_text "$lambdas_text"
 }
 settings > "$work/settings.part"
+# Text may come later, or be another, as long as nothing was measured with it.
+without_text() { sed -e '/^text/d' -e '/^per_class/d' -e '/^lambdas_text/d' "$work/$1"; }
+free_of_text() {
+  for file in "$work"/zeroshot* "$out"/zeroshot*; do [ ! -e "$file" ] || return 1; done
+  [ "$(without_text settings.part)" = "$(without_text settings.txt)" ] || return 1
+  rm -f "$work"/text-*.safetensors
+}
 if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   cmp -s "$work/settings.part" "$work/settings.txt" ||
     for table in $all_tables; do rm -f "$out/$table.md" "$out/$table.csv"; done
@@ -216,14 +251,14 @@ if [ -f "$work/settings.txt" ] && [ -n "$force" ]; then
   rm -rf "$work"
   mkdir "$work"
   mv "$out/settings.part" "$work/settings.part"
-elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt"; then
+elif [ -f "$work/settings.txt" ] && ! cmp -s "$work/settings.part" "$work/settings.txt" && ! free_of_text; then
   diff "$work/settings.txt" "$work/settings.part" | sed -n 's/^[<>]/ &/p' >&2 || true
   rm -f "$work/settings.part"
   fail "$out has results under other settings (< those, > these): take another folder, or --force"
 fi
 mv "$work/settings.part" "$work/settings.txt"
 
-cleanup() { rm -f "$work"/gallery*.safetensors "$work"/*.part; }
+cleanup() { rm -f "$work"/gallery*.safetensors "$work"/rows-*.safetensors "$work"/*.part; }
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
@@ -275,6 +310,10 @@ judged() { # TRUTH COMMAND...
 }
 info() { # FILE KEY
   "$koofu" info --json "$work/$1" | "$python" -c "import json, sys; print(json.load(sys.stdin)['$2'])"
+}
+names_in() { # FILE: names of the classes of a data set, one a line
+  "$koofu" info --json "$work/$1" |
+    "$python" -c "import json, sys; [print(n) for n in json.loads(json.load(sys.stdin)['metadata'].get('classes', '[]'))]"
 }
 
 # --- statistics, class sets -----------------------------------------------------------------------
@@ -363,6 +402,58 @@ sweep_1k() { # TABLE STATISTICS LAMBDAS DIMS [OPTION...]: IN-1k alone
     say "$table: $truth"
     printed "$table-$truth.csv" judged "$truth" run sweep "$work/$statistics" --test "$work/val.safetensors" \
       --lambdas "$lambdas" --dims "$those" --format csv "$@"
+  done
+}
+
+# --- text -----------------------------------------------------------------------------------------
+
+# Names inside tell the class of each row; --classes would take the place of these names.
+prototypes() { # NAME DATA [M]: work/text-NAME.safetensors
+  missing "text-$1.safetensors" || return 0
+  say "text prototypes: $1"
+  text=$1 count=${3:-}
+  file "rows-$text.safetensors" convert "$2"
+  set -- "text-$text.safetensors" text-prototypes "$work/rows-$text.safetensors"
+  if [ -z "$(names_in "rows-$text.safetensors")" ]; then
+    [ -n "$text_classes" ] || fail "the text embeddings of $text have no classes inside: --text-classes must name them"
+    set -- "$@" --classes "$text_classes"
+    [ -z "$count" ] || set -- "$@" --per-class "$count"
+  fi
+  file "$@"
+  rm -f "$work/rows-$text.safetensors"
+}
+
+# Text is about the classes of 1K: rows of a class without text would be left out, and text of other
+# classes would have a share in the mean on which text is centred.
+fail_text() { # the file may be put right under the same name
+  rm -f "$work/text-$text.safetensors"
+  fail "the text of $text $*"
+}
+prepare_text() {
+  [ -z "$text_synset" ] || prototypes synset "$text_synset"
+  [ -z "$text_synset7" ] || prototypes synset7 "$text_synset7" "$per_class"
+  [ -z "$text_mod7" ] || prototypes mod7 "$text_mod7" "$per_class"
+  for text in $texts; do
+    names_in "text-$text.safetensors" > "$work/text.part"
+    first=$(grep -Fvx -f "$work/text.part" "$work/1k.txt" | head -n 1)
+    [ -z "$first" ] || fail_text "lacks classes of IN-1k, $first first"
+    first=$(grep -Fvx -f "$work/truth.txt" "$work/text.part" | head -n 1)
+    [ -z "$first" ] || fail_text "has classes that are not in IN-1k, $first first"
+  done
+  rm -f "$work/text.part"
+}
+
+zero_shot() { # TABLE LAMBDAS DIMS: every way of prompting, every truth, with and without centring
+  prepare_text
+  for text in $texts; do
+    for truth in $truths; do
+      say "$1: $text, $truth"
+      for centring in none modality; do
+        printed "$1-$text-$centring-$truth.csv" judged "$truth" run sweep "$work/1k.safetensors" \
+          --test "$work/val.safetensors" --text "$work/text-$text.safetensors" --text-centre "$centring" \
+          --no-prototypes --class-set "$work/1k.txt" --lambdas "$2" --dims "$3" --format csv
+      done
+    done
   done
 }
 
@@ -469,6 +560,7 @@ reduced_neighbours() { # [time]
 
 can_make() { # TABLE: whether it can be made of what was given, and what lacks
   [ "$1" != synsets ] || [ -n "$hierarchy" ] || { echo '--hierarchy' && return 1; }
+  case $1 in zeroshot*) [ -n "$texts" ] || { echo '--text-synset, --text-synset7 or --text-mod7' && return 1; } ;; esac
   case $1 in synsets | lambda-21k) [ -n "$train_21k" ] || { echo '--train-21k' && return 1; } ;; esac
 }
 
@@ -488,6 +580,8 @@ measure() { # TABLE
     efficiency) reduced_neighbours time ;;
     lambda-1k) sweep_1k lambda-1k 1k.safetensors "$lambdas_1k" "$dim" ;;
     lambda-21k) sweep_1k lambda-21k 21k.safetensors "$lambdas_21k" "$dim" --between "$work/1k.safetensors" ;;
+    zeroshot) zero_shot zeroshot "$lambdas_text" "$dim" ;;
+    zeroshot-dims) zero_shot zeroshot-dims "$lambda_1k" "$dims" ;;
     euclid-*)
       prepare_euclid
       measure_euclid "$1" ;;

@@ -702,7 +702,7 @@ typedef struct kf_fuse_options {
   /* A lambda that is given; KF_LAMBDA_DEFAULT: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
    * eigenvalue. */
   kf_lambda lambda;
-  const double *alphas; /* NULL: 0 and twelve values from 0.01 to 1 */
+  const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
 } kf_fuse_options;
 

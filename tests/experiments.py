@@ -6,7 +6,8 @@ The miniature is a synthetic world of 420 classes, ten to a group, eight groups 
 (docs/synth.md). In 30 groups, five classes are '1K', one has the name of the group (an ancestor of
 those), one is a kind of the first of them (a descendant), three are leaves. In the other 12 groups one
 class has the name of the group (other), nine are leaves. One class of 1K is not in '21K'. The rows of
-1K are more for each class than those of 21K. Rows have lengths like those that come out of CLIP.
+1K are more for each class than those of 21K. Rows have lengths like those that come out of CLIP. Text is
+that of the world ('mod7'), and the same with noise, as one prompt ('synset') and as the mean of seven.
 
 Cells are compared with figures that other commands give for data put together here: shards instead of
 merged statistics, galleries of rows that were chosen here, hits that are counted here. Every check of a
@@ -27,11 +28,12 @@ import time
 
 CLASSES, DIM, ROWS_1K, ROWS_21K, ROWS_VAL = 420, 192, 40, 24, 20
 WITH_1K = 30  # groups
+TEXTS = ("synset", "synset7", "mod7")
 LAMBDAS = "0.003x,0.01x,0.03x,0.1x,0.3x,0.5x,1x,2x,10x,20x"
 TABLES = ("synsets", "nvp", "knn", "dims-nvp", "dims-knn", "efficiency", "lambda-1k", "lambda-21k", "k",
-          "euclid-nvp", "euclid-dims", "euclid-lambda")
+          "zeroshot", "zeroshot-dims", "euclid-nvp", "euclid-dims", "euclid-lambda")
 ROWS = {"synsets": 8, "nvp": 9, "knn": 9, "dims-nvp": 12, "dims-knn": 12, "efficiency": 12, "lambda-1k": 11,
-        "lambda-21k": 11, "k": 12, "euclid-nvp": 9, "euclid-dims": 12, "euclid-lambda": 8}
+        "lambda-21k": 11, "k": 12, "zeroshot": 15, "zeroshot-dims": 23, "euclid-nvp": 9, "euclid-dims": 12, "euclid-lambda": 8}
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, os.pardir, "experiments", "imagenet.sh")
@@ -78,6 +80,7 @@ class Miniature:
         self.exclusive = [k for k in range(CLASSES) if k not in self.ancestors + self.other + self.descendants]
         self.write_hierarchy()
         self.write_rows()
+        self.write_text()
         self.write_truth()
 
     def path(self, name):
@@ -101,15 +104,19 @@ class Miniature:
                 edges.append((synset(10 * g), synset(10 * g + 6)))
         self.write("hierarchy.txt", "".join(f"{p} {c}\n" for p, c in edges))
 
-    def synth(self, per_class, split):
-        """Rows of the world, each as its bytes with a length of its own. Row i is of class i mod K."""
-        self.run("synth", "--classes", CLASSES, "--dim", DIM, "--per-class", per_class, "--split", split,
-                 "-o", "world.safetensors")
-        with open(self.path("world.safetensors"), "rb") as file:
+    def embeddings(self, name):
+        """All numbers of a native data set, one row after the other."""
+        with open(self.path(name), "rb") as file:
             size = struct.unpack("<Q", file.read(8))[0]
             begin, end = json.loads(file.read(size))["embeddings"]["data_offsets"]
             file.seek(8 + size + begin)
-            values = array.array("f", file.read(end - begin))
+            return array.array("f", file.read(end - begin))
+
+    def synth(self, per_class, split):
+        """Rows of the world, each as its bytes with a length of its own. Row i is of class i mod K."""
+        self.run("synth", "--classes", CLASSES, "--dim", DIM, "--per-class", per_class, "--split", split,
+                 "-o", "world.safetensors", "--text", "texts.safetensors")
+        values = self.embeddings("world.safetensors")
         lengths = random.Random(split)
         rows = []
         for i in range(per_class * CLASSES):
@@ -152,6 +159,21 @@ class Miniature:
         self.rows_npy("val.npy", [rows[i] for i in chosen])
         self.npy("val.labels.npy", "<i8", (len(chosen),), struct.pack(f"<{len(chosen)}q", *self.val_labels))
 
+    def write_text(self):
+        """Prototypes with names inside, in an order of their own, and embeddings of prompts without names."""
+        values = self.embeddings("texts.safetensors")
+        text = [values[k * DIM:(k + 1) * DIM] for k in range(CLASSES)]
+        draw = random.Random(3)
+        def prompt(k, noise):
+            length = draw.uniform(8, 9.5)
+            return array.array("f", [length * (x + draw.gauss(0, noise)) for x in text[k]]).tobytes()
+        self.rows_npy("synset.npy", [prompt(k, 0.03) for k in self.one_k])
+        self.rows_npy("synset7.npy", [prompt(k, 0.03) for k in self.one_k for _ in range(7)])
+        for name, order in (("mod7", self.one_k[::-1]), ("more", range(CLASSES))):
+            self.rows_npy(f"{name}.npy", [text[k].tobytes() for k in order])
+            self.write(f"{name}.txt", "".join(f"{self.names[k]}\n" for k in order))
+            self.run("text-prototypes", f"{name}.npy", "--classes", f"{name}.txt", "-o", f"{name}.safetensors")
+
     def write_truth(self):
         """Every fourth image is not in 'clean', every seventh has two classes, some have been corrected;
         every ninth has no class in 'real'."""
@@ -174,10 +196,11 @@ class Miniature:
         words = {"train-1k": "train1k.npy", "train-1k-labels": "train1k.txt", "classes-1k": "classes1k.txt",
                  "train-21k": "train21k", "train-21k-labels": "train21k.labels.npy",
                  "classes-21k": "classes21k.txt", "val": "val.npy", "val-labels": "val.labels.npy",
-                 "clean": "clean.csv", "real": "real.json", "val-ids": "ids.txt", "hierarchy": "hierarchy.txt"}
+                 "clean": "clean.csv", "real": "real.json", "val-ids": "ids.txt", "hierarchy": "hierarchy.txt",
+                 "text-synset": "synset.npy", "text-synset7": "synset7.npy", "text-mod7": "mod7.safetensors"}
         listed = [word for option, name in words.items() for word in (f"--{option}", self.path(name))]
         return ["sh", SCRIPT, *listed, "--koofu", self.koofu, "--out", self.path(out), "--relative",
-                "--lambdas-1k", LAMBDAS, "--repeat", "1"]
+                "--lambdas-1k", LAMBDAS, "--repeat", "1", "--per-class", "7"]
 
     def script(self, out, *more, without=()):
         words = self.arguments(out)
@@ -213,7 +236,7 @@ def check_complete(out):
     with open(os.path.join(out, "tables.md"), encoding="utf-8") as file:
         summary = file.read()
     check("the summary has every table", summary.count("\n## ") == len(TABLES) and "Not made" not in summary)
-    check("the summary says what is left to others", "zero-shot" in summary)
+    check("the summary asks for no text", "--text-mod7" not in summary)
 
 
 # --- cells by other ways ---------------------------------------------------------------------------
@@ -298,6 +321,35 @@ def check_neighbours(mini, out):
                                          for r, row in read_table(out, "dims-knn").items()))
 
 
+def check_text(mini, out):
+    """Models of one lambda, text prototypes that are made here, eval."""
+    table, dims = read_table(out, "zeroshot"), read_table(out, "zeroshot-dims")
+    names = [mini.names[k] for k in mini.one_k]
+    for name, order, times in (("synset", names, 1), ("synset7", names, 7), ("mod7", names[::-1], 1)):
+        mini.write("t.txt", "".join(f"{n}\n" for n in order for _ in range(times)))
+        mini.run("text-prototypes", f"{name}.npy", "--labels", "t.txt", "-o", f"t-{name}.safetensors")
+    rows = [row for row in table if row != "raw" and "+" not in row]
+    check("rows of zero-shot", rows == sorted(rows, key=float) and len(rows) == 7 and
+          list(table) == ["raw"] + rows + [f"{row}+modality" for row in rows])
+    mini.run("fit", "one.safetensors", "--lambda", "2x", "-o", "z.safetensors")
+    mini.run("fit", "one.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "z64.safetensors")
+    clean = ("--truth", "clean.csv", "--truth-classes", "classes1k.txt", "--ids", "ids.txt")
+    val = ("--labels", "val.labels.npy", "--classes", "classes1k.txt")
+    for cells, row, model, text, truth, words in (
+            (table, rows[2], "z", "synset7", "clean", clean), (table, rows[2], "z", "mod7", "val", val),
+            (dims, "64", "z64", "synset", "val", val), (dims, "64", "z64", "mod7", "clean", clean)):
+        for centre in ("none", "modality"):
+            result = json.loads(mini.run("eval", f"{model}.safetensors", "val.npy", *words, "--text",
+                                         f"t-{text}.safetensors", "--text-centre", centre, "--json"))
+            row_of = row if centre == "none" else f"{row}+modality"
+            what = "lambda 2x" if model == "z" else "64 dimensions"
+            close(f"zero-shot {text}, {what}, {truth}, {centre}", cells[row_of][f"{truth}_{text}"], 100 * result["text_top1"])
+        close(f"zero-shot {text}, raw, {truth}", cells["raw"][f"{truth}_{text}"], 100 * result["raw_text_top1"])
+    same = all(table[rows[1] + c][f"{t}_{s}"] == dims[str(DIM) + c][f"{t}_{s}"] for c in ("", "+modality")
+               for t in ("clean", "val", "real") for s in TEXTS)
+    check("all dimensions at 0.3x are in both tables of zero-shot", same)
+
+
 # --- what the paper reports ------------------------------------------------------------------------
 
 
@@ -344,6 +396,45 @@ def compression(table):
     return loss < 2 and table[str(dims[-1])]["val_top1"] < table[str(dims[0])]["val_top1"] - 2, f"{loss:.2f} points"
 
 
+TEXT_COLUMNS = [f"{t}_{s}" for t in ("clean", "val") for s in TEXTS]
+
+
+def collapse(table):
+    """Without centring, the smallest lambda leaves less than a quarter of the raw space's zero-shot accuracy;
+    a large one keeps it, to a point."""
+    rows = [row for row in table if row != "raw" and "+" not in row]
+    left = max(table[rows[0]][c] / table["raw"][c] for c in TEXT_COLUMNS)
+    kept = min(max(table[row][c] for row in rows) - table["raw"][c] for c in TEXT_COLUMNS)
+    return left < 0.25 and kept > -1, f"{100 * left:.0f} % is left"
+
+
+def centring_recovers(table):
+    """At the smallest lambda, centring brings back more than half of what the raw space has, and more than
+    ten points; at every lambda it does not harm."""
+    rows = [row for row in table if row != "raw" and "+" not in row]
+    gains = [table[rows[0] + "+modality"][c] - table[rows[0]][c] for c in TEXT_COLUMNS]
+    share = min(table[rows[0] + "+modality"][c] / table["raw"][c] for c in TEXT_COLUMNS)
+    harmless = all(table[row + "+modality"][c] > table[row][c] for row in rows for c in TEXT_COLUMNS)
+    return share > 0.5 and min(gains) > 10 and harmless, f"{100 * share:.0f} %, {min(gains):.2f} points"
+
+
+def reduction_recovers(table):
+    """Without centring, some smaller space has twice the zero-shot accuracy of all dimensions, and more than
+    half of the raw space's; the smallest space does not have it."""
+    dims = sorted((int(row) for row in table if row != "raw" and "+" not in row), reverse=True)
+    best = max(dims, key=lambda d: table[str(d)]["val_mod7"])
+    good = all(table[str(best)][c] > max(2 * table[str(dims[0])][c], table["raw"][c] / 2,
+                                         table[str(dims[-1])][c]) for c in TEXT_COLUMNS)
+    return good, (f"val. mod7: {table[str(dims[0])]['val_mod7']:.2f} with {dims[0]}, "
+                  f"{table[str(best)]['val_mod7']:.2f} with {best} dimensions")
+
+
+def prompts_matter(table):
+    """As in the paper: in the raw space, one prompt is worse than seven, and these than better names."""
+    return all(table["raw"][f"{t}_synset"] < table["raw"][f"{t}_synset7"] < table["raw"][f"{t}_mod7"]
+               for t in ("clean", "val")), " ".join(f"{table['raw'][f'val_{s}']:.2f}" for s in TEXTS)
+
+
 def doctored(table, change):
     """A copy in which a cell is change(row, column, value)."""
     return {row: {c: change(row, c, v) if isinstance(v, float) else v for c, v in cells.items()}
@@ -360,13 +451,27 @@ def check_phenomena(out):
     falling = doctored(dims, lambda r, c, v: 0 if r == "raw" else float(r))
     nvp_dims = read_table(out, "dims-nvp")
     costly = doctored(nvp_dims, lambda r, c, v: 0 if r == "raw" else float(r))
+    text, text_dims = read_table(out, "zeroshot"), read_table(out, "zeroshot-dims")
+    smallest = list(text)[1]
+    upright = doctored(text, lambda r, c, v: text["raw"][c] if r == smallest and c == "val_synset7" else v)
+    lost = doctored(text, lambda r, c, v: v / 3 if "+" not in r and r != "raw" else v)
+    useless = doctored(text, lambda r, c, v: text[smallest][c] if r == smallest + "+modality" and c == "clean_mod7" else v)
+    harmful = doctored(text, lambda r, c, v: 0 if r == list(text)[-1] and c == "val_mod7" else v)
+    fallen = doctored(text_dims, lambda r, c, v: text_dims[str(DIM)][c] if r != "raw" else v)
+    alike = doctored(text, lambda r, c, v: text["raw"]["val_mod7"] if r == "raw" and c == "val_synset" else v)
     for what, test, table, bad in (
             ("whitening gains at every class set", whitening_gains, nvp, no_gain),
             ("distractors cost, and the gain persists", distractors_cost, nvp, no_cost),
             ("the gain must persist", distractors_cost, nvp, no_gain),
             ("lambda has a flat optimum", flat_optimum, lambdas, peaked),
             ("10-NN is best in fewer dimensions", peak_below, dims, falling),
-            ("half of the dimensions is enough for prototypes", compression, nvp_dims, costly)):
+            ("half of the dimensions is enough for prototypes", compression, nvp_dims, costly),
+            ("zero-shot collapses at small lambda", collapse, text, upright),
+            ("... and not at large lambda", collapse, text, lost),
+            ("centring each modality brings it back", centring_recovers, text, useless),
+            ("... and harms nowhere", centring_recovers, text, harmful),
+            ("fewer dimensions bring it back", reduction_recovers, text_dims, fallen),
+            ("prompts matter", prompts_matter, text, alike)):
         good, detail = test(table)
         check(what, good, f"{detail:.2f}" if isinstance(detail, float) else detail)
         check("... and its absence is noticed", not test(bad)[0])
@@ -384,6 +489,9 @@ def content(out):
     return {name: open(os.path.join(out, name), "rb").read() for name in os.listdir(out) if name.endswith(".csv")}
 
 
+WITHOUT_TEXT = tuple(f"--text-{name}" for name in TEXTS)
+
+
 def check_running(mini, out):
     before, nvp = stamps(out), read_table(out, "nvp")
     again = mini.script("out")
@@ -398,12 +506,19 @@ def check_running(mini, out):
     forced = mini.script("out", "--lambda-1k", "1x", "--only", "nvp", "--force")
     check("--force makes it, and leaves no table of other settings", forced.returncode == 0 and
           sorted(content(out)) == ["nvp.csv"] and read_table(out, "nvp") != nvp, forced.stderr[-300:] if forced.returncode else "")
+    mini.write("some.txt", "".join(f"{mini.names[k]}\n" for k in mini.one_k[:75] for _ in (0, 1)))
+    mini.run("text-prototypes", "synset.npy", "--labels", "some.txt", "-o", "some.safetensors")
     for what, options, without, status, naming in (
             ("validation rows without names", (), ("--val-ids",), 1, "--val-ids"),
             ("no training rows", (), ("--train-1k",), 2, "--train-1k"),
             ("a file that is not there", ("--clean", "absent.csv"), (), 1, "absent.csv"),
             ("no such table", ("--only", "nvpp"), (), 2, "nvpp"),
             ("no such option", ("--frob", "1"), (), 2, "--frob"),
+            ("a table that needs text", ("--only", "zeroshot"), WITHOUT_TEXT, 2, "--text-synset"),
+            ("text that is not there", ("--text-mod7", "absent.npy"), (), 1, "absent.npy"),
+            ("more classes than embeddings", ("--only", "zeroshot", "--text-classes", mini.path("more.txt")), (), 3, "synset"),
+            ("text of more classes", ("--only", "zeroshot", "--text-mod7", mini.path("more.safetensors")), (), 1, "not in IN-1k"),
+            ("text of some classes", ("--only", "zeroshot", "--text-mod7", mini.path("some.safetensors")), (), 1, "lacks"),
             ("a table that needs 21K", ("--only", "lambda-21k"), ("--train-21k",), 2, "--train-21k")):
         result = mini.script("refused-" + what.replace(" ", "-"), *options, without=without)
         check(what, result.returncode == status and naming in result.stderr, f"{result.returncode}: {result.stderr.strip()[-200:]}" if result.returncode != status else "")
@@ -427,10 +542,22 @@ def check_interruption(mini, out):
 
 
 def check_small(mini):
-    """Quick, without IN-21k, beside the paper."""
-    result = mini.script("small", "--quick", "--beside-paper",
-                         without=("--train-21k", "--train-21k-labels", "--classes-21k", "--real", "--hierarchy"))
+    """Quick, without IN-21k, beside the paper; without text first."""
+    some = ("--train-21k", "--train-21k-labels", "--classes-21k", "--real", "--hierarchy")
     out = mini.path("small")
+    result = mini.script("small", "--quick", "--beside-paper", without=some + WITHOUT_TEXT)
+    check("no text, no zero-shot", result.returncode == 0 and not [n for n in content(out) if "zeroshot" in n],
+          result.stderr[-300:] if result.returncode else "")
+    with open(os.path.join(out, "tables.md"), encoding="utf-8") as file:
+        text = file.read()
+    check("... and the summary says so", "zeroshot, zeroshot-dims" in text and "--text-mod7" in text)
+    before = stamps(out)
+    result = mini.script("small", "--quick", "--beside-paper", "--text-mod7", mini.path("more.safetensors"),
+                         without=some + WITHOUT_TEXT)
+    check("text of more classes, later", result.returncode == 1 and "not in IN-1k" in result.stderr, result.returncode)
+    result = mini.script("small", "--quick", "--beside-paper", without=some + WITHOUT_TEXT[:1])
+    check("text may come later", result.returncode == 0 and before and
+          all(stamps(out)[name] == stamp for name, stamp in before.items()), result.stderr[-300:] if result.returncode else "")
     made = sorted(n[:-4] for n in content(out)) if result.returncode == 0 else []
     check("IN-1k alone", made == sorted(set(TABLES) - {"synsets", "lambda-21k"}), result.stderr[-300:] if not made else "")
     nvp = read_table(out, "nvp")
@@ -439,6 +566,11 @@ def check_small(mini):
     check("... and the paper's figures beside", nvp["1K@1K"]["paper_val_top1"] == 79.05)
     check("... for as large shares of dimensions", list(dims) == ["raw", "192", "64", "16"] and
           [dims[d]["paper_val_10nn"] for d in dims] == [79.6, 81.0, 82.4, 79.5])
+    zero = read_table(out, "zeroshot-dims")
+    check("... also of zero-shot, of the ways of prompting that are there", "val_synset" not in zero["64"] and
+          [zero[d]["paper_val_mod7"] for d in zero] == [75.38, 38.55, 71.19, 54.96, "", "", ""])
+    other = mini.script("small", "--quick", "--beside-paper", without=some)
+    check("other text is refused", other.returncode == 1 and "text_synset" in other.stderr, other.returncode)
     with open(os.path.join(out, "tables.md"), encoding="utf-8") as file:
         text = file.read()
     check("... with its slips", "89.11" not in text and "85.2" in text and "Not made: synsets, lambda-21k" in text)
@@ -461,6 +593,7 @@ def main():
             check_groups(mini, out)
             check_prototypes(mini, out)
             check_neighbours(mini, out)
+            check_text(mini, out)
             check_phenomena(out)
             check_interruption(mini, out)
             check_running(mini, out)

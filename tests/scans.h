@@ -71,15 +71,16 @@ static inline void check_scan(const kf_scan_kernel *k, const scan_case *c) {
   assert_int_equal(k->size(c->dim) % 64, 0);
   memset(packed, 0x5a, k->size(c->dim));
   k->pack(c->queries, c->n, c->dim, packed);
-  kf_scan s = {.dim = c->dim,
-               .panels = c->packed,
-               .n_panels = c->panels,
-               .offset = c->offset,
-               .unit = c->unit,
-               .queries = packed,
-               .n = c->n,
-               .floor = c->floor,
-               .hits = hits};
+  /* Aligned, because gcc clears it with stores that need it, on a stack of AddressSanitizer's. */
+  kf_scan s __attribute__((aligned(64))) = {.dim = c->dim,
+                                            .panels = c->packed,
+                                            .n_panels = c->panels,
+                                            .offset = c->offset,
+                                            .unit = c->unit,
+                                            .queries = packed,
+                                            .n = c->n,
+                                            .floor = c->floor,
+                                            .hits = hits};
   if (k->begin != NULL) k->begin(c->dim);
   size_t n_hits = k->scan(&s), all = 0;
   k->peaks(&s, peaks);

@@ -1,6 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
- * whole fit: from files to statistics, model, classification and back; and through the life of a
- * gallery. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
+ * through judging, and through choosing. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -235,6 +235,125 @@ done:
   return status;
 }
 
+/* Lambda, dimensions and k are chosen, and everything is swept, on test data and over folds. */
+static kf_status choosing_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_stats *s = NULL;
+  kf_gallery *g = NULL;
+  kf_class_set *set = NULL;
+  kf_lambda_choice *lambda = NULL, *distances = NULL;
+  kf_dim_choice *dim = NULL;
+  kf_k_choice *k = NULL;
+  kf_sweep *folds = NULL, *tested = NULL, *left_out = NULL;
+  kf_lambda shrunk;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  const uint32_t ks[] = {1, 3}, dims[] = {9};
+  const double grid[] = {0.1, 1};
+  const kf_lambda lambdas[] = {{1, KF_LAMBDA_ABSOLUTE}};
+  const kf_metric metrics[] = {KF_METRIC_EUCLIDEAN};
+  const kf_class_set *sets[1];
+  STEP(kf_data_open(ctx, &path, 1, &(kf_data_options){.skip_bad = 1}, &data));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  STEP(kf_lambda_choice_new(ctx, s, data, &(kf_lambda_options){.sample = 30}, &lambda));
+  STEP(kf_lambda_choice_new(
+      ctx, s, data, &(kf_lambda_options){.metric = KF_METRIC_EUCLIDEAN, .grid = grid, .n_grid = 2},
+      &distances));
+  STEP(kf_lambda_ledoit_wolf(ctx, s, data, &shrunk));
+  STEP(kf_dim_choice_new(ctx, s, data, &(kf_dim_options){.folds = 2, .lambda = lambdas[0]}, &dim));
+  STEP(kf_gallery_new(ctx, data, NULL, NULL, &g));
+  STEP(kf_k_choice_new(ctx, g, &(kf_k_options){.most = 4}, &k));
+  STEP(kf_class_set_load(ctx, classes, &set));
+  sets[0] = set;
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 1,
+                        .dims = dims,
+                        .n_dims = 1,
+                        .k = ks,
+                        .n_k = 2,
+                        .metrics = metrics,
+                        .n_metrics = 1,
+                        .sets = sets,
+                        .n_sets = 1,
+                        .folds = 2};
+  STEP(kf_sweep_new(ctx, s, data, NULL, &o, &folds));
+  o.n_k = 1;
+  STEP(kf_sweep_new(ctx, s, data, data, &o, &tested));
+  o = (kf_sweep_options){.leave_one_out = 1, .metrics = metrics, .n_metrics = 1};
+  STEP(kf_sweep_new(ctx, s, data, NULL, &o, &left_out));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_lambda_choice_free(lambda);
+  kf_lambda_choice_free(distances);
+  kf_dim_choice_free(dim);
+  kf_k_choice_free(k);
+  kf_sweep_free(folds);
+  kf_sweep_free(tested);
+  kf_sweep_free(left_out);
+  kf_class_set_free(set);
+  kf_gallery_free(g);
+  kf_stats_free(s);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a page
+ * about it. The model is the one that fit_scenario has left. */
+static kf_status judging_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_model *m = NULL;
+  kf_truth *t = NULL, *by_order = NULL;
+  kf_class_set *set = NULL, *leaves = NULL, *groups[KF_GROUPS] = {NULL};
+  kf_hierarchy *h = NULL;
+  kf_analysis *analysis = NULL;
+  kf_verdicts *a = NULL, *b = NULL;
+  kf_open_set_result open;
+  kf_eval_result counts;
+  kf_comparison difference;
+  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
+  kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = train;
+  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_truth_load(ctx, truth, &(kf_truth_options){.classes = classes, .ids = ids}, &t));
+  STEP(kf_truth_load(ctx, labels, NULL, &by_order));
+  STEP(kf_class_set_load(ctx, classes, &set));
+  STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
+  STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
+  STEP(kf_report_save(
+      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
+  STEP(kf_open_set(ctx, m, data, data, NULL, &open));
+  STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
+  STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
+  STEP(kf_compare(ctx, a, b, &difference));
+  STEP(kf_hierarchy_load(ctx, tree, classes_named, &h));
+  STEP(kf_class_set_new_kin(ctx, h, set, KF_KIN_LEAVES, &leaves));
+  STEP(kf_class_groups_new(ctx, h, leaves, set, groups));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  for (unsigned g = 0; g < KF_GROUPS; g++) kf_class_set_free(groups[g]);
+  kf_class_set_free(leaves);
+  kf_class_set_free(set);
+  kf_hierarchy_free(h);
+  kf_verdicts_free(a);
+  kf_verdicts_free(b);
+  kf_analysis_free(analysis);
+  kf_truth_free(t);
+  kf_truth_free(by_order);
+  kf_model_free(m);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static kf_status shots_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL, *names = NULL;
@@ -257,6 +376,38 @@ done:
   kf_shots_free(shots);
   kf_text_free(text);
   kf_data_free(names);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* Text prototypes, a zero-shot model and a sweep of text. */
+static kf_status text_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_stats *s = NULL;
+  kf_model *m = NULL, *zero = NULL;
+  kf_text *text = NULL;
+  kf_sweep *sweep = NULL;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *from = train;
+  STEP(kf_data_open(ctx, &from, 1, NULL, &data));
+  STEP(kf_text_new(ctx, data, &(kf_text_options){.per_class = 8, .classes = classes}, &text));
+  STEP(kf_text_save(ctx, text, larger));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_model_new_zero_shot(ctx, m, text, KF_TEXT_CENTRE_MODALITY, &zero));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.skip_prototypes = 1, .text = text},
+                    &sweep));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_sweep_free(sweep);
+  kf_stats_free(s);
+  kf_model_free(zero);
+  kf_model_free(m);
+  kf_text_free(text);
   kf_data_free(data);
   kf_ctx_free(ctx);
   return status;
@@ -375,6 +526,18 @@ static void judging_from_then_on(void **state) {
   fail_each(judging_scenario, 1, 2);
 }
 
+static void choosing_once(void **state) {
+  (void)state;
+  fail_each(choosing_scenario, 0, 1);
+  fail_each(choosing_scenario, 0, 2);
+}
+
+static void choosing_from_then_on(void **state) {
+  (void)state;
+  fail_each(choosing_scenario, 1, 1);
+  fail_each(choosing_scenario, 1, 2);
+}
+
 static void shots_once(void **state) {
   (void)state;
   fail_each(shots_scenario, 0, 1);
@@ -386,19 +549,34 @@ static void shots_from_then_on(void **state) {
   fail_each(shots_scenario, 1, 2);
 }
 
+static void text_once(void **state) {
+  (void)state;
+  fail_each(text_scenario, 0, 1);
+  fail_each(text_scenario, 0, 2);
+}
+
+static void text_from_then_on(void **state) {
+  (void)state;
+  fail_each(text_scenario, 1, 1);
+  fail_each(text_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
   /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
-        judging_scenario(threads) != KF_OK)
+        judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
+        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fit_once),     cmocka_unit_test(fit_from_then_on),
-      cmocka_unit_test(gallery_once), cmocka_unit_test(gallery_from_then_on),
-      cmocka_unit_test(judging_once), cmocka_unit_test(judging_from_then_on),
-      cmocka_unit_test(shots_once),   cmocka_unit_test(shots_from_then_on),
+      cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
+      cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
+      cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
+      cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
+      cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
+      cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);

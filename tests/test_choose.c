@@ -82,6 +82,28 @@ static void samples_of_changing_labels(void **state) {
   clear(&f);
 }
 
+/* Some rows of a data set are bad where they are bad in the whole. */
+static void picks_of_bad_rows(void **state) {
+  (void)state;
+  fixture f = make(50, 3, 4, 1);
+  const uint64_t rows[] = {4, 5, 6, 9};
+  float x[4 * 3];
+  int32_t labels[4];
+  kf_data *pick;
+  f.w.rows[5 * 3] = NAN;
+  for (int skip = 0; skip < 2; skip++) {
+    f.data->skip_bad = skip;
+    assert_ok(f.ctx, kf_data_new_pick(f.data, rows, 4, &pick, &f.ctx->err));
+    kf_status status = kf_data_fetch(pick, f.ctx->kernels, 0, 4, x, labels, NULL, &f.ctx->err);
+    assert_int_equal(status, skip ? KF_OK : KF_ERR_DATA);
+    if (!skip) assert_non_null(strstr(kf_errmsg(f.ctx), "row 5"));
+    for (int i = 0; skip && i < 4; i++)
+      assert_int_equal(labels[i], i == 1 ? KF_LABEL_BAD : f.w.labels[rows[i]]);
+    kf_data_free(pick);
+  }
+  clear(&f);
+}
+
 /* The statistics without a fold, by subtraction, have the bits of those of all other rows. */
 static void fold_statistics(void **state) {
   (void)state;
@@ -130,6 +152,45 @@ static void fold_statistics(void **state) {
     kf_free(fold);
     clear(&f);
   }
+}
+
+/* The best is the first of equal ones. */
+static void good_enough(void **state) {
+  (void)state;
+  kf_err err;
+  kf_score_card card;
+  kf_setting settings[4];
+  size_t best;
+  const unsigned hits[] = {50, 90, 96, 96};
+  assert_int_equal(kf_score_card_make(&card, 100, 4, &err), KF_OK);
+  for (size_t p = 0; p < 4; p++)
+    for (unsigned i = 0; i < hits[p]; i++) kf_score_card_set(&card, p == 3 ? 99 - i : i, p);
+  assert_int_equal(kf_first_good_enough(&card, 0, settings, &best), 2); /* 96 less 1.96 */
+  assert_int_equal(best, 2);
+  assert_int_equal(kf_first_good_enough(&card, 0.06, settings, &best), 1);
+  assert_int_equal(settings[1].lost, 6);
+  assert_int_equal(settings[1].won, 0);
+  assert_int_equal(settings[3].lost, 4);
+  assert_int_equal(settings[3].won, 4);
+  kf_free(card.right);
+}
+
+/* A row whose class has none left without its fold is not scored. */
+static void dimensions_with_single_rows(void **state) {
+  (void)state;
+  fixture f = make(300, 5, 8, 1);
+  kf_dim_choice *c;
+  kf_stats *stats;
+  kf_data *data;
+  for (uint64_t i = 0; i < 300; i++) f.w.labels[i] = i < 2 ? 6 + (int32_t)i : (int32_t)(i % 6);
+  assert_ok(f.ctx, kf_data_open_memory(f.ctx, f.w.rows, 300, 5, f.w.labels, NULL, 8, &data));
+  assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, stats, data, NULL, &c));
+  assert_int_equal(c->n, 298);
+  kf_dim_choice_free(c);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  clear(&f);
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */
@@ -224,7 +285,7 @@ static void dimensions_refused(void **state) {
 static void neighbours(void **state) {
   (void)state;
   enum { MOST = 30 };
-  fixture f = make(400, 8, 9, 2);
+  fixture f = make(400, 8, 25, 2);
   kf_gallery *gallery;
   kf_k_choice *c;
   uint32_t list[MOST];
@@ -378,11 +439,19 @@ static void rules_for_other_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(samples),         cmocka_unit_test(fold_statistics),
-      cmocka_unit_test(dimensions),      cmocka_unit_test(dimensions_refused),
-      cmocka_unit_test(neighbours),      cmocka_unit_test(gallery_in_memory),
-      cmocka_unit_test(rules),           cmocka_unit_test(rules_for_other_rows),
-      cmocka_unit_test(samples_of_many), cmocka_unit_test(samples_of_changing_labels),
+      cmocka_unit_test(samples),
+      cmocka_unit_test(fold_statistics),
+      cmocka_unit_test(dimensions),
+      cmocka_unit_test(dimensions_refused),
+      cmocka_unit_test(neighbours),
+      cmocka_unit_test(gallery_in_memory),
+      cmocka_unit_test(rules),
+      cmocka_unit_test(rules_for_other_rows),
+      cmocka_unit_test(samples_of_many),
+      cmocka_unit_test(picks_of_bad_rows),
+      cmocka_unit_test(good_enough),
+      cmocka_unit_test(dimensions_with_single_rows),
+      cmocka_unit_test(samples_of_changing_labels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -366,7 +366,7 @@ static void choice(void **state) {
       kf_fuse_options options = {.centre = (kf_centre)centre};
       assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->data, text, &options, &c));
       assert_int_equal(c->n, N);
-      assert_int_equal(c->n_points, 5 * 13);
+      assert_int_equal(c->n_points, 5 * 16);
       if (isa == KF_ISA_PLAIN) {
         kf_loo *loo;
         kf_model *fused;

@@ -271,6 +271,25 @@ static void counts_far_off(void **state) {
   free_world(&w);
 }
 
+/* Rows opposite to others, fewer than columns, and small lambdas: many scores are below zero, where
+ * the bound is another one, and leaving a row out changes much. */
+static void counts_opposite(void **state) {
+  (void)state;
+  const double lambdas[N] = {1e-9, 1e-7, 1e-5, 1e-3, 0.1};
+  for (uint64_t seed = 1; seed <= 12; seed++) {
+    uint64_t s = seed;
+    world w = make_world(20 + seed % 4 * 10, 27, 7 + (uint32_t)seed, (double)(seed % 3 * 4), seed);
+    for (uint64_t i = 3; i < w.n; i++)
+      for (uint32_t j = 0; i % 3 != 0 && j < w.dim; j++) {
+        float other = w.rows[seed % i * w.dim + j]; /* another row, or what is opposite to it */
+        w.rows[i * w.dim + j] = i % 3 == 1 ? -other : other * (1 + 1e-6f * (float)test_normal(&s));
+      }
+    check_counts_at(&w, false, lambdas, KF_METRIC_COSINE, KF_CENTRE_NONE);
+    check_counts_at(&w, false, lambdas, KF_METRIC_COSINE, KF_CENTRE_MEAN);
+    free_world(&w);
+  }
+}
+
 /* Rows that are equal tie, and the lower class wins. */
 static void ties(void **state) {
   (void)state;
@@ -330,6 +349,41 @@ static void choice(void **state) {
   free_world(&w);
 }
 
+/* Where the best is at an end of the grid, it goes on; where the curve is flat there, it does not. */
+static void choice_at_the_ends(void **state) {
+  (void)state;
+  const struct {
+    uint64_t n;
+    uint32_t dim, classes;
+    double low, high; /* between which the outermost lambda must be */
+  } ends[] = {{200, 8, 10, 1e-7, 1e-4}, {120, 400, 12, 100, 1e6}, {60, 200, 6, 30, 80}};
+  for (size_t e = 0; e < 3; e++) {
+    world w = make_world(ends[e].n, ends[e].dim, ends[e].classes, 0, 9);
+    uint64_t seed = 4;
+    for (uint64_t i = 0; i < w.n; i++)
+      for (uint32_t j = 0; j < w.dim; j++) {
+        double x = test_normal(&seed);
+        if (e == 0) /* what tells classes apart is far smaller than the rest */
+          x = j < 4 ? x : 1e-3 * (x + 4 * sin((double)w.labels[i] * (j + 1)));
+        else /* and here it is where rows differ most */
+          x = j > 0 ? x : 90 * x + 60 * w.labels[i];
+        w.rows[i * w.dim + j] = (float)x;
+      }
+    fixture f = open_world(&w, 2);
+    kf_stats *raw;
+    kf_lambda_choice *c;
+    kf_stats_options options = {.no_normalize = 1};
+    assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, &options, &raw));
+    assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, raw, f.data, NULL, &c));
+    double end = c->points[e == 0 ? 0 : c->n_points - 1].lambda / c->mean_eigenvalue;
+    if (!(end >= ends[e].low && end <= ends[e].high)) fail_msg("%zu: up to %gx", e, end);
+    kf_lambda_choice_free(c);
+    kf_stats_free(raw);
+    fixture_clear(&f);
+    free_world(&w);
+  }
+}
+
 static void choice_from_a_sample(void **state) {
   (void)state;
   world w = make_world(2000, 16, 10, 3, 22);
@@ -376,6 +430,8 @@ int main(void) {
       cmocka_unit_test(counts),
       cmocka_unit_test(ties),
       cmocka_unit_test(counts_far_off),
+      cmocka_unit_test(choice_at_the_ends),
+      cmocka_unit_test(counts_opposite),
       cmocka_unit_test(choice),
       cmocka_unit_test(choice_from_a_sample),
       cmocka_unit_test(choice_refused),

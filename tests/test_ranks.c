@@ -149,6 +149,65 @@ static void far_off(void **state) {
   clear_problem(&p);
 }
 
+/* Of several right classes the first one counts: the rank is the least of their own ranks. Classes
+ * that are equal but for a hair make it a matter of canonical scores. */
+static void several_right(void **state) {
+  (void)state;
+  enum { CLASSES = 12, DIM = 6, ROWS = 200 };
+  const uint32_t dims[] = {1, 3, 6};
+  problem p = make_problem(2 * ROWS, DIM, CLASSES, 0, KF_ISA_AUTO);
+  for (uint64_t i = 0; i < p.w.n; i++) /* class k is where class k mod 3 is */
+    for (uint32_t j = 0; j < DIM; j++) {
+      float hair = 1e-6f * sinf((float)(p.w.labels[i] * 7 + (int)j));
+      p.w.rows[i * DIM + j] = p.w.rows[(i - i % CLASSES + i % 3) * DIM + j] + hair;
+    }
+  kf_stats_free(p.stats);
+  assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
+  kf_model *model;
+  assert_ok(p.ctx, kf_fit(p.ctx, p.stats, NULL, &model));
+  const float *rows = p.w.rows + ROWS * DIM;
+  double norm2[ROWS];
+  int32_t classes[CLASSES + 1];
+  static unsigned char alone[CLASSES][ROWS * 3], both[ROWS * 3];
+  kf_right right[ROWS];
+  for (int k = 0; k <= CLASSES; k++) classes[k] = k % CLASSES;
+  for (uint64_t i = 0; i < ROWS; i++) norm2[i] = p.ctx->kernels->norm2(rows + i * DIM, DIM);
+  for (int euclidean = 0; euclidean < 2; euclidean++) {
+    kf_ranker *r;
+    assert_ok(p.ctx, kf_ranker_new(p.ctx, model, p.stats, euclidean, NULL, dims, 3, &r));
+    for (int k = 0; k < CLASSES; k++) {
+      for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[k], 1};
+      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, alone[k], &p.ctx->err));
+    }
+    for (int k = 0; k < CLASSES; k++) { /* classes k and k + 1, in both orders */
+      for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[k], 2};
+      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+      for (size_t i = 0; i < 3 * ROWS; i++) {
+        unsigned a = alone[k][i], b = alone[(k + 1) % CLASSES][i];
+        assert_int_equal(both[i], a < b ? a : b);
+      }
+      const int32_t pair[] = {k, (k + 3) % CLASSES};
+      for (uint64_t i = 0; i < ROWS; i++) /* and k + 3, which is next to k */
+        right[i] = (kf_right){pair, 2};
+      assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+      for (size_t i = 0; i < 3 * ROWS; i++) {
+        unsigned a = alone[k][i], b = alone[(k + 3) % CLASSES][i];
+        assert_int_equal(both[i], a < b ? a : b);
+      }
+    }
+    kf_ranker_free(r);
+    /* A class that does not take part is never right, however few do. */
+    unsigned char mask[CLASSES] = {1, 1};
+    assert_ok(p.ctx, kf_ranker_new(p.ctx, model, p.stats, euclidean, mask, dims, 3, &r));
+    for (uint64_t i = 0; i < ROWS; i++) right[i] = (kf_right){&classes[5], 1};
+    assert_ok(p.ctx, kf_ranker_rank(r, rows, norm2, ROWS, right, both, &p.ctx->err));
+    for (size_t i = 0; i < 3 * ROWS; i++) assert_int_equal(both[i], KF_RANKS);
+    kf_ranker_free(r);
+  }
+  kf_model_free(model);
+  clear_problem(&p);
+}
+
 /* A prototype that is all but orthogonal to the first direction is so short there that f32 has no
  * numbers for it; its cosine counts none the less. */
 static void short_prototypes(void **state) {
@@ -213,9 +272,10 @@ static void same_on_every_isa(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dimension),  cmocka_unit_test(some_dimensions),
-      cmocka_unit_test(close_calls),      cmocka_unit_test(far_off),
-      cmocka_unit_test(short_prototypes), cmocka_unit_test(same_on_every_isa),
+      cmocka_unit_test(every_dimension),   cmocka_unit_test(some_dimensions),
+      cmocka_unit_test(close_calls),       cmocka_unit_test(far_off),
+      cmocka_unit_test(short_prototypes),  cmocka_unit_test(several_right),
+      cmocka_unit_test(same_on_every_isa),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,6 +247,7 @@ static void folds(void **state) {
     assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, q.train, NULL, &q.stats));
     assert_ok(p.ctx, kf_sweep_new(p.ctx, q.stats, q.train, q.test, &o, &one));
     for (size_t i = 0; i < s->n_cells; i++) {
+      if (f == 0) assert_true(s->cells[i].lambda == one->cells[i].lambda);
       sum[3 * i] += one->cells[i].n;
       sum[3 * i + 1] += one->cells[i].top1;
       sum[3 * i + 2] += one->cells[i].top5;
@@ -268,6 +269,27 @@ static void folds(void **state) {
   kf_free(fold);
   kf_rows_clear(&all);
   kf_sweep_free(s);
+  clear_problem(&p);
+}
+
+/* An absolute lambda is taken in proportion to the scatter without a fold. */
+static void absolute_over_folds(void **state) {
+  (void)state;
+  problem p = make_problem(0, 1);
+  kf_sweep *absolute, *relative;
+  kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
+  kf_sweep_options o = {.lambdas = &lambda, .n_lambdas = 1};
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &absolute));
+  lambda = (kf_lambda){2 / absolute->mean_eigenvalue, KF_LAMBDA_RELATIVE};
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &relative));
+  for (size_t i = 0; i < absolute->n_cells; i++) {
+    const kf_sweep_cell *a = &absolute->cells[i], *b = &relative->cells[i];
+    assert_int_equal(a->top1, b->top1);
+    assert_true(a->lambda == b->lambda);
+    assert_true(a->raw || fabs(a->relative / lambda.value - 1) < 1e-12);
+  }
+  kf_sweep_free(absolute);
+  kf_sweep_free(relative);
   clear_problem(&p);
 }
 
@@ -364,9 +386,10 @@ static void small_folds(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),  cmocka_unit_test(parts), cmocka_unit_test(class_sets),
-      cmocka_unit_test(text),        cmocka_unit_test(folds), cmocka_unit_test(refused),
-      cmocka_unit_test(small_folds),
+      cmocka_unit_test(everything),  cmocka_unit_test(parts),
+      cmocka_unit_test(class_sets),  cmocka_unit_test(text),
+      cmocka_unit_test(folds),       cmocka_unit_test(refused),
+      cmocka_unit_test(small_folds), cmocka_unit_test(absolute_over_folds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,8 @@
 
 enum { N_LAMBDAS = 5 };
 static const double usual_lambdas[N_LAMBDAS] = {0.03, 0.1, 0.3, 1, 3};
-static const double usual_alphas[] = {0,    0.01, 0.02, 0.03, 0.05, 0.07, 0.1,
-                                      0.15, 0.2,  0.3,  0.5,  0.7,  1};
+static const double usual_alphas[] = {0,   0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15,
+                                      0.2, 0.3,  0.5,  0.7,  1,    2,    4,   10};
 
 typedef struct fuse_job {
   kf_ctx *ctx;

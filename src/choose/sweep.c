@@ -13,7 +13,7 @@ typedef struct sweep_job {
   kf_sweep_options options;
   const kf_stats *stats; /* of the training rows, without the fold at hand */
   const kf_data *train, *test;
-  const kf_rows *fold; /* at hand, or NULL */
+  kf_rows fold; /* at hand; row NULL: there are none */
   kf_fitter *fitter;
   kf_text_centre centre; /* where the options name none */
   kf_metric *metrics;    /* [n_metrics] none of them the default one */
@@ -319,15 +319,15 @@ static kf_status sweep_text(sweep_job *j, const kf_model *model, place p) {
 /* Whether a fold has rows of the classes of a set that have others left. (What is wrong with test
  * data that have none is for the evaluation to say.) */
 static kf_status fold_counts(sweep_job *j, const kf_model *model, uint32_t number, bool *counts) {
-  *counts = j->fold == NULL;
+  *counts = j->fold.row == NULL;
   if (*counts) return KF_OK;
   const kf_class_set *set = set_at(j, number);
   kf_known known = kf_known_model(model, KF_PART_IMAGES);
   unsigned char *mask = kf_alloc_zero(known.n_classes, 1);
   kf_status status = mask != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
   if (status == KF_OK && set != NULL) status = kf_class_set_mask(j->ctx, set, &known, mask);
-  for (uint64_t i = 0; status == KF_OK && i < j->fold->n; i++) {
-    int32_t k = j->fold->label[i];
+  for (uint64_t i = 0; status == KF_OK && i < j->fold.n; i++) {
+    int32_t k = j->fold.label[i];
     *counts |= j->stats->counts[k] > 0 && (set == NULL || mask[k]);
   }
   kf_free(mask);
@@ -397,7 +397,7 @@ static kf_status sweep_fold(sweep_job *j, const kf_data *data, kf_stats *rest, c
     j->stats = rest;
     j->train = outside;
     j->test = inside;
-    j->fold = &in;
+    j->fold = in;
     status = sweep_once(j);
     if (status == KF_OK)
       status = kf_fold_put_back(j->ctx, rest, taken);

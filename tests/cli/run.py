@@ -15,6 +15,7 @@ import test_bad_rows  # noqa: F401
 import test_search  # noqa: F401
 import test_report  # noqa: F401
 import test_choose  # noqa: F401
+import test_fuse  # noqa: F401
 import test_judge  # noqa: F401
 import test_text  # noqa: F401
 import test_shots  # noqa: F401

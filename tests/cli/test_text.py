@@ -326,7 +326,9 @@ def cells_of_text_are_those_of_eval(box):
     plain = json.loads(box.works(*words, "--json").out)["cells"]
     cells = json.loads(box.works(*words, "--json", "--text", "t.safetensors", "--text-centre", "all").out)["cells"]
     equal(cells[:len(plain)], plain, "cells of images stay")
-    equal(len(cells) - len(plain), 1 + 3 * 2 * 3, "cells of text")
+    order = [(c["text"], round(c["relative"] or 0, 9), c["dim"]) for c in cells[len(plain):]]
+    equal(order, [("none", 0, 48)] + [(centre, lam, dim) for centre in ("none", "mean", "modality") for lam in (0.01, 1)
+                                      for dim in (48, 20, 5)], "cells of text and their order")
     for cell in cells[len(plain):]:
         relative = f"{cell['relative']}x" if cell["space"] == "koofu" else "1x"
         box.works("fit", "x.safetensors", "--lambda", relative, "--dim", cell["dim"], "-o", "m.safetensors", "-q")

@@ -1,0 +1,97 @@
+"""Models that know names and pictures."""
+
+import json
+import re
+
+from harness import BAD_DATA, USAGE, check, equal, test
+
+
+def make_data(box):
+    box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 5, "-o", "train.safetensors", "--text", "text.safetensors", "-q")
+    box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 9, "--split", 1, "-o", "test.safetensors", "-q")
+
+
+@test
+def fused_by_default(box):
+    make_data(box)
+    said = box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors").err
+    found = re.search(r"lambda (\S+)x and alpha (\S+) by leave-one-out: text and prototypes together are right for (\S+) % of 100 "
+                      r"rows left out in turn \(standard error \S+ points\), text alone for (\S+) %", said)
+    check(found is not None and float(found.group(3)) >= float(found.group(4)), said)
+    out = box.works("eval", "f.safetensors", "test.safetensors").out
+    equal([line.split()[0] for line in out.splitlines()[1:5]], ["raw", "Koo-Fu", "text", "fused"], "lines of eval")
+    about = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--json").out)
+    equal(about["alpha"], float(found.group(2)), "alpha")
+    zero = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--text", "text.safetensors", "--json").out)
+    equal(about["model_text_top1"], zero["text_raw_top1"] if "text_raw_top1" in zero else about["model_text_top1"], "text of the model")
+    for part, top1 in (("images", about["top1"]), ("text", about["model_text_top1"]), ("fused", about["fused_top1"])):
+        rows = box.works("classify", "f.safetensors", "test.safetensors", "--part", part, "--top", 1).out.splitlines()[1:]
+        right = sum(int(line.split("\t")[1][1:]) == i % 20 for i, line in enumerate(rows))
+        equal(right / len(rows), top1, f"classify --part {part}")
+    again = box.works("classify", "f.safetensors", "test.safetensors").out
+    check(again.startswith("row\tclass1\tscore1"), again[:60])
+    equal(again, box.works("classify", "f.safetensors", "test.safetensors", "--part", "fused").out, "fused is the default")
+
+
+@test
+def chosen_or_given(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--text", "text.safetensors", "--fuse", "0.25", "--lambda", "0.3x", "-o", "g.safetensors", "-q")
+    about = json.loads(box.works("eval", "g.safetensors", "test.safetensors", "--json").out)
+    equal(about["alpha"], 0.25, "alpha")
+    said = box.works("fit", "train.safetensors", "--text", "text.safetensors", "--lambda", "0.3x", "-o", "h.safetensors").err
+    check("lambda 0.3x and alpha" in said, said)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    box.works("fit", "s.safetensors", "--text", "text.safetensors", "--fuse", "0.25", "-o", "i.safetensors", "-q")
+    equal(box.read("i.safetensors") == box.read("g.safetensors"), True, "from statistics")
+
+
+@test
+def test_rows_do_not_choose(box):
+    """What is chosen depends on the training rows alone: there is no way for others to get in."""
+    make_data(box)
+    wanted = None
+    for threads, isa in ((1, "plain"), (2, "auto"), (5, "auto")):
+        box.works("fit", "train.safetensors", "--text", "text.safetensors", "--threads", threads, "--isa", isa, "-o", "f.safetensors", "-q")
+        box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 9, "--split", 1 + threads, "-o", "test.safetensors", "-q")
+        wanted = wanted or box.read("f.safetensors")
+        equal(box.read("f.safetensors") == wanted, True, f"{threads} threads, {isa}, other test rows")
+
+
+@test
+def one_row_each(box):
+    box.works("synth", "--classes", 20, "--dim", 32, "--per-class", 1, "-o", "train.safetensors", "--text", "text.safetensors", "-q")
+    said = box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors").err
+    check("alpha 0.03: no class has two rows" in said, said)
+
+
+@test
+def classes_by_name_alone(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors", "-q")
+    box.works("convert", "text.safetensors", "-o", "rows.safetensors", "-q")
+    said = box.works("add-class", "f.safetensors", "by name", "rows.safetensors", "--text", "-o", "g.safetensors").err
+    check("21 classes, the new one from 20 rows of text" in said, said)
+    rows = box.works("classify", "g.safetensors", "test.safetensors", "--top", 21).out.splitlines()[1:]
+    check(all("by name" in row for row in rows), "the new class is not among the answers")
+    box.works("add-class", "f.safetensors", "by rows", "test.safetensors", "-o", "h.safetensors", "-q")
+    check("fused" in box.works("eval", "h.safetensors", "test.safetensors").out, "the model has lost its text")
+
+
+@test
+def fusing_refused(box):
+    make_data(box)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    text = ["--text", "text.safetensors"]
+    for words, naming in ((["train.safetensors", "--fuse", "auto"], "--fuse needs --text"),
+                          (["s.safetensors", *text], "needs the rows themselves"),
+                          (["train.safetensors", *text, "--fuse", "much"], "--fuse must be auto or a number"),
+                          (["train.safetensors", *text, "--fuse", "-1"], "--fuse must be auto or a number"),
+                          (["train.safetensors", *text, "--no-normalize"], "--no-normalize"),
+                          (["train.safetensors", *text, "--between", "s.safetensors"], "--between")):
+        box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="knows no text")
+    box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "--part", "text", "--raw", naming="--part has no meaning with --raw")
+    box.works("synth", "--classes", 20, "--dim", 16, "--per-class", 1, "-o", "x.safetensors", "--text", "narrow.safetensors", "-q")
+    box.refuses(BAD_DATA, "fit", "train.safetensors", "--text", "narrow.safetensors", "-o", "m.safetensors", naming=["16", "32"])
