@@ -301,59 +301,7 @@ done:
   return status;
 }
 
-/* Truth by ids and by order, a class set, a hierarchy, everything that is judged by them, and a page
- * about it. The model is the one that fit_scenario has left. */
-static kf_status judging_scenario(unsigned threads) {
-  kf_ctx *ctx = NULL;
-  kf_data *data = NULL;
-  kf_model *m = NULL;
-  kf_truth *t = NULL, *by_order = NULL;
-  kf_class_set *set = NULL, *leaves = NULL, *groups[KF_GROUPS] = {NULL};
-  kf_hierarchy *h = NULL;
-  kf_analysis *analysis = NULL;
-  kf_verdicts *a = NULL, *b = NULL;
-  kf_open_set_result open;
-  kf_eval_result counts;
-  kf_comparison difference;
-  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
-  kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
-  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
-  if (status != KF_OK) return status;
-  const char *path = train;
-  STEP(kf_data_open(ctx, &path, 1, NULL, &data));
-  STEP(kf_model_load(ctx, model, &m));
-  STEP(kf_truth_load(ctx, truth, &(kf_truth_options){.classes = classes, .ids = ids}, &t));
-  STEP(kf_truth_load(ctx, labels, NULL, &by_order));
-  STEP(kf_class_set_load(ctx, classes, &set));
-  STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
-  STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
-  STEP(kf_report_save(
-      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
-  STEP(kf_open_set(ctx, m, data, data, NULL, &open));
-  STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
-  STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
-  STEP(kf_compare(ctx, a, b, &difference));
-  STEP(kf_hierarchy_load(ctx, tree, classes_named, &h));
-  STEP(kf_class_set_new_kin(ctx, h, set, KF_KIN_LEAVES, &leaves));
-  STEP(kf_class_groups_new(ctx, h, leaves, set, groups));
-done:
-  if (status != KF_OK && status != KF_ERR_MEM)
-    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
-  for (unsigned g = 0; g < KF_GROUPS; g++) kf_class_set_free(groups[g]);
-  kf_class_set_free(leaves);
-  kf_class_set_free(set);
-  kf_hierarchy_free(h);
-  kf_verdicts_free(a);
-  kf_verdicts_free(b);
-  kf_analysis_free(analysis);
-  kf_truth_free(t);
-  kf_truth_free(by_order);
-  kf_model_free(m);
-  kf_data_free(data);
-  kf_ctx_free(ctx);
-  return status;
-}
-
+/* Few-shot curves, and a page that shows them. */
 static kf_status shots_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL, *names = NULL;
