@@ -143,9 +143,10 @@ int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
                              "given; give alpha as a number");
     return fuse_by_leave_one_out(cli, stats, data, text, lambda, alpha);
   }
-  char *end;
-  *alpha = strspn(given, "0123456789.eE+-") == strlen(given) ? strtod(given, &end) : -1;
-  if (!(*alpha >= 0) || *end || end == given)
+  char *end = NULL;
+  int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
+  *alpha = plain ? strtod(given, &end) : -1;
+  if (!(*alpha >= 0) || !end || *end)
     return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
   return choose_lambda(cli, stats, data, lambda, NULL);
 }

@@ -53,12 +53,12 @@ static void strings(void **state) {
                    KF_OK);
   assert_string_equal(doc.nodes[0].text, "\"\\/\b\f\n\r\té€😀é");
   /* What is written comes back. */
-  kf_text out = {0};
-  kf_text_add_string(&out, doc.nodes[0].text);
+  kf_string out = {0};
+  kf_string_add_string(&out, doc.nodes[0].text);
   kf_json_doc again;
   assert_int_equal(parse(&again, out.data, &err), KF_OK);
   assert_string_equal(again.nodes[0].text, doc.nodes[0].text);
-  kf_text_clear(&out);
+  kf_string_clear(&out);
   kf_json_clear(&again);
   kf_json_clear(&doc);
 }
@@ -125,19 +125,19 @@ static void limits(void **state) {
     kf_json_clear(&doc);
   }
   /* Many keys, the last one a duplicate of the first. */
-  kf_text text = {0};
-  kf_text_add(&text, "{", 1);
-  for (int i = 0; i < 1000; i++) kf_text_addf(&text, "\"k%d\":%d,", i, i);
+  kf_string text = {0};
+  kf_string_add(&text, "{", 1);
+  for (int i = 0; i < 1000; i++) kf_string_addf(&text, "\"k%d\":%d,", i, i);
   size_t n = text.n;
-  kf_text_add(&text, "\"last\":0}", 9);
+  kf_string_add(&text, "\"last\":0}", 9);
   assert_int_equal(parse(&doc, text.data, &err), KF_OK);
   assert_int_equal(doc.nodes[0].count, 1001);
   kf_json_clear(&doc);
   text.n = n;
-  kf_text_add(&text, "\"k0\":0}", 7);
+  kf_string_add(&text, "\"k0\":0}", 7);
   assert_int_equal(parse(&doc, text.data, &err), KF_ERR_DATA);
   assert_non_null(strstr(err.message, "'k0' twice"));
-  kf_text_clear(&text);
+  kf_string_clear(&text);
 }
 
 static void numbers(void **state) {

@@ -59,15 +59,15 @@ bool kf_utf8_valid(const char *text, size_t length);
 
 /* A growing text. After a failed allocation it stays `failed`, so that one check at the end does.
  */
-typedef struct kf_text {
+typedef struct kf_string {
   char *data; /* ends in NUL; NULL while empty */
   size_t n, room;
   bool failed;
-} kf_text;
-void kf_text_add(kf_text *text, const char *bytes, size_t n);
-void kf_text_addf(kf_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+} kf_string;
+void kf_string_add(kf_string *text, const char *bytes, size_t n);
+void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string, with its quotation marks. */
-void kf_text_add_string(kf_text *text, const char *string);
-void kf_text_clear(kf_text *text);
+void kf_string_add_string(kf_string *text, const char *string);
+void kf_string_clear(kf_string *text);
 
 #endif

@@ -38,7 +38,7 @@ void kf_format_f64(double value, char text[32]) {
 
 /* --- texts ------------------------------------------------------------------------------------ */
 
-void kf_text_add(kf_text *text, const char *bytes, size_t n) {
+void kf_string_add(kf_string *text, const char *bytes, size_t n) {
   if (text->failed) return;
   if (text->n + n + 1 > text->room) {
     size_t room = (text->n + n + 1) * 2;
@@ -57,7 +57,7 @@ void kf_text_add(kf_text *text, const char *bytes, size_t n) {
   text->data[text->n] = '\0';
 }
 
-void kf_text_addf(kf_text *text, const char *format, ...) {
+void kf_string_addf(kf_string *text, const char *format, ...) {
   char line[256];
   va_list arguments;
   va_start(arguments, format);
@@ -66,25 +66,25 @@ void kf_text_addf(kf_text *text, const char *format, ...) {
   if (n < 0 || (size_t)n >= sizeof line)
     text->failed = true;
   else
-    kf_text_add(text, line, (size_t)n);
+    kf_string_add(text, line, (size_t)n);
 }
 
-void kf_text_add_string(kf_text *text, const char *string) {
-  kf_text_add(text, "\"", 1);
+void kf_string_add_string(kf_string *text, const char *string) {
+  kf_string_add(text, "\"", 1);
   for (const char *run = string; *run != '\0';) {
     const char *c = run;
     while ((unsigned char)*c >= 0x20 && *c != '"' && *c != '\\') c++;
-    kf_text_add(text, run, (size_t)(c - run));
+    kf_string_add(text, run, (size_t)(c - run));
     if (*c == '"' || *c == '\\')
-      kf_text_addf(text, "\\%c", *c);
+      kf_string_addf(text, "\\%c", *c);
     else if (*c != '\0')
-      kf_text_addf(text, "\\u%04x", (unsigned)*c);
+      kf_string_addf(text, "\\u%04x", (unsigned)*c);
     run = *c != '\0' ? c + 1 : c;
   }
-  kf_text_add(text, "\"", 1);
+  kf_string_add(text, "\"", 1);
 }
 
-void kf_text_clear(kf_text *text) {
+void kf_string_clear(kf_string *text) {
   kf_free(text->data);
-  *text = (kf_text){0};
+  *text = (kf_string){0};
 }

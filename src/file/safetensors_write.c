@@ -11,8 +11,8 @@ static const char no_digits[] = "0000000000000000";
 
 struct kf_stw {
   kf_out out;
-  kf_text metadata;           /* "key":"value",… */
-  kf_text tensors;            /* ,"name":{…},… */
+  kf_string metadata;         /* "key":"value",… */
+  kf_string tensors;          /* ,"name":{…},… */
   bool started;               /* the header is written */
   uint64_t declared, written; /* bytes of data */
   bool checksum;
@@ -45,8 +45,8 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
 void kf_stw_abort(kf_stw *w) {
   if (w == NULL) return;
   kf_out_abort(&w->out);
-  kf_text_clear(&w->metadata);
-  kf_text_clear(&w->tensors);
+  kf_string_clear(&w->metadata);
+  kf_string_clear(&w->tensors);
   kf_free(w);
 }
 
@@ -55,10 +55,10 @@ void kf_stw_abort(kf_stw *w) {
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err) {
   if (!kf_utf8_valid(value, strlen(value)))
     return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is not valid UTF-8", w->out.path, key);
-  if (w->metadata.n > 0) kf_text_add(&w->metadata, ",", 1);
-  kf_text_add_string(&w->metadata, key);
-  kf_text_add(&w->metadata, ":", 1);
-  kf_text_add_string(&w->metadata, value);
+  if (w->metadata.n > 0) kf_string_add(&w->metadata, ",", 1);
+  kf_string_add_string(&w->metadata, key);
+  kf_string_add(&w->metadata, ":", 1);
+  kf_string_add_string(&w->metadata, value);
   return w->metadata.failed ? kf_fail_memory(err) : KF_OK;
 }
 
@@ -77,15 +77,15 @@ kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err)
 }
 
 kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
-  kf_text list = {0};
-  kf_text_add(&list, "[", 1);
+  kf_string list = {0};
+  kf_string_add(&list, "[", 1);
   for (uint32_t k = 0; k < names->n; k++) {
-    if (k > 0) kf_text_add(&list, ",", 1);
-    kf_text_add_string(&list, names->name[k]);
+    if (k > 0) kf_string_add(&list, ",", 1);
+    kf_string_add_string(&list, names->name[k]);
   }
-  kf_text_add(&list, "]", 1);
+  kf_string_add(&list, "]", 1);
   kf_status status = list.failed ? kf_fail_memory(err) : kf_stw_meta(w, "classes", list.data, err);
-  kf_text_clear(&list);
+  kf_string_clear(&list);
   return status;
 }
 
@@ -104,12 +104,13 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
   for (uint32_t i = 0; i < ndim; i++) fits = fits && kf_mul_u64(bytes, shape[i], &bytes);
   if (!fits || !kf_add_u64(w->declared, bytes, &offsets[1]) || offsets[1] > INT64_MAX)
     return kf_fail(err, KF_ERR_ARG, "%s: tensor '%s' is too large", w->out.path, name);
-  kf_text *text = &w->tensors;
-  kf_text_add(text, ",", 1);
-  kf_text_add_string(text, name);
-  kf_text_addf(text, ":{\"dtype\":\"%s\",\"shape\":[", type_name(type));
-  for (uint32_t i = 0; i < ndim; i++) kf_text_addf(text, "%s%" PRIu64, i > 0 ? "," : "", shape[i]);
-  kf_text_addf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offsets[0], offsets[1]);
+  kf_string *text = &w->tensors;
+  kf_string_add(text, ",", 1);
+  kf_string_add_string(text, name);
+  kf_string_addf(text, ":{\"dtype\":\"%s\",\"shape\":[", type_name(type));
+  for (uint32_t i = 0; i < ndim; i++)
+    kf_string_addf(text, "%s%" PRIu64, i > 0 ? "," : "", shape[i]);
+  kf_string_addf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offsets[0], offsets[1]);
   if (text->failed) return kf_fail_memory(err);
   w->declared = offsets[1];
   return KF_OK;

@@ -10,7 +10,7 @@
 
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, TOP_OF_TWO = 64, BELOW = 46 };
 
-void kf_chart_begin(kf_chart *c, kf_text *out, double low, double high, bool log, bool two) {
+void kf_chart_begin(kf_chart *c, kf_string *out, double low, double high, bool log, bool two) {
   *c = (kf_chart){.y_name = "top-1 accuracy, %", .x_show = kf_tick_real};
   c->plot = (kf_plot){.out = out, .width = WIDTH, .height = HEIGHT + (two ? 24 : 0)};
   c->plot.x = (kf_scale){low, high, LEFT, RIGHT, log};
@@ -65,7 +65,7 @@ static void fit_y(kf_chart *c) {
 /* --- key -------------------------------------------------------------------------------------- */
 
 static void put_key(const kf_chart *c) {
-  kf_text *out = c->plot.out;
+  kf_string *out = c->plot.out;
   kf_put(out, "<ul class=\"key\">");
   for (size_t i = 0; i < c->n; i++) {
     const kf_curve *v = &c->curves[i];
@@ -73,12 +73,12 @@ static void put_key(const kf_chart *c) {
     const char *kind = v->kind == KF_CURVE_BASE   ? "base"
                        : v->kind == KF_CURVE_FINE ? "fine"
                                                   : "line";
-    kf_text_addf(out,
-                 "<li><svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"%s s%u\" "
-                 "d=\"M1 5H23\"/>",
-                 kind, v->colour);
+    kf_string_addf(out,
+                   "<li><svg viewBox=\"0 0 24 10\" aria-hidden=\"true\"><path class=\"%s s%u\" "
+                   "d=\"M1 5H23\"/>",
+                   kind, v->colour);
     if (v->kind == KF_CURVE_DOTS)
-      kf_text_addf(out, "<circle class=\"dot s%u\" cx=\"12\" cy=\"5\" r=\"3\"/>", v->colour);
+      kf_string_addf(out, "<circle class=\"dot s%u\" cx=\"12\" cy=\"5\" r=\"3\"/>", v->colour);
     kf_put(out, "</svg>");
     kf_put(out, v->name);
     kf_put(out, "</li>");
@@ -110,8 +110,8 @@ static void put_mark(const kf_chart *c) {
               c->mark_name);
 }
 
-static void put_dot(kf_text *out, unsigned colour, double x, double y, double r) {
-  kf_text_addf(out, "<circle class=\"dot s%u\"", colour);
+static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
+  kf_string_addf(out, "<circle class=\"dot s%u\"", colour);
   kf_svg_attribute(out, "cx", x);
   kf_svg_attribute(out, "cy", y);
   kf_svg_attribute(out, "r", r);

@@ -46,7 +46,7 @@ typedef struct kf_chart {
 
 /* A chart for `out` with x from low to high, on a logarithmic scale where log; room for a second
  * scale above where `two`. */
-void kf_chart_begin(kf_chart *chart, kf_text *out, double low, double high, bool log, bool two);
+void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool log, bool two);
 /* Adds a curve with room for n points and returns it; NULL where there is no room for one, or no
  * memory. Its colour is for the caller. */
 kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name);

@@ -62,7 +62,7 @@ static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area)
   kf_path_end(&path, area);
 }
 
-static void put_curve(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+static void put_curve(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
   p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
   p.y = (kf_scale){0, 1, HEIGHT - BELOW, TOP, false};
@@ -95,11 +95,11 @@ static void put_column(const kf_plot *p, int bin, size_t count, size_t n) {
   kf_svg_attribute(p->out, "y", top);
   kf_svg_attribute(p->out, "width", (p->x.to - p->x.from) / BINS - 2);
   kf_svg_attribute(p->out, "height", p->y.from - top);
-  kf_text_addf(p->out, "><title>%d to %d %%: %s of %s classes</title></rect>\n", bin * 100 / BINS,
-               (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
+  kf_string_addf(p->out, "><title>%d to %d %%: %s of %s classes</title></rect>\n", bin * 100 / BINS,
+                 (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
 }
 
-static void put_histogram(kf_text *out, const ranked *list, size_t n) {
+static void put_histogram(kf_string *out, const ranked *list, size_t n) {
   size_t count[BINS] = {0}, most = 0;
   for (size_t i = 0; i < n; i++) count[(int)fmin(list[i].key * BINS, BINS - 1)]++;
   for (int i = 0; i < BINS; i++) most = count[i] > most ? count[i] : most;
@@ -129,7 +129,7 @@ static const kf_confusion *main_confusion(const kf_analysis *a, uint32_t k, bool
   return NULL;
 }
 
-static void put_other(kf_text *out, const kf_report_content *c, const kf_confusion *found,
+static void put_other(kf_string *out, const kf_report_content *c, const kf_confusion *found,
                       bool as_answer) {
   if (found == NULL) {
     kf_put(out, "<td class=\"words soft\">–</td></tr>\n");
@@ -137,71 +137,72 @@ static void put_other(kf_text *out, const kf_report_content *c, const kf_confusi
   }
   kf_put(out, "<td class=\"words\"><bdi>");
   kf_put_class(out, c, (uint32_t)(as_answer ? found->truth : found->answer), 48);
-  kf_text_addf(out, "</bdi>&nbsp;<span class=\"soft\">%s</span></td></tr>\n",
-               kf_show_count(found->n).text);
+  kf_string_addf(out, "</bdi>&nbsp;<span class=\"soft\">%s</span></td></tr>\n",
+                 kf_show_count(found->n).text);
 }
 
 /* A table of classes with two columns of their own and one of other classes. */
-static void begin_table(kf_text *out, const char *what, const char *one, const char *two,
+static void begin_table(kf_string *out, const char *what, const char *one, const char *two,
                         const char *other) {
   kf_figure_begin(out, what);
-  kf_text_addf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
-               what);
+  kf_string_addf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
+                 what);
   kf_put(out, "<table><thead><tr><th scope=\"col\">class</th>");
-  kf_text_addf(out, "<th scope=\"col\">%s</th><th scope=\"col\">%s</th>", one, two);
-  kf_text_addf(out, "<th scope=\"col\" class=\"words\">%s</th></tr></thead><tbody>\n", other);
+  kf_string_addf(out, "<th scope=\"col\">%s</th><th scope=\"col\">%s</th>", one, two);
+  kf_string_addf(out, "<th scope=\"col\" class=\"words\">%s</th></tr></thead><tbody>\n", other);
 }
 
-static void begin_row(kf_text *out, const kf_report_content *c, uint32_t k) {
+static void begin_row(kf_string *out, const kf_report_content *c, uint32_t k) {
   kf_put(out, "<tr><th scope=\"row\"><bdi>");
   kf_put_class(out, c, k, 48);
   kf_put(out, "</bdi></th>");
 }
 
-static void end_table(kf_text *out) {
+static void end_table(kf_string *out) {
   kf_put(out, "</tbody></table></div>\n");
   kf_figure_end(out, NULL);
 }
 
-static void put_worst(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+static void put_worst(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
   begin_table(out, "The worst classes", "right", "top-5", "mostly taken for");
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
-    kf_text_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
-                 kf_show_count(r->n).text, kf_show_count(r->top5).text);
+    kf_string_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
+                   kf_show_count(r->n).text, kf_show_count(r->top5).text);
     put_other(out, c, main_confusion(c->analysis, list[i].class, false), false);
   }
   end_table(out);
 }
 
-static void put_attractive(kf_text *out, const kf_report_content *c, const ranked *list, size_t n) {
+static void put_attractive(kf_string *out, const kf_report_content *c, const ranked *list,
+                           size_t n) {
   if (n == 0) return;
   begin_table(out, "Most often the wrong answer", "wrongly", "rightly", "mostly for");
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
-    kf_text_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
-                 kf_show_count(r->top1).text);
+    kf_string_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
+                   kf_show_count(r->top1).text);
     put_other(out, c, main_confusion(c->analysis, list[i].class, true), true);
   }
   end_table(out);
 }
 
-static void put_words(kf_text *out, const ranked *list, size_t n) {
+static void put_words(kf_string *out, const ranked *list, size_t n) {
   size_t never = 0, always = 0;
   for (size_t i = 0; i < n; i++) {
     never += list[i].key == 0;
     always += list[i].key == 1;
   }
-  kf_text_addf(out,
-               "<p class=\"lead\">Of %s classes with test rows, <b>%s</b> are always right and "
-               "<b>%s</b> never; half have at least %s.</p>\n",
-               kf_show_count(n).text, kf_show_count(always).text, kf_show_count(never).text,
-               kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
+  kf_string_addf(out,
+                 "<p class=\"lead\">Of %s classes with test rows, <b>%s</b> are always right and "
+                 "<b>%s</b> never; half have at least %s.</p>\n",
+                 kf_show_count(n).text, kf_show_count(always).text, kf_show_count(never).text,
+                 kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
 }
 
-void kf_report_classes(kf_text *out, const kf_report_content *c) {
+void kf_report_classes(kf_string *out, const kf_report_content *c) {
   if (c->analysis == NULL || c->analysis->n_classes == 0) return;
   ranked *list = kf_alloc(c->analysis->n_classes, sizeof *list);
   if (list == NULL) {

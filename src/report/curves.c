@@ -58,7 +58,7 @@ static void relative_axis(kf_chart *chart, double mean) {
   chart->above_factor = 1 / mean;
 }
 
-static void lambda_chart(kf_text *out, const kf_report_content *c, double low, double high) {
+static void lambda_chart(kf_string *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
   kf_chart_begin(&chart, out, low, high, true, mean_eigenvalue(c) > 0);
@@ -99,27 +99,28 @@ static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
   *to = choice->points[last].lambda;
 }
 
-static void lambda_words(kf_text *out, const kf_lambda_choice *choice) {
+static void lambda_words(kf_string *out, const kf_lambda_choice *choice) {
   const kf_lambda_point *best = &choice->points[choice->best];
   double from, to;
   plateau(choice, &from, &to);
-  kf_text_addf(out, "<p class=\"lead\">Leaving out each of %s training rows in turn, accuracy is ",
-               kf_show_count(choice->n).text);
-  kf_text_addf(out, "highest at λ = %s, <b>%s</b>", kf_show_real(best->lambda).text,
-               kf_show_percent(best->top1, choice->n).text);
+  kf_string_addf(out,
+                 "<p class=\"lead\">Leaving out each of %s training rows in turn, accuracy is ",
+                 kf_show_count(choice->n).text);
+  kf_string_addf(out, "highest at λ = %s, <b>%s</b>", kf_show_real(best->lambda).text,
+                 kf_show_percent(best->top1, choice->n).text);
   if (choice->mean_eigenvalue > 0)
-    kf_text_addf(out, ", which is %s the mean eigenvalue of the scatter within classes",
-                 kf_show_times(best->lambda / choice->mean_eigenvalue).text);
+    kf_string_addf(out, ", which is %s the mean eigenvalue of the scatter within classes",
+                   kf_show_times(best->lambda / choice->mean_eigenvalue).text);
   if (from > 0 && to > from)
-    kf_text_addf(out, ". It stays within one standard error (%s points) from %s to %s",
-                 kf_show_points(choice->standard_error).text, kf_show_real(from).text,
-                 kf_show_real(to).text);
+    kf_string_addf(out, ". It stays within one standard error (%s points) from %s to %s",
+                   kf_show_points(choice->standard_error).text, kf_show_real(from).text,
+                   kf_show_real(to).text);
   if (choice->chosen != choice->best)
-    kf_text_addf(out, ". Chosen was %s", kf_show_real(choice->lambda).text);
+    kf_string_addf(out, ". Chosen was %s", kf_show_real(choice->lambda).text);
   kf_put(out, ".</p>\n");
 }
 
-void kf_report_lambda(kf_text *out, const kf_report_content *c) {
+void kf_report_lambda(kf_string *out, const kf_report_content *c) {
   double low, high;
   bool curve = lambda_range(c, &low, &high);
   if (!curve && c->model == NULL) return;
@@ -179,7 +180,7 @@ static void add_swept(kf_chart *chart, const kf_report_content *c, const kf_plac
     kf_sweep_baseline(chart, c, place, ks[i], i == 0 ? "raw space" : "", (unsigned)i);
 }
 
-static void dim_chart(kf_text *out, const kf_report_content *c, double low, double high) {
+static void dim_chart(kf_string *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
   kf_shown above;
@@ -224,16 +225,16 @@ static const kf_sweep_cell *cheapest(const kf_report_content *c, const kf_place 
   return found;
 }
 
-static void cheapest_words(kf_text *out, const kf_report_content *c) {
+static void cheapest_words(kf_string *out, const kf_report_content *c) {
   kf_place place;
   if (!kf_sweep_place(c, &place)) return;
   const kf_sweep_cell *raw = kf_sweep_find(c, &place, true, 0);
   const kf_sweep_cell *cell = raw != NULL ? cheapest(c, &place, raw) : NULL;
   if (cell == NULL) return;
-  kf_text_addf(out,
-               "<b>%u of %u dimensions</b> are right for %s, no less than the raw space (%s). ",
-               cell->dim, raw->dim, kf_show_percent(cell->top1, cell->n).text,
-               kf_show_percent(raw->top1, raw->n).text);
+  kf_string_addf(out,
+                 "<b>%u of %u dimensions</b> are right for %s, no less than the raw space (%s). ",
+                 cell->dim, raw->dim, kf_show_percent(cell->top1, cell->n).text,
+                 kf_show_percent(raw->top1, raw->n).text);
 }
 
 static const kf_dim_point *dim_point(const kf_dim_choice *choice, uint32_t dim) {
@@ -242,20 +243,20 @@ static const kf_dim_point *dim_point(const kf_dim_choice *choice, uint32_t dim) 
   return NULL;
 }
 
-static void dim_words(kf_text *out, const kf_dim_choice *choice) {
+static void dim_words(kf_string *out, const kf_dim_choice *choice) {
   const kf_dim_point *chosen = dim_point(choice, choice->dim);
   const kf_dim_point *best = dim_point(choice, choice->best);
   if (chosen == NULL || best == NULL) return;
-  kf_text_addf(out, "Cross-validated on %s training rows, accuracy is highest with %u (%s)",
-               kf_show_count(choice->n).text, best->dim,
-               kf_show_percent(best->top1, choice->n).text);
+  kf_string_addf(out, "Cross-validated on %s training rows, accuracy is highest with %u (%s)",
+                 kf_show_count(choice->n).text, best->dim,
+                 kf_show_percent(best->top1, choice->n).text);
   if (chosen != best)
-    kf_text_addf(out, "; %u are the fewest that come close enough (%s)", chosen->dim,
-                 kf_show_percent(chosen->top1, choice->n).text);
+    kf_string_addf(out, "; %u are the fewest that come close enough (%s)", chosen->dim,
+                   kf_show_percent(chosen->top1, choice->n).text);
   kf_put(out, ".");
 }
 
-void kf_report_dims(kf_text *out, const kf_report_content *c) {
+void kf_report_dims(kf_string *out, const kf_report_content *c) {
   double low, high;
   bool curve = dim_range(c, &low, &high);
   if (!curve && c->model == NULL) return;
@@ -306,7 +307,7 @@ static void add_swept_k(kf_chart *chart, const kf_report_content *c, const kf_pl
   kf_sweep_curve(chart, c, place, KF_ALONG_K, true, 0, "raw", 5);
 }
 
-static void begin_k(kf_chart *chart, kf_text *out, double low, double high, const char *label) {
+static void begin_k(kf_chart *chart, kf_string *out, double low, double high, const char *label) {
   kf_chart_begin(chart, out, low, high, true, false);
   chart->label = label;
   chart->x_name = "neighbours that vote, k";
@@ -314,7 +315,7 @@ static void begin_k(kf_chart *chart, kf_text *out, double low, double high, cons
   chart->reading = read_k;
 }
 
-static void swept_k_chart(kf_text *out, const kf_report_content *c, double low, double high) {
+static void swept_k_chart(kf_string *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
   begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
@@ -326,7 +327,7 @@ static void swept_k_chart(kf_text *out, const kf_report_content *c, double low, 
   kf_chart_clear(&chart);
 }
 
-static void chosen_k_chart(kf_text *out, const kf_k_choice *choice) {
+static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
   kf_chart chart;
   begin_k(&chart, out, choice->points[0].k, choice->points[choice->n_points - 1].k,
           "Accuracy over the number of neighbours, leaving out each row in turn");
@@ -340,18 +341,18 @@ static void chosen_k_chart(kf_text *out, const kf_k_choice *choice) {
   kf_chart_clear(&chart);
 }
 
-static void k_words(kf_text *out, const kf_k_choice *choice) {
+static void k_words(kf_string *out, const kf_k_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++) {
     if (choice->points[i].k != choice->k) continue;
-    kf_text_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
-                 kf_show_count(choice->n).text, choice->k,
-                 kf_show_percent(choice->points[i].top1, choice->n).text);
-    if (choice->best != choice->k) kf_text_addf(out, ", close to the best, k = %u", choice->best);
+    kf_string_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
+                   kf_show_count(choice->n).text, choice->k,
+                   kf_show_percent(choice->points[i].top1, choice->n).text);
+    if (choice->best != choice->k) kf_string_addf(out, ", close to the best, k = %u", choice->best);
     kf_put(out, ".</p>\n");
   }
 }
 
-void kf_report_neighbours(kf_text *out, const kf_report_content *c) {
+void kf_report_neighbours(kf_string *out, const kf_report_content *c) {
   double low, high;
   bool swept = k_range(c, &low, &high), chosen = c->k != NULL && c->k->n_points > 0;
   bool table = c->sweep != NULL && c->sweep->n_cells > 0;

@@ -61,35 +61,35 @@ static void arrange(matrix *m) {
   }
 }
 
-static void put_matrix_cell(kf_text *out, const matrix *m, size_t i, size_t j, double x, double y,
+static void put_matrix_cell(kf_string *out, const matrix *m, size_t i, size_t j, double x, double y,
                             double size) {
   uint64_t n = m->content->analysis->classes[m->class[i]].n;
   double share = kf_share(m->hits[i][j], n);
-  kf_text_addf(out, "<g class=\"heat\"><rect class=\"%s\"",
-               m->hits[i][j] == 0 ? "none"
-               : i == j           ? "f0"
-                                  : "f1");
+  kf_string_addf(out, "<g class=\"heat\"><rect class=\"%s\"",
+                 m->hits[i][j] == 0 ? "none"
+                 : i == j           ? "f0"
+                                    : "f1");
   kf_svg_attribute(out, "x", x);
   kf_svg_attribute(out, "y", y);
   kf_svg_attribute(out, "width", size - 1.5);
   kf_svg_attribute(out, "height", size - 1.5);
-  kf_text_addf(out, " fill-opacity=\"%.2f\"/><title>",
-               share > 0 ? 0.12 + 0.88 * fmin(share, 1) : 0.3);
+  kf_string_addf(out, " fill-opacity=\"%.2f\"/><title>",
+                 share > 0 ? 0.12 + 0.88 * fmin(share, 1) : 0.3);
   kf_put_class(out, m->content, m->class[i], 80);
   kf_put(out, i == j ? " right: " : " taken for ");
   if (i != j) kf_put_class(out, m->content, m->class[j], 80);
-  kf_text_addf(out, "%s%s of %s rows</title>", i == j ? "" : ": ",
-               kf_show_count(m->hits[i][j]).text, kf_show_count(n).text);
+  kf_string_addf(out, "%s%s of %s rows</title>", i == j ? "" : ": ",
+                 kf_show_count(m->hits[i][j]).text, kf_show_count(n).text);
   if (m->hits[i][j] > 0)
     kf_svg_text(out, share > 0.55 ? "count over" : "count", x + size / 2 - 0.75, y + size / 2 + 3.3,
                 kf_show_count(m->hits[i][j]).text);
   kf_put(out, "</g>\n");
 }
 
-static void put_side(kf_text *out, const matrix *m, size_t i, double x, double y, bool slanted) {
+static void put_side(kf_string *out, const matrix *m, size_t i, double x, double y, bool slanted) {
   kf_put(out, slanted ? "<text class=\"side\"" : "<text class=\"side end\"");
   if (slanted) {
-    kf_text_addf(out, " transform=\"translate(%.1f %.1f) rotate(-45)\"", x, y);
+    kf_string_addf(out, " transform=\"translate(%.1f %.1f) rotate(-45)\"", x, y);
   } else {
     kf_svg_attribute(out, "x", x);
     kf_svg_attribute(out, "y", y);
@@ -109,7 +109,7 @@ static double names_width(const matrix *m) {
   return 6.3 * (double)most;
 }
 
-static void put_matrix(kf_text *out, const matrix *m) {
+static void put_matrix(kf_string *out, const matrix *m) {
   double name = names_width(m), slanted = 0.72 * name + 14;
   double size = fmin(300.0 / (double)m->n, 40), all = size * (double)m->n;
   double left = fmax(name + 12, 506 - all - slanted), top = slanted; /* letters as elsewhere */
@@ -133,7 +133,7 @@ static void put_matrix(kf_text *out, const matrix *m) {
 
 /* --- the pairs -------------------------------------------------------------------------------- */
 
-static void put_pairs(kf_text *out, const kf_report_content *c) {
+static void put_pairs(kf_string *out, const kf_report_content *c) {
   enum { LISTED = 15 };
   const kf_analysis *a = c->analysis;
   kf_figure_begin(out, "What is taken for what");
@@ -147,8 +147,8 @@ static void put_pairs(kf_text *out, const kf_report_content *c) {
     kf_put_class(out, c, (uint32_t)f->truth, 40);
     kf_put(out, "</bdi></th><td class=\"words\"><bdi>");
     kf_put_class(out, c, (uint32_t)f->answer, 40);
-    kf_text_addf(out, "</bdi></td><td>%s of %s</td></tr>\n", kf_show_count(f->n).text,
-                 kf_show_count(a->classes[f->truth].n).text);
+    kf_string_addf(out, "</bdi></td><td>%s of %s</td></tr>\n", kf_show_count(f->n).text,
+                   kf_show_count(a->classes[f->truth].n).text);
   }
   kf_put(out, "</tbody></table></div>\n");
   kf_figure_end(out, NULL);
@@ -160,14 +160,14 @@ static bool usable(const kf_margin_bin *b) {
   return b->n > 0 && isfinite(b->low) && isfinite(b->high);
 }
 
-static void put_bin(kf_text *out, const kf_plot *p, const kf_margin_bin *b) {
+static void put_bin(kf_string *out, const kf_plot *p, const kf_margin_bin *b) {
   double low, high, x = kf_scale_at(&p->x, (b->low + b->high) / 2);
   double y = kf_scale_at(&p->y, kf_share(b->top1, b->n));
   kf_interval95(b->top1, b->n, &low, &high);
   kf_put(out, "<g class=\"bin\">");
-  kf_text_addf(out, "<title>margin %s to %s: %s of %s rows are right</title>",
-               kf_show_real(b->low).text, kf_show_real(b->high).text,
-               kf_show_percent(b->top1, b->n).text, kf_show_count(b->n).text);
+  kf_string_addf(out, "<title>margin %s to %s: %s of %s rows are right</title>",
+                 kf_show_real(b->low).text, kf_show_real(b->high).text,
+                 kf_show_percent(b->top1, b->n).text, kf_show_count(b->n).text);
   kf_svg_line(out, "whisker s0", x, kf_scale_at(&p->y, low), x, kf_scale_at(&p->y, high));
   kf_svg_line(out, "line s0", kf_scale_at(&p->x, b->low), y, kf_scale_at(&p->x, b->high), y);
   kf_put(out, "<circle class=\"dot s0\"");
@@ -176,7 +176,7 @@ static void put_bin(kf_text *out, const kf_plot *p, const kf_margin_bin *b) {
   kf_put(out, " r=\"3.4\"/></g>\n");
 }
 
-static void put_margins(kf_text *out, const kf_analysis *a) {
+static void put_margins(kf_string *out, const kf_analysis *a) {
   kf_plot p = {.out = out, .width = 480, .height = 316};
   p.x = (kf_scale){INFINITY, -INFINITY, 40, 466, false};
   p.y = (kf_scale){0, 1, 270, 34, false};
@@ -201,7 +201,7 @@ static void put_margins(kf_text *out, const kf_analysis *a) {
 }
 
 /* How many are right if only rows with a margin in the upper bins are answered. */
-static void put_selective(kf_text *out, const kf_analysis *a) {
+static void put_selective(kf_string *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;
   kf_figure_begin(out, "Answering only where the margin is wide");
@@ -213,9 +213,9 @@ static void put_selective(kf_text *out, const kf_analysis *a) {
     if (!usable(&a->bins[i])) continue;
     n += a->bins[i].n;
     top1 += a->bins[i].top1;
-    kf_text_addf(out, "<tr><th scope=\"row\">%.0f %%</th><td>%s</td><td>%s</td></tr>\n",
-                 100 * kf_share(n, all), kf_show_real(a->bins[i].low).text,
-                 kf_show_percent(top1, n).text);
+    kf_string_addf(out, "<tr><th scope=\"row\">%.0f %%</th><td>%s</td><td>%s</td></tr>\n",
+                   100 * kf_share(n, all), kf_show_real(a->bins[i].low).text,
+                   kf_show_percent(top1, n).text);
   }
   kf_put(out, "</tbody></table></div>\n");
   kf_figure_end(out, NULL);
@@ -227,20 +227,20 @@ static bool any_usable(const kf_analysis *a) {
   return false;
 }
 
-static void put_margin_words(kf_text *out, const kf_analysis *a) {
+static void put_margin_words(kf_string *out, const kf_analysis *a) {
   const kf_margin_bin *first = &a->bins[0], *last = &a->bins[a->n_bins - 1];
   if (!usable(first) || !usable(last) || first == last) return;
-  kf_text_addf(out,
-               "<p class=\"lead\">Where the margin between the first and the second answer is "
-               "widest, <b>%s</b> are right; ",
-               kf_show_percent(last->top1, last->n).text);
-  kf_text_addf(out, "where it is narrowest, <b>%s</b>.</p>\n",
-               kf_show_percent(first->top1, first->n).text);
+  kf_string_addf(out,
+                 "<p class=\"lead\">Where the margin between the first and the second answer is "
+                 "widest, <b>%s</b> are right; ",
+                 kf_show_percent(last->top1, last->n).text);
+  kf_string_addf(out, "where it is narrowest, <b>%s</b>.</p>\n",
+                 kf_show_percent(first->top1, first->n).text);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-void kf_report_errors(kf_text *out, const kf_report_content *c) {
+void kf_report_errors(kf_string *out, const kf_report_content *c) {
   if (c->analysis == NULL) return;
   if (c->analysis->n_confusions > 0) {
     matrix m = {.content = c};

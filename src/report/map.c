@@ -103,7 +103,7 @@ static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
 
 /* Writes the name of a class beside its spot where it is free: on the right, on the left, below or
  * above. */
-static bool put_name(kf_text *out, const map *m, const spot *s, box *taken, size_t n) {
+static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, size_t n) {
   static const char *const classes[] = {"place", "place end", "place mid", "place mid"};
   double width = 6.7 * (double)kf_class_characters(m->content, s->class, NAME) + 4;
   double gap = s->r + 4, down[] = {0, 0, gap + 8, -gap - 7};
@@ -114,7 +114,7 @@ static bool put_name(kf_text *out, const map *m, const spot *s, box *taken, size
     box b = {from[side], y - 9, from[side] + width, y + 9};
     if (!free_place(m, taken, n, &b)) continue;
     taken[n] = b;
-    kf_text_addf(out, "<text class=\"%s\"", classes[side]);
+    kf_string_addf(out, "<text class=\"%s\"", classes[side]);
     kf_svg_attribute(out, "x", at[side]);
     kf_svg_attribute(out, "y", y + 4);
     kf_put(out, ">");
@@ -125,7 +125,7 @@ static bool put_name(kf_text *out, const map *m, const spot *s, box *taken, size
   return false;
 }
 
-static void put_names(kf_text *out, map *m) {
+static void put_names(kf_string *out, map *m) {
   box taken[MOST_LABELS];
   size_t n = 0;
   for (size_t i = 0; i < m->n; i++) m->order[i] = m->spots[i];
@@ -136,18 +136,18 @@ static void put_names(kf_text *out, map *m) {
 
 /* --- circles ---------------------------------------------------------------------------------- */
 
-static void put_about(kf_text *out, const kf_report_content *c, uint32_t k) {
+static void put_about(kf_string *out, const kf_report_content *c, uint32_t k) {
   kf_put_class(out, c, k, 120);
-  kf_text_addf(out, ": %s rows", kf_show_count((uint64_t)kf_model_count(c->model, k)).text);
+  kf_string_addf(out, ": %s rows", kf_show_count((uint64_t)kf_model_count(c->model, k)).text);
   if (c->analysis != NULL && c->analysis->classes[k].n > 0)
-    kf_text_addf(out, ", %s right",
-                 kf_show_percent(c->analysis->classes[k].top1, c->analysis->classes[k].n).text);
+    kf_string_addf(out, ", %s right",
+                   kf_show_percent(c->analysis->classes[k].top1, c->analysis->classes[k].n).text);
 }
 
-static void put_circles(kf_text *out, const map *m) {
+static void put_circles(kf_string *out, const map *m) {
   for (size_t i = 0; i < m->n; i++) {
     const spot *s = &m->spots[i];
-    kf_text_addf(out, "<circle class=\"spot a%u\"", s->colour);
+    kf_string_addf(out, "<circle class=\"spot a%u\"", s->colour);
     kf_svg_attribute(out, "cx", s->x);
     kf_svg_attribute(out, "cy", s->y);
     kf_svg_attribute(out, "r", s->r);
@@ -159,12 +159,12 @@ static void put_circles(kf_text *out, const map *m) {
 
 /* --- points, for many classes ----------------------------------------------------------------- */
 
-static void put_points(kf_text *out, const map *m) {
+static void put_points(kf_string *out, const map *m) {
   for (unsigned colour = 0; colour < COLOURS; colour++) {
-    kf_text_addf(out, "<path class=\"point a%u\" d=\"", colour);
+    kf_string_addf(out, "<path class=\"point a%u\" d=\"", colour);
     for (size_t i = 0; i < m->n; i++)
       if (m->spots[i].colour == colour)
-        kf_text_addf(out, "M%.1f %.1fh0", m->spots[i].x, m->spots[i].y);
+        kf_string_addf(out, "M%.1f %.1fh0", m->spots[i].x, m->spots[i].y);
     kf_put(out, "\"/>\n");
   }
 }
@@ -180,7 +180,7 @@ static int by_cell(const void *a, const void *b) {
   return s->class < t->class ? -1 : s->class > t->class;
 }
 
-static void put_grid_cell(kf_text *out, const map *m, size_t first, size_t n) {
+static void put_grid_cell(kf_string *out, const map *m, size_t first, size_t n) {
   int cell = cell_of(&m->order[first]);
   kf_put(out, "<rect class=\"cell\"");
   kf_svg_attribute(out, "x", (double)(cell % COLUMNS) * WIDTH / COLUMNS);
@@ -192,11 +192,11 @@ static void put_grid_cell(kf_text *out, const map *m, size_t first, size_t n) {
     put_about(out, m->content, m->order[first + i].class);
     kf_put(out, "\n");
   }
-  if (n > NAMES_IN_CELL) kf_text_addf(out, "and %zu more", n - NAMES_IN_CELL);
+  if (n > NAMES_IN_CELL) kf_string_addf(out, "and %zu more", n - NAMES_IN_CELL);
   kf_put(out, "</title></rect>\n");
 }
 
-static void put_grid(kf_text *out, map *m) {
+static void put_grid(kf_string *out, map *m) {
   for (size_t i = 0; i < m->n; i++) m->order[i] = m->spots[i];
   qsort(m->order, m->n, sizeof *m->order, by_cell);
   for (size_t i = 0; i < m->n;) {
@@ -209,19 +209,19 @@ static void put_grid(kf_text *out, map *m) {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static void put_key(kf_text *out) {
+static void put_key(kf_string *out) {
   static const char *const names[] = {"below 20 % right", "20–40", "40–60", "60–80",
                                       "80 % and above"};
   kf_put(out, "<ul class=\"key\">");
   for (int i = 0; i < 5; i++)
-    kf_text_addf(out,
-                 "<li><svg viewBox=\"0 0 12 10\" aria-hidden=\"true\"><circle class=\"spot a%d\" "
-                 "cx=\"6\" cy=\"5\" r=\"4.5\"/></svg>%s</li>",
-                 i, names[i]);
+    kf_string_addf(out,
+                   "<li><svg viewBox=\"0 0 12 10\" aria-hidden=\"true\"><circle class=\"spot a%d\" "
+                   "cx=\"6\" cy=\"5\" r=\"4.5\"/></svg>%s</li>",
+                   i, names[i]);
   kf_put(out, "</ul>\n");
 }
 
-static void put_map(kf_text *out, map *m) {
+static void put_map(kf_string *out, map *m) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
   if (m->content->analysis != NULL) put_key(out);
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"map of classes\">"
@@ -237,7 +237,7 @@ static void put_map(kf_text *out, map *m) {
   kf_put(out, "</div></div>\n");
 }
 
-void kf_report_map(kf_text *out, const kf_report_content *c) {
+void kf_report_map(kf_string *out, const kf_report_content *c) {
   if (c->model == NULL || kf_model_dim_out(c->model) < 2) return;
   map m = {.content = c};
   m.spots = kf_alloc(kf_model_classes(c->model), sizeof *m.spots);

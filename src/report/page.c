@@ -7,20 +7,20 @@
 
 /* --- parts that all sections use -------------------------------------------------------------- */
 
-void kf_section_begin(kf_text *out, const char *id, const char *heading) {
-  kf_text_addf(out, "<section id=\"%s\" aria-labelledby=\"%s-heading\">\n", id, id);
-  kf_text_addf(out, "<h2 id=\"%s-heading\">%s</h2>\n", id, heading);
+void kf_section_begin(kf_string *out, const char *id, const char *heading) {
+  kf_string_addf(out, "<section id=\"%s\" aria-labelledby=\"%s-heading\">\n", id, id);
+  kf_string_addf(out, "<h2 id=\"%s-heading\">%s</h2>\n", id, heading);
 }
 
-void kf_section_end(kf_text *out) { kf_put(out, "</section>\n"); }
+void kf_section_end(kf_string *out) { kf_put(out, "</section>\n"); }
 
-void kf_figure_begin(kf_text *out, const char *headline) {
+void kf_figure_begin(kf_string *out, const char *headline) {
   kf_put(out, "<figure>\n<h3>");
   kf_put(out, headline);
   kf_put(out, "</h3>\n");
 }
 
-void kf_figure_end(kf_text *out, const char *caption) {
+void kf_figure_end(kf_string *out, const char *caption) {
   if (caption != NULL) {
     kf_put(out, "<figcaption>");
     kf_put(out, caption);
@@ -29,12 +29,12 @@ void kf_figure_end(kf_text *out, const char *caption) {
   kf_put(out, "</figure>\n");
 }
 
-void kf_put_class(kf_text *out, const kf_report_content *c, uint32_t k, size_t most) {
+void kf_put_class(kf_string *out, const kf_report_content *c, uint32_t k, size_t most) {
   const char *name = c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
   if (name != NULL)
     kf_put_text(out, name, most);
   else
-    kf_text_addf(out, "class %u", k);
+    kf_string_addf(out, "class %u", k);
 }
 
 size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most) {
@@ -78,7 +78,7 @@ static kf_status check_content(const kf_report_content *c, kf_err *err) {
 /* --- the page --------------------------------------------------------------------------------- */
 
 /* The policy forbids the page everything but its own style, whatever the names in it may hold. */
-static void put_head(kf_text *out, const kf_report_content *c) {
+static void put_head(kf_string *out, const kf_report_content *c) {
   kf_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
               "style-src 'unsafe-inline'\">\n"
@@ -91,7 +91,7 @@ static void put_head(kf_text *out, const kf_report_content *c) {
   kf_put(out, "</style>\n</head>\n<body>\n<main>\n");
 }
 
-static void put_page(kf_text *out, const kf_report_content *c) {
+static void put_page(kf_string *out, const kf_report_content *c) {
   put_head(out, c);
   kf_report_summary(out, c);
   kf_report_lambda(out, c);
@@ -107,7 +107,7 @@ static void put_page(kf_text *out, const kf_report_content *c) {
               "</footer>\n</body>\n</html>\n");
 }
 
-static kf_status write_page(const kf_text *page, const char *path, kf_err *err) {
+static kf_status write_page(const kf_string *page, const char *path, kf_err *err) {
   kf_out out = {0};
   KF_TRY(kf_out_open(&out, path, err));
   kf_status status = kf_out_write(&out, page->data, page->n, err);
@@ -119,11 +119,11 @@ static kf_status write_page(const kf_text *page, const char *path, kf_err *err) 
 kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path) {
   KF_ENTER(ctx, content != NULL && path != NULL);
   KF_TRY(check_content(content, err));
-  kf_text page = {0};
+  kf_string page = {0};
   locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
   put_page(&page, content);
   uselocale(before);
   kf_status status = page.failed ? kf_fail_memory(err) : write_page(&page, path, err);
-  kf_text_clear(&page);
+  kf_string_clear(&page);
   return status;
 }

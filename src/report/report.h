@@ -8,14 +8,14 @@
 /* --- page.c ----------------------------------------------------------------------------------- */
 
 /* <section> with a heading, and its end. */
-void kf_section_begin(kf_text *out, const char *id, const char *heading);
-void kf_section_end(kf_text *out);
+void kf_section_begin(kf_string *out, const char *id, const char *heading);
+void kf_section_end(kf_string *out);
 /* A figure with a headline (markup), and its end with what to look at (markup; NULL: nothing). */
-void kf_figure_begin(kf_text *out, const char *headline);
-void kf_figure_end(kf_text *out, const char *caption);
+void kf_figure_begin(kf_string *out, const char *headline);
+void kf_figure_end(kf_string *out, const char *caption);
 /* The name of a class, escaped, at most so many characters (0: all); "class 17" where it has none.
  */
-void kf_put_class(kf_text *out, const kf_report_content *c, uint32_t k, size_t most);
+void kf_put_class(kf_string *out, const kf_report_content *c, uint32_t k, size_t most);
 size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most);
 
 /* --- sweep.c: what a sweep says --------------------------------------------------------------- */
@@ -47,22 +47,22 @@ void kf_sweep_curve(kf_chart *chart, const kf_report_content *c, const kf_place 
 void kf_sweep_baseline(kf_chart *chart, const kf_report_content *c, const kf_place *place,
                        uint32_t k, const char *name, unsigned colour);
 /* All cells, as a table that opens. */
-void kf_sweep_table(kf_text *out, const kf_report_content *c);
+void kf_sweep_table(kf_string *out, const kf_report_content *c);
 /* "prototypes", "15-NN" */
 kf_shown kf_show_classifier(uint32_t k);
 
 /* --- the sections ----------------------------------------------------------------------------- */
 
-void kf_report_summary(kf_text *out, const kf_report_content *c);    /* summary.c */
-void kf_report_lambda(kf_text *out, const kf_report_content *c);     /* curves.c */
-void kf_report_dims(kf_text *out, const kf_report_content *c);       /* curves.c */
-void kf_report_neighbours(kf_text *out, const kf_report_content *c); /* curves.c */
-void kf_report_within(kf_text *out, const kf_model *model);          /* spectra.c: two figures */
-void kf_report_between(kf_text *out, const kf_model *model);
-void kf_report_shots(kf_text *out, const kf_report_content *c);   /* shots.c */
-void kf_report_map(kf_text *out, const kf_report_content *c);     /* map.c */
-void kf_report_classes(kf_text *out, const kf_report_content *c); /* classes.c */
-void kf_report_errors(kf_text *out, const kf_report_content *c);  /* errors.c */
+void kf_report_summary(kf_string *out, const kf_report_content *c);    /* summary.c */
+void kf_report_lambda(kf_string *out, const kf_report_content *c);     /* curves.c */
+void kf_report_dims(kf_string *out, const kf_report_content *c);       /* curves.c */
+void kf_report_neighbours(kf_string *out, const kf_report_content *c); /* curves.c */
+void kf_report_within(kf_string *out, const kf_model *model);          /* spectra.c: two figures */
+void kf_report_between(kf_string *out, const kf_model *model);
+void kf_report_shots(kf_string *out, const kf_report_content *c);   /* shots.c */
+void kf_report_map(kf_string *out, const kf_report_content *c);     /* map.c */
+void kf_report_classes(kf_string *out, const kf_report_content *c); /* classes.c */
+void kf_report_errors(kf_string *out, const kf_report_content *c);  /* errors.c */
 
 extern const char *const kf_report_style[]; /* style.c: ended by NULL */
 

@@ -33,7 +33,7 @@ static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier cl
   }
 }
 
-static void shots_chart(kf_text *out, const kf_shots *s, bool top5) {
+static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
   kf_chart chart;
   double low = s->sizes[0].shots, high = s->sizes[s->n_sizes - 1].shots;
   kf_chart_begin(&chart, out, low, high, true, false);
@@ -65,54 +65,55 @@ static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier c
   return out;
 }
 
-static void shots_words(kf_text *out, const kf_shots *s) {
+static void shots_words(kf_string *out, const kf_shots *s) {
   size_t last = s->n_sizes - 1;
   const kf_shots_size *z = &s->sizes[last];
-  kf_text_addf(out, "<p class=\"lead\">With %u row%s of each class, ", z->shots,
-               z->shots == 1 ? "" : "s");
+  kf_string_addf(out, "<p class=\"lead\">With %u row%s of each class, ", z->shots,
+                 z->shots == 1 ? "" : "s");
   if (s->n_classifiers > KF_SHOTS_FUSED)
-    kf_text_addf(out, "text and prototypes together are right for <b>%s</b>, text alone for %s, ",
-                 percent_of(s, last, KF_SHOTS_FUSED).text, percent_of(s, last, KF_SHOTS_TEXT).text);
-  kf_text_addf(out, "Koo-Fu prototypes for %s, those of the raw space for %s. ",
-               percent_of(s, last, KF_SHOTS_KOOFU).text, percent_of(s, last, KF_SHOTS_RAW).text);
-  kf_text_addf(out, "The rows were drawn from the training rows%s", s->seeds == 1 ? "" : ", ");
-  if (s->seeds > 1) kf_text_addf(out, "%u times for each number of them", s->seeds);
+    kf_string_addf(out, "text and prototypes together are right for <b>%s</b>, text alone for %s, ",
+                   percent_of(s, last, KF_SHOTS_FUSED).text,
+                   percent_of(s, last, KF_SHOTS_TEXT).text);
+  kf_string_addf(out, "Koo-Fu prototypes for %s, those of the raw space for %s. ",
+                 percent_of(s, last, KF_SHOTS_KOOFU).text, percent_of(s, last, KF_SHOTS_RAW).text);
+  kf_string_addf(out, "The rows were drawn from the training rows%s", s->seeds == 1 ? "" : ", ");
+  if (s->seeds > 1) kf_string_addf(out, "%u times for each number of them", s->seeds);
   kf_put(out, "; everything else is chosen from the drawn rows alone.");
   if (z->fewer > 0)
-    kf_text_addf(out, " %s of %s classes have fewer than %u rows, and gave all they have.",
-                 kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
+    kf_string_addf(out, " %s of %s classes have fewer than %u rows, and gave all they have.",
+                   kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
   if (s->sizes[0].shots == 1)
     kf_put(out, " One row leaves no scatter within classes, and the map is a rotation there.");
   kf_put(out, "</p>\n");
 }
 
-static void table_line(kf_text *out, const kf_shots *s, size_t size,
+static void table_line(kf_string *out, const kf_shots *s, size_t size,
                        kf_shots_classifier classifier) {
-  kf_text_addf(out, "<tr><td>%u</td><td>%s</td><td>%s</td>", s->sizes[size].shots,
-               titles[classifier], kf_show_count(s->sizes[size].rows).text);
+  kf_string_addf(out, "<tr><td>%u</td><td>%s</td><td>%s</td>", s->sizes[size].shots,
+                 titles[classifier], kf_show_count(s->sizes[size].rows).text);
   for (int top5 = 0; top5 < 2; top5++) {
     kf_spread spread;
     kf_shots_spread(s, size, classifier, top5, &spread);
-    kf_text_addf(out, "<td>%.2f</td><td>%.2f</td><td>%.2f–%.2f</td>", 100 * spread.mean,
-                 100 * spread.deviation, 100 * spread.low, 100 * spread.high);
+    kf_string_addf(out, "<td>%.2f</td><td>%.2f</td><td>%.2f–%.2f</td>", 100 * spread.mean,
+                   100 * spread.deviation, 100 * spread.low, 100 * spread.high);
   }
   kf_put(out, "</tr>\n");
 }
 
-static void shots_table(kf_text *out, const kf_shots *s) {
+static void shots_table(kf_string *out, const kf_shots *s) {
   static const char *const heads[] = {"shots",      "classifier", "rows", "top-1",     "sd",
                                       "least–most", "top-5",      "sd",   "least–most"};
   kf_put(out, "<details><summary>All numbers as a table</summary>\n<div class=\"scroll\" "
               "tabindex=\"0\" role=\"region\" aria-label=\"shots\"><table><thead><tr>");
   for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-    kf_text_addf(out, "<th scope=\"col\">%s</th>", heads[i]);
+    kf_string_addf(out, "<th scope=\"col\">%s</th>", heads[i]);
   kf_put(out, "</tr></thead><tbody>\n");
   for (size_t i = 0; i < s->n_sizes; i++)
     for (size_t c = 0; c < s->n_classifiers; c++) table_line(out, s, i, (kf_shots_classifier)c);
   kf_put(out, "</tbody></table></div></details>\n");
 }
 
-void kf_report_shots(kf_text *out, const kf_report_content *c) {
+void kf_report_shots(kf_string *out, const kf_report_content *c) {
   const kf_shots *s = c->shots;
   if (s == NULL || s->n_sizes == 0) return;
   kf_section_begin(out, "shots", "Few shots");

@@ -16,7 +16,7 @@ static size_t above(const double *values, size_t n, double least) {
 }
 
 /* A falling spectrum on a logarithmic scale; also: a value that the scale must hold, or 0. */
-static kf_plot spectrum_plot(kf_text *out, const double *values, size_t n, double also) {
+static kf_plot spectrum_plot(kf_string *out, const double *values, size_t n, double also) {
   double least = also > 0 ? also * NOTHING : values[0] * NOTHING / 10;
   size_t shown = above(values, n, least);
   double low = shown > 0 ? values[shown - 1] : 1, high = shown > 0 ? values[0] : 10;
@@ -46,7 +46,7 @@ static void put_values(const kf_plot *p, const double *values, size_t n, const c
   kf_path_end(&path, false);
 }
 
-void kf_report_within(kf_text *out, const kf_model *model) {
+void kf_report_within(kf_string *out, const kf_model *model) {
   const double *values = kf_model_within_eigenvalues(model);
   size_t n = kf_model_dim_in(model);
   double lambda = kf_model_lambda(model);
@@ -78,7 +78,7 @@ static size_t holding(const double *values, size_t n, double share) {
   return count;
 }
 
-void kf_report_between(kf_text *out, const kf_model *model) {
+void kf_report_between(kf_string *out, const kf_model *model) {
   const double *values = kf_model_between_eigenvalues(model);
   size_t n = kf_model_dim_in(model), kept = kf_model_dim_out(model);
   kf_plot p = spectrum_plot(out, values, n, 0);

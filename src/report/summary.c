@@ -5,8 +5,8 @@
 
 /* --- facts ------------------------------------------------------------------------------------ */
 
-static void put_fact(kf_text *out, const char *name, const char *value, const char *detail) {
-  kf_text_addf(out, "<div><dt>%s</dt><dd>%s", name, value);
+static void put_fact(kf_string *out, const char *name, const char *value, const char *detail) {
+  kf_string_addf(out, "<div><dt>%s</dt><dd>%s", name, value);
   if (detail != NULL) {
     kf_put(out, "<bdi class=\"soft\">");
     kf_put_text(out, detail, 80);
@@ -21,7 +21,7 @@ static uint64_t test_rows(const kf_report_content *c) {
   return c->sweep != NULL && c->sweep->folds == 0 ? c->sweep->counts.n : 0;
 }
 
-static void put_model_facts(kf_text *out, const kf_model *model) {
+static void put_model_facts(kf_string *out, const kf_model *model) {
   kf_shown value;
   double mean = kf_model_mean_eigenvalue(model), lambda = kf_model_lambda(model);
   put_fact(out, "classes", kf_show_count(kf_model_classes(model)).text, NULL);
@@ -36,7 +36,7 @@ static void put_model_facts(kf_text *out, const kf_model *model) {
   put_fact(out, "λ", value.text, NULL);
 }
 
-static void put_facts(kf_text *out, const kf_report_content *c) {
+static void put_facts(kf_string *out, const kf_report_content *c) {
   kf_put(out, "<dl class=\"facts\">\n");
   if (c->train_rows > 0)
     put_fact(out, "training rows", kf_show_count(c->train_rows).text, c->train);
@@ -85,35 +85,36 @@ static size_t collect(const kf_report_content *c, line *lines) {
 }
 
 /* An interval as a line with its share as a dot, for a column of the table. */
-static void put_bar(kf_text *out, const line *l, const kf_scale *x) {
+static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   double low = 0, high = 1;
   unsigned colour = l->raw ? 5 : 0;
   kf_interval95(l->top1, l->n, &low, &high);
   kf_put(out, "<td class=\"bar\"><svg viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
   kf_svg_line(out, "grid", x->from, 7, x->to, 7);
-  kf_text_addf(out, "<line class=\"range s%u\" y1=\"7\" y2=\"7\"", colour);
+  kf_string_addf(out, "<line class=\"range s%u\" y1=\"7\" y2=\"7\"", colour);
   kf_svg_attribute(out, "x1", kf_scale_at(x, low));
   kf_svg_attribute(out, "x2", kf_scale_at(x, high));
-  kf_text_addf(out, "/><circle class=\"dot s%u\" cy=\"7\" r=\"4\"", colour);
+  kf_string_addf(out, "/><circle class=\"dot s%u\" cy=\"7\" r=\"4\"", colour);
   kf_svg_attribute(out, "cx", kf_scale_at(x, kf_share(l->top1, l->n)));
   kf_put(out, "/></svg></td>");
 }
 
-static void put_line(kf_text *out, const line *l, const kf_scale *x) {
-  kf_text_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
-               l->raw ? "raw" : "mapped", l->raw ? "raw" : "Koo-Fu", kf_show_classifier(l->k).text);
+static void put_line(kf_string *out, const line *l, const kf_scale *x) {
+  kf_string_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
+                 l->raw ? "raw" : "mapped", l->raw ? "raw" : "Koo-Fu",
+                 kf_show_classifier(l->k).text);
   if (l->dim > 0)
-    kf_text_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
+    kf_string_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
   else
     kf_put(out, "<td>–</td>");
-  kf_text_addf(out, "<td>%s<small>%s</small></td>", kf_show_percent(l->top1, l->n).text,
-               kf_show_interval(l->top1, l->n).text);
+  kf_string_addf(out, "<td>%s<small>%s</small></td>", kf_show_percent(l->top1, l->n).text,
+                 kf_show_interval(l->top1, l->n).text);
   put_bar(out, l, x);
-  kf_text_addf(out, "<td>%s<small>%s</small></td></tr>\n", kf_show_percent(l->top5, l->n).text,
-               kf_show_interval(l->top5, l->n).text);
+  kf_string_addf(out, "<td>%s<small>%s</small></td></tr>\n", kf_show_percent(l->top5, l->n).text,
+                 kf_show_interval(l->top5, l->n).text);
 }
 
-static void put_table(kf_text *out, const line *lines, size_t n) {
+static void put_table(kf_string *out, const line *lines, size_t n) {
   kf_scale x = {1, 0, 6, 174, false};
   for (size_t i = 0; i < n; i++) {
     double low = 0, high = 1;
@@ -144,23 +145,23 @@ static bool only_folds(const kf_report_content *c) {
   return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
 }
 
-static void put_gain(kf_text *out, const kf_report_content *c, const line *raw) {
+static void put_gain(kf_string *out, const kf_report_content *c, const line *raw) {
   const line *mapped = raw + 1;
   double gain = kf_share(mapped->top1, mapped->n) - kf_share(raw->top1, raw->n);
-  kf_text_addf(out, "<p class=\"gain\">In the Koo-Fu space %s right for <b>%s</b> of %s %s, ",
-               raw->k == 0 ? "the nearest prototype is" : "neighbours are",
-               kf_show_percent(mapped->top1, mapped->n).text, kf_show_count(mapped->n).text,
-               only_folds(c) ? "held-out rows" : "test rows");
-  kf_text_addf(out, "against %s in the raw space: <b>%s points %s</b>",
-               kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
-               gain < 0 ? "fewer" : "more");
+  kf_string_addf(out, "<p class=\"gain\">In the Koo-Fu space %s right for <b>%s</b> of %s %s, ",
+                 raw->k == 0 ? "the nearest prototype is" : "neighbours are",
+                 kf_show_percent(mapped->top1, mapped->n).text, kf_show_count(mapped->n).text,
+                 only_folds(c) ? "held-out rows" : "test rows");
+  kf_string_addf(out, "against %s in the raw space: <b>%s points %s</b>",
+                 kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
+                 gain < 0 ? "fewer" : "more");
   if (mapped->dim > 0 && mapped->dim < raw->dim)
-    kf_text_addf(out, ", with %u of %u dimensions and %.0f\u202F%% of the memory", mapped->dim,
-                 raw->dim, 100.0 * mapped->dim / raw->dim);
+    kf_string_addf(out, ", with %u of %u dimensions and %.0f\u202F%% of the memory", mapped->dim,
+                   raw->dim, 100.0 * mapped->dim / raw->dim);
   kf_put(out, ".</p>\n");
 }
 
-static void put_left_out(kf_text *out, const kf_eval_result *e) {
+static void put_left_out(kf_string *out, const kf_eval_result *e) {
   if (e == NULL || e->rows == e->n) return;
   const struct {
     uint64_t n;
@@ -169,18 +170,18 @@ static void put_left_out(kf_text *out, const kf_eval_result *e) {
                {e->n_absent, "of classes that the model does not have"},
                {e->n_excluded, "for which nothing is right"},
                {e->n_bad, "that are bad"}};
-  kf_text_addf(out, "<p class=\"caption\">Of %s test rows, %s were left out",
-               kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text);
+  kf_string_addf(out, "<p class=\"caption\">Of %s test rows, %s were left out",
+                 kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text);
   const char *joint = ": ";
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     if (parts[i].n == 0) continue;
-    kf_text_addf(out, "%s%s %s", joint, kf_show_count(parts[i].n).text, parts[i].why);
+    kf_string_addf(out, "%s%s %s", joint, kf_show_count(parts[i].n).text, parts[i].why);
     joint = ", ";
   }
   kf_put(out, ".</p>\n");
 }
 
-void kf_report_summary(kf_text *out, const kf_report_content *c) {
+void kf_report_summary(kf_string *out, const kf_report_content *c) {
   line lines[MOST_LINES];
   size_t n = collect(c, lines);
   const line *pair = first_pair(lines, n);

@@ -74,21 +74,21 @@ kf_shown kf_tick_times(double value, double factor) { return kf_show_times(value
 /* --- elements --------------------------------------------------------------------------------- */
 
 /* One decimal, and none where it is zero: a tenth of a pixel is as fine as anyone can see. */
-static void put_number(kf_text *out, double value) {
+static void put_number(kf_string *out, double value) {
   char text[32];
   int n = snprintf(text, sizeof text, "%.1f", value);
   if (n > 2 && strcmp(text + n - 2, ".0") == 0) text[n - 2] = '\0';
   kf_put(out, strcmp(text, "-0") == 0 ? "0" : text);
 }
 
-void kf_svg_attribute(kf_text *out, const char *name, double value) {
-  kf_text_addf(out, " %s=\"", name);
+void kf_svg_attribute(kf_string *out, const char *name, double value) {
+  kf_string_addf(out, " %s=\"", name);
   put_number(out, value);
   kf_put(out, "\"");
 }
 
-void kf_svg_text(kf_text *out, const char *class, double x, double y, const char *text) {
-  kf_text_addf(out, "<text class=\"%s\"", class);
+void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text) {
+  kf_string_addf(out, "<text class=\"%s\"", class);
   kf_svg_attribute(out, "x", x);
   kf_svg_attribute(out, "y", y);
   kf_put(out, ">");
@@ -96,8 +96,8 @@ void kf_svg_text(kf_text *out, const char *class, double x, double y, const char
   kf_put(out, "</text>\n");
 }
 
-void kf_svg_line(kf_text *out, const char *class, double x1, double y1, double x2, double y2) {
-  kf_text_addf(out, "<line class=\"%s\"", class);
+void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2) {
+  kf_string_addf(out, "<line class=\"%s\"", class);
   kf_svg_attribute(out, "x1", x1);
   kf_svg_attribute(out, "y1", y1);
   kf_svg_attribute(out, "x2", x2);
@@ -105,9 +105,9 @@ void kf_svg_line(kf_text *out, const char *class, double x1, double y1, double x
   kf_put(out, "/>\n");
 }
 
-void kf_path_begin(kf_path *path, kf_text *out, const char *class) {
+void kf_path_begin(kf_path *path, kf_string *out, const char *class) {
   *path = (kf_path){.out = out};
-  kf_text_addf(out, "<path class=\"%s\" d=\"", class);
+  kf_string_addf(out, "<path class=\"%s\" d=\"", class);
 }
 
 void kf_path_to(kf_path *path, double x, double y) {
@@ -128,8 +128,8 @@ void kf_path_end(kf_path *path, bool closed) {
 /* --- plots and axes --------------------------------------------------------------------------- */
 
 void kf_plot_begin(const kf_plot *p, const char *label) {
-  kf_text_addf(p->out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", p->width,
-               p->height);
+  kf_string_addf(p->out, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"", p->width,
+                 p->height);
   kf_put_text(p->out, label, 0);
   kf_put(p->out, "\">\n");
 }

@@ -32,7 +32,7 @@ kf_ticks kf_ticks_halves(double low, double high);
 
 /* A picture with a plot area in it. */
 typedef struct kf_plot {
-  kf_text *out;
+  kf_string *out;
   double width, height;
   kf_scale x, y; /* x.from is the left edge of the area, y.from the lower one */
 } kf_plot;
@@ -58,19 +58,19 @@ void kf_axis_title_y(const kf_plot *plot, const char *text);
 void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
 
 /* ` NAME="value"` with one decimal at most. */
-void kf_svg_attribute(kf_text *out, const char *name, double value);
+void kf_svg_attribute(kf_string *out, const char *name, double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
-void kf_svg_text(kf_text *out, const char *class, double x, double y, const char *text);
-void kf_svg_line(kf_text *out, const char *class, double x1, double y1, double x2, double y2);
+void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);
+void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2);
 
 /* A path, point by point: lines between them, gaps where `move`. Points that would not be seen
  * (less than half a pixel further, on the same height) are left out. */
 typedef struct kf_path {
-  kf_text *out;
+  kf_string *out;
   bool begun;
   double x, y;
 } kf_path;
-void kf_path_begin(kf_path *path, kf_text *out, const char *class);
+void kf_path_begin(kf_path *path, kf_string *out, const char *class);
 void kf_path_to(kf_path *path, double x, double y);
 void kf_path_end(kf_path *path, bool closed);
 

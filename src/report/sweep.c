@@ -128,27 +128,27 @@ kf_shown kf_show_classifier(uint32_t k) {
   return out;
 }
 
-static void put_cell(kf_text *out, const kf_report_content *c, const kf_sweep_cell *cell) {
-  kf_text_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
-               cell->raw ? "raw" : "Koo-Fu", cell->text ? "text" : kf_show_classifier(cell->k).text,
-               cell->dim);
+static void put_cell(kf_string *out, const kf_report_content *c, const kf_sweep_cell *cell) {
+  kf_string_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
+                 cell->raw ? "raw" : "Koo-Fu",
+                 cell->text ? "text" : kf_show_classifier(cell->k).text, cell->dim);
   if (cell->raw)
     kf_put(out, "<td>–</td>");
   else
-    kf_text_addf(out, "<td>%s (%s)</td>", kf_show_real(kf_cell_lambda(c, cell)).text,
-                 kf_show_times(cell->relative).text);
-  kf_text_addf(out, "<td>%s</td><td class=\"soft\">%s</td><td>%s</td></tr>\n",
-               kf_show_percent(cell->top1, cell->n).text,
-               kf_show_interval(cell->top1, cell->n).text,
-               kf_show_percent(cell->top5, cell->n).text);
+    kf_string_addf(out, "<td>%s (%s)</td>", kf_show_real(kf_cell_lambda(c, cell)).text,
+                   kf_show_times(cell->relative).text);
+  kf_string_addf(out, "<td>%s</td><td class=\"soft\">%s</td><td>%s</td></tr>\n",
+                 kf_show_percent(cell->top1, cell->n).text,
+                 kf_show_interval(cell->top1, cell->n).text,
+                 kf_show_percent(cell->top5, cell->n).text);
 }
 
-void kf_sweep_table(kf_text *out, const kf_report_content *c) {
+void kf_sweep_table(kf_string *out, const kf_report_content *c) {
   enum { MOST = 400 };
   if (c->sweep == NULL || c->sweep->n_cells == 0) return;
   size_t n = c->sweep->n_cells < MOST ? c->sweep->n_cells : MOST;
-  kf_text_addf(out, "<details><summary>%s of the sweep as a table</summary>\n",
-               n < c->sweep->n_cells ? "The first 400 numbers" : "All numbers");
+  kf_string_addf(out, "<details><summary>%s of the sweep as a table</summary>\n",
+                 n < c->sweep->n_cells ? "The first 400 numbers" : "All numbers");
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"sweep\"><table>"
               "<thead><tr><th scope=\"col\">space</th><th scope=\"col\">classifier</th>"
               "<th scope=\"col\">dimensions</th><th scope=\"col\">λ</th><th scope=\"col\">top-1"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kf_put(kf_text *out, const char *markup) { kf_text_add(out, markup, strlen(markup)); }
+void kf_put(kf_string *out, const char *markup) { kf_string_add(out, markup, strlen(markup)); }
 
 /* --- text of others --------------------------------------------------------------------------- */
 
@@ -33,14 +33,14 @@ static bool may_stand(const char *text, size_t n) {
   return n != 3 || !turns_around(text);
 }
 
-static void put_character(kf_text *out, const char *text, size_t n) {
+static void put_character(kf_string *out, const char *text, size_t n) {
   switch (n == 1 ? text[0] : 0) {
   case '&': kf_put(out, "&amp;"); break;
   case '<': kf_put(out, "&lt;"); break;
   case '>': kf_put(out, "&gt;"); break;
   case '"': kf_put(out, "&quot;"); break;
   case '\'': kf_put(out, "&#39;"); break;
-  default: kf_text_add(out, text, n);
+  default: kf_string_add(out, text, n);
   }
 }
 
@@ -50,7 +50,7 @@ size_t kf_characters(const char *text) {
   return count;
 }
 
-void kf_put_text(kf_text *out, const char *text, size_t most) {
+void kf_put_text(kf_string *out, const char *text, size_t most) {
   size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
   for (size_t i = 0; i < shown; i++) {
     size_t n = step(text);

@@ -6,10 +6,10 @@
 #include "base/json.h"
 
 /* Markup, as it is. */
-void kf_put(kf_text *out, const char *markup);
+void kf_put(kf_string *out, const char *markup);
 /* Text of others, with what HTML would take for markup escaped; what is not UTF-8 and control
  * characters become U+FFFD. Of more than `most` characters the last is an ellipsis; 0: all. */
-void kf_put_text(kf_text *out, const char *text, size_t most);
+void kf_put_text(kf_string *out, const char *text, size_t most);
 size_t kf_characters(const char *text); /* as kf_put_text counts them */
 
 typedef struct kf_shown {

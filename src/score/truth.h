@@ -19,7 +19,7 @@ typedef struct kf_entries {
   kf_name_set found; /* names, where no list of them was given */
   /* ids, of a .csv with such a column: one behind the other */
   bool has_ids;
-  kf_text ids;
+  kf_string ids;
   uint64_t *id_ends; /* [n] */
   size_t id_ends_room;
   bool numbered; /* entry i is about the image with number i + 1: .json */

@@ -21,7 +21,7 @@ typedef struct reader {
   uint64_t begin;        /* its first class in the list */
   /* CSV */
   size_t label_column, id_column; /* SIZE_MAX: there is none */
-  kf_text field;
+  kf_string field;
 } reader;
 
 static kf_status bad(const reader *r, kf_err *err, const char *reason, const char *text,
@@ -140,7 +140,7 @@ static kf_status text_line(void *argument, uint64_t line, const char *text, size
 /* Reads the field at *at into r->field and moves behind it and its comma. */
 static kf_status next_field(reader *r, const char *text, size_t length, size_t *at, kf_err *err) {
   r->field.n = 0;
-  kf_text_add(&r->field, "", 0);
+  kf_string_add(&r->field, "", 0);
   size_t i = *at;
   bool quoted = i < length && text[i] == '"';
   if (quoted) {
@@ -148,11 +148,11 @@ static kf_status next_field(reader *r, const char *text, size_t length, size_t *
       if (i >= length) return bad(r, err, "has a quotation mark without its end", text, length);
       if (text[i] == '"' && (i + 1 >= length || text[i + 1] != '"')) break;
       i += text[i] == '"'; /* a doubled one stands for itself */
-      kf_text_add(&r->field, text + i, 1);
+      kf_string_add(&r->field, text + i, 1);
     }
     i++;
   }
-  for (; !quoted && i < length && text[i] != ','; i++) kf_text_add(&r->field, text + i, 1);
+  for (; !quoted && i < length && text[i] != ','; i++) kf_string_add(&r->field, text + i, 1);
   if (i < length && text[i] != ',')
     return bad(r, err, "goes on behind a quoted field", text, length);
   *at = i + 1;
@@ -191,7 +191,7 @@ static kf_status add_id(reader *r, kf_err *err) {
   kf_id_without_ending(text, &length);
   if (length == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has no id", e->path, r->place);
-  kf_text_add(&e->ids, text, length);
+  kf_string_add(&e->ids, text, length);
   if (e->ids.failed || !kf_grow((void **)&e->id_ends, &e->id_ends_room, e->n, sizeof *e->id_ends))
     return kf_fail_memory(err);
   e->id_ends[e->n] = e->ids.n;
@@ -300,7 +300,7 @@ kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names 
   kf_status status = read_file(&r, &in, err);
   kf_in_close(&in);
   kf_map_free(r.map);
-  kf_text_clear(&r.field);
+  kf_string_clear(&r.field);
   return status;
 }
 
@@ -308,7 +308,7 @@ void kf_entries_clear(kf_entries *entries) {
   kf_free(entries->ends);
   kf_free(entries->classes);
   kf_free(entries->id_ends);
-  kf_text_clear(&entries->ids);
+  kf_string_clear(&entries->ids);
   kf_name_set_clear(&entries->found);
   *entries = (kf_entries){0};
 }

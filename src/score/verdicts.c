@@ -69,7 +69,7 @@ typedef struct answers {
   const kf_names *names; /* of labels or truth; n = 0: numbers */
   kf_map *map;           /* of the names */
   int32_t *answer;       /* [rows] class of labels or truth; NO_CLASS, or NO_LINE */
-  kf_text name;          /* without escapes */
+  kf_string name;        /* without escapes */
 } answers;
 
 enum { NO_LINE = -2, NO_CLASS = -1 };
@@ -89,21 +89,21 @@ static bool read_digits(const char *text, size_t length, uint64_t most, uint64_t
 }
 
 /* \t, \n, \r, \\ and \x1b, as koofu writes them. */
-static void unescape(const char *text, size_t length, kf_text *out) {
+static void unescape(const char *text, size_t length, kf_string *out) {
   static const char from[] = "tnr\\", into[] = "\t\n\r\\";
   out->n = 0;
-  kf_text_add(out, "", 0);
+  kf_string_add(out, "", 0);
   for (size_t i = 0; i < length; i++) {
     const char *known = text[i] == '\\' && i + 1 < length ? strchr(from, text[i + 1]) : NULL;
     if (known != NULL && *known != '\0') {
-      kf_text_add(out, &into[known - from], 1);
+      kf_string_add(out, &into[known - from], 1);
       i++;
     } else if (text[i] == '\\' && i + 3 < length && text[i + 1] == 'x') {
       char digits[3] = {text[i + 2], text[i + 3], '\0'}, c = (char)strtol(digits, NULL, 16);
-      kf_text_add(out, &c, 1);
+      kf_string_add(out, &c, 1);
       i += 3;
     } else {
-      kf_text_add(out, text + i, 1);
+      kf_string_add(out, text + i, 1);
     }
   }
 }
@@ -232,7 +232,7 @@ kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
   kf_status status = judge_file(ctx, &a, truth, set, v);
   kf_free(a.answer);
   kf_map_free(a.map);
-  kf_text_clear(&a.name);
+  kf_string_clear(&a.name);
   if (status == KF_OK)
     *out = v;
   else

@@ -18,7 +18,7 @@ typedef struct writer {
   kf_names names;  /* of all classes, where there is an old gallery */
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
   kf_saver *rows;
-  kf_text id_bytes;        /* of the new rows */
+  kf_string id_bytes;      /* of the new rows */
   int64_t *id_ends;        /* [kept rows] in the file; NULL: no ids */
   uint64_t n_lines, n_ids; /* of the file with ids: read, and kept */
   const char *ids;         /* its name */
@@ -104,7 +104,7 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
   if (length == 0 || !kf_utf8_valid(text, length))
     return kf_fail(err, KF_ERR_DATA, "%s: line %llu is %s, where an id must be", w->ids,
                    (unsigned long long)line, length == 0 ? "empty" : "not valid UTF-8");
-  kf_text_add(&w->id_bytes, text, length);
+  kf_string_add(&w->id_bytes, text, length);
   if (w->id_bytes.failed) return kf_fail_memory(err);
   w->id_ends[w->n_ids++] = old_id_bytes(w) + (int64_t)w->id_bytes.n;
   return KF_OK;
@@ -226,7 +226,7 @@ kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *mode
   kf_status status = save(&w, model, &o, path, err);
   kf_stw_abort(w.file);
   kf_saver_free(w.rows);
-  kf_text_clear(&w.id_bytes);
+  kf_string_clear(&w.id_bytes);
   kf_free(w.id_ends);
   kf_free(w.number);
   kf_names_clear(&w.names);

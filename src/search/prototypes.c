@@ -93,8 +93,10 @@ static uint32_t dim_of(const kf_model *model, kf_part part, bool raw) {
 
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
                             kf_part part, const unsigned char *mask, kf_prototypes **out) {
-  if ((unsigned)metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(metric, &ctx->err);
-  KF_TRY(choose_part(model, metric, raw, &part, &ctx->err));
+  kf_status status = KF_OK;
+  if ((unsigned)metric > KF_METRIC_EUCLIDEAN) status = kf_fail_metric(metric, &ctx->err);
+  if (status == KF_OK) status = choose_part(model, metric, raw, &part, &ctx->err);
+  if (status != KF_OK) return status;
   kf_prototypes *p = kf_alloc_zero(1, sizeof *p);
   if (p == NULL) return kf_fail_memory(&ctx->err);
   p->model = model;
@@ -103,7 +105,7 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->raw = raw;
   p->part = part;
   p->dim = dim_of(model, part, raw);
-  kf_status status = collect(p, mask, &ctx->err);
+  status = collect(p, mask, &ctx->err);
   if (status == KF_OK && p->n == 0)
     status = kf_fail(&ctx->err, KF_ERR_DATA, "no class of the model takes part");
   kf_source source = {.rows = p->n, .dim = p->dim, .fetch = fetch_prototypes, .self = p};
@@ -211,7 +213,7 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && classes != NULL)));
   kf_classify_options o = options != NULL ? *options : (kf_classify_options){0};
   if (n == 0) return KF_OK;
-  kf_prototypes *p;
+  kf_prototypes *p = NULL;
   KF_TRY(kf_prototypes_new(ctx, model, o.metric, o.raw != 0, o.part, NULL, &p));
   kf_data *data = NULL;
   uint32_t top = o.top > 0 ? o.top : 1;
