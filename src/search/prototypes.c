@@ -174,7 +174,8 @@ kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const
   if (status == KF_OK)
     status =
         kf_index_nearest(p->index, p->kernels, queries, n, top, NULL, found, scores, NULL, err);
-  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = p->ids[found[i]];
+  for (uint64_t i = 0; status == KF_OK && found != NULL && i < n * top; i++)
+    classes[i] = p->ids[found[i]];
   kf_free(queries);
   kf_free(found);
   return status;
@@ -218,7 +219,7 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   kf_data *data = NULL;
   uint32_t top = o.top > 0 ? o.top : 1;
   kf_status status = KF_OK;
-  if (top > p->n)
+  if (p != NULL && top > p->n)
     status = kf_fail(err, KF_ERR_ARG,
                      "the %u nearest classes are asked for, the model has %u with "
                      "rows",
