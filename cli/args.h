@@ -154,8 +154,9 @@ extern const cli_group text_options;   /* --text, --text-centre, --text-as-is */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */
-extern const char *const part_choices[];           /* kf_part, from 1 */
-extern const char *const text_centre_choices[];    /* kf_text_centre, from 1 */
+extern const char *const centre_choices[];
+extern const char *const part_choices[];        /* kf_part, from 1 */
+extern const char *const text_centre_choices[]; /* kf_text_centre, from 1 */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */
 typedef struct option_walk {

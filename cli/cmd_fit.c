@@ -107,8 +107,6 @@ static int run(cli_run *cli) {
   return result;
 }
 
-static const char *const centre_choices[] = {"none", "mean", NULL}; /* in the order of kf_centre */
-
 static const cli_group own_options = {
     "Options",
     (const cli_option[]){

@@ -73,6 +73,7 @@ const cli_group vote_options = {
                        "with --weighted: smaller is steeper (default: 0.07)", 0, 0, NULL},
                       {0}}};
 
+const char *const centre_choices[] = {"none", "mean", NULL}; /* in the order of kf_centre */
 const char *const part_choices[] = {"images", "text", "fused", NULL};
 const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
 

@@ -63,6 +63,12 @@ kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_
 kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
 /* What went wrong without a fold (from 0) says so; returns the status. */
 kf_status kf_fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds);
+/* A lambda for folds, which have fewer rows and less scatter: an absolute one becomes relative, by the
+ * mean eigenvalue of all rows. */
+static inline kf_lambda kf_fold_lambda(kf_lambda lambda, double mean_eigenvalue) {
+  if (lambda.unit != KF_LAMBDA_ABSOLUTE || !(mean_eigenvalue > 0)) return lambda;
+  return (kf_lambda){lambda.value / mean_eigenvalue, KF_LAMBDA_RELATIVE};
+}
 /* Of S_w. */
 kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
 /* KF_ERR_ARG where statistics cannot be those of a data set. */
@@ -93,6 +99,8 @@ static inline void kf_score_card_set(kf_score_card *card, uint64_t row, size_t p
 typedef struct kf_setting {
   uint64_t top1, lost, won;
 } kf_setting;
+/* KF_ERR_ARG where a tolerance is not 0 or a share below 1. */
+kf_status kf_check_tolerance(double tolerance, kf_err *err);
 /* Finds the best setting (the first of equal ones) and counts rows lost and won against it; returns
  * the first one whose loss is within the tolerance, or where that is 0 within a standard error. */
 size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
@@ -146,8 +154,6 @@ kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stat
                         const unsigned char *mask, const uint32_t *dims, size_t n_dims,
                         kf_ranker **out);
 void kf_ranker_free(kf_ranker *ranker);
-uint32_t kf_ranker_classes(const kf_ranker *ranker);         /* that take part */
-int32_t kf_ranker_place(const kf_ranker *ranker, int32_t k); /* below 0: class k does not */
 /* ranks [n][n_dims]: how many wrong classes come before the first right one, at most KF_RANKS. Any
  * worker thread may call it. */
 kf_status kf_ranker_rank(const kf_ranker *ranker, const float *rows, const double *norm2,

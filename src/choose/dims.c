@@ -140,16 +140,6 @@ static kf_status run_fold(dim_job *job, uint32_t number) {
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static kf_status find_lambda(dim_job *job, const kf_stats *stats) {
-  kf_lambda lambda = job->options.lambda;
-  job->lambda = lambda;
-  if (lambda.unit != KF_LAMBDA_ABSOLUTE) return KF_OK;
-  double mean = 0;
-  KF_TRY(kf_mean_eigenvalue(job->ctx, stats, &mean));
-  if (mean > 0) job->lambda = (kf_lambda){lambda.value / mean, KF_LAMBDA_RELATIVE};
-  return KF_OK;
-}
-
 static kf_status prepare(dim_job *job, const kf_stats *stats) {
   kf_ctx *ctx = job->ctx;
   const kf_dim_options *o = &job->options;
@@ -158,7 +148,9 @@ static kf_status prepare(dim_job *job, const kf_stats *stats) {
   job->top5 = kf_alloc_zero((uint64_t)ctx->threads * stats->dim, sizeof *job->top5);
   if (job->dims == NULL || job->top5 == NULL) return kf_fail_memory(&ctx->err);
   for (uint32_t l = 0; l < stats->dim; l++) job->dims[l] = l + 1;
-  KF_TRY(find_lambda(job, stats));
+  double mean;
+  KF_TRY(kf_mean_eigenvalue(ctx, stats, &mean));
+  job->lambda = kf_fold_lambda(o->lambda, mean);
   KF_TRY(kf_sample_rows(ctx, job->data, UINT64_MAX, &job->all, &labelled));
   KF_TRY(kf_sample_rows(ctx, job->data, o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE, &job->sample,
                         &labelled));
@@ -207,12 +199,9 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   if (options != NULL) job.options = *options;
   const kf_dim_options *o = &job.options;
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
-  if (!(o->tolerance >= 0 && o->tolerance < 1))
-    return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
-                   o->tolerance);
+  KF_TRY(kf_check_tolerance(o->tolerance, err));
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  job.euclidean =
-      o->metric == KF_METRIC_EUCLIDEAN || (o->metric == KF_METRIC_DEFAULT && !stats->normalized);
+  job.euclidean = kf_metric_for(o->metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
   uint32_t folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
   kf_status status = prepare(&job, stats);
   kf_quiet_begin(&job.quiet, ctx, "dimensions", folds);

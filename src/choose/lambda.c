@@ -124,9 +124,7 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
 static kf_status run(search *s, const kf_stats *stats, const kf_data *data,
                      const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
-  c->metric = o->metric != KF_METRIC_DEFAULT ? o->metric
-              : stats->normalized            ? KF_METRIC_COSINE
-                                             : KF_METRIC_EUCLIDEAN;
+  c->metric = kf_metric_for(o->metric, stats->normalized);
   c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
   if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
   KF_TRY(kf_loo_new(s->ctx, stats, data, c->metric, o->centre, &s->loo));

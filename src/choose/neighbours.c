@@ -110,9 +110,7 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
   KF_ENTER(ctx, gallery != NULL && out != NULL);
   k_job j = {.ctx = ctx, .gallery = gallery};
   if (options != NULL) j.options = *options;
-  if (!(j.options.tolerance >= 0 && j.options.tolerance < 1))
-    return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
-                   j.options.tolerance);
+  KF_TRY(kf_check_tolerance(j.options.tolerance, err));
   if (gallery->rows < 2)
     return kf_fail(err, KF_ERR_DATA, "a gallery of one row has no neighbours to choose from");
   kf_status status = prepare(&j);

@@ -14,6 +14,12 @@ kf_status kf_score_card_make(kf_score_card *card, uint64_t n, size_t n_points, k
   return card->right != NULL ? KF_OK : kf_fail_memory(err);
 }
 
+kf_status kf_check_tolerance(double tolerance, kf_err *err) {
+  if (tolerance >= 0 && tolerance < 1) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
+                 tolerance);
+}
+
 static bool was_right(const kf_score_card *card, uint64_t row, size_t point) {
   return card->right[row * card->stride + point / 8] >> point % 8 & 1;
 }

@@ -155,9 +155,6 @@ void kf_ranker_free(kf_ranker *r) {
   kf_free(r);
 }
 
-uint32_t kf_ranker_classes(const kf_ranker *r) { return r->n; }
-int32_t kf_ranker_place(const kf_ranker *r, int32_t k) { return r->place[k]; }
-
 /* --- a close call: canonical scores ---------------------------------------------------------- */
 
 typedef struct close_call {

@@ -514,9 +514,7 @@ static kf_status take_metrics(sweep_job *j) {
   for (size_t i = 0; i < n; i++) {
     kf_metric metric = o->metrics != NULL ? o->metrics[i] : KF_METRIC_DEFAULT;
     if ((unsigned)metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(metric, &j->ctx->err);
-    if (metric == KF_METRIC_DEFAULT)
-      metric = j->stats->normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-    j->metrics[i] = metric;
+    j->metrics[i] = kf_metric_for(metric, j->stats->normalized);
   }
   o->n_metrics = n;
   return KF_OK;
@@ -530,10 +528,8 @@ static kf_status take_lambdas(sweep_job *j, bool folds) {
   j->lambdas = kf_alloc_zero(n, sizeof *j->lambdas);
   if (j->lambdas == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; o->lambdas != NULL && i < n; i++) {
-    j->lambdas[i] = o->lambdas[i];
-    if (folds && o->lambdas[i].unit == KF_LAMBDA_ABSOLUTE && j->sweep->mean_eigenvalue > 0)
-      j->lambdas[i] =
-          (kf_lambda){o->lambdas[i].value / j->sweep->mean_eigenvalue, KF_LAMBDA_RELATIVE};
+    j->lambdas[i] =
+        folds ? kf_fold_lambda(o->lambdas[i], j->sweep->mean_eigenvalue) : o->lambdas[i];
   }
   o->n_lambdas = n;
   return KF_OK;

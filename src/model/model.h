@@ -123,6 +123,12 @@ void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
 /* KF_ERR_DATA where rows are not as long as those of images. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 
+/* The metric that is meant where none was given. */
+static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
+  if (metric != KF_METRIC_DEFAULT) return metric;
+  return normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
+}
+
 /* KF_ERR_MATH: mapped rows do not fit f32. */
 kf_status kf_fail_range(const kf_model *model, kf_err *err);
 /* KF_ERR_DATA where the rows of a data set are not as long as the model's, or are mapped already. */

@@ -111,8 +111,7 @@ kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric met
                        kf_err *err) {
   if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
   if (model != NULL) KF_TRY(kf_model_check_data(model, data, err));
-  bool lengths = model != NULL && !model->normalized;
-  if (metric == KF_METRIC_DEFAULT) metric = lengths ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE;
+  metric = kf_metric_for(metric, model == NULL || model->normalized);
   *out =
       (kf_space){.dim = model != NULL ? model->dim_out : data->dim, .metric = metric, .map = model};
   return KF_OK;

@@ -11,11 +11,6 @@
 
 /* --- the prototypes -------------------------------------------------------------------------- */
 
-static kf_metric metric_for(const kf_model *model, kf_metric metric) {
-  if (metric != KF_METRIC_DEFAULT) return metric;
-  return model->normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-}
-
 /* A unit prototype at the length that the mapped class mean has; false where f32 cannot hold it. */
 static bool full_length(const kf_prototypes *p, const float *unit, double length, float *out) {
   for (uint32_t i = 0; i < p->dim; i++) out[i] = (float)((double)unit[i] * length);
@@ -101,7 +96,7 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   if (p == NULL) return kf_fail_memory(&ctx->err);
   p->model = model;
   p->kernels = ctx->kernels;
-  p->metric = metric_for(model, metric);
+  p->metric = kf_metric_for(metric, model->normalized);
   p->raw = raw;
   p->part = part;
   p->dim = dim_of(model, part, raw);
