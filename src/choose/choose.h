@@ -154,9 +154,18 @@ kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stat
                         const unsigned char *mask, const uint32_t *dims, size_t n_dims,
                         kf_ranker **out);
 void kf_ranker_free(kf_ranker *ranker);
+size_t kf_ranker_dims(const kf_ranker *ranker); /* n_dims */
 /* ranks [n][n_dims]: how many wrong classes come before the first right one, at most KF_RANKS. Any
  * worker thread may call it. */
 kf_status kf_ranker_rank(const kf_ranker *ranker, const float *rows, const double *norm2,
                          uint64_t n, const kf_right *right, unsigned char *ranks, kf_err *err);
+
+/* All rows of a data set that are scored, each with its ranks [n_dims], to `use`: on any worker, in any
+ * order. (rank_data.c) */
+typedef void (*kf_ranked_fn)(void *argument, size_t worker, uint64_t row,
+                             const unsigned char *ranks);
+kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data,
+                       const kf_judge *judge, kf_ranked_fn use, void *argument,
+                       kf_eval_result *counts);
 
 #endif

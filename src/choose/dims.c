@@ -25,57 +25,25 @@ typedef struct dim_job {
 
 /* --- one fold -------------------------------------------------------------------------------- */
 
-typedef struct fold_job {
-  dim_job *job;
-  const kf_ranker *ranker;
-  const kf_data *data; /* the rows of the fold that are in the sample */
-  uint64_t done;       /* rows of the card before */
-} fold_job;
-
-typedef struct chunk {
-  float *rows;
-  int32_t *labels;
-  double *norm2;
-  kf_right *right;
-  unsigned char *ranks;
-} chunk;
-
-static kf_status score_chunk(const fold_job *j, chunk *c, uint64_t first, uint64_t n,
-                             uint64_t *top5, kf_err *err) {
-  dim_job *job = j->job;
-  uint32_t dim = j->data->dim;
-  if (!(c->rows && c->labels && c->norm2 && c->right && c->ranks)) return kf_fail_memory(err);
-  KF_TRY(kf_data_fetch(j->data, job->ctx->kernels, first, n, c->rows, c->labels, c->norm2, err));
-  for (uint64_t i = 0; i < n; i++) c->right[i] = (kf_right){&c->labels[i], 1};
-  KF_TRY(kf_ranker_rank(j->ranker, c->rows, c->norm2, n, c->right, c->ranks, err));
-  for (uint64_t i = 0; i < n; i++)
-    for (uint32_t l = 0; l < dim; l++) {
-      unsigned rank = c->ranks[i * dim + l];
-      if (rank == 0) kf_score_card_set(&job->card, j->done + first + i, l);
-      top5[l] += rank < KF_RANKS;
-    }
-  return KF_OK;
+/* A row of the fold, and how it is ranked with each number of dimensions. */
+static void take_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
+  dim_job *job = argument;
+  uint32_t dim = job->data->dim;
+  for (uint32_t l = 0; l < dim; l++) {
+    if (ranks[l] == 0) kf_score_card_set(&job->card, job->n_scored + row, l);
+    job->top5[worker * dim + l] += ranks[l] < KF_RANKS;
+  }
 }
 
-static kf_status score_task(void *argument, size_t i, size_t worker, kf_err *err) {
-  const fold_job *j = argument;
-  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->data->rows - first;
-  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS, dim = j->data->dim;
-  chunk c = {.rows = kf_alloc(n * dim, sizeof *c.rows),
-             .labels = kf_alloc(n, sizeof *c.labels),
-             .norm2 = kf_alloc(n, sizeof *c.norm2),
-             .right = kf_alloc(n, sizeof *c.right),
-             .ranks = kf_alloc(n * dim, 1)};
-  kf_status status = score_chunk(j, &c, first, n, j->job->top5 + worker * dim, err);
-  kf_free(c.rows);
-  kf_free(c.labels);
-  kf_free(c.norm2);
-  kf_free(c.right);
-  kf_free(c.ranks);
-  if (status == KF_OK && worker == 0) { /* only to ask whether to stop */
-    status = kf_progress(j->job->ctx, "dimensions", 0, 0);
-    if (status != KF_OK) *err = j->job->ctx->err;
-  }
+static kf_status rank_fold(dim_job *job, const kf_model *model, const kf_ranker *ranker,
+                           const kf_data *data) {
+  kf_known known = kf_known_model(model, KF_PART_IMAGES);
+  kf_judge judge;
+  kf_eval_result counts;
+  KF_TRY(kf_judge_start(&judge, &known, data, data->rows, NULL, &job->ctx->err));
+  kf_status status = kf_rank_data(job->ctx, ranker, data, &judge, take_ranks, job, &counts);
+  kf_judge_clear(&judge);
+  job->n_scored += data->rows; /* all of them, see rows_to_score */
   return status;
 }
 
@@ -105,11 +73,7 @@ static kf_status score_fold(dim_job *job, uint32_t number) {
                            &ranker);
   if (status == KF_OK) status = rows_to_score(job, number, &rows);
   if (status == KF_OK) status = kf_data_new_pick(job->data, rows.row, rows.n, &data, &ctx->err);
-  if (status == KF_OK) {
-    fold_job j = {.job = job, .ranker = ranker, .data = data, .done = job->n_scored};
-    status = kf_parallel(ctx, (size_t)((rows.n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), score_task, &j);
-    job->n_scored += rows.n;
-  }
+  if (status == KF_OK) status = rank_fold(job, model, ranker, data);
   kf_data_free(data);
   kf_rows_clear(&rows);
   kf_ranker_free(ranker);

@@ -155,6 +155,8 @@ void kf_ranker_free(kf_ranker *r) {
   kf_free(r);
 }
 
+size_t kf_ranker_dims(const kf_ranker *r) { return r->n_dims; }
+
 /* --- a close call: canonical scores ---------------------------------------------------------- */
 
 typedef struct close_call {

@@ -97,58 +97,20 @@ static const kf_class_set *set_at(const sweep_job *j, uint32_t set) {
 
 /* --- prototypes, for all dimensions ---------------------------------------------------------- */
 
-typedef struct rank_job {
-  kf_ctx *ctx;
-  const kf_data *data;
-  const kf_ranker *ranker;
-  const kf_judge *judge;
+/* Hits of one pass: [threads][2][n_dims]. */
+typedef struct rank_hits {
   size_t n_dims;
-  kf_tally *tallies; /* [threads] */
-  uint64_t *hits;    /* [threads][2][n_dims] */
-} rank_job;
+  uint64_t *hits;
+} rank_hits;
 
-typedef struct block {
-  float *rows;
-  int32_t *labels;
-  double *norm2;
-  kf_right *right;
-  unsigned char *ranks;
-} block;
-
-static kf_status rank_block(const rank_job *j, size_t worker, block *b, uint64_t first, uint64_t n,
-                            kf_err *err) {
-  if (!(b->rows && b->labels && b->norm2 && b->right && b->ranks)) return kf_fail_memory(err);
-  const kf_data *data = j->data;
-  KF_TRY(kf_data_fetch(data, j->ctx->kernels, first, n, b->rows, b->labels, b->norm2, err));
-  uint64_t kept = kf_keep_scored(&j->tallies[worker], j->judge, first, n, data->dim, b->rows,
-                                 b->labels, b->norm2, b->right, NULL);
-  KF_TRY(kf_ranker_rank(j->ranker, b->rows, b->norm2, kept, b->right, b->ranks, err));
-  uint64_t *top1 = j->hits + 2 * worker * j->n_dims, *top5 = top1 + j->n_dims;
-  for (uint64_t i = 0; i < kept; i++)
-    for (size_t t = 0; t < j->n_dims; t++) {
-      unsigned rank = b->ranks[i * j->n_dims + t];
-      top1[t] += rank == 0;
-      top5[t] += rank < KF_RANKS;
-    }
-  return KF_OK;
-}
-
-static kf_status rank_task(void *argument, size_t i, size_t worker, kf_err *err) {
-  const rank_job *j = argument;
-  uint64_t first = (uint64_t)i * KF_MAP_ROWS, left = j->data->rows - first;
-  uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-  block b = {.rows = kf_alloc(n * j->data->dim, sizeof *b.rows),
-             .labels = kf_alloc(n, sizeof *b.labels),
-             .norm2 = kf_alloc(n, sizeof *b.norm2),
-             .right = kf_alloc(n, sizeof *b.right),
-             .ranks = kf_alloc(n * j->n_dims, 1)};
-  kf_status status = rank_block(j, worker, &b, first, n, err);
-  kf_free(b.rows);
-  kf_free(b.labels);
-  kf_free(b.norm2);
-  kf_free(b.right);
-  kf_free(b.ranks);
-  return status;
+static void count_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
+  (void)row;
+  const rank_hits *h = argument;
+  uint64_t *top1 = h->hits + 2 * worker * h->n_dims, *top5 = top1 + h->n_dims;
+  for (size_t t = 0; t < h->n_dims; t++) {
+    top1[t] += ranks[t] == 0;
+    top5[t] += ranks[t] < KF_RANKS;
+  }
 }
 
 /* Runs a ranker over the test rows; hits [2][n_rising]. */
@@ -157,23 +119,18 @@ static kf_status rank_all(sweep_job *j, const kf_ranker *ranker, const kf_known 
   kf_ctx *ctx = j->ctx;
   kf_judge judge;
   KF_TRY(kf_judge_start(&judge, known, j->test, j->test->rows, j->options.truth, &ctx->err));
-  rank_job r = {
-      .ctx = ctx, .data = j->test, .ranker = ranker, .judge = &judge, .n_dims = j->n_rising};
-  r.tallies = kf_tallies_new(&judge, ctx->threads);
-  r.hits = kf_alloc_zero(2 * (uint64_t)ctx->threads * j->n_rising, sizeof *r.hits);
-  kf_status status = r.tallies != NULL && r.hits != NULL ? KF_OK : kf_fail_memory(&ctx->err);
-  if (status == KF_OK)
-    status =
-        kf_parallel(ctx, (size_t)((j->test->rows + KF_MAP_ROWS - 1) / KF_MAP_ROWS), rank_task, &r);
-  if (status == KF_OK) kf_tallies_sum(r.tallies, ctx->threads, &judge, counts);
+  rank_hits h = {.n_dims = j->n_rising};
+  h.hits = kf_alloc_zero(2 * (uint64_t)ctx->threads * j->n_rising, sizeof *h.hits);
+  kf_status status = h.hits != NULL
+                         ? kf_rank_data(ctx, ranker, j->test, &judge, count_ranks, &h, counts)
+                         : kf_fail_memory(&ctx->err);
   if (status == KF_OK && j->sweep->folds == 0) {
     j->sweep->counts = *counts;
     status = kf_check_scored(known, counts, &ctx->err);
   }
   for (size_t i = 0; status == KF_OK && i < 2 * j->n_rising * ctx->threads; i++)
-    hits[i % (2 * j->n_rising)] += r.hits[i];
-  kf_tallies_free(r.tallies);
-  kf_free(r.hits);
+    hits[i % (2 * j->n_rising)] += h.hits[i];
+  kf_free(h.hits);
   kf_judge_clear(&judge);
   return status;
 }
