@@ -1,4 +1,4 @@
-"""Memory is bounded as promised: the peaks of `koofu stats`, `koofu index` and `koofu search`.
+"""Memory is bounded as promised: the peaks of `koofu stats`, `index`, `search`, `fit` and `eval`.
 
 usage: memory.py KOOFU
 
@@ -64,6 +64,26 @@ def galleries(koofu, work):
     return passed
 
 
+def choosing(koofu, work):
+    """Lambda and dimensions are chosen, and errors counted, in memory for classes x D and a few bytes a row:
+    eight times the rows must not take more than these, and rows x classes (f32: 1.4 GB more) not at all."""
+    dim, classes, few, many = 128, 4000, 3, 24
+    data, model = (os.path.join(work, name) for name in ("c.safetensors", "m.safetensors"))
+    peaks = {}
+    for per_class in (few, many):
+        subprocess.run([koofu, "synth", "--dim", str(dim), "--classes", str(classes), "--per-class", str(per_class),
+                        "-q", "-o", data], check=True)
+        peaks["fit", per_class] = peak_mib(koofu, "fit", data, "--dim", "auto", "--folds", "2", "-q", "-o", model)
+        peaks["eval", per_class] = peak_mib(koofu, "eval", model, data, "-q", "--per-class", os.path.join(work, "p.tsv"))
+    passed = []
+    for what, bytes_each in (("fit", 64), ("eval", 64)):
+        grown, allowed = peaks[what, many] - peaks[what, few], 8 + classes * (many - few) * bytes_each / 2**20
+        print(f"{what}, {classes * many:,} x {dim}, {classes:,} classes: peak {peaks[what, many]:.1f} MiB; "
+              f"{grown:.1f} MiB more than for {classes * few:,} rows, {allowed:.1f} allowed")
+        passed.append(grown <= allowed)
+    return passed
+
+
 def main():
     koofu = sys.argv[1]
     work = tempfile.mkdtemp()
@@ -71,7 +91,7 @@ def main():
         if shutil.disk_usage(work).free < 3 << 30:
             print("left out: less than 3 GiB of disk are free")
             return 77
-        passed = statistics(koofu, work) + galleries(koofu, work)
+        passed = choosing(koofu, work) + statistics(koofu, work) + galleries(koofu, work)
         print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
         return 0 if all(passed) else 1
     finally:

@@ -75,6 +75,15 @@ bool kf_map_add(kf_map *map, const char *key, size_t length, uint32_t value);
 /* name -> index; KF_ERR_DATA naming `what` where a name stands twice. */
 kf_status kf_map_new_from_names(const kf_names *names, const char *what, kf_map **out, kf_err *err);
 
+/* The finaliser of SplitMix64: every bit of z changes every bit of the result by half. Numbers i = 0, 1, …
+ * of a stream are kf_mix64(key + (i + 1) * KF_GOLDEN64). */
+#define KF_GOLDEN64 UINT64_C(0x9e3779b97f4a7c15)
+static inline uint64_t kf_mix64(uint64_t z) {
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
 /* --- context and threads --------------------------------------------------------------------- */
 
 struct kf_pool;

@@ -23,16 +23,8 @@ typedef struct ticket {
   int32_t label;
 } ticket;
 
-/* The finaliser of SplitMix64: every bit of x changes every bit of the result by half. */
-static uint64_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 static uint64_t ticket_number(uint64_t seed, uint64_t row) {
-  const uint64_t golden = 0x9e3779b97f4a7c15u;
-  return mix(mix((seed + 1) * golden) + (row + 1) * golden);
+  return kf_mix64(kf_mix64((seed + 1) * KF_GOLDEN64) + (row + 1) * KF_GOLDEN64);
 }
 
 static int by_number(const void *a, const void *b) {

@@ -98,8 +98,6 @@
  * Counter-based: number i of a key is the i-th output of splitmix64 started at the key, and a key
  * is the hash of (seed, stream, index). */
 
-#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
-
 typedef enum stream {
   STREAM_MEAN,
   STREAM_MAP_Q,
@@ -113,16 +111,12 @@ typedef enum stream {
   STREAM_IMAGES = 256 /* + split */
 } stream;
 
-static inline uint64_t scramble(uint64_t z) {
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
+static inline uint64_t number(uint64_t key, uint64_t i) {
+  return kf_mix64(key + (i + 1) * KF_GOLDEN64);
 }
 
-static inline uint64_t number(uint64_t key, uint64_t i) { return scramble(key + (i + 1) * GOLDEN); }
-
 static uint64_t key_of(uint64_t seed, uint64_t from, uint64_t index) {
-  return number(number(scramble(seed), from), index);
+  return number(number(kf_mix64(seed), from), index);
 }
 
 /* Uniform in [0, 1). */
