@@ -1108,6 +1108,106 @@ KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
 /* ---------------------------------------------------------------------------------------------
+ * Encoder: pictures and words to embeddings (docs/encoder.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or shards
+ * with an index), preprocessor_config.json, and the files of the tokenizer. */
+typedef struct kf_encoder kf_encoder;
+
+/* How the towers calculate. Both give the same bits on every instruction set, with any number of
+ * threads, and whatever else is encoded in the same call. */
+typedef enum kf_precision {
+  KF_PRECISION_AUTO = 0, /* bf16 */
+  KF_PRECISION_F32 = 1,  /* the reference */
+  KF_PRECISION_BF16 = 2 /* products of bf16, sums and all else in f32: cosine to f32 above 0.9999 */
+} kf_precision;
+
+typedef struct kf_encoder_options {
+  kf_precision precision;
+  int no_images;       /* the image tower is not loaded */
+  int no_text;         /* the text tower and the tokenizer are not loaded */
+  uint64_t max_pixels; /* a picture with more is refused; 0: 178,956,970, as Pillow has it */
+} kf_encoder_options;
+
+/* Every tensor of the towers that are wanted must be there with the shape that config.json says;
+ * otherwise KF_ERR_DATA names it. Reports progress in bytes of weights. */
+KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
+                                 kf_encoder **out);
+KF_API void kf_encoder_free(kf_encoder *encoder);
+
+KF_API uint32_t kf_encoder_dim(const kf_encoder *encoder);        /* of embeddings */
+KF_API uint32_t kf_encoder_image_size(const kf_encoder *encoder); /* 224; 0: no image tower */
+KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);    /* 77 tokens; 0: no text tower */
+KF_API kf_precision kf_encoder_precision(const kf_encoder *encoder);
+KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that the weights take */
+/* A number that changes with every weight, setting and the precision, for telling whether two encoders
+ * give the same embeddings. */
+KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
+
+/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length). JPEG,
+ * PNG and WebP. `status` [n], or NULL: a picture that cannot be read gets its status there and a row of
+ * zeros, and is told to the log; without it the first such picture fails the call. */
+KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                                  uint64_t n, float *out, kf_status *status);
+/* The same of pictures that have been through the preprocessor: pixels[n][3][size][size]. */
+KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
+                                  uint64_t n, float *out);
+/* What the preprocessor makes of a picture: pixels[3][size][size]. */
+KF_API kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
+                                     float *pixels);
+
+/* Embeddings of texts (UTF-8): out[n][dim]. */
+KF_API kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
+                                 uint64_t n, float *out);
+/* The tokens of a text, [context], filled up with the padding token; *n: how many stand before it. */
+KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text,
+                             int32_t *tokens, uint32_t *n);
+
+/* --- many pictures ---------------------------------------------------------------------------- */
+
+/* A list of pictures. A folder of folders gives classes: the folders directly in it are the class names,
+ * in byte order, and every picture below one of them (.jpg, .jpeg, .png, .webp, in any case) belongs to
+ * it; pictures directly in a folder without such folders have no label. */
+typedef struct kf_pictures kf_pictures;
+
+/* paths: pictures, folders, or glob patterns, in the order given; within a folder pictures come in byte
+ * order of their paths. Several folders of class folders share classes by name. */
+KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                                  kf_pictures **out);
+/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder of
+ * the list. Either every line has a class or none. */
+KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
+KF_API void kf_pictures_free(kf_pictures *pictures);
+KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
+KF_API const char *kf_pictures_path(const kf_pictures *pictures, uint64_t i);
+KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures); /* 0: no labels */
+KF_API const char *kf_pictures_class_name(const kf_pictures *pictures, uint32_t k);
+KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i); /* KF_LABEL_NONE: none */
+
+typedef struct kf_embed_options {
+  kf_dtype dtype; /* of the file: KF_F32, KF_F16 or KF_BF16 */
+  int normalize;  /* rows of unit length */
+  int skip_bad;   /* leave out pictures that cannot be read, telling each to the log */
+  uint32_t shard; /* pictures that are finished together; 0: 1024 */
+  int no_resume;  /* finished shards of an earlier run are thrown away */
+} kf_embed_options;
+
+typedef struct kf_embed_report {
+  uint64_t rows;    /* written */
+  uint64_t skipped; /* pictures that could not be read */
+  uint64_t resumed; /* rows that an earlier run had finished */
+} kf_embed_report;
+
+/* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names where there are
+ * labels, and the paths as ids. Finished shards stay in the folder PATH.parts until the file is whole; a
+ * run that was killed goes on from there, and the bytes of the file are the same. A folder of another list,
+ * encoder or options is not used, and KF_ERR_ARG says so. report may be NULL. */
+KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
+                          const kf_embed_options *options, const char *path,
+                          kf_embed_report *report);
+
+/* ---------------------------------------------------------------------------------------------
  * A synthetic CLIP-like world (docs/synth.md)
  * ------------------------------------------------------------------------------------------ */
 

@@ -17,6 +17,7 @@ rooms_seen_by() {
     score) echo 'score search model stats file base' ;;
     choose) echo 'choose score search model stats file base' ;;
     report) echo 'report choose score search model stats file base' ;;
+    encode) echo 'encode file base' ;;
     synth) echo 'synth file base' ;;
     info) echo 'info search model stats file base' ;;
     *) echo "$1: a room that tools/dependency_law.sh does not know" >&2; exit 1 ;;

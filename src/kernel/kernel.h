@@ -4,6 +4,7 @@
 #define KF_KERNEL_H
 
 #include "koofu.h"
+#include "kernel/net.h"
 
 #include <stdbool.h>
 
