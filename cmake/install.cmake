@@ -62,7 +62,7 @@ install(FILES ${PROJECT_BINARY_DIR}/koofuConfig.cmake ${PROJECT_BINARY_DIR}/koof
 # --- pkg-config ------------------------------------------------------------------------------------
 
 set(PC_LIBS "-L\${libdir} -lkoofu")
-set(PC_LIBS_PRIVATE "-lpthread -lm")
+set(PC_LIBS_PRIVATE "-lpthread -lm${CODEC_LINK}")
 if(NOT KOOFU_SHARED)
   set(PC_LIBS "${PC_LIBS} ${PC_LIBS_PRIVATE}")
   set(PC_LIBS_PRIVATE)

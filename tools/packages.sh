@@ -3,7 +3,7 @@
 # usage: packages.sh GROUP...   (build test lint fuzz bench peers)
 set -eu
 
-build='gcc libc6-dev cmake ninja-build'
+build='gcc libc6-dev cmake ninja-build libjpeg-dev libspng-dev libwebp-dev zlib1g-dev'
 test='pkg-config libcmocka-dev python3 python3-numpy python3-scipy groff-base'
 lint='clang clang-format clang-tidy cppcheck'
 fuzz='clang libclang-rt-dev python3'
