@@ -7,7 +7,7 @@ CMAKE   ?= cmake
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 
-.PHONY: all demo test install bench bench-search bench-choosing lint format sanitize fuzz clean
+.PHONY: all demo test install bench bench-search bench-choosing bench-encode lint format sanitize fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -41,6 +41,12 @@ bench-search: all
 # ARGS: options of bench/choosing.py, such as --rows.
 bench-choosing: all
 	@python3 bench/choosing.py $(BUILD)/koofu $(ARGS)
+
+# PyTorch and transformers, which are large, go into a virtual environment of their own. ARGS: options of
+# bench/encode.py, such as --sizes.
+bench-encode: all
+	@tools/packages.sh bench
+	@bench/run.sh $(BUILD) encode $(ARGS)
 
 lint:
 	@tools/packages.sh build test lint

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import struct
 import subprocess
@@ -56,3 +57,16 @@ def tensors(path):
 def synth(koofu, path, dim, classes, per_class, *options):
     subprocess.run([koofu, "synth", "--dim", str(dim), "--classes", str(classes), "--per-class", str(per_class),
                     "-q", "-o", path, *options], check=True)
+
+
+def tool(given, work, name, *flags):
+    """A given binary, or one built here; None where there is no compiler."""
+    if given:
+        return given
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        print(f"({name} is left out: no compiler, and no binary was given)\n")
+        return None
+    path = os.path.join(work, name)
+    subprocess.run([compiler, *flags, "-pthread", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c"), "-o", path], check=True)
+    return path

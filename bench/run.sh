@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the benchmarks with their peers in a virtual environment.
-# usage: run.sh BUILD [fit|search] [options of bench.py or search.py; without a name, of both]
+# usage: run.sh BUILD [fit|search|encode] [options of bench.py, search.py or encode.py; without a name, of the first two]
 set -eu
 build=$1
 shift
@@ -12,6 +12,11 @@ case ${1:-} in
     shift
     ;;
 esac
+if [ "${1:-}" = encode ]; then
+  shift
+  python=${ORACLE_PYTHON:-$("$here/../tools/oracle_python.sh")}
+  exec "$python" -B "$here/encode.py" --library "$build/libkoofu.so" --koofu "$build/koofu" "$@"
+fi
 python=$build/venv/bin/python
 if [ ! -x "$python" ]; then
   echo "koofu: making a virtual environment with numpy, scikit-learn and FAISS in $build/venv"

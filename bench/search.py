@@ -24,7 +24,7 @@ import tempfile
 
 import numpy as np
 
-from common import ISAS, clock, cpu, cpu_has, summary, synth, tensors
+from common import ISAS, clock, cpu, cpu_has, summary, synth, tensors, tool
 from library import ISA, Index, Koofu, load
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -196,19 +196,6 @@ def times(base, seconds):
 
 
 # --- tools in C -----------------------------------------------------------------------------------
-
-
-def tool(given, work, name, *flags):
-    """A given binary, or one built here; None where there is no compiler."""
-    if given:
-        return given
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if not compiler:
-        print(f"({name} is left out: no compiler, and no binary was given)\n")
-        return None
-    path = os.path.join(work, name)
-    subprocess.run([compiler, *flags, "-pthread", os.path.join(HERE, f"{name}.c"), "-o", path], check=True)
-    return path
 
 
 def amx_peak(args, work):
