@@ -156,7 +156,7 @@ static kf_status unpack(loader *l) {
 #else
 static kf_status unpack(loader *l) {
   return kf_fail(l->err, KF_ERR_DATA,
-                 "%s: koofu was built without zlib; unpack the file (gzip -d) beside it", l->path);
+                 "%s: koofu was built without zlib; unpack the file (gzip -d)", l->path);
 }
 #endif
 
