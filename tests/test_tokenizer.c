@@ -207,6 +207,73 @@ static void test_long_words(void **state) {
   kf_tokenizer_free(t);
 }
 
+/* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
+ * rank become one. Letters are a and o; `symbols` ends as the tokens of the word. */
+static const char *const naive_merges[][2] = {
+    {"o", "o"},     {"oo", "oo"},    {"a", "o"},    {"ao", "o"},  {"oo", "a"},    {"a", "a"},
+    {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"}};
+enum { NAIVE = sizeof naive_merges / sizeof *naive_merges };
+
+static size_t naive_rank(const char *a, const char *b) {
+  size_t r = 0;
+  while (r < NAIVE && (strcmp(a, naive_merges[r][0]) != 0 || strcmp(b, naive_merges[r][1]) != 0))
+    r++;
+  return r;
+}
+
+static size_t merge_naively(const char *word, char (*symbols)[16]) {
+  size_t n = strlen(word);
+  for (size_t i = 0; i < n; i++)
+    snprintf(symbols[i], 16, "%c%s", word[i], i + 1 == n ? "</w>" : "");
+  for (;;) {
+    size_t best = 0, rank = NAIVE;
+    for (size_t i = 0; i + 1 < n; i++)
+      if (naive_rank(symbols[i], symbols[i + 1]) < rank) {
+        rank = naive_rank(symbols[i], symbols[i + 1]);
+        best = i;
+      }
+    if (rank == NAIVE) return n;
+    size_t end = strlen(symbols[best]);
+    memcpy(symbols[best] + end, symbols[best + 1], sizeof *symbols - end);
+    symbols[best][sizeof *symbols - 1] = '\0';
+    memmove(symbols[best + 1], symbols[best + 2], (n - best - 2) * sizeof *symbols);
+    n--;
+  }
+}
+
+/* The token of a symbol in a vocabulary of OpenAI's kind. */
+static int32_t naive_token(const char *symbol) {
+  char made[32];
+  for (int r = 0; r < NAIVE; r++) {
+    snprintf(made, sizeof made, "%s%s", naive_merges[r][0], naive_merges[r][1]);
+    if (strcmp(made, symbol) == 0) return 512 + r;
+  }
+  return symbol[0] - '!' + (symbol[1] == '\0' ? 0 : 256);
+}
+
+static void test_merging(void **state) {
+  (void)state;
+  char lines[512] = "#version\n", word[160], symbols[160][16];
+  for (int r = 0; r < NAIVE; r++)
+    snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s %s\n", naive_merges[r][0],
+             naive_merges[r][1]);
+  mkdir(at("merging"), 0777);
+  write_text("merging/bpe_simple_vocab_16e6.txt", lines);
+  kf_tokenizer *t = load(at("merging"));
+  uint64_t random = 1;
+  for (int i = 0; i < 5000; i++) {
+    size_t length = 1 + test_random(&random) % 150, n;
+    uint64_t many = test_random(&random) % 4; /* mostly one of the letters */
+    for (size_t k = 0; k < length; k++) word[k] = test_random(&random) % 4 <= many ? 'o' : 'a';
+    word[length] = '\0';
+    int32_t tokens[200];
+    n = merge_naively(word, symbols);
+    assert_int_equal(tokenize(t, word, length, 200, tokens), n + 2);
+    for (size_t k = 0; k < n; k++) assert_int_equal(tokens[k + 1], naive_token(symbols[k]));
+  }
+  kf_tokenizer_free(t);
+}
+
 /* --- form C ------------------------------------------------------------------------------------- */
 
 /* Form C of code points, through UTF-8. */
@@ -357,6 +424,14 @@ static void test_specials(void **state) {
   assert_int_equal(tokens[2], 610);
   kf_tokenizer_free(t);
 
+  /* Of several names for one token the last decides whether capitals matter. */
+  t = load(folder_with("last", "special_tokens_map.json",
+                       "{\"eos_token\": {\"content\": \"<|endoftext|>\", \"normalized\": false},"
+                       " \"pad_token\": {\"content\": \"<|endoftext|>\", \"normalized\": true}}"));
+  assert_int_equal(tokenize(t, "<|ENDOFTEXT|>", 13, CONTEXT, tokens), 3);
+  assert_int_equal(tokens[1], kf_tokenizer_end(t));
+  kf_tokenizer_free(t);
+
   t = load(folder_with("none", "tokenizer_config.json", "{\"pad_token\": null}"));
   assert_int_equal(kf_tokenizer_pad(t), kf_tokenizer_end(t));
   kf_tokenizer_free(t);
@@ -394,7 +469,7 @@ static void test_bad_vocabulary(void **state) {
       {"{\"a\": \"b\"}", "token 'a' has no whole number"},
       {"{\"a\": 1.5}", "token 'a' has no whole number"},
       {"{\"a\": -1}", "token 'a' has the number -1"},
-      {"{\"a\": 16777216}", "token 'a' has the number 16777216"},
+      {"{\"a\": 1048576}", "token 'a' has the number 1048576"},
       {"{\"a\": 1, \"a\": 2}", "has the key 'a' twice"},
       {"{\"a\": 1, \"b\": 1}", "two tokens have the number 1"},
       {"{\"\": 1}", "has an empty token"},
@@ -556,25 +631,16 @@ static void test_bad_packed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),
-      cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_contexts),
-      cmocka_unit_test(test_nul),
-      cmocka_unit_test(test_bad_text),
-      cmocka_unit_test(test_long_words),
-      cmocka_unit_test(test_compositions),
-      cmocka_unit_test(test_hangul),
-      cmocka_unit_test(test_every_point),
-      cmocka_unit_test(test_marks),
-      cmocka_unit_test(test_lower),
-      cmocka_unit_test(test_specials),
-      cmocka_unit_test(test_bad_folders),
-      cmocka_unit_test(test_bad_vocabulary),
-      cmocka_unit_test(test_bad_merges),
-      cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_bad_config),
-      cmocka_unit_test(test_bad_openai),
+      cmocka_unit_test(test_golden),       cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_numbers),      cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_nul),          cmocka_unit_test(test_bad_text),
+      cmocka_unit_test(test_long_words),   cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_compositions), cmocka_unit_test(test_hangul),
+      cmocka_unit_test(test_every_point),  cmocka_unit_test(test_marks),
+      cmocka_unit_test(test_lower),        cmocka_unit_test(test_specials),
+      cmocka_unit_test(test_bad_folders),  cmocka_unit_test(test_bad_vocabulary),
+      cmocka_unit_test(test_bad_merges),   cmocka_unit_test(test_bad_json),
+      cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_bad_openai),
       cmocka_unit_test(test_bad_packed),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, read_expected, forget_expected);

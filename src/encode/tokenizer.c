@@ -114,11 +114,10 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
   while (w->in_heap > 0) {
     uint64_t top = heap_pop(w);
     uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
-    bool gone = w->id[at] == UINT32_MAX; /* merged into the one before it */
-    if (gone || rank_at(t, w, at) != rank) continue;
+    if (rank_at(t, w, at) != rank) continue;
     uint32_t right = w->next[at];
     w->id[at] = t->merged[rank];
-    w->id[right] = UINT32_MAX;
+    w->id[right] = UINT32_MAX; /* no token: what the heap has on this place is out of date */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
     if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
