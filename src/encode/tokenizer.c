@@ -309,7 +309,7 @@ kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size
     return kf_fail(err, KF_ERR_DATA, "%s: is not valid UTF-8 at its byte %zu", name, valid);
   sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
   put(&s, tokenizer->start);
-  KF_TRY(put_text(&s, text, length));
+  if (length > 0) KF_TRY(put_text(&s, text, length)); /* an empty text may be NULL */
   tokens[s.n] = tokenizer->end;
   *n = s.n + 1;
   for (uint32_t i = *n; i < context; i++) tokens[i] = tokenizer->pad;
