@@ -107,24 +107,29 @@ kf_status kf_tokenizer_json(const char *folder, const char *name, kf_json_doc *d
 }
 
 #ifdef KF_WITH_ZLIB
-/* Unpacks into memory that doubles, up to FILE_MAX: a small file may unpack to any size. */
-static kf_status unpack_into(loader *l, z_stream *z, char **out, size_t *length) {
+/* Twice the memory for what is unpacked, up to FILE_MAX: a small file may unpack to any size. */
+static kf_status grow(const loader *l, z_stream *z, char **out, size_t *room) {
+  if (*room >= FILE_MAX)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
+                   (unsigned long long)FILE_MAX);
+  size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
+  char *more = kf_alloc(larger + 1, 1);
+  if (more == NULL) return kf_fail_memory(l->err);
+  if (*out != NULL) memcpy(more, *out, *room);
+  kf_free(*out);
+  *out = more;
+  z->next_out = (unsigned char *)more + *room;
+  z->avail_out = (unsigned)(larger - *room);
+  *room = larger;
+  return KF_OK;
+}
+
+static kf_status unpack_into(const loader *l, z_stream *z, char **out, size_t *length) {
   size_t room = 0;
-  for (int code = Z_OK; code != Z_STREAM_END;) {
-    if (z->total_out == room) {
-      if (room >= FILE_MAX)
-        return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
-                       (unsigned long long)FILE_MAX);
-      size_t larger = room == 0 ? (size_t)1 << 16 : room * 2;
-      char *more = kf_alloc(larger + 1, 1);
-      if (more == NULL) return kf_fail_memory(l->err);
-      if (room > 0) memcpy(more, *out, room);
-      kf_free(*out);
-      *out = more;
-      z->next_out = (unsigned char *)more + room;
-      z->avail_out = (unsigned)(larger - room);
-      room = larger;
-    }
+  KF_TRY(grow(l, z, out, &room));
+  int code = Z_OK;
+  do {
+    if (z->avail_out == 0) KF_TRY(grow(l, z, out, &room));
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
@@ -132,9 +137,9 @@ static kf_status unpack_into(loader *l, z_stream *z, char **out, size_t *length)
     if (code != Z_OK && code != Z_STREAM_END)
       return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
                      z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
-  }
-  (*out)[z->total_out] = '\0';
-  *length = z->total_out;
+  } while (code != Z_STREAM_END);
+  *length = room - z->avail_out;
+  (*out)[*length] = '\0';
   return KF_OK;
 }
 
