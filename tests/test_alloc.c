@@ -1,6 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, and through choosing. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * through judging, choosing and encoding. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -361,6 +361,30 @@ done:
   return status;
 }
 
+/* An encoder is loaded from several files, and given pictures and texts. */
+static kf_status encoder_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_encoder *e = NULL;
+  float rows[2 * 16];
+  kf_status each[2];
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *texts[] = {"a photo", "cat"};
+  const char *pictures[] = {KOOFU_SOURCE_DIR "/tests/golden/models/pictures/a.png",
+                            KOOFU_SOURCE_DIR "/tests/golden/models/README"};
+  STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-bf16", NULL, &e));
+  STEP(kf_encode_images(ctx, e, pictures, 1, rows, NULL));
+  STEP(kf_encode_images(ctx, e, pictures, 2, rows, each));
+  STEP(kf_encode_texts(ctx, e, texts, 1, rows));
+  STEP(kf_encode_texts(ctx, e, texts, 2, rows));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_encoder_free(e);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -509,6 +533,18 @@ static void text_from_then_on(void **state) {
   fail_each(text_scenario, 1, 2);
 }
 
+static void encoder_once(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 0, 1);
+  fail_each(encoder_scenario, 0, 2);
+}
+
+static void encoder_from_then_on(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 1, 1);
+  fail_each(encoder_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
@@ -516,7 +552,8 @@ int main(void) {
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
-        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK)
+        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
+        encoder_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -525,6 +562,7 @@ int main(void) {
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
+      cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
