@@ -12,7 +12,6 @@ cosine to the reference of 0.999999 in f32 and of 0.9999 in bf16, and of the mem
 
 import ctypes as c
 import json
-import os
 import pathlib
 import shutil
 import subprocess
