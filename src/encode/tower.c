@@ -272,8 +272,9 @@ static void place_block(kf_walk *w, size_t i, size_t worker) {
   float *lines = clip ? line_of(w, worker) : w->x + row * d;
   for (size_t r = row; r < row + n; r++) {
     size_t sequence = r / length, position = r % length;
-    const float *from = w->qkv + (sequence * patches + position - (clip ? 1u : 0u)) * d;
-    if (clip && position == 0) from = t->class_token;
+    const float *from = clip && position == 0
+                            ? t->class_token
+                            : w->qkv + (sequence * patches + position - (clip ? 1u : 0u)) * d;
     const float *place = t->positions + position * d;
     float *line = lines + (r - row) * d;
     for (size_t j = 0; j < d; j++) line[j] = from[j] + place[j];

@@ -50,7 +50,7 @@ def config_of(size):
     if size == "siglip":
         return transformers.SiglipConfig(
             vision_config={"image_size": 384, "patch_size": 14, "hidden_size": 1152,
-                           "intermediate_size": 4304, "num_hidden_layers": 4,
+                           "intermediate_size": 4304, "num_hidden_layers": 8,
                            "num_attention_heads": 16},
             text_config={"num_hidden_layers": 1})
     if size == "b32":
