@@ -197,7 +197,7 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
       kf_encoder *e = load_model(ctx, model, precision);
       assert_int_equal(kf_encoder_checksum(e), kf_encoder_checksum(reference));
       compare_bits(ctx, e, way, &in, dim, want);
-      compare_bits(plain, e, way, &in, dim, want); /* with a context of another kind */
+      if (t == 0) compare_bits(plain, e, way, &in, dim, want); /* with a context of another kind */
       kf_encoder_free(e);
       kf_ctx_free(ctx);
     }
