@@ -173,8 +173,13 @@ static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_ne
   float x[K] = {0}, *w = kf_alloc(N * K, sizeof *w), got[N], want[N];
   uint64_t seed = 23;
   for (int c = 0; c < CASES; c++) {
-    for (size_t i = 0; i < K; i++) x[i] = 0;
+    memset(x, 0, sizeof x);
     memset(w, 0, N * K * sizeof *w);
+    if (c % 8 ==
+        0) { /* denormals that bf16 would round up to a normal number, as row and as weight */
+      x[1] = 0x1.fffffcp-127f, x[3] = 0x1p100f;
+      for (size_t j = 0; j < N; j++) w[j * K + 1] = 0x1p100f, w[j * K + 3] = 0x1.fffffcp-127f;
+    }
     x[0] = 0x1p-63f, x[2] = 0x1p-70f, x[4] = 0x1p-75f;
     for (size_t j = 0; j < N; j++) { /* 2^-126, less 2^-148 … 2^-152, and some more below that */
       w[j * K] = c % 2 ? -0x1p-63f : 0x1p-63f;
@@ -234,6 +239,26 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
     kf_free(out[0]), kf_free(out[1]);
   }
   kf_free(w);
+}
+
+/* What comes after the last column of a prepared row is zero, even after an infinity: infinite outputs
+ * add up to infinity. */
+static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { N = 5 };
+  float x = INFINITY, ones[N] = {1, 1, 1, 1, 1}, out;
+  void *rows = prepared_rows(net, &x, 1, 1), *first = packed_weights(net, ones, N, 1);
+  void *next = used_memory(net->row_size(N)), *second = packed_weights(net, ones, 1, N);
+  kf_net_product p = {
+      .x = rows, .m = 1, .k = 1, .weights = first, .n = N, .end = N, .prepared = next};
+  kf_net_product q = {
+      .x = next, .m = 1, .k = N, .weights = second, .n = 1, .end = 1, .out = &out, .stride = 1};
+  start(net);
+  net->multiply(&p);
+  net->multiply(&q);
+  stop(net);
+  assert_true(out == INFINITY);
+  kf_free(rows), kf_free(first), kf_free(next), kf_free(second);
 }
 
 /* A row alone, and among others. */

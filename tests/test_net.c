@@ -209,6 +209,10 @@ static void bits_of_activations(void **state) {
   (void)state;
   for_each_net(check_activations);
 }
+static void padding(void **state) {
+  (void)state;
+  for_each_net(check_padding);
+}
 static void bits_of_rows(void **state) {
   (void)state;
   for_each_net(check_rows_alone);
@@ -223,12 +227,17 @@ static void bits_of_attention(void **state) {
 }
 
 int main(void) {
-  static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products),         cmocka_unit_test(rounding),
-      cmocka_unit_test(activations),      cmocka_unit_test(layer_norms),
-      cmocka_unit_test(attentions),       cmocka_unit_test(bits_of_products),
-      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(bits_of_activations),
-      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_norms),
-      cmocka_unit_test(bits_of_attention)};
+  static const struct CMUnitTest tests[] = {cmocka_unit_test(products),
+                                            cmocka_unit_test(rounding),
+                                            cmocka_unit_test(activations),
+                                            cmocka_unit_test(layer_norms),
+                                            cmocka_unit_test(attentions),
+                                            cmocka_unit_test(bits_of_products),
+                                            cmocka_unit_test(bits_of_edges),
+                                            cmocka_unit_test(padding),
+                                            cmocka_unit_test(bits_of_activations),
+                                            cmocka_unit_test(bits_of_rows),
+                                            cmocka_unit_test(bits_of_norms),
+                                            cmocka_unit_test(bits_of_attention)};
   return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }
