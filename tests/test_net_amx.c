@@ -1,6 +1,6 @@
 /* test_net_amx.c - the AMX kernels of towers on emulated tiles, so that their packing and their
- * remainders are tested on every machine with AVX-512. Where the real instructions exist, test_net.c
- * runs them. */
+ * remainders are tested on every machine with AVX-512. Where the real instructions exist,
+ * test_net.c runs them. */
 #ifdef KF_SIMD
 #include "emulated.h"
 #include "nets.h"
