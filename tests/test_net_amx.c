@@ -1,5 +1,5 @@
 /* test_net_amx.c - the AMX kernels of towers on emulated tiles, so that their packing and their
- * remainders are tested on every machine with AVX-512. Where the real instructions exist,
+ * remainders are tested on every machine with AVX512_BF16. Where the real instructions exist,
  * test_net.c runs them. */
 #ifdef KF_SIMD
 #include "emulated.h"
@@ -11,7 +11,7 @@ extern const kf_net_kernel emulated_net;
 #include "kernel/net_amx.c"
 
 static void check(void (*by)(const kf_net_kernel *net, const kf_net_kernel *plain)) {
-  if (!kf_isa_available(KF_ISA_AVX512)) skip();
+  if (kf_kernels_for(KF_ISA_AVX512) != &kf_kernels_avx512bf16) skip();
   by(&emulated_net, &kf_net_plain_bf16);
 }
 

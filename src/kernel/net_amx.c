@@ -12,12 +12,7 @@
 #define SUM_STRIDE (BLOCK_N * sizeof(float))
 
 static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
-  UNROLL
-  for (int v = 0; v < PARTS; v++) {
-    __m512i upper = _mm512_srli_epi32(as_bits(to_bf16(y[v])), 16);
-    _mm256_storeu_si256((__m256i *)(void *)(row + (j + (size_t)v * LANES) * sizeof(uint16_t)),
-                        _mm512_cvtepi32_epi16(upper));
-  }
+  _mm512_store_si512(row + j * sizeof(uint16_t), (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
 /* 32 rows, or 16, times a panel. Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */

@@ -75,6 +75,11 @@ INLINE vec magnitude(vec x) { return as_vec(both(as_bits(x), all_bits(0x7fffffff
 INLINE bits sign(vec x) { return both(as_bits(x), all_bits(0x80000000u)); }
 
 /* Rounded to bf16, which is the upper half of an f32. */
+#ifdef __AVX512BF16__
+INLINE vec to_bf16(vec x) {
+  return as_vec(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
+}
+#else
 INLINE vec to_bf16(vec x) {
   bits b = as_bits(x), odd = both(VI(srli_epi32)(b, 16), all_bits(1));
   bits rounded = VI(add_epi32)(b, VI(add_epi32)(odd, all_bits(0x7fffu)));
@@ -82,6 +87,7 @@ INLINE vec to_bf16(vec x) {
   y = as_vec(both(as_bits(y), all_bits(0xffff0000u)));
   return choose(less(magnitude(x), all(0x1p-126f)), as_vec(sign(x)), y);
 }
+#endif
 
 /* --- activations ----------------------------------------------------------------------------- */
 
@@ -324,9 +330,13 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
-    if (count < KF_NET_PANEL || steps < KF_NET_STEP) memset(block, 0, sizeof block);
-    for (size_t j = 0; j < steps; j++)
-      memcpy(block + j * KF_NET_PANEL, w + (at + j) * stride, count * sizeof *w);
+    if (steps < KF_NET_STEP) memset(block, 0, sizeof block);
+    for (size_t j = 0; j < steps; j++) {
+      vec y[PARTS];
+      take(w + (at + j) * stride, count, 0, y);
+      UNROLL
+      for (int v = 0; v < PARTS; v++) store(block + j * KF_NET_PANEL + v * LANES, y[v]);
+    }
     f->pack(block, to);
   }
 }
@@ -458,36 +468,41 @@ INLINE size_t attention_bytes(const format *f, size_t keys, size_t dim) {
   return divide(f, nothing, keys, dim).size;
 }
 
-/* Scores beyond `seen` are minus infinity for the largest, and have weight zero. */
+/* Keys beyond `seen` count as something else. */
 INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
+  if (at + LANES <= seen) return x;
   bits index = VI(add_epi32)(count_lanes(), all_bits((uint32_t)at));
   return choose(below(index, all_bits((uint32_t)seen)), x, all(otherwise));
 }
 
-/* Turns a row of scores into a prepared row of weights; returns their sum. */
-INLINE float soften(const format *f, float *score, float scale, size_t seen, size_t keys,
-                    char *weight) {
-  vec most = all(-INFINITY), sum[16 / LANES];
-  for (size_t j = 0; j < keys; j += LANES) {
-    vec x = times(load(score + j), all(scale));
-    store(score + j, x);
-    most = larger(most, seen_or(x, j, seen, -INFINITY));
-  }
-  float lane[16], largest = -INFINITY;
+INLINE float largest_score(const float *score, float scale, size_t seen) {
+  vec most = all(-INFINITY);
+  for (size_t j = 0; j < seen; j += LANES)
+    most = larger(most, seen_or(times(load(score + j), all(scale)), j, seen, -INFINITY));
+  float lane[LANES], largest = -INFINITY;
   store(lane, most);
   for (int i = 0; i < LANES; i++) largest = largest > lane[i] ? largest : lane[i];
+  return largest;
+}
+
+/* Turns a row of scores into a prepared row of weights; returns their sum. */
+INLINE float soften(const format *f, const float *score, float scale, size_t seen, size_t keys,
+                    char *weight) {
+  float largest = largest_score(score, scale, seen), lane[16];
+  vec sum[16 / LANES], y[PARTS];
+  UNROLL
   for (int v = 0; v < 16 / LANES; v++) sum[v] = none();
   for (size_t j = 0; j < keys; j += KF_NET_PANEL) {
-    vec y[PARTS];
     UNROLL
     for (int v = 0; v < PARTS; v++) {
       size_t at = j + (size_t)v * LANES;
-      vec x = V(sub_ps)(load(score + at), all(largest));
+      vec x = V(sub_ps)(times(load(score + at), all(scale)), all(largest));
       y[v] = seen_or(f->round(exponential(x)), at, seen, 0);
       sum[v % (16 / LANES)] = add(sum[v % (16 / LANES)], y[v]);
     }
     f->put(y, weight, j);
   }
+  UNROLL
   for (int v = 0; v < 16 / LANES; v++) store(lane + v * LANES, sum[v]);
   for (size_t half = 8; half > 0; half /= 2)
     for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
