@@ -65,11 +65,11 @@ static void sum_rows(const char *x, size_t row, size_t rows, const char *weights
       multiply_tiles(x, row, weights, steps, sums, fresh, false);
 }
 
-/* What is left below the last 32 rows. */
+/* What is left below the last 32 rows, if that is not 16. */
 static void sum_rest(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
   uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
-  for (size_t r = 0; r < EDGE; r++)
+  for (size_t r = 0; r < (rows > 16 ? 32u : 16u); r++)
     if (r < rows)
       memcpy(copy[r], x + r * row, steps * sizeof **copy);
     else
@@ -79,11 +79,12 @@ static void sum_rest(const char *x, size_t row, size_t rows, const char *weights
 
 static void sum_tiled(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                       size_t panels, size_t steps, float *sums, bool fresh) {
-  size_t i = 0;
-  for (; i + EDGE <= rows; i += EDGE)
-    sum_rows(x + i * row, row, EDGE, weights, panel, panels, steps, sums + i * BLOCK_N, fresh);
-  if (i < rows)
-    sum_rest(x + i * row, row, rows - i, weights, panel, panels, steps, sums + i * BLOCK_N, fresh);
+  for (; rows >= EDGE || rows == 16; x += EDGE * row, sums += EDGE * BLOCK_N) {
+    size_t now = rows < EDGE ? rows : EDGE;
+    sum_rows(x, row, now, weights, panel, panels, steps, sums, fresh);
+    rows -= now;
+  }
+  if (rows > 0) sum_rest(x, row, rows, weights, panel, panels, steps, sums, fresh);
 }
 
 /* Constant, because the compiler does not know that LDTILECFG reads all of it. */
