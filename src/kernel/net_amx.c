@@ -58,6 +58,8 @@ INLINE void multiply_tiles(const char *x, size_t row, const char *weights, size_
 /* The sums of up to 32 rows with all panels; sums has room for all 32. */
 static void sum_rows(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
+  /* The compiler does not know that TILELOADD reads memory; what was written must be there. */
+  __asm__ volatile("" : : : "memory");
   for (size_t p = 0; p < panels; p++, weights += panel, sums += KF_NET_PANEL)
     if (rows > 16)
       multiply_tiles(x, row, weights, steps, sums, fresh, true);
