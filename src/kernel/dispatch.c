@@ -42,7 +42,7 @@ static void ask_for_amx(void) {
   if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
   bool tile = d >> 24 & 1, int8 = d >> 25 & 1;
   if (!tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
-  amx_bf16 = d >> 22 & 1;
+  amx_bf16 = (d >> 22 & 1) != 0 && has_avx512bf16(); /* which rounds for it */
   amx_granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

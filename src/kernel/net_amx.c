@@ -1,6 +1,7 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS is the definition of these products: a tile of
- * 16 rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
- * worked on at a time, 32 rows times a panel. Rows past the last are read from a copy, as zeros. */
+/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS is the definition of these products:
+ * a tile of 16 rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles
+ * of sums are worked on at a time, 32 rows times a panel. Rows past the last are read from a
+ * copy, as zeros. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -11,12 +12,7 @@
 #define SUM_STRIDE (BLOCK_N * sizeof(float))
 
 static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
-  UNROLL
-  for (int v = 0; v < PARTS; v++) {
-    __m512i upper = _mm512_srli_epi32(as_bits(to_bf16(y[v])), 16);
-    _mm256_storeu_si256((__m256i *)(void *)(row + (j + (size_t)v * LANES) * sizeof(uint16_t)),
-                        _mm512_cvtepi32_epi16(upper));
-  }
+  _mm512_store_si512(row + j * sizeof(uint16_t), (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
 }
 
 /* 32 rows, or 16, times a panel. Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights. */
@@ -62,6 +58,8 @@ INLINE void multiply_tiles(const char *x, size_t row, const char *weights, size_
 /* The sums of up to 32 rows with all panels; sums has room for all 32. */
 static void sum_rows(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
+  /* The compiler does not know that TILELOADD reads memory; what was written must be there. */
+  __asm__ volatile("" : : : "memory");
   for (size_t p = 0; p < panels; p++, weights += panel, sums += KF_NET_PANEL)
     if (rows > 16)
       multiply_tiles(x, row, weights, steps, sums, fresh, true);
@@ -69,11 +67,11 @@ static void sum_rows(const char *x, size_t row, size_t rows, const char *weights
       multiply_tiles(x, row, weights, steps, sums, fresh, false);
 }
 
-/* What is left below the last 32 rows. */
+/* What is left below the last 32 rows, if that is not 16. */
 static void sum_rest(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
   uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
-  for (size_t r = 0; r < EDGE; r++)
+  for (size_t r = 0; r < (rows > 16 ? 32u : 16u); r++)
     if (r < rows)
       memcpy(copy[r], x + r * row, steps * sizeof **copy);
     else
@@ -83,11 +81,12 @@ static void sum_rest(const char *x, size_t row, size_t rows, const char *weights
 
 static void sum_tiled(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                       size_t panels, size_t steps, float *sums, bool fresh) {
-  size_t i = 0;
-  for (; i + EDGE <= rows; i += EDGE)
-    sum_rows(x + i * row, row, EDGE, weights, panel, panels, steps, sums + i * BLOCK_N, fresh);
-  if (i < rows)
-    sum_rest(x + i * row, row, rows - i, weights, panel, panels, steps, sums + i * BLOCK_N, fresh);
+  for (; rows >= EDGE || rows == 16; x += EDGE * row, sums += EDGE * BLOCK_N) {
+    size_t now = rows < EDGE ? rows : EDGE;
+    sum_rows(x, row, now, weights, panel, panels, steps, sums, fresh);
+    rows -= now;
+  }
+  if (rows > 0) sum_rest(x, row, rows, weights, panel, panels, steps, sums, fresh);
 }
 
 /* Constant, because the compiler does not know that LDTILECFG reads all of it. */

@@ -1,11 +1,13 @@
-/* net_wide.h - the arithmetic of towers in vectors, written once and compiled for each instruction set
- * that includes this file. Only the innermost sums are left to it: a `format` says how rows and weights
- * lie in memory and how a block of them is multiplied. The bits are those of net_plain.c.
+/* net_wide.h - the arithmetic of towers in vectors, written once and compiled for each
+ * instruction set that includes this file. Only the innermost sums are left to it: a `format`
+ * says how rows and weights lie in memory and how a block of them is multiplied. The bits are
+ * those of net_plain.c.
  *
- * Weights lie in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each k; in
- * bf16 one row for each pair of k. A product goes through blocks of outputs (BLOCK_N), of rows
- * (BLOCK_M) and of the sum (the format's `depth`), such that the rows of a block and the weights beside
- * them stay in the second cache and the sums on the stack; weights come from memory once. */
+ * Weights lie in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each
+ * k; in bf16 one row for each pair of k. A product goes through blocks of outputs (BLOCK_N), of
+ * rows (BLOCK_M) and of the sum (the format's `depth`), such that the rows of a block and the
+ * weights beside them stay in the second cache and the sums on the stack; weights come from
+ * memory once. */
 #ifndef KF_NET_WIDE_H
 #define KF_NET_WIDE_H
 
@@ -73,6 +75,11 @@ INLINE vec magnitude(vec x) { return as_vec(both(as_bits(x), all_bits(0x7fffffff
 INLINE bits sign(vec x) { return both(as_bits(x), all_bits(0x80000000u)); }
 
 /* Rounded to bf16, which is the upper half of an f32. */
+#ifdef __AVX512BF16__
+INLINE vec to_bf16(vec x) {
+  return as_vec(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
+}
+#else
 INLINE vec to_bf16(vec x) {
   bits b = as_bits(x), odd = both(VI(srli_epi32)(b, 16), all_bits(1));
   bits rounded = VI(add_epi32)(b, VI(add_epi32)(odd, all_bits(0x7fffu)));
@@ -80,6 +87,7 @@ INLINE vec to_bf16(vec x) {
   y = as_vec(both(as_bits(y), all_bits(0xffff0000u)));
   return choose(less(magnitude(x), all(0x1p-126f)), as_vec(sign(x)), y);
 }
+#endif
 
 /* --- activations ----------------------------------------------------------------------------- */
 
@@ -228,17 +236,19 @@ typedef struct format {
   vec (*round)(vec x);
   /* Writes columns [j, j + 32) of a prepared row. */
   void (*put)(const vec y[PARTS], char *row, size_t j);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[32][32], outputs side by side. */
+  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[32][32], outputs side
+   * by side. */
   void (*pack)(const float *block, char *to);
-  /* sums[r][c] (BLOCK_N apart), from 0 if `fresh`, gains the products of `rows` rows with the outputs of
-   * some panels over `steps` columns. */
+  /* sums[r][c] (BLOCK_N apart), from 0 if `fresh`, gains the products of `rows` rows with the
+   * outputs of some panels over `steps` columns. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
               size_t panels, size_t steps, float *sums, bool fresh);
 } format;
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines, so that rows one below the other do not share a set of the cache. */
+/* An odd number of cache lines, so that rows one below the other do not share a set of the
+ * cache. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
   return (lines | 1) * 64;
@@ -320,9 +330,13 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
   for (size_t at = 0; at < k; at += KF_NET_STEP, to += KF_NET_STEP * KF_NET_PANEL * f->weight) {
     size_t steps = k - at < KF_NET_STEP ? k - at : KF_NET_STEP;
-    if (count < KF_NET_PANEL || steps < KF_NET_STEP) memset(block, 0, sizeof block);
-    for (size_t j = 0; j < steps; j++)
-      memcpy(block + j * KF_NET_PANEL, w + (at + j) * stride, count * sizeof *w);
+    if (steps < KF_NET_STEP) memset(block, 0, sizeof block);
+    for (size_t j = 0; j < steps; j++) {
+      vec y[PARTS];
+      take(w + (at + j) * stride, count, 0, y);
+      UNROLL
+      for (int v = 0; v < PARTS; v++) store(block + j * KF_NET_PANEL + v * LANES, y[v]);
+    }
     f->pack(block, to);
   }
 }
@@ -398,7 +412,8 @@ INLINE void finish(const format *f, const kf_net_product *p, const float *sums, 
 
 /* Equal parts of the sum, none longer than the format's depth. */
 INLINE size_t depth_step(const format *f, size_t k) {
-  size_t parts = (k + f->depth - 1) / f->depth;
+  if (k <= f->depth) return k;
+  size_t parts = (k - 1) / f->depth + 1;
   return padded((k + parts - 1) / parts);
 }
 
@@ -426,8 +441,8 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* A block of queries goes through two products: with the keys, packed as weights, and the weights of the
- * keys with the values, packed as columns. */
+/* A block of queries goes through two products: with the keys, packed as weights, and the
+ * weights of the keys with the values, packed as columns. */
 #define QUERIES 96
 
 typedef struct attention_space {
@@ -453,36 +468,41 @@ INLINE size_t attention_bytes(const format *f, size_t keys, size_t dim) {
   return divide(f, nothing, keys, dim).size;
 }
 
-/* Scores beyond `seen` are minus infinity for the largest, and have weight zero. */
+/* Keys beyond `seen` count as something else. */
 INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
+  if (at + LANES <= seen) return x;
   bits index = VI(add_epi32)(count_lanes(), all_bits((uint32_t)at));
   return choose(below(index, all_bits((uint32_t)seen)), x, all(otherwise));
 }
 
-/* Turns a row of scores into a prepared row of weights; returns their sum. */
-INLINE float soften(const format *f, float *score, float scale, size_t seen, size_t keys,
-                    char *weight) {
-  vec most = all(-INFINITY), sum[16 / LANES];
-  for (size_t j = 0; j < keys; j += LANES) {
-    vec x = times(load(score + j), all(scale));
-    store(score + j, x);
-    most = larger(most, seen_or(x, j, seen, -INFINITY));
-  }
-  float lane[16], largest = -INFINITY;
+INLINE float largest_score(const float *score, float scale, size_t seen) {
+  vec most = all(-INFINITY);
+  for (size_t j = 0; j < seen; j += LANES)
+    most = larger(most, seen_or(times(load(score + j), all(scale)), j, seen, -INFINITY));
+  float lane[LANES], largest = -INFINITY;
   store(lane, most);
   for (int i = 0; i < LANES; i++) largest = largest > lane[i] ? largest : lane[i];
+  return largest;
+}
+
+/* Turns a row of scores into a prepared row of weights; returns their sum. */
+INLINE float soften(const format *f, const float *score, float scale, size_t seen, size_t keys,
+                    char *weight) {
+  float largest = largest_score(score, scale, seen), lane[16];
+  vec sum[16 / LANES], y[PARTS];
+  UNROLL
   for (int v = 0; v < 16 / LANES; v++) sum[v] = none();
   for (size_t j = 0; j < keys; j += KF_NET_PANEL) {
-    vec y[PARTS];
     UNROLL
     for (int v = 0; v < PARTS; v++) {
       size_t at = j + (size_t)v * LANES;
-      vec x = V(sub_ps)(load(score + at), all(largest));
+      vec x = V(sub_ps)(times(load(score + at), all(scale)), all(largest));
       y[v] = seen_or(f->round(exponential(x)), at, seen, 0);
       sum[v % (16 / LANES)] = add(sum[v % (16 / LANES)], y[v]);
     }
     f->put(y, weight, j);
   }
+  UNROLL
   for (int v = 0; v < 16 / LANES; v++) store(lane + v * LANES, sum[v]);
   for (size_t half = 8; half > 0; half /= 2)
     for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
@@ -503,7 +523,7 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   memset(s.score, 0, QUERIES * padded(a->keys) * sizeof *s.score);
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
-    float sum[QUERIES], *out = a->out + i * a->out_stride;
+    float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
     prepare_rows(f, a->q + i * a->q_stride, a->q_stride, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
@@ -514,8 +534,9 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .out = s.score,
                                  .stride = padded(a->keys)});
     for (size_t r = 0; r < n; r++)
-      sum[r] = soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
-                      a->keys, s.weight + r * row_bytes(f, a->keys));
+      part[r] =
+          1.0f / soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
+                        a->keys, s.weight + r * row_bytes(f, a->keys));
     product_of(&(kf_net_product){.x = s.weight,
                                  .m = n,
                                  .k = a->keys,
@@ -525,8 +546,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .out = out,
                                  .stride = a->out_stride});
     for (size_t r = 0; r < n; r++) {
-      float part = 1.0f / sum[r], *row = out + r * a->out_stride;
-      for (size_t c = 0; c < a->dim; c++) row[c] *= part;
+      float *row = out + r * a->out_stride;
+      for (size_t c = 0; c < a->dim; c++) row[c] *= part[r];
     }
   }
 }
@@ -538,8 +559,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
 typedef void tile_function(const char *x, size_t row, const char *weights, size_t steps,
                            float *sums, bool fresh);
 
-/* A tile for each number of rows, none of which may be drawn out from between the two instructions that
- * begin and end flushing. */
+/* A tile for each number of rows, none of which may be drawn out from between the two
+ * instructions that begin and end flushing. */
 #define TILE(name, r)                                                                              \
   static __attribute__((noinline)) void name##_##r(const char *x, size_t row, const char *weights, \
                                                    size_t steps, float *sums, bool fresh) {        \
