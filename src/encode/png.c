@@ -30,6 +30,9 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
   if (error == SPNG_EMEM) return kf_fail_memory(err);
+  if (error == SPNG_EOVERFLOW)
+    return kf_fail(err, KF_ERR_DATA, "%s: is a PNG of an absurd size, as in a decompression bomb",
+                   codec->name);
   bool short_of = error == SPNG_EOF || error == SPNG_IO_EOF;
   return kf_fail(err, KF_ERR_DATA, "%s: is a %s PNG: %s", codec->name,
                  short_of ? "truncated" : "damaged", spng_strerror(error));
