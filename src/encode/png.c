@@ -62,7 +62,7 @@ static const pass passes[8] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {
 /* The value of `bits` bits at position i of a row; bits divide 8. */
 static unsigned packed(const uint8_t *row, uint32_t i, unsigned bits) {
   size_t at = (size_t)i * bits;
-  return row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
+  return (unsigned)row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
 }
 
 /* n pixels of a row, to every step-th byte of rgb. */
