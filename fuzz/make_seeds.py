@@ -265,6 +265,46 @@ def encoder_seeds():
     index("bad-empty", {})
 
 
+def image_seeds():
+    """Some of the pictures that the tests have (tests/golden/make_images.py), and bad ones of them."""
+    golden = pathlib.Path(__file__).parent.parent / "tests" / "golden" / "images"
+    names = """exif6-le.jpg exif8-be.jpg xmp.jpg cmyk.jpg ycck.jpg grey.jpg grey-progressive.jpg q10-s2.jpg
+        progressive-420.jpg restart.jpg grey1-13x19.png grey4-i-13x19.png grey16-13x19.png la16-i-13x19.png
+        rgb8-13x19.png rgba16-13x19.png palette-alpha4-i-13x19.png palette2-1x1.png exif5.png exif7-after.png
+        xmp.png raw-profile.png bad-icc.png q50.webp alpha-q5.webp lossless.webp lossless-alpha.webp
+        exif4.webp xmp.webp animated.webp animated-part.webp shape-1x400.png""".split()
+    for name in names:
+        data = (golden / name).read_bytes()
+        put("image", name, data)
+        if name in ("q10-s2.jpg", "rgb8-13x19.png", "q50.webp", "animated.webp"):
+            put("image", "bad-cut-" + name, data[: len(data) // 2])
+    png = bytearray((golden / "rgb8-13x19.png").read_bytes())
+    png[16:24] = struct.pack(">2I", 50000, 50000)
+    put("image", "bad-bomb.png", png)
+    put("image", "bad-gif", b"GIF89a")
+
+
+def preprocess_seeds():
+    def seed(name, **config):
+        put("preprocess", name, json.dumps(config).encode())
+
+    square = {"height": 16, "width": 16}
+    seed("clip", image_processor_type="CLIPImageProcessor", size={"shortest_edge": 16}, crop_size=square,
+         resample=3, do_resize=True, do_center_crop=True, do_rescale=True, rescale_factor=1 / 255,
+         do_normalize=True, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.1], do_convert_rgb=True)
+    seed("clip-old", feature_extractor_type="CLIPFeatureExtractor", size=20, crop_size=16, resample=2)
+    seed("siglip", image_processor_type="SiglipImageProcessor", size=square, resample=1)
+    seed("no-crop", do_center_crop=False, size=16)
+    seed("no-resize", do_resize=False, crop_size=16, image_mean=0.5, image_std=2)
+    seed("tall", size={"height": 65536, "width": 1}, crop_size=square)
+    seed("bad-size", size={"shortest_edge": 224, "longest_edge": 300})
+    seed("bad-std", crop_size=16, image_std=[1, 0, 1])
+    seed("bad-resample", crop_size=16, resample=4)
+    seed("bad-kind", image_processor_type="DetrImageProcessor")
+    put("preprocess", "bad-json", b'{"size": 16')
+    put("preprocess", "bad-list", b"[]")
+
+
 def koofu_seeds(koofu):
     """A tiny world, its statistics and models of it."""
     for target in "stats", "model":
@@ -302,6 +342,8 @@ def main():
     text_seeds()
     truth_seeds()
     encoder_seeds()
+    image_seeds()
+    preprocess_seeds()
     if koofu:
         koofu_seeds(koofu)
 

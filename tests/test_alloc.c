@@ -1,12 +1,15 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, choosing and encoding. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * through judging, through choosing, through the decoding of pictures, and through encoding. Each time
+ * the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
  * (of streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
  * out. */
 #include "test.h"
+
+#include "encode/image.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -385,6 +388,39 @@ done:
   return status;
 }
 
+/* Pictures of each format to pixels, in the libraries that read them as well. Formats that this build
+ * leaves out are passed over; libwebp calls it damage where memory for lossless
+ * pictures or for transparency fails, so that these are not here. */
+static kf_status pictures_scenario(unsigned threads) {
+  (void)threads;
+  static const char *const names[] = {"exif6-le.jpg",
+                                      "grey-progressive.jpg",
+                                      "cmyk.jpg",
+                                      "rgb8-13x19.png",
+                                      "exif7-after.png",
+                                      "xmp.png",
+                                      "palette-alpha4-i-13x19.png",
+                                      "raw-profile.png",
+                                      "q50.webp",
+                                      "exif5.webp"};
+  static float pixels[3 * 32 * 32];
+  static kf_err err;
+  kf_preprocess p;
+  kf_status status = kf_preprocess_read(folder, 32, &p, &err);
+  for (size_t i = 0; i < sizeof names / sizeof *names && status == KF_OK; i++) {
+    kf_image image;
+    char path[512];
+    snprintf(path, sizeof path, KOOFU_SOURCE_DIR "/tests/golden/images/%s", names[i]);
+    status = kf_image_read(path, 0, &image, &err);
+    if (status == KF_OK) status = kf_preprocess_run(&p, &image, path, pixels, &err);
+    kf_image_clear(&image);
+    if (status != KF_OK && strstr(err.message, "this build of koofu does not read")) status = KF_OK;
+  }
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, err.message);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -486,6 +522,16 @@ static void gallery_from_then_on(void **state) {
   fail_each(gallery_scenario, 1, 2);
 }
 
+static void pictures_once(void **state) {
+  (void)state;
+  fail_each(pictures_scenario, 0, 1);
+}
+
+static void pictures_from_then_on(void **state) {
+  (void)state;
+  fail_each(pictures_scenario, 1, 1);
+}
+
 static void judging_once(void **state) {
   (void)state;
   fail_each(judging_scenario, 0, 1);
@@ -558,6 +604,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
       cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
+      cmocka_unit_test(pictures_once), cmocka_unit_test(pictures_from_then_on),
       cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),

@@ -10,7 +10,7 @@ typedef struct kf_codec {
   size_t n;
   uint64_t max_pixels;
   const char *name;
-  kf_image image;  /* upright only after kf_image_turn; freed by kf_image_decode on failure */
+  kf_image image;  /* as it lies in the file; kf_image_decode turns it, or frees it on failure */
   int orientation; /* 1 … 8, as EXIF counts */
 } kf_codec;
 

@@ -21,6 +21,7 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 #else
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <spng.h>
@@ -28,8 +29,22 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 /* Of one chunk, and of all that the library keeps: profiles and texts are unpacked. */
 #define CHUNK_LIMIT ((size_t)64 << 20)
 
+/* zlib's want of memory comes back as a damaged stream, so that it is noted where it happens. */
+static _Thread_local bool out_of_memory;
+
+static void *noted(void *memory) {
+  if (memory == NULL) out_of_memory = true;
+  return memory;
+}
+static void *take(size_t size) { return noted(malloc(size)); }
+static void *take_more(void *memory, size_t size) { return noted(realloc(memory, size)); }
+static void *take_zero(size_t n, size_t size) { return noted(calloc(n, size)); }
+
 static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
-  if (error == SPNG_EMEM) return kf_fail_memory(err);
+  if (error == SPNG_EMEM || out_of_memory) return kf_fail_memory(err);
+  if (error == SPNG_EOVERFLOW)
+    return kf_fail(err, KF_ERR_DATA, "%s: is a PNG of an absurd size, as in a decompression bomb",
+                   codec->name);
   bool short_of = error == SPNG_EOF || error == SPNG_IO_EOF;
   return kf_fail(err, KF_ERR_DATA, "%s: is a %s PNG: %s", codec->name,
                  short_of ? "truncated" : "damaged", spng_strerror(error));
@@ -47,7 +62,7 @@ static const pass passes[8] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {
 /* The value of `bits` bits at position i of a row; bits divide 8. */
 static unsigned packed(const uint8_t *row, uint32_t i, unsigned bits) {
   size_t at = (size_t)i * bits;
-  return row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
+  return (unsigned)row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
 }
 
 /* n pixels of a row, to every step-th byte of rgb. */
@@ -201,7 +216,9 @@ static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
 }
 
 kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
-  spng_ctx *png = spng_ctx_new(0);
+  struct spng_alloc memory = {take, take_more, take_zero, free};
+  out_of_memory = false;
+  spng_ctx *png = spng_ctx_new2(&memory, 0);
   if (png == NULL) return kf_fail_memory(err);
   kf_status status = read_png(png, codec, err);
   spng_ctx_free(png);

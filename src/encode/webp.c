@@ -80,7 +80,8 @@ static int orientation_of(const parts *found) {
 /* --- pixels ----------------------------------------------------------------------------------- */
 
 static kf_status fail(const kf_codec *codec, VP8StatusCode code, kf_err *err) {
-  if (code == VP8_STATUS_OUT_OF_MEMORY) return kf_fail_memory(err);
+  /* Nobody aborts: this is what the library says where its output finds no memory. */
+  if (code == VP8_STATUS_OUT_OF_MEMORY || code == VP8_STATUS_USER_ABORT) return kf_fail_memory(err);
   bool short_of = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
   return kf_fail(err, KF_ERR_DATA, "%s: is a %s WebP", codec->name,
                  short_of ? "truncated" : "damaged");
