@@ -8,6 +8,7 @@ is given; their seeds are left alone otherwise.
 """
 
 import argparse
+import gzip
 import json
 import pathlib
 import shutil
@@ -331,6 +332,64 @@ def koofu_seeds(koofu):
             put(target, "bad-json", safetensors(b"{", b""))
 
 
+def tokenizer_json(**changes):
+    """A tokenizer of three letters, as transformers writes it."""
+    letters = ["t", "h", "e", "t</w>", "h</w>", "e</w>", "th", "the</w>", "<|startoftext|>", "<|endoftext|>"]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    splits = "<\\|startoftext\\|>|<\\|endoftext\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"
+    whole = {
+        "added_tokens": [{"id": i, "content": letters[i], "special": True, **flags} for i in (8, 9)],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": splits}, "behavior": "Removed", "invert": True},
+            {"type": "ByteLevel", "add_prefix_space": False}]},
+        "post_processor": {"type": "RobertaProcessing", "sep": [letters[9], 9], "cls": [letters[8], 8]},
+        "model": {"type": "BPE", "end_of_word_suffix": "</w>", "vocab": {t: i for i, t in enumerate(letters)},
+                  "merges": ["t h", ["th", "e</w>"]]},
+    }  # fmt: skip
+    return json.dumps({**whole, **changes}).encode()
+
+
+def tokenizer_seeds():
+    def seed(name, kind, *files):
+        put("tokenizer", name, bytes([kind]) + b"\0".join(files))
+
+    seed("json", 0, tokenizer_json())
+    seed("json-pad", 0, tokenizer_json(), b'{"pad_token": "h", "tokenizer_class": "CLIPTokenizer"}')
+    seed("bad-json-kind", 0, tokenizer_json(model={"type": "Unigram"}))
+    seed("bad-json-normalizer", 0, tokenizer_json(normalizer=None))
+    vocabulary = b'{"t": 0, "h": 1, "th": 2, "<|startoftext|>": 3, "<|endoftext|>": 4}'
+    seed("two", 1, vocabulary, b"#version: 0.2\nt h\n")
+    seed("bad-two-merge", 1, vocabulary, b"t x\n")
+    seed("bad-two-number", 1, b'{"t": 0, "h": 0}', b"t h\n")
+    text = b'"bpe_simple_vocab_16e6.txt#version: 0.2\nt h\nth e</w>\n'
+    packed = gzip.compress(text, 9, mtime=0)
+    seed("packed", 2, packed)
+    seed("bad-packed-short", 2, packed[:-5])
+    seed("bad-packed-sum", 2, packed[:-8] + b"xxxx" + packed[-4:])
+    seed("text", 3, text)
+    seed("text-map", 3, text, b'{"pad_token": {"content": "!", "normalized": true}}')
+    seed("bad-text-twice", 3, text + b"t h\n")
+    decoder = b'{"added_tokens_decoder": {"514": {"content": "<|startoftext|>", "normalized": true}}, "pad_token": "!"}'
+    seed("config", 4, decoder, b'{"bos_token": "<|startoftext|>"}')
+    seed("config-own", 4, b'{"image_token": "<image>", "extra_special_tokens": ["x", {"content": "y"}]}')
+    seed("legacy", 5, b'{"<new>": 516, "Dog": 517}', b'{"mask_token": "Dog"}')
+
+
+def tokens_seeds():
+    texts = {
+        "plain": "A photo of the dog, it's 12 o'clock.", "empty": "", "space": " \t\u3000",
+        "specials": "<|startoftext|><|endoftext|> <|ENDOFTEXT|>!\u00c9!", "marks": "a\u0301\u0323" * 20,
+        "hangul": "\u1100\u1161\u11a8\uac00\u11a8", "dotted": "\u0130I\u0307\u0323", "emoji": "\U0001f468\u200d\U0001f469",
+        "long": "the" * 60, "nul": "a\0b", "cjk": "\u4f60\u597d\u3000\u304b\u3099", "rtl": "\u05d0\u05b8\u05d1 \u202e\u0645",
+    }  # fmt: skip
+    for name, text in texts.items():
+        put("tokens", name, text.encode())
+    for name, text in {"bad-lone": b"a\x80", "bad-short": b"caf\xc3", "bad-surrogate": b"\xed\xa0\x80"}.items():
+        put("tokens", name, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--koofu", help="the program, to make seeds of statistics and models")
@@ -344,6 +403,8 @@ def main():
     encoder_seeds()
     image_seeds()
     preprocess_seeds()
+    tokenizer_seeds()
+    tokens_seeds()
     if koofu:
         koofu_seeds(koofu)
 

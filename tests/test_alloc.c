@@ -10,6 +10,7 @@
 #include "test.h"
 
 #include "encode/image.h"
+#include "encode/tokenizer.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -421,6 +422,34 @@ static kf_status pictures_scenario(unsigned threads) {
   return status;
 }
 
+/* A tokenizer from each of its forms, and a text that needs every kind of memory. */
+static kf_status tokens_scenario(unsigned threads) {
+  (void)threads;
+  static const char *const forms[] = {"json", "two", "packed", "text"};
+  static char text[2000]; /* a long word, and a long run of marks */
+  memset(text, 'o', 1000);
+  for (int i = 1000; i < 2000; i += 2) memcpy(text + i, "\xcc\x81", 2);
+  kf_status status = KF_OK;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms && status == KF_OK; i++) {
+    kf_err err = {0};
+    kf_tokenizer *t = NULL;
+    char path[300];
+    int32_t tokens[77];
+    uint32_t n;
+    snprintf(path, sizeof path, KOOFU_SOURCE_DIR "/tests/golden/tokenizer/%s", forms[i]);
+    status = kf_tokenizer_load(path, &t, &err);
+    if (strstr(err.message, "without zlib") != NULL) {
+      status = KF_OK;
+      continue;
+    }
+    if (status == KF_OK) status = kf_tokenize_text(t, text, 2000, 77, "text", tokens, &n, &err);
+    if (status != KF_OK && status != KF_ERR_MEM)
+      print_message("    wrong status %d: %s\n", (int)status, err.message);
+    kf_tokenizer_free(t);
+  }
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -591,6 +620,16 @@ static void encoder_from_then_on(void **state) {
   fail_each(encoder_scenario, 1, 2);
 }
 
+static void tokens_once(void **state) {
+  (void)state;
+  fail_each(tokens_scenario, 0, 1);
+}
+
+static void tokens_from_then_on(void **state) {
+  (void)state;
+  fail_each(tokens_scenario, 1, 1);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
@@ -599,7 +638,7 @@ int main(void) {
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
         text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
-        encoder_scenario(threads) != KF_OK)
+        encoder_scenario(threads) != KF_OK || tokens_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -610,6 +649,7 @@ int main(void) {
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
       cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
+      cmocka_unit_test(tokens_once),   cmocka_unit_test(tokens_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);

@@ -1,19 +1,25 @@
-/* tokenize_tool.c - the tokenizer for scripts: tokenize_tool FOLDER CONTEXT <TEXTS
+/* tokenize_tool.c - the tokenizer for scripts: tokenize_tool FOLDER CONTEXT [time] <TEXTS
  *
  * Texts end in NUL; a byte 1 stands before each (so that a text may be empty). Prints a line of tokens
- * for each, or 'error MESSAGE'. A text that holds NUL is written with NUL as 2 2 and 2 as 2 3. */
+ * for each, or 'error MESSAGE'. A text that holds NUL is written with NUL as 2 2 and 2 as 2 3.
+ * With 'time' nothing is printed but texts per second. */
 #include "encode/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+static void *must(void *memory) {
+  if (memory == NULL) abort();
+  return memory;
+}
+
 static char *read_all(size_t *size) {
   size_t room = (size_t)1 << 20, n = 0;
-  char *text = malloc(room);
-  for (size_t got; text != NULL && (got = fread(text + n, 1, room - n, stdin)) > 0;) {
+  char *text = must(malloc(room));
+  for (size_t got; (got = fread(text + n, 1, room - n, stdin)) > 0;) {
     n += got;
-    if (n == room) text = realloc(text, room *= 2);
+    if (n == room) text = must(realloc(text, room *= 2));
   }
   *size = n;
   return text;
@@ -61,10 +67,9 @@ int main(int argc, char **argv) {
   }
   fprintf(stderr, "loaded in %.1f ms\n", 1e3 * (now() - begin));
   uint32_t context = (uint32_t)strtoul(argv[2], NULL, 10);
-  int32_t *tokens = malloc(context * sizeof *tokens);
+  int32_t *tokens = must(malloc(context * sizeof *tokens));
   size_t size;
   char *texts = read_all(&size);
-  if (tokens == NULL || texts == NULL) return 2;
   begin = now();
   size_t count = 0;
   for (size_t at = 0; at < size; count++) {

@@ -146,6 +146,7 @@ def main():
     print(" *")
     print(f" * Code point c has the record kf_unicode_record[kf_unicode_block[kf_unicode_index[c / {BLOCK}]][c % {BLOCK}]]. */")
     print('#include "encode/unicode.h"')
+    print("\n/* clang-format off */")
     numbers("kf_unicode_record", "kf_unicode_info", list(records), "kind, combining class, unstable, decomposes, lower case - c", 6, "{{{0[0]}, {0[1]}, {0[2]}, {0[3]}, {0[4]}}}")
     numbers("kf_unicode_index", "uint16_t", index, "blocks of 128 code points", 24)
     print(f"\nconst uint8_t kf_unicode_block[{len(blocks)}][{BLOCK}] = {{")

@@ -114,11 +114,10 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
   while (w->in_heap > 0) {
     uint64_t top = heap_pop(w);
     uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
-    bool gone = w->id[at] == UINT32_MAX; /* merged into the one before it */
-    if (gone || rank_at(t, w, at) != rank) continue;
+    if (rank_at(t, w, at) != rank) continue;
     uint32_t right = w->next[at];
     w->id[at] = t->merged[rank];
-    w->id[right] = UINT32_MAX;
+    w->id[right] = UINT32_MAX; /* no token: what the heap has on this place is out of date */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
     if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
@@ -310,7 +309,7 @@ kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size
     return kf_fail(err, KF_ERR_DATA, "%s: is not valid UTF-8 at its byte %zu", name, valid);
   sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
   put(&s, tokenizer->start);
-  KF_TRY(put_text(&s, text, length));
+  if (length > 0) KF_TRY(put_text(&s, text, length)); /* an empty text may be NULL */
   tokens[s.n] = tokenizer->end;
   *n = s.n + 1;
   for (uint32_t i = *n; i < context; i++) tokens[i] = tokenizer->pad;

@@ -39,6 +39,7 @@ typedef struct loader {
   kf_json_doc doc;
   char *scratch; /* room for any two tokens of the file together */
   uint32_t n_merges, room;
+  uint16_t character[256]; /* that stands for a byte */
   kf_err *err;
 } loader;
 
@@ -106,24 +107,29 @@ kf_status kf_tokenizer_json(const char *folder, const char *name, kf_json_doc *d
 }
 
 #ifdef KF_WITH_ZLIB
-/* Unpacks into memory that doubles, up to FILE_MAX: a small file may unpack to any size. */
-static kf_status unpack_into(loader *l, z_stream *z, char **out, size_t *length) {
+/* Twice the memory for what is unpacked, up to FILE_MAX: a small file may unpack to any size. */
+static kf_status grow(const loader *l, z_stream *z, char **out, size_t *room) {
+  if (*room >= FILE_MAX)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
+                   (unsigned long long)FILE_MAX);
+  size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
+  char *more = kf_alloc(larger + 1, 1);
+  if (more == NULL) return kf_fail_memory(l->err);
+  if (*out != NULL) memcpy(more, *out, *room);
+  kf_free(*out);
+  *out = more;
+  z->next_out = (unsigned char *)more + *room;
+  z->avail_out = (unsigned)(larger - *room);
+  *room = larger;
+  return KF_OK;
+}
+
+static kf_status unpack_into(const loader *l, z_stream *z, char **out, size_t *length) {
   size_t room = 0;
-  for (int code = Z_OK; code != Z_STREAM_END;) {
-    if (z->total_out == room) {
-      if (room >= FILE_MAX)
-        return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
-                       (unsigned long long)FILE_MAX);
-      size_t larger = room == 0 ? (size_t)1 << 20 : room * 2;
-      char *more = kf_alloc(larger + 1, 1);
-      if (more == NULL) return kf_fail_memory(l->err);
-      if (room > 0) memcpy(more, *out, room);
-      kf_free(*out);
-      *out = more;
-      z->next_out = (unsigned char *)more + room;
-      z->avail_out = (unsigned)(larger - room);
-      room = larger;
-    }
+  KF_TRY(grow(l, z, out, &room));
+  int code = Z_OK;
+  do {
+    if (z->avail_out == 0) KF_TRY(grow(l, z, out, &room));
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
@@ -131,9 +137,9 @@ static kf_status unpack_into(loader *l, z_stream *z, char **out, size_t *length)
     if (code != Z_OK && code != Z_STREAM_END)
       return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
                      z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
-  }
-  (*out)[z->total_out] = '\0';
-  *length = z->total_out;
+  } while (code != Z_STREAM_END);
+  *length = room - z->avail_out;
+  (*out)[*length] = '\0';
   return KF_OK;
 }
 
@@ -155,8 +161,8 @@ static kf_status unpack(loader *l) {
 }
 #else
 static kf_status unpack(loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA,
-                 "%s: koofu was built without zlib; unpack the file (gzip -d) beside it", l->path);
+  return kf_fail(l->err, KF_ERR_DATA, "%s: koofu was built without zlib; unpack the file (gzip -d)",
+                 l->path);
 }
 #endif
 
@@ -209,19 +215,18 @@ static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
   return check_numbers(l, vocabulary);
 }
 
-/* The character that stands for a byte. */
-static uint32_t byte_character(unsigned byte) {
-  uint32_t next = 0x100;
-  for (unsigned b = 0; b < 256; b++) {
-    bool printable = (b > 32 && b < 127) || (b > 160 && b != 173);
-    if (b == byte) return printable ? b : next;
-    if (!printable) next++;
-  }
-  return 0;
+static bool printable(unsigned byte) {
+  return (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
 }
 
-static size_t byte_symbol(unsigned byte, bool last, char symbol[SYMBOL_BYTES]) {
-  size_t n = kf_utf8_put(byte_character(byte), (unsigned char *)symbol);
+/* The characters that stand for bytes. */
+static void fill_characters(loader *l) {
+  uint16_t next = 0x100;
+  for (unsigned b = 0; b < 256; b++) l->character[b] = printable(b) ? (uint16_t)b : next++;
+}
+
+static size_t byte_symbol(const loader *l, unsigned byte, bool last, char symbol[SYMBOL_BYTES]) {
+  size_t n = kf_utf8_put(l->character[byte], (unsigned char *)symbol);
   if (last) memcpy(symbol + n, WORD_END, sizeof WORD_END - 1);
   return last ? n + sizeof WORD_END - 1 : n;
 }
@@ -231,7 +236,7 @@ static void find_bytes(loader *l) {
   for (int last = 0; last < 2; last++)
     for (unsigned byte = 0; byte < 256; byte++) {
       char symbol[SYMBOL_BYTES];
-      size_t n = byte_symbol(byte, last, symbol);
+      size_t n = byte_symbol(l, byte, last, symbol);
       int64_t id = kf_map_find(l->vocabulary.map, symbol, n);
       l->t->byte[last][byte] = id >= 0 ? (int32_t)id : l->t->unknown;
     }
@@ -485,15 +490,14 @@ static kf_status load_two(loader *l) {
 
 /* --- OpenAI's file -------------------------------------------------------------------------------- */
 
-/* The tokens of bytes, in the order that OpenAI gave them: printable ones first. Returns the next
- * number. */
+/* The tokens of bytes, in the order that OpenAI gave them: printable ones first. */
 static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
   uint32_t id = 0;
   for (int last = 0; last < 2; last++)
-    for (int printable = 1; printable >= 0; printable--)
+    for (int first = 1; first >= 0; first--)
       for (unsigned byte = 0; byte < 256; byte++) {
-        if ((byte_character(byte) < 0x100) != printable) continue;
-        size_t n = byte_symbol(byte, last, symbols[id]);
+        if (printable(byte) != first) continue;
+        size_t n = byte_symbol(l, byte, last, symbols[id]);
         KF_TRY(add_token(l, symbols[id], n, id));
         id++;
       }
@@ -570,6 +574,7 @@ static kf_status load(loader *l) {
 kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err) {
   loader l = {.folder = folder, .err = err, .t = kf_alloc_zero(1, sizeof *l.t)};
   if (l.t == NULL) return kf_fail_memory(err);
+  fill_characters(&l);
   kf_status status = load(&l);
   kf_map_free(l.vocabulary.map);
   kf_json_clear(&l.doc);

@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "encode/tokenizer.h"
 
-#define KF_TOKENS_MAX 0x1000000u /* one more than the largest id that is accepted */
-#define KF_ADDED_MAX  256u       /* added tokens */
+#define KF_TOKENS_MAX 0x100000u /* one more than the largest id that is accepted; CLIP has 49,408 */
+#define KF_ADDED_MAX  256u      /* added tokens */
 
 /* A token that is found in the text itself, before it is cut into words. */
 typedef struct kf_added {

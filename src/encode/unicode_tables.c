@@ -9,6 +9,8 @@
  * Code point c has the record kf_unicode_record[kf_unicode_block[kf_unicode_index[c / 128]][c % 128]]. */
 #include "encode/unicode.h"
 
+/* clang-format off */
+
 /* kind, combining class, unstable, decomposes, lower case - c */
 const kf_unicode_info kf_unicode_record[160] = {
     {0, 0, 0, 0, 0}, {1, 0, 0, 0, 0}, {3, 0, 0, 0, 0}, {2, 0, 0, 0, 32}, {2, 0, 0, 0, 0}, {2, 0, 0, 1, 32},
