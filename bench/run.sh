@@ -14,7 +14,7 @@ case ${1:-} in
 esac
 if [ "${1:-}" = encode ]; then
   shift
-  python=${ORACLE_PYTHON:-$("$here/../tools/oracle_python.sh")}
+  python=$("$here/../tools/oracle_python.sh")
   exec "$python" -B "$here/encode.py" --library "$build/libkoofu.so" --koofu "$build/koofu" "$@"
 fi
 python=$build/venv/bin/python

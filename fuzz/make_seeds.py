@@ -217,6 +217,95 @@ def truth_seeds():
     seed("bad-answers-twice", 4, b"row\tclass1\tcosine1\n0\t1\t1\n0\t1\t1\n")
 
 
+def encoder_seeds():
+    """The config and index of fuzz/tiny_model.h, and others."""
+    tiny = {"model_type": "clip_vision_model", "hidden_size": 4, "intermediate_size": 5,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 4, "patch_size": 2,
+            "projection_dim": 3}
+
+    def config(name, value):
+        put("encoder_config", name, json.dumps(value).encode())
+
+    config("tiny", tiny)
+    config("gelu", tiny | {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_channels": 3})
+    config("clip", {"model_type": "clip", "projection_dim": 3, "vision_config": tiny,
+                    "text_config": {"hidden_size": 4, "vocab_size": 9, "eos_token_id": 2,
+                                    "max_position_embeddings": 7}})
+    config("old", {"model_type": "clip", "vision_config": None, "vision_config_dict": tiny,
+                   "text_config_dict": {}})
+    config("text", tiny | {"model_type": "clip_text_model"})
+    config("siglip", {"model_type": "siglip", "vision_config": tiny | {"vision_use_head": True}})
+    config("bad-heads", tiny | {"num_attention_heads": 3})
+    config("bad-layers", tiny | {"num_hidden_layers": 2**31})
+    config("bad-patch", tiny | {"patch_size": 5})
+    config("bad-activation", tiny | {"hidden_act": "relu"})
+    config("bad-type", {"model_type": "bert"})
+    config("bad-list", [tiny])
+
+    layer = "vision_model.encoder.layers.0."
+    linears = [layer + name for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                         "self_attn.out_proj", "mlp.fc1", "mlp.fc2")]
+    norms = ["vision_model.pre_layrnorm", layer + "layer_norm1", layer + "layer_norm2",
+             "vision_model.post_layernorm"]
+    embeddings = ["class_embedding", "patch_embedding.weight", "position_embedding.weight"]
+    names = (["vision_model.embeddings." + name for name in embeddings] +
+             [name + end for name in norms + linears for end in (".weight", ".bias")] +
+             ["visual_projection.weight"])
+    first = names[:3] + [n for n in names if "pre_layr" in n or "layer_norm1" in n or "q_proj" in n]
+    files = {name: ("a" if name in first else "b") + ".safetensors" for name in names}
+
+    def index(name, value):
+        put("weight_index", name, json.dumps(value).encode())
+
+    index("whole", {"metadata": {"total_size": 1}, "weight_map": files})
+    index("bad-file", {"weight_map": files | {names[0]: "c.safetensors"}})
+    index("bad-other", {"weight_map": files | {names[0]: "b.safetensors"}})
+    index("bad-path", {"weight_map": {names[0]: "../a.safetensors"}})
+    index("bad-none", {"weight_map": {names[0]: ""}})
+    index("bad-map", {"weight_map": [names[0]]})
+    index("bad-empty", {})
+
+
+def image_seeds():
+    """Some of the pictures that the tests have (tests/golden/make_images.py), and bad ones of them."""
+    golden = pathlib.Path(__file__).parent.parent / "tests" / "golden" / "images"
+    names = """exif6-le.jpg exif8-be.jpg xmp.jpg cmyk.jpg ycck.jpg grey.jpg grey-progressive.jpg q10-s2.jpg
+        progressive-420.jpg restart.jpg grey1-13x19.png grey4-i-13x19.png grey16-13x19.png la16-i-13x19.png
+        rgb8-13x19.png rgba16-13x19.png palette-alpha4-i-13x19.png palette2-1x1.png exif5.png exif7-after.png
+        xmp.png raw-profile.png bad-icc.png q50.webp alpha-q5.webp lossless.webp lossless-alpha.webp
+        exif4.webp xmp.webp animated.webp animated-part.webp shape-1x400.png""".split()
+    for name in names:
+        data = (golden / name).read_bytes()
+        put("image", name, data)
+        if name in ("q10-s2.jpg", "rgb8-13x19.png", "q50.webp", "animated.webp"):
+            put("image", "bad-cut-" + name, data[: len(data) // 2])
+    png = bytearray((golden / "rgb8-13x19.png").read_bytes())
+    png[16:24] = struct.pack(">2I", 50000, 50000)
+    put("image", "bad-bomb.png", png)
+    put("image", "bad-gif", b"GIF89a")
+
+
+def preprocess_seeds():
+    def seed(name, **config):
+        put("preprocess", name, json.dumps(config).encode())
+
+    square = {"height": 16, "width": 16}
+    seed("clip", image_processor_type="CLIPImageProcessor", size={"shortest_edge": 16}, crop_size=square,
+         resample=3, do_resize=True, do_center_crop=True, do_rescale=True, rescale_factor=1 / 255,
+         do_normalize=True, image_mean=[0.4, 0.5, 0.6], image_std=[0.2, 0.3, 0.1], do_convert_rgb=True)
+    seed("clip-old", feature_extractor_type="CLIPFeatureExtractor", size=20, crop_size=16, resample=2)
+    seed("siglip", image_processor_type="SiglipImageProcessor", size=square, resample=1)
+    seed("no-crop", do_center_crop=False, size=16)
+    seed("no-resize", do_resize=False, crop_size=16, image_mean=0.5, image_std=2)
+    seed("tall", size={"height": 65536, "width": 1}, crop_size=square)
+    seed("bad-size", size={"shortest_edge": 224, "longest_edge": 300})
+    seed("bad-std", crop_size=16, image_std=[1, 0, 1])
+    seed("bad-resample", crop_size=16, resample=4)
+    seed("bad-kind", image_processor_type="DetrImageProcessor")
+    put("preprocess", "bad-json", b'{"size": 16')
+    put("preprocess", "bad-list", b"[]")
+
+
 def koofu_seeds(koofu):
     """A tiny world, its statistics and models of it."""
     for target in "stats", "model":
@@ -311,6 +400,9 @@ def main():
     vecs_seeds()
     text_seeds()
     truth_seeds()
+    encoder_seeds()
+    image_seeds()
+    preprocess_seeds()
     tokenizer_seeds()
     tokens_seeds()
     if koofu:

@@ -1,6 +1,7 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, and through choosing. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * through judging, through choosing, through the decoding of pictures, and through encoding. Each time
+ * the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -8,6 +9,7 @@
  * out. */
 #include "test.h"
 
+#include "encode/image.h"
 #include "encode/tokenizer.h"
 
 #include <dlfcn.h>
@@ -363,6 +365,63 @@ done:
   return status;
 }
 
+/* An encoder is loaded from several files, and given pictures and texts. */
+static kf_status encoder_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_encoder *e = NULL;
+  float rows[2 * 16];
+  kf_status each[2];
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *texts[] = {"a photo", "cat"};
+  const char *pictures[] = {KOOFU_SOURCE_DIR "/tests/golden/models/pictures/a.png",
+                            KOOFU_SOURCE_DIR "/tests/golden/models/README"};
+  STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-bf16", NULL, &e));
+  STEP(kf_encode_images(ctx, e, pictures, 1, rows, NULL));
+  STEP(kf_encode_images(ctx, e, pictures, 2, rows, each));
+  STEP(kf_encode_texts(ctx, e, texts, 1, rows));
+  STEP(kf_encode_texts(ctx, e, texts, 2, rows));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_encoder_free(e);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* Pictures of each format to pixels, in the libraries that read them as well. Formats that this build
+ * leaves out are passed over; libwebp calls it damage where memory for lossless
+ * pictures or for transparency fails, so that these are not here. */
+static kf_status pictures_scenario(unsigned threads) {
+  (void)threads;
+  static const char *const names[] = {"exif6-le.jpg",
+                                      "grey-progressive.jpg",
+                                      "cmyk.jpg",
+                                      "rgb8-13x19.png",
+                                      "exif7-after.png",
+                                      "xmp.png",
+                                      "palette-alpha4-i-13x19.png",
+                                      "raw-profile.png",
+                                      "q50.webp",
+                                      "exif5.webp"};
+  static float pixels[3 * 32 * 32];
+  static kf_err err;
+  kf_preprocess p;
+  kf_status status = kf_preprocess_read(folder, 32, &p, &err);
+  for (size_t i = 0; i < sizeof names / sizeof *names && status == KF_OK; i++) {
+    kf_image image;
+    char path[512];
+    snprintf(path, sizeof path, KOOFU_SOURCE_DIR "/tests/golden/images/%s", names[i]);
+    status = kf_image_read(path, 0, &image, &err);
+    if (status == KF_OK) status = kf_preprocess_run(&p, &image, path, pixels, &err);
+    kf_image_clear(&image);
+    if (status != KF_OK && strstr(err.message, "this build of koofu does not read")) status = KF_OK;
+  }
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, err.message);
+  return status;
+}
+
 /* A tokenizer from each of its forms, and a text that needs every kind of memory. */
 static kf_status tokens_scenario(unsigned threads) {
   (void)threads;
@@ -492,6 +551,16 @@ static void gallery_from_then_on(void **state) {
   fail_each(gallery_scenario, 1, 2);
 }
 
+static void pictures_once(void **state) {
+  (void)state;
+  fail_each(pictures_scenario, 0, 1);
+}
+
+static void pictures_from_then_on(void **state) {
+  (void)state;
+  fail_each(pictures_scenario, 1, 1);
+}
+
 static void judging_once(void **state) {
   (void)state;
   fail_each(judging_scenario, 0, 1);
@@ -539,6 +608,18 @@ static void text_from_then_on(void **state) {
   fail_each(text_scenario, 1, 2);
 }
 
+static void encoder_once(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 0, 1);
+  fail_each(encoder_scenario, 0, 2);
+}
+
+static void encoder_from_then_on(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 1, 1);
+  fail_each(encoder_scenario, 1, 2);
+}
+
 static void tokens_once(void **state) {
   (void)state;
   fail_each(tokens_scenario, 0, 1);
@@ -557,15 +638,17 @@ int main(void) {
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
         text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
-        tokens_scenario(threads) != KF_OK)
+        encoder_scenario(threads) != KF_OK || tokens_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
       cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
+      cmocka_unit_test(pictures_once), cmocka_unit_test(pictures_from_then_on),
       cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
+      cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
       cmocka_unit_test(tokens_once),   cmocka_unit_test(tokens_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);

@@ -1,13 +1,18 @@
 #!/bin/sh
-# Prints the path of a Python with the reference implementations (transformers on PyTorch, Pillow), in a virtual
-# environment that is made where it is missing: build-oracle/venv, or ORACLE_VENV.
+# Prints the path of a Python that has the reference implementations (tests/oracle/requirements.txt): ORACLE_PYTHON
+# where it is set, or that of a virtual environment in build-oracle, which is made where it is missing and takes
+# some gigabytes.
 set -eu
 cd "$(dirname "$0")/.."
-venv=${ORACLE_VENV:-build-oracle/venv}
-if [ ! -e "$venv/complete" ]; then
-  echo "koofu: making a virtual environment with PyTorch and transformers in $venv (some gigabytes)" >&2
-  python3 -m venv "$venv"
-  "$venv/bin/python" -m pip install -q torch transformers pillow numpy >&2
-  touch "$venv/complete"
+if [ -n "${ORACLE_PYTHON:-}" ]; then
+  echo "$ORACLE_PYTHON"
+  exit
 fi
-echo "$venv/bin/python"
+if [ ! -e build-oracle/ready ]; then
+  echo 'koofu: making a virtual environment with PyTorch and transformers in build-oracle' >&2
+  tools/packages.sh bench >&2
+  python3 -m venv build-oracle/venv
+  build-oracle/venv/bin/pip install --quiet -r tests/oracle/requirements.txt >&2
+  touch build-oracle/ready
+fi
+echo build-oracle/venv/bin/python

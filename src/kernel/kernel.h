@@ -185,6 +185,9 @@ typedef struct kf_kernels {
    * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
   void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c, const double *s,
                  size_t count);
+
+  /* --- towers (net.h) ------------------------------------------------------------------------ */
+  const kf_net_kernel *net_f32, *net_bf16;
 } kf_kernels;
 
 /* NULL where this machine or this build does not have the instruction set. */
@@ -194,11 +197,17 @@ const kf_kernels *kf_kernels_for(kf_isa isa);
 extern const kf_kernels kf_kernels_plain;
 extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;
+extern const kf_kernels kf_kernels_avx512bf16; /* the same with VDPBF16PS */
 extern const kf_kernels kf_kernels_amx;
+extern const kf_kernels kf_kernels_amx_int8; /* the same without bf16 tiles */
 extern const kf_moment_kernel kf_moment_amx;
 extern const kf_scan_kernel kf_scan_plain;
 extern const kf_scan_kernel kf_scan_avx2;
 extern const kf_scan_kernel kf_scan_avx512;
 extern const kf_scan_kernel kf_scan_amx;
+extern const kf_net_kernel kf_net_plain_f32, kf_net_plain_bf16;
+extern const kf_net_kernel kf_net_avx2_f32, kf_net_avx2_bf16;
+extern const kf_net_kernel kf_net_avx512_f32, kf_net_avx512_bf16;
+extern const kf_net_kernel kf_net_avx512bf16, kf_net_amx;
 
 #endif
