@@ -126,7 +126,8 @@ static const kf_moment_kernel moment = {
     .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
     .scan = scans, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                   \
     .count_band = wide_count_band, .reflect = wide_reflect,                                        \
-    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate                \
+    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
+    .net_f32 = &kf_net_plain_f32, .net_bf16 = &kf_net_plain_bf16                                   \
   }
 
 const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512);

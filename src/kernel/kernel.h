@@ -185,6 +185,9 @@ typedef struct kf_kernels {
    * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
   void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c, const double *s,
                  size_t count);
+
+  /* --- towers (net.h) ------------------------------------------------------------------------ */
+  const kf_net_kernel *net_f32, *net_bf16;
 } kf_kernels;
 
 /* NULL where this machine or this build does not have the instruction set. */
@@ -200,5 +203,6 @@ extern const kf_scan_kernel kf_scan_plain;
 extern const kf_scan_kernel kf_scan_avx2;
 extern const kf_scan_kernel kf_scan_avx512;
 extern const kf_scan_kernel kf_scan_amx;
+extern const kf_net_kernel kf_net_plain_f32, kf_net_plain_bf16;
 
 #endif

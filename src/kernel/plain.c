@@ -195,4 +195,6 @@ const kf_kernels kf_kernels_plain = {
     .tridiagonal_row = tridiagonal_row,
     .dot = dot,
     .rotate = rotate,
+    .net_f32 = &kf_net_plain_f32,
+    .net_bf16 = &kf_net_plain_bf16,
 };

@@ -1,0 +1,396 @@
+/* tower.c - rows through a tower.
+ *
+ * A picture is cut into patches; a product makes a row of each. CLIP puts a row of its own, the class
+ * token, before them. A text is one row for each token. To each row the embedding of its position is
+ * added. Then, x being all rows of the group, one below the other, each layer does
+ *
+ *     x += out(attention(qkv(norm1(x))))       attention within each sequence, text: looking back only
+ *     x += fc2(activation(fc1(norm2(x))))
+ *
+ * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the end
+ * of the text. SigLIP instead asks all rows with one learnt query.
+ *
+ * What can be left out without changing a bit is: rows of a text behind its end, which no row before
+ * sees; and in the last layer all after the attention but for the one row of each sequence.
+ *
+ * Every row is computed by itself, so it does not matter what else is in the group, nor how the work is
+ * shared out. Without `split` one thread does it all. With it the columns of products, the heads of
+ * attention and blocks of rows are shared among the threads of the context, for one picture that
+ * somebody waits for. Between the kernel's begin and end stand products and attention and nothing else,
+ * since these may change how the processor treats denormals. */
+#include "encode/tower.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 16u /* rows that are normalised at a time, to be still in the cache when prepared */
+
+struct kf_walk {
+  kf_ctx *ctx;
+  bool split;
+  size_t workers;
+  const kf_net_kernel *net;
+  const kf_encoder *encoder;
+  const kf_tower *tower;
+  size_t width, rows, sequences; /* room */
+
+  /* The group. */
+  size_t n;      /* sequences */
+  size_t *first; /* [n + 1] the first row of each */
+  float *x;      /* [rows][width] */
+  float *qkv;    /* [rows + 1][3 * width] queries, keys, values; before that, patches [][width] */
+  unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
+  unsigned char
+      *wide;    /* [rows] prepared for depth `inner`, or patches; or attended [rows][width] */
+  float *lines; /* [workers][line] */
+  size_t line;
+  unsigned char *scratch; /* [workers][scratch_size], for attention */
+  size_t scratch_size;
+
+  /* The step that is being done, in parts. */
+  void (*step)(kf_walk *walk, size_t i, size_t worker);
+  size_t m; /* rows of it */
+  const kf_norm *norm;
+  kf_net_product product;
+  bool one_query; /* attention: of one row for each sequence */
+  const int32_t *const *tokens;
+};
+
+static void multiply_part(kf_walk *w, size_t i, size_t worker);
+static void attend(kf_walk *w, size_t i, size_t worker);
+
+/* --- sharing out ----------------------------------------------------------------------------- */
+
+static void do_parts(kf_walk *w, size_t first, size_t n, size_t worker) {
+  bool enclosed = w->step == multiply_part || w->step == attend;
+  if (enclosed && w->net->begin != NULL) w->net->begin();
+  for (size_t i = first; i < first + n; i++) w->step(w, i, worker);
+  if (enclosed && w->net->end != NULL) w->net->end();
+}
+
+static kf_status shared_part(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)err;
+  do_parts(argument, i, 1, worker);
+  return KF_OK;
+}
+
+/* Does parts 0 … n-1 of a step. */
+static kf_status do_step(kf_walk *w, size_t n, void (*step)(kf_walk *, size_t, size_t)) {
+  w->step = step;
+  if (w->split) return kf_parallel(w->ctx, n, shared_part, w);
+  do_parts(w, 0, n, 0);
+  return KF_OK;
+}
+
+static size_t blocks(size_t rows) { return (rows + BLOCK - 1) / BLOCK; }
+
+static float *line_of(const kf_walk *w, size_t worker) { return w->lines + worker * w->line; }
+
+static unsigned char *ready_row(const kf_walk *w, size_t row) {
+  return w->ready + row * w->net->row_size(w->width);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+static void multiply_part(kf_walk *w, size_t i, size_t worker) {
+  (void)worker;
+  kf_net_product p = w->product;
+  size_t panels = (p.n + KF_NET_PANEL - 1) / KF_NET_PANEL;
+  size_t parts = w->split && w->workers < panels ? w->workers : w->split ? panels : 1;
+  p.first = panels * i / parts * KF_NET_PANEL;
+  p.end = panels * (i + 1) / parts * KF_NET_PANEL;
+  if (p.end > p.n) p.end = p.n;
+  w->net->multiply(&p);
+}
+
+/* The product of m prepared rows with a matrix; where it goes is in the rest of `to`. */
+static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *linear,
+                          kf_net_product to) {
+  w->product = to;
+  w->product.x = x;
+  w->product.m = m;
+  w->product.n = linear->n;
+  w->product.k = linear->k;
+  w->product.weights = linear->weights;
+  w->product.bias = linear->bias;
+  size_t panels = (linear->n + KF_NET_PANEL - 1) / KF_NET_PANEL;
+  return do_step(w, !w->split ? 1 : w->workers < panels ? w->workers : panels, multiply_part);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
+/* x, normalised, to `ready`. */
+static void norm_block(kf_walk *w, size_t i, size_t worker) {
+  size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
+  float *line = line_of(w, worker);
+  w->net->layer_norm(w->x + row * d, d, n, d, w->norm->gamma, w->norm->beta, w->tower->config.eps,
+                     line, d);
+  w->net->prepare(line, d, n, d, ready_row(w, row));
+}
+
+static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
+  w->norm = norm;
+  w->m = m;
+  return do_step(w, blocks(m), norm_block);
+}
+
+/* Attended rows to `ready`. */
+static void attended_block(kf_walk *w, size_t i, size_t worker) {
+  (void)worker;
+  size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
+  const float *attended = (const float *)(const void *)w->wide;
+  w->net->prepare(attended + row * d, d, n, d, ready_row(w, row));
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+/* The row that a sequence is embedded at. */
+static size_t pooled_row(const kf_walk *w, size_t sequence) {
+  return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
+}
+
+/* One head of one sequence. Where one query is asked, its result is a row for each sequence. */
+static void attend(kf_walk *w, size_t i, size_t worker) {
+  size_t heads = w->tower->config.heads, d = w->width, dim = d / heads;
+  size_t sequence = i / heads, column = i % heads * dim;
+  size_t row = w->first[sequence], keys = w->first[sequence + 1] - row;
+  size_t query = row, to = row;
+  if (w->one_query) {
+    query = w->tower->probe != NULL ? w->first[w->n] : pooled_row(w, sequence);
+    to = sequence;
+  }
+  kf_net_attention a = {.q = w->qkv + query * 3 * d + column,
+                        .k = w->qkv + row * 3 * d + d + column,
+                        .v = w->qkv + row * 3 * d + 2 * d + column,
+                        .q_stride = 3 * d,
+                        .kv_stride = 3 * d,
+                        .queries = w->one_query ? 1 : keys,
+                        .keys = keys,
+                        .dim = dim,
+                        .scale = (float)(1 / sqrt((double)dim)),
+                        .causal = w->tokens != NULL && !w->one_query,
+                        .out = (float *)(void *)w->wide + to * d + column,
+                        .out_stride = d,
+                        .scratch = w->scratch + worker * w->scratch_size};
+  w->net->attention(&a);
+}
+
+/* What follows the attention, for m rows: the projection of what was attended, added to x or in its
+ * place, and the two products between. */
+static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
+  size_t d = w->width;
+  w->m = m;
+  KF_TRY(do_step(w, blocks(m), attended_block));
+  kf_net_product to_x = {.out = w->x, .stride = d, .add = add};
+  KF_TRY(multiply(w, w->ready, m, &layer->out, to_x));
+  KF_TRY(normalize(w, &layer->norm2, m));
+  kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
+  KF_TRY(multiply(w, w->ready, m, &layer->fc1, to_wide));
+  to_x.add = true;
+  return multiply(w, w->wide, m, &layer->fc2, to_x);
+}
+
+/* Of x one row for each sequence is left. */
+static void keep_pooled(kf_walk *w) {
+  for (size_t s = 0; s < w->n; s++)
+    memmove(w->x + s * w->width, w->x + pooled_row(w, s) * w->width, w->width * sizeof *w->x);
+}
+
+static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
+  size_t rows = w->first[w->n];
+  KF_TRY(normalize(w, &layer->norm1, rows));
+  KF_TRY(multiply(w, w->ready, rows, &layer->qkv,
+                  (kf_net_product){.out = w->qkv, .stride = 3 * w->width}));
+  w->one_query = last;
+  KF_TRY(do_step(w, w->n * w->tower->config.heads, attend));
+  if (last) keep_pooled(w);
+  return finish_layer(w, layer, last ? w->n : rows, true);
+}
+
+/* --- the whole tower ------------------------------------------------------------------------- */
+
+static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
+  (void)i, (void)worker;
+  w->net->prepare(w->tower->probe, w->width, 1, w->width, ready_row(w, w->first[w->n]));
+}
+
+/* SigLIP: the probe is one more row behind all others, whose query every sequence is asked. */
+static kf_status run_head(kf_walk *w, float *out) {
+  const kf_tower *t = w->tower;
+  size_t rows = w->first[w->n], d = w->width;
+  KF_TRY(normalize(w, &t->after, rows));
+  KF_TRY(do_step(w, 1, prepare_probe));
+  KF_TRY(multiply(w, w->ready, rows + 1, &t->head.qkv,
+                  (kf_net_product){.out = w->qkv, .stride = 3 * d}));
+  w->one_query = true;
+  KF_TRY(do_step(w, w->n * t->config.heads, attend));
+  KF_TRY(finish_layer(w, &t->head, w->n, false));
+  memcpy(out, w->x, w->n * d * sizeof *out);
+  return KF_OK;
+}
+
+static kf_status run_layers(kf_walk *w, float *out) {
+  const kf_tower *t = w->tower;
+  bool pool = t->probe == NULL;
+  for (uint32_t i = 0; i < t->config.layers; i++)
+    KF_TRY(run_layer(w, &t->layers[i], pool && i + 1 == t->config.layers));
+  if (!pool) return run_head(w, out);
+  KF_TRY(normalize(w, &t->after, w->n));
+  return multiply(w, w->ready, w->n, &t->projection,
+                  (kf_net_product){.out = out, .stride = t->projection.n});
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+size_t kf_image_rows(const kf_encoder *encoder) {
+  return kf_patches(&encoder->config.image) + (encoder->image.class_token != NULL ? 1u : 0u);
+}
+
+/* Patch after patch, row by row, becomes [3][side][side], as the weights have it. */
+void kf_walk_put_image(kf_walk *w, size_t i, const float *pixels) {
+  const kf_tower_config *c = &w->tower->config;
+  size_t size = c->image_size, side = c->patch_size, across = size / side;
+  size_t k = w->tower->patch.k, bytes = w->net->row_size(k);
+  float *line = line_of(w, 0);
+  unsigned char *to = w->wide + i * across * across * bytes;
+  for (size_t patch = 0; patch < across * across; patch++, to += bytes) {
+    const float *corner = pixels + patch / across * side * size + patch % across * side;
+    for (size_t channel = 0; channel < 3; channel++)
+      for (size_t y = 0; y < side; y++)
+        memcpy(line + (channel * side + y) * side, corner + (channel * size + y) * size,
+               side * sizeof *line);
+    w->net->prepare(line, k, 1, k, to);
+  }
+}
+
+/* Class token and patches with their positions, normalised where the model does so, to x. */
+static void place_block(kf_walk *w, size_t i, size_t worker) {
+  const kf_tower *t = w->tower;
+  bool clip = t->class_token != NULL;
+  size_t d = w->width, row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK;
+  size_t patches = kf_patches(&t->config), length = patches + (clip ? 1u : 0u);
+  float *lines = clip ? line_of(w, worker) : w->x + row * d;
+  for (size_t r = row; r < row + n; r++) {
+    size_t sequence = r / length, position = r % length;
+    const float *from = w->qkv + (sequence * patches + position - (clip ? 1u : 0u)) * d;
+    if (clip && position == 0) from = t->class_token;
+    const float *place = t->positions + position * d;
+    float *line = lines + (r - row) * d;
+    for (size_t j = 0; j < d; j++) line[j] = from[j] + place[j];
+  }
+  if (clip)
+    w->net->layer_norm(lines, d, n, d, t->before.gamma, t->before.beta, t->config.eps,
+                       w->x + row * d, d);
+}
+
+static kf_status embed_images(kf_walk *w) {
+  size_t patches = kf_patches(&w->tower->config);
+  KF_TRY(multiply(w, w->wide, w->n * patches, &w->tower->patch,
+                  (kf_net_product){.out = w->qkv, .stride = w->width}));
+  w->m = w->first[w->n];
+  return do_step(w, blocks(w->m), place_block);
+}
+
+kf_status kf_walk_images(kf_walk *w, size_t n, float *out) {
+  size_t rows = kf_image_rows(w->encoder);
+  w->n = n;
+  for (size_t s = 0; s <= n; s++) w->first[s] = s * rows;
+  KF_TRY(embed_images(w));
+  return run_layers(w, out);
+}
+
+/* --- texts ----------------------------------------------------------------------------------- */
+
+static void place_text(kf_walk *w, size_t i, size_t worker) {
+  (void)worker;
+  const kf_tower *t = w->tower;
+  size_t d = w->width, bytes = d * kf_type_size(t->tokens_type);
+  for (size_t row = w->first[i]; row < w->first[i + 1]; row++) {
+    size_t position = row - w->first[i];
+    const unsigned char *table = t->tokens;
+    const float *place = t->positions + position * d;
+    float *x = w->x + row * d;
+    kf_decode_f32(w->ctx->kernels, t->tokens_type, table + (size_t)w->tokens[i][position] * bytes,
+                  d, x);
+    for (size_t j = 0; j < d; j++) x[j] += place[j];
+  }
+}
+
+kf_status kf_walk_texts(kf_walk *w, const int32_t *const *tokens, const uint32_t *lengths, size_t n,
+                        float *out) {
+  w->n = n;
+  w->tokens = tokens;
+  w->first[0] = 0;
+  for (size_t s = 0; s < n; s++) w->first[s + 1] = w->first[s] + lengths[s];
+  KF_TRY(do_step(w, n, place_text));
+  return run_layers(w, out);
+}
+
+uint32_t kf_text_end(const kf_tower_config *config, const int32_t *tokens) {
+  uint32_t at = 0;
+  if (config->end == 2) { /* the first of the largest */
+    for (uint32_t i = 1; i < config->context; i++)
+      if (tokens[i] > tokens[at]) at = i;
+    return at;
+  }
+  while (at < config->context && tokens[at] != config->end) at++;
+  return at < config->context ? at : 0;
+}
+
+/* --- room ------------------------------------------------------------------------------------ */
+
+static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+
+/* All sizes are those of a config, or the callers': products of three of them fit. */
+static bool make_room(kf_walk *w) {
+  const kf_net_kernel *net = w->net;
+  const kf_tower_config *c = &w->tower->config;
+  bool images = c->patch_size > 0;
+  size_t d = w->width, keys = images ? kf_image_rows(w->encoder) : c->context;
+  size_t wide = larger(w->rows * net->row_size(c->inner), w->rows * d * sizeof(float));
+  if (images) wide = larger(wide, w->sequences * kf_patches(c) * net->row_size(w->tower->patch.k));
+  w->line = (larger(BLOCK * d, w->tower->patch.k) + 15) / 16 * 16;
+  w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
+  w->first = kf_alloc(w->sequences + 1, sizeof *w->first);
+  w->x = kf_alloc(w->rows, d * sizeof *w->x);
+  w->qkv = kf_alloc(w->rows + 1, 3 * d * sizeof *w->qkv);
+  w->ready = kf_alloc(w->rows + 1, net->row_size(d));
+  w->wide = kf_alloc(wide, 1);
+  w->lines = kf_alloc(w->workers * w->line, sizeof *w->lines);
+  w->scratch = kf_alloc(w->workers, w->scratch_size);
+  return w->first != NULL && w->x != NULL && w->qkv != NULL && w->ready != NULL &&
+         w->wide != NULL && w->lines != NULL && w->scratch != NULL;
+}
+
+kf_status kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
+                      size_t sequences, bool split, kf_walk **out, kf_err *err) {
+  kf_walk *w = kf_alloc_zero(1, sizeof *w);
+  if (w == NULL) return kf_fail_memory(err);
+  w->ctx = ctx;
+  w->split = split;
+  w->workers = split ? ctx->threads : 1;
+  w->net = encoder->net;
+  w->encoder = encoder;
+  w->tower = tower;
+  w->width = tower->config.width;
+  w->rows = rows;
+  w->sequences = sequences;
+  if (make_room(w)) {
+    *out = w;
+    return KF_OK;
+  }
+  kf_walk_free(w);
+  return kf_fail_memory(err);
+}
+
+void kf_walk_free(kf_walk *w) {
+  if (w == NULL) return;
+  kf_free(w->first);
+  kf_free(w->x);
+  kf_free(w->qkv);
+  kf_free(w->ready);
+  kf_free(w->wide);
+  kf_free(w->lines);
+  kf_free(w->scratch);
+  kf_free(w);
+}

@@ -1,0 +1,166 @@
+/* weights.c - the files with the tensors of a model: model.safetensors, or several files that
+ * model.safetensors.index.json lists:
+ *
+ *     {"metadata": {…}, "weight_map": {"TENSOR": "model-00001-of-00002.safetensors", …}}
+ *
+ * The index is the word of a stranger about names of files, so a name that leads out of the folder is
+ * refused. What it lists must be there; tensors that it does not list do not exist. */
+#include "encode/tower.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INDEX_CAP  ((uint64_t)64 << 20)
+#define MOST_FILES 256u /* each stays open while weights are read */
+
+static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err) {
+  KF_TRY(kf_st_open(&file->st, path, err));
+  if (file->st.n_tensors > UINT32_MAX / 2)
+    return kf_fail(err, KF_ERR_DATA, "%s: has too many tensors", path);
+  file->names = kf_map_new((uint32_t)file->st.n_tensors);
+  if (file->names == NULL) return kf_fail_memory(err);
+  for (uint32_t i = 0; i < file->st.n_tensors; i++) {
+    const char *name = file->st.tensors[i].name;
+    if (!kf_map_add(file->names, name, strlen(name), i)) return kf_fail_memory(err);
+  }
+  return KF_OK;
+}
+
+/* Room for the tensors that are to be listed. */
+static kf_status make_list(kf_weights *w, uint32_t n, kf_err *err) {
+  w->tensors = kf_alloc_zero(n, sizeof *w->tensors);
+  w->names = kf_map_new(n);
+  return w->tensors != NULL && w->names != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+static kf_status list_tensor(kf_weights *w, const kf_weights_file *file, uint32_t number,
+                             kf_err *err) {
+  const kf_st_tensor *tensor = &file->st.tensors[number];
+  w->tensors[w->n_tensors] =
+      (struct kf_weight){.name = tensor->name, .st = &file->st, .tensor = tensor};
+  if (!kf_map_add(w->names, tensor->name, strlen(tensor->name), w->n_tensors))
+    return kf_fail_memory(err);
+  w->n_tensors++;
+  return KF_OK;
+}
+
+static kf_status open_single(kf_weights *w, kf_err *err) {
+  w->files = kf_alloc_zero(1, sizeof *w->files);
+  if (w->files == NULL) return kf_fail_memory(err);
+  w->n_files = 1;
+  KF_TRY(open_file(&w->files[0], w->path, err));
+  uint32_t n = (uint32_t)w->files[0].st.n_tensors;
+  KF_TRY(make_list(w, n, err));
+  for (uint32_t i = 0; i < n; i++) KF_TRY(list_tensor(w, &w->files[0], i, err));
+  return KF_OK;
+}
+
+/* --- several files --------------------------------------------------------------------------- */
+
+/* A file directly in the folder. */
+static bool is_plain_name(const char *name) {
+  return name != NULL && name[0] != '\0' && name[0] != '.' && strpbrk(name, "/\\") == NULL &&
+         strlen(name) < 256;
+}
+
+typedef struct opening {
+  kf_weights *w;
+  const char *folder;
+  const kf_json_doc *index;
+  kf_map *seen; /* names of files, to their numbers */
+} opening;
+
+/* The number of a file, which is opened when it is met for the first time. */
+static kf_status find_file(opening *o, const char *tensor, const char *name, uint32_t *number,
+                           kf_err *err) {
+  kf_weights *w = o->w;
+  if (!is_plain_name(name)) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the file of tensor '%.100s' is no name of a file in the same folder",
+                   w->path, tensor);
+  }
+  int64_t found = kf_map_find(o->seen, name, strlen(name));
+  *number = found < 0 ? w->n_files : (uint32_t)found;
+  if (found >= 0) return KF_OK;
+  if (w->n_files == MOST_FILES)
+    return kf_fail(err, KF_ERR_DATA, "%s: names more than %u files", w->path, MOST_FILES);
+  char *path = kf_path_join(o->folder, name);
+  if (path == NULL) return kf_fail_memory(err);
+  kf_status status = open_file(&w->files[w->n_files++], path, err);
+  kf_free(path);
+  if (status == KF_OK && !kf_map_add(o->seen, name, strlen(name), *number))
+    status = kf_fail_memory(err);
+  return status;
+}
+
+static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
+  kf_weights *w = o->w;
+  for (const kf_json *entry = kf_json_first(o->index, map); entry != NULL;
+       entry = kf_json_next(o->index, entry)) {
+    uint32_t number = 0;
+    KF_TRY(find_file(o, entry->key, kf_json_string(entry), &number, err));
+    const kf_weights_file *file = &w->files[number];
+    int64_t tensor = kf_map_find(file->names, entry->key, strlen(entry->key));
+    if (tensor < 0) {
+      return kf_fail(err, KF_ERR_DATA,
+                     "%s: there is no tensor '%.100s', which the index says is in it",
+                     file->st.in.path, entry->key);
+    }
+    KF_TRY(list_tensor(w, file, (uint32_t)tensor, err));
+  }
+  return KF_OK;
+}
+
+static kf_status open_several(kf_weights *w, const char *folder, const kf_json_doc *index,
+                              kf_err *err) {
+  const kf_json *map = kf_json_get(index, &index->nodes[0], "weight_map");
+  if (map == NULL || map->kind != KF_JSON_OBJECT)
+    return kf_fail(err, KF_ERR_DATA, "%s: there is no object 'weight_map'", w->path);
+  w->files = kf_alloc_zero(MOST_FILES, sizeof *w->files);
+  if (w->files == NULL) return kf_fail_memory(err);
+  KF_TRY(make_list(w, map->count, err));
+  opening o = {.w = w, .folder = folder, .index = index, .seen = kf_map_new(16)};
+  kf_status status = o.seen != NULL ? list_all(&o, map, err) : kf_fail_memory(err);
+  kf_map_free(o.seen);
+  return status;
+}
+
+/* --- either ---------------------------------------------------------------------------------- */
+
+kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) {
+  *weights = (kf_weights){0};
+  weights->path = kf_path_join(folder, "model.safetensors");
+  if (weights->path == NULL) return kf_fail_memory(err);
+  if (access(weights->path, F_OK) == 0) return open_single(weights, err);
+  kf_free(weights->path);
+  weights->path = kf_path_join(folder, "model.safetensors.index.json");
+  if (weights->path == NULL) return kf_fail_memory(err);
+  if (access(weights->path, F_OK) != 0) {
+    return kf_fail(err, KF_ERR_IO,
+                   "%s: there is neither model.safetensors nor model.safetensors.index.json",
+                   folder);
+  }
+  kf_json_doc index;
+  KF_TRY(kf_json_read(folder, "model.safetensors.index.json", INDEX_CAP, &index, err));
+  kf_status status = open_several(weights, folder, &index, err);
+  kf_json_clear(&index);
+  return status;
+}
+
+void kf_weights_close(kf_weights *weights) {
+  for (uint32_t i = 0; i < weights->n_files; i++) {
+    kf_st_close(&weights->files[i].st);
+    kf_map_free(weights->files[i].names);
+  }
+  kf_free(weights->files);
+  kf_free(weights->tensors);
+  kf_map_free(weights->names);
+  kf_free(weights->path);
+  *weights = (kf_weights){0};
+}
+
+struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name) {
+  int64_t number = kf_map_find(weights->names, name, strlen(name));
+  return number < 0 ? NULL : &weights->tensors[number];
+}

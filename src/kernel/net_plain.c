@@ -1,0 +1,240 @@
+/* net_plain.c - the arithmetic of towers as one would explain it: the definition of every bit, which the
+ * other instruction sets must give too (tests/test_net.c).
+ *
+ * Rows and weights stay as they are, rows of f32 that end at a multiple of KF_NET_STEP columns. In
+ * bf16 they hold values rounded to bf16. */
+#include "kernel/kernel.h"
+#include "kernel/net_math.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
+
+static size_t row_size(size_t k) { return padded(k) * sizeof(float); }
+
+static size_t weights_size(size_t n, size_t k) { return n * row_size(k); }
+
+/* --- bf16 ------------------------------------------------------------------------------------ */
+
+/* To nearest even, denormals to zero, as VCVTNEPS2BF16 does it; a NaN becomes quiet. */
+static float to_bf16(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (fabsf(x) < FLT_MIN)
+    bits &= 0x80000000u;
+  else if (isnan(x))
+    bits = (bits | 0x00400000u) & 0xffff0000u;
+  else
+    bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* What is too small for a normal f32 becomes zero, keeping its sign. */
+static float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
+
+/* a * b + c, rounded once and flushed. The hardware decides what is too small after rounding as if
+ * exponents had no end; fmaf, which rounds to the coarser steps of denormals, can have arrived at
+ * FLT_MIN from below that, and then a larger scale tells. */
+static float flush_fma(float a, float b, float c) {
+  float sum = fmaf(a, b, c);
+  if (fabsf(sum) == FLT_MIN && fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
+    return copysignf(0, sum);
+  return flush(sum);
+}
+
+/* --- products -------------------------------------------------------------------------------- */
+
+static float dot_f32(const float *x, const float *w, size_t k) {
+  float sum = 0;
+  for (size_t i = 0; i < k; i++) sum = fmaf(x[i], w[i], sum);
+  return sum;
+}
+
+static float dot_bf16(const float *x, const float *w, size_t k) {
+  float sum = 0;
+  for (size_t block = 0; block < k; block += 32) {
+    float even = 0, odd = 0;
+    for (size_t i = block; i < block + 32; i += 2) {
+      even = flush_fma(x[i], w[i], even);
+      odd = flush_fma(x[i + 1], w[i + 1], odd);
+    }
+    sum = flush(sum + flush(even + odd));
+  }
+  return sum;
+}
+
+/* What the two precisions differ in. */
+typedef struct rules {
+  float (*round)(float x);
+  float (*dot)(const float *x, const float *w, size_t k); /* k padded */
+} rules;
+
+static float keep(float x) { return x; }
+static const rules f32_rules = {keep, dot_f32}, bf16_rules = {to_bf16, dot_bf16};
+
+static void fill_row(const rules *r, const float *x, size_t step, size_t k, float *to) {
+  for (size_t i = 0; i < padded(k); i++) to[i] = i < k ? r->round(x[i * step]) : 0;
+}
+
+static void prepare(const rules *r, const float *x, size_t stride, size_t m, size_t k, float *to) {
+  for (size_t i = 0; i < m; i++) fill_row(r, x + i * stride, 1, k, to + i * padded(k));
+}
+
+/* --- activations ----------------------------------------------------------------------------- */
+
+static float smaller(float a, float b) { return a < b ? a : b; }
+static float larger(float a, float b) { return a > b ? a : b; }
+
+static float horner(const float *poly, int terms, float x) {
+  float sum = poly[terms - 1];
+  for (int i = terms - 2; i >= 0; i--) sum = fmaf(sum, x, poly[i]);
+  return sum;
+}
+
+static float exponential(float x) {
+  x = larger(-KF_EXP_MOST, smaller(KF_EXP_MOST, x));
+  float shifted = fmaf(x, KF_LOG2_E, KF_ROUND), n = shifted - KF_ROUND;
+  float r = fmaf(n, -KF_LN2_LOW, fmaf(n, -KF_LN2_HIGH, x));
+  float y = fmaf(r * r, horner(kf_exp_poly, KF_EXP_TERMS, r), r) + 1.0f;
+  uint32_t bits, exponent; /* the low bits of `shifted` are n: they go to the exponent */
+  memcpy(&bits, &y, sizeof bits);
+  memcpy(&exponent, &shifted, sizeof exponent);
+  bits += exponent << 23;
+  memcpy(&y, &bits, sizeof y);
+  return y;
+}
+
+static float error_function(float x) {
+  float a = smaller(KF_ERF_MOST, fabsf(x));
+  if (a < 1.0f) return fmaf(x, horner(kf_erf_poly, KF_ERF_TERMS, a * a), x);
+  return copysignf(1.0f - exponential(horner(kf_erfc_poly, KF_ERFC_TERMS, a)), x);
+}
+
+static float activate(kf_activation activation, float x) {
+  switch (activation) {
+  case KF_ACT_QUICK_GELU: return x / (1.0f + exponential(x * -KF_QUICK_GELU));
+  case KF_ACT_GELU: return x * 0.5f * (1.0f + error_function(x * KF_SQRT_HALF));
+  case KF_ACT_GELU_TANH:
+    return x / (1.0f + exponential(-x * fmaf(x * x, KF_GELU_TANH_B, KF_GELU_TANH_A)));
+  case KF_ACT_NONE: break;
+  }
+  return x;
+}
+
+static void multiply(const rules *r, const kf_net_product *p) {
+  size_t depth = padded(p->k);
+  for (size_t i = 0; i < p->m; i++) {
+    const float *x = (const float *)p->x + i * depth;
+    float *out = p->out != NULL ? p->out + i * p->stride : NULL;
+    float *prepared = out == NULL ? (float *)p->prepared + i * padded(p->n) : NULL;
+    for (size_t j = p->first; j < p->end; j++) {
+      float y = r->dot(x, (const float *)p->weights + j * depth, depth);
+      y = activate(p->activation, p->bias != NULL ? y + p->bias[j] : y);
+      if (out == NULL)
+        prepared[j] = r->round(y);
+      else
+        out[j] = p->add ? out[j] + y : y;
+    }
+    for (size_t j = p->n; out == NULL && p->end == p->n && j < padded(p->n); j++) prepared[j] = 0;
+  }
+}
+
+/* --- layer norm ------------------------------------------------------------------------------ */
+
+static void layer_norm(const float *x, size_t stride, size_t m, size_t d, const float *gamma,
+                       const float *beta, float eps, float *out, size_t out_stride) {
+  for (size_t r = 0; r < m; r++, x += stride, out += out_stride) {
+    double lane[8] = {0}, square[8] = {0};
+    for (size_t i = 0; i < d; i++) lane[i % 8] += (double)x[i];
+    double mean = kf_add_lanes(lane) / (double)d;
+    for (size_t i = 0; i < d; i++) {
+      double off = (double)x[i] - mean;
+      square[i % 8] += off * off;
+    }
+    double factor = 1.0 / sqrt(kf_add_lanes(square) / (double)d + (double)eps);
+    for (size_t i = 0; i < d; i++)
+      out[i] = fmaf((float)(((double)x[i] - mean) * factor), gamma[i], beta[i]);
+  }
+}
+
+/* --- attention ------------------------------------------------------------------------------- */
+
+/* Two rows of `dim` and two of `keys`. */
+static size_t attention_size(size_t keys, size_t dim) {
+  return 2 * (row_size(keys) + row_size(dim));
+}
+
+/* weight[j] = exp(score[j] - the largest), rounded as factors of products are; 0 from `seen` on. Returns
+ * their sum: 16 strided lanes, whose halves are added until one is left. */
+static float soften(const rules *r, float *weight, size_t seen, size_t keys) {
+  float most = -INFINITY, lane[16] = {0};
+  for (size_t j = 0; j < seen; j++) most = larger(most, weight[j]);
+  for (size_t j = 0; j < padded(keys); j++) {
+    weight[j] = j < seen ? r->round(exponential(weight[j] - most)) : 0;
+    lane[j % 16] += weight[j];
+  }
+  for (size_t half = 8; half > 0; half /= 2)
+    for (size_t i = 0; i < half; i++) lane[i] += lane[i + half];
+  return lane[0];
+}
+
+static void attention(const rules *r, const kf_net_attention *a) {
+  float *query = a->scratch, *key = query + padded(a->dim);
+  float *weight = key + padded(a->dim), *column = weight + padded(a->keys);
+  for (size_t i = 0; i < a->queries; i++) {
+    fill_row(r, a->q + i * a->q_stride, 1, a->dim, query);
+    for (size_t j = 0; j < a->keys; j++) {
+      fill_row(r, a->k + j * a->kv_stride, 1, a->dim, key);
+      weight[j] = r->dot(query, key, padded(a->dim)) * a->scale;
+    }
+    float part = 1.0f / soften(r, weight, a->causal ? i + 1 : a->keys, a->keys);
+    for (size_t c = 0; c < a->dim; c++) {
+      fill_row(r, a->v + c, a->kv_stride, a->keys, column);
+      a->out[i * a->out_stride + c] = r->dot(weight, column, padded(a->keys)) * part;
+    }
+  }
+}
+
+/* --- the tables ------------------------------------------------------------------------------ */
+
+static void prepare_f32(const float *x, size_t stride, size_t m, size_t k, void *prepared) {
+  prepare(&f32_rules, x, stride, m, k, prepared);
+}
+static void prepare_bf16(const float *x, size_t stride, size_t m, size_t k, void *prepared) {
+  prepare(&bf16_rules, x, stride, m, k, prepared);
+}
+static void pack_f32(const float *w, size_t n, size_t k, size_t first, size_t count, void *packed) {
+  (void)n;
+  prepare(&f32_rules, w, k, count, k, (float *)packed + first * padded(k));
+}
+static void pack_bf16(const float *w, size_t n, size_t k, size_t first, size_t count,
+                      void *packed) {
+  (void)n;
+  prepare(&bf16_rules, w, k, count, k, (float *)packed + first * padded(k));
+}
+static void multiply_f32(const kf_net_product *p) { multiply(&f32_rules, p); }
+static void multiply_bf16(const kf_net_product *p) { multiply(&bf16_rules, p); }
+static void attention_f32(const kf_net_attention *a) { attention(&f32_rules, a); }
+static void attention_bf16(const kf_net_attention *a) { attention(&bf16_rules, a); }
+
+const kf_net_kernel kf_net_plain_f32 = {.layer_norm = layer_norm,
+                                        .precision = KF_F32,
+                                        .row_size = row_size,
+                                        .prepare = prepare_f32,
+                                        .weights_size = weights_size,
+                                        .pack = pack_f32,
+                                        .multiply = multiply_f32,
+                                        .attention_size = attention_size,
+                                        .attention = attention_f32};
+const kf_net_kernel kf_net_plain_bf16 = {.layer_norm = layer_norm,
+                                         .precision = KF_BF16,
+                                         .row_size = row_size,
+                                         .prepare = prepare_bf16,
+                                         .weights_size = weights_size,
+                                         .pack = pack_bf16,
+                                         .multiply = multiply_bf16,
+                                         .attention_size = attention_size,
+                                         .attention = attention_bf16};

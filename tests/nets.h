@@ -1,0 +1,334 @@
+/* nets.h - the checks of a kernel of towers against the plain one, to the bit; shared by test_net.c
+ * (real instructions) and test_net_amx.c (emulated tiles). */
+#ifndef KF_TEST_NETS_H
+#define KF_TEST_NETS_H
+
+#include "test.h"
+
+#include "base/base.h"
+#include "kernel/kernel.h"
+
+#include <math.h>
+
+/* Values as towers have them; of every size, with zeros of both signs and denormals; such that
+ * products and sums are near the smallest normal number; or near the largest. */
+typedef enum values { ORDINARY, WILD, SMALL, LARGE, KINDS } values;
+
+static inline float random_value(uint64_t *seed, values kind) {
+  float x = (float)test_uniform(seed);
+  switch (kind) {
+  case WILD:
+    switch (test_random(seed) % 8) {
+    case 0: return 0;
+    case 1: return -0.0f;
+    case 2: return x * 0x1p-130f;
+    default: return ldexpf(x, (int)(test_random(seed) % 60) - 40);
+    }
+  case SMALL: return ldexpf(x, -(int)(test_random(seed) % 12) - 57);
+  case LARGE: return ldexpf(x, (int)(test_random(seed) % 8) + 52);
+  default: return x;
+  }
+}
+
+static inline float *random_rows(size_t n, uint64_t *seed, values kind) {
+  float *x = kf_alloc(n, sizeof *x);
+  assert_non_null(x);
+  for (size_t i = 0; i < n; i++) x[i] = random_value(seed, kind);
+  return x;
+}
+
+/* Memory that was something else before. */
+static inline void *used_memory(size_t size) {
+  void *p = kf_alloc(1, size);
+  assert_non_null(p);
+  memset(p, 0x5a, size);
+  return p;
+}
+
+static inline void *prepared_rows(const kf_net_kernel *net, const float *x, size_t m, size_t k) {
+  assert_int_equal(net->row_size(k) % 64, 0);
+  void *rows = used_memory(m * net->row_size(k));
+  net->prepare(x, k, m, k, rows);
+  return rows;
+}
+
+static inline void *packed_weights(const kf_net_kernel *net, const float *w, size_t n, size_t k) {
+  assert_int_equal(net->weights_size(n, k) % 64, 0);
+  void *packed = used_memory(net->weights_size(n, k));
+  for (size_t first = 0; first < n; first += KF_NET_PANEL)
+    net->pack(w + first * k, n, k, first, n - first < KF_NET_PANEL ? n - first : KF_NET_PANEL,
+              packed);
+  return packed;
+}
+
+static inline void start(const kf_net_kernel *net) {
+  if (net->begin != NULL) net->begin();
+}
+static inline void stop(const kf_net_kernel *net) {
+  if (net->end != NULL) net->end();
+}
+
+static inline void run_attention(const kf_net_kernel *net, const kf_net_attention *attention) {
+  kf_net_attention a = *attention;
+  a.scratch = used_memory(net->attention_size(a.keys, a.dim));
+  start(net);
+  net->attention(&a);
+  stop(net);
+  kf_free(a.scratch);
+}
+
+/* All NaNs count as one. */
+static inline void assert_same(const float *got, const float *want, size_t n, const char *what) {
+  for (size_t i = 0; i < n; i++)
+    if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
+      fail_msg("%s: element %zu is %a, not %a", what, i, (double)got[i], (double)want[i]);
+}
+
+typedef struct shape {
+  size_t m, k, n;
+} shape;
+
+/* One product: to f32 rows with and without what was there, in one call and in two column ranges; and
+ * to prepared rows, which are seen through a second product with weights of 0 and 1. */
+static inline void check_product(const kf_net_kernel *net, const kf_net_kernel *plain, shape s,
+                                 values kind, kf_activation activation, uint64_t seed) {
+  const kf_net_kernel *kernel[2] = {net, plain};
+  size_t stride = s.n + 3, size = s.m * stride;
+  float *x = random_rows(s.m * s.k, &seed, kind), *w = random_rows(s.n * s.k, &seed, kind);
+  float *bias = random_rows(s.n, &seed, kind), *before = random_rows(size, &seed, kind);
+  float *unit = kf_alloc(s.n * s.n, sizeof *unit), *out[3][2];
+  assert_non_null(unit);
+  for (size_t i = 0; i < s.n * s.n; i++) unit[i] = i / s.n == i % s.n;
+  for (size_t t = 0; t < 2; t++) {
+    const kf_net_kernel *by = kernel[t];
+    void *rows = prepared_rows(by, x, s.m, s.k), *weights = packed_weights(by, w, s.n, s.k);
+    void *next = used_memory(s.m * by->row_size(s.n)), *ones = packed_weights(by, unit, s.n, s.n);
+    for (size_t i = 0; i < 3; i++) {
+      out[i][t] = kf_alloc(size, sizeof *before);
+      memcpy(out[i][t], before, size * sizeof *before);
+    }
+    kf_net_product p = {.x = rows,
+                        .m = s.m,
+                        .k = s.k,
+                        .weights = weights,
+                        .n = s.n,
+                        .end = s.n,
+                        .out = out[0][t],
+                        .stride = stride};
+    start(by);
+    by->multiply(&p);
+    p.bias = bias, p.activation = activation, p.add = true, p.out = out[1][t];
+    p.end = s.n > KF_NET_PANEL ? (s.n - 1) / 2 / KF_NET_PANEL * KF_NET_PANEL + KF_NET_PANEL : s.n;
+    if (p.end > s.n) p.end = s.n;
+    by->multiply(&p);
+    size_t cut = p.end;
+    p.first = cut, p.end = s.n;
+    if (cut < s.n) by->multiply(&p);
+    p.out = NULL, p.prepared = next;
+    if (cut < s.n) by->multiply(&p);
+    p.first = 0, p.end = cut;
+    by->multiply(&p);
+    kf_net_product q = {.x = next,
+                        .m = s.m,
+                        .k = s.n,
+                        .weights = ones,
+                        .n = s.n,
+                        .end = s.n,
+                        .out = out[2][t],
+                        .stride = stride};
+    by->multiply(&q);
+    stop(by);
+    kf_free(rows), kf_free(weights), kf_free(next), kf_free(ones);
+  }
+  char what[128];
+  snprintf(what, sizeof what, "%zu x %zu x %zu, values %d, activation %d", s.m, s.k, s.n, (int)kind,
+           (int)activation);
+  for (size_t i = 0; i < 3; i++) {
+    assert_same(out[i][0], out[i][1], size, what);
+    kf_free(out[i][0]), kf_free(out[i][1]);
+  }
+  kf_free(x), kf_free(w), kf_free(bias), kf_free(before), kf_free(unit);
+}
+
+static inline void check_products(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  static const shape shapes[] = {{1, 1, 1},    {2, 3, 2},     {5, 31, 33},   {6, 32, 32},
+                                 {7, 33, 31},  {13, 64, 65},  {16, 100, 64}, {17, 65, 100},
+                                 {33, 40, 17}, {50, 257, 70}, {31, 1100, 5}, {170, 35, 40},
+                                 {3, 20, 300}, {1, 2100, 37}};
+  uint64_t seed = 17;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (values kind = ORDINARY; kind < KINDS; kind++)
+      check_product(net, plain, shapes[i], kind, (kf_activation)((i + kind) % 4), seed++);
+  for (size_t i = 0; i < 40; i++) {
+    shape s = {1 + test_random(&seed) % 40, 1 + test_random(&seed) % 90,
+               1 + test_random(&seed) % 90};
+    check_product(net, plain, s, (values)(i % KINDS), (kf_activation)(i / 4 % 4), seed);
+  }
+}
+
+/* Two products whose sum is a little below the smallest normal number, in steps finer than a denormal's:
+ * what is flushed is decided after rounding to 24 bits. */
+static inline void check_edge_of_denormals(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  enum { CASES = 2000, K = 8, N = 32 };
+  float x[K] = {0}, *w = kf_alloc(N * K, sizeof *w), got[N], want[N];
+  uint64_t seed = 23;
+  for (int c = 0; c < CASES; c++) {
+    for (size_t i = 0; i < K; i++) x[i] = 0;
+    memset(w, 0, N * K * sizeof *w);
+    x[0] = 0x1p-63f, x[2] = 0x1p-70f, x[4] = 0x1p-75f;
+    for (size_t j = 0; j < N; j++) { /* 2^-126, less 2^-148 … 2^-152, and some more below that */
+      w[j * K] = c % 2 ? -0x1p-63f : 0x1p-63f;
+      w[j * K + 2] =
+          ldexpf((float)(test_random(&seed) % 255 + 1), -83 - (int)(test_random(&seed) % 8));
+      w[j * K + 4] = ldexpf((float)(test_random(&seed) % 255), -86 - (int)(test_random(&seed) % 8));
+      if (w[j * K] > 0) w[j * K + 2] = -w[j * K + 2];
+      if (test_random(&seed) % 2) w[j * K + 4] = -w[j * K + 4];
+    }
+    for (int t = 0; t < 2; t++) {
+      const kf_net_kernel *by = t == 0 ? net : plain;
+      void *rows = prepared_rows(by, x, 1, K), *weights = packed_weights(by, w, N, K);
+      kf_net_product p = {.x = rows,
+                          .m = 1,
+                          .k = K,
+                          .weights = weights,
+                          .n = N,
+                          .end = N,
+                          .out = t == 0 ? got : want,
+                          .stride = N};
+      start(by);
+      by->multiply(&p);
+      stop(by);
+      kf_free(rows), kf_free(weights);
+    }
+    assert_same(got, want, N, "near the smallest normal number");
+  }
+  kf_free(w);
+}
+
+/* Activations of many values, also where they are cut off. */
+static inline void check_activations(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  enum { N = 6000 };
+  float one = 1, *w = kf_alloc(N, sizeof *w), *out[2];
+  for (size_t i = 0; i < N; i++) w[i] = ((float)i - N / 2) * (i % 3 ? 0x1.01p-8f : 0x1.01p-4f);
+  w[0] = INFINITY, w[1] = -INFINITY, w[2] = NAN, w[3] = -0.0f, w[4] = 0x1p-140f;
+  for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
+    for (int t = 0; t < 2; t++) {
+      const kf_net_kernel *by = t == 0 ? net : plain;
+      void *rows = prepared_rows(by, &one, 1, 1), *weights = packed_weights(by, w, N, 1);
+      out[t] = kf_alloc(N, sizeof **out);
+      kf_net_product p = {.x = rows,
+                          .m = 1,
+                          .k = 1,
+                          .weights = weights,
+                          .n = N,
+                          .end = N,
+                          .activation = a,
+                          .out = out[t],
+                          .stride = N};
+      start(by);
+      by->multiply(&p);
+      stop(by);
+      kf_free(rows), kf_free(weights);
+    }
+    assert_same(out[0], out[1], N, "activation");
+    kf_free(out[0]), kf_free(out[1]);
+  }
+  kf_free(w);
+}
+
+/* A row alone, and among others. */
+static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { M = 61, K = 200, N = 70 };
+  uint64_t seed = 29;
+  float *x = random_rows(M * K, &seed, ORDINARY), *w = random_rows(N * K, &seed, ORDINARY);
+  float *all = kf_alloc(M * N, sizeof *all), one[N];
+  char *rows = prepared_rows(net, x, M, K);
+  void *weights = packed_weights(net, w, N, K);
+  kf_net_product p = {
+      .x = rows, .m = M, .k = K, .weights = weights, .n = N, .end = N, .out = all, .stride = N};
+  start(net);
+  net->multiply(&p);
+  p.out = one, p.m = 1;
+  for (size_t i = 0; i < M; i++) {
+    p.x = rows + i * net->row_size(K);
+    net->multiply(&p);
+    assert_same(all + i * N, one, N, "a row alone");
+  }
+  stop(net);
+  kf_free(x), kf_free(w), kf_free(all), kf_free(rows), kf_free(weights);
+}
+
+static inline void check_layer_norms(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  static const size_t widths[] = {1, 2, 7, 8, 9, 15, 16, 31, 64, 77, 768, 1021};
+  uint64_t seed = 31;
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    enum { M = 5 };
+    size_t d = widths[i], stride = d + 5;
+    float *x = random_rows(M * stride, &seed, i % 2 ? WILD : ORDINARY);
+    float *gamma = random_rows(d, &seed, ORDINARY), *beta = random_rows(d, &seed, ORDINARY);
+    float *want = kf_alloc(M * d, sizeof *want), *got = kf_alloc(M * d, sizeof *got);
+    plain->layer_norm(x, stride, M, d, gamma, beta, 1e-5f, want, d);
+    net->layer_norm(x, stride, M, d, gamma, beta, 1e-5f, got, d);
+    assert_same(got, want, M * d, "layer norm");
+    net->layer_norm(x, stride, M, d, gamma, beta, 1e-5f, x, stride); /* in place */
+    for (size_t r = 0; r < M; r++)
+      assert_same(x + r * stride, want + r * d, d, "layer norm in place");
+    kf_free(x), kf_free(gamma), kf_free(beta), kf_free(want), kf_free(got);
+  }
+}
+
+static inline void check_attentions(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  static const size_t shapes[][3] = {{1, 1, 1},    {2, 2, 3},    {7, 7, 64},  {50, 50, 64},
+                                     {33, 33, 80}, {77, 77, 20}, {1, 65, 72}, {130, 130, 33},
+                                     {97, 10, 64}, {20, 257, 16}};
+  uint64_t seed = 37;
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (int causal = 0; causal <= (shapes[i][0] == shapes[i][1]); causal++) {
+      size_t queries = shapes[i][0], keys = shapes[i][1], dim = shapes[i][2];
+      size_t qs = dim + 3, kvs = 3 * dim, os = dim + 1;
+      float *q = random_rows(queries * qs, &seed, ORDINARY);
+      float *kv = random_rows(keys * kvs, &seed, ORDINARY), *out[2];
+      for (size_t j = 0; j < queries * qs; j++) q[j] *= i % 2 ? 30.0f : 3.0f;
+      for (int t = 0; t < 2; t++) {
+        out[t] = used_memory(queries * os * sizeof **out);
+        run_attention(t == 0 ? net : plain, &(kf_net_attention){.q = q,
+                                                                .k = kv,
+                                                                .v = kv + dim,
+                                                                .q_stride = qs,
+                                                                .kv_stride = kvs,
+                                                                .queries = queries,
+                                                                .keys = keys,
+                                                                .dim = dim,
+                                                                .scale = 0.3f,
+                                                                .causal = causal,
+                                                                .out = out[t],
+                                                                .out_stride = os});
+      }
+      assert_same(out[0], out[1], queries * os, "attention");
+      kf_free(q), kf_free(kv), kf_free(out[0]), kf_free(out[1]);
+    }
+}
+
+/* The kernels of this build, and whether this machine can run them. */
+typedef struct named_net {
+  const char *name;
+  const kf_net_kernel *net;
+  int here;
+} named_net;
+
+static inline const named_net *all_nets(size_t *n) {
+  static const kf_isa isas[] = {KF_ISA_AVX2, KF_ISA_AVX512, KF_ISA_AMX};
+  static const char *const names[][2] = {
+      {"avx2, f32", "avx2, bf16"}, {"avx512, f32", "avx512, bf16"}, {"amx, f32", "amx, bf16"}};
+  static named_net all[8];
+  *n = 0;
+  for (size_t i = 0; i < 3; i++) {
+    const kf_kernels *k = kf_kernels_for(isas[i]);
+    all[(*n)++] = (named_net){names[i][0], k != NULL ? k->net_f32 : NULL, k != NULL};
+    all[(*n)++] = (named_net){names[i][1], k != NULL ? k->net_bf16 : NULL, k != NULL};
+  }
+  return all;
+}
+
+#endif

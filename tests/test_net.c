@@ -1,0 +1,222 @@
+/* test_net.c - the arithmetic of towers: the plain kernels against mathematics in f64, and every other
+ * one this machine has against the plain ones, to the bit. */
+#include "nets.h"
+
+#include <math.h>
+
+/* --- the plain kernels against mathematics ----------------------------------------------------- */
+
+static void naive_product(const kf_net_product *p, const float *x, const float *w, double *out) {
+  for (size_t i = 0; i < p->m; i++)
+    for (size_t j = 0; j < p->n; j++) {
+      double sum = p->bias != NULL ? (double)p->bias[j] : 0;
+      for (size_t c = 0; c < p->k; c++) sum += (double)x[i * p->k + c] * (double)w[j * p->k + c];
+      out[i * p->n + j] = sum;
+    }
+}
+
+static void check_product_value(const kf_net_kernel *net, double tolerance) {
+  enum { M = 5, K = 77, N = 45 };
+  uint64_t seed = 3;
+  float *x = random_rows(M * K, &seed, ORDINARY), *w = random_rows(N * K, &seed, ORDINARY);
+  float *bias = random_rows(N, &seed, ORDINARY), out[M * N];
+  double want[M * N];
+  void *rows = prepared_rows(net, x, M, K), *weights = packed_weights(net, w, N, K);
+  kf_net_product p = {.x = rows,
+                      .m = M,
+                      .k = K,
+                      .weights = weights,
+                      .n = N,
+                      .end = N,
+                      .bias = bias,
+                      .out = out,
+                      .stride = N};
+  net->multiply(&p);
+  naive_product(&p, x, w, want);
+  for (size_t i = 0; i < M * N; i++)
+    if (fabs((double)out[i] - want[i]) > tolerance * sqrt(K))
+      fail_msg("element %zu is %g, not %g", i, (double)out[i], want[i]);
+  kf_free(x), kf_free(w), kf_free(bias), kf_free(rows), kf_free(weights);
+}
+
+static void products(void **state) {
+  (void)state;
+  check_product_value(&kf_net_plain_f32, 0x1p-20);
+  check_product_value(&kf_net_plain_bf16, 0x1p-7);
+}
+
+/* Ties, denormals, the largest values, infinities and NaN. */
+static void rounding(void **state) {
+  (void)state;
+  static const uint32_t cases[][2] = {
+      {0x3f800000, 0x3f800000}, {0x3f808000, 0x3f800000}, {0x3f808001, 0x3f810000},
+      {0x3f818000, 0x3f820000}, {0x3f817fff, 0x3f810000}, {0x007fffff, 0x00000000},
+      {0x807fffff, 0x80000000}, {0x00000001, 0x00000000}, {0x00800000, 0x00800000},
+      {0x00808000, 0x00800000}, {0x7f7fffff, 0x7f800000}, {0xff7f0000, 0xff7f0000},
+      {0x7f800000, 0x7f800000}, {0xff800000, 0xff800000}, {0x7f800001, 0x7fc00000},
+      {0xffc01234, 0xffc00000}, {0x80000000, 0x80000000}};
+  const kf_net_kernel *net = &kf_net_plain_bf16;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    float x, row[KF_NET_STEP];
+    uint32_t got;
+    memcpy(&x, &cases[i][0], sizeof x);
+    net->prepare(&x, 1, 1, 1, row);
+    memcpy(&got, row, sizeof got);
+    if (got != cases[i][1]) fail_msg("%08x becomes %08x", cases[i][0], got);
+  }
+}
+
+/* The activation of x, by a product with 1. */
+static float activated(const kf_net_kernel *net, kf_activation activation, float x) {
+  float one = 1, out;
+  char rows[512] __attribute__((aligned(64))), weights[8192] __attribute__((aligned(64)));
+  assert_true(net->row_size(1) <= sizeof rows && net->weights_size(1, 1) <= sizeof weights);
+  net->prepare(&x, 1, 1, 1, rows);
+  net->pack(&one, 1, 1, 0, 1, weights);
+  kf_net_product p = {.x = rows,
+                      .m = 1,
+                      .k = 1,
+                      .weights = weights,
+                      .n = 1,
+                      .end = 1,
+                      .activation = activation,
+                      .out = &out,
+                      .stride = 1};
+  net->multiply(&p);
+  return out;
+}
+
+static void activations(void **state) {
+  (void)state;
+  const double eps = 0x1p-24;
+  for (double at = -12; at <= 12; at += 1.0 / 1024) {
+    float x = (float)at;
+    double d = (double)x, u = 2 * sqrt(2 / M_PI) * (d + 0.044715 * d * d * d);
+    double want[] = {d, d / (1 + exp(-1.702 * d)), d * erfc(-d * M_SQRT1_2) / 2, d / (1 + exp(-u))};
+    /* The argument of exp is rounded: that many units. Where 1 + erf cancels the error is one of 1. */
+    double allowed[] = {0, (4 + 1.8 * fabs(d)) * eps * fabs(want[1]),
+                        3 * eps * fmax(fabs(want[2]), fabs(d) / 2),
+                        (4 + 3 * fabs(u)) * eps * fabs(want[3])};
+    for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
+      double got = (double)activated(&kf_net_plain_f32, a, x);
+      if (!(fabs(got - want[a]) <= allowed[a] + 1e-36))
+        fail_msg("activation %d of %.9g is %.9g, not %.9g", (int)a, d, got, want[a]);
+    }
+  }
+  for (kf_activation a = KF_ACT_NONE; a <= KF_ACT_GELU_TANH; a++) {
+    assert_true(isnan(activated(&kf_net_plain_f32, a, NAN)));
+    assert_true(activated(&kf_net_plain_f32, a, 1e30f) == 1e30f);
+    if (a != KF_ACT_NONE) assert_true(fabsf(activated(&kf_net_plain_f32, a, -50.0f)) < 1e-30f);
+  }
+}
+
+static void layer_norms(void **state) {
+  (void)state;
+  enum { D = 77 };
+  uint64_t seed = 9;
+  float *x = random_rows(2 * D, &seed, ORDINARY), *gamma = random_rows(D, &seed, ORDINARY);
+  float *beta = random_rows(D, &seed, ORDINARY), out[D];
+  for (size_t i = 0; i < D; i++) x[i] += 100;
+  kf_net_plain_f32.layer_norm(x, D, 1, D, gamma, beta, 1e-5f, out, D);
+  double mean = 0, variance = 0;
+  for (size_t i = 0; i < D; i++) mean += (double)x[i] / D;
+  for (size_t i = 0; i < D; i++) variance += ((double)x[i] - mean) * ((double)x[i] - mean) / D;
+  for (size_t i = 0; i < D; i++) {
+    double h = ((double)x[i] - mean) / sqrt(variance + (double)1e-5f);
+    assert_true(fabs((double)out[i] - (h * (double)gamma[i] + (double)beta[i])) < 1e-6);
+  }
+  kf_free(x), kf_free(gamma), kf_free(beta);
+}
+
+static void check_attention_value(const kf_net_kernel *net, double tolerance) {
+  enum { N = 37, D = 20 };
+  uint64_t seed = 11;
+  float *q = random_rows(N * D, &seed, ORDINARY), *k = random_rows(N * D, &seed, ORDINARY);
+  float *v = random_rows(N * D, &seed, ORDINARY), out[N * D];
+  for (int causal = 0; causal < 2; causal++) {
+    run_attention(net, &(kf_net_attention){.q = q,
+                                           .k = k,
+                                           .v = v,
+                                           .q_stride = D,
+                                           .kv_stride = D,
+                                           .queries = N,
+                                           .keys = N,
+                                           .dim = D,
+                                           .scale = 0.7f,
+                                           .causal = causal,
+                                           .out = out,
+                                           .out_stride = D});
+    for (size_t i = 0; i < N; i++) {
+      double e[N], sum = 0;
+      for (size_t j = 0; j < N; j++) {
+        double s = 0;
+        for (size_t c = 0; c < D; c++) s += (double)q[i * D + c] * (double)k[j * D + c];
+        sum += e[j] = causal && j > i ? 0 : exp((double)0.7f * s);
+      }
+      for (size_t c = 0; c < D; c++) {
+        double want = 0;
+        for (size_t j = 0; j < N; j++) want += e[j] / sum * (double)v[j * D + c];
+        if (fabs((double)out[i * D + c] - want) > tolerance)
+          fail_msg("query %zu, column %zu: %g, not %g", i, c, (double)out[i * D + c], want);
+      }
+    }
+  }
+  kf_free(q), kf_free(k), kf_free(v);
+}
+
+static void attentions(void **state) {
+  (void)state;
+  check_attention_value(&kf_net_plain_f32, 1e-6);
+  check_attention_value(&kf_net_plain_bf16, 0.02);
+}
+
+/* --- every kernel against the plain one ------------------------------------------------------ */
+
+static void for_each_net(void (*check)(const kf_net_kernel *net, const kf_net_kernel *plain)) {
+  size_t n;
+  const named_net *all = all_nets(&n);
+  for (size_t i = 0; i < n; i++) {
+    if (!all[i].here) {
+      print_message("    (no %s here)\n", all[i].name);
+      continue;
+    }
+    print_message("    %s\n", all[i].name);
+    check(all[i].net, all[i].net->precision == KF_F32 ? &kf_net_plain_f32 : &kf_net_plain_bf16);
+  }
+}
+
+static void bits_of_products(void **state) {
+  (void)state;
+  for_each_net(check_products);
+}
+static void bits_of_edges(void **state) {
+  (void)state;
+  for_each_net(check_edge_of_denormals);
+}
+static void bits_of_activations(void **state) {
+  (void)state;
+  for_each_net(check_activations);
+}
+static void bits_of_rows(void **state) {
+  (void)state;
+  for_each_net(check_rows_alone);
+}
+static void bits_of_norms(void **state) {
+  (void)state;
+  for_each_net(check_layer_norms);
+}
+static void bits_of_attention(void **state) {
+  (void)state;
+  for_each_net(check_attentions);
+}
+
+int main(void) {
+  static const struct CMUnitTest tests[] = {
+      cmocka_unit_test(products),         cmocka_unit_test(rounding),
+      cmocka_unit_test(activations),      cmocka_unit_test(layer_norms),
+      cmocka_unit_test(attentions),       cmocka_unit_test(bits_of_products),
+      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(bits_of_activations),
+      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_norms),
+      cmocka_unit_test(bits_of_attention)};
+  return cmocka_run_group_tests_name("net", tests, NULL, NULL);
+}
