@@ -1,0 +1,335 @@
+/* tokenizer.c - from a text to tokens.
+ *
+ * The steps are those of the reference (CLIPTokenizer of the transformers library, which stands on the
+ * tokenizers library):
+ *
+ *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, the
+ *      longest of those that begin there.
+ *   2. Each piece between them is brought into form C and lower case. White space of any kind only
+ *      separates words. Added tokens that are `normalized` are found now.
+ *   3. What is left is cut into words by the regular expression
+ *        <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+ *      and each word again by that of GPT-2, which only parts the first two: <|, endoftext, |>.
+ *   4. A word is a row of bytes, each a token, the last one with the mark of the word's end. Of all
+ *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none is
+ *      left.
+ *   5. Start, tokens, end; cut to the context, and filled up.
+ *
+ * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones with
+ * a heap, so that a text of one endless word takes n log n. */
+#include "encode/tokenizer_parts.h"
+#include "encode/unicode.h"
+
+#include <string.h>
+
+#define SHORT_WORD 48u
+
+/* Where tokens go; a full one takes no more, and work on the text may stop. */
+typedef struct sink {
+  const kf_tokenizer *t;
+  int32_t *tokens;
+  uint32_t n, room;
+  kf_err *err;
+} sink;
+
+static bool full(const sink *s) { return s->n >= s->room; }
+
+static void put(sink *s, int32_t token) {
+  if (!full(s)) s->tokens[s->n++] = token;
+}
+
+/* --- 4. merging --------------------------------------------------------------------------------- */
+
+static uint32_t rank_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
+  return kf_merge_find(t, left, right)->rank;
+}
+
+static uint32_t byte_token(const kf_tokenizer *t, const unsigned char *bytes, size_t n, size_t i) {
+  return (uint32_t)t->byte[i + 1 == n][bytes[i]];
+}
+
+static void merge_short(sink *s, const unsigned char *bytes, size_t n) {
+  const kf_tokenizer *t = s->t;
+  uint32_t id[SHORT_WORD], rank[SHORT_WORD]; /* rank[i]: of id[i] and id[i + 1] */
+  for (size_t i = 0; i < n; i++) id[i] = byte_token(t, bytes, n, i);
+  for (size_t i = 0; i + 1 < n; i++) rank[i] = rank_of(t, id[i], id[i + 1]);
+  while (n > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < n; i++)
+      if (rank[i] < rank[best]) best = i;
+    if (rank[best] == KF_NO_RANK) break;
+    id[best] = t->merged[rank[best]];
+    n--;
+    memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof *id);
+    memmove(rank + best, rank + best + 1, (n - best - 1) * sizeof *rank);
+    if (best > 0) rank[best - 1] = rank_of(t, id[best - 1], id[best]);
+    if (best + 1 < n) rank[best] = rank_of(t, id[best], id[best + 1]);
+  }
+  for (size_t i = 0; i < n; i++) put(s, (int32_t)id[i]);
+}
+
+/* A long word: a list of tokens by place, and a heap of rank << 32 | place. What the heap has on a
+ * place may be out of date; then the rank of the pair there is another one. */
+typedef struct long_word {
+  uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
+  uint64_t *heap;                 /* a merge takes one out and puts two in at most: room for 3 n */
+  size_t n, in_heap;
+} long_word;
+
+static void heap_push(long_word *w, uint64_t key) {
+  size_t i = w->in_heap++;
+  while (i > 0 && w->heap[(i - 1) / 2] > key) {
+    w->heap[i] = w->heap[(i - 1) / 2];
+    i = (i - 1) / 2;
+  }
+  w->heap[i] = key;
+}
+
+static uint64_t heap_pop(long_word *w) {
+  uint64_t top = w->heap[0], last = w->heap[--w->in_heap];
+  size_t i = 0;
+  for (size_t child; (child = 2 * i + 1) < w->in_heap; i = child) {
+    if (child + 1 < w->in_heap && w->heap[child + 1] < w->heap[child]) child++;
+    if (w->heap[child] >= last) break;
+    w->heap[i] = w->heap[child];
+  }
+  w->heap[i] = last;
+  return top;
+}
+
+/* The rank of the token at a place and the next one. */
+static uint32_t rank_at(const kf_tokenizer *t, const long_word *w, uint32_t at) {
+  uint32_t right = w->next[at];
+  return right == w->n ? KF_NO_RANK : rank_of(t, w->id[at], w->id[right]);
+}
+
+static void push_pair(const kf_tokenizer *t, long_word *w, uint32_t at) {
+  uint32_t rank = rank_at(t, w, at);
+  if (rank != KF_NO_RANK) heap_push(w, (uint64_t)rank << 32 | at);
+}
+
+static void merge_all(const kf_tokenizer *t, long_word *w) {
+  uint32_t n = (uint32_t)w->n;
+  for (uint32_t i = 0; i + 1 < n; i++) push_pair(t, w, i);
+  while (w->in_heap > 0) {
+    uint64_t top = heap_pop(w);
+    uint32_t at = (uint32_t)top, rank = (uint32_t)(top >> 32);
+    bool gone = w->id[at] == UINT32_MAX; /* merged into the one before it */
+    if (gone || rank_at(t, w, at) != rank) continue;
+    uint32_t right = w->next[at];
+    w->id[at] = t->merged[rank];
+    w->id[right] = UINT32_MAX;
+    w->next[at] = w->next[right];
+    if (w->next[at] != n) w->previous[w->next[at]] = at;
+    if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
+    push_pair(t, w, at);
+  }
+}
+
+static kf_status merge_long(sink *s, const unsigned char *bytes, size_t n) {
+  uint32_t *lists = kf_alloc(n, 3 * sizeof *lists);
+  uint64_t *heap = kf_alloc(n, 3 * sizeof *heap);
+  kf_status status = lists == NULL || heap == NULL ? kf_fail_memory(s->err) : KF_OK;
+  if (status == KF_OK) {
+    long_word w = {lists, lists + n, lists + 2 * n, heap, n, 0};
+    for (size_t i = 0; i < n; i++) {
+      w.id[i] = byte_token(s->t, bytes, n, i);
+      w.previous[i] = (uint32_t)(i == 0 ? n : i - 1);
+      w.next[i] = (uint32_t)(i + 1);
+    }
+    merge_all(s->t, &w);
+    for (size_t i = 0; i < n; i = w.next[i]) put(s, (int32_t)w.id[i]);
+  }
+  kf_free(heap);
+  kf_free(lists);
+  return status;
+}
+
+/* --- 3. words ----------------------------------------------------------------------------------- */
+
+static kf_status put_long_word(sink *s, const uint32_t *codes, size_t n) {
+  unsigned char *bytes = kf_alloc(n, 4);
+  if (bytes == NULL) return kf_fail_memory(s->err);
+  size_t length = 0;
+  for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], bytes + length);
+  kf_status status = merge_long(s, bytes, length);
+  kf_free(bytes);
+  return status;
+}
+
+static kf_status put_word(sink *s, const uint32_t *codes, size_t n) {
+  if (full(s)) return KF_OK;
+  unsigned char bytes[SHORT_WORD + 4];
+  size_t length = 0;
+  for (size_t i = 0; i < n; i++) {
+    length += kf_utf8_put(codes[i], bytes + length);
+    if (length > SHORT_WORD) return put_long_word(s, codes, n);
+  }
+  merge_short(s, bytes, length);
+  return KF_OK;
+}
+
+static kf_unicode_kind kind_of(uint32_t c) { return (kf_unicode_kind)kf_unicode_get(c)->kind; }
+
+static bool stands(const uint32_t *codes, size_t n, const char *ascii, size_t length) {
+  if (n < length) return false;
+  for (size_t i = 0; i < length; i++)
+    if (codes[i] != (unsigned char)ascii[i]) return false;
+  return true;
+}
+
+/* The length of <|startoftext|> or <|endoftext|>, which may stand here although it is no added token
+ * (spelt in capitals, say); 0: neither. */
+static size_t special_word(const uint32_t *codes, size_t n) {
+  if (stands(codes, n, "<|startoftext|>", 15)) return 15;
+  return stands(codes, n, "<|endoftext|>", 13) ? 13 : 0;
+}
+
+/* 's 't 're 've 'm 'll 'd; 0: none of them. */
+static size_t contraction(const uint32_t *codes, size_t n) {
+  if (n < 2) return 0;
+  uint32_t c = codes[1];
+  if (c == 's' || c == 't' || c == 'm' || c == 'd') return 2;
+  bool two = stands(codes + 1, n - 1, "re", 2) || stands(codes + 1, n - 1, "ve", 2) ||
+             stands(codes + 1, n - 1, "ll", 2);
+  return two ? 3 : 0;
+}
+
+static size_t run_of(const uint32_t *codes, size_t n, kf_unicode_kind kind) {
+  size_t end = 1;
+  while (end < n && kind_of(codes[end]) == kind) end++;
+  return end;
+}
+
+static kf_status put_words(sink *s, const uint32_t *codes, size_t n) {
+  for (size_t at = 0, length; at < n && !full(s); at += length) {
+    const uint32_t *word = codes + at;
+    size_t left = n - at;
+    kf_unicode_kind kind = kind_of(*word);
+    length = 1;
+    if (kind == KF_UNICODE_SPACE) continue;
+    size_t special = *word == '<' ? special_word(word, left) : 0;
+    if (special > 0) {
+      KF_TRY(put_word(s, word, 2));
+      KF_TRY(put_word(s, word + 2, special - 4));
+      KF_TRY(put_word(s, word + special - 2, 2));
+      length = special;
+      continue;
+    }
+    if (*word == '\'' && (length = contraction(word, left)) > 0) {
+      KF_TRY(put_word(s, word, length));
+      continue;
+    }
+    length = kind == KF_UNICODE_NUMBER ? 1 : run_of(word, left, kind);
+    KF_TRY(put_word(s, word, length));
+  }
+  return KF_OK;
+}
+
+/* --- 2. normalised text, with the added tokens that are found in it -------------------------------- */
+
+static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, size_t n) {
+  const kf_added *longest = NULL;
+  for (uint32_t i = 0; i < t->n_added; i++) {
+    const kf_added *a = &t->added[i];
+    if (a->codes == NULL || a->n_codes > n || a->codes[0] != codes[0]) continue;
+    if (longest != NULL && longest->n_codes >= a->n_codes) continue;
+    if (memcmp(a->codes, codes, a->n_codes * sizeof *codes) == 0) longest = a;
+  }
+  return longest;
+}
+
+static kf_status put_normalized(sink *s, const uint32_t *codes, size_t n) {
+  size_t done = 0;
+  for (size_t at = 0; s->t->n_normalized > 0 && at < n && !full(s);) {
+    const kf_added *found = added_code(s->t, codes + at, n - at);
+    if (found == NULL) {
+      at++;
+      continue;
+    }
+    KF_TRY(put_words(s, codes + done, at - done));
+    put(s, found->id);
+    at += found->n_codes;
+    done = at;
+  }
+  return put_words(s, codes + done, n - done);
+}
+
+static kf_status put_piece(sink *s, const char *text, size_t length) {
+  uint32_t few[512], *codes = few;
+  if (length == 0) return KF_OK;
+  if (length > sizeof few / sizeof *few / 2) codes = kf_alloc(length, 2 * sizeof *codes);
+  if (codes == NULL) return kf_fail_memory(s->err);
+  size_t n;
+  kf_status status = kf_unicode_fold(text, length, codes, &n, s->err);
+  if (status == KF_OK) status = put_normalized(s, codes, n);
+  if (codes != few) kf_free(codes);
+  return status;
+}
+
+/* --- 1. the text, with the added tokens that are found in it as it is ------------------------------ */
+
+static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_t n) {
+  const kf_added *longest = NULL;
+  for (uint32_t i = 0; i < t->n_added; i++) {
+    const kf_added *a = &t->added[i];
+    if (a->codes != NULL || a->length > n) continue;
+    if (longest != NULL && longest->length >= a->length) continue;
+    if (memcmp(a->text, text, a->length) == 0) longest = a;
+  }
+  return longest;
+}
+
+static kf_status put_text(sink *s, const char *text, size_t length) {
+  size_t done = 0;
+  for (size_t at = 0; at < length && !full(s);) {
+    const kf_added *found =
+        s->t->begins[(unsigned char)text[at]] ? added_text(s->t, text + at, length - at) : NULL;
+    if (found == NULL) {
+      at++;
+      continue;
+    }
+    KF_TRY(put_piece(s, text + done, at - done));
+    put(s, found->id);
+    at += found->length;
+    done = at;
+  }
+  return full(s) ? KF_OK : put_piece(s, text + done, length - done);
+}
+
+/* --- 5. all of it ------------------------------------------------------------------------------- */
+
+kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
+                           uint32_t context, const char *name, int32_t *tokens, uint32_t *n,
+                           kf_err *err) {
+  if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: a context of no tokens", name);
+  if (length >= (size_t)1 << 30)
+    return kf_fail(err, KF_ERR_DATA, "%s: has %zu bytes; a text may have 2^30 - 1", name, length);
+  size_t valid = kf_utf8_prefix(text, length);
+  if (valid < length)
+    return kf_fail(err, KF_ERR_DATA, "%s: is not valid UTF-8 at its byte %zu", name, valid);
+  sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
+  put(&s, tokenizer->start);
+  KF_TRY(put_text(&s, text, length));
+  tokens[s.n] = tokenizer->end;
+  *n = s.n + 1;
+  for (uint32_t i = *n; i < context; i++) tokens[i] = tokenizer->pad;
+  return KF_OK;
+}
+
+void kf_tokenizer_free(kf_tokenizer *t) {
+  if (t == NULL) return;
+  for (uint32_t i = 0; i < t->n_added; i++) {
+    kf_free(t->added[i].text);
+    kf_free(t->added[i].codes);
+  }
+  kf_free(t->added);
+  kf_free(t->merged);
+  kf_free(t->slots);
+  kf_free(t);
+}
+
+uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer) { return tokenizer->size; }
+int32_t kf_tokenizer_start(const kf_tokenizer *tokenizer) { return tokenizer->start; }
+int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer) { return tokenizer->end; }
+int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer) { return tokenizer->pad; }

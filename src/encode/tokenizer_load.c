@@ -1,0 +1,585 @@
+/* tokenizer_load.c - vocabularies and merges from the files of a model folder.
+ *
+ * Three forms say the same: tokenizer.json has all in one; vocab.json has the tokens with their numbers
+ * and merges.txt the merges in the order of their ranks; bpe_simple_vocab_16e6.txt.gz, as OpenAI
+ * published it, has merges alone. There the tokens are the 256 bytes, the same at the end of a word, what
+ * each merge makes, and the two special ones.
+ *
+ * A byte stands in a vocabulary as a printable character: itself where it is one in Latin-1, otherwise
+ * U+0100, U+0101, … in order.
+ *
+ * Of tokenizer.json the reference uses vocabulary, merges and added tokens; the rest is CLIP's whatever
+ * the file says. A file that says something else is not CLIP's, and is refused. */
+#include "encode/tokenizer_parts.h"
+#include "encode/unicode.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef KF_WITH_ZLIB
+#include <zlib.h>
+#endif
+
+#define FILE_MAX     ((uint64_t)64 << 20) /* of any file, packed or not; CLIP's have 0.5 to 4 MB */
+#define WORD_END     "</w>"
+#define OPENAI_GZ    "bpe_simple_vocab_16e6.txt.gz"
+#define OPENAI_TEXT  "bpe_simple_vocab_16e6.txt"
+#define OPENAI_MAX   48894u /* merges that are used, of the 262,144 in the file */
+#define SYMBOL_BYTES 8      /* a byte as a character, with the mark of the word's end */
+
+/* A load under way. */
+typedef struct loader {
+  const char *folder;
+  kf_tokenizer *t;
+  kf_vocabulary vocabulary;
+  char *path,
+      *merges_path; /* of the vocabulary; of the merges where they have a file of their own */
+  char *text;       /* of a file that is no JSON */
+  size_t length;
+  kf_json_doc doc;
+  char *scratch; /* room for any two tokens of the file together */
+  uint32_t n_merges, room;
+  kf_err *err;
+} loader;
+
+/* --- files -------------------------------------------------------------------------------------- */
+
+char *kf_tokenizer_path(const char *folder, const char *name) {
+  size_t n = strlen(folder) + strlen(name) + 2;
+  char *path = kf_alloc(n, 1);
+  if (path != NULL) snprintf(path, n, "%s/%s", folder, name);
+  return path;
+}
+
+bool kf_tokenizer_has(const char *folder, const char *name) {
+  char path[KF_WHERE_SIZE];
+  int n = snprintf(path, sizeof path, "%s/%s", folder, name);
+  return n > 0 && (size_t)n < sizeof path && (access(path, F_OK) == 0 || errno != ENOENT);
+}
+
+/* A whole file, with a NUL behind it. */
+static kf_status read_file(const char *path, char **text, size_t *length, kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  kf_status status = KF_OK;
+  char *bytes = NULL;
+  if (in.size > FILE_MAX)
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; a tokenizer's file may have %llu", path,
+                     (unsigned long long)in.size, (unsigned long long)FILE_MAX);
+  else if ((bytes = kf_alloc(in.size + 1, 1)) == NULL)
+    status = kf_fail_memory(err);
+  if (status == KF_OK) status = kf_in_read(&in, 0, bytes, in.size, err);
+  if (status == KF_OK) {
+    bytes[in.size] = '\0';
+    *text = bytes;
+    *length = (size_t)in.size;
+  } else {
+    kf_free(bytes);
+  }
+  kf_in_close(&in);
+  return status;
+}
+
+static kf_status read_json(const char *path, kf_json_doc *doc, size_t *length, kf_err *err) {
+  char *text;
+  KF_TRY(read_file(path, &text, length, err));
+  char what[KF_WHERE_SIZE];
+  snprintf(what, sizeof what, "%s: the file", path);
+  kf_status status = kf_json_parse(doc, text, *length, what, err);
+  kf_free(text);
+  if (status == KF_OK && doc->nodes[0].kind != KF_JSON_OBJECT) {
+    kf_json_clear(doc);
+    status = kf_fail(err, KF_ERR_DATA, "%s: is not a JSON object", path);
+  }
+  return status;
+}
+
+kf_status kf_tokenizer_json(const char *folder, const char *name, kf_json_doc *doc, kf_err *err) {
+  *doc = (kf_json_doc){0};
+  if (!kf_tokenizer_has(folder, name)) return KF_OK;
+  char *path = kf_tokenizer_path(folder, name);
+  if (path == NULL) return kf_fail_memory(err);
+  size_t length;
+  kf_status status = read_json(path, doc, &length, err);
+  kf_free(path);
+  return status;
+}
+
+#ifdef KF_WITH_ZLIB
+/* Unpacks into memory that doubles, up to FILE_MAX: a small file may unpack to any size. */
+static kf_status unpack_into(loader *l, z_stream *z, char **out, size_t *length) {
+  size_t room = 0;
+  for (int code = Z_OK; code != Z_STREAM_END;) {
+    if (z->total_out == room) {
+      if (room >= FILE_MAX)
+        return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
+                       (unsigned long long)FILE_MAX);
+      size_t larger = room == 0 ? (size_t)1 << 20 : room * 2;
+      char *more = kf_alloc(larger + 1, 1);
+      if (more == NULL) return kf_fail_memory(l->err);
+      if (room > 0) memcpy(more, *out, room);
+      kf_free(*out);
+      *out = more;
+      z->next_out = (unsigned char *)more + room;
+      z->avail_out = (unsigned)(larger - room);
+      room = larger;
+    }
+    code = inflate(z, Z_NO_FLUSH);
+    if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
+    bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
+    if (stuck) return kf_fail(l->err, KF_ERR_DATA, "%s: is cut short", l->path);
+    if (code != Z_OK && code != Z_STREAM_END)
+      return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
+                     z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
+  }
+  (*out)[z->total_out] = '\0';
+  *length = z->total_out;
+  return KF_OK;
+}
+
+static kf_status unpack(loader *l) {
+  z_stream z = {.next_in = (unsigned char *)l->text, .avail_in = (unsigned)l->length};
+  if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return kf_fail_memory(l->err);
+  char *out = NULL;
+  size_t length = 0;
+  kf_status status = unpack_into(l, &z, &out, &length);
+  inflateEnd(&z);
+  if (status != KF_OK) {
+    kf_free(out);
+    return status;
+  }
+  kf_free(l->text);
+  l->text = out;
+  l->length = length;
+  return KF_OK;
+}
+#else
+static kf_status unpack(loader *l) {
+  return kf_fail(l->err, KF_ERR_DATA,
+                 "%s: koofu was built without zlib; unpack the file (gzip -d) beside it", l->path);
+}
+#endif
+
+/* --- tokens ------------------------------------------------------------------------------------- */
+
+static kf_status add_token(loader *l, const char *token, size_t length, int64_t id) {
+  kf_vocabulary *v = &l->vocabulary;
+  if (length == 0) return kf_fail(l->err, KF_ERR_DATA, "%s: has an empty token", l->path);
+  if (id < 0 || id >= KF_TOKENS_MAX)
+    return kf_fail(l->err, KF_ERR_DATA,
+                   "%s: token '%.100s' has the number %lld; 0 to %u are possible", l->path, token,
+                   (long long)id, KF_TOKENS_MAX - 1);
+  if (!kf_map_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
+  v->count++;
+  if ((uint32_t)id >= l->t->size) l->t->size = (uint32_t)id + 1;
+  return KF_OK;
+}
+
+/* Every token must have a number of its own. */
+static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
+  uint8_t *seen = kf_alloc_zero(l->t->size, 1);
+  if (seen == NULL) return kf_fail_memory(l->err);
+  kf_status status = KF_OK;
+  const kf_json *token = kf_json_first(&l->doc, vocabulary);
+  for (; token != NULL && status == KF_OK; token = kf_json_next(&l->doc, token)) {
+    int64_t id = 0;
+    kf_json_i64(token, &id);
+    if (seen[id]++ > 0)
+      status = kf_fail(l->err, KF_ERR_DATA, "%s: two tokens have the number %lld, one is '%.100s'",
+                       l->path, (long long)id, token->key);
+  }
+  kf_free(seen);
+  return status;
+}
+
+/* {"token": number, …}; the parser has seen to it that no token stands twice. */
+static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
+  if (vocabulary == NULL || vocabulary->kind != KF_JSON_OBJECT || vocabulary->count == 0)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: has no vocabulary", l->path);
+  l->vocabulary.map = kf_map_new(vocabulary->count);
+  if (l->vocabulary.map == NULL) return kf_fail_memory(l->err);
+  const kf_json *token = kf_json_first(&l->doc, vocabulary);
+  for (; token != NULL; token = kf_json_next(&l->doc, token)) {
+    int64_t id;
+    if (!kf_json_i64(token, &id))
+      return kf_fail(l->err, KF_ERR_DATA, "%s: token '%.100s' has no whole number", l->path,
+                     token->key);
+    KF_TRY(add_token(l, token->key, strlen(token->key), id));
+  }
+  return check_numbers(l, vocabulary);
+}
+
+/* The character that stands for a byte. */
+static uint32_t byte_character(unsigned byte) {
+  uint32_t next = 0x100;
+  for (unsigned b = 0; b < 256; b++) {
+    bool printable = (b > 32 && b < 127) || (b > 160 && b != 173);
+    if (b == byte) return printable ? b : next;
+    if (!printable) next++;
+  }
+  return 0;
+}
+
+static size_t byte_symbol(unsigned byte, bool last, char symbol[SYMBOL_BYTES]) {
+  size_t n = kf_utf8_put(byte_character(byte), (unsigned char *)symbol);
+  if (last) memcpy(symbol + n, WORD_END, sizeof WORD_END - 1);
+  return last ? n + sizeof WORD_END - 1 : n;
+}
+
+/* Bytes that the vocabulary does not have, as in small ones, become the unknown token. */
+static void find_bytes(loader *l) {
+  for (int last = 0; last < 2; last++)
+    for (unsigned byte = 0; byte < 256; byte++) {
+      char symbol[SYMBOL_BYTES];
+      size_t n = byte_symbol(byte, last, symbol);
+      int64_t id = kf_map_find(l->vocabulary.map, symbol, n);
+      l->t->byte[last][byte] = id >= 0 ? (int32_t)id : l->t->unknown;
+    }
+}
+
+/* --- merges ------------------------------------------------------------------------------------- */
+
+static const char *merges_file(const loader *l) {
+  return l->merges_path != NULL ? l->merges_path : l->path;
+}
+
+/* Room for the merges that a file may have at most. */
+static kf_status merge_room(loader *l, uint64_t most) {
+  uint64_t slots = 16;
+  while (slots < 2 * most) slots *= 2;
+  if (most > KF_TOKENS_MAX)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: has more than %u merges", merges_file(l),
+                   KF_TOKENS_MAX);
+  l->t->merged = kf_alloc(most, sizeof *l->t->merged);
+  l->t->slots = kf_alloc(slots, sizeof *l->t->slots);
+  if (l->t->merged == NULL || l->t->slots == NULL) return kf_fail_memory(l->err);
+  for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.rank = KF_NO_RANK};
+  l->t->mask = (uint32_t)(slots - 1);
+  l->room = (uint32_t)most;
+  return KF_OK;
+}
+
+static kf_status not_a_token(const loader *l, const char *token, size_t length) {
+  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u needs '%.*s', which is not in the vocabulary",
+                 merges_file(l), l->n_merges + 1, (int)(length < 100 ? length : 100), token);
+}
+
+/* The next merge. A pair that stands twice has its later rank, as in the reference. */
+static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, size_t n_b) {
+  const kf_map *map = l->vocabulary.map;
+  memcpy(l->scratch, a, n_a);
+  memcpy(l->scratch + n_a, b, n_b);
+  int64_t left = kf_map_find(map, a, n_a), right = kf_map_find(map, b, n_b);
+  int64_t both = kf_map_find(map, l->scratch, n_a + n_b);
+  if (left < 0) return not_a_token(l, a, n_a);
+  if (right < 0) return not_a_token(l, b, n_b);
+  if (both < 0) return not_a_token(l, l->scratch, n_a + n_b);
+  uint32_t rank = l->n_merges++;
+  l->t->merged[rank] = (uint32_t)both;
+  kf_merge_slot *slot = kf_merge_find(l->t, (uint32_t)left, (uint32_t)right);
+  *slot = (kf_merge_slot){.left = (uint32_t)left, .right = (uint32_t)right, .rank = rank};
+  return KF_OK;
+}
+
+static kf_status bad_merge(const loader *l) {
+  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u is not two tokens with a space between",
+                 merges_file(l), l->n_merges + 1);
+}
+
+/* "a b" */
+static kf_status add_merge_line(loader *l, const char *line, size_t length) {
+  const char *space = memchr(line, ' ', length);
+  if (space == NULL || space == line || space + 1 == line + length) return bad_merge(l);
+  size_t n_a = (size_t)(space - line), n_b = length - n_a - 1;
+  if (memchr(space + 1, ' ', n_b) != NULL) return bad_merge(l);
+  return add_merge(l, line, n_a, space + 1, n_b);
+}
+
+static kf_status read_json_merges(loader *l, const kf_json *merges) {
+  if (merges == NULL || merges->kind != KF_JSON_LIST)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: has no list of merges", l->path);
+  KF_TRY(merge_room(l, merges->count));
+  const kf_json *merge = kf_json_first(&l->doc, merges);
+  for (; merge != NULL; merge = kf_json_next(&l->doc, merge)) {
+    const char *line = kf_json_string(merge);
+    if (line != NULL) {
+      KF_TRY(add_merge_line(l, line, strlen(line)));
+      continue;
+    }
+    const kf_json *first =
+        merge->kind == KF_JSON_LIST && merge->count == 2 ? kf_json_first(&l->doc, merge) : NULL;
+    const char *a = kf_json_string(first);
+    const char *b = first != NULL ? kf_json_string(kf_json_next(&l->doc, first)) : NULL;
+    if (a == NULL || b == NULL) return bad_merge(l);
+    KF_TRY(add_merge(l, a, strlen(a), b, strlen(b)));
+  }
+  return KF_OK;
+}
+
+/* The next line of l->text at *at, without its end; false: there is none. */
+static bool next_line(const loader *l, size_t *at, const char **line, size_t *length) {
+  if (*at >= l->length) return false;
+  *line = l->text + *at;
+  const char *end = memchr(*line, '\n', l->length - *at);
+  size_t n = end != NULL ? (size_t)(end - *line) : l->length - *at;
+  *at += n + (end != NULL);
+  *length = n > 0 && (*line)[n - 1] == '\r' ? n - 1 : n;
+  return true;
+}
+
+static uint64_t count_lines(const loader *l) {
+  uint64_t n = 1;
+  for (size_t i = 0; i < l->length; i++) n += l->text[i] == '\n';
+  return n;
+}
+
+static kf_status read_merges_txt(loader *l) {
+  KF_TRY(merge_room(l, count_lines(l)));
+  const char *line;
+  size_t length;
+  for (size_t at = 0; next_line(l, &at, &line, &length);) {
+    if (length >= 8 && memcmp(line, "#version", 8) == 0) continue;
+    KF_TRY(add_merge_line(l, line, length));
+  }
+  return KF_OK;
+}
+
+/* --- tokenizer.json ------------------------------------------------------------------------------ */
+
+static kf_status not_clip(const loader *l, const char *what) {
+  return kf_fail(l->err, KF_ERR_DATA, "%s: is not a tokenizer of CLIP's kind: %s", l->path, what);
+}
+
+static bool says(const kf_json_doc *doc, const kf_json *object, const char *key, const char *text) {
+  const char *value = kf_json_string(kf_json_get(doc, object, key));
+  return value != NULL && strcmp(value, text) == 0;
+}
+
+/* Absent, null, false or "". */
+static bool is_off(const kf_json_doc *doc, const kf_json *object, const char *key) {
+  const kf_json *value = kf_json_get(doc, object, key);
+  if (value == NULL || value->kind == KF_JSON_NULL) return true;
+  if (value->kind == KF_JSON_BOOL) return value->text[0] == 'f';
+  return value->kind == KF_JSON_STRING && value->text[0] == '\0';
+}
+
+static kf_status check_model(const loader *l, const kf_json *model) {
+  const kf_json_doc *doc = &l->doc;
+  if (model == NULL || model->kind != KF_JSON_OBJECT) return not_clip(l, "it has no model");
+  if (kf_json_get(doc, model, "type") != NULL && !says(doc, model, "type", "BPE"))
+    return not_clip(l, "its model is not BPE");
+  if (!says(doc, model, "end_of_word_suffix", WORD_END))
+    return not_clip(l, "its end_of_word_suffix is not '</w>'");
+  static const char *const off[] = {"dropout", "continuing_subword_prefix", "fuse_unk",
+                                    "byte_fallback", "ignore_merges"};
+  for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+    if (!is_off(doc, model, off[i])) {
+      char what[64];
+      snprintf(what, sizeof what, "it has %s", off[i]);
+      return not_clip(l, what);
+    }
+  return KF_OK;
+}
+
+/* The pattern of Split and Replace: {"Regex": "…"}. */
+static bool has_regex(const kf_json_doc *doc, const kf_json *step, const char *regex) {
+  return says(doc, kf_json_get(doc, step, "pattern"), "Regex", regex);
+}
+
+static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
+  const kf_json_doc *doc = &l->doc;
+  const kf_json *steps = kf_json_get(doc, normalizer, "normalizers");
+  const kf_json *nfc = NULL, *replace = NULL, *lower = NULL;
+  if (says(doc, normalizer, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
+      steps->count == 3) {
+    nfc = kf_json_first(doc, steps);
+    replace = kf_json_next(doc, nfc);
+    lower = kf_json_next(doc, replace);
+  }
+  bool right = says(doc, nfc, "type", "NFC") && says(doc, replace, "type", "Replace") &&
+               has_regex(doc, replace, "\\s+") && says(doc, replace, "content", " ") &&
+               says(doc, lower, "type", "Lowercase");
+  return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
+}
+
+/* The first is that of today's files; the second that of those published before. The reference uses
+ * the first for both. */
+static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
+  static const char whole[] = "<\\|startoftext\\|>|<\\|endoftext\\|>|"
+                              "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+";
+  static const size_t specials = sizeof "<\\|startoftext\\|>|<\\|endoftext\\|>|" - 1;
+  return has_regex(doc, split, whole) || has_regex(doc, split, whole + specials);
+}
+
+static kf_status check_pre_tokenizer(const loader *l, const kf_json *pre) {
+  const kf_json_doc *doc = &l->doc;
+  const kf_json *steps = kf_json_get(doc, pre, "pretokenizers");
+  const kf_json *split = NULL, *bytes = NULL;
+  if (says(doc, pre, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
+      steps->count == 2) {
+    split = kf_json_first(doc, steps);
+    bytes = kf_json_next(doc, split);
+  }
+  bool right = says(doc, split, "type", "Split") && says(doc, split, "behavior", "Removed") &&
+               !is_off(doc, split, "invert") && says(doc, bytes, "type", "ByteLevel") &&
+               is_off(doc, bytes, "add_prefix_space");
+  if (!right) return not_clip(l, "its pre_tokenizer is not Split and ByteLevel");
+  return is_clip_regex(doc, split)
+             ? KF_OK
+             : not_clip(l, "its pre_tokenizer has another regular expression");
+}
+
+static kf_status check_post_processor(const loader *l, const kf_json *post) {
+  if (post == NULL || post->kind == KF_JSON_NULL) return KF_OK;
+  bool right = says(&l->doc, post, "type", "RobertaProcessing") ||
+               says(&l->doc, post, "type", "TemplateProcessing");
+  return right ? KF_OK : not_clip(l, "its post_processor is neither Roberta's nor a template");
+}
+
+/* Where the file says which tokens stand around a text, they must be those that will. */
+static kf_status check_ends(const loader *l) {
+  const kf_json *post = kf_json_get(&l->doc, &l->doc.nodes[0], "post_processor");
+  if (!says(&l->doc, post, "type", "RobertaProcessing")) return KF_OK;
+  const char *const keys[2] = {"cls", "sep"};
+  const int32_t expected[2] = {l->t->start, l->t->end};
+  for (int i = 0; i < 2; i++) {
+    const kf_json *pair = kf_json_get(&l->doc, post, keys[i]);
+    const kf_json *name =
+        pair != NULL && pair->kind == KF_JSON_LIST ? kf_json_first(&l->doc, pair) : NULL;
+    int64_t id;
+    if (name == NULL || !kf_json_i64(kf_json_next(&l->doc, name), &id) || id != expected[i])
+      return kf_fail(l->err, KF_ERR_DATA, "%s: the post_processor's '%s' is not token %d", l->path,
+                     keys[i], (int)expected[i]);
+  }
+  return KF_OK;
+}
+
+static kf_status load_json(loader *l) {
+  KF_TRY(read_json(l->path, &l->doc, &l->length, l->err));
+  const kf_json *whole = &l->doc.nodes[0], *model = kf_json_get(&l->doc, whole, "model");
+  KF_TRY(check_model(l, model));
+  KF_TRY(check_normalizer(l, kf_json_get(&l->doc, whole, "normalizer")));
+  KF_TRY(check_pre_tokenizer(l, kf_json_get(&l->doc, whole, "pre_tokenizer")));
+  KF_TRY(check_post_processor(l, kf_json_get(&l->doc, whole, "post_processor")));
+  KF_TRY(read_vocabulary(l, kf_json_get(&l->doc, model, "vocab")));
+  l->scratch = kf_alloc(l->length + 1, 1);
+  if (l->scratch == NULL) return kf_fail_memory(l->err);
+  KF_TRY(read_json_merges(l, kf_json_get(&l->doc, model, "merges")));
+  KF_TRY(kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, &l->doc, l->err));
+  return check_ends(l);
+}
+
+/* --- vocab.json and merges.txt -------------------------------------------------------------------- */
+
+static kf_status load_two(loader *l) {
+  l->merges_path = kf_tokenizer_path(l->folder, "merges.txt");
+  if (l->merges_path == NULL) return kf_fail_memory(l->err);
+  KF_TRY(read_json(l->path, &l->doc, &l->length, l->err));
+  KF_TRY(read_vocabulary(l, &l->doc.nodes[0]));
+  KF_TRY(read_file(l->merges_path, &l->text, &l->length, l->err));
+  l->scratch = kf_alloc(l->length + 1, 1);
+  if (l->scratch == NULL) return kf_fail_memory(l->err);
+  KF_TRY(read_merges_txt(l));
+  return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
+}
+
+/* --- OpenAI's file -------------------------------------------------------------------------------- */
+
+/* The tokens of bytes, in the order that OpenAI gave them: printable ones first. Returns the next
+ * number. */
+static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
+  uint32_t id = 0;
+  for (int last = 0; last < 2; last++)
+    for (int printable = 1; printable >= 0; printable--)
+      for (unsigned byte = 0; byte < 256; byte++) {
+        if ((byte_character(byte) < 0x100) != printable) continue;
+        size_t n = byte_symbol(byte, last, symbols[id]);
+        KF_TRY(add_token(l, symbols[id], n, id));
+        id++;
+      }
+  return KF_OK;
+}
+
+/* Adds what a line's merge makes to the vocabulary, and then the merge. *arena: where its text goes. */
+static kf_status add_openai_line(loader *l, const char *line, size_t length, char **arena) {
+  const char *space = memchr(line, ' ', length);
+  if (space == NULL) return bad_merge(l);
+  size_t n_a = (size_t)(space - line), n = length - 1;
+  memcpy(*arena, line, n_a);
+  memcpy(*arena + n_a, space + 1, n - n_a);
+  (*arena)[n] = '\0';
+  if (kf_map_find(l->vocabulary.map, *arena, n) >= 0)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which is there already",
+                   l->path, l->n_merges + 1, *arena);
+  KF_TRY(add_token(l, *arena, n, l->vocabulary.count));
+  *arena += n + 1;
+  return add_merge_line(l, line, length);
+}
+
+static kf_status load_openai_lines(loader *l, char *arena) {
+  const char *line;
+  size_t length, at = 0;
+  if (!next_line(l, &at, &line, &length) || length < 8 ||
+      memmem(line, length, "#version", 8) == NULL)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: has no '#version' in its first line", l->path);
+  while (l->n_merges < OPENAI_MAX && next_line(l, &at, &line, &length))
+    KF_TRY(add_openai_line(l, line, length, &arena));
+  KF_TRY(add_token(l, "<|startoftext|>", 15, l->vocabulary.count));
+  KF_TRY(add_token(l, "<|endoftext|>", 13, l->vocabulary.count));
+  return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
+}
+
+static kf_status load_openai(loader *l, bool packed) {
+  KF_TRY(read_file(l->path, &l->text, &l->length, l->err));
+  if (packed) KF_TRY(unpack(l));
+  uint64_t lines = count_lines(l);
+  KF_TRY(merge_room(l, lines < OPENAI_MAX ? lines : OPENAI_MAX));
+  l->vocabulary.map = kf_map_new(512 + l->room);
+  l->scratch = kf_alloc(l->length + 1, 1);
+  char *arena = kf_alloc(512 * SYMBOL_BYTES + l->length + 1, 1);
+  kf_status status = l->vocabulary.map == NULL || l->scratch == NULL || arena == NULL
+                         ? kf_fail_memory(l->err)
+                         : add_bytes(l, (char(*)[SYMBOL_BYTES])arena);
+  if (status == KF_OK) status = load_openai_lines(l, arena + 512 * SYMBOL_BYTES);
+  if (status == KF_OK) find_bytes(l);
+  kf_map_free(l->vocabulary.map); /* its keys are in the arena */
+  l->vocabulary.map = NULL;
+  kf_free(arena);
+  return status;
+}
+
+/* --- whichever there is --------------------------------------------------------------------------- */
+
+static kf_status load(loader *l) {
+  static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};
+  size_t which = 0;
+  while (which < 4 && !kf_tokenizer_has(l->folder, names[which])) which++;
+  if (which == 4)
+    return kf_fail(l->err, KF_ERR_DATA,
+                   "%s: has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ,
+                   l->folder);
+  l->path = kf_tokenizer_path(l->folder, names[which]);
+  if (l->path == NULL) return kf_fail_memory(l->err);
+  l->vocabulary.path = l->path;
+  if (which >= 2) return load_openai(l, which == 2);
+  KF_TRY(which == 0 ? load_json(l) : load_two(l));
+  find_bytes(l);
+  return KF_OK;
+}
+
+kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err) {
+  loader l = {.folder = folder, .err = err, .t = kf_alloc_zero(1, sizeof *l.t)};
+  if (l.t == NULL) return kf_fail_memory(err);
+  kf_status status = load(&l);
+  kf_map_free(l.vocabulary.map);
+  kf_json_clear(&l.doc);
+  kf_free(l.scratch);
+  kf_free(l.text);
+  kf_free(l.merges_path);
+  kf_free(l.path);
+  if (status == KF_OK)
+    *out = l.t;
+  else
+    kf_tokenizer_free(l.t);
+  return status;
+}

@@ -1,0 +1,255 @@
+/* unicode.c - normalisation form C and lower case.
+ *
+ * Form C takes three steps (UAX 15): every character is replaced by its full decomposition, runs of
+ * marks are brought into the order of their combining classes, stably, and then each mark is joined
+ * with the starter before it where a composed character exists and no mark of the same or a higher
+ * class stands between. Hangul syllables have a formula instead of tables. Most texts have no character
+ * that any of this could touch; one look at each says so.
+ *
+ * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by counting
+ * classes, so that the time stays linear. */
+#include "encode/unicode.h"
+
+#include <string.h>
+
+/* --- UTF-8 -------------------------------------------------------------------------------------- */
+
+static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+
+/* The length of the valid sequence at b, of which `left` bytes are there; 0: none. */
+static size_t sequence(const unsigned char *b, size_t left) {
+  if (b[0] < 0x80) return 1;
+  if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
+  if (b[0] < 0xE0) return left >= 2 && trails(b[1]) ? 2 : 0;
+  if (b[0] < 0xF0) {
+    if (left < 3 || !trails(b[1]) || !trails(b[2])) return 0;
+    bool overlong = b[0] == 0xE0 && b[1] < 0xA0, surrogate = b[0] == 0xED && b[1] >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (left < 4 || !trails(b[1]) || !trails(b[2]) || !trails(b[3])) return 0;
+  bool overlong = b[0] == 0xF0 && b[1] < 0x90, beyond = b[0] == 0xF4 && b[1] >= 0x90;
+  return overlong || beyond ? 0 : 4;
+}
+
+size_t kf_utf8_prefix(const char *text, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  size_t at = 0;
+  while (at < length) {
+    size_t n = sequence(bytes + at, length - at);
+    if (n == 0) break;
+    at += n;
+  }
+  return at;
+}
+
+uint32_t kf_utf8_next(const char *text, size_t *at) {
+  const unsigned char *b = (const unsigned char *)text + *at;
+  if (b[0] < 0x80) {
+    *at += 1;
+    return b[0];
+  }
+  if (b[0] < 0xE0) {
+    *at += 2;
+    return (b[0] & 31u) << 6 | (b[1] & 63u);
+  }
+  if (b[0] < 0xF0) {
+    *at += 3;
+    return (b[0] & 15u) << 12 | (b[1] & 63u) << 6 | (b[2] & 63u);
+  }
+  *at += 4;
+  return (b[0] & 7u) << 18 | (b[1] & 63u) << 12 | (b[2] & 63u) << 6 | (b[3] & 63u);
+}
+
+size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]) {
+  if (c < 0x80) {
+    bytes[0] = (unsigned char)c;
+    return 1;
+  }
+  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  static const unsigned char lead[5] = {0, 0, 0xC0, 0xE0, 0xF0};
+  for (size_t i = n - 1; i > 0; i--, c >>= 6) bytes[i] = (unsigned char)(0x80 | (c & 63));
+  bytes[0] = (unsigned char)(lead[n] | c);
+  return n;
+}
+
+/* --- decomposing -------------------------------------------------------------------------------- */
+
+enum {
+  HANGUL = 0xAC00,
+  LEADS = 0x1100,
+  VOWELS = 0x1161,
+  TAILS = 0x11A7, /* the tail number 0 is 'none' */
+  N_LEADS = 19,
+  N_VOWELS = 21,
+  N_TAILS = 28,
+  N_HANGUL = N_LEADS * N_VOWELS * N_TAILS
+};
+
+static size_t decompose_hangul(uint32_t c, uint32_t *out) {
+  uint32_t s = c - HANGUL, tail = s % N_TAILS;
+  out[0] = LEADS + s / (N_VOWELS * N_TAILS);
+  out[1] = VOWELS + s / N_TAILS % N_VOWELS;
+  if (tail == 0) return 2;
+  out[2] = TAILS + tail;
+  return 3;
+}
+
+/* Writes the full decomposition; at most twice as many code points as c has bytes. */
+static size_t decompose(uint32_t c, uint32_t *out) {
+  if (c - HANGUL < N_HANGUL) return decompose_hangul(c, out);
+  if (!kf_unicode_get(c)->decomposes) {
+    out[0] = c;
+    return 1;
+  }
+  uint32_t low = 0, high = kf_unicode_decompositions - 1;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    if (kf_unicode_decomposed[middle] < c)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  size_t n = (size_t)(kf_unicode_place[low + 1] - kf_unicode_place[low]);
+  memcpy(out, kf_unicode_pool + kf_unicode_place[low], n * sizeof *out);
+  return n;
+}
+
+/* --- ordering ----------------------------------------------------------------------------------- */
+
+#define SHORT_RUN 32u
+
+static uint8_t class_of(uint32_t c) { return kf_unicode_get(c)->combining_class; }
+
+static void insertion_sort(uint32_t *marks, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    uint32_t mark = marks[i];
+    uint8_t class = class_of(mark);
+    size_t j = i;
+    for (; j > 0 && class_of(marks[j - 1]) > class; j--) marks[j] = marks[j - 1];
+    marks[j] = mark;
+  }
+}
+
+static kf_status counting_sort(uint32_t *marks, size_t n, kf_err *err) {
+  uint32_t *copy = kf_alloc(n, sizeof *copy);
+  if (copy == NULL) return kf_fail_memory(err);
+  memcpy(copy, marks, n * sizeof *copy);
+  size_t begin[257] = {0};
+  for (size_t i = 0; i < n; i++) begin[class_of(marks[i]) + 1]++;
+  for (size_t k = 1; k < 257; k++) begin[k] += begin[k - 1];
+  for (size_t i = 0; i < n; i++) marks[begin[class_of(copy[i])]++] = copy[i];
+  kf_free(copy);
+  return KF_OK;
+}
+
+static kf_status order(uint32_t *text, size_t n, kf_err *err) {
+  for (size_t i = 0; i < n;) {
+    size_t end = i;
+    while (end < n && class_of(text[end]) != 0) end++;
+    if (end - i > SHORT_RUN)
+      KF_TRY(counting_sort(text + i, end - i, err));
+    else
+      insertion_sort(text + i, end - i);
+    i = end + 1;
+  }
+  return KF_OK;
+}
+
+/* --- composing ---------------------------------------------------------------------------------- */
+
+/* What two characters make together; 0: nothing. */
+static uint32_t compose_pair(uint32_t a, uint32_t b) {
+  if (a - LEADS < N_LEADS && b - VOWELS < N_VOWELS)
+    return HANGUL + ((a - LEADS) * N_VOWELS + (b - VOWELS)) * N_TAILS;
+  if (a - HANGUL < N_HANGUL && (a - HANGUL) % N_TAILS == 0 && b - TAILS - 1 < N_TAILS - 1)
+    return a + (b - TAILS);
+  if (!kf_unicode_get(b)->unstable) return 0;
+  uint32_t low = 0, high = kf_unicode_compositions;
+  while (low < high) {
+    uint32_t middle = (low + high) / 2;
+    const kf_unicode_pair *p = &kf_unicode_pairs[middle];
+    if (p->first == a && p->second == b) return p->composed;
+    if (p->first < a || (p->first == a && p->second < b))
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return 0;
+}
+
+/* In place; the text only becomes shorter. */
+static size_t compose(uint32_t *text, size_t n) {
+  size_t to = 0, starter = SIZE_MAX;
+  int last = -1; /* class of what was kept behind the starter; -1: nothing was */
+  for (size_t i = 0; i < n; i++) {
+    uint32_t c = text[i];
+    int class = class_of(c);
+    uint32_t together = starter != SIZE_MAX && last < class ? compose_pair(text[starter], c) : 0;
+    if (together != 0) {
+      text[starter] = together;
+      continue;
+    }
+    text[to] = c;
+    if (class == 0) {
+      starter = to;
+      last = -1;
+    } else {
+      last = class;
+    }
+    to++;
+  }
+  return to;
+}
+
+/* --- whole texts -------------------------------------------------------------------------------- */
+
+/* Code points as they are; true where form C may differ. */
+static bool decode(const char *text, size_t length, uint32_t *out, size_t *n) {
+  unsigned unstable = 0;
+  size_t count = 0;
+  for (size_t at = 0; at < length;) {
+    uint32_t c = kf_utf8_next(text, &at);
+    if (c >= 0x80) unstable |= kf_unicode_get(c)->unstable;
+    out[count++] = c;
+  }
+  *n = count;
+  return unstable != 0;
+}
+
+kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err) {
+  if (!decode(text, length, out, n)) return KF_OK;
+  size_t count = 0;
+  for (size_t at = 0; at < length;) count += decompose(kf_utf8_next(text, &at), out + count);
+  KF_TRY(order(out, count, err));
+  *n = compose(out, count);
+  return KF_OK;
+}
+
+/* The one letter that becomes two, from the end, so that nothing is overwritten before it is read. */
+static void lower_dotted(uint32_t *text, size_t n, size_t dotted) {
+  for (size_t from = n, to = n + dotted; from < to;) {
+    uint32_t c = text[--from];
+    if (c == KF_UNICODE_DOTTED_I) {
+      text[--to] = KF_UNICODE_DOT_ABOVE;
+      c = 'i';
+    }
+    text[--to] = c;
+  }
+}
+
+kf_status kf_unicode_fold(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err) {
+  KF_TRY(kf_unicode_nfc(text, length, out, n, err));
+  size_t dotted = 0;
+  for (size_t i = 0; i < *n; i++) {
+    uint32_t c = out[i];
+    if (c < 0x80)
+      out[i] = c - 'A' < 26u ? c + 32 : c;
+    else if (c == KF_UNICODE_DOTTED_I)
+      dotted++;
+    else
+      out[i] = (uint32_t)((int32_t)c + kf_unicode_get(c)->lower);
+  }
+  if (dotted > 0) lower_dotted(out, *n, dotted);
+  *n += dotted;
+  return KF_OK;
+}

@@ -1,0 +1,63 @@
+/* unicode.h - as much of Unicode as CLIP's tokenizer needs: what is a letter, a number or white space,
+ * lower case, and normalisation form C. Tables of our own, whatever the locale; they are those of the
+ * reference tokenizer (see unicode_tables.c for the versions). Stays in its room. */
+#ifndef KF_UNICODE_H
+#define KF_UNICODE_H
+
+#include "base/base.h"
+
+/* --- the tables (unicode_tables.c) -------------------------------------------------------------- */
+
+typedef enum kf_unicode_kind {
+  KF_UNICODE_OTHER = 0,
+  KF_UNICODE_SPACE = 1,  /* \s */
+  KF_UNICODE_LETTER = 2, /* \p{L} */
+  KF_UNICODE_NUMBER = 3  /* \p{N} */
+} kf_unicode_kind;
+
+typedef struct kf_unicode_info {
+  uint8_t kind;            /* kf_unicode_kind */
+  uint8_t combining_class; /* 0: starter */
+  uint8_t unstable;        /* may change, or change what stands before it, in form C */
+  uint8_t decomposes;      /* has an entry in kf_unicode_decomposed */
+  int32_t lower;           /* lower case - c; U+0130 aside, which becomes two */
+} kf_unicode_info;
+
+typedef struct kf_unicode_pair {
+  uint32_t first, second, composed;
+} kf_unicode_pair;
+
+#define KF_UNICODE_END       0x110000u
+#define KF_UNICODE_DOTTED_I  0x130u /* lower case: i, U+0307 */
+#define KF_UNICODE_DOT_ABOVE 0x307u
+
+extern const kf_unicode_info kf_unicode_record[];
+extern const uint16_t kf_unicode_index[];
+extern const uint8_t kf_unicode_block[][128];
+extern const uint32_t kf_unicode_decomposed[], kf_unicode_pool[];
+extern const uint16_t kf_unicode_place[];
+extern const kf_unicode_pair kf_unicode_pairs[];
+extern const uint32_t kf_unicode_decompositions, kf_unicode_compositions;
+
+/* c < KF_UNICODE_END */
+static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
+  return &kf_unicode_record[kf_unicode_block[kf_unicode_index[c >> 7]][c & 127]];
+}
+
+/* --- texts as code points ----------------------------------------------------------------------- */
+
+/* The bytes that are valid UTF-8 at the beginning of a text; `length` where all are. */
+size_t kf_utf8_prefix(const char *text, size_t length);
+/* The code point at `at` in valid UTF-8; *at moves behind it. */
+uint32_t kf_utf8_next(const char *text, size_t *at);
+/* Writes 1 to 4 bytes and returns how many. */
+size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
+
+/* Code points of valid UTF-8 in form C and lower case, as the reference does it: character by
+ * character, so that sigma knows no final form. `out` has room for 2 * length code points. *n: how many
+ * there are. KF_ERR_MEM where a very long run of marks cannot be sorted. */
+kf_status kf_unicode_fold(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);
+/* Form C alone, with the same room. */
+kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);
+
+#endif
