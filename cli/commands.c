@@ -3,6 +3,8 @@
 #include "commands.h"
 
 const cli_command *const commands[] = {
+    &embed_command,
+    &embed_text_command,
     &convert_command,
     &info_command,
     &stats_command,

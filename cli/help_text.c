@@ -15,7 +15,7 @@ const char program_details[] =
     "files.\n\n"
     "Results go to standard output, everything else to standard error. Progress is shown on a "
     "terminal only. An output file appears complete or not at all; an interrupted command leaves "
-    "nothing behind. '--' ends the options.";
+    "nothing behind but what 'koofu embed' goes on with. '--' ends the options.";
 
 const cli_example program_examples[] = {
     {"See what it does, on a synthetic world", "koofu demo"},
