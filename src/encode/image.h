@@ -4,26 +4,50 @@
 
 #include "base/base.h"
 
+/* --- pictures --------------------------------------------------------------------------------- */
+
 /* A picture as the reference's Pillow would hold it after exif_transpose and convert("RGB"). */
 typedef struct kf_image {
   uint32_t width, height;
   uint8_t *rgb; /* [height][width][3], kf_free */
 } kf_image;
 
+/* Pixels that Pillow refuses to go beyond. */
+#define KF_MAX_PIXELS UINT64_C(178956970)
+
 /* Decodes a JPEG, PNG or WebP, told by its first bytes. `name` is for messages: "NAME: …". Pictures
- * of more than max_pixels are refused before memory is taken for them. KF_ERR_DATA: not a picture,
- * truncated, damaged, too large, or of a format this build leaves out. */
+ * of more than max_pixels (0: KF_MAX_PIXELS) are refused before memory is taken for them. KF_ERR_DATA:
+ * not a picture, truncated, damaged, too large, or of a format this build leaves out. May be called
+ * from any thread. */
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
                           kf_image *out, kf_err *err);
+/* The same of a file of at most 1 GiB. */
+kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
 void kf_image_clear(kf_image *image);
 
-/* What preprocessor_config.json says. */
+/* --- resizing --------------------------------------------------------------------------------- */
+
 typedef enum kf_resample {
   KF_RESAMPLE_BICUBIC,
   KF_RESAMPLE_BILINEAR,
   KF_RESAMPLE_LANCZOS
 } kf_resample;
+
+/* A part of a picture, in pixels. */
+typedef struct kf_box {
+  uint32_t left, top, width, height;
+} kf_box;
+
+/* The part `box` of the picture resized to width x height, to the bit as Pillow's resize makes it:
+ * out[box.height][box.width][3]. Only what the part needs is calculated. */
+kf_status kf_resize(const kf_image *image, uint32_t width, uint32_t height, kf_resample filter,
+                    const kf_box *box, uint8_t *out, kf_err *err);
+
+/* --- preprocessing ---------------------------------------------------------------------------- */
+
+/* What preprocessor_config.json says. */
 typedef struct kf_preprocess {
+  uint32_t image_size; /* of the result */
   bool resize;
   uint32_t shortest_edge; /* 0: resize to resize_width x resize_height whatever the shape */
   uint32_t resize_width, resize_height;
@@ -36,13 +60,15 @@ typedef struct kf_preprocess {
   double mean[3], std[3];
 } kf_preprocess;
 
-/* Reads preprocessor_config.json (as CLIP's or SigLIP's image processor writes it, old or new spelling);
- * `image_size` is what the model's config wants: a result of another size is KF_ERR_DATA. A file that is not
- * there gives CLIP's own values. */
+/* Reads preprocessor_config.json (as CLIP's or SigLIP's image processor writes it, old or new
+ * spelling), or the image processor in processor_config.json; `image_size` is what the model's config
+ * wants: a result of another size is KF_ERR_DATA. Where there is neither file, CLIP's own values with
+ * the model's size. */
 kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preprocess *out,
                              kf_err *err);
 
-/* The pixels that go into the tower: out[3][image_size][image_size]. */
+/* The pixels that go into the tower: out[3][image_size][image_size]. KF_ERR_DATA where the picture
+ * does not come out in this size ("NAME: …"). */
 kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const char *name,
                             float *out, kf_err *err);
 

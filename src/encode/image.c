@@ -1,0 +1,153 @@
+/* image.c - which decoder a picture needs, how large it may be, and turning it the right way up. */
+#include "encode/codec.h"
+
+#include <string.h>
+
+#define MAX_FILE ((uint64_t)1 << 30)
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+void kf_image_clear(kf_image *image) {
+  kf_free(image->rgb);
+  *image = (kf_image){0};
+}
+
+/* Longer sides are absurd, and weights of a resize would no longer be sums of a few numbers. */
+#define MAX_SIDE ((uint64_t)1 << 24)
+
+kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err) {
+  if (width == 0 || height == 0)
+    return kf_fail(err, KF_ERR_DATA, "%s: the picture is %llu x %llu pixels, which cannot be",
+                   codec->name, (unsigned long long)width, (unsigned long long)height);
+  if (width > MAX_SIDE || height > MAX_SIDE || width * height > codec->max_pixels)
+    return kf_fail(
+        err, KF_ERR_DATA,
+        "%s: %llu x %llu pixels are more than the limit of %llu, as in a decompression bomb",
+        codec->name, (unsigned long long)width, (unsigned long long)height,
+        (unsigned long long)codec->max_pixels);
+  codec->image = (kf_image){
+      .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
+  return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+/* --- the right way up ------------------------------------------------------------------------- */
+
+static void copy_pixel(uint8_t *to, const uint8_t *from) {
+  to[0] = from[0];
+  to[1] = from[1];
+  to[2] = from[2];
+}
+
+static void swap_pixel(uint8_t *a, uint8_t *b) {
+  uint8_t kept[3];
+  copy_pixel(kept, a);
+  copy_pixel(a, b);
+  copy_pixel(b, kept);
+}
+
+/* Row a becomes row b mirrored, and the other way round; a may be b. */
+static void mirror_rows(uint8_t *a, uint8_t *b, uint32_t width) {
+  uint32_t n = a == b ? width / 2 : width;
+  for (uint32_t x = 0; x < n; x++) swap_pixel(a + (size_t)x * 3, b + (size_t)(width - 1 - x) * 3);
+}
+
+static void swap_rows(uint8_t *a, uint8_t *b, uint32_t width) {
+  for (size_t i = 0; i < (size_t)width * 3; i++) {
+    uint8_t kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+  }
+}
+
+/* 2: left and right change places; 4: top and bottom; 3: both. In place. */
+static void flip(kf_image *image, int orientation) {
+  size_t stride = (size_t)image->width * 3;
+  uint32_t h = image->height;
+  if (orientation == 2) {
+    for (uint32_t y = 0; y < h; y++)
+      mirror_rows(image->rgb + y * stride, image->rgb + y * stride, image->width);
+    return;
+  }
+  for (uint32_t y = 0; y < (h + 1) / 2; y++) {
+    uint8_t *a = image->rgb + y * stride, *b = image->rgb + (h - 1 - y) * stride;
+    if (orientation == 3)
+      mirror_rows(a, b, image->width);
+    else if (a != b)
+      swap_rows(a, b, image->width);
+  }
+}
+
+/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both. By
+ * squares of 32 pixels, which stay in the cache. */
+static kf_status transpose(kf_image *image, int orientation, kf_err *err) {
+  enum { SQUARE = 32 };
+  uint32_t w = image->height, h = image->width; /* of the result */
+  uint8_t *to = kf_alloc((uint64_t)w * h, 3);
+  if (to == NULL) return kf_fail_memory(err);
+  bool from_bottom = orientation == 6 || orientation == 7;
+  bool from_right = orientation == 7 || orientation == 8;
+  for (uint32_t y0 = 0; y0 < h; y0 += SQUARE)
+    for (uint32_t x0 = 0; x0 < w; x0 += SQUARE)
+      for (uint32_t y = y0; y < h && y < y0 + SQUARE; y++)
+        for (uint32_t x = x0; x < w && x < x0 + SQUARE; x++) {
+          size_t row = from_bottom ? w - 1 - x : x, column = from_right ? h - 1 - y : y;
+          copy_pixel(to + ((size_t)y * w + x) * 3, image->rgb + (row * h + column) * 3);
+        }
+  kf_free(image->rgb);
+  *image = (kf_image){.width = w, .height = h, .rgb = to};
+  return KF_OK;
+}
+
+static kf_status turn(kf_image *image, int orientation, kf_err *err) {
+  if (orientation >= 5) return transpose(image, orientation, err);
+  if (orientation >= 2) flip(image, orientation);
+  return KF_OK;
+}
+
+/* --- decoding --------------------------------------------------------------------------------- */
+
+static bool starts(const kf_codec *codec, size_t at, const char *mark, size_t n) {
+  return codec->n >= at + n && memcmp(codec->bytes + at, mark, n) == 0;
+}
+
+static kf_status decode(kf_codec *codec, kf_err *err) {
+  if (starts(codec, 0, "\xff\xd8\xff", 3)) return kf_jpeg_decode(codec, err);
+  if (starts(codec, 0, "\x89PNG\r\n\x1a\n", 8)) return kf_png_decode(codec, err);
+  if (starts(codec, 0, "RIFF", 4) && starts(codec, 8, "WEBP", 4)) return kf_webp_decode(codec, err);
+  return kf_fail(err, KF_ERR_DATA, "%s: is not a JPEG, PNG or WebP picture", codec->name);
+}
+
+kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
+                          kf_image *out, kf_err *err) {
+  *out = (kf_image){0};
+  kf_codec codec = {.bytes = bytes,
+                    .n = n,
+                    .max_pixels = max_pixels != 0 ? max_pixels : KF_MAX_PIXELS,
+                    .name = name,
+                    .orientation = 1};
+  kf_status status = decode(&codec, err);
+  if (status == KF_OK) status = turn(&codec.image, codec.orientation, err);
+  if (status == KF_OK)
+    *out = codec.image;
+  else
+    kf_image_clear(&codec.image);
+  return status;
+}
+
+kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
+  *out = (kf_image){0};
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  uint8_t *bytes = NULL;
+  kf_status status = KF_OK;
+  if (in.size > MAX_FILE)
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; pictures may have 1 GiB", path,
+                     (unsigned long long)in.size);
+  else if ((bytes = kf_alloc(in.size, 1)) == NULL)
+    status = kf_fail_memory(err);
+  if (status == KF_OK) status = kf_in_read(&in, 0, bytes, in.size, err);
+  if (status == KF_OK) status = kf_image_decode(bytes, (size_t)in.size, max_pixels, path, out, err);
+  kf_free(bytes);
+  kf_in_close(&in);
+  return status;
+}

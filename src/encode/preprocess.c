@@ -1,0 +1,358 @@
+/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the precision
+ * of the reference (the Pillow image processors of transformers): resize and crop on bytes, then
+ *
+ *   x = f32(byte * rescale_factor)      the product in f64
+ *   y = (x - f32(mean)) / f32(std)      in f32
+ *
+ * There are only 256 bytes, so that both are tables. */
+#include "encode/image.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_CONFIG ((uint64_t)1 << 20)
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+/* The size that a picture is resized to. The quotient is that of the reference, in f64, cut. */
+static void resized(const kf_preprocess *p, const kf_image *image, uint64_t *width,
+                    uint64_t *height) {
+  *width = image->width;
+  *height = image->height;
+  if (!p->resize) return;
+  if (p->shortest_edge == 0) {
+    *width = p->resize_width;
+    *height = p->resize_height;
+    return;
+  }
+  uint64_t edge = p->shortest_edge;
+  bool upright = *width <= *height;
+  uint64_t shorter = upright ? *width : *height, longer = upright ? *height : *width;
+  longer = (uint64_t)((double)(edge * longer) / (double)shorter);
+  *width = upright ? edge : longer;
+  *height = upright ? longer : edge;
+}
+
+/* Where the crop lies along one direction: `from` in the resized picture, `at` in the result. */
+typedef struct span {
+  uint32_t from, at, n;
+} span;
+
+/* Too large by an odd number of pixels: one more is cut behind; too small: one more zero in front. */
+static span centre(uint64_t size, uint32_t wanted) {
+  if (size >= wanted) return (span){.from = (uint32_t)((size - wanted) / 2), .at = 0, .n = wanted};
+  return (span){.from = 0, .at = (uint32_t)((wanted - size + 1) / 2), .n = (uint32_t)size};
+}
+
+/* table[c][byte]: what a byte of channel c becomes. */
+static void make_tables(const kf_preprocess *p, float table[3][256]) {
+  for (int c = 0; c < 3; c++) {
+    float mean = (float)p->mean[c], std = (float)p->std[c];
+    for (int v = 0; v < 256; v++) {
+      float x = p->rescale ? (float)(v * p->rescale_factor) : (float)v;
+      table[c][v] = p->normalize ? (x - mean) / std : x;
+    }
+  }
+}
+
+static void spread(const kf_preprocess *p, const uint8_t *rgb, span x, span y, float *out) {
+  float table[3][256];
+  make_tables(p, table);
+  size_t side = p->image_size, plane = side * side;
+  for (size_t c = 0; c < 3; c++) {
+    float *to = out + c * plane;
+    if (x.n < side || y.n < side)
+      for (size_t i = 0; i < plane; i++) to[i] = table[c][0];
+    for (size_t i = 0; i < y.n; i++) {
+      const uint8_t *row = rgb + i * x.n * 3 + c;
+      float *line = to + (i + y.at) * side + x.at;
+      for (size_t j = 0; j < x.n; j++) line[j] = table[c][row[3 * j]];
+    }
+  }
+}
+
+kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const char *name,
+                            float *out, kf_err *err) {
+  uint64_t width, height;
+  resized(p, image, &width, &height);
+  uint64_t result_width = p->crop ? p->crop_width : width;
+  uint64_t result_height = p->crop ? p->crop_height : height;
+  if (result_width != p->image_size || result_height != p->image_size)
+    return kf_fail(
+        err, KF_ERR_DATA,
+        "%s: becomes %llu x %llu pixels, where the model takes %u x %u: its preprocessor "
+        "neither crops nor resizes to a square",
+        name, (unsigned long long)result_width, (unsigned long long)result_height, p->image_size,
+        p->image_size);
+  if (width > UINT32_MAX || height > UINT32_MAX)
+    return kf_fail(err, KF_ERR_DATA, "%s: %u x %u pixels are too long and thin to be resized", name,
+                   image->width, image->height);
+  span x = centre(width, p->image_size), y = centre(height, p->image_size);
+  kf_box box = {.left = x.from, .top = y.from, .width = x.n, .height = y.n};
+  uint8_t *rgb = kf_alloc((uint64_t)x.n * y.n, 3);
+  if (rgb == NULL) return kf_fail_memory(err);
+  kf_status status =
+      kf_resize(image, (uint32_t)width, (uint32_t)height, p->resample, &box, rgb, err);
+  if (status == KF_OK) spread(p, rgb, x, y, out);
+  kf_free(rgb);
+  return status;
+}
+
+/* --- reading: what the image processors start from -------------------------------------------- */
+
+static kf_preprocess clip_values(uint32_t image_size) {
+  return (kf_preprocess){.image_size = image_size,
+                         .resize = true,
+                         .shortest_edge = 224,
+                         .resample = KF_RESAMPLE_BICUBIC,
+                         .crop = true,
+                         .crop_width = 224,
+                         .crop_height = 224,
+                         .rescale = true,
+                         .rescale_factor = 1 / 255.0,
+                         .normalize = true,
+                         .mean = {0.48145466, 0.4578275, 0.40821073},
+                         .std = {0.26862954, 0.26130258, 0.27577711}};
+}
+
+static kf_preprocess siglip_values(uint32_t image_size) {
+  kf_preprocess p = clip_values(image_size);
+  p.shortest_edge = 0;
+  p.resize_width = p.resize_height = 224;
+  p.crop = false;
+  for (int c = 0; c < 3; c++) p.mean[c] = p.std[c] = 0.5;
+  return p;
+}
+
+/* --- reading: keys ---------------------------------------------------------------------------- */
+
+/* The file while it is read. */
+typedef struct config {
+  const char *path;
+  const kf_json_doc *doc;
+  const kf_json *all;
+  kf_err *err;
+} config;
+
+/* A member; NULL also where it is null, which means the default. */
+static const kf_json *get(const config *c, const kf_json *object, const char *key) {
+  const kf_json *node = kf_json_get(c->doc, object, key);
+  return node != NULL && node->kind == KF_JSON_NULL ? NULL : node;
+}
+
+static kf_status bad(const config *c, const char *key, const char *wanted) {
+  return kf_fail(c->err, KF_ERR_DATA, "%s: '%s' is not %s", c->path, key, wanted);
+}
+
+static kf_status read_bool(const config *c, const char *key, bool *out) {
+  const kf_json *node = get(c, c->all, key);
+  if (node == NULL) return KF_OK;
+  if (node->kind != KF_JSON_BOOL) return bad(c, key, "true or false");
+  *out = node->text[0] == 't';
+  return KF_OK;
+}
+
+static bool finite_number(const kf_json *node, double *out) {
+  if (node == NULL || node->kind != KF_JSON_NUMBER) return false;
+  const char *end;
+  *out = kf_parse_f64(node->text, &end);
+  return isfinite(*out);
+}
+
+static bool edge_of(const kf_json *node, uint32_t *out) {
+  int64_t value;
+  if (!kf_json_i64(node, &value) || value < 1 || value > 65536) return false;
+  *out = (uint32_t)value;
+  return true;
+}
+
+static kf_status read_three(const config *c, const char *key, bool divides, double out[3]) {
+  const kf_json *node = get(c, c->all, key);
+  if (node == NULL) return KF_OK;
+  const char *wanted = divides ? "three numbers other than 0" : "three numbers";
+  double value;
+  bool one = finite_number(node, &value); /* for all channels */
+  if (!one && (node->kind != KF_JSON_LIST || node->count != 3)) return bad(c, key, wanted);
+  const kf_json *item = one ? node : kf_json_first(c->doc, node);
+  for (int i = 0; i < 3; i++) {
+    if (!finite_number(item, &value) || (divides && (float)value == 0)) return bad(c, key, wanted);
+    out[i] = value;
+    if (!one) item = kf_json_next(c->doc, item);
+  }
+  return KF_OK;
+}
+
+/* {"height", "width"}, or one number for both. */
+static bool rectangle(const config *c, const kf_json *node, uint32_t *width, uint32_t *height) {
+  if (edge_of(node, width)) {
+    *height = *width;
+    return true;
+  }
+  return node->kind == KF_JSON_OBJECT && node->count == 2 &&
+         edge_of(get(c, node, "height"), height) && edge_of(get(c, node, "width"), width);
+}
+
+/* One number is the shortest edge; so is {"shortest_edge"}. */
+static kf_status read_size(const config *c, kf_preprocess *p) {
+  const kf_json *node = get(c, c->all, "size");
+  if (node == NULL) return KF_OK;
+  if (edge_of(node, &p->shortest_edge)) return KF_OK;
+  if (node->kind == KF_JSON_OBJECT && node->count == 1 &&
+      edge_of(get(c, node, "shortest_edge"), &p->shortest_edge))
+    return KF_OK;
+  if (node->kind == KF_JSON_OBJECT && rectangle(c, node, &p->resize_width, &p->resize_height)) {
+    p->shortest_edge = 0;
+    return KF_OK;
+  }
+  return bad(c, "size", "a number, {\"shortest_edge\"} or {\"height\", \"width\"}, of 1 to 65,536");
+}
+
+static kf_status read_crop_size(const config *c, kf_preprocess *p) {
+  const kf_json *node = get(c, c->all, "crop_size");
+  if (node == NULL || rectangle(c, node, &p->crop_width, &p->crop_height)) return KF_OK;
+  return bad(c, "crop_size", "a number or {\"height\", \"width\"}, of 1 to 65,536");
+}
+
+/* Pillow's numbers. */
+static kf_status read_resample(const config *c, kf_resample *out) {
+  static const char *const names[] = {"nearest", "lanczos", "bilinear",
+                                      "bicubic", "box",     "hamming"};
+  const kf_json *node = get(c, c->all, "resample");
+  if (node == NULL) return KF_OK;
+  int64_t value;
+  if (!kf_json_i64(node, &value) || value < 0 || value > 5)
+    return bad(c, "resample", "a filter of Pillow, 0 to 5");
+  switch (value) {
+  case 1: *out = KF_RESAMPLE_LANCZOS; return KF_OK;
+  case 2: *out = KF_RESAMPLE_BILINEAR; return KF_OK;
+  case 3: *out = KF_RESAMPLE_BICUBIC; return KF_OK;
+  default:
+    return kf_fail(c->err, KF_ERR_DATA,
+                   "%s: 'resample' is %d (%s); lanczos, bilinear and bicubic are supported",
+                   c->path, (int)value, names[value]);
+  }
+}
+
+/* --- reading: the whole ----------------------------------------------------------------------- */
+
+/* CLIPImageProcessor, CLIPImageProcessorFast, CLIPFeatureExtractor, and the same of SigLIP. A file
+ * that does not say is CLIP's. */
+static kf_status read_kind(const config *c, uint32_t image_size, kf_preprocess *p) {
+  static const char *const clip[] = {"CLIPImageProcessor", "CLIPImageProcessorFast",
+                                     "CLIPImageProcessorPil", "CLIPFeatureExtractor"};
+  static const char *const siglip[] = {"SiglipImageProcessor", "SiglipImageProcessorFast",
+                                       "SiglipImageProcessorPil"};
+  *p = clip_values(image_size);
+  const kf_json *node = get(c, c->all, "image_processor_type");
+  if (node == NULL) node = get(c, c->all, "feature_extractor_type");
+  if (node == NULL) return KF_OK;
+  const char *name = kf_json_string(node);
+  if (name == NULL) return bad(c, "image_processor_type", "a string");
+  for (size_t i = 0; i < sizeof clip / sizeof *clip; i++)
+    if (strcmp(name, clip[i]) == 0) return KF_OK;
+  for (size_t i = 0; i < sizeof siglip / sizeof *siglip; i++)
+    if (strcmp(name, siglip[i]) == 0) {
+      *p = siglip_values(image_size);
+      return KF_OK;
+    }
+  return kf_fail(c->err, KF_ERR_DATA,
+                 "%s: 'image_processor_type' is %.100s, where CLIP's and SigLIP's are supported",
+                 c->path, name);
+}
+
+/* The result must be what the tower takes, as far as it does not depend on the picture. */
+static kf_status check_size(const config *c, const kf_preprocess *p) {
+  uint32_t width = p->crop ? p->crop_width : p->resize_width;
+  uint32_t height = p->crop ? p->crop_height : p->resize_height;
+  if (!p->crop && (!p->resize || p->shortest_edge != 0)) return KF_OK;
+  if (width == p->image_size && height == p->image_size) return KF_OK;
+  return kf_fail(c->err, KF_ERR_DATA,
+                 "%s: '%s' makes %u x %u pixels, where the model takes %u x %u", c->path,
+                 p->crop ? "crop_size" : "size", width, height, p->image_size, p->image_size);
+}
+
+static kf_status read_config(const config *c, uint32_t image_size, kf_preprocess *p) {
+  bool ignored = false, pad = false; /* pictures are RGB whatever do_convert_rgb says */
+  KF_TRY(read_kind(c, image_size, p));
+  KF_TRY(read_bool(c, "do_resize", &p->resize));
+  KF_TRY(read_size(c, p));
+  KF_TRY(read_resample(c, &p->resample));
+  KF_TRY(read_bool(c, "do_center_crop", &p->crop));
+  KF_TRY(read_crop_size(c, p));
+  KF_TRY(read_bool(c, "do_rescale", &p->rescale));
+  const kf_json *factor = get(c, c->all, "rescale_factor");
+  if (factor != NULL && !finite_number(factor, &p->rescale_factor))
+    return bad(c, "rescale_factor", "a number");
+  KF_TRY(read_bool(c, "do_normalize", &p->normalize));
+  KF_TRY(read_three(c, "image_mean", false, p->mean));
+  KF_TRY(read_three(c, "image_std", true, p->std));
+  KF_TRY(read_bool(c, "do_convert_rgb", &ignored));
+  KF_TRY(read_bool(c, "do_pad", &pad));
+  if (pad)
+    return kf_fail(c->err, KF_ERR_DATA, "%s: 'do_pad' is true, which is not supported", c->path);
+  return check_size(c, p);
+}
+
+static bool is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
+
+/* Parses a file; *found is false where there is none. */
+static kf_status parse_file(const char *path, kf_json_doc *doc, bool *found, kf_err *err) {
+  kf_in in;
+  kf_status status = kf_in_open(&in, path, err);
+  *found = status == KF_OK;
+  if (status == KF_ERR_IO && is_missing(path)) return KF_OK;
+  if (status != KF_OK) return status;
+  char *text = NULL;
+  if (in.size > MAX_CONFIG)
+    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; a configuration may have 1 MiB", path,
+                     (unsigned long long)in.size);
+  else if ((text = kf_alloc(in.size, 1)) == NULL)
+    status = kf_fail_memory(err);
+  if (status == KF_OK) status = kf_in_read(&in, 0, text, in.size, err);
+  if (status == KF_OK) status = kf_json_parse(doc, text, (size_t)in.size, path, err);
+  kf_free(text);
+  kf_in_close(&in);
+  return status;
+}
+
+/* `part`: the member that holds the processor; NULL: it is the whole file. */
+static kf_status read_file(const char *path, const char *part, uint32_t image_size,
+                           kf_preprocess *out, bool *found, kf_err *err) {
+  kf_json_doc doc = {0};
+  kf_status status = parse_file(path, &doc, found, err);
+  if (status == KF_OK && *found) {
+    config c = {.path = path, .doc = &doc, .all = doc.nodes, .err = err};
+    if (part != NULL) c.all = get(&c, doc.nodes, part);
+    if (c.all == NULL && doc.nodes->kind == KF_JSON_OBJECT)
+      *found = false;
+    else if (c.all == NULL || c.all->kind != KF_JSON_OBJECT)
+      status = bad(&c, part != NULL ? part : "the whole", "an object");
+    else
+      status = read_config(&c, image_size, out);
+  }
+  kf_json_clear(&doc);
+  return status;
+}
+
+kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preprocess *out,
+                             kf_err *err) {
+  static const struct {
+    const char *name, *part;
+  } places[] = {{"preprocessor_config.json", NULL}, {"processor_config.json", "image_processor"}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    kf_string path = {0};
+    kf_string_addf(&path, "%s/%s", folder, places[i].name);
+    bool found = false;
+    kf_status status = path.failed
+                           ? kf_fail_memory(err)
+                           : read_file(path.data, places[i].part, image_size, out, &found, err);
+    kf_string_clear(&path);
+    if (status != KF_OK || found) return status;
+  }
+  *out = clip_values(image_size);
+  out->shortest_edge = out->crop_width = out->crop_height = image_size;
+  return KF_OK;
+}
