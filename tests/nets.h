@@ -310,25 +310,4 @@ static inline void check_attentions(const kf_net_kernel *net, const kf_net_kerne
     }
 }
 
-/* The kernels of this build, and whether this machine can run them. */
-typedef struct named_net {
-  const char *name;
-  const kf_net_kernel *net;
-  int here;
-} named_net;
-
-static inline const named_net *all_nets(size_t *n) {
-  static const kf_isa isas[] = {KF_ISA_AVX2, KF_ISA_AVX512, KF_ISA_AMX};
-  static const char *const names[][2] = {
-      {"avx2, f32", "avx2, bf16"}, {"avx512, f32", "avx512, bf16"}, {"amx, f32", "amx, bf16"}};
-  static named_net all[8];
-  *n = 0;
-  for (size_t i = 0; i < 3; i++) {
-    const kf_kernels *k = kf_kernels_for(isas[i]);
-    all[(*n)++] = (named_net){names[i][0], k != NULL ? k->net_f32 : NULL, k != NULL};
-    all[(*n)++] = (named_net){names[i][1], k != NULL ? k->net_bf16 : NULL, k != NULL};
-  }
-  return all;
-}
-
 #endif

@@ -172,17 +172,29 @@ static void attentions(void **state) {
 
 /* --- every kernel against the plain one ------------------------------------------------------ */
 
+/* What this machine can run. bf16 by FMA is run too where VDPBF16PS would be taken. */
 static void for_each_net(void (*check)(const kf_net_kernel *net, const kf_net_kernel *plain)) {
-  size_t n;
-  const named_net *all = all_nets(&n);
-  for (size_t i = 0; i < n; i++) {
-    if (!all[i].here) {
+#ifdef KF_SIMD
+  const kf_kernels *avx512 = kf_kernels_for(KF_ISA_AVX512), *amx = kf_kernels_for(KF_ISA_AMX);
+  int has_avx2 = kf_isa_available(KF_ISA_AVX2), has_avx512 = avx512 != NULL;
+  const struct {
+    const char *name;
+    const kf_net_kernel *net;
+    int here;
+  } all[] = {{"AVX2, f32", &kf_net_avx2_f32, has_avx2},
+             {"AVX2, bf16", &kf_net_avx2_bf16, has_avx2},
+             {"AVX-512, f32", &kf_net_avx512_f32, has_avx512},
+             {"AVX-512, bf16", &kf_net_avx512_bf16, has_avx512},
+             {"AVX512_BF16", &kf_net_avx512bf16, avx512 == &kf_kernels_avx512bf16},
+             {"AMX-BF16", &kf_net_amx, amx == &kf_kernels_amx}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (all[i].here)
+      check(all[i].net, all[i].net->precision == KF_F32 ? &kf_net_plain_f32 : &kf_net_plain_bf16);
+    else
       print_message("    (no %s here)\n", all[i].name);
-      continue;
-    }
-    print_message("    %s\n", all[i].name);
-    check(all[i].net, all[i].net->precision == KF_F32 ? &kf_net_plain_f32 : &kf_net_plain_bf16);
-  }
+#else
+  (void)check;
+#endif
 }
 
 static void bits_of_products(void **state) {

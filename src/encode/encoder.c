@@ -13,9 +13,7 @@
 #include <string.h>
 
 #define GROUP_ROWS    512u
-#define TEXTS_AT_ONCE 64u                 /* texts that a thread takes at a time */
-#define FILE_CAP      ((uint64_t)1 << 30) /* bytes of a picture */
-#define MAX_PIXELS    UINT64_C(178956970) /* Pillow's limit for an error */
+#define TEXTS_AT_ONCE 64u /* texts that a thread takes at a time */
 
 /* --- loading --------------------------------------------------------------------------------- */
 
@@ -90,7 +88,7 @@ static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options 
   KF_TRY(choose_towers(e, folder, options, err));
   e->precision = options->precision == KF_PRECISION_AUTO ? KF_PRECISION_BF16 : options->precision;
   e->net = e->precision == KF_PRECISION_F32 ? ctx->kernels->net_f32 : ctx->kernels->net_bf16;
-  e->max_pixels = options->max_pixels > 0 ? options->max_pixels : MAX_PIXELS;
+  e->max_pixels = options->max_pixels;
   if (e->config.image.present)
     KF_TRY(kf_preprocess_read(folder, e->config.image.image_size, &e->preprocess, err));
   if (e->config.text.present) KF_TRY(load_tokenizer(e, folder, err));
@@ -151,28 +149,11 @@ static kf_status want_text(const kf_encoder *encoder, kf_err *err) {
 
 /* --- one picture ----------------------------------------------------------------------------- */
 
-static kf_status decode(const kf_encoder *e, const kf_in *in, kf_image *out, kf_err *err) {
-  if (in->size > FILE_CAP)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %" PRIu64 " bytes, too many for a picture", in->path,
-                   in->size);
-  unsigned char *bytes = kf_alloc(in->size, 1);
-  if (bytes == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(in, 0, bytes, in->size, err);
-  if (status == KF_OK)
-    status = kf_image_decode(bytes, (size_t)in->size, e->max_pixels, in->path, out, err);
-  kf_free(bytes);
-  return status;
-}
-
 /* A file to pixels[3][size][size]. */
 static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, kf_err *err) {
-  kf_in in;
-  kf_image image = {0};
-  KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = decode(e, &in, &image, err);
-  kf_in_close(&in);
-  if (status != KF_OK) return status;
-  status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
+  kf_image image;
+  KF_TRY(kf_image_read(path, e->max_pixels, &image, err));
+  kf_status status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
   kf_image_clear(&image);
   return status;
 }
@@ -196,6 +177,7 @@ typedef struct job {
   kf_walk **walks; /* [threads] made when they are needed */
   float *out;
   atomic_uint_fast64_t done;
+  uint64_t reported; /* by the caller's thread */
   /* Pictures. */
   const char *const *paths; /* NULL: pixels */
   const float *pixels;
@@ -235,6 +217,7 @@ static void clear_job(job *j) {
 static kf_status report(job *j, size_t more, size_t worker, kf_err *err) {
   uint64_t done = atomic_fetch_add(&j->done, more) + more;
   if (worker != 0) return KF_OK;
+  j->reported = done;
   kf_status status = kf_progress(j->ctx, j->what, done, j->n);
   if (status != KF_OK && err != &j->ctx->err) *err = j->ctx->err;
   return status;
@@ -243,9 +226,9 @@ static kf_status report(job *j, size_t more, size_t worker, kf_err *err) {
 /* Runs the tasks: by all threads at once, or one after the other with all threads on each. */
 static kf_status run_tasks(job *j, kf_task_fn task) {
   size_t tasks = (size_t)((j->n + j->group - 1) / j->group);
-  if (!j->split) return kf_parallel(j->ctx, tasks, task, j);
-  for (size_t i = 0; i < tasks; i++) KF_TRY(task(j, i, 0, &j->ctx->err));
-  return KF_OK;
+  if (!j->split) KF_TRY(kf_parallel(j->ctx, tasks, task, j));
+  for (size_t i = 0; j->split && i < tasks; i++) KF_TRY(task(j, i, 0, &j->ctx->err));
+  return j->reported == j->n ? KF_OK : kf_progress(j->ctx, j->what, j->n, j->n);
 }
 
 /* Weights or pixels that are finite can still overflow on the way. */

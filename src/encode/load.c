@@ -45,6 +45,7 @@ typedef struct plan {
   uint64_t to_read; /* bytes in files */
   unsigned char *memory;
   atomic_uint_fast64_t done;
+  uint64_t reported; /* by the caller's thread */
 } plan;
 
 typedef struct shape {
@@ -347,7 +348,8 @@ static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err)
   kf_free(s.raw);
   kf_free(s.values);
   if (status == KF_OK && worker == 0) { /* the caller's own thread */
-    status = kf_progress(p->ctx, "weights", atomic_load(&p->done), p->to_read);
+    p->reported = atomic_load(&p->done);
+    status = kf_progress(p->ctx, "weights", p->reported, p->to_read);
     if (status != KF_OK) *err = p->ctx->err;
   }
   return status;
@@ -381,7 +383,8 @@ static kf_status carry_out(plan *p, kf_encoder *encoder) {
     const unsigned char *at = p->memory + p->parts[i].offset;
     memcpy(p->parts[i].target, &at, sizeof at);
   }
-  return kf_parallel(p->ctx, p->n, read_task, p);
+  KF_TRY(kf_parallel(p->ctx, p->n, read_task, p));
+  return p->reported == p->to_read ? KF_OK : kf_progress(p->ctx, "weights", p->to_read, p->to_read);
 }
 
 kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_hash *hash) {

@@ -124,7 +124,7 @@ struct kf_encoder {
   void *memory; /* what all pointers of the towers point into */
   uint64_t bytes;
   uint64_t checksum;
-  uint64_t max_pixels;
+  uint64_t max_pixels; /* 0: the usual limit */
   kf_preprocess preprocess;
   kf_tokenizer *tokenizer; /* NULL without text */
 };

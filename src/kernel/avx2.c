@@ -122,8 +122,8 @@ const kf_kernels kf_kernels_avx2 = {
     .tridiagonal_row = wide_tridiagonal_row,
     .dot = wide_dot,
     .rotate = wide_rotate,
-    .net_f32 = &kf_net_plain_f32,
-    .net_bf16 = &kf_net_plain_bf16,
+    .net_f32 = &kf_net_avx2_f32,
+    .net_bf16 = &kf_net_avx2_bf16,
 };
 
 #endif

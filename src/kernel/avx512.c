@@ -119,18 +119,23 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-/* The AMX table is this one with other moments and another scan. */
-#define TABLE(which, moments, scans)                                                               \
+/* The AMX tables are this one with other moments and another scan; bf16 is what the machine has. */
+#define TABLE(which, moments, scans, bf16)                                                         \
   {                                                                                                \
     .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
     .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
     .scan = scans, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                   \
     .count_band = wide_count_band, .reflect = wide_reflect,                                        \
     .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
-    .net_f32 = &kf_net_plain_f32, .net_bf16 = &kf_net_plain_bf16                                   \
+    .net_f32 = &kf_net_avx512_f32, .net_bf16 = bf16                                                \
   }
 
-const kf_kernels kf_kernels_avx512 = TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512);
-const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx);
+const kf_kernels kf_kernels_avx512 =
+    TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_bf16);
+const kf_kernels kf_kernels_avx512bf16 =
+    TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512bf16);
+const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_amx);
+const kf_kernels kf_kernels_amx_int8 =
+    TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_bf16);
 
 #endif

@@ -23,13 +23,18 @@ static bool has_avx512(void) {
          __builtin_cpu_supports("avx512vnni");
 }
 
+static bool has_avx512bf16(void) {
+  unsigned a, b, c, d;
+  return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) != 0;
+}
+
 static uint64_t enabled_state(void) {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (uint64_t)high << 32 | low;
 }
 
-static bool amx_granted;
+static bool amx_granted, amx_bf16;
 
 static void ask_for_amx(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
@@ -37,6 +42,7 @@ static void ask_for_amx(void) {
   if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
   bool tile = d >> 24 & 1, int8 = d >> 25 & 1;
   if (!tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
+  amx_bf16 = d >> 22 & 1;
   amx_granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
@@ -47,8 +53,10 @@ static bool has_amx(void) {
 }
 
 const kf_kernels *kf_kernels_for(kf_isa isa) {
-  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx()) return &kf_kernels_amx;
-  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX512) && has_avx512()) return &kf_kernels_avx512;
+  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx())
+    return amx_bf16 ? &kf_kernels_amx : &kf_kernels_amx_int8;
+  if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX512) && has_avx512())
+    return has_avx512bf16() ? &kf_kernels_avx512bf16 : &kf_kernels_avx512;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX2) && has_avx2()) return &kf_kernels_avx2;
   return isa == KF_ISA_AUTO || isa == KF_ISA_PLAIN ? &kf_kernels_plain : NULL;
 }

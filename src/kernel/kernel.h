@@ -197,12 +197,17 @@ const kf_kernels *kf_kernels_for(kf_isa isa);
 extern const kf_kernels kf_kernels_plain;
 extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;
+extern const kf_kernels kf_kernels_avx512bf16; /* the same with VDPBF16PS */
 extern const kf_kernels kf_kernels_amx;
+extern const kf_kernels kf_kernels_amx_int8; /* the same without bf16 tiles */
 extern const kf_moment_kernel kf_moment_amx;
 extern const kf_scan_kernel kf_scan_plain;
 extern const kf_scan_kernel kf_scan_avx2;
 extern const kf_scan_kernel kf_scan_avx512;
 extern const kf_scan_kernel kf_scan_amx;
 extern const kf_net_kernel kf_net_plain_f32, kf_net_plain_bf16;
+extern const kf_net_kernel kf_net_avx2_f32, kf_net_avx2_bf16;
+extern const kf_net_kernel kf_net_avx512_f32, kf_net_avx512_bf16;
+extern const kf_net_kernel kf_net_avx512bf16, kf_net_amx;
 
 #endif

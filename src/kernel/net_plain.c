@@ -95,6 +95,7 @@ static float horner(const float *poly, int terms, float x) {
 }
 
 static float exponential(float x) {
+  if (isnan(x)) return x;
   x = larger(-KF_EXP_MOST, smaller(KF_EXP_MOST, x));
   float shifted = fmaf(x, KF_LOG2_E, KF_ROUND), n = shifted - KF_ROUND;
   float r = fmaf(n, -KF_LN2_LOW, fmaf(n, -KF_LN2_HIGH, x));

@@ -1,0 +1,11 @@
+/* net_avx2.c - towers by AVX2 with FMA. */
+#include "kernel/kernel.h"
+
+#ifdef KF_SIMD
+#include "kernel/net_fma.h"
+
+static const format avx2_f32 = FORMAT_F32, avx2_bf16 = FORMAT_BF16;
+NET(avx2_f32, KF_F32, NULL, NULL);
+NET(avx2_bf16, KF_BF16, NULL, NULL);
+
+#endif

@@ -1,0 +1,139 @@
+/* net_fma.h - products of towers by f32 FMA, for AVX2 and AVX-512. Included after net_wide.h.
+ *
+ * In bf16 rows hold f32 that were rounded, and weights dwords of two bf16, that of an even k below that of
+ * the odd one after it. Even and odd k are added up in chains of their own, one after the other, so
+ * that one chain for each sum fits the registers. */
+#ifndef KF_NET_FMA_H
+#define KF_NET_FMA_H
+
+#include "kernel/net_wide.h"
+
+#ifdef __AVX512F__
+#define TILE_ROWS  12
+#define ALL_TILES  TILES_12
+#define LIST_TILES LIST_12
+#else
+#define TILE_ROWS  6
+#define ALL_TILES  TILES_6
+#define LIST_TILES LIST_6
+#endif
+
+/* --- f32 ------------------------------------------------------------------------------------- */
+
+static inline vec keep(vec x) { return x; }
+
+static inline void put_f32(const vec y[PARTS], char *row, size_t j) {
+  UNROLL
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, y[v]);
+}
+
+static void pack_f32(const float *block, char *to) { memcpy(to, block, KF_NET_STEP * LINE); }
+
+INLINE void tile_f32(const char *x, size_t row, const char *weights, size_t steps, float *sums,
+                     bool fresh, const int rows) {
+  vec sum[TILE_ROWS][2];
+  UNROLL
+  for (int i = 0; i < rows; i++) {
+    UNROLL
+    for (int v = 0; v < 2; v++) sum[i][v] = fresh ? none() : load(sums + i * BLOCK_N + v * LANES);
+  }
+  for (const char *end = x + steps * sizeof(float); x < end; x += sizeof(float), weights += LINE) {
+    const float *w = (const float *)(const void *)weights;
+    vec w0 = load(w), w1 = load(w + LANES);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+      vec a = all(value_at(x + (size_t)i * row));
+      sum[i][0] = fused(a, w0, sum[i][0]);
+      sum[i][1] = fused(a, w1, sum[i][1]);
+    }
+  }
+  UNROLL
+  for (int i = 0; i < rows; i++) {
+    UNROLL
+    for (int v = 0; v < 2; v++) store(sums + i * BLOCK_N + v * LANES, sum[i][v]);
+  }
+}
+ALL_TILES(tile_f32)
+
+static void sum_f32(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
+                    size_t panels, size_t steps, float *sums, bool fresh) {
+  static tile_function *const tiles[] = {LIST_TILES(tile_f32)};
+  sum_tiles(tiles, TILE_ROWS, x, row, rows, weights, panel, panels, steps, sums, fresh);
+}
+
+/* --- bf16 ------------------------------------------------------------------------------------ */
+
+static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
+  UNROLL
+  for (int v = 0; v < PARTS; v++) store((float *)(void *)row + j + v * LANES, to_bf16(y[v]));
+}
+
+/* The chain of the even (0) or odd (1) k of a block, from zero. */
+INLINE void chain(const char *x, size_t row, const char *weights, const int odd, const int rows,
+                  vec sum[TILE_ROWS][2]) {
+  UNROLL
+  for (int i = 0; i < rows; i++) sum[i][0] = sum[i][1] = none();
+  x += odd * (int)sizeof(float);
+  for (int k = 0; k < (int)KF_NET_STEP; k += 2, x += 2 * sizeof(float), weights += LINE) {
+    vec w[2];
+    UNROLL
+    for (int v = 0; v < 2; v++) {
+      bits pair = as_bits(load((const float *)(const void *)weights + v * LANES));
+      w[v] = as_vec(odd ? both(pair, all_bits(0xffff0000u)) : VI(slli_epi32)(pair, 16));
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+      vec a = all(value_at(x + (size_t)i * row));
+      sum[i][0] = fused(a, w[0], sum[i][0]);
+      sum[i][1] = fused(a, w[1], sum[i][1]);
+    }
+  }
+}
+
+INLINE void tile_bf16(const char *x, size_t row, const char *weights, size_t steps, float *sums,
+                      bool fresh, const int rows) {
+  for (size_t k = 0; k < steps; k += KF_NET_STEP) {
+    vec sum[TILE_ROWS][2];
+    float even[TILE_ROWS][2][LANES];
+    chain(x, row, weights, 0, rows, sum);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+      store(even[i][0], sum[i][0]);
+      store(even[i][1], sum[i][1]);
+    }
+    chain(x, row, weights, 1, rows, sum);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+      UNROLL
+      for (int v = 0; v < 2; v++) {
+        float *to = sums + i * BLOCK_N + v * LANES;
+        vec before = fresh && k == 0 ? none() : load(to);
+        store(to, add(before, add(load(even[i][v]), sum[i][v])));
+      }
+    }
+    x += KF_NET_STEP * sizeof(float);
+    weights += KF_NET_STEP / 2 * LINE;
+  }
+}
+ALL_TILES(tile_bf16)
+
+static void sum_bf16(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
+                     size_t panels, size_t steps, float *sums, bool fresh) {
+  static tile_function *const tiles[] = {LIST_TILES(tile_bf16)};
+  unsigned before = begin_flushing();
+  sum_tiles(tiles, TILE_ROWS, x, row, rows, weights, panel, panels, steps, sums, fresh);
+  end_flushing(before);
+}
+
+#define FORMAT_F32                                                                                 \
+  {                                                                                                \
+    .element = 4, .weight = 4, .depth = 512, .round = keep, .put = put_f32, .pack = pack_f32,      \
+    .sum = sum_f32                                                                                 \
+  }
+#define FORMAT_BF16                                                                                \
+  {                                                                                                \
+    .element = 4, .weight = 2, .depth = 512, .round = to_bf16, .put = put_bf16,                    \
+    .pack = pack_pairs, .sum = sum_bf16                                                            \
+  }
+
+#endif

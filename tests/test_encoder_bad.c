@@ -1,0 +1,375 @@
+/* test_encoder_bad.c - model folders that are not what they say: every defect is refused by the name of
+ * the file, tensor or setting. Each case changes one thing in a copy of a golden model. */
+#include "models.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static const char *folder; /* holds the copy */
+static kf_ctx *ctx;
+static char said[1024]; /* the last remark to the log */
+
+static void listen(void *user, const char *message) {
+  (void)user;
+  snprintf(said, sizeof said, "%s", message);
+}
+
+static int begin(void **state) {
+  (void)state;
+  folder = test_folder();
+  kf_ctx_options options = {.threads = 2, .log = listen};
+  return kf_ctx_new(&options, &ctx) == KF_OK ? 0 : 1;
+}
+
+static int finish(void **state) {
+  (void)state;
+  kf_ctx_free(ctx);
+  test_remove(folder);
+  return 0;
+}
+
+/* --- changing a copy ------------------------------------------------------------------------- */
+
+static const char *copy_of(const char *model) {
+  static char path[300];
+  char command[1024];
+  snprintf(path, sizeof path, "%s/model", folder);
+  snprintf(command, sizeof command, "rm -rf '%s' && cp -r '" MODELS "/%s' '%s'", path, model, path);
+  assert_int_equal(system(command), 0);
+  return path;
+}
+
+static void write_all(const char *path, const char *bytes, size_t n) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, n, file), n);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Replaces the first `from` behind the first `after` in a file of the copy. */
+static void replace(const char *name, const char *after, const char *from, const char *to) {
+  char path[400];
+  size_t n;
+  snprintf(path, sizeof path, "%s/model/%s", folder, name);
+  char *text = test_read(path, &n);
+  char *start = memmem(text, n, after, strlen(after));
+  assert_non_null(start);
+  char *at = memmem(start, n - (size_t)(start - text), from, strlen(from));
+  if (at == NULL) fail_msg("there is no '%s' in %s", from, name);
+  size_t head = (size_t)(at - text), cut = strlen(from), put = strlen(to);
+  char *changed = malloc(n + put);
+  assert_non_null(changed);
+  memcpy(changed, text, head);
+  memcpy(changed + head, to, put);
+  memcpy(changed + head + put, at + cut, n - head - cut);
+  write_all(path, changed, n - cut + put);
+  free(changed);
+  free(text);
+}
+
+static void refused(const char *cause) {
+  char path[400];
+  snprintf(path, sizeof path, "%s/model", folder);
+  kf_encoder *encoder = NULL;
+  kf_status status =
+      kf_encoder_load(ctx, path, &(kf_encoder_options){.precision = KF_PRECISION_F32}, &encoder);
+  assert_null(encoder);
+  if ((status != KF_ERR_DATA && status != KF_ERR_IO) || strstr(kf_errmsg(ctx), cause) == NULL)
+    fail_msg("status %d, message '%s'; wanted '%s'", (int)status, kf_errmsg(ctx), cause);
+}
+
+static kf_encoder *accepted(void) {
+  char path[400];
+  kf_encoder *encoder = NULL;
+  snprintf(path, sizeof path, "%s/model", folder);
+  said[0] = '\0';
+  assert_ok(ctx, kf_encoder_load(ctx, path, &(kf_encoder_options){.precision = KF_PRECISION_F32},
+                                 &encoder));
+  return encoder;
+}
+
+/* --- config.json ----------------------------------------------------------------------------- */
+
+static void lies_in_the_config(void **state) {
+  (void)state;
+  static const struct {
+    const char *after, *from, *to, *cause;
+  } lies[] = {
+      {"", "\"model_type\": \"clip\"", "\"model_kind\": \"clip\"", "no model_type"},
+      {"", "\"model_type\": \"clip\"", "\"model_type\": \"bert\"", "model_type is 'bert'"},
+      {"", "\"text_config\": {", "\"text_config\": 7, \"other\": {",
+       "text_config is no JSON object"},
+      {"", "\"projection_dim\": 24", "\"projection_dim\": 0", "projection_dim is 0"},
+      {"", "\"projection_dim\": 24", "\"projection_dim\": 23",
+       "'text_projection.weight' has the shape [24, 32]"},
+      {"", "\"projection_dim\": 24", "\"projection_dim\": null",
+       "projection_dim is no whole number"},
+      {"vision_config", "\"num_attention_heads\": 3", "\"num_attention_heads\": 5",
+       "vision_config.hidden_size 48 is no multiple of num_attention_heads 5"},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0",
+       "vision_config.num_hidden_layers is 0"},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483648",
+       "vision_config.num_hidden_layers is 2147483648"},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -1",
+       "num_hidden_layers is -1"},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2.5",
+       "num_hidden_layers is no whole number"},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+       "'vision_model.encoder.layers.1."},
+      {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+       "no tensor 'vision_model.encoder.layers.2.layer_norm1.weight'"},
+      {"vision_config", "\"hidden_size\": 48", "\"hidden_size\": 9999999",
+       "vision_config.hidden_size is 9999999"},
+      {"vision_config", "\"hidden_size\": 48,", "",
+       "'vision_model.embeddings.patch_embedding.weight'"},
+      {"vision_config", "\"intermediate_size\": 96", "\"intermediate_size\": 97",
+       "'vision_model.encoder.layers.0.mlp.fc1.weight' has the shape [96, 48], but config.json "
+       "asks for [97, 48]"},
+      {"vision_config", "\"image_size\": 32", "\"image_size\": 4", "patch_size 8 is larger"},
+      {"vision_config", "\"image_size\": 32", "\"image_size\": 4097", "image_size is 4097"},
+      {"vision_config", "\"patch_size\": 8", "\"patch_size\": 0", "patch_size is 0"},
+      {"vision_config", "\"num_channels\": 3", "\"num_channels\": 1", "num_channels is 1"},
+      {"vision_config", "quick_gelu", "relu", "hidden_act is 'relu'"},
+      {"vision_config", "\"quick_gelu\"", "3", "hidden_act is 'no string'"},
+      {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": -1", "layer_norm_eps"},
+      {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 1e-60", "layer_norm_eps"},
+      {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": \"1\"", "layer_norm_eps"},
+      {"text_config", "\"vocab_size\": 525", "\"vocab_size\": 526",
+       "'text_model.embeddings.token_embedding.weight'"},
+      {"text_config", "\"max_position_embeddings\": 16", "\"max_position_embeddings\": 77",
+       "'text_model.embeddings.position_embedding.weight'"},
+      {"text_config", "\"eos_token_id\": 2", "\"eos_token_id\": [2]", "text_config.eos_token_id"},
+      {"text_config", "\"eos_token_id\": 2", "\"eos_token_id\": 5", "eos_token_id 5"},
+      {"", "{", "[", "config.json"},
+  };
+  for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+    copy_of("clip-f32");
+    replace("config.json", lies[i].after, lies[i].from, lies[i].to);
+    refused(lies[i].cause);
+  }
+  copy_of("clip-f32");
+  unlink(test_path(folder, "model/config.json"));
+  refused("config.json: cannot be opened");
+}
+
+static void many_patches_are_refused(void **state) {
+  (void)state;
+  copy_of("clip-f32");
+  replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 4096");
+  replace("config.json", "vision_config", "\"patch_size\": 8", "\"patch_size\": 2");
+  refused("makes 4194304 patches");
+}
+
+static void assert_same_config(const kf_tower_config *a, const kf_tower_config *b) {
+  assert_int_equal(a->present, b->present);
+  assert_int_equal(a->width, b->width);
+  assert_int_equal(a->inner, b->inner);
+  assert_int_equal(a->layers, b->layers);
+  assert_int_equal(a->heads, b->heads);
+  assert_int_equal(a->activation, b->activation);
+  assert_true(a->eps == b->eps);
+  assert_int_equal(a->image_size, b->image_size);
+  assert_int_equal(a->patch_size, b->patch_size);
+  assert_int_equal(a->context, b->context);
+  assert_int_equal(a->vocabulary, b->vocabulary);
+  assert_int_equal(a->end, b->end);
+}
+
+static void defaults_are_the_references(void **state) {
+  (void)state;
+  kf_err err;
+  kf_model_config c;
+  copy_of("clip-f32");
+  write_all(test_path(folder, "model/config.json"), "{\"model_type\": \"clip\"}", 22);
+  const char *path = test_path(folder, "model");
+  assert_int_equal(kf_config_read(path, &c, &err), KF_OK);
+  assert_int_equal(c.dim, 512);
+  kf_tower_config image = {.present = true,
+                           .width = 768,
+                           .inner = 3072,
+                           .layers = 12,
+                           .heads = 12,
+                           .activation = KF_ACT_QUICK_GELU,
+                           .eps = 1e-5f,
+                           .image_size = 224,
+                           .patch_size = 32};
+  kf_tower_config text = {.present = true,
+                          .width = 512,
+                          .inner = 2048,
+                          .layers = 12,
+                          .heads = 8,
+                          .activation = KF_ACT_QUICK_GELU,
+                          .eps = 1e-5f,
+                          .context = 77,
+                          .vocabulary = 49408,
+                          .end = 49407};
+  assert_same_config(&c.image, &image);
+  assert_same_config(&c.text, &text);
+  write_all(test_path(folder, "model/config.json"), "{\"model_type\": \"siglip\"}", 24);
+  assert_int_equal(kf_config_read(path, &c, &err), KF_OK);
+  image.patch_size = 16;
+  image.eps = 1e-6f;
+  image.activation = KF_ACT_GELU_TANH;
+  assert_int_equal(c.dim, 768);
+  assert_same_config(&c.image, &image);
+  assert_false(c.text.present);
+}
+
+/* --- tensors --------------------------------------------------------------------------------- */
+
+#define OUT_PROJ "vision_model.encoder.layers.1.self_attn.out_proj.weight"
+
+static void changed_tensors(void **state) {
+  (void)state;
+  /* The new text is as long as the old one, so that the header stays sound. */
+  static const struct {
+    const char *after, *from, *to, *cause;
+  } changes[] = {
+      {"", OUT_PROJ, "vision_model.encoder.layers.1.self_attn.out_prox.weight",
+       "there is no tensor '" OUT_PROJ "'"},
+      {"", "visual_projection.weight", "visual_projektion.weight",
+       "there is no tensor 'visual_projection.weight'"},
+      {"\"visual_projection.weight", "[24,48]", "[48,24]",
+       "'visual_projection.weight' has the shape [48, 24], but config.json asks for [24, 48]"},
+      {"\"" OUT_PROJ, "\"F32\"", "\"I32\"", "'" OUT_PROJ "' is I32"},
+      {"\"" OUT_PROJ, "[48,48]", "[48,49]", "'" OUT_PROJ "' needs"},
+      {"", "logit_scale\"", "text_model.\"", "'text_model.' has no place"},
+  };
+  for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    copy_of("clip-f32");
+    assert_int_equal(strlen(changes[i].from), strlen(changes[i].to));
+    replace("model.safetensors", changes[i].after, changes[i].from, changes[i].to);
+    refused(changes[i].cause);
+  }
+}
+
+/* Writes into a tensor of the copy, 4 bytes at an element. */
+static void poke(const char *name, uint64_t element, float value) {
+  char path[400];
+  kf_err err;
+  kf_st st;
+  snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
+  assert_int_equal(kf_st_open(&st, path, &err), KF_OK);
+  const kf_st_tensor *t = kf_st_find(&st, name);
+  assert_non_null(t);
+  FILE *file = fopen(path, "r+b");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, (long)(t->offset + 4 * element), SEEK_SET), 0);
+  assert_int_equal(fwrite(&value, 4, 1, file), 1);
+  assert_int_equal(fclose(file), 0);
+  kf_st_close(&st);
+}
+
+static void weights_that_are_no_numbers(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    uint64_t element;
+    float value;
+  } bad[] = {{OUT_PROJ, 48 * 48 - 1, NAN},
+             {"text_model.embeddings.token_embedding.weight", 525 * 32 - 1, INFINITY},
+             {"vision_model.embeddings.class_embedding", 3, -INFINITY},
+             {"vision_model.encoder.layers.0.self_attn.v_proj.bias", 47, NAN},
+             {"vision_model.encoder.layers.0.self_attn.k_proj.weight", 5, NAN}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    copy_of("clip-f32");
+    poke(bad[i].name, bad[i].element, bad[i].value);
+    char cause[200];
+    snprintf(cause, sizeof cause, "tensor '%s' holds NaN or infinite weights", bad[i].name);
+    refused(cause);
+  }
+}
+
+/* Every weight counts, and so does every setting. */
+static void checksum_of_changes(void **state) {
+  (void)state;
+  copy_of("clip-f32");
+  kf_encoder *before = accepted();
+  poke("text_model.final_layer_norm.bias", 31, 0.25f);
+  kf_encoder *after = accepted();
+  assert_true(kf_encoder_checksum(before) != kf_encoder_checksum(after));
+  replace("config.json", "vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 1e-06");
+  kf_encoder *other = accepted();
+  assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(after));
+  replace("preprocessor_config.json", "image_mean", "0.48145466", "0.48145467");
+  kf_encoder *shifted = accepted();
+  assert_true(kf_encoder_checksum(other) != kf_encoder_checksum(shifted));
+  kf_encoder_free(before);
+  kf_encoder_free(after);
+  kf_encoder_free(other);
+  kf_encoder_free(shifted);
+}
+
+static void extras_are_told(void **state) {
+  (void)state;
+  copy_of("clip-f32");
+  kf_encoder_free(accepted());
+  assert_string_equal(said, "");
+  replace("model.safetensors", "", "logit_scale", "other_scale");
+  kf_encoder_free(accepted());
+  assert_non_null(strstr(said, "'other_scale'"));
+}
+
+static void files_that_end_early(void **state) {
+  (void)state;
+  copy_of("clip-f32");
+  char path[400];
+  size_t n;
+  snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
+  free(test_read(path, &n));
+  assert_int_equal(truncate(path, (off_t)n - 4), 0);
+  refused("model.safetensors: tensor");
+  assert_int_equal(truncate(path, 5), 0);
+  refused("too few for a .safetensors");
+  unlink(path);
+  refused("neither model.safetensors nor");
+}
+
+/* --- several files --------------------------------------------------------------------------- */
+
+static void indexes(void **state) {
+  (void)state;
+  static const struct {
+    const char *from, *to, *cause;
+  } lies[] = {
+      {"\"model-00002-of-00003.safetensors\"", "\"../model/model-00002-of-00003.safetensors\"",
+       "no name of a file in the same folder"},
+      {"\"model-00002-of-00003.safetensors\"", "\"/etc/passwd\"", "no name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "\"\"", "no name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "\"..\"", "no name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "17", "no name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "\"model-00009-of-00003.safetensors\"",
+       "model-00009-of-00003.safetensors: cannot be opened"},
+      {"\"model-00002-of-00003.safetensors\"", "\"model-00003-of-00003.safetensors\"",
+       "model-00003-of-00003.safetensors: there is no tensor '"},
+      {"\"model-00002-of-00003.safetensors\"", "\"config.json\"",
+       "config.json: is no .safetensors"},
+      {"weight_map", "weight_mop", "no object 'weight_map'"},
+      {"\"visual_projection.weight\"", "\"visual_projection.wait\"",
+       "no tensor 'visual_projection.wait'"},
+      {"{", "[", "index.json"},
+  };
+  for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+    copy_of("clip-bf16");
+    replace("model.safetensors.index.json", "", lies[i].from, lies[i].to);
+    refused(lies[i].cause);
+  }
+  copy_of("clip-bf16");
+  unlink(test_path(folder, "model/model-00003-of-00003.safetensors"));
+  refused("model-00003-of-00003.safetensors: cannot be opened");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lies_in_the_config),
+      cmocka_unit_test(many_patches_are_refused),
+      cmocka_unit_test(defaults_are_the_references),
+      cmocka_unit_test(changed_tensors),
+      cmocka_unit_test(weights_that_are_no_numbers),
+      cmocka_unit_test(checksum_of_changes),
+      cmocka_unit_test(extras_are_told),
+      cmocka_unit_test(files_that_end_early),
+      cmocka_unit_test(indexes),
+  };
+  return cmocka_run_group_tests(tests, begin, finish);
+}
