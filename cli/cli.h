@@ -132,6 +132,28 @@ int sweep_shots(cli_run *cli);
 int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
                const kf_truth *truth, kf_shots **out);
 
+/* --- reporting.c: a page about training rows ---------------------------------------------------- */
+
+/* What goes in, and what the page will show. Rows, statistics and names must be there; what else is
+ * there is taken as it is, and all of it is freed. */
+typedef struct report_job {
+  cli_run *cli;
+  const char *path, *title, *train_name, *test_name;
+  kf_data *train, *test; /* test NULL: folds of the training rows */
+  kf_stats *stats;
+  kf_model *model;          /* NULL: one with what is chosen is fitted */
+  kf_lambda_choice *lambda; /* NULL: it is chosen; so are dim and k */
+  kf_dim_choice *dim;
+  kf_k_choice *k;
+  kf_eval_result eval;
+  kf_analysis *analysis;
+  kf_text *text;
+  kf_shots *shots;
+  kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
+} report_job;
+int report_write(report_job *job);
+void report_free(report_job *job);
+
 /* --- blocks.c --------------------------------------------------------------------------------- */
 
 /* The rows that a command is asked about: a data set, or pictures and what makes rows of them. */

@@ -3,6 +3,7 @@
 #include "commands.h"
 
 const cli_command *const commands[] = {
+    &quickstart_command,
     &embed_command,
     &embed_text_command,
     &convert_command,
