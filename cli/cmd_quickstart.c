@@ -77,12 +77,46 @@ static int make_folder(quickstart *q) {
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
+/* Something must be left that can be left out. */
+static int check_counts(const quickstart *q, const uint64_t *counts, uint32_t n) {
+  uint32_t with_rows = 0;
+  uint64_t most = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    with_rows += counts[k] > 0;
+    if (counts[k] > most) most = counts[k];
+  }
+  if (with_rows < 2)
+    return fail_with(q->cli, EXIT_BAD_DATA, "%s: pictures of one class alone can be read",
+                     q->source);
+  if (most > 1) return EXIT_OK;
+  return fail_with(q->cli, EXIT_BAD_DATA,
+                   "%s: every class has a single picture, so that nothing can be said about how "
+                   "pictures of one class differ; add some",
+                   q->source);
+}
+
+/* Before the work, by the pictures there are, and behind it, by those that could be read. */
+static int count_pictures(const quickstart *q) {
+  uint32_t n = kf_pictures_classes(q->pictures);
+  uint64_t *counts = calloc(n, sizeof *counts);
+  if (!counts) return fail(q->cli, KF_ERR_MEM);
+  for (uint64_t i = 0; !q->job.stats && i < kf_pictures_count(q->pictures); i++) {
+    int32_t label = kf_pictures_label(q->pictures, i);
+    if (label >= 0) counts[label]++;
+  }
+  for (uint32_t k = 0; q->job.stats && k < n; k++)
+    counts[k] = (uint64_t)kf_stats_count(q->job.stats, k);
+  int result = check_counts(q, counts, n);
+  free(counts);
+  return result;
+}
+
 static int find_pictures(quickstart *q) {
   cli_run *cli = q->cli;
   int result = open_pictures(cli, 0, &q->pictures);
   if (result != EXIT_OK) return result;
   uint32_t classes = kf_pictures_classes(q->pictures);
-  if (classes > 1) return EXIT_OK;
+  if (classes > 1) return count_pictures(q);
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: %s; wanted is a folder with a folder of pictures for each class, two at "
                    "least",
@@ -90,37 +124,19 @@ static int find_pictures(quickstart *q) {
                    classes == 1 ? "has one class only" : "has pictures, but no folders of classes");
 }
 
+static int load(quickstart *q) {
+  const cli_args *a = &q->cli->args;
+  return load_encoder(q->cli, a->encoder, a->no_text ? TOWER_IMAGES : TOWER_BOTH, &q->encoder);
+}
+
 static int embed(quickstart *q) {
   cli_run *cli = q->cli;
-  int result = load_encoder(cli, cli->args.encoder, cli->args.no_text ? TOWER_IMAGES : TOWER_BOTH,
-                            &q->encoder);
-  if (result == EXIT_OK) result = embed_pictures(cli, q->encoder, q->pictures, q->embeddings);
+  int result = embed_pictures(cli, q->encoder, q->pictures, q->embeddings);
   if (result != EXIT_OK) return result;
   const char *path = q->embeddings;
   kf_status status = kf_data_open(cli->ctx, &path, 1, NULL, &q->job.train);
   if (status == KF_OK) status = kf_stats_new_from_data(cli->ctx, q->job.train, NULL, &q->job.stats);
-  return done(q, status);
-}
-
-/* Something must be left that can be left out. */
-static int check_counts(quickstart *q) {
-  const kf_stats *s = q->job.stats;
-  uint32_t with_rows = 0;
-  int64_t most = 0;
-  for (uint32_t k = 0; k < kf_stats_classes(s); k++) {
-    int64_t n = kf_stats_count(s, k);
-    with_rows += n > 0;
-    if (n > most) most = n;
-  }
-  if (with_rows < 2)
-    return fail_with(q->cli, EXIT_BAD_DATA, "%s: pictures of one class alone can be read",
-                     q->source);
-  if (most < 2)
-    return fail_with(q->cli, EXIT_BAD_DATA,
-                     "%s: every class has a single picture, so that nothing can be said about how "
-                     "pictures of one class differ; add some",
-                     q->source);
-  return EXIT_OK;
+  return status == KF_OK ? count_pictures(q) : fail(cli, status);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -338,9 +354,9 @@ static void clear(quickstart *q) {
 }
 
 static int run(cli_run *cli) {
-  static int (*const steps[])(quickstart *) = {
-      choose_places, check_source, find_pictures, make_folder, embed,    check_counts,
-      speak,         choose,       fit,           report,      summarize};
+  static int (*const steps[])(quickstart *) = {choose_places, check_source, find_pictures, load,
+                                               make_folder,   embed,        speak,         choose,
+                                               fit,           report,       summarize};
   quickstart q = {.cli = cli};
   int result = EXIT_OK;
   if (cli->args.no_text && cli->args.templates)

@@ -15,7 +15,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
-    return fail_with(cli, EXIT_BAD_DATA, "%s: the model has no image tower", folder);
+    return fail_with(cli, EXIT_USAGE, "%s: the model has no image tower", folder);
   if (cli->args.verbose)
     say(cli, "encoder %s: rows of %u, %s, %s of weights", folder, kf_encoder_dim(e),
         kf_encoder_precision(e) == KF_PRECISION_F32 ? "f32" : "bf16",

@@ -31,6 +31,7 @@ typedef struct embedding {
   float *rows;         /* [shard][dim] */
   unsigned char *code; /* the same in the type of the file */
   kf_status *status;   /* [shard] */
+  uint64_t finished;   /* shards that are there */
   kf_embed_report report;
 } embedding;
 
@@ -224,6 +225,7 @@ static kf_status make_shards(embedding *e, kf_err *err) {
     KF_TRY(kf_progress(e->ctx, "embed", first, e->parts.id.pictures));
     KF_TRY(take_shard(e, s, first, &taken));
     if (!taken) KF_TRY(make_shard(e, s, first, n));
+    e->finished++;
   }
   for (uint64_t i = 0; i < e->parts.id.pictures; i++) e->report.skipped += e->bad[i];
   e->report.rows = e->parts.id.pictures - e->report.skipped;
@@ -345,10 +347,11 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, &id, err));
   KF_TRY(kf_parts_open(&e->parts, path, &id, e->options.no_resume != 0, err));
-  KF_TRY(make_shards(e, err));
-  KF_TRY(assemble(e, path, err));
-  kf_parts_remove(&e->parts);
-  return KF_OK;
+  kf_status status = make_shards(e, err);
+  if (status == KF_OK) status = assemble(e, path, err);
+  bool useless = e->parts.begun && (e->finished == 0 || e->report.skipped == id.pictures);
+  if (status == KF_OK || useless) kf_parts_remove(&e->parts);
+  return status;
 }
 
 kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,

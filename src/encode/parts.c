@@ -230,9 +230,11 @@ static kf_status enter(kf_parts *parts, bool anew, kf_err *err) {
   if (anew) remove_files(parts);
   char *path = path_in(parts, MANIFEST);
   if (path == NULL) return kf_fail_memory(err);
+  parts->begun = access(path, F_OK) != 0;
   kf_status status =
-      access(path, F_OK) == 0 ? check_manifest(parts, path, err) : write_manifest(parts, path, err);
+      parts->begun ? write_manifest(parts, path, err) : check_manifest(parts, path, err);
   kf_free(path);
+  if (status != KF_OK && parts->begun) kf_parts_remove(parts);
   return status;
 }
 

@@ -20,6 +20,7 @@ typedef struct kf_parts {
   kf_parts_id id;
   char *folder; /* NULL: not open */
   int lock;     /* a file in it, locked as long as it is open */
+  bool begun;   /* by this run: there is nothing of an earlier one in it */
 } kf_parts;
 
 /* Opens OUT.parts, or makes it, for this process alone. KF_ERR_ARG where it is of another run, unless
