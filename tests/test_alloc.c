@@ -1,6 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, and through choosing. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * through judging, through choosing, and from pictures to a data set. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -82,7 +82,8 @@ REPLACED void free(void *memory) {
 /* --- the scenario ----------------------------------------------------------------------------- */
 
 static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
-    gallery[300], classes[300], classes_named[300], truth[300], ids[300], answers[300], tree[300];
+    gallery[300], classes[300], classes_named[300], truth[300], ids[300], answers[300], tree[300],
+    pictures[300], picture_list[300];
 
 #define STEP(call)                                                                                 \
   do {                                                                                             \
@@ -361,6 +362,39 @@ done:
   return status;
 }
 
+/* Pictures by folders and by a list, embedded in shards, one of them unreadable; then their ids. */
+static kf_status embed_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_pictures *folders = NULL, *listed = NULL;
+  kf_encoder *encoder = NULL;
+  kf_data *data = NULL;
+  char id[600], embedded[400], copy[400];
+  kf_embed_report report;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = pictures, *file = embedded;
+  snprintf(embedded, sizeof embedded, "%s/../embedded.safetensors", pictures);
+  snprintf(copy, sizeof copy, "%s/../copy.safetensors", pictures);
+  STEP(kf_pictures_open(ctx, &path, 1, &folders));
+  STEP(kf_pictures_open_list(ctx, picture_list, &listed));
+  STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
+  STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
+                &report));
+  STEP(kf_data_open(ctx, &file, 1, NULL, &data));
+  STEP(kf_data_get_id(ctx, data, 1, id, sizeof id));
+  STEP(kf_data_save(ctx, data, KF_F16, copy));
+  STEP(kf_gallery_save(ctx, data, NULL, NULL, copy));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_data_free(data);
+  kf_encoder_free(encoder);
+  kf_pictures_free(listed);
+  kf_pictures_free(folders);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 static FILE *create(char *path, const char *name) {
   snprintf(path, 300, "%s/%s", folder, name);
   FILE *file = fopen(path, "w");
@@ -388,6 +422,20 @@ static void make_judging_files(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) fclose(all[i]);
 }
 
+/* Two classes, in a folder that holds what is made of them as well. */
+static void make_pictures(void) {
+  char command[2048];
+  snprintf(pictures, sizeof pictures, "%s/pictures/classes", folder);
+  snprintf(command, sizeof command,
+           "mkdir -p '%s/a' '%s/b' && cp '%s'/tests/golden/models/pictures/[ab].png '%s/a' && "
+           "cp '%s/a/a.png' '%s/b' && echo bad >'%s/b/bad.png'",
+           pictures, pictures, KOOFU_SOURCE_DIR, pictures, pictures, pictures, pictures);
+  assert_int_equal(system(command), 0);
+  FILE *list = create(picture_list, "pictures/list.tsv");
+  fputs("classes/a/a.png\tone\nclasses/b/a.png\ttwo\n", list);
+  fclose(list);
+}
+
 static void make_files(void) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
@@ -406,6 +454,7 @@ static void make_files(void) {
   for (int i = 0; i < 40; i++) fprintf(file, "c%04d\n", i % 5);
   fclose(file);
   make_judging_files();
+  make_pictures();
   kf_data_free(data);
   kf_ctx_free(ctx);
 }
@@ -433,7 +482,7 @@ static void fail_each(scenario_fn scenario, int good, unsigned threads) {
     /* A single failure may be survived where there is another way (an unstartable thread). */
     if (status != KF_ERR_MEM && (good || status != KF_OK))
       fail_msg("allocation %ld: status %d instead of out of memory", at, (int)status);
-    if (status != KF_OK && test_entries(folder) > 13)
+    if (status != KF_OK && test_entries(folder) > 14)
       fail_msg("allocation %ld: a file is left", at);
   }
 }
@@ -509,6 +558,18 @@ static void text_from_then_on(void **state) {
   fail_each(text_scenario, 1, 2);
 }
 
+static void embed_once(void **state) {
+  (void)state;
+  fail_each(embed_scenario, 0, 1);
+  fail_each(embed_scenario, 0, 2);
+}
+
+static void embed_from_then_on(void **state) {
+  (void)state;
+  fail_each(embed_scenario, 1, 1);
+  fail_each(embed_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
@@ -516,7 +577,8 @@ int main(void) {
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
-        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK)
+        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
+        embed_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -525,6 +587,7 @@ int main(void) {
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
+      cmocka_unit_test(embed_once),    cmocka_unit_test(embed_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
