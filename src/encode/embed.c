@@ -160,11 +160,21 @@ static kf_status code_rows(embedding *e, uint64_t n, unsigned char *bad, kf_err 
   return KF_OK;
 }
 
+/* What is wrong with a picture, and what can be done about it. */
+static kf_status advise(const embedding *e, kf_status status, kf_err *err) {
+  if (e->options.skip_bad || status != KF_ERR_DATA) return status;
+  char cause[sizeof err->message];
+  memcpy(cause, err->message, sizeof cause);
+  return kf_fail(err, status, "%.5000s (such pictures can be skipped: --skip-bad)", cause);
+}
+
 static kf_status encode_shard(embedding *e, uint64_t s, uint64_t n, unsigned char *bad,
                               kf_string *said) {
   kf_err *err = &e->ctx->err;
-  KF_TRY(kf_encode_images(e->ctx, e->encoder, e->paths, n, e->rows,
-                          e->options.skip_bad ? e->status : NULL));
+  KF_TRY(advise(e,
+                kf_encode_images(e->ctx, e->encoder, e->paths, n, e->rows,
+                                 e->options.skip_bad ? e->status : NULL),
+                err));
   for (uint64_t i = 0; i < n; i++) bad[i] = e->options.skip_bad && e->status[i] != KF_OK;
   KF_TRY(code_rows(e, n, bad, err));
   if (said->failed) return kf_fail_memory(err);
