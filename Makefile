@@ -7,7 +7,7 @@ CMAKE   ?= cmake
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 
-.PHONY: all demo test install bench bench-search bench-choosing lint format sanitize fuzz clean
+.PHONY: all demo test oracle install bench bench-search bench-choosing lint format sanitize fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -22,6 +22,14 @@ test:
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '$(SUITE)'
+
+# The encoder beside the reference. ORACLE_PYTHON: a Python that has it; ARGS: names of comparisons, such
+# as towers.
+oracle:
+	@tools/packages.sh build test
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@tools/oracle.sh $(BUILD) $(ARGS)
 
 # DESTDIR=folder puts everything below that folder, for making packages.
 install: all

@@ -216,6 +216,55 @@ def truth_seeds():
     seed("bad-answers-twice", 4, b"row\tclass1\tcosine1\n0\t1\t1\n0\t1\t1\n")
 
 
+def encoder_seeds():
+    """The config and index of fuzz/tiny_model.h, and others."""
+    tiny = {"model_type": "clip_vision_model", "hidden_size": 4, "intermediate_size": 5,
+            "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 4, "patch_size": 2,
+            "projection_dim": 3}
+
+    def config(name, value):
+        put("encoder_config", name, json.dumps(value).encode())
+
+    config("tiny", tiny)
+    config("gelu", tiny | {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_channels": 3})
+    config("clip", {"model_type": "clip", "projection_dim": 3, "vision_config": tiny,
+                    "text_config": {"hidden_size": 4, "vocab_size": 9, "eos_token_id": 2,
+                                    "max_position_embeddings": 7}})
+    config("old", {"model_type": "clip", "vision_config": None, "vision_config_dict": tiny,
+                   "text_config_dict": {}})
+    config("text", tiny | {"model_type": "clip_text_model"})
+    config("siglip", {"model_type": "siglip", "vision_config": tiny | {"vision_use_head": True}})
+    config("bad-heads", tiny | {"num_attention_heads": 3})
+    config("bad-layers", tiny | {"num_hidden_layers": 2**31})
+    config("bad-patch", tiny | {"patch_size": 5})
+    config("bad-activation", tiny | {"hidden_act": "relu"})
+    config("bad-type", {"model_type": "bert"})
+    config("bad-list", [tiny])
+
+    layer = "vision_model.encoder.layers.0."
+    linears = [layer + name for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                         "self_attn.out_proj", "mlp.fc1", "mlp.fc2")]
+    norms = ["vision_model.pre_layrnorm", layer + "layer_norm1", layer + "layer_norm2",
+             "vision_model.post_layernorm"]
+    embeddings = ["class_embedding", "patch_embedding.weight", "position_embedding.weight"]
+    names = (["vision_model.embeddings." + name for name in embeddings] +
+             [name + end for name in norms + linears for end in (".weight", ".bias")] +
+             ["visual_projection.weight"])
+    first = names[:3] + [n for n in names if "pre_layr" in n or "layer_norm1" in n or "q_proj" in n]
+    files = {name: ("a" if name in first else "b") + ".safetensors" for name in names}
+
+    def index(name, value):
+        put("weight_index", name, json.dumps(value).encode())
+
+    index("whole", {"metadata": {"total_size": 1}, "weight_map": files})
+    index("bad-file", {"weight_map": files | {names[0]: "c.safetensors"}})
+    index("bad-other", {"weight_map": files | {names[0]: "b.safetensors"}})
+    index("bad-path", {"weight_map": {names[0]: "../a.safetensors"}})
+    index("bad-none", {"weight_map": {names[0]: ""}})
+    index("bad-map", {"weight_map": [names[0]]})
+    index("bad-empty", {})
+
+
 def koofu_seeds(koofu):
     """A tiny world, its statistics and models of it."""
     for target in "stats", "model":
@@ -252,6 +301,7 @@ def main():
     vecs_seeds()
     text_seeds()
     truth_seeds()
+    encoder_seeds()
     if koofu:
         koofu_seeds(koofu)
 

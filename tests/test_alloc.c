@@ -1,6 +1,7 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, through choosing, and from pictures to a data set. Each time the call that meets the failure says 'out of memory', nothing is leaked, and no
+ * through judging, choosing and encoding, and from pictures to a data set. Each time the call that meets the
+ * failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
  * The C library's allocator is replaced for the whole process, so that allocations inside it
@@ -83,7 +84,7 @@ REPLACED void free(void *memory) {
 
 static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
     gallery[300], classes[300], classes_named[300], truth[300], ids[300], answers[300], tree[300],
-    pictures[300], picture_list[300];
+    picture_folder[300], picture_list[300];
 
 #define STEP(call)                                                                                 \
   do {                                                                                             \
@@ -372,9 +373,9 @@ static kf_status embed_scenario(unsigned threads) {
   kf_embed_report report;
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
-  const char *path = pictures, *file = embedded;
-  snprintf(embedded, sizeof embedded, "%s/../embedded.safetensors", pictures);
-  snprintf(copy, sizeof copy, "%s/../copy.safetensors", pictures);
+  const char *path = picture_folder, *file = embedded;
+  snprintf(embedded, sizeof embedded, "%s/../embedded.safetensors", picture_folder);
+  snprintf(copy, sizeof copy, "%s/../copy.safetensors", picture_folder);
   STEP(kf_pictures_open(ctx, &path, 1, &folders));
   STEP(kf_pictures_open_list(ctx, picture_list, &listed));
   STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
@@ -391,6 +392,30 @@ done:
   kf_encoder_free(encoder);
   kf_pictures_free(listed);
   kf_pictures_free(folders);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* An encoder is loaded from several files, and given pictures and texts. */
+static kf_status encoder_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_encoder *e = NULL;
+  float rows[2 * 16];
+  kf_status each[2];
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *texts[] = {"a photo", "cat"};
+  const char *pictures[] = {KOOFU_SOURCE_DIR "/tests/golden/models/pictures/a.png",
+                            KOOFU_SOURCE_DIR "/tests/golden/models/README"};
+  STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-bf16", NULL, &e));
+  STEP(kf_encode_images(ctx, e, pictures, 1, rows, NULL));
+  STEP(kf_encode_images(ctx, e, pictures, 2, rows, each));
+  STEP(kf_encode_texts(ctx, e, texts, 1, rows));
+  STEP(kf_encode_texts(ctx, e, texts, 2, rows));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_encoder_free(e);
   kf_ctx_free(ctx);
   return status;
 }
@@ -425,11 +450,12 @@ static void make_judging_files(void) {
 /* Two classes, in a folder that holds what is made of them as well. */
 static void make_pictures(void) {
   char command[2048];
-  snprintf(pictures, sizeof pictures, "%s/pictures/classes", folder);
+  snprintf(picture_folder, sizeof picture_folder, "%s/pictures/classes", folder);
   snprintf(command, sizeof command,
            "mkdir -p '%s/a' '%s/b' && cp '%s'/tests/golden/models/pictures/[ab].png '%s/a' && "
            "cp '%s/a/a.png' '%s/b' && echo bad >'%s/b/bad.png'",
-           pictures, pictures, KOOFU_SOURCE_DIR, pictures, pictures, pictures, pictures);
+           picture_folder, picture_folder, KOOFU_SOURCE_DIR, picture_folder, picture_folder,
+           picture_folder, picture_folder);
   assert_int_equal(system(command), 0);
   FILE *list = create(picture_list, "pictures/list.tsv");
   fputs("classes/a/a.png\tone\nclasses/b/a.png\ttwo\n", list);
@@ -570,6 +596,18 @@ static void embed_from_then_on(void **state) {
   fail_each(embed_scenario, 1, 2);
 }
 
+static void encoder_once(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 0, 1);
+  fail_each(encoder_scenario, 0, 2);
+}
+
+static void encoder_from_then_on(void **state) {
+  (void)state;
+  fail_each(encoder_scenario, 1, 1);
+  fail_each(encoder_scenario, 1, 2);
+}
+
 int main(void) {
   atomic_store(&countdown, -1);
   make_files();
@@ -578,7 +616,7 @@ int main(void) {
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
         text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
-        embed_scenario(threads) != KF_OK)
+        embed_scenario(threads) != KF_OK || encoder_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -588,6 +626,7 @@ int main(void) {
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
       cmocka_unit_test(embed_once),    cmocka_unit_test(embed_from_then_on),
+      cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
   };
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);

@@ -2,7 +2,7 @@
 # Every fuzz target for SECONDS_EACH seconds (60), two at a time, from the stored corpus. The corpus
 # itself is left as it is: what the fuzzer adds stays in build-fuzz/corpus and is used again.
 # A finding fails the run, and its input stays in build-fuzz/findings.
-# usage: fuzz.sh [TARGET...]   (npy safetensors fvecs fbin labels classes stats model gallery truth)
+# usage: fuzz.sh [TARGET...]   (those of fuzz/CMakeLists.txt)
 set -eu
 cd "$(dirname "$0")/.."
 build=build-fuzz

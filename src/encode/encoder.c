@@ -231,13 +231,16 @@ static kf_status run_tasks(job *j, kf_task_fn task) {
   return j->reported == j->n ? KF_OK : kf_progress(j->ctx, j->what, j->n, j->n);
 }
 
-/* Weights or pixels that are finite can still overflow on the way. */
-static kf_status check_rows(const job *j, const char *what, uint64_t first, size_t n, kf_err *err) {
+/* Weights and pixels that are finite can still overflow on the way. */
+static kf_status check_rows(const job *j, uint64_t first, size_t n, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
     double norm2 = j->ctx->kernels->norm2(j->out + i * dim, dim);
-    if (norm2 - norm2 != 0)
-      return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite", what, i);
+    if (norm2 - norm2 == 0) continue;
+    if (j->paths != NULL)
+      return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
+    return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
+                   j->pixels != NULL ? "picture" : "text", i);
   }
   return KF_OK;
 }
@@ -329,7 +332,7 @@ static kf_status encode_group(job *j, uint64_t first, size_t n, size_t worker, c
   KF_TRY(put_group(j, walk, first, n, worker, pixels, &kept, err));
   if (kept > 0) KF_TRY(kf_walk_images(walk, kept, out));
   spread_rows(out, j->e->config.dim, (const float *const *)pixels, n, kept);
-  return check_rows(j, "picture", first, n, err);
+  return check_rows(j, first, n, err);
 }
 
 static kf_status image_task(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -444,7 +447,7 @@ static kf_status encode_text_group(job *j, uint64_t first, size_t n, size_t work
         kf_walk_new(j->ctx, j->e, &j->e->text, room, j->group, j->split, &j->walks[worker], err));
   for (size_t i = 0; i < n; i++) KF_TRY(fetch_text(j, first + i, i, g, err));
   KF_TRY(walk_texts(j->walks[worker], g, n, room, j->out + first * dim, dim));
-  return check_rows(j, "text", first, n, err);
+  return check_rows(j, first, n, err);
 }
 
 static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {

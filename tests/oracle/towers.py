@@ -12,7 +12,6 @@ cosine to the reference of 0.999999 in f32 and of 0.9999 in bf16, and of the mem
 
 import ctypes as c
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -67,10 +66,16 @@ def build(size, folder, data):
     config = config_of(size)
     siglip = size == "siglip"
     model = fill((transformers.SiglipModel if siglip else transformers.CLIPModel)(config), 7)
-    with torch.no_grad():  # a residual stream as deep models have it: no layer drowns the others
+    with torch.no_grad():
         for name, p in model.named_parameters():
+            # A residual stream as deep models have it, where no layer drowns the others.
             if name.endswith(("out_proj.weight", "fc2.weight")) and "head" not in name:
-                p /= (2 * (config.vision_config.num_hidden_layers)) ** 0.5
+                p /= (2 * config.vision_config.num_hidden_layers) ** 0.5
+            # What is the same for all inputs must not drown them either.
+            if "position_embedding" in name or "class_embedding" in name:
+                p *= 0.2
+            if name.endswith(("q_proj.weight", "k_proj.weight")):
+                p *= 1.5
     model.save_pretrained(folder, max_shard_size="600MB")
     write_processor(folder, config.vision_config.image_size, siglip)
     shutil.copy(data / "tokenizer" / FILE, folder)
@@ -140,13 +145,13 @@ class Koofu:
 
 
 MEMORY = """
-import ctypes as c, resource, sys
+import ctypes as c, re, sys
 class Options(c.Structure):
     _fields_ = [("precision", c.c_int), ("no_images", c.c_int), ("no_text", c.c_int),
                 ("max_pixels", c.c_uint64)]
 lib, ctx, encoder = c.CDLL(sys.argv[1]), c.c_void_p(), c.c_void_p()
 lib.kf_encoder_bytes.restype = c.c_uint64
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+peak = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024
 assert lib.kf_ctx_new(None, c.byref(ctx)) == 0
 before = peak()
 options = Options(int(sys.argv[3]), 0, int(sys.argv[4]), 0)
