@@ -3,8 +3,9 @@
  *     cc -O2 -Iinclude -Isrc bench/net.c build/libkoofu.a -lpthread -lm -o build/net
  *     build/net [THREADS] [SECONDS]          # default: 1 thread, 0.5 s for each figure
  *
- * Prints GFLOP/s, the best of as many repeats as the seconds hold: products with bias, and a GELU where
- * n > k, to prepared or f32 rows; `peak` multiplies registers alone. Threads share the outputs of a product. */
+ * Prints GFLOP/s, the best of as many repeats as the seconds hold: products with bias, and a
+ * GELU where n > k, to prepared or f32 rows; `peak` multiplies registers alone. Threads share
+ * the outputs of a product. */
 #include "kernel/kernel.h"
 
 #include <immintrin.h>

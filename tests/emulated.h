@@ -1,5 +1,5 @@
-/* emulated.h - AMX tiles in memory, for tests of the AMX kernels on every machine with AVX-512. Included
- * before the kernels. */
+/* emulated.h - AMX tiles in memory, for tests of the AMX kernels on every machine with AVX-512.
+ * Included before the kernels. */
 #ifndef KF_TEST_EMULATED_H
 #define KF_TEST_EMULATED_H
 
@@ -52,10 +52,10 @@ static inline void emulate_multiply(int c, int a, int b, bool is_signed) {
     }
 }
 
-/* TDPBF16PS, from its description alone: of the pairs of bf16 in a row of a and a column of b, the lower
- * ones and the upper ones are added up each in order, from zero; the two sums are added, and then what
- * was there. Denormals are zero, before and after. In f64, rounded to odd, a sum can be rounded to f32
- * as if it were exact. */
+/* TDPBF16PS, from its description alone: of the pairs of bf16 in a row of a and a column of b,
+ * the lower ones and the upper ones are added up each in order, from zero; the two sums are
+ * added, and then what was there. Denormals are zero, before and after. In f64, rounded to odd,
+ * a sum can be rounded to f32 as if it were exact. */
 static inline float emulate_round(double sum, double error) {
   uint64_t bits;
   memcpy(&bits, &sum, sizeof bits);

@@ -1,10 +1,10 @@
-/* test_net.c - the arithmetic of towers: the plain kernels against mathematics in f64, and every other
- * one this machine has against the plain ones, to the bit. */
+/* test_net.c - the arithmetic of towers: the plain kernels against mathematics in f64, and every
+ * other one this machine has against the plain ones, to the bit. */
 #include "nets.h"
 
 #include <math.h>
 
-/* --- the plain kernels against mathematics ----------------------------------------------------- */
+/* --- the plain kernels against mathematics --------------------------------------------------- */
 
 static void naive_product(const kf_net_product *p, const float *x, const float *w, double *out) {
   for (size_t i = 0; i < p->m; i++)
@@ -89,11 +89,12 @@ static float activated(const kf_net_kernel *net, kf_activation activation, float
 static void activations(void **state) {
   (void)state;
   const double eps = 0x1p-24;
-  for (double at = -12; at <= 12; at += 1.0 / 1024) {
-    float x = (float)at;
+  for (int at = -12 * 1024; at <= 12 * 1024; at++) {
+    float x = (float)at / 1024;
     double d = (double)x, u = 2 * sqrt(2 / M_PI) * (d + 0.044715 * d * d * d);
     double want[] = {d, d / (1 + exp(-1.702 * d)), d * erfc(-d * M_SQRT1_2) / 2, d / (1 + exp(-u))};
-    /* The argument of exp is rounded: that many units. Where 1 + erf cancels the error is one of 1. */
+    /* The argument of exp is rounded: that many units. Where 1 + erf cancels the error is one of
+     * 1. */
     double allowed[] = {0, (4 + 1.8 * fabs(d)) * eps * fabs(want[1]),
                         3 * eps * fmax(fabs(want[2]), fabs(d) / 2),
                         (4 + 3 * fabs(u)) * eps * fabs(want[3])};
@@ -209,6 +210,10 @@ static void bits_of_activations(void **state) {
   (void)state;
   for_each_net(check_activations);
 }
+static void padding(void **state) {
+  (void)state;
+  for_each_net(check_padding);
+}
 static void bits_of_rows(void **state) {
   (void)state;
   for_each_net(check_rows_alone);
@@ -223,12 +228,17 @@ static void bits_of_attention(void **state) {
 }
 
 int main(void) {
-  static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products),         cmocka_unit_test(rounding),
-      cmocka_unit_test(activations),      cmocka_unit_test(layer_norms),
-      cmocka_unit_test(attentions),       cmocka_unit_test(bits_of_products),
-      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(bits_of_activations),
-      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_norms),
-      cmocka_unit_test(bits_of_attention)};
+  static const struct CMUnitTest tests[] = {cmocka_unit_test(products),
+                                            cmocka_unit_test(rounding),
+                                            cmocka_unit_test(activations),
+                                            cmocka_unit_test(layer_norms),
+                                            cmocka_unit_test(attentions),
+                                            cmocka_unit_test(bits_of_products),
+                                            cmocka_unit_test(bits_of_edges),
+                                            cmocka_unit_test(padding),
+                                            cmocka_unit_test(bits_of_activations),
+                                            cmocka_unit_test(bits_of_rows),
+                                            cmocka_unit_test(bits_of_norms),
+                                            cmocka_unit_test(bits_of_attention)};
   return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }

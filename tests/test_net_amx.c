@@ -1,6 +1,6 @@
 /* test_net_amx.c - the AMX kernels of towers on emulated tiles, so that their packing and their
- * remainders are tested on every machine with AVX-512. Where the real instructions exist, test_net.c
- * runs them. */
+ * remainders are tested on every machine with AVX-512. Where the real instructions exist,
+ * test_net.c runs them. */
 #ifdef KF_SIMD
 #include "emulated.h"
 #include "nets.h"
@@ -23,6 +23,10 @@ static void bits_of_edges(void **state) {
   (void)state;
   check(check_edge_of_denormals);
 }
+static void padding(void **state) {
+  (void)state;
+  check(check_padding);
+}
 static void bits_of_rows(void **state) {
   (void)state;
   check(check_rows_alone);
@@ -35,7 +39,8 @@ static void bits_of_attention(void **state) {
 int main(void) {
   static const struct CMUnitTest tests[] = {
       cmocka_unit_test(bits_of_products), cmocka_unit_test(bits_of_edges),
-      cmocka_unit_test(bits_of_rows), cmocka_unit_test(bits_of_attention)};
+      cmocka_unit_test(padding), cmocka_unit_test(bits_of_rows),
+      cmocka_unit_test(bits_of_attention)};
   return cmocka_run_group_tests_name("net_amx", tests, NULL, NULL);
 }
 

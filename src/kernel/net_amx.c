@@ -1,6 +1,7 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS is the definition of these products: a tile of
- * 16 rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
- * worked on at a time, 32 rows times a panel. Rows past the last are read from a copy, as zeros. */
+/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS is the definition of these products:
+ * a tile of 16 rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles
+ * of sums are worked on at a time, 32 rows times a panel. Rows past the last are read from a
+ * copy, as zeros. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

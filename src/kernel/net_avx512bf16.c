@@ -1,9 +1,9 @@
 /* net_avx512bf16.c - towers in bf16 by VDPBF16PS, which takes a pair of products at a time.
  *
- * It adds the product of the upper halves first, and that of the lower ones to the result, flushing
- * and rounding each to nearest whatever MXCSR says. The pairs of a chain are therefore k (above) and
- * k + 2 (below): four columns lie in memory in the order 2, 0, 3, 1, a dword of the even chain and one
- * of the odd. */
+ * It adds the product of the upper halves first, and that of the lower ones to the result,
+ * flushing and rounding each to nearest whatever MXCSR says. The pairs of a chain are therefore
+ * k (above) and k + 2 (below): four columns lie in memory in the order 2, 0, 3, 1, a dword of
+ * the even chain and one of the odd. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

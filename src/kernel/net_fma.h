@@ -1,8 +1,8 @@
 /* net_fma.h - products of towers by f32 FMA, for AVX2 and AVX-512. Included after net_wide.h.
  *
- * In bf16 rows hold f32 that were rounded, and weights dwords of two bf16, that of an even k below that of
- * the odd one after it. Even and odd k are added up in chains of their own, one after the other, so
- * that one chain for each sum fits the registers. */
+ * In bf16 rows hold f32 that were rounded, and weights dwords of two bf16, that of an even k
+ * below that of the odd one after it. Even and odd k are added up in chains of their own, one
+ * after the other, so that one chain for each sum fits the registers. */
 #ifndef KF_NET_FMA_H
 #define KF_NET_FMA_H
 

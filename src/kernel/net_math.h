@@ -1,6 +1,7 @@
-/* net_math.h - the polynomials behind the activations and softmax, lowest power first. Every instruction
- * set evaluates them in f32 by Horner's rule in fused multiply-adds, so that the bits agree. They are
- * minimax fits whose coefficients were rounded to f32 one by one, the rest being fitted again after each.
+/* net_math.h - the polynomials behind the activations and softmax, lowest power first. Every
+ * instruction set evaluates them in f32 by Horner's rule in fused multiply-adds, so that the
+ * bits agree. They are minimax fits whose coefficients were rounded to f32 one by one, the rest
+ * being fitted again after each.
  *
  *     exp(x)  = 2^n exp(r), n = x / ln 2 to the nearest integer, |r| <= ln 2 / 2,
  *     exp(r)  = 1 + r + r^2 E(r)                              within 2^-28

@@ -1,11 +1,13 @@
-/* net_wide.h - the arithmetic of towers in vectors, written once and compiled for each instruction set
- * that includes this file. Only the innermost sums are left to it: a `format` says how rows and weights
- * lie in memory and how a block of them is multiplied. The bits are those of net_plain.c.
+/* net_wide.h - the arithmetic of towers in vectors, written once and compiled for each
+ * instruction set that includes this file. Only the innermost sums are left to it: a `format`
+ * says how rows and weights lie in memory and how a block of them is multiplied. The bits are
+ * those of net_plain.c.
  *
- * Weights lie in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each k; in
- * bf16 one row for each pair of k. A product goes through blocks of outputs (BLOCK_N), of rows
- * (BLOCK_M) and of the sum (the format's `depth`), such that the rows of a block and the weights beside
- * them stay in the second cache and the sums on the stack; weights come from memory once. */
+ * Weights lie in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each
+ * k; in bf16 one row for each pair of k. A product goes through blocks of outputs (BLOCK_N), of
+ * rows (BLOCK_M) and of the sum (the format's `depth`), such that the rows of a block and the
+ * weights beside them stay in the second cache and the sums on the stack; weights come from
+ * memory once. */
 #ifndef KF_NET_WIDE_H
 #define KF_NET_WIDE_H
 
@@ -228,17 +230,19 @@ typedef struct format {
   vec (*round)(vec x);
   /* Writes columns [j, j + 32) of a prepared row. */
   void (*put)(const vec y[PARTS], char *row, size_t j);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[32][32], outputs side by side. */
+  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[32][32], outputs side
+   * by side. */
   void (*pack)(const float *block, char *to);
-  /* sums[r][c] (BLOCK_N apart), from 0 if `fresh`, gains the products of `rows` rows with the outputs of
-   * some panels over `steps` columns. */
+  /* sums[r][c] (BLOCK_N apart), from 0 if `fresh`, gains the products of `rows` rows with the
+   * outputs of some panels over `steps` columns. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
               size_t panels, size_t steps, float *sums, bool fresh);
 } format;
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines, so that rows one below the other do not share a set of the cache. */
+/* An odd number of cache lines, so that rows one below the other do not share a set of the
+ * cache. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
   return (lines | 1) * 64;
@@ -398,7 +402,8 @@ INLINE void finish(const format *f, const kf_net_product *p, const float *sums, 
 
 /* Equal parts of the sum, none longer than the format's depth. */
 INLINE size_t depth_step(const format *f, size_t k) {
-  size_t parts = (k + f->depth - 1) / f->depth;
+  if (k <= f->depth) return k;
+  size_t parts = (k - 1) / f->depth + 1;
   return padded((k + parts - 1) / parts);
 }
 
@@ -426,8 +431,8 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* A block of queries goes through two products: with the keys, packed as weights, and the weights of the
- * keys with the values, packed as columns. */
+/* A block of queries goes through two products: with the keys, packed as weights, and the
+ * weights of the keys with the values, packed as columns. */
 #define QUERIES 96
 
 typedef struct attention_space {
@@ -503,7 +508,7 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   memset(s.score, 0, QUERIES * padded(a->keys) * sizeof *s.score);
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
-    float sum[QUERIES], *out = a->out + i * a->out_stride;
+    float part[QUERIES] = {0}, *out = a->out + i * a->out_stride;
     prepare_rows(f, a->q + i * a->q_stride, a->q_stride, n, a->dim, s.query);
     product_of(&(kf_net_product){.x = s.query,
                                  .m = n,
@@ -514,8 +519,9 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .out = s.score,
                                  .stride = padded(a->keys)});
     for (size_t r = 0; r < n; r++)
-      sum[r] = soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
-                      a->keys, s.weight + r * row_bytes(f, a->keys));
+      part[r] =
+          1.0f / soften(f, s.score + r * padded(a->keys), a->scale, a->causal ? i + r + 1 : a->keys,
+                        a->keys, s.weight + r * row_bytes(f, a->keys));
     product_of(&(kf_net_product){.x = s.weight,
                                  .m = n,
                                  .k = a->keys,
@@ -525,8 +531,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
                                  .out = out,
                                  .stride = a->out_stride});
     for (size_t r = 0; r < n; r++) {
-      float part = 1.0f / sum[r], *row = out + r * a->out_stride;
-      for (size_t c = 0; c < a->dim; c++) row[c] *= part;
+      float *row = out + r * a->out_stride;
+      for (size_t c = 0; c < a->dim; c++) row[c] *= part[r];
     }
   }
 }
@@ -538,8 +544,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
 typedef void tile_function(const char *x, size_t row, const char *weights, size_t steps,
                            float *sums, bool fresh);
 
-/* A tile for each number of rows, none of which may be drawn out from between the two instructions that
- * begin and end flushing. */
+/* A tile for each number of rows, none of which may be drawn out from between the two
+ * instructions that begin and end flushing. */
 #define TILE(name, r)                                                                              \
   static __attribute__((noinline)) void name##_##r(const char *x, size_t row, const char *weights, \
                                                    size_t steps, float *sums, bool fresh) {        \
