@@ -124,8 +124,8 @@ static void say_embedded(cli_run *cli, const char *path, const kf_embed_report *
   uint64_t fresh = r->rows + r->skipped - r->resumed;
   if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
   if (r->resumed > 0)
-    say(cli, "%s already there from an earlier run",
-        show_counted(r->resumed, "row was", "rows were").text);
+    say(cli, "%s done by an earlier run",
+        show_counted(r->resumed, "picture was", "pictures were").text);
   if (r->skipped > 0)
     say(cli, "left out %s that cannot be read",
         show_counted(r->skipped, "picture", "pictures").text);

@@ -1214,13 +1214,17 @@ typedef struct kf_embed_options {
 typedef struct kf_embed_report {
   uint64_t rows;    /* written */
   uint64_t skipped; /* pictures that could not be read */
-  uint64_t resumed; /* rows that an earlier run had finished */
+  uint64_t resumed; /* pictures that an earlier run was done with, skipped ones too */
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names where there are
- * labels, and the paths as ids. Finished shards stay in the folder PATH.parts until the file is whole; a
- * run that was killed goes on from there, and the bytes of the file are the same. A folder of another list,
- * encoder or options is not used, and KF_ERR_ARG says so. report may be NULL. */
+ * labels, and the paths as ids. Memory does not grow with the rows; the progress stage is "embed".
+ *
+ * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was killed
+ * goes on from there, tells the log again what it had told of these shards, and the file has the same
+ * bytes; a picture that changed meanwhile is embedded again. KF_ERR_ARG where the folder is of other
+ * pictures, another encoder or other options, KF_ERR_IO where another process is at work in it. report
+ * may be NULL. */
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);

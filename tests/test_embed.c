@@ -141,7 +141,7 @@ static void stops_and_goes_on(void **state) {
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
   assert_int_equal(report.rows, 9);
   assert_int_equal(report.skipped, 1);
-  assert_in_range(report.resumed, 3, 5);
+  assert_true(report.resumed == 3 || report.resumed == 6);
   assert_string_equal(told, first); /* said by the run before, and said again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 

@@ -205,7 +205,7 @@ static kf_status take_shard(embedding *e, uint64_t s, uint64_t first, bool *take
   *taken = part.kept == part.n || e->options.skip_bad;
   if (*taken) {
     memcpy(e->bad + first, part.bad, part.n);
-    e->report.resumed += part.kept;
+    e->report.resumed += part.n;
     for (const char *m = part.messages; m < part.messages + part.n_messages; m += strlen(m) + 1)
       kf_log(e->ctx, "%s", m);
   }

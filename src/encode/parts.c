@@ -134,7 +134,7 @@ static kf_status try_lock(kf_parts *parts, const char *path, bool *done, kf_err 
   return KF_OK;
 }
 
-static kf_status lock(kf_parts *parts, kf_err *err) {
+static kf_status take_lock(kf_parts *parts, kf_err *err) {
   char *path = path_in(parts, LOCK);
   if (path == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;
@@ -226,7 +226,7 @@ static kf_status check_manifest(const kf_parts *parts, const char *path, kf_err 
 }
 
 static kf_status enter(kf_parts *parts, bool anew, kf_err *err) {
-  KF_TRY(lock(parts, err));
+  KF_TRY(take_lock(parts, err));
   if (anew) remove_files(parts);
   char *path = path_in(parts, MANIFEST);
   if (path == NULL) return kf_fail_memory(err);

@@ -169,7 +169,7 @@ def goes_on_where_it_stopped(box):
     path, whole = unfinished(box)
     box.write(path, whole)
     result = box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
-    check("16 rows were already there from an earlier run" in result.err, f"{result}")
+    check("16 pictures were done by an earlier run" in result.err, f"{result}")
     check(not os.path.exists(box.path(PARTS)), "the folder is gone")
     box.works("embed", CLIP, "p", "-o", "one.safetensors")
     equal(box.read(OUT), box.read("one.safetensors"), "bytes")
@@ -180,7 +180,7 @@ def skipping_can_begin_later(box):
     """Shards without bad pictures serve both; those with some only a run that may do without."""
     path, _ = unfinished(box)
     result = box.works("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", OUT)
-    check("16 rows were already" in result.err and path in result.err, f"{result}")
+    check("16 pictures were done" in result.err and path in result.err, f"{result}")
     equal(len(rows_of(box, OUT)[0]), 19, "rows")
 
 
@@ -305,7 +305,7 @@ def a_full_disk_loses_nothing(box):
     equal(result.status, IO, f"shards fit, the file does not: {result}")
     equal(len([f for f in os.listdir(box.path(PARTS)) if f.startswith("shard-")]), 20, "shards that are kept")
     equal(box.read(OUT), b"old", "the older file")
-    check(f"{len(paths)} rows were already there" in box.works("embed", CLIP, "m", "--shard", 20, "-o", OUT).err, "resumed")
+    check(f"{len(paths)} pictures were done by an earlier run" in box.works("embed", CLIP, "m", "--shard", 20, "-o", OUT).err, "resumed")
     equal(box.read(OUT), box.read("one.safetensors"), "bytes")
 
 
