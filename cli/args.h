@@ -132,6 +132,10 @@ typedef struct cli_args {
   /* text */
   const char *text, *fuse, *templates, *label_output;
   int by_text, part, text_centre, text_as_is, no_unit_rows, no_unit_mean, all_names, repeats;
+  /* encoders */
+  const char *encoder, *list, *prompts;
+  int precision, normalize, no_resume, prompt_rows, no_text;
+  cli_number shard, max_pixels;
   /* synthetic worlds */
   cli_number world_classes, world_dim, per_class, test_per_class, split, seed;
   /* help */
@@ -140,17 +144,20 @@ typedef struct cli_args {
 } cli_args;
 
 /* Options that several commands share (options.c). */
-extern const cli_group global_options; /* every command has these */
-extern const cli_group label_options;  /* --labels, --classes, --label-tensor */
-extern const cli_group row_options;    /* --tensor, --skip-bad */
-extern const cli_group strict_options; /* --skip-unlabelled, --skip-unknown */
-extern const cli_group only_options;   /* --only */
-extern const cli_group stats_options;  /* --no-normalize, --exponent */
-extern const cli_group choose_options; /* --one-se, --sample, --folds, --tolerance */
-extern const cli_group world_options;  /* --classes, --dim, --per-class, --seed */
-extern const cli_group vote_options;   /* --gallery, --weighted, --temperature */
-extern const cli_group judge_options;  /* --truth, --truth-classes, --ids, --class-set */
-extern const cli_group text_options;   /* --text, --text-centre, --text-as-is */
+extern const cli_group global_options;  /* every command has these */
+extern const cli_group label_options;   /* --labels, --classes, --label-tensor */
+extern const cli_group row_options;     /* --tensor, --skip-bad */
+extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
+extern const cli_group only_options;    /* --only */
+extern const cli_group stats_options;   /* --no-normalize, --exponent */
+extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
+extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
+extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
+extern const cli_group judge_options;   /* --truth, --truth-classes, --ids, --class-set */
+extern const cli_group text_options;    /* --text, --text-centre, --text-as-is */
+extern const cli_group tower_options;   /* --precision */
+extern const cli_group encoder_options; /* --encoder, --precision, --max-pixels */
+extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --no-resume */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */

@@ -1,21 +1,75 @@
-/* blocks.c - the rows of a data set, a block at a time, with the bad ones sorted out. */
+/* blocks.c - the rows that a command is asked about, a block at a time, with the bad ones sorted out. */
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int block_make(cli_run *cli, row_block *b, const kf_data *data, uint64_t room) {
+/* Pictures that are read and embedded together: enough for all threads, and a second or so. */
+enum { PICTURES = 256 };
+
+/* --- where they come from --------------------------------------------------------------------- */
+
+int queries_open(cli_run *cli, size_t first, cli_queries *out) {
+  const cli_args *a = &cli->args;
+  int result;
+  if (!a->encoder) {
+    if (a->precision || a->max_pixels.given)
+      return fail_usage(cli, "--%s needs --encoder MODEL-DIR",
+                        a->precision ? "precision" : "max-pixels");
+    result = open_data(cli, first, LABELS_IGNORED, &out->data);
+    if (result != EXIT_OK) return result;
+    out->n = kf_data_rows(out->data);
+    out->dim = kf_data_dim(out->data);
+    return EXIT_OK;
+  }
+  if (a->tensor) return fail_usage(cli, "--tensor has no meaning with --encoder");
+  result = open_pictures(cli, first, &out->pictures);
+  if (result == EXIT_OK) result = load_encoder(cli, a->encoder, TOWER_IMAGES, &out->encoder);
+  if (result != EXIT_OK) return result;
+  out->n = kf_pictures_count(out->pictures);
+  out->dim = kf_encoder_dim(out->encoder);
+  return EXIT_OK;
+}
+
+void queries_free(cli_queries *queries) {
+  kf_data_free(queries->data);
+  kf_pictures_free(queries->pictures);
+  kf_encoder_free(queries->encoder);
+}
+
+uint64_t queries_block(const cli_queries *queries, uint64_t most) {
+  return queries->pictures && most > PICTURES ? PICTURES : most;
+}
+
+/* --- blocks ----------------------------------------------------------------------------------- */
+
+int block_make(cli_run *cli, row_block *b, const cli_queries *from, uint64_t room) {
   memset(b, 0, sizeof *b);
-  b->data = data;
-  b->rows = calloc(room, kf_data_dim(data) * sizeof *b->rows);
+  b->from = from;
+  b->rows = calloc(room, from->dim * sizeof *b->rows);
   b->labels = calloc(room, sizeof *b->labels);
   b->numbers = calloc(room, sizeof *b->numbers);
-  return b->rows && b->labels && b->numbers ? EXIT_OK : fail(cli, KF_ERR_MEM);
+  b->paths = calloc(room, sizeof *b->paths);
+  b->status = calloc(room, sizeof *b->status);
+  return b->rows && b->labels && b->numbers && b->paths && b->status ? EXIT_OK
+                                                                     : fail(cli, KF_ERR_MEM);
+}
+
+static kf_status read_pictures(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
+  const cli_queries *q = b->from;
+  for (uint64_t i = 0; i < n; i++) b->paths[i] = kf_pictures_path(q->pictures, first + i);
+  kf_status status = kf_encode_images(cli->ctx, q->encoder, b->paths, n, b->rows,
+                                      cli->args.skip_bad ? b->status : NULL);
+  for (uint64_t i = 0; i < n; i++)
+    b->labels[i] = b->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;
+  return status;
 }
 
 int block_read(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
-  size_t dim = kf_data_dim(b->data);
-  kf_status status = kf_data_get(cli->ctx, b->data, first, n, b->rows, b->labels);
+  size_t dim = b->from->dim;
+  kf_status status = b->from->pictures
+                         ? read_pictures(cli, b, first, n)
+                         : kf_data_get(cli->ctx, b->from->data, first, n, b->rows, b->labels);
   if (status != KF_OK) return fail(cli, status);
   b->n = 0;
   for (uint64_t i = 0; i < n; i++) {
@@ -31,4 +85,10 @@ void block_free(row_block *b) {
   free(b->rows);
   free(b->labels);
   free(b->numbers);
+  free(b->paths);
+  free(b->status);
+}
+
+const char *block_name(const row_block *b, uint64_t i) {
+  return b->from->pictures ? kf_pictures_id(b->from->pictures, b->numbers[i]) : NULL;
 }

@@ -31,6 +31,7 @@ typedef struct cli_progress {
   int drawn;     /* there is a line on the screen */
   char what[32]; /* the stage */
   uint64_t done;
+  uint64_t first;   /* what was done when the stage began: an earlier run may have been at it */
   double begun;     /* when the stage began */
   double last_draw; /* when the line was last drawn */
 } cli_progress;
@@ -131,20 +132,61 @@ int sweep_shots(cli_run *cli);
 int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
                const kf_truth *truth, kf_shots **out);
 
+/* --- reporting.c: a page about training rows ---------------------------------------------------- */
+
+/* What goes in, and what the page will show. Rows, statistics and names must be there; what else is
+ * there is taken as it is, and all of it is freed. */
+typedef struct report_job {
+  cli_run *cli;
+  const char *path, *title, *train_name, *test_name;
+  kf_data *train, *test; /* test NULL: folds of the training rows */
+  kf_stats *stats;
+  kf_model *model;          /* NULL: one with what is chosen is fitted */
+  kf_lambda_choice *lambda; /* NULL: it is chosen; so are dim and k */
+  kf_dim_choice *dim;
+  kf_k_choice *k;
+  kf_eval_result eval;
+  kf_analysis *analysis;
+  kf_text *text;
+  kf_shots *shots;
+  kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
+} report_job;
+int report_write(report_job *job);
+void report_free(report_job *job);
+
 /* --- blocks.c --------------------------------------------------------------------------------- */
+
+/* The rows that a command is asked about: a data set, or pictures and what makes rows of them. */
+typedef struct cli_queries {
+  kf_data *data; /* NULL: pictures */
+  kf_pictures *pictures;
+  kf_encoder *encoder;
+  uint64_t n; /* bad ones included */
+  uint32_t dim;
+} cli_queries;
+/* Operands `first` and up: data, or with --encoder pictures. What is there is to be freed also where it
+ * fails. */
+int queries_open(cli_run *cli, size_t first, cli_queries *out);
+void queries_free(cli_queries *queries);
+/* A number of rows that fits a block of pictures, and is at most `most`. */
+uint64_t queries_block(const cli_queries *queries, uint64_t most);
 
 /* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
 typedef struct row_block {
-  const kf_data *data;
-  uint64_t n;        /* rows in hand */
-  float *rows;       /* [n][D] */
-  int32_t *labels;   /* as they were read; not of use any more */
-  uint64_t *numbers; /* [n] which row of the data set each one is */
-  uint64_t n_bad;    /* so far */
+  const cli_queries *from;
+  uint64_t n;         /* rows in hand */
+  float *rows;        /* [n][D] */
+  int32_t *labels;    /* as they were read; not of use any more */
+  uint64_t *numbers;  /* [n] which row of the data set, or picture, each one is */
+  const char **paths; /* of pictures */
+  kf_status *status;
+  uint64_t n_bad; /* so far */
 } row_block;
-int block_make(cli_run *cli, row_block *block, const kf_data *data, uint64_t room);
+int block_make(cli_run *cli, row_block *block, const cli_queries *from, uint64_t room);
 int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n); /* n <= room */
 void block_free(row_block *block);
+/* What row i in hand is called: the path of the picture; NULL: it is but a number. */
+const char *block_name(const row_block *block, uint64_t i);
 
 /* --- galleries.c: what the commands on galleries share ---------------------------------------- */
 
@@ -198,9 +240,82 @@ int load_text_of(cli_run *cli, const kf_data *data, kf_text **out); /* the same 
  * there is handed out, to be freed, also where it fails. */
 int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);
 void zero_shot_free(cli_zero_shot *zero);
+/* Writes text prototypes to -o and says of how many embeddings, which `one` and `many` name. */
+int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char *one,
+              const char *many);
 /* Says which classes of the data have no text. */
 int remark_on_text(cli_run *cli, const kf_data *data, const kf_text *text);
 const char *text_centre_name(const cli_args *args); /* never NULL */
+
+/* --- prompting.c: class names and templates to prompts ------------------------------------------ */
+
+/* The lines of a file without their ends, each a string of its own, with NULL behind the last;
+ * `text` holds them all. */
+typedef struct line_list {
+  char *text;
+  char **items;
+  size_t n;
+} line_list;
+int read_lines(cli_run *cli, const char *path, line_list *lines);
+void lines_free(line_list *lines);
+
+/* A class: what it is called in labels, and the names for prompts, separated by commas. */
+typedef struct prompt_class {
+  const char *label;
+  char *names;
+  int whole; /* there is one name, and a comma is part of it */
+} prompt_class;
+
+typedef struct prompt_set {
+  line_list class_lines, name_lines, template_lines;
+  prompt_class *classes; /* [n_classes], and one without names */
+  size_t n_classes;
+  const char *const *templates;
+  size_t n_templates;
+  const char *repeats_advice; /* what a command says to names that are there twice */
+} prompt_set;
+
+/* The classes of --classes, perhaps by way of --names, and these templates: a file, or built in. */
+int prompts_read(cli_run *cli, const char *templates, prompt_set *out);
+int prompts_templates(cli_run *cli, const char *templates, prompt_set *out);
+/* Classes that are called like folders, "n01440764_tench" or "red_fox", and are to be spoken of. The
+ * names must outlive the set. */
+int prompts_of_folders(cli_run *cli, const char *const *names, uint32_t n, prompt_set *out);
+void prompts_free(prompt_set *set);
+/* Every class with every template, class by class. */
+typedef void (*prompt_fn)(void *argument, size_t class, const char *template, const char *name,
+                          size_t length);
+void prompts_each(const prompt_set *set, int all_names, prompt_fn use, void *argument);
+void print_prompt(FILE *file, const char *template, const char *name, size_t length);
+
+/* --- encoders.c: pictures and words to rows ---------------------------------------------------- */
+
+/* Which towers a command needs. */
+typedef enum tower_use { TOWER_IMAGES, TOWER_TEXT, TOWER_BOTH } tower_use;
+/* TOWER_BOTH: the text tower where there is one. */
+int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out);
+/* Text embeddings and the classes they belong to, as a data set. */
+typedef struct encoded_text {
+  uint64_t n;
+  char *bytes; /* the texts, each with its NUL; NULL: they are the caller's */
+  const char **texts;
+  int32_t *labels;    /* NULL: no classes */
+  const char **names; /* of classes */
+  float *rows;
+  kf_data *data;
+} encoded_text;
+/* Embeds every prompt of a set. What is there is to be freed also where it fails. */
+int encode_prompts(cli_run *cli, const kf_encoder *encoder, const prompt_set *set,
+                   encoded_text *out);
+int encode_lines(cli_run *cli, const kf_encoder *encoder, const line_list *lines,
+                 encoded_text *out);
+void encoded_text_free(encoded_text *text);
+
+/* Pictures that are named by operands `first` and up, or by --list. */
+int open_pictures(cli_run *cli, size_t first, kf_pictures **out);
+/* Embeds pictures to a data set, resuming what is there, and says so. */
+int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
+                   const char *path);
 
 /* --- outputs.c: what may be written where; each returns an exit status ------------------------ */
 
@@ -268,6 +383,7 @@ typedef struct shown {
 } shown;
 shown show_count(uint64_t n);                                      /* 1,281,167 */
 shown show_counted(uint64_t n, const char *one, const char *many); /* 1 row, 12 rows */
+shown show_rate(double a_second);                                  /* 1,234 or 2.5 */
 shown show_bytes(uint64_t n);                                      /* 1.2 MiB */
 shown show_seconds(double seconds);                                /* 0.25 s, 3:07 min */
 shown show_real(double value);                                     /* 0.465696 */

@@ -17,7 +17,7 @@ typedef struct classify_job {
   cli_run *cli;
   const kf_model *model;
   const kf_gallery *gallery; /* NULL: prototypes */
-  const kf_data *data;
+  const cli_queries *queries;
   kf_classify_options options; /* of prototypes */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
@@ -36,7 +36,7 @@ static const char *class_name(const classify_job *job, int32_t class) {
 }
 
 static void print_header(const classify_job *job) {
-  fputs("row", job->out.file);
+  fputs(job->queries->pictures ? "picture" : "row", job->out.file);
   for (uint32_t rank = 1; rank <= job->top; rank++)
     fprintf(job->out.file, "\tclass%u\t%s%u", rank, job->score_name, rank);
   putc('\n', job->out.file);
@@ -45,7 +45,11 @@ static void print_header(const classify_job *job) {
 /* Where fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
-  fprintf(file, "%llu", (unsigned long long)job->block.numbers[i]);
+  const char *path = block_name(&job->block, i);
+  if (path)
+    print_escaped(file, path);
+  else
+    fprintf(file, "%llu", (unsigned long long)job->block.numbers[i]);
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
     putc('\t', file);
     if (job->classes[at] >= 0)
@@ -61,7 +65,11 @@ static void print_json(const classify_job *job, uint64_t i) {
   while (end < begin + job->top && job->classes[end] >= 0) end++;
   cli_json j = {job->out.file, 0};
   jw_open(&j, NULL, '{');
-  jw_count(&j, "row", job->block.numbers[i]);
+  const char *path = block_name(&job->block, i);
+  if (path)
+    jw_text(&j, "picture", path);
+  else
+    jw_count(&j, "row", job->block.numbers[i]);
   jw_open(&j, "classes", '[');
   for (uint64_t at = begin; at < end; at++) {
     const char *name = class_name(job, job->classes[at]);
@@ -96,7 +104,7 @@ static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
 }
 
 static int classify_all(classify_job *job) {
-  uint64_t rows = kf_data_rows(job->data);
+  uint64_t rows = job->queries->n;
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t n = rows - first < job->room ? rows - first : job->room;
@@ -104,7 +112,11 @@ static int classify_all(classify_job *job) {
     if (result != EXIT_OK) return result;
   }
   if (job->block.n_bad)
-    say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad row", "bad rows").text);
+    say(job->cli, "left out %s",
+        job->queries->pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
+                                              "pictures that cannot be read")
+                                     .text
+                               : show_counted(job->block.n_bad, "bad row", "bad rows").text);
   return EXIT_OK;
 }
 
@@ -133,7 +145,7 @@ static uint64_t prototype_block(const classify_job *job) {
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
   uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
   if (n > fit) n = fit;
-  if (n > kf_data_rows(job->data)) n = kf_data_rows(job->data);
+  if (n > job->queries->n) n = job->queries->n;
   return n ? n : 1;
 }
 
@@ -171,17 +183,18 @@ static int choose_voters(classify_job *job) {
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->weighted ? 6 : 0;
-  job->room = query_block(job->cli, job->gallery, v->k, kf_data_rows(job->data));
+  job->room = query_block(job->cli, job->gallery, v->k, job->queries->n);
   return result;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
+  job->room = queries_block(job->queries, job->room);
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
   job->scores = calloc(job->room, job->top * sizeof *job->scores);
   if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return block_make(job->cli, &job->block, job->data, job->room);
+  return block_make(job->cli, &job->block, job->queries, job->room);
 }
 
 static int commit(classify_job *job) {
@@ -189,7 +202,10 @@ static int commit(classify_job *job) {
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 show_counted(job->top, "best class", "best classes").text,
-                show_counted(kf_data_rows(job->data) - job->block.n_bad, "row", "rows").text);
+                show_counted(job->queries->n - job->block.n_bad,
+                             job->queries->pictures ? "picture" : "row",
+                             job->queries->pictures ? "pictures" : "rows")
+                    .text);
   return result;
 }
 
@@ -238,12 +254,15 @@ static int check_options(cli_run *cli) {
   return result == EXIT_OK ? check_text_output(cli) : result;
 }
 
-static int check_data(cli_run *cli, const kf_data *data, const kf_model *model,
-                      const kf_gallery *gallery) {
-  int result = !gallery || kf_gallery_mapped(gallery) ? check_unmapped(cli, data, "") : EXIT_OK;
-  if (result != EXIT_OK || kf_data_dim(data) == kf_model_dim_in(model)) return result;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the model takes %u",
-                   cli->args.operands.items[1], kf_data_dim(data), kf_model_dim_in(model));
+static int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
+                         const kf_gallery *gallery) {
+  int result = q->data && (!gallery || kf_gallery_mapped(gallery))
+                   ? check_unmapped(cli, q->data, "")
+                   : EXIT_OK;
+  if (result != EXIT_OK || q->dim == kf_model_dim_in(model)) return result;
+  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the model takes %u",
+                   q->data ? cli->args.operands.items[1] : cli->args.encoder,
+                   q->data ? "has" : "gives", q->dim, kf_model_dim_in(model));
 }
 
 static int run(cli_run *cli) {
@@ -251,23 +270,23 @@ static int run(cli_run *cli) {
   if (result != EXIT_OK) return result;
   kf_model *model = NULL;
   kf_gallery *gallery = NULL;
-  kf_data *data = NULL;
+  cli_queries queries = {0};
   cli_zero_shot zero = {0};
   result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK && cli->args.text) result = load_zero_shot(cli, model, &zero);
   if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
-  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_IGNORED, &data);
-  if (result == EXIT_OK) result = check_data(cli, data, model, gallery);
+  if (result == EXIT_OK) result = queries_open(cli, 1, &queries);
+  if (result == EXIT_OK) result = check_queries(cli, &queries, model, gallery);
   if (result == EXIT_OK) {
     classify_job job;
     memset(&job, 0, sizeof job);
     job.cli = cli;
     job.model = !zero.text ? model : cli->args.raw ? zero.raw : zero.mapped;
     job.gallery = gallery;
-    job.data = data;
+    job.queries = &queries;
     result = classify(&job);
   }
-  kf_data_free(data);
+  queries_free(&queries);
   kf_gallery_free(gallery);
   zero_shot_free(&zero);
   kf_model_free(model);
@@ -301,12 +320,12 @@ static const cli_group own_options = {
 
 const cli_command classify_command = {
     .name = "classify",
-    .operands = "MODEL DATA...",
+    .operands = "MODEL DATA...|PICTURES...",
     .min_operands = 2,
     .max_operands = ANY_NUMBER,
     .missing = "the model and the data to classify are",
     .missing_rest = "the data to classify are",
-    .summary = "find the nearest classes of every row",
+    .summary = "find the nearest classes of every row or picture",
     .details =
         "Prints a line for each row: its number, counted from 0, then class and score of the "
         "nearest prototype, of the second nearest and so on, separated by tabs, below a header "
@@ -324,13 +343,19 @@ const cli_command classify_command = {
         "With --text prototypes are text instead of class means: zero-shot classification, in the "
         "model's space or, with --raw, in the original one. Classes are those of the text, also "
         "where the model has never seen them.\n\n"
+        "With --encoder what is classified are pictures, folders of them or patterns (see 'koofu "
+        "embed'), by the CLIP model that the rows behind the model were made with. Lines then "
+        "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
+        "read.\n\n"
         "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
-        "--gallery it has \"votes\" for \"scores\".",
-    .groups =
-        (const cli_group *const[]){&own_options, &text_options, &vote_options, &row_options, NULL},
+        "--gallery it has \"votes\" for \"scores\", with --encoder \"picture\" for \"row\".",
+    .groups = (const cli_group *const[]){&own_options, &encoder_options, &text_options,
+                                         &vote_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
+            {"The best class of a picture",
+             "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
             {"The five best, into a file",
              "koofu classify model.safetensors photos.npy -o answers.tsv"},
             {"By the votes of 15 neighbours",

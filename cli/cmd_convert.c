@@ -44,7 +44,8 @@ const cli_command convert_command = {
         "inside the .safetensors "
         "files. Text labels without --classes make their own list of classes, sorted by bytes.\n\n"
         "The data set is one .safetensors file with the tensors 'embeddings' and 'labels' and the "
-        "class names in its metadata. Rows are streamed: the size of the data does not matter. "
+        "class names in its metadata; ids (see 'koofu embed') are kept where all files have them. "
+        "Rows are streamed: the size of the data does not matter. "
         "Numbers that f16 or bf16 cannot hold are rounded to nearest even; one too large for the "
         "type is an error.",
     .groups =

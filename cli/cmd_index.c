@@ -23,8 +23,8 @@ static uint64_t rows_in(cli_run *cli, const char *path) {
 }
 
 /* Row numbers are those of the gallery, not those of the data; ids are the same in both. */
-static void say_renumbered(cli_run *cli, uint64_t all) {
-  if (rows_in(cli, cli->args.output) < all && !cli->args.ids)
+static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t all) {
+  if (rows_in(cli, cli->args.output) < all && !cli->args.ids && !kf_data_has_ids(data))
     say(cli, "rows are numbered without the bad ones (--ids keeps track of them)");
 }
 
@@ -36,7 +36,7 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK) {
     say_data_written(cli, a->output);
-    say_renumbered(cli, all);
+    say_renumbered(cli, data, all);
     return EXIT_OK;
   }
   return a->append ? fail_load(cli, status, a->append, "gallery") : fail(cli, status);
@@ -68,7 +68,9 @@ static const cli_group own_options = {
          "fitted without normalising)",
          KF_METRIC_COSINE, 0, gallery_metric_choices},
         {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
-         "a name for each row, one a line, such as the file it was made from", 0, 0, NULL},
+         "a name for each row, one a line, such as the file it was made from (default: the ids in "
+         "the data, where there are any)",
+         0, 0, NULL},
         {"append", 0, OPTION_TEXT, offsetof(cli_args, append), 0, "GALLERY",
          "put the rows behind those of this gallery, with its map and metric", 0, 0, NULL},
         {0}}};

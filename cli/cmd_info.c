@@ -65,6 +65,7 @@ static void print_text(const char *path, const kf_info *info) {
     snprintf(text, sizeof text, "%u", info->dim);
   if (info->dim) print_line("dimensions", text);
   if (info->classes) print_line("classes", show_count(info->classes).text);
+  if (info->ids) print_line("ids", "one for each row");
   if (info->normalized >= 0)
     print_line("row length", info->normalized ? "scaled to 1" : "as it is");
   if (strcmp(info->kind, "statistics") == 0) {
@@ -103,6 +104,7 @@ static void print_json(const char *path, const kf_info *info) {
   jw_count(&j, "rows", info->rows);
   jw_count(&j, "dim", info->dim);
   jw_count(&j, "classes", info->classes);
+  if (info->ids) jw_flag(&j, "ids", 1);
   if (info->normalized >= 0) jw_flag(&j, "normalized", info->normalized);
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);

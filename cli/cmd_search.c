@@ -10,8 +10,8 @@
 typedef struct search_job {
   cli_run *cli;
   const kf_gallery *gallery;
-  const kf_data *queries; /* NULL: the rows of the gallery itself */
-  uint64_t n_queries;     /* bad ones included */
+  const cli_queries *queries; /* NULL: the rows of the gallery itself */
+  uint64_t n_queries;         /* bad ones included */
   uint32_t k;
   uint64_t room;   /* queries at a time */
   row_block block; /* without queries: not used */
@@ -58,7 +58,10 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  if (job->queries)
+  const char *path = job->queries ? block_name(&job->block, i) : NULL;
+  if (path)
+    print_escaped(file, path);
+  else if (job->queries)
     fprintf(file, "%llu", (unsigned long long)query);
   else
     print_row(job, query);
@@ -143,6 +146,7 @@ static int search_all(search_job *job) {
 
 static int make_buffers(search_job *job) {
   job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
+  if (job->queries) job->room = queries_block(job->queries, job->room);
   job->rows = calloc(job->room, job->k * sizeof *job->rows);
   job->scores = calloc(job->room, job->k * sizeof *job->scores);
   if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
@@ -214,6 +218,8 @@ static int search(search_job *job) {
 
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
+  if (cli->args.itself && cli->args.encoder)
+    return fail_usage(cli, "--encoder has no meaning with --itself");
   if (cli->args.itself && operands->n > 1)
     return fail_usage(cli, "'%s' is one argument too many with --itself", operands->items[1]);
   if (!cli->args.itself && operands->n < 2)
@@ -246,23 +252,24 @@ static int check_outputs(cli_run *cli) {
                     path);
 }
 
-static int open_queries(cli_run *cli, const kf_gallery *gallery, kf_data **out) {
-  int result = open_data(cli, 1, LABELS_IGNORED, out);
+static int open_queries(cli_run *cli, const kf_gallery *gallery, cli_queries *out) {
+  int result = queries_open(cli, 1, out);
+  if (result == EXIT_OK && out->data && kf_gallery_mapped(gallery))
+    result = check_unmapped(cli, out->data, ", or use --itself");
   if (result != EXIT_OK) return result;
-  if (kf_gallery_mapped(gallery)) result = check_unmapped(cli, *out, ", or use --itself");
-  if (result != EXIT_OK) return result;
-  if (kf_data_dim(*out) != kf_gallery_dim_in(gallery))
-    return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u",
-                     cli->args.operands.items[1], kf_data_dim(*out), kf_gallery_dim_in(gallery));
+  if (out->dim != kf_gallery_dim_in(gallery))
+    return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the gallery takes %u",
+                     out->data ? cli->args.operands.items[1] : cli->args.encoder,
+                     out->data ? "has" : "gives", out->dim, kf_gallery_dim_in(gallery));
   const char *path = cli->args.output;
-  return path && ends_with(path, ".npy") ? check_scores(cli, *out) : EXIT_OK;
+  return path && ends_with(path, ".npy") ? check_scores(cli, out->data) : EXIT_OK;
 }
 
 static int run(cli_run *cli) {
   const char *path = cli->args.operands.items[0];
   int itself = cli->args.itself;
   kf_gallery *gallery = NULL;
-  kf_data *queries = NULL;
+  cli_queries queries = {0};
   int result = check_operands(cli);
   if (result == EXIT_OK) result = check_outputs(cli);
   search_job job;
@@ -276,11 +283,11 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) {
     job.cli = cli;
     job.gallery = gallery;
-    job.queries = queries;
-    job.n_queries = queries ? kf_data_rows(queries) : kf_gallery_rows(gallery);
+    job.queries = itself ? NULL : &queries;
+    job.n_queries = itself ? kf_gallery_rows(gallery) : queries.n;
     result = search(&job);
   }
-  kf_data_free(queries);
+  queries_free(&queries);
   kf_gallery_free(gallery);
   return result;
 }
@@ -303,7 +310,7 @@ static const cli_group own_options = {
 
 const cli_command search_command = {
     .name = "search",
-    .operands = "GALLERY [QUERIES...]",
+    .operands = "GALLERY [QUERIES...|PICTURES...]",
     .min_operands = 1,
     .max_operands = ANY_NUMBER,
     .missing = "the gallery and the queries are",
@@ -322,13 +329,18 @@ const cli_command search_command = {
         "'scores'.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
+        "With --encoder the queries are pictures, folders of them or patterns (see 'koofu embed'), "
+        "and lines begin with the path of the picture; --skip-bad leaves out those that cannot be "
+        "read.\n\n"
         "With --json, search_seconds is the time of the searching alone, without loading the "
         "gallery (load_seconds), reading queries and writing answers; candidates_per_query is how "
         "many rows had to be scored in double precision.",
-    .groups = (const cli_group *const[]){&own_options, &row_options, NULL},
+    .groups = (const cli_group *const[]){&own_options, &encoder_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
             {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
+            {"What looks like this one?",
+             "koofu search gallery.safetensors photo.jpg --encoder clip-vit-base-patch32 -k 5"},
             {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
             {"Near duplicates within a gallery",
              "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"},

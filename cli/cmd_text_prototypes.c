@@ -53,17 +53,6 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
   return open_prompts(cli, 1, a->classes, data);
 }
 
-static int save(cli_run *cli, const kf_data *data, const kf_text *text) {
-  const char *path = cli->args.output;
-  kf_status status = kf_text_save(cli->ctx, text, path);
-  if (status != KF_OK) return fail(cli, status);
-  say_written(cli, path, "%s of %u from %s%s",
-              show_counted(kf_text_classes(text), "class", "classes").text, kf_text_dim(text),
-              show_counted(kf_data_rows(data), "embedding", "embeddings").text,
-              kf_text_class_name(text, 0) ? "" : ", without names");
-  return EXIT_OK;
-}
-
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->per_class.given && (a->labels.n || a->label_tensor))
@@ -76,7 +65,8 @@ static int run(cli_run *cli) {
   result = take_prompts(cli, &options, &data);
   if (result == EXIT_OK) {
     kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save(cli, data, text) : fail_in(cli, status, a->operands.items[0]);
+    result = status == KF_OK ? save_text(cli, data, text, "embedding", "embeddings")
+                             : fail_in(cli, status, a->operands.items[0]);
   }
   kf_text_free(text);
   kf_data_free(data);

@@ -3,6 +3,9 @@
 #include "commands.h"
 
 const cli_command *const commands[] = {
+    &quickstart_command,
+    &embed_command,
+    &embed_text_command,
     &convert_command,
     &info_command,
     &stats_command,

@@ -9,5 +9,6 @@ extern const cli_command convert_command, info_command, stats_command, merge_com
     search_command, synth_command, demo_command, help_command, version_command;
 extern const cli_command compare_command, classes_command, sweep_command, report_command;
 extern const cli_command prompts_command, text_prototypes_command;
+extern const cli_command embed_command, embed_text_command, quickstart_command;
 
 #endif

@@ -23,6 +23,13 @@ shown show_counted(uint64_t n, const char *one, const char *many) {
   return out;
 }
 
+shown show_rate(double a_second) {
+  shown out;
+  if (a_second >= 10) return show_count((uint64_t)(a_second + 0.5));
+  snprintf(out.text, sizeof out.text, "%.2g", a_second);
+  return out;
+}
+
 shown show_bytes(uint64_t n) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (n < 1024) return show_counted(n, "byte", "bytes");

@@ -15,10 +15,12 @@ const char program_details[] =
     "files.\n\n"
     "Results go to standard output, everything else to standard error. Progress is shown on a "
     "terminal only. An output file appears complete or not at all; an interrupted command leaves "
-    "nothing behind. '--' ends the options.";
+    "nothing behind but what 'koofu embed' goes on with. '--' ends the options.";
 
 const cli_example program_examples[] = {
     {"See what it does, on a synthetic world", "koofu demo"},
+    {"From a folder of pictures to a classifier",
+     "koofu quickstart photos --encoder clip-vit-base-patch32"},
     {"Fit a model", "koofu fit train.npy --labels train.txt -o model.safetensors"},
     {"Measure it", "koofu eval model.safetensors test.npy --labels test.txt"},
     {"Use it", "koofu classify model.safetensors photos.npy --top 5"},

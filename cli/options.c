@@ -92,6 +92,40 @@ const cli_group text_options = {
          "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
         {0}}};
 
+static const char *const precision_choices[] = {"f32", "bf16", NULL}; /* kf_precision, from 1 */
+
+const cli_group tower_options = {
+    "Encoder", (const cli_option[]){
+                   {"precision", 0, OPTION_CHOICE, offsetof(cli_args, precision), 0, "NAME",
+                    "how the towers calculate: bf16 (default), or f32, which is the reference",
+                    KF_PRECISION_F32, 0, precision_choices},
+                   {0}}};
+
+const cli_group encoder_options = {
+    "Pictures",
+    (const cli_option[]){
+        {"encoder", 0, OPTION_TEXT, offsetof(cli_args, encoder), 0, "MODEL-DIR",
+         "take pictures instead of rows, and this CLIP model (see 'koofu embed')", 0, 0, NULL},
+        {"precision", 0, OPTION_CHOICE, offsetof(cli_args, precision), 0, "NAME",
+         "how its tower calculates: bf16 (default), or f32, which is the reference",
+         KF_PRECISION_F32, 0, precision_choices},
+        {"max-pixels", 0, OPTION_NUMBER, offsetof(cli_args, max_pixels), 0, "N",
+         "refuse pictures of more pixels (default: 178956970)", 1, INT64_MAX, NULL},
+        {0}}};
+
+const cli_group picture_options = {
+    "Pictures",
+    (const cli_option[]){
+        {"skip-bad", 0, OPTION_FLAG, offsetof(cli_args, skip_bad), 0, NULL,
+         "leave out pictures that cannot be read, naming each, instead of failing", 0, 0, NULL},
+        {"max-pixels", 0, OPTION_NUMBER, offsetof(cli_args, max_pixels), 0, "N",
+         "refuse pictures of more pixels (default: 178956970)", 1, INT64_MAX, NULL},
+        {"shard", 0, OPTION_NUMBER, offsetof(cli_args, shard), 0, "N",
+         "pictures that are finished together (default: 1024)", 1, 1 << 24, NULL},
+        {"no-resume", 0, OPTION_FLAG, offsetof(cli_args, no_resume), 0, NULL,
+         "begin anew where an unfinished run has left shards", 0, 0, NULL},
+        {0}}};
+
 const cli_group judge_options = {
     "What is right",
     (const cli_option[]){

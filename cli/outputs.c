@@ -41,7 +41,8 @@ static int is_named_input(const cli_args *a, const struct stat *output) {
       same_file(output, a->truth_classes) || same_file(output, a->class_set) ||
       same_file(output, a->hierarchy) || same_file(output, a->set) || same_file(output, a->all) ||
       same_file(output, a->names) || same_file(output, a->text) ||
-      same_file(output, a->templates) || same_as_one_of(output, a->unknown.items, a->unknown.n) ||
+      same_file(output, a->templates) || same_file(output, a->list) ||
+      same_file(output, a->prompts) || same_as_one_of(output, a->unknown.items, a->unknown.n) ||
       same_as_one_of(output, a->test.items, a->test.n) ||
       same_as_one_of(output, a->test_labels.items, a->test_labels.n))
     return 1;

@@ -60,6 +60,15 @@ static void end_stage(cli_progress *progress, double time) {
 
 void progress_end(cli_run *cli) { end_stage(&cli->progress, now()); }
 
+/* What a stage counts, where its rate is worth reading; NULL: it is not. */
+static const char *unit_of(const char *stage, uint64_t total) {
+  if (strcmp(stage, "embed") == 0) return "pictures";
+  if (strcmp(stage, "texts") == 0) return "texts";
+  if (strcmp(stage, "weights") == 0) return NULL;
+  /* Stages of a few steps (a fit) have no rate worth reading. */
+  return total == 0 || total > 1000 ? "rows" : NULL;
+}
+
 /* stats   45 %   312,000 rows/s   0:12 left */
 static void draw(cli_progress *progress, uint64_t done, uint64_t total, double elapsed) {
   fprintf(stderr, "\r\033[K%-10s", progress->what);
@@ -67,10 +76,10 @@ static void draw(cli_progress *progress, uint64_t done, uint64_t total, double e
     double part = (double)done / (double)total;
     fprintf(stderr, "  %3.0f %%", 100 * (part < 1 ? part : 1));
   }
-  if (elapsed > 0.5 && done > 0) {
-    double rate = (double)done / elapsed;
-    /* Stages of a few steps (a fit) have no rate worth reading. */
-    if (total == 0 || total > 1000) fprintf(stderr, "  %s rows/s", show_count((uint64_t)rate).text);
+  if (elapsed > 0.5 && done > progress->first) {
+    double rate = (double)(done - progress->first) / elapsed;
+    const char *unit = unit_of(progress->what, total);
+    if (unit) fprintf(stderr, "  %s %s/s", show_rate(rate).text, unit);
     if (total > done) {
       long left = (long)((double)(total - done) / rate);
       fprintf(stderr, "  %ld:%02ld left", left / 60, left % 60);
@@ -89,6 +98,7 @@ static int update(cli_progress *progress, const char *what, uint64_t done, uint6
       end_stage(progress, time);
       memcpy(progress->what, stage, sizeof stage);
       progress->begun = time;
+      progress->first = done;
     }
     progress->done = done;
     if (progress->shown && time - progress->last_draw >= 0.1) {

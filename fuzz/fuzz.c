@@ -120,6 +120,12 @@ static void read_rows(kf_ctx *ctx, const kf_data *data) {
   free(rows);
 }
 
+static void read_ids(kf_ctx *ctx, const kf_data *data) {
+  static char id[65537]; /* the longest there may be */
+  for (uint64_t row = 0; kf_data_has_ids(data) && row < kf_data_rows(data) && row < 64; row++)
+    if (kf_data_get_id(ctx, data, row, id, sizeof id) == KF_OK && id[0] == '\0') abort();
+}
+
 void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options) {
   kf_data_options chosen = *options;
   for (int lenient = 0; lenient < 2; lenient++) {
@@ -130,6 +136,7 @@ void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *option
       continue;
     }
     read_rows(ctx, data);
+    read_ids(ctx, data);
     kf_data_free(data);
   }
 }

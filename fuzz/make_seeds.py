@@ -80,6 +80,9 @@ def safetensors_seeds():
     }
     put("safetensors", "data-set", safetensors(full, rows + labels))
     put("safetensors", "only", safetensors({"x": tensor("F32", [2, 2], 0, 16)}, rows))
+    ids = {"id_ends": tensor("I64", [2], 0, 16), "embeddings": tensor("F32", [2, 2], 16, 32), "id_bytes": tensor("U8", [5], 32, 37)}
+    put("safetensors", "ids", safetensors(ids, struct.pack("<2q", 3, 5) + rows + "a\u00f6cd".encode()))
+    put("safetensors", "bad-ids", safetensors(ids, struct.pack("<2q", 3, -1) + rows + b"abcde"))
     half = {"embeddings": tensor("F16", [2, 2], 0, 8)}
     put("safetensors", "f16", safetensors(half, struct.pack("<4e", 1, 2, 3, 4)))
     brain = {"embeddings": tensor("BF16", [2, 2], 0, 8)}

@@ -187,6 +187,14 @@ KF_API const char *kf_data_class_name(const kf_data *data, uint32_t k);
 /* How many rows have the label KF_LABEL_NONE. */
 KF_API uint64_t kf_data_unlabelled(const kf_data *data);
 
+/* Whether rows have ids (1 or 0): names of their own, such as the paths of the pictures they were made
+ * of, inside .safetensors (kf_embed writes them). Of several files all must have some. */
+KF_API int kf_data_has_ids(const kf_data *data);
+/* The id of a row and a NUL into id[size]. KF_ERR_ARG where there is none, or where size is too
+ * small: an id has at most 65,536 bytes. */
+KF_API kf_status kf_data_get_id(kf_ctx *ctx, const kf_data *data, uint64_t row, char *id,
+                                size_t size);
+
 /* Whether the rows come from a gallery and have been through the map that it carries (1 or 0). What
  * would map them again refuses them. */
 KF_API int kf_data_mapped(const kf_data *data);
@@ -202,8 +210,9 @@ KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, u
 KF_API int kf_data_reads(const kf_data *data, const char *path);
 
 /* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32), the
- * class names in the metadata. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to nearest even; a value
- * too large for the type is KF_ERR_DATA). Bad rows are left out under skip_bad. */
+ * class names in the metadata, ids where there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to
+ * nearest even; a value too large for the type is KF_ERR_DATA). Bad rows are left out under
+ * skip_bad. */
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
@@ -545,7 +554,7 @@ typedef struct kf_gallery kf_gallery;
 
 typedef struct kf_gallery_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for a model without normalising */
-  const char *ids;  /* text file with a name for each row, one a line; NULL: rows have none */
+  const char *ids;  /* text file with a name for each row, one a line; NULL: those in the data */
   /* An existing gallery whose rows come first (it may be the file that is written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added behind. Labels and ids must be there
@@ -1166,13 +1175,20 @@ KF_API kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char 
 
 /* --- many pictures ---------------------------------------------------------------------------- */
 
-/* A list of pictures. A folder of folders gives classes: the folders directly in it are the class names,
- * in byte order, and every picture below one of them (.jpg, .jpeg, .png, .webp, in any case) belongs to
- * it; pictures directly in a folder without such folders have no label. */
+/* A list of pictures, at least one, none of them twice. */
 typedef struct kf_pictures kf_pictures;
 
-/* paths: pictures, folders, or glob patterns, in the order given; within a folder pictures come in byte
- * order of their paths. Several folders of class folders share classes by name. */
+/* paths: pictures, folders or glob patterns, in the order given.
+ *
+ * A folder whose folders hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth) is one of
+ * classes: the names of these folders are the classes, and every picture below one of them belongs to
+ * it; pictures beside them are left out, which is told to the log. Pictures directly in another folder,
+ * and those given by themselves, have no label. Pictures of a folder come in byte order of their paths;
+ * classes, which several folders may share, are numbered in byte order of their names. Hidden files and
+ * folders are not looked at, and a link that leads back to where it came from is not followed.
+ *
+ * A pattern stands for the folders and pictures that match it. KF_ERR_DATA where a folder has no picture,
+ * a path is not UTF-8 or stands there twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 /* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder of
@@ -1180,7 +1196,9 @@ KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t 
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
+/* Where a picture is, and what its row is called: the path as it was given, or as the list has it. */
 KF_API const char *kf_pictures_path(const kf_pictures *pictures, uint64_t i);
+KF_API const char *kf_pictures_id(const kf_pictures *pictures, uint64_t i);
 KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures); /* 0: no labels */
 KF_API const char *kf_pictures_class_name(const kf_pictures *pictures, uint32_t k);
 KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i); /* KF_LABEL_NONE: none */
@@ -1196,13 +1214,17 @@ typedef struct kf_embed_options {
 typedef struct kf_embed_report {
   uint64_t rows;    /* written */
   uint64_t skipped; /* pictures that could not be read */
-  uint64_t resumed; /* rows that an earlier run had finished */
+  uint64_t resumed; /* pictures that an earlier run was done with, skipped ones too */
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names where there are
- * labels, and the paths as ids. Finished shards stay in the folder PATH.parts until the file is whole; a
- * run that was killed goes on from there, and the bytes of the file are the same. A folder of another list,
- * encoder or options is not used, and KF_ERR_ARG says so. report may be NULL. */
+ * labels, and the paths as ids. Memory does not grow with the rows; the progress stage is "embed".
+ *
+ * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was killed
+ * goes on from there, tells the log again what it had told of these shards, and the file has the same
+ * bytes; a picture that changed meanwhile is embedded again. KF_ERR_ARG where the folder is of other
+ * pictures, another encoder or other options, KF_ERR_IO where another process is at work in it. report
+ * may be NULL. */
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);
@@ -1245,6 +1267,7 @@ typedef struct kf_info {
   uint32_t dim;       /* 0 where there is none */
   uint32_t classes;   /* 0 where not known */
   uint32_t dim_out;   /* model, and gallery: of its own rows */
+  int ids;            /* data set and gallery: rows have ids */
   int normalized;     /* statistics and model; -1 elsewhere */
   int exponent;       /* statistics only */
   double lambda;      /* model only */

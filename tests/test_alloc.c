@@ -1,6 +1,6 @@
 /* test_alloc.c - every allocation fails once, and then every one from some point on, through a
  * whole fit: from files to statistics, model, classification and back; through the life of a gallery,
- * through judging, through choosing, through the decoding of pictures, and through encoding. Each time
+ * through judging, choosing, decoding pictures, tokens and encoding, and from pictures to a data set. Each time
  * the call that meets the failure says 'out of memory', nothing is leaked, and no
  * file is left half-written.
  *
@@ -86,7 +86,8 @@ REPLACED void free(void *memory) {
 /* --- the scenario ----------------------------------------------------------------------------- */
 
 static char folder[256], train[300], labels[300], stats[300], model[300], larger[300], out[300],
-    gallery[300], classes[300], classes_named[300], truth[300], ids[300], answers[300], tree[300];
+    gallery[300], classes[300], classes_named[300], truth[300], ids[300], answers[300], tree[300],
+    picture_folder[300], picture_list[300];
 
 #define STEP(call)                                                                                 \
   do {                                                                                             \
@@ -365,6 +366,39 @@ done:
   return status;
 }
 
+/* Pictures by folders and by a list, embedded in shards, one of them unreadable; then their ids. */
+static kf_status embed_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_pictures *folders = NULL, *listed = NULL;
+  kf_encoder *encoder = NULL;
+  kf_data *data = NULL;
+  char id[600], embedded[400], copy[400];
+  kf_embed_report report;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *path = picture_folder, *file = embedded;
+  snprintf(embedded, sizeof embedded, "%s/../embedded.safetensors", picture_folder);
+  snprintf(copy, sizeof copy, "%s/../copy.safetensors", picture_folder);
+  STEP(kf_pictures_open(ctx, &path, 1, &folders));
+  STEP(kf_pictures_open_list(ctx, picture_list, &listed));
+  STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
+  STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
+                &report));
+  STEP(kf_data_open(ctx, &file, 1, NULL, &data));
+  STEP(kf_data_get_id(ctx, data, 1, id, sizeof id));
+  STEP(kf_data_save(ctx, data, KF_F16, copy));
+  STEP(kf_gallery_save(ctx, data, NULL, NULL, copy));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_data_free(data);
+  kf_encoder_free(encoder);
+  kf_pictures_free(listed);
+  kf_pictures_free(folders);
+  kf_ctx_free(ctx);
+  return status;
+}
+
 /* An encoder is loaded from several files, and given pictures and texts. */
 static kf_status encoder_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
@@ -477,6 +511,21 @@ static void make_judging_files(void) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) fclose(all[i]);
 }
 
+/* Two classes, in a folder that holds what is made of them as well. */
+static void make_pictures(void) {
+  char command[2048];
+  snprintf(picture_folder, sizeof picture_folder, "%s/pictures/classes", folder);
+  snprintf(command, sizeof command,
+           "mkdir -p '%s/a' '%s/b' && cp '%s'/tests/golden/models/pictures/[ab].png '%s/a' && "
+           "cp '%s/a/a.png' '%s/b' && echo bad >'%s/b/bad.png'",
+           picture_folder, picture_folder, KOOFU_SOURCE_DIR, picture_folder, picture_folder,
+           picture_folder, picture_folder);
+  assert_int_equal(system(command), 0);
+  FILE *list = create(picture_list, "pictures/list.tsv");
+  fputs("classes/a/a.png\tone\nclasses/b/a.png\ttwo\n", list);
+  fclose(list);
+}
+
 static void make_files(void) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
@@ -495,6 +544,7 @@ static void make_files(void) {
   for (int i = 0; i < 40; i++) fprintf(file, "c%04d\n", i % 5);
   fclose(file);
   make_judging_files();
+  make_pictures();
   kf_data_free(data);
   kf_ctx_free(ctx);
 }
@@ -522,7 +572,7 @@ static void fail_each(scenario_fn scenario, int good, unsigned threads) {
     /* A single failure may be survived where there is another way (an unstartable thread). */
     if (status != KF_ERR_MEM && (good || status != KF_OK))
       fail_msg("allocation %ld: status %d instead of out of memory", at, (int)status);
-    if (status != KF_OK && test_entries(folder) > 13)
+    if (status != KF_OK && test_entries(folder) > 14)
       fail_msg("allocation %ld: a file is left", at);
   }
 }
@@ -608,6 +658,18 @@ static void text_from_then_on(void **state) {
   fail_each(text_scenario, 1, 2);
 }
 
+static void embed_once(void **state) {
+  (void)state;
+  fail_each(embed_scenario, 0, 1);
+  fail_each(embed_scenario, 0, 2);
+}
+
+static void embed_from_then_on(void **state) {
+  (void)state;
+  fail_each(embed_scenario, 1, 1);
+  fail_each(embed_scenario, 1, 2);
+}
+
 static void encoder_once(void **state) {
   (void)state;
   fail_each(encoder_scenario, 0, 1);
@@ -638,7 +700,8 @@ int main(void) {
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
         text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
-        encoder_scenario(threads) != KF_OK || tokens_scenario(threads) != KF_OK)
+        embed_scenario(threads) != KF_OK || encoder_scenario(threads) != KF_OK ||
+        tokens_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -648,6 +711,7 @@ int main(void) {
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
+      cmocka_unit_test(embed_once),    cmocka_unit_test(embed_from_then_on),
       cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
       cmocka_unit_test(tokens_once),   cmocka_unit_test(tokens_from_then_on),
   };

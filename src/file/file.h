@@ -2,7 +2,7 @@
 #ifndef KF_FILE_H
 #define KF_FILE_H
 
-#include "base/base.h"
+#include "base/json.h"
 
 /* --- element types --------------------------------------------------------------------------- */
 
@@ -154,6 +154,10 @@ struct kf_data {
    * KF_LABEL_NONE throughout without labels). Either array may be NULL where it is not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, int32_t *labels, kf_err *err);
+  /* Adds the ids of rows [first, first + n) to `bytes`, one behind the other, and says how long each
+   * one is: UTF-8 without NUL, not empty. NULL: rows have no ids. */
+  kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
+                         kf_string *bytes, kf_err *err);
   /* "FILE, row R" for messages; row is a row of the data set. */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Fails where writing `path` would replace a file of this data set (NULL: no files). */
@@ -173,6 +177,11 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
 /* Rows rows[0] < rows[1] < … of a data set, as a data set; both must outlive it. */
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
+
+/* Calls `use` with the id of every row, in order; there must be ids. */
+typedef kf_status (*kf_id_fn)(void *argument, uint64_t row, const char *id, size_t length,
+                              kf_err *err);
+kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_err *err);
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);

@@ -43,6 +43,7 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
     return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
+  if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have one, or none */
   return KF_OK;
 }
 

@@ -24,6 +24,12 @@ static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t 
   return part->fetch(part, kernels, first, n, rows, labels, err);
 }
 
+static kf_status fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
+                           kf_string *bytes, kf_err *err) {
+  const kf_data *part = ((const only *)data)->part;
+  return part->fetch_ids(part, first, n, lengths, bytes, err);
+}
+
 static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   const kf_data *part = ((const only *)data)->part;
   part->where(part, row, text, size);
@@ -94,6 +100,7 @@ static kf_status fill(only *o, const char *list, kf_err *err) {
   o->data = *o->part;
   o->data.names = (kf_names){0};
   o->data.fetch = fetch;
+  if (o->part->fetch_ids != NULL) o->data.fetch_ids = fetch_ids;
   o->data.where = where;
   o->data.refuse = refuse;
   o->data.destroy = destroy;

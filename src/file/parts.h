@@ -130,14 +130,29 @@ kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_labe
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err);
 
+/* --- ids (ids.c) ------------------------------------------------------------------------------- */
+
+/* The ids in one data file. */
+typedef struct kf_ids {
+  bool there;
+  uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
+  uint64_t n_bytes;
+} kf_ids;
+/* The ids of `rows` rows in tensors of a file, where there are any. */
+kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);
+/* Adds ids [first, first + n) to `bytes`, one behind the other, and says how long each one is. */
+kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
+                       uint64_t *lengths, kf_string *bytes, kf_err *err);
+
 /* --- data sets over files (shard.c, files.c, files_open.c) ----------------------------------- */
 
 typedef struct kf_shard {
   kf_in in;
   kf_table table;
   kf_labels labels; /* in this file or in a label file of its own */
-  uint64_t first;   /* row of the data set */
-  bool mapped;      /* a gallery whose rows went through the map that it carries */
+  kf_ids ids;
+  uint64_t first; /* row of the data set */
+  bool mapped;    /* a gallery whose rows went through the map that it carries */
 } kf_shard;
 /* Opens a data file; *names (where not NULL) gets the class names inside. On failure, too, the
  * shard must be closed. */

@@ -22,6 +22,14 @@ static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t 
   return KF_OK;
 }
 
+static kf_status fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
+                           kf_string *bytes, kf_err *err) {
+  const pick *p = (const pick *)data;
+  for (uint64_t i = 0; i < n; i++)
+    KF_TRY(p->from->fetch_ids(p->from, p->rows[first + i], 1, lengths + i, bytes, err));
+  return KF_OK;
+}
+
 static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   const pick *p = (const pick *)data;
   p->from->where(p->from, p->rows[row], text, size);
@@ -46,6 +54,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .skip_bad = from->skip_bad,
                       .mapped = from->mapped,
                       .fetch = fetch,
+                      .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,
                       .refuse = refuse,
                       .destroy = destroy};

@@ -21,25 +21,28 @@ typedef struct sink {
   kf_out npy;
 } sink;
 
+/* Tensors come in the order of their alignment, so that all are aligned. */
 static kf_status declare_native(kf_stw *w, const kf_data *data, const kf_save_spec *spec,
-                                uint64_t rows, kf_err *err) {
+                                uint64_t rows, uint64_t id_bytes, kf_err *err) {
   KF_TRY(kf_stw_meta(w, "format", "koofu.dataset", err));
   KF_TRY(kf_stw_meta(w, "version", "1", err));
   if (data->names.n > 0) KF_TRY(kf_stw_meta_names(w, &data->names, err));
+  if (id_bytes > 0) KF_TRY(kf_stw_declare(w, "id_ends", KF_TYPE_I64, 1, &rows, err));
   KF_TRY(kf_stw_declare(w, "embeddings", kf_type_of(spec->dtype), 2, (uint64_t[]){rows, spec->dim},
                         err));
-  if (!data->has_labels) return KF_OK;
-  return kf_stw_declare(w, "labels", KF_TYPE_I32, 1, &rows, err);
+  if (data->has_labels) KF_TRY(kf_stw_declare(w, "labels", KF_TYPE_I32, 1, &rows, err));
+  return id_bytes > 0 ? kf_stw_declare(w, "id_bytes", KF_TYPE_U8, 1, &id_bytes, err) : KF_OK;
 }
 
 static kf_status sink_open(sink *out, const char *path, const kf_data *data,
-                           const kf_save_spec *spec, uint64_t rows, kf_err *err) {
+                           const kf_save_spec *spec, uint64_t rows, uint64_t id_bytes,
+                           kf_err *err) {
   if (kf_format_of(path) == KF_FORMAT_NPY) {
     KF_TRY(kf_out_open(&out->npy, path, err));
     return kf_npy_write_header(&out->npy, kf_type_of(spec->dtype), rows, spec->dim, err);
   }
   KF_TRY(kf_stw_open(path, false, &out->native, err));
-  return declare_native(out->native, data, spec, rows, err);
+  return declare_native(out->native, data, spec, rows, id_bytes, err);
 }
 
 static kf_status sink_write(sink *out, const void *bytes, uint64_t n, kf_err *err) {
@@ -229,6 +232,45 @@ static kf_status write_labels(const kf_saver *save, const int32_t *number, sink 
   return KF_OK;
 }
 
+/* --- ids, around the rows ---------------------------------------------------------------------- */
+
+typedef struct id_walk {
+  const kf_saver *save;
+  kf_stw *out;
+  int64_t end; /* of the ids so far */
+} id_walk;
+
+static kf_status measure_id(void *argument, uint64_t row, const char *id, size_t length,
+                            kf_err *err) {
+  (void)id;
+  (void)err;
+  id_walk *walk = argument;
+  if (!kf_saver_skips(walk->save, row)) walk->end += (int64_t)length;
+  return KF_OK;
+}
+
+static kf_status write_end(void *argument, uint64_t row, const char *id, size_t length,
+                           kf_err *err) {
+  id_walk *walk = argument;
+  KF_TRY(measure_id(argument, row, id, length, err));
+  if (kf_saver_skips(walk->save, row)) return KF_OK;
+  return kf_stw_write(walk->out, &walk->end, sizeof walk->end, err);
+}
+
+static kf_status write_id(void *argument, uint64_t row, const char *id, size_t length,
+                          kf_err *err) {
+  const id_walk *walk = argument;
+  return kf_saver_skips(walk->save, row) ? KF_OK : kf_stw_write(walk->out, id, length, err);
+}
+
+static kf_status walk_ids(const kf_saver *save, kf_id_fn use, const sink *out, uint64_t *bytes,
+                          kf_err *err) {
+  id_walk walk = {.save = save, .out = out->native};
+  KF_TRY(kf_data_each_id(save->data, use, &walk, err));
+  *bytes = (uint64_t)walk.end;
+  return KF_OK;
+}
+
 /* --- for files that hold more than a data set ------------------------------------------------ */
 
 kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec, kf_saver **out) {
@@ -266,9 +308,14 @@ void kf_saver_log(const kf_saver *save) {
 static kf_status write_file(kf_saver *save, sink *out, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
-  KF_TRY(sink_open(out, path, data, save->spec, kf_saver_rows(save), err));
+  bool ids = data->fetch_ids != NULL && kf_format_of(path) == KF_FORMAT_SAFETENSORS;
+  uint64_t id_bytes = 0;
+  if (ids) KF_TRY(walk_ids(save, measure_id, out, &id_bytes, err));
+  KF_TRY(sink_open(out, path, data, save->spec, kf_saver_rows(save), id_bytes, err));
+  if (ids) KF_TRY(walk_ids(save, write_end, out, &id_bytes, err));
   KF_TRY(run_waves(save, save->spec->what, encode_chunk, out));
   if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, NULL, out, err));
+  if (ids) KF_TRY(walk_ids(save, write_id, out, &id_bytes, err));
   KF_TRY(sink_commit(out, err));
   kf_saver_log(save);
   return KF_OK;

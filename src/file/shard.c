@@ -76,6 +76,7 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   shard->table.type = tensor->type;
   shard->table.layout = KF_BY_ROW;
   shard->table.offset = tensor->offset;
+  KF_TRY(kf_ids_open(&shard->ids, st, shard->table.rows, err));
   const char *label_name = options->label_tensor != NULL ? options->label_tensor : "labels";
   const kf_st_tensor *labels = kf_st_find(st, label_name);
   if (labels != NULL && !options->no_labels && options->n_labels == 0)

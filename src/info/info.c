@@ -90,6 +90,7 @@ static kf_status describe_gallery(kf_ctx *ctx, kf_info *out, const char *path) {
   out->dim = kf_gallery_dim_in(g);
   out->dim_out = kf_gallery_dim(g);
   out->classes = g->n_classes;
+  out->ids = g->ids != NULL;
   kf_gallery_free(g);
   return KF_OK;
 }
@@ -109,6 +110,7 @@ static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   out->rows = data->rows;
   out->dim = data->dim;
   out->classes = data->n_classes;
+  out->ids = kf_data_has_ids(data);
   kf_data_free(data);
   return KF_OK;
 }

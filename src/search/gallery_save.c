@@ -22,6 +22,7 @@ typedef struct writer {
   int64_t *id_ends;        /* [kept rows] in the file; NULL: no ids */
   uint64_t n_lines, n_ids; /* of the file with ids: read, and kept */
   const char *ids;         /* its name */
+  bool own_ids;            /* ids are those inside the data */
   kf_stw *file;
 } writer;
 
@@ -96,6 +97,13 @@ static int64_t old_id_bytes(const writer *w) {
   return w->old != NULL ? w->old->id_ends[w->old->rows - 1] : 0;
 }
 
+static kf_status add_id(writer *w, const char *id, size_t length, kf_err *err) {
+  kf_string_add(&w->id_bytes, id, length);
+  if (w->id_bytes.failed) return kf_fail_memory(err);
+  w->id_ends[w->n_ids++] = old_id_bytes(w) + (int64_t)w->id_bytes.n;
+  return KF_OK;
+}
+
 static kf_status take_id(void *argument, uint64_t line, const char *text, size_t length,
                          kf_err *err) {
   writer *w = argument;
@@ -104,10 +112,20 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
   if (length == 0 || !kf_utf8_valid(text, length))
     return kf_fail(err, KF_ERR_DATA, "%s: line %llu is %s, where an id must be", w->ids,
                    (unsigned long long)line, length == 0 ? "empty" : "not valid UTF-8");
-  kf_string_add(&w->id_bytes, text, length);
-  if (w->id_bytes.failed) return kf_fail_memory(err);
-  w->id_ends[w->n_ids++] = old_id_bytes(w) + (int64_t)w->id_bytes.n;
-  return KF_OK;
+  return add_id(w, text, length, err);
+}
+
+/* Ids inside the data. */
+static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_t length,
+                             kf_err *err) {
+  writer *w = argument;
+  return kf_saver_skips(w->rows, row) ? KF_OK : add_id(w, id, length, err);
+}
+
+static kf_status take_own_ids(writer *w, kf_err *err) {
+  w->id_ends = kf_alloc(kf_saver_rows(w->rows), sizeof *w->id_ends);
+  if (w->id_ends == NULL) return kf_fail_memory(err);
+  return kf_data_each_id(w->data, take_own_id, w, err);
 }
 
 static kf_status read_ids(writer *w, const char *path, kf_err *err) {
@@ -187,6 +205,7 @@ static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
   KF_TRY(kf_stw_open(path, true, &w->file, err));
   KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
   if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
+  if (w->own_ids) KF_TRY(take_own_ids(w, err));
   KF_TRY(declare(w, err));
   KF_TRY(write_tensors(w, err));
   kf_stw *file = w->file;
@@ -199,13 +218,19 @@ static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
 static kf_status save(writer *w, const kf_model *model, const kf_gallery_options *o,
                       const char *path, kf_err *err) {
   if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
+  w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
   KF_TRY(choose_space(w, model, o->metric, err));
   if (w->old != NULL) {
     KF_TRY(match_classes(w, err));
-    if ((o->ids != NULL) != (w->old->ids != NULL))
+    bool ids = o->ids != NULL || w->own_ids;
+    if (w->old->ids == NULL && w->own_ids) { /* nobody has asked for these */
+      kf_log(w->ctx, "%s has no ids, and those of the rows to be added are left out",
+             w->old->in.path);
+      ids = w->own_ids = false;
+    }
+    if (ids != (w->old->ids != NULL))
       return kf_fail(err, KF_ERR_DATA, "%s: has %s, and the rows to be added have %s",
-                     w->old->in.path, o->ids != NULL ? "no ids" : "ids",
-                     o->ids != NULL ? "some" : "none");
+                     w->old->in.path, ids ? "no ids" : "ids", ids ? "some" : "none");
   }
   bool cosine = w->space.metric == KF_METRIC_COSINE;
   w->spec = (kf_save_spec){.what = "index",

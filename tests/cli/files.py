@@ -3,6 +3,7 @@
 import json
 import random
 import struct
+import zlib
 
 
 def npy(rows, dtype="<f4", shape=None, fortran=False, version=1, header=None):
@@ -63,3 +64,31 @@ def data_set(n=60, dim=8, classes=3, seed=1, names=None):
     names = names or [f"class {k}" for k in range(classes)]
     return safetensors({"embeddings": ("F32", [n, dim], f32(rows)), "labels": ("I32", [n], i32(labels))},
                        metadata={"classes": json.dumps(names)})
+
+
+def png(pixels, width, height):
+    """A PNG of 8-bit RGB: bytes, row by row."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    lines = b"".join(b"\0" + pixels[y * width * 3:(y + 1) * width * 3] for y in range(height))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(lines, 1)) + chunk(b"IEND", b""))
+
+
+def read_safetensors(data):
+    """{name: list of numbers, or of rows} and the metadata; what is of type U8 stays bytes."""
+    length = struct.unpack("<Q", data[:8])[0]
+    header, tensors = json.loads(data[8:8 + length]), {}
+    metadata = header.pop("__metadata__", {})
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        content = data[8 + length + begin:8 + length + end]
+        code, size = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "I32": ("i", 4),
+                      "U8": ("s", 1)}[entry["dtype"]]
+        if code == "s":
+            tensors[name] = content
+            continue
+        flat = list(struct.unpack(f"<{len(content) // size}{code}", content))
+        width = entry["shape"][1] if len(entry["shape"]) == 2 else 0
+        tensors[name] = [flat[i:i + width] for i in range(0, len(flat), width)] if width else flat
+    return tensors, metadata

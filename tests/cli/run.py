@@ -19,6 +19,9 @@ import test_fuse  # noqa: F401
 import test_judge  # noqa: F401
 import test_text  # noqa: F401
 import test_shots  # noqa: F401
+import test_embed  # noqa: F401
+import test_pictures  # noqa: F401
+import test_quickstart  # noqa: F401
 import test_output  # noqa: F401
 import test_same_bytes  # noqa: F401
 

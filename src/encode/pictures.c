@@ -1,0 +1,452 @@
+/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of pictures
+ * to read, with their classes.
+ *
+ * A folder of class folders is what image data sets look like: the folder's folders are classes, and
+ * whatever is below one of them belongs to it. The order is that of bytes, so that it depends neither
+ * on the file system nor on the locale. */
+#include "encode/pictures.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+enum { ARENA = 65536 }; /* bytes of strings that are allocated together */
+
+/* Strings that stay where they are, and are freed together. */
+typedef struct arena {
+  struct arena *before;
+  size_t used, room;
+  char bytes[];
+} arena;
+
+typedef struct picture {
+  char *path;
+  const char *id;    /* in the path */
+  const char *class; /* in the arena; NULL: none */
+} picture;
+
+struct kf_pictures {
+  arena *strings;
+  picture *pictures;
+  size_t n, room;
+  int32_t *labels; /* [n]; NULL: there are no classes */
+  kf_names names;
+};
+
+/* What reading a folder needs to know. */
+typedef struct walk {
+  kf_ctx *ctx;
+  kf_pictures *list;
+} walk;
+
+/* --- strings ------------------------------------------------------------------------------------ */
+
+/* Room for a string of so many bytes with its NUL. */
+static char *take(kf_pictures *list, size_t size) {
+  arena *a = list->strings;
+  if (a == NULL || a->room - a->used < size) {
+    size_t room = size > ARENA ? size : ARENA;
+    a = kf_alloc(sizeof *a + room, 1);
+    if (a == NULL) return NULL;
+    *a = (arena){.before = list->strings, .room = room};
+    list->strings = a;
+  }
+  char *string = a->bytes + a->used;
+  a->used += size;
+  return string;
+}
+
+/* folder/name, or name where folder is NULL. */
+static char *join(kf_pictures *list, const char *folder, const char *name, size_t length) {
+  size_t n = folder != NULL ? strlen(folder) : 0;
+  size_t slash = n > 0 && folder[n - 1] != '/' ? 1 : 0;
+  char *path = take(list, n + slash + length + 1);
+  if (path == NULL) return NULL;
+  if (n > 0) memcpy(path, folder, n);
+  if (slash > 0) path[n] = '/';
+  memcpy(path + n + slash, name, length);
+  path[n + slash + length] = '\0';
+  return path;
+}
+
+/* Paths become ids, and names of folders classes, which must be UTF-8. What is not is shown with the
+ * bytes that make it so. */
+static kf_status check_utf8(const char *path, const char *what, kf_err *err) {
+  if (kf_utf8_valid(path, strlen(path))) return KF_OK;
+  char shown[KF_WHERE_SIZE];
+  size_t n = 0;
+  for (const char *c = path; *c != '\0' && n + 5 < sizeof shown; c++)
+    n += (size_t)snprintf(shown + n, sizeof shown - n, (*c & 0x80) != 0 ? "\\x%02x" : "%c",
+                          (unsigned char)*c);
+  return kf_fail(err, KF_ERR_DATA, "%s: %s is not valid UTF-8", shown, what);
+}
+
+static kf_status add(kf_pictures *list, char *path, const char *id, const char *class,
+                     kf_err *err) {
+  if (path == NULL) return kf_fail_memory(err);
+  KF_TRY(check_utf8(path, "the path", err));
+  if (!kf_grow((void **)&list->pictures, &list->room, list->n, sizeof *list->pictures))
+    return kf_fail_memory(err);
+  list->pictures[list->n++] = (picture){.path = path, .id = id, .class = class};
+  return KF_OK;
+}
+
+/* --- folders ------------------------------------------------------------------------------------ */
+
+static bool looks_like_picture(const char *name) {
+  static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+  size_t n = strlen(name);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    size_t m = strlen(endings[i]);
+    if (n > m && strcasecmp(name + n - m, endings[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* A folder that is being read, and those it is in: a link that leads back to one of them is not
+ * followed. */
+typedef struct level {
+  const struct level *above;
+  dev_t device;
+  ino_t inode;
+} level;
+
+/* What is in a folder, in byte order. */
+typedef struct entries {
+  kf_pictures *strings; /* where they are kept */
+  char **folders, **files;
+  size_t n_folders, n_files, folder_room, file_room;
+} entries;
+
+static void entries_clear(entries *e) {
+  kf_free(e->folders);
+  kf_free(e->files);
+}
+
+static bool is_folder(const char *path, const struct dirent *entry) {
+  if (entry->d_type == DT_DIR) return true;
+  return (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && kf_is_directory(path);
+}
+
+static kf_status take_entry(entries *e, const char *folder, const struct dirent *entry,
+                            kf_err *err) {
+  bool wanted = looks_like_picture(entry->d_name);
+  if (entry->d_name[0] == '.' || (entry->d_type == DT_REG && !wanted)) return KF_OK;
+  char *path = join(e->strings, folder, entry->d_name, strlen(entry->d_name));
+  if (path == NULL) return kf_fail_memory(err);
+  if (is_folder(path, entry)) {
+    if (!kf_grow((void **)&e->folders, &e->folder_room, e->n_folders, sizeof *e->folders))
+      return kf_fail_memory(err);
+    e->folders[e->n_folders++] = path;
+  } else if (wanted) {
+    if (!kf_grow((void **)&e->files, &e->file_room, e->n_files, sizeof *e->files))
+      return kf_fail_memory(err);
+    e->files[e->n_files++] = path;
+  }
+  return KF_OK;
+}
+
+static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *err) {
+  for (;;) {
+    errno = 0; /* the only way to tell the end of a folder from a failure */
+    const struct dirent *entry = readdir(dir);
+    if (entry == NULL)
+      return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be listed", errno);
+    KF_TRY(take_entry(e, path, entry, err));
+  }
+}
+
+static int by_bytes(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Lists a folder and closes it again, so that deep ones do not run out of file descriptors. *again:
+ * it is one of those above. */
+static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
+                             bool *again, kf_err *err) {
+  DIR *dir = opendir(path);
+  if (dir == NULL) return kf_fail_errno(err, path, "cannot be opened", errno);
+  struct stat info;
+  kf_status status =
+      fstat(dirfd(dir), &info) == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be examined", errno);
+  *again = false;
+  if (status == KF_OK) {
+    *own = (level){.above = above, .device = info.st_dev, .inode = info.st_ino};
+    for (const level *l = above; l != NULL && !*again; l = l->above)
+      *again = l->device == own->device && l->inode == own->inode;
+    if (!*again) status = read_entries(e, dir, path, err);
+  }
+  closedir(dir);
+  if (e->n_folders > 0) qsort(e->folders, e->n_folders, sizeof *e->folders, by_bytes);
+  if (e->n_files > 0) qsort(e->files, e->n_files, sizeof *e->files, by_bytes);
+  return status;
+}
+
+/* Everything below a folder. */
+static kf_status walk_below(const walk *w, const char *path, const char *class, const level *above,
+                            kf_err *err) {
+  entries e = {.strings = w->list};
+  level own;
+  bool again = false;
+  kf_status status = list_folder(path, above, &own, &e, &again, err);
+  for (size_t i = 0; !again && status == KF_OK && i < e.n_files; i++)
+    status = add(w->list, e.files[i], e.files[i], class, err);
+  for (size_t i = 0; !again && status == KF_OK && i < e.n_folders; i++)
+    status = walk_below(w, e.folders[i], class, &own, err);
+  entries_clear(&e);
+  return status;
+}
+
+static const char *last_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+/* Classes are the folders of a folder that have pictures. */
+static kf_status walk_classes(const walk *w, const entries *e, const level *own, size_t *n_classes,
+                              kf_err *err) {
+  *n_classes = 0;
+  for (size_t i = 0; i < e->n_folders; i++) {
+    const char *name = last_name(e->folders[i]);
+    size_t before = w->list->n;
+    KF_TRY(check_utf8(e->folders[i], "the name of the class", err));
+    KF_TRY(walk_below(w, e->folders[i], name, own, err));
+    if (w->list->n > before)
+      (*n_classes)++;
+    else
+      kf_log(w->ctx, "%s: has no pictures, and is no class", e->folders[i]);
+  }
+  return KF_OK;
+}
+
+static int by_path(const void *a, const void *b) {
+  return strcmp(((const picture *)a)->path, ((const picture *)b)->path);
+}
+
+static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
+  kf_pictures *list = w->list;
+  entries e = {.strings = list};
+  level own;
+  bool again;
+  size_t first = list->n, n_classes = 0;
+  kf_status status = list_folder(path, NULL, &own, &e, &again, err);
+  if (status == KF_OK) status = walk_classes(w, &e, &own, &n_classes, err);
+  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.n_files; i++)
+    status = add(list, e.files[i], e.files[i], NULL, err);
+  if (status == KF_OK && n_classes > 0 && e.n_files > 0)
+    kf_log(w->ctx, "%s: %zu %s beside the folders of classes %s to none and %s left out (%s%s)",
+           path, e.n_files, e.n_files == 1 ? "picture" : "pictures",
+           e.n_files == 1 ? "belongs" : "belong", e.n_files == 1 ? "is" : "are",
+           last_name(e.files[0]), e.n_files == 1 ? "" : ", ...");
+  entries_clear(&e);
+  if (status != KF_OK) return status;
+  if (list->n == first)
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below", path);
+  qsort(list->pictures + first, list->n - first, sizeof *list->pictures, by_path);
+  return KF_OK;
+}
+
+/* --- what is given ------------------------------------------------------------------------------ */
+
+static kf_status add_one(const walk *w, const char *path, kf_err *err) {
+  if (kf_is_directory(path)) return add_folder(w, path, err);
+  char *copy = join(w->list, NULL, path, strlen(path));
+  return add(w->list, copy, copy, NULL, err);
+}
+
+/* Folders, and files that look like pictures. */
+static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
+  glob_t found;
+  int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
+  if (result == GLOB_NOMATCH)
+    return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
+  if (result == GLOB_NOSPACE) return kf_fail_memory(err);
+  if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  kf_status status = KF_OK;
+  size_t used = 0;
+  for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
+    const char *path = found.gl_pathv[i];
+    if (!looks_like_picture(path) && !kf_is_directory(path)) continue;
+    status = add_one(w, path, err);
+    used++;
+  }
+  globfree(&found);
+  if (status == KF_OK && used == 0)
+    status =
+        kf_fail(err, KF_ERR_DATA,
+                "%s: what matches is no picture (.jpg, .jpeg, .png, .webp) and no folder", pattern);
+  return status;
+}
+
+/* A file whose name happens to look like a pattern is still a file. */
+static kf_status add_given(const walk *w, const char *path, kf_err *err) {
+  struct stat info;
+  if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0) return add_matches(w, path, err);
+  if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
+  return add_one(w, path, err);
+}
+
+/* --- a list ------------------------------------------------------------------------------------- */
+
+typedef struct list_job {
+  kf_pictures *list;
+  const char *path;
+  char *folder; /* of the list, with its slash; "": the current one */
+  int classes;  /* whether lines have one; -1: not known yet */
+} list_job;
+
+static kf_status take_line(void *argument, uint64_t line, const char *text, size_t length,
+                           kf_err *err) {
+  list_job *job = argument;
+  const char *tab = memchr(text, '\t', length);
+  size_t n = tab != NULL ? (size_t)(tab - text) : length;
+  size_t rest = tab != NULL ? length - n - 1 : 0;
+  if (n == 0 || (tab != NULL && (rest == 0 || memchr(tab + 1, '\t', rest) != NULL)))
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is neither PATH nor PATH<tab>CLASS",
+                   job->path, line);
+  if (job->classes < 0) job->classes = tab != NULL;
+  if (job->classes != (tab != NULL))
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %s class, and those before have %s",
+                   job->path, line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
+  if (!kf_utf8_valid(text, length))
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", job->path, line);
+  const char *folder = text[0] == '/' ? "" : job->folder;
+  char *path = join(job->list, folder, text, n);
+  char *class = tab != NULL ? join(job->list, NULL, tab + 1, rest) : NULL;
+  if (path == NULL || (tab != NULL && class == NULL)) return kf_fail_memory(err);
+  return add(job->list, path, path + strlen(folder), class, err);
+}
+
+static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
+  const char *slash = strrchr(path, '/');
+  list_job job = {.list = list, .path = path, .classes = -1};
+  job.folder = join(list, NULL, path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
+  if (job.folder == NULL) return kf_fail_memory(err);
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  kf_status status = kf_text_each(&in, take_line, &job, err);
+  kf_in_close(&in);
+  return status;
+}
+
+/* --- all of them -------------------------------------------------------------------------------- */
+
+static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
+  if (list->n > UINT32_MAX)
+    return kf_fail(err, KF_ERR_DATA, "%zu pictures are more than there can be", list->n);
+  kf_map *seen = kf_map_new((uint32_t)list->n);
+  kf_status status = seen != NULL ? KF_OK : kf_fail_memory(err);
+  for (size_t i = 0; i < list->n && status == KF_OK; i++) {
+    const char *path = list->pictures[i].path;
+    size_t length = strlen(path);
+    if (kf_map_find(seen, path, length) >= 0)
+      status = kf_fail(err, KF_ERR_DATA, "%s: is among the pictures twice", path);
+    else if (!kf_map_add(seen, path, length, (uint32_t)i))
+      status = kf_fail_memory(err);
+  }
+  kf_map_free(seen);
+  return status;
+}
+
+static kf_status collect_names(const kf_pictures *list, kf_name_set *set, kf_err *err) {
+  for (size_t i = 0; i < list->n; i++) {
+    const char *class = list->pictures[i].class;
+    if (class == NULL) continue;
+    size_t length = strlen(class);
+    if (set->map == NULL || kf_map_find(set->map, class, length) < 0)
+      KF_TRY(kf_name_set_add(set, list->pictures[i].path, i + 1, class, length, err));
+  }
+  return KF_OK;
+}
+
+static kf_status number_classes(kf_pictures *list, kf_err *err) {
+  kf_name_set set = {0};
+  kf_map *map = NULL;
+  kf_status status = collect_names(list, &set, err);
+  if (status == KF_OK && set.n > 0) {
+    qsort(set.name, set.n, sizeof *set.name, by_bytes);
+    list->labels = kf_alloc(list->n, sizeof *list->labels);
+    if (list->labels == NULL) status = kf_fail_memory(err);
+    if (status == KF_OK)
+      status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, &list->names, err);
+    if (status == KF_OK) status = kf_map_new_from_names(&list->names, "classes", &map, err);
+  }
+  for (size_t i = 0; map != NULL && i < list->n; i++) {
+    const char *class = list->pictures[i].class;
+    list->labels[i] =
+        class != NULL ? (int32_t)kf_map_find(map, class, strlen(class)) : KF_LABEL_NONE;
+  }
+  kf_map_free(map);
+  kf_name_set_clear(&set);
+  return status;
+}
+
+static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, kf_err *err) {
+  if (status == KF_OK) status = refuse_twice(list, err);
+  if (status == KF_OK) status = number_classes(list, err);
+  if (status == KF_OK)
+    *out = list;
+  else
+    kf_pictures_free(list);
+  return status;
+}
+
+kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
+                           kf_pictures **out) {
+  KF_ENTER(ctx, paths != NULL && n_paths > 0 && out != NULL);
+  kf_pictures *list = kf_alloc_zero(1, sizeof *list);
+  if (list == NULL) return kf_fail_memory(err);
+  walk w = {.ctx = ctx, .list = list};
+  kf_status status = KF_OK;
+  for (size_t i = 0; i < n_paths && status == KF_OK; i++)
+    status = paths[i] != NULL ? add_given(&w, paths[i], err)
+                              : kf_fail(err, KF_ERR_ARG, "kf_pictures_open: a path is NULL");
+  return finish(list, status, out, err);
+}
+
+kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out) {
+  KF_ENTER(ctx, path != NULL && out != NULL);
+  kf_pictures *list = kf_alloc_zero(1, sizeof *list);
+  if (list == NULL) return kf_fail_memory(err);
+  return finish(list, read_list(list, path, err), out, err);
+}
+
+void kf_pictures_free(kf_pictures *list) {
+  if (list == NULL) return;
+  for (arena *a = list->strings; a != NULL;) {
+    arena *before = a->before;
+    kf_free(a);
+    a = before;
+  }
+  kf_names_clear(&list->names);
+  kf_free(list->labels);
+  kf_free(list->pictures);
+  kf_free(list);
+}
+
+uint64_t kf_pictures_count(const kf_pictures *list) { return list->n; }
+uint32_t kf_pictures_classes(const kf_pictures *list) { return list->names.n; }
+const kf_names *kf_pictures_names(const kf_pictures *list) { return &list->names; }
+
+const char *kf_pictures_path(const kf_pictures *list, uint64_t i) {
+  return i < list->n ? list->pictures[i].path : NULL;
+}
+
+const char *kf_pictures_id(const kf_pictures *list, uint64_t i) {
+  return i < list->n ? list->pictures[i].id : NULL;
+}
+
+const char *kf_pictures_class_name(const kf_pictures *list, uint32_t k) {
+  return k < list->names.n ? list->names.name[k] : NULL;
+}
+
+int32_t kf_pictures_label(const kf_pictures *list, uint64_t i) {
+  return list->labels != NULL && i < list->n ? list->labels[i] : KF_LABEL_NONE;
+}

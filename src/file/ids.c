@@ -1,0 +1,121 @@
+/* ids.c - what the rows of a data set are called, such as the paths of the pictures they were made
+ * of: two tensors beside the rows (docs/formats.md), as galleries have them.
+ *
+ * Like rows, ids are read by position when somebody asks, so that memory does not grow with their
+ * number; and like rows they are checked when they are read. */
+#include "file/parts.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PIECE = 256 }; /* ids in hand at a time */
+
+/* --- reading ----------------------------------------------------------------------------------- */
+
+kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
+  const kf_st_tensor *ends, *bytes;
+  *ids = (kf_ids){0};
+  if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
+  KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
+  *ids = (kf_ids){
+      .there = true, .ends = ends->offset, .bytes = bytes->offset, .n_bytes = bytes->bytes};
+  return KF_OK;
+}
+
+/* Where ids first - 1 … first + n - 1 end; ends[0] is where the first one begins. */
+static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
+                           int64_t *ends, kf_err *err) {
+  size_t before = first > 0 ? 1 : 0;
+  ends[0] = 0;
+  KF_TRY(kf_in_read(in, ids->ends + (first - before) * sizeof *ends, ends + 1 - before,
+                    (n + before) * sizeof *ends, err));
+  for (size_t i = 0; i < n; i++)
+    if (ends[i] < 0 || ends[i + 1] <= ends[i] || (uint64_t)ends[i + 1] > ids->n_bytes ||
+        ends[i + 1] - ends[i] > KF_LINE_MAX)
+      return kf_fail(err, KF_ERR_DATA,
+                     "%s: the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
+                     " of %" PRIu64 ", and an id has 1 to %d bytes",
+                     in->path, first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
+  return KF_OK;
+}
+
+static kf_status check_bytes(const kf_in *in, uint64_t first, size_t n, const int64_t *ends,
+                             const char *bytes, kf_err *err) {
+  for (size_t i = 0; i < n; i++) {
+    const char *id = bytes + (ends[i] - ends[0]);
+    size_t length = (size_t)(ends[i + 1] - ends[i]);
+    if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
+      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %" PRIu64 " is not valid UTF-8", in->path,
+                     first + i);
+  }
+  return KF_OK;
+}
+
+static kf_status fetch_piece(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
+                             uint64_t *lengths, kf_string *out, kf_err *err) {
+  int64_t ends[PIECE + 1];
+  KF_TRY(read_ends(ids, in, first, n, ends, err));
+  size_t size = (size_t)(ends[n] - ends[0]);
+  char *bytes = kf_alloc(size, 1);
+  if (bytes == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, ids->bytes + (uint64_t)ends[0], bytes, size, err);
+  if (status == KF_OK) status = check_bytes(in, first, n, ends, bytes, err);
+  for (size_t i = 0; status == KF_OK && i < n; i++) lengths[i] = (uint64_t)(ends[i + 1] - ends[i]);
+  if (status == KF_OK) kf_string_add(out, bytes, size);
+  kf_free(bytes);
+  return status == KF_OK && out->failed ? kf_fail_memory(err) : status;
+}
+
+kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
+                       uint64_t *lengths, kf_string *bytes, kf_err *err) {
+  for (uint64_t done = 0; done < n; done += PIECE) {
+    size_t count = n - done < PIECE ? (size_t)(n - done) : PIECE;
+    KF_TRY(fetch_piece(ids, in, first + done, count, lengths + done, bytes, err));
+  }
+  return KF_OK;
+}
+
+/* --- all of them, one by one -------------------------------------------------------------------- */
+
+static kf_status use_piece(const kf_data *data, uint64_t first, uint64_t n, kf_string *bytes,
+                           kf_id_fn use, void *argument, kf_err *err) {
+  uint64_t lengths[PIECE];
+  bytes->n = 0;
+  KF_TRY(data->fetch_ids(data, first, n, lengths, bytes, err));
+  const char *id = bytes->data;
+  for (uint64_t i = 0; i < n; id += lengths[i++])
+    KF_TRY(use(argument, first + i, id, (size_t)lengths[i], err));
+  return KF_OK;
+}
+
+kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_err *err) {
+  kf_string bytes = {0};
+  kf_status status = KF_OK;
+  for (uint64_t first = 0; first < data->rows && status == KF_OK; first += PIECE) {
+    uint64_t left = data->rows - first;
+    status = use_piece(data, first, left < PIECE ? left : PIECE, &bytes, use, argument, err);
+  }
+  kf_string_clear(&bytes);
+  return status;
+}
+
+/* --- the public face ---------------------------------------------------------------------------- */
+
+int kf_data_has_ids(const kf_data *data) { return data->fetch_ids != NULL; }
+
+kf_status kf_data_get_id(kf_ctx *ctx, const kf_data *data, uint64_t row, char *id, size_t size) {
+  KF_ENTER(ctx, data != NULL && id != NULL);
+  if (data->fetch_ids == NULL || row >= data->rows)
+    return kf_fail(err, KF_ERR_ARG, "kf_data_get_id: there is no id of row %" PRIu64, row);
+  kf_string bytes = {0};
+  uint64_t length = 0;
+  kf_status status = data->fetch_ids(data, row, 1, &length, &bytes, err);
+  if (status == KF_OK && length >= size)
+    status =
+        kf_fail(err, KF_ERR_ARG, "kf_data_get_id: the id of row %" PRIu64 " has %" PRIu64 " bytes",
+                row, length);
+  if (status == KF_OK) memcpy(id, bytes.data, length + 1);
+  kf_string_clear(&bytes);
+  return status;
+}

@@ -1,0 +1,391 @@
+"""koofu embed: pictures to data sets, and runs that were killed."""
+
+import fcntl
+import json
+import os
+import random
+import resource
+import signal
+import time
+
+from files import png, read_safetensors
+from harness import BAD_DATA, IO, USAGE, check, equal, test
+from photos import CLIP, MODELS, TEXT, VISION, ids_of, many, photos, rows_of
+
+OUT = "out.safetensors"
+PARTS = OUT + ".parts"
+
+
+@test
+def folders_give_labels_and_names(box):
+    paths = photos(box, "p", ["owl", "red_fox", "ant"], 4)
+    box.write("p/owl/deep/x.PNG", box.read(paths[0]))
+    box.write("p/owl/readme.txt", "no picture")
+    result = box.works("embed", CLIP, "p", "-o", OUT)
+    for text in ("13 rows of 24 f32, 3 classes", "pictures/s"):
+        check(text in result.err, f"{text!r} in {result}")
+    equal(result.out, "", "stdout")
+    tensors, metadata = read_safetensors(box.read(OUT))
+    ids = ids_of(tensors)
+    equal(ids, sorted([*paths, "p/owl/deep/x.PNG"]), "ids")
+    equal(json.loads(metadata["classes"]), ["ant", "owl", "red_fox"], "classes")
+    equal(tensors["labels"], [["ant", "owl", "red_fox"].index(i.split("/")[1]) for i in ids], "labels")
+    equal(tensors["embeddings"][ids.index("p/owl/deep/x.PNG")], tensors["embeddings"][0], "the same picture twice")
+    info = json.loads(box.works("info", "--json", OUT).out)
+    equal((info["kind"], info["rows"], info["dim"], info["classes"], info["ids"]), ("data set", 13, 24, 3, True), "info")
+    check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+    before = box.read(OUT)
+    box.works("embed", CLIP, "p", "-o", OUT)  # replaces the older one, as all commands do
+    equal(box.read(OUT), before, "the same again")
+
+
+@test
+def pictures_lists_and_patterns(box):
+    paths = photos(box, "in/p", ["a", "b"], 3)
+    box.works("embed", CLIP, "in/p", "-o", "folder.safetensors")
+    rows, labels, _ = rows_of(box, "folder.safetensors")
+    box.works("embed", CLIP, paths[4], paths[1], "-o", OUT)
+    tensors, metadata = read_safetensors(box.read(OUT))
+    equal(ids_of(tensors), [paths[4], paths[1]], "as given")
+    equal(tensors["embeddings"], [rows[paths[4]], rows[paths[1]]], "rows")
+    check("labels" not in tensors and "classes" not in metadata, "no labels")
+    check("no labels" in box.works("embed", CLIP, "in/p/*/0000.png", "-o", OUT).err, "a pattern")
+    box.write("in/list.tsv", "p/b/0001.png\tB\np/a/0002.png\tA\n")
+    box.works("embed", CLIP, "--list", "in/list.tsv", "-o", OUT)
+    tensors, metadata = read_safetensors(box.read(OUT))
+    equal(ids_of(tensors), ["p/b/0001.png", "p/a/0002.png"], "as in the list")
+    equal((tensors["labels"], metadata["classes"]), ([1, 0], '["A","B"]'), "labels")
+    equal(tensors["embeddings"], [rows["in/p/b/0001.png"], rows["in/p/a/0002.png"]], "rows of the list")
+    equal(len(labels), 6, "labels of the folder")
+    box.refuses(USAGE, "embed", CLIP, "in/p", "--list", "in/list.tsv", "-o", OUT, naming=["in/p", "--list"])
+    box.refuses(USAGE, "embed", CLIP, "-o", OUT, naming="the pictures are missing")
+    box.refuses(USAGE, "embed", CLIP, "--list", "in/list.tsv", "-o", "in/list.tsv", naming="both input and output")
+    box.refuses(USAGE, "embed", CLIP, "in/p", "-o", "out.npy", naming=["out.npy", ".safetensors"])
+
+
+@test
+def types_and_lengths(box):
+    photos(box, "p", ["a", "b"], 5)
+    box.works("embed", CLIP, "p", "-o", "f32.safetensors")
+    box.works("embed", CLIP, "p", "--dtype", "f16", "-o", "f16.safetensors")
+    box.works("convert", "f32.safetensors", "--dtype", "f16", "-o", "converted.safetensors")
+    equal(box.read("f16.safetensors"), box.read("converted.safetensors"), "f16, embedded and converted")
+    box.works("convert", "f32.safetensors", "-o", "same.safetensors")
+    equal(box.read("same.safetensors"), box.read("f32.safetensors"), "convert keeps all of it, ids too")
+    box.works("embed", CLIP, "p", "--normalize", "-o", "unit.safetensors")
+    for row, unit in zip(rows_of(box, "f32.safetensors")[0].values(), rows_of(box, "unit.safetensors")[0].values()):
+        length = sum(x * x for x in row) ** 0.5
+        check(abs(length - 1) > 1e-3, "rows have a length of their own")
+        check(all(abs(u - x / length) < 1e-6 for u, x in zip(unit, row)), "unit rows")
+    box.works("embed", CLIP, "p", "--precision", "f32", "-o", "exact.safetensors")
+    check(box.read("exact.safetensors") != box.read("f32.safetensors"), "bf16 is the default")
+
+
+@test
+def the_same_bytes(box):
+    """Whatever the threads, the instruction set and the size of shards."""
+    photos(box, "p", ["a", "b", "c"], 9)
+    box.works("embed", CLIP, "p", "-o", OUT)
+    wanted = box.read(OUT)
+    for more in (["--threads", 1], ["--threads", 2], ["--threads", 5], ["--shard", 1], ["--shard", 7], ["--shard", 27],
+                 ["--shard", 26, "--threads", 5], ["--isa", "plain"], ["--isa", "avx2"], ["--isa", "avx512"], ["--isa", "amx"]):
+        result = box.run("embed", CLIP, "p", "-o", "again.safetensors", *more)
+        if result.status == USAGE and "does not have the instruction set" in result.err:
+            continue
+        equal(result.status, 0, f"{more}: {result}")
+        equal(box.read("again.safetensors"), wanted, f"bytes with {more}")
+
+
+@test
+def bad_pictures(box):
+    paths = photos(box, "p", ["a", "b"], 6)
+    whole = box.read(paths[3])
+    box.write(paths[3], whole[:len(whole) // 2])
+    box.write(paths[7], "no picture at all")
+    box.refuses(BAD_DATA, "embed", CLIP, "p", "-o", OUT, naming=paths[3])  # and leaves nothing behind
+    result = box.works("embed", CLIP, "p", "--skip-bad", "-o", OUT)
+    lines = result.err.splitlines()
+    check(lines[0].startswith(paths[3]) and lines[1].startswith(paths[7]), f"both are named: {result}")
+    check("left out 2 pictures that cannot be read" in result.err, f"how many: {result}")
+    check("10 rows" in result.err, f"the others: {result}")
+    rows, labels, classes = rows_of(box, OUT)
+    equal(list(rows), [p for p in paths if p not in (paths[3], paths[7])], "ids")
+    equal(list(labels.values()), [0] * 5 + [1] * 5, "labels")
+    equal(classes, '["a","b"]', "classes")
+    for name in os.listdir(box.path("p/a")):
+        box.write(f"p/a/{name}", "nothing")
+    check("9 rows" not in box.works("embed", CLIP, "p", "--skip-bad", "-o", OUT).err, "a class without rows")
+    equal(rows_of(box, OUT)[2], '["a","b"]', "stays a class")
+    box.refuses(BAD_DATA, "embed", CLIP, "p/a", "-o", OUT, naming="p/a/0000.png")
+    result = box.run("embed", CLIP, "p/a", "--skip-bad", "-o", "none.safetensors")
+    equal(result.status, BAD_DATA, f"{result}")
+    check("none of the 6 pictures can be read" in result.err, f"{result}")
+    check(not [f for f in box.files() if f.startswith("none")], "nothing is left")
+
+
+@test
+def what_is_not_there(box):
+    photos(box, "p", ["a", "b"], 2)
+    box.write("list.txt", "p/a/0000.png\np/a/gone.png\n")
+    box.refuses(IO, "embed", CLIP, "--list", "list.txt", "-o", OUT, naming="p/a/gone.png: cannot be opened")
+    result = box.works("embed", CLIP, "--list", "list.txt", "--skip-bad", "-o", OUT)
+    check("p/a/gone.png: cannot be opened" in result.err and "1 row of" in result.err, f"{result}")
+    box.refuses(IO, "embed", CLIP, "gone", "-o", OUT, naming="gone: cannot be opened")
+    box.refuses(IO, "embed", "gone", "p", "-o", OUT, naming="gone")
+    box.refuses(USAGE, "embed", TEXT, "p", "-o", OUT, naming="no image tower")
+    box.refuses(IO, "embed", CLIP, "p", "-o", "gone/out.safetensors", naming="gone/out.safetensors: cannot be created")
+    os.mkdir(box.path("empty"))
+    box.refuses(BAD_DATA, "embed", CLIP, "empty", "-o", OUT, naming="empty: no picture")
+    box.write("file.safetensors.parts", "a file")
+    box.refuses(IO, "embed", CLIP, "p", "-o", "file.safetensors", naming="file.safetensors.parts: is no folder")
+    box.refuses(BAD_DATA, "embed", CLIP, "p", "--max-pixels", 255, "-o", OUT, naming="p/a/0000.png")
+    box.works("embed", CLIP, "p", "--max-pixels", 256, "-o", OUT)
+    os.chmod(box.path("p/a"), 0)
+    box.become_nobody()
+    try:
+        box.refuses(IO, "embed", CLIP, "p", "-o", "n.safetensors", naming="p/a: cannot be opened")
+    finally:
+        os.chmod(box.path("p/a"), 0o700)
+
+
+# --- runs that did not come to their end ----------------------------------------------------------
+
+
+def unfinished(box, *more, shard=4):
+    """A run whose last picture cannot be read: all shards but the last are there. Returns that picture and its bytes."""
+    paths = photos(box, "p", ["a", "b"], 10)
+    whole = box.read(paths[-1])
+    box.write(paths[-1], whole[:60])
+    result = box.run("embed", CLIP, "p", "--shard", shard, "-o", OUT, *more)
+    equal(result.status, BAD_DATA, f"{result}")
+    check(paths[-1] in result.err, f"{result}")
+    equal(sorted(os.listdir(box.path(PARTS))),
+          ["lock", "manifest.safetensors", *[f"shard-{i:08d}.safetensors" for i in range(20 // shard - 1)]], "what is kept")
+    return paths[-1], whole
+
+
+@test
+def goes_on_where_it_stopped(box):
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    result = box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
+    check("16 pictures were done by an earlier run" in result.err, f"{result}")
+    check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+    box.works("embed", CLIP, "p", "-o", "one.safetensors")
+    equal(box.read(OUT), box.read("one.safetensors"), "bytes")
+
+
+@test
+def skipping_can_begin_later(box):
+    """Shards without bad pictures serve both; those with some only a run that may do without."""
+    path, _ = unfinished(box)
+    result = box.works("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", OUT)
+    check("16 pictures were done" in result.err and path in result.err, f"{result}")
+    equal(len(rows_of(box, OUT)[0]), 19, "rows")
+
+
+@test
+def what_was_said_is_said_again(box):
+    paths = photos(box, "p", ["a", "b"], 10)
+    for i in (1, 5, 18):
+        box.write(paths[i], f"bad {i}")
+    wanted = box.works("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", "one.safetensors").err.splitlines()[:3]
+    process = None
+    for _ in range(200):  # until one was killed with some shards, but not all
+        process = box.start("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", OUT)
+        while process.poll() is None and not os.path.exists(box.path(PARTS + "/shard-00000001.safetensors")):
+            time.sleep(0.0002)
+        process.kill()
+        process.communicate()
+        if os.path.exists(box.path(PARTS)):
+            break
+        if os.path.exists(box.path(OUT)):
+            os.unlink(box.path(OUT))
+    result = box.works("embed", CLIP, "p", "--shard", 4, "--skip-bad", "-o", OUT)
+    equal(result.err.splitlines()[:3], wanted, "the same remarks")
+    check("left out 3 pictures" in result.err, f"{result}")
+    equal(box.read(OUT), box.read("one.safetensors"), "bytes")
+    for i in (1, 5, 18):
+        check(wanted[(1, 5, 18).index(i)].startswith(paths[i]), "in order")
+
+
+@test
+def another_run_is_refused(box):
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    photos(box, "q", ["a", "b"], 10)
+    before = {name: box.read(f"{PARTS}/{name}") for name in os.listdir(box.path(PARTS))}
+    for words, cause in ((["embed", CLIP, "q", "--shard", 4], "other pictures"),
+                         (["embed", CLIP, "p/a", "--shard", 4], "other pictures"),
+                         (["embed", os.path.join(MODELS, "clip-f16"), "p", "--shard", 4], "another encoder"),
+                         (["embed", CLIP, "p", "--shard", 4, "--precision", "f32"], "another encoder"),
+                         (["embed", CLIP, "p", "--shard", 4, "--dtype", "f16"], "another type"),
+                         (["embed", CLIP, "p", "--shard", 4, "--normalize"], "another length"),
+                         (["embed", CLIP, "p"], "another size")):
+        box.refuses(USAGE, *words, "-o", OUT, naming=[PARTS, cause, "--no-resume", "another name"])
+    equal({name: box.read(f"{PARTS}/{name}") for name in os.listdir(box.path(PARTS))}, before, "what is kept")
+    result = box.works("embed", CLIP, "p", "--no-resume", "-o", OUT)
+    check("earlier run" not in result.err, f"{result}")
+    check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+
+
+@test
+def changed_and_damaged_shards_are_made_again(box):
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    time.sleep(0.02)
+    changed = "p/a/0001.png"
+    box.write(changed, box.read("p/b/0003.png"))            # shard 0
+    box.write(f"{PARTS}/shard-00000002.safetensors",        # one bit
+              bytes([*box.read(f"{PARTS}/shard-00000002.safetensors")[:-20], 77]) + bytes(19))
+    os.rename(box.path(f"{PARTS}/shard-00000003.safetensors"), box.path(f"{PARTS}/shard-00000001.safetensors"))
+    result = box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
+    for text in ("shard-00000000.safetensors: its pictures have changed", "shard-00000002.safetensors", "damaged",
+                 "shard-00000001.safetensors: its pictures have changed"):
+        check(text in result.err, f"{text!r} in {result}")
+    check("earlier run" not in result.err, f"nothing is left of it: {result}")
+    box.works("embed", CLIP, "p", "-o", "one.safetensors")
+    equal(box.read(OUT), box.read("one.safetensors"), "bytes")
+    rows = rows_of(box, OUT)[0]
+    equal(rows[changed], rows["p/b/0003.png"], "the new picture")
+
+
+@test
+def a_damaged_manifest(box):
+    unfinished(box)
+    box.write(f"{PARTS}/manifest.safetensors", "nonsense")
+    box.refuses(BAD_DATA, "embed", CLIP, "p", "--shard", 4, "-o", OUT, naming=["manifest", "--no-resume"])
+
+
+@test
+def files_of_others_stay(box):
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    for name in ("notes.txt", "shard-list.txt", "sub/shard-00000000.safetensors", ".hidden"):
+        box.write(f"{PARTS}/{name}", "mine")
+    box.write(f"{PARTS}/.shard-00000003.safetensors.0123456789abcdef.part", "ours")
+    box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
+    equal({f for f in box.files() if f.startswith(PARTS + "/")},
+          {f"{PARTS}/{n}" for n in ("notes.txt", "shard-list.txt", "sub", "sub/shard-00000000.safetensors", ".hidden")}, "files")
+    box.works("embed", CLIP, "p", "--no-resume", "-o", OUT)
+    equal(box.read(f"{PARTS}/sub/shard-00000000.safetensors"), b"mine", "what is below it")
+
+
+@test
+def one_process_at_a_time(box):
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    with open(box.path(PARTS + "/lock"), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for more in ([], ["--no-resume"]):
+            box.refuses(IO, "embed", CLIP, "p", "--shard", 4, "-o", OUT, *more, naming=[PARTS, "another process"])
+    box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
+    many(box, "m", 300)
+    both = [box.start("embed", CLIP, "m", "--shard", 5, "-o", "both.safetensors") for _ in range(4)]
+    ends = [(p.communicate()[1].decode(), p.returncode) for p in both]
+    check(any(code == 0 for _, code in ends), f"one at least comes through: {ends}")
+    for text, code in ends:
+        check(code == 0 or (code == IO and "another process" in text), f"the others are told: {ends}")
+    box.works("embed", CLIP, "m", "-o", "one.safetensors")
+    equal(box.read("both.safetensors"), box.read("one.safetensors"), "bytes")
+
+
+@test
+def a_full_disk_loses_nothing(box):
+    paths = many(box, "m", 400)
+    box.works("embed", CLIP, "m", "-o", "one.safetensors")
+    box.write(OUT, "old")
+    size = len(box.read("one.safetensors"))
+    shard = 20 * 24 * 4  # bytes of rows
+    result = box.run("embed", CLIP, "m", "--shard", 20, "-o", OUT, limits={resource.RLIMIT_FSIZE: shard // 2})
+    equal(result.status, IO, f"no shard fits: {result}")
+    check("cannot be written" in result.err and "shard-00000000" in result.err, f"{result}")
+    check(not os.path.exists(box.path(PARTS)), "nothing was finished")
+    result = box.run("embed", CLIP, "m", "--shard", 20, "-o", OUT, limits={resource.RLIMIT_FSIZE: size // 2})
+    equal(result.status, IO, f"shards fit, the file does not: {result}")
+    equal(len([f for f in os.listdir(box.path(PARTS)) if f.startswith("shard-")]), 20, "shards that are kept")
+    equal(box.read(OUT), b"old", "the older file")
+    check(f"{len(paths)} pictures were done by an earlier run" in box.works("embed", CLIP, "m", "--shard", 20, "-o", OUT).err, "resumed")
+    equal(box.read(OUT), box.read("one.safetensors"), "bytes")
+
+
+@test
+def a_signal_stops_it(box):
+    many(box, "m", 1500)
+    for number, shard in ((signal.SIGINT, 2), (signal.SIGTERM, 100)):
+        process = box.start("embed", CLIP, "m", "--shard", 5, "-o", OUT)
+        while process.poll() is None and not os.path.exists(box.path(f"{PARTS}/shard-{shard:08d}.safetensors")):
+            time.sleep(0.001)
+        process.send_signal(number)
+        err = process.communicate()[1].decode()
+        check(process.returncode in (0, -number), f"{process.returncode} {err}")
+        check(process.returncode == 0 or "stopped by a signal" in err, err)
+    box.works("embed", CLIP, "m", "--shard", 5, "-o", OUT)
+    box.works("embed", CLIP, "m", "-o", "one.safetensors")
+    equal(box.read(OUT), box.read("one.safetensors"), "bytes")
+
+
+@test
+def killed_at_random_moments(box):
+    """Twenty times with SIGKILL, and the file has the same bytes."""
+    many(box, "m", 2000)
+    begun = time.time()
+    box.works("embed", CLIP, "m", "--shard", 10, "-o", "one.safetensors")
+    whole = time.time() - begun
+    wanted = box.read("one.safetensors")
+    rng, kills, resumed, ends = random.Random(time.time_ns()), 0, 0, 0
+    while kills < 20:
+        process = box.start("embed", CLIP, "m", "--shard", 10, "-o", OUT)
+        try:
+            process.wait(rng.uniform(0, whole / 4))
+        except Exception:  # it is still at work
+            process.send_signal(signal.SIGKILL)
+        err = process.communicate()[1].decode()
+        if process.returncode == -signal.SIGKILL:
+            kills += 1
+            check(not os.path.exists(box.path(OUT)) or box.read(OUT) == wanted, "the file is whole or not there")
+            continue
+        equal(process.returncode, 0, err)
+        ends += 1
+        resumed += "earlier run" in err
+        equal(box.read(OUT), wanted, f"bytes after {kills} kills")
+        os.unlink(box.path(OUT))
+    result = box.works("embed", CLIP, "m", "--shard", 10, "-o", OUT)
+    resumed += "earlier run" in result.err
+    equal(box.read(OUT), wanted, "bytes")
+    check(resumed > 0, f"kills have landed in the middle ({ends} ends)")
+    check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+
+
+# --- what becomes of the ids ----------------------------------------------------------------------
+
+
+@test
+def ids_go_with_the_rows(box):
+    paths = photos(box, "p", ["a", "b"], 6)
+    box.works("embed", CLIP, "p", "-o", OUT)
+    box.works("fit", OUT, "-o", "m.safetensors")
+    box.works("index", OUT, "--model", "m.safetensors", "-o", "g.safetensors")
+    lines = box.works("search", "g.safetensors", OUT, "-k", 1).out.splitlines()
+    equal(lines[0].split("\t")[:2], ["query", "id1"], "header")
+    equal([line.split("\t")[1] for line in lines[1:]], paths, "each is nearest to itself")
+    box.write("names.txt", "".join(f"row {i}\n" for i in range(12)))
+    box.works("index", OUT, "--ids", "names.txt", "-o", "g.safetensors")
+    equal(ids_of(read_safetensors(box.read("g.safetensors"))[0])[3], "row 3", "--ids comes first")
+    box.works("transform", "m.safetensors", OUT, "-o", "t.safetensors")
+    equal(ids_of(read_safetensors(box.read("t.safetensors"))[0]), paths, "transform keeps them")
+    box.write("b.txt", "b\n")
+    box.works("convert", OUT, "--only", "b.txt", "-o", "part.safetensors")
+    equal(ids_of(read_safetensors(box.read("part.safetensors"))[0]), paths[6:], "those of one class")
+    box.works("synth", "--classes", 2, "--dim", 24, "--per-class", 2, "-o", "s.safetensors")
+    check("ids" not in box.works("info", "s.safetensors").out, "no ids")
+    check("one for each row" in box.works("info", OUT).out, "ids")
+
+
+@test
+def a_vision_model_alone(box):
+    photos(box, "p", ["a", "b"], 2)
+    check("4 rows of 13 f32" in box.works("embed", VISION, "p", "-o", OUT).err, "rows of it")
+    check("encoder" in box.works("embed", VISION, "p", "-v", "-o", OUT).err, "what is used")
+    box.write("x/1.png", png(bytes(12), 2, 2))
+    check("1 row of 13 f32, no labels" in box.works("embed", VISION, "x", "-o", OUT).err, "a plain folder")

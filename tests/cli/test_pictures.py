@@ -1,0 +1,152 @@
+"""Pictures where rows are expected (--encoder), and text through an encoder."""
+
+import json
+
+from files import read_safetensors
+from harness import BAD_DATA, IO, USAGE, check, equal, test
+from photos import CLIP, MODELS, TEXT, VISION, photos
+
+
+def prepare(box):
+    paths = photos(box, "p", ["ant", "owl", "red fox"], 6)
+    box.works("embed", CLIP, "p", "-o", "x.safetensors")
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+    return paths
+
+
+def table(text):
+    return [line.split("\t") for line in text.splitlines()]
+
+
+@test
+def classify_pictures(box):
+    paths = prepare(box)
+    rows = table(box.works("classify", "m.safetensors", "x.safetensors").out)
+    pictures = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP).out)
+    equal(rows[0], ["row", *pictures[0][1:]], "header of rows")
+    equal(pictures[0][:3], ["picture", "class1", "cosine1"], "header")
+    equal([line[0] for line in pictures[1:]], paths, "paths")
+    equal([line[1:] for line in pictures[1:]], [line[1:] for line in rows[1:]], "answers")
+    one = table(box.works("classify", "m.safetensors", paths[7], paths[2], "--encoder", CLIP, "--top", 1).out)
+    equal([line[:3] for line in one[1:]], [pictures[8][:3], pictures[3][:3]], "two of them")
+    answer = json.loads(box.works("classify", "m.safetensors", paths[7], "--encoder", CLIP, "--json", "--top", 1).out)
+    equal((answer["picture"], answer["classes"]), (paths[7], [pictures[8][1]]), "JSON")
+    right = sum(line[1] == line[0].split("/")[1] for line in pictures[1:])
+    check(right >= 12, f"{right} of 18 are right")
+    check("18 pictures" in box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "-o", "a.tsv").err, "to a file")
+    by_rows = table(box.works("classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3).out)
+    by_votes = table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--gallery", "g.safetensors", "-k", 3).out)
+    equal([line[1:] for line in by_votes], [line[1:] for line in by_rows], "votes")
+
+
+@test
+def classify_what_cannot_be(box):
+    paths = prepare(box)
+    for precision in ("bf16", "f32"):
+        box.works("classify", "m.safetensors", paths[0], "--encoder", CLIP, "--precision", precision)
+    box.write(paths[4], "nothing")
+    box.refuses(BAD_DATA, "classify", "m.safetensors", "p", "--encoder", CLIP, naming=paths[4])
+    result = box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--skip-bad")
+    equal([line[0] for line in table(result.out)[1:]], [p for p in paths if p != paths[4]], "the others")
+    check(paths[4] in result.err and "left out 1 picture that cannot be read" in result.err, f"{result}")
+    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], "--encoder", VISION, naming=["clip-vision", "13", "24"])
+    box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--precision", "f32", naming="--encoder")
+    box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--max-pixels", 9, naming="--encoder")
+    box.refuses(USAGE, "classify", "m.safetensors", paths[0], "--encoder", CLIP, "--tensor", "x", naming="--tensor")
+    box.refuses(IO, "classify", "m.safetensors", "gone.png", "--encoder", CLIP, naming="gone.png")
+    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown ending"])  # forgotten --encoder
+
+
+@test
+def search_with_pictures(box):
+    paths = prepare(box)
+    rows = table(box.works("search", "g.safetensors", "x.safetensors", "-k", 2).out)
+    pictures = table(box.works("search", "g.safetensors", "p", "--encoder", CLIP, "-k", 2).out)
+    equal([line[0] for line in pictures[1:]], paths, "queries")
+    equal([line[1:] for line in pictures], [line[1:] for line in rows], "answers")
+    equal([line[1] for line in pictures[1:]], paths, "each is nearest to itself")
+    box.works("search", "g.safetensors", "p", "--encoder", CLIP, "-k", 2, "-o", "a.safetensors")
+    equal(len(read_safetensors(box.read("a.safetensors"))[0]["rows"]), 18, "as arrays")
+    box.refuses(USAGE, "search", "g.safetensors", "--itself", "--encoder", CLIP, naming="--encoder")
+    box.refuses(BAD_DATA, "search", "g.safetensors", paths[0], "--encoder", VISION, naming=["clip-vision", "13", "24"])
+
+
+@test
+def many_pictures_in_blocks(box):
+    """More than are embedded at a time, one of them bad."""
+    paths = prepare(box)
+    names = [box.write(f"q/{i:03d}.png", box.read(paths[i % 18])) for i in range(300)]
+    box.write(names[270], "nothing")
+    lines = table(box.works("classify", "m.safetensors", "q", "--encoder", CLIP, "--skip-bad", "--top", 1).out)[1:]
+    equal([line[0] for line in lines], [n for i, n in enumerate(names) if i != 270], "pictures")
+    own = {line[0]: line[1:] for line in table(box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--top", 1).out)}
+    for line in lines:
+        equal(line[1:], own[paths[int(line[0][2:5]) % 18]], line[0])
+
+
+@test
+def text_of_classes(box):
+    prepare(box)
+    box.write("names.txt", "ant\nowl\nred fox\n")
+    result = box.works("embed-text", CLIP, "--classes", "names.txt", "-o", "text.safetensors")
+    check("3 classes of 24 from 21 prompts" in result.err, f"{result}")
+    check("raw text" in box.works("eval", "m.safetensors", "x.safetensors", "--text", "text.safetensors").out, "eval")
+    box.works("fit", "x.safetensors", "--text", "text.safetensors", "-o", "fused.safetensors")
+    # step by step it is the same
+    box.works("embed-text", CLIP, "--classes", "names.txt", "--prompt-rows", "-o", "rows.safetensors")
+    box.works("text-prototypes", "rows.safetensors", "-o", "steps.safetensors")
+    equal(box.read("steps.safetensors"), box.read("text.safetensors"), "text-prototypes of the rows")
+    box.works("prompts", "--classes", "names.txt", "--templates", "builtin7", "-o", "prompts.txt")
+    box.works("embed-text", CLIP, "--prompts", "prompts.txt", "-o", "lines.safetensors")
+    lines, metadata = read_safetensors(box.read("lines.safetensors"))
+    equal(lines["embeddings"], read_safetensors(box.read("rows.safetensors"))[0]["embeddings"], "the prompts themselves")
+    check("labels" not in lines and "classes" not in metadata, "no labels")
+    box.works("text-prototypes", "lines.safetensors", "--classes", "names.txt", "-o", "steps.safetensors")
+    equal(box.read("steps.safetensors"), box.read("text.safetensors"), "by way of koofu prompts")
+    for threads in (1, 2, 5):
+        box.works("embed-text", CLIP, "--classes", "names.txt", "--threads", threads, "-o", "again.safetensors")
+        equal(box.read("again.safetensors"), box.read("text.safetensors"), f"{threads} threads")
+    box.works("embed-text", CLIP, "--classes", "names.txt", "--templates", "builtin1", "-o", "one.safetensors")
+    check(box.read("one.safetensors") != box.read("text.safetensors"), "other templates")
+    box.write("synsets.txt", "n1\nn2\n")
+    box.write("words.txt", "n2\towl, night bird\nn1\tant\n")
+    box.works("embed-text", CLIP, "--classes", "synsets.txt", "--names", "words.txt", "-o", "by.safetensors")
+    tensors, metadata = read_safetensors(box.read("by.safetensors"))
+    equal(metadata["classes"], '["n1","n2"]', "classes")
+    text = read_safetensors(box.read("text.safetensors"))[0]["embeddings"]
+    equal(tensors["embeddings"], text[:2], "by other names")
+
+
+@test
+def text_that_cannot_be(box):
+    box.write("names.txt", "ant\nowl\n")
+    box.write("twice.txt", "ant\nant\n")
+    box.write("bad.txt", b"ant\n\xff\n")
+    out = ["-o", "text.safetensors"]
+    box.refuses(USAGE, "embed-text", CLIP, *out, naming=["--classes", "--prompts", "missing"])
+    box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "--prompts", "names.txt", *out, naming="two ways")
+    box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "--templates", "builtin1", *out, naming="--templates")
+    box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "--prompt-rows", *out, naming="--prompt-rows")
+    box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "--dtype", "f16", *out, naming="--dtype")
+    box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "-o", "names.txt", naming="both input and output")
+    box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "-o", "names.txt", naming="both input and output")
+    box.refuses(BAD_DATA, "embed-text", CLIP, "--classes", "twice.txt", *out, naming=["twice.txt", "line 2", "--names"])
+    box.refuses(BAD_DATA, "embed-text", CLIP, "--prompts", "bad.txt", *out, naming="UTF-8")
+    box.refuses(USAGE, "embed-text", VISION, "--classes", "names.txt", *out, naming="no text tower")
+    box.refuses(IO, "embed-text", CLIP, "--classes", "gone.txt", *out, naming="gone.txt")
+    box.refuses(IO, "embed-text", "gone", "--classes", "names.txt", *out, naming="gone")
+    box.works("embed-text", TEXT, "--classes", "names.txt", *out)
+    for model in ("clip-f16", "clip-bf16"):
+        box.works("embed-text", f"{MODELS}/{model}", "--classes", "names.txt", *out)
+
+
+@test
+def zero_shot_by_search(box):
+    """Without any fitted model: the nearest text of a picture."""
+    paths = prepare(box)
+    box.write("names.txt", "ant\nowl\nred fox\n")
+    box.works("embed-text", CLIP, "--classes", "names.txt", "-o", "text.safetensors")
+    box.works("index", "text.safetensors", "-o", "classes.safetensors")
+    lines = table(box.works("search", "classes.safetensors", paths[0], "--encoder", CLIP, "-k", 3).out)
+    equal(sorted(lines[1][2::3]), ["ant", "owl", "red fox"], "all classes, by cosine")

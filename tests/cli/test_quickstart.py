@@ -1,0 +1,122 @@
+"""koofu quickstart: from a folder of pictures to a classifier."""
+
+import json
+import os
+import re
+
+from files import read_safetensors
+from harness import BAD_DATA, IO, USAGE, check, equal, test
+from photos import CLIP, TEXT, VISION, photos
+
+FILES = {"embeddings.safetensors", "text.safetensors", "model.safetensors", "report.html"}
+
+
+def left_out(rows, labels):
+    """How often the nearest class mean is right when each row is left out of its own, by the book."""
+    unit = [[x / sum(y * y for y in row) ** 0.5 for x in row] for row in rows]
+    dim, classes = len(rows[0]), max(labels) + 1
+    sums = [[sum(u[d] for u, k in zip(unit, labels) if k == c) for d in range(dim)] for c in range(classes)]
+    right = 0
+    for u, own in zip(unit, labels):
+        means = [[s - x for s, x in zip(sums[c], u)] if c == own else sums[c] for c in range(classes)]
+        cosines = [sum(m * x for m, x in zip(mean, u)) / sum(m * m for m in mean) ** 0.5 for mean in means]
+        right += cosines.index(max(cosines)) == own
+    return right
+
+
+@test
+def from_a_folder_to_a_classifier(box):
+    paths = photos(box, "photos", ["n01440764_tench", "red_fox", "017.Night_Owl"], 12)
+    result = box.works("quickstart", "photos/", "--encoder", CLIP)
+    equal(set(os.listdir(box.path("photos-koofu"))), FILES, "files")
+    for text in ("36 pictures in 3 classes", "embeddings as they are", "Koo-Fu and class names together", "zero-shot",
+                 "photos-koofu", "report.html", "koofu classify photos-koofu/model.safetensors photo.jpg --encoder"):
+        check(text in result.out, f"{text!r} in {result.out}")
+    data = read_safetensors(box.read("photos-koofu/embeddings.safetensors"))[0]
+    raw = left_out(data["embeddings"], data["labels"])
+    printed = re.search(r"as they are +([0-9.]+) %", result.out).group(1)
+    equal(printed, f"{100 * raw / 36:.2f}", "the raw space, left out one by one")
+    box.works("embed", CLIP, "photos/", "-o", "e.safetensors")
+    equal(box.read("e.safetensors"), box.read("photos-koofu/embeddings.safetensors"), "as koofu embed does it")
+    check(box.read("photos-koofu/report.html").startswith(b"<!"), "a page")
+    # what it says to type next
+    line = re.search(r"^  koofu (classify .*)$", result.out, re.M).group(1).replace("photo.jpg", paths[0])
+    answer = box.works(*line.split()).out.splitlines()[1].split("\t")
+    equal(answer[0], paths[0], "the picture")
+    check(answer[1] in ("n01440764_tench", "red_fox", "017.Night_Owl"), "a class by the name of its folder")
+    # the names that were embedded
+    box.write("names.txt", "017.Night_Owl\nn01440764_tench\nred_fox\n")
+    box.write("spoken.txt", "017.Night_Owl\tNight Owl\nn01440764_tench\ttench\nred_fox\tred fox\n")
+    box.works("embed-text", CLIP, "--classes", "names.txt", "--names", "spoken.txt", "-o", "t.safetensors")
+    equal(box.read("t.safetensors"), box.read("photos-koofu/text.safetensors"), "names are cleaned")
+    before = {name: box.read(f"photos-koofu/{name}") for name in FILES}
+    for threads in (1, 3):
+        again = box.works("quickstart", "photos/", "--encoder", CLIP, "--threads", threads)
+        equal(again.out, result.out, "the same figures")
+        equal({name: box.read(f"photos-koofu/{name}") for name in FILES}, before, "the same bytes")
+
+
+@test
+def by_pictures_alone(box):
+    photos(box, "photos", ["a", "b"], 8)
+    result = box.works("quickstart", "photos", "--encoder", CLIP, "--no-text", "-o", "out", "--title", "My <photos>")
+    equal(set(os.listdir(box.path("out"))), FILES - {"text.safetensors"}, "files")
+    check("names" not in result.out and "the model" in result.out, result.out)
+    check(b"My &lt;photos&gt;" in box.read("out/report.html"), "the title")
+    box.works("fit", "out/embeddings.safetensors", "--dim", "auto", "-o", "fit.safetensors")
+    equal(box.read("fit.safetensors"), box.read("out/model.safetensors"), "as koofu fit does it")
+    result = box.works("quickstart", "photos", "--encoder", VISION, "-o", "vision")
+    check("has no text tower" in result.err, f"{result}")
+    equal(set(os.listdir(box.path("vision"))), FILES - {"text.safetensors"}, "files")
+
+
+@test
+def with_names_as_fit_does_it(box):
+    photos(box, "photos", ["ant", "owl", "fox"], 8)
+    box.works("quickstart", "photos", "--encoder", CLIP, "-o", "out")
+    box.works("fit", "out/embeddings.safetensors", "--text", "out/text.safetensors", "--dim", "auto", "-o", "fit.safetensors")
+    equal(box.read("fit.safetensors"), box.read("out/model.safetensors"), "bytes")
+
+
+@test
+def names_that_say_nothing(box):
+    photos(box, "photos", ["n01440764", "n01443537", "0003"], 4)
+    result = box.works("quickstart", "photos", "--encoder", CLIP)
+    check("say nothing" in result.err and "zero-shot" not in result.out, f"{result}")
+
+
+@test
+def little_to_go_on(box):
+    paths = photos(box, "photos", ["a", "b", "c"], 5)
+    box.write("photos/lonely/x.png", box.read(paths[3]))
+    result = box.works("quickstart", "photos", "--encoder", CLIP)
+    check("1 picture is alone in its class" in result.out, result.out)
+    box.write("single/a/x.png", box.read(paths[0]))
+    box.refuses(BAD_DATA, "quickstart", "single", "--encoder", CLIP, naming="single: has one class only")
+    box.write("single/b/x.png", box.read(paths[1]))
+    box.refuses(BAD_DATA, "quickstart", "single", "--encoder", CLIP, naming="every class has a single picture")
+    box.refuses(BAD_DATA, "quickstart", "photos/a", "--encoder", CLIP, naming="no folders of classes")
+    box.refuses(BAD_DATA, "quickstart", paths[0], "--encoder", CLIP, naming="wanted is a folder")
+    box.refuses(IO, "quickstart", "gone", "--encoder", CLIP, naming="gone")
+    box.refuses(USAGE, "quickstart", "photos", naming="--encoder")
+    box.refuses(USAGE, "quickstart", "photos", "--encoder", TEXT, "-o", "t", naming="no image tower")
+    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", paths[0], naming=paths[0])
+    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", "gone/out", naming="gone/out")
+    os.mkdir(box.path("empty"))
+    box.refuses(BAD_DATA, "quickstart", "empty", "--encoder", CLIP, naming="empty: no picture")
+    for name in os.listdir(box.path("photos/a")):
+        box.write(f"photos/a/{name}", "nothing")
+    result = box.run("quickstart", "photos", "--encoder", CLIP, "-o", "bad")
+    equal(result.status, BAD_DATA, f"{result}")
+    result = box.works("quickstart", "photos", "--encoder", CLIP, "--skip-bad", "-o", "bad")
+    check("left out 5 pictures that cannot be read" in result.err, f"{result}")
+    info = json.loads(box.works("info", "--json", "bad/model.safetensors").out)
+    equal(info["classes"], 4, "a class that cannot be read stays one")
+
+
+@test
+def awkward_names(box):
+    photos(box, "my photos", ["it's, a <b>", "æøå\u200d", "a\tb"], 4)
+    result = box.works("quickstart", "my photos", "--encoder", CLIP)
+    check("'my photos-koofu/model.safetensors'" in result.out, result.out)
+    check(b"it's, a <b>" not in box.read("my photos-koofu/report.html"), "no text of others as HTML")

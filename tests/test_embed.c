@@ -1,0 +1,271 @@
+/* test_embed.c - pictures to a data set, as the library does it: what is reported, what is told and what
+ * is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
+#include "files.h"
+
+#include "encode/parts.h"
+
+#include <sys/stat.h>
+
+#define MODELS KOOFU_SOURCE_DIR "/tests/golden/models"
+
+static kf_encoder *encoder;
+static char told[8192];
+
+static void listen(void *user, const char *message) {
+  (void)user;
+  size_t n = strlen(told);
+  snprintf(told + n, sizeof told - n, "%s\n", message);
+}
+
+/* Progress: counts rise, and the work ends where it is asked to. */
+static struct { uint64_t last, total, stop_at, calls; } seen;
+
+static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
+  (void)user;
+  if (strcmp(what, "embed") != 0) return 0;
+  assert_true(done >= seen.last && done <= total);
+  seen.last = done;
+  seen.total = total;
+  seen.calls++;
+  return done >= seen.stop_at;
+}
+
+static void begin(void) {
+  told[0] = '\0';
+  memset(&seen, 0, sizeof seen);
+  seen.stop_at = UINT64_MAX;
+}
+
+static int enter(void **state) {
+  make_test_folder(state);
+  kf_ctx_free(ctx);
+  kf_ctx_options options = {.threads = 2, .progress = watch, .log = listen};
+  assert_int_equal(kf_ctx_new(&options, &ctx), KF_OK);
+  assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-vision", NULL, &encoder));
+  begin();
+  return 0;
+}
+
+static int leave(void **state) {
+  kf_encoder_free(encoder);
+  return remove_test_folder(state);
+}
+
+/* n good pictures; number `bad` of them is none. */
+static kf_pictures *make_pictures(int n, int bad) {
+  size_t size;
+  char *bytes = test_read(MODELS "/pictures/a.png", &size), name[64];
+  mkdir(at("p"), 0777);
+  mkdir(at("p/class"), 0777);
+  for (int i = 0; i < n; i++) {
+    snprintf(name, sizeof name, "p/class/%03d.png", i);
+    write_bytes(name, bytes, i == bad ? 40 : size);
+  }
+  free(bytes);
+  kf_pictures *list;
+  const char *path = at("p");
+  assert_ok(ctx, kf_pictures_open(ctx, &path, 1, &list));
+  return list;
+}
+
+static bool there(const char *name) { return access(at(name), F_OK) == 0; }
+
+static void reports(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(10, -1);
+  kf_embed_report report = {9, 9, 9};
+  kf_embed_options options = {.shard = 3};
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.rows, 10);
+  assert_int_equal(report.skipped, 0);
+  assert_int_equal(report.resumed, 0);
+  assert_int_equal(seen.last, 10);
+  assert_int_equal(seen.total, 10);
+  assert_string_equal(told, "");
+  assert_false(there("o.safetensors.parts"));
+  kf_data *data = must_open(at("o.safetensors"), NULL);
+  assert_int_equal(kf_data_rows(data), 10);
+  assert_int_equal(kf_data_dim(data), kf_encoder_dim(encoder));
+  assert_int_equal(kf_data_classes(data), 1);
+  assert_string_equal(kf_data_class_name(data, 0), "class");
+  char id[512];
+  assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
+  assert_string_equal(id, kf_pictures_id(list, 7));
+  kf_data_free(data);
+  begin(); /* the report is not asked for, all options are defaults */
+  assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
+  assert_same_file(at("o.safetensors"), at("again.safetensors"));
+  kf_pictures_free(list);
+}
+
+/* The rows are those of kf_encode_images. */
+static void rows_of_the_encoder(void **state) {
+  (void)state;
+  const char *paths[] = {MODELS "/pictures/a.png", MODELS "/pictures/b.png",
+                         MODELS "/pictures/c.png"};
+  uint32_t dim = kf_encoder_dim(encoder);
+  float rows[3 * 64], stored[3 * 64];
+  assert_true(dim <= 64);
+  kf_pictures *list;
+  assert_ok(ctx, kf_encode_images(ctx, encoder, paths, 3, rows, NULL));
+  assert_ok(ctx, kf_pictures_open(ctx, paths, 3, &list));
+  assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
+  kf_data *data = must_open(at("o.safetensors"), NULL);
+  assert_false(kf_data_has_labels(data));
+  assert_ok(ctx, kf_data_get(ctx, data, 0, 3, stored, NULL));
+  assert_memory_equal(rows, stored, 3 * dim * sizeof *rows);
+  kf_data_free(data);
+  kf_pictures_free(list);
+}
+
+/* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
+static void stops_and_goes_on(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(10, 4);
+  kf_embed_report report;
+  kf_embed_options options = {.shard = 3, .skip_bad = 1};
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("one.safetensors"), &report));
+  assert_int_equal(report.rows, 9);
+  assert_int_equal(report.skipped, 1);
+  char first[sizeof told];
+  memcpy(first, told, sizeof first);
+  assert_non_null(strstr(first, "p/class/004.png"));
+
+  begin();
+  seen.stop_at = 6;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report),
+                   KF_ERR_CANCELLED);
+  assert_false(there("o.safetensors"));
+  assert_true(there("o.safetensors.parts/shard-00000000.safetensors"));
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.rows, 9);
+  assert_int_equal(report.skipped, 1);
+  assert_true(report.resumed == 3 || report.resumed == 6);
+  assert_string_equal(told, first); /* said by the run before, and said again */
+  assert_same_file(at("o.safetensors"), at("one.safetensors"));
+
+  /* At once: nothing is finished, and nothing stays. */
+  begin();
+  seen.stop_at = 0;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL),
+                   KF_ERR_CANCELLED);
+  assert_false(there("n.safetensors.parts"));
+  kf_pictures_free(list);
+}
+
+/* After the call the context reports to its owner as before. */
+static void the_context_is_as_before(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(4, 2);
+  assert_error(ctx, KF_ERR_DATA, "p/class/002.png",
+               kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
+  assert_ptr_equal(ctx->options.progress, watch);
+  assert_ptr_equal(ctx->options.log, listen);
+  assert_null(ctx->options.user);
+  assert_false(there("o.safetensors.parts"));
+  kf_pictures_free(list);
+}
+
+static void what_is_refused(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(3, -1);
+  const char *out = at("o.safetensors");
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, NULL, list, NULL, out, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, encoder, NULL, NULL, out, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_embed(ctx, encoder, list, NULL, NULL, NULL));
+  assert_int_equal(kf_embed(NULL, encoder, list, NULL, out, NULL), KF_ERR_ARG);
+  assert_error(ctx, KF_ERR_ARG, "f32, f16 or bf16",
+               kf_embed(ctx, encoder, list, &(kf_embed_options){.dtype = KF_F64}, out, NULL));
+  assert_error(ctx, KF_ERR_ARG, ".safetensors",
+               kf_embed(ctx, encoder, list, NULL, at("o.npy"), NULL));
+  assert_error(ctx, KF_ERR_IO, "absent",
+               kf_embed(ctx, encoder, list, NULL, at("absent/o.safetensors"), NULL));
+  kf_encoder *text;
+  assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-text", NULL, &text));
+  assert_error(ctx, KF_ERR_ARG, "no image tower", kf_embed(ctx, text, list, NULL, out, NULL));
+  kf_encoder_free(text);
+  assert_int_equal(test_entries(folder), 1);
+  kf_pictures_free(list);
+}
+
+/* --- shards -------------------------------------------------------------------------------------- */
+
+/* A shard is taken for what it is: of its run, its place and its pictures, and sound. */
+static void shards_are_checked(void **state) {
+  (void)state;
+  kf_err err = {0};
+  kf_parts_id id = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  char out[300]; /* the loops below use up all places of at() */
+  snprintf(out, sizeof out, "%s", at("o.safetensors"));
+  const float rows[] = {1, 2, 3, 4};
+  const unsigned char bad[] = {0, 1, 0};
+  kf_string said = {0};
+  kf_string_add(&said, "one\0two", 8);
+  kf_parts parts;
+  assert_int_equal(kf_parts_open(&parts, out, &id, false, &err), KF_OK);
+  assert_true(parts.begun);
+  assert_int_equal(kf_parts_shards(&parts), 2);
+  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
+  kf_piece piece;
+  bool is;
+  char why[KF_WHERE_SIZE];
+  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_true(is);
+  assert_int_equal(piece.n, 3);
+  assert_int_equal(piece.kept, 2);
+  assert_memory_equal(piece.bad, bad, 3);
+  assert_int_equal(piece.n_messages, 8);
+  assert_memory_equal(piece.messages, "one\0two", 8);
+  kf_piece_close(&piece);
+  assert_int_equal(kf_piece_open(&parts, 0, 78, &piece, &is, why, &err), KF_OK);
+  assert_false(is);
+  assert_non_null(strstr(why, "changed"));
+  assert_int_equal(kf_piece_open(&parts, 1, 77, &piece, &is, why, &err), KF_OK);
+  assert_false(is);
+  assert_string_equal(why, ""); /* it is just not there */
+
+  /* Every byte counts. */
+  const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
+  size_t size;
+  char *bytes = test_read(path, &size);
+  for (size_t i = 0; i < size; i++) {
+    bytes[i] = (char)(bytes[i] ^ 4);
+    write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, size);
+    bytes[i] = (char)(bytes[i] ^ 4);
+    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_false(is);
+    assert_string_not_equal(why, "");
+  }
+  for (size_t n = 1; n < size; n++) {
+    write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, n);
+    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_false(is);
+  }
+  free(bytes);
+  kf_string_clear(&said);
+
+  /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
+  kf_parts other;
+  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_ERR_IO);
+  assert_non_null(strstr(err.message, "another process"));
+  kf_parts_close(&parts);
+  id.encoder = 3;
+  assert_int_equal(kf_parts_open(&other, out, &id, false, &err), KF_ERR_ARG);
+  assert_non_null(strstr(err.message, "another encoder"));
+  assert_true(there("o.safetensors.parts/shard-00000000.safetensors"));
+  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_OK);
+  assert_false(there("o.safetensors.parts/shard-00000000.safetensors"));
+  kf_parts_remove(&other);
+  assert_false(there("o.safetensors.parts"));
+  kf_parts_remove(&other); /* does nothing */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {TEST(reports),           TEST(rows_of_the_encoder),
+                                     TEST(stops_and_goes_on), TEST(the_context_is_as_before),
+                                     TEST(what_is_refused),   TEST(shards_are_checked)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+/* test_pictures.c - lists of pictures: folders of classes, patterns, list files; what is refused. */
+#include "test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- a place with files -------------------------------------------------------------------------- */
+
+static char place[64];
+static kf_ctx *ctx;
+static char told[4096]; /* by the log, one behind the other */
+
+static void listen(void *user, const char *message) {
+  (void)user;
+  size_t n = strlen(told);
+  snprintf(told + n, sizeof told - n, "%s\n", message);
+}
+
+static int enter(void **state) {
+  (void)state;
+  strcpy(place, "/tmp/koofu-pictures-XXXXXX");
+  assert_non_null(mkdtemp(place));
+  assert_int_equal(chdir(place), 0);
+  told[0] = '\0';
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .log = listen}, &ctx), KF_OK);
+  return 0;
+}
+
+static int leave(void **state) {
+  (void)state;
+  kf_ctx_free(ctx);
+  char command[256];
+  snprintf(command, sizeof command, "chmod -R u+rwx %s; rm -rf %s", place, place);
+  assert_int_equal(chdir("/tmp"), 0);
+  return system(command);
+}
+
+/* Makes a file, and the folders it is in. */
+static void touch(const char *path, const char *content) {
+  char upper[4096];
+  for (const char *slash = path; (slash = strchr(slash + 1, '/')) != NULL;) {
+    snprintf(upper, sizeof upper, "%.*s", (int)(slash - path), path);
+    mkdir(upper, 0777);
+  }
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fputs(content, file);
+  fclose(file);
+}
+
+static void touch_all(const char *const *paths) {
+  for (; *paths != NULL; paths++) touch(*paths, "x");
+}
+#define TOUCH(...) touch_all((const char *const[]){__VA_ARGS__, NULL})
+
+static kf_pictures *open_all(const char *const *paths) {
+  size_t n = 0;
+  while (paths[n] != NULL) n++;
+  kf_pictures *list = NULL;
+  kf_status status = kf_pictures_open(ctx, paths, n, &list);
+  if (status != KF_OK) print_error("%s\n", kf_errmsg(ctx));
+  assert_int_equal(status, KF_OK);
+  return list;
+}
+#define OPEN(...) open_all((const char *const[]){__VA_ARGS__, NULL})
+
+/* "path class" for each picture, in order; class "-": none. */
+static void check_all(kf_pictures *list, const char *const *wanted) {
+  uint64_t n = 0;
+  for (; wanted[n] != NULL; n++) {
+    int32_t label = kf_pictures_label(list, n);
+    char got[8192];
+    snprintf(got, sizeof got, "%s %s", kf_pictures_path(list, n),
+             label < 0 ? "-" : kf_pictures_class_name(list, (uint32_t)label));
+    assert_string_equal(got, wanted[n]);
+  }
+  assert_int_equal(kf_pictures_count(list), n);
+  assert_null(kf_pictures_path(list, n));
+  assert_null(kf_pictures_id(list, n));
+  assert_int_equal(kf_pictures_label(list, n), KF_LABEL_NONE);
+  kf_pictures_free(list);
+}
+#define CHECK(list, ...) check_all(list, (const char *const[]){__VA_ARGS__, NULL})
+
+static void refuse(kf_status wanted, const char *path, const char *words) {
+  kf_pictures *list = NULL;
+  assert_int_equal(kf_pictures_open(ctx, &path, 1, &list), wanted);
+  assert_null(list);
+  if (strstr(kf_errmsg(ctx), words) == NULL) fail_msg("%s", kf_errmsg(ctx));
+}
+
+/* --- folders ------------------------------------------------------------------------------------- */
+
+static void folders_are_classes(void **state) {
+  (void)state;
+  TOUCH("p/dog/2.png", "p/dog/10.JPG", "p/dog/deep/er/1.WebP", "p/cat/a.jpeg", "p/cat/notes.txt",
+        "p/cat/.hidden.png", "p/.git/x.png", "p/empty/readme", "p/stray.png");
+  kf_pictures *list = OPEN("p");
+  assert_int_equal(kf_pictures_classes(list), 2);
+  assert_null(kf_pictures_class_name(list, 2));
+  CHECK(list, "p/cat/a.jpeg cat", "p/dog/10.JPG dog", "p/dog/2.png dog",
+        "p/dog/deep/er/1.WebP dog");
+  assert_non_null(strstr(told, "p/empty: has no pictures"));
+  assert_non_null(strstr(told, "p: 1 picture beside the folders of classes"));
+  assert_non_null(strstr(told, "stray.png"));
+}
+
+/* A slash comes behind '-', so that the order of paths is not that of classes. */
+static void order_of_bytes(void **state) {
+  (void)state;
+  TOUCH("p/a/1.png", "p/a-b/1.png", "p/B/1.png");
+  kf_pictures *list = OPEN("p/");
+  assert_string_equal(kf_pictures_class_name(list, 0), "B");
+  assert_string_equal(kf_pictures_class_name(list, 1), "a");
+  assert_string_equal(kf_pictures_class_name(list, 2), "a-b");
+  CHECK(list, "p/B/1.png B", "p/a-b/1.png a-b", "p/a/1.png a");
+}
+
+static void without_classes(void **state) {
+  (void)state;
+  TOUCH("p/b.png", "p/a.png", "p/sub/readme.txt", "one.gif");
+  kf_pictures *list = OPEN("one.gif", "p"); /* a file that is given is taken whatever its ending */
+  assert_int_equal(kf_pictures_classes(list), 0);
+  CHECK(list, "one.gif -", "p/a.png -", "p/b.png -");
+}
+
+static void folders_share_classes(void **state) {
+  (void)state;
+  TOUCH("q/dog/1.png", "q/ant/1.png", "p/dog/1.png", "p/cat/1.png", "x.png");
+  kf_pictures *list = OPEN("q", "x.png", "p");
+  assert_int_equal(kf_pictures_classes(list), 3);
+  assert_string_equal(kf_pictures_class_name(list, 0), "ant");
+  CHECK(list, "q/ant/1.png ant", "q/dog/1.png dog", "x.png -", "p/cat/1.png cat",
+        "p/dog/1.png dog");
+}
+
+static void patterns(void **state) {
+  (void)state;
+  TOUCH("p/b.png", "p/a.PNG", "p/c.txt", "p/in/z.png", "we[i]rd.png");
+  CHECK(OPEN("p/*"), "p/a.PNG -", "p/b.png -", "p/in/z.png -");
+  CHECK(OPEN("p/[ab].*"), "p/a.PNG -", "p/b.png -");
+  CHECK(OPEN("we[i]rd.png"), "we[i]rd.png -"); /* a file of this name comes first */
+  refuse(KF_ERR_IO, "p/*.webp", "p/*.webp: no file matches");
+  refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: what matches is no picture");
+}
+
+static void loops_end(void **state) {
+  (void)state;
+  TOUCH("p/cat/1.png", "p/dog/1.png");
+  assert_int_equal(symlink("..", "p/cat/up"), 0);
+  assert_int_equal(symlink(".", "p/dog/self"), 0);
+  assert_int_equal(symlink("dog", "p/wolf"), 0); /* another class with the same pictures */
+  assert_int_equal(symlink("nowhere.png", "p/cat/gone.png"), 0);
+  assert_int_equal(symlink("../dog/1.png", "p/cat/link.png"), 0);
+  CHECK(OPEN("p"), "p/cat/1.png cat", "p/cat/gone.png cat", "p/cat/link.png cat", "p/dog/1.png dog",
+        "p/wolf/1.png wolf");
+}
+
+static void what_is_refused(void **state) {
+  (void)state;
+  TOUCH("p/cat/1.png", "none/x.txt", "none/in/y.gif", "bad/\xff.png", "badclass/\xc3(/1.png");
+  refuse(KF_ERR_IO, "absent.png", "absent.png: cannot be opened");
+  refuse(KF_ERR_DATA, "none", "none: no picture");
+  refuse(KF_ERR_DATA, "bad", "bad/\\xff.png: the path is not valid UTF-8");
+  refuse(KF_ERR_DATA, "badclass", "badclass/\\xc3(: the name of the class");
+  const char *twice[] = {"p", "p/cat"};
+  kf_pictures *list = NULL;
+  assert_int_equal(kf_pictures_open(ctx, twice, 2, &list), KF_ERR_DATA);
+  assert_non_null(strstr(kf_errmsg(ctx), "p/cat/1.png: is among the pictures twice"));
+  assert_int_equal(kf_pictures_open(ctx, twice, 0, &list), KF_ERR_ARG);
+  assert_int_equal(kf_pictures_open(ctx, NULL, 1, &list), KF_ERR_ARG);
+  assert_int_equal(kf_pictures_open(ctx, &(const char *){NULL}, 1, &list), KF_ERR_ARG);
+  assert_int_equal(kf_pictures_open(NULL, twice, 1, &list), KF_ERR_ARG);
+  kf_pictures_free(NULL);
+  if (geteuid() == 0) return;
+  assert_int_equal(chmod("p/cat", 0), 0);
+  refuse(KF_ERR_IO, "p", "p/cat: cannot be opened");
+}
+
+static void deep_folders(void **state) {
+  (void)state;
+  char path[4096] = "p/class";
+  mkdir("p", 0777);
+  mkdir(path, 0777);
+  for (int i = 0; i < 900; i++) {
+    strcat(path, "/d");
+    assert_int_equal(mkdir(path, 0777), 0);
+  }
+  strcat(path, "/1.png");
+  touch(path, "x");
+  kf_pictures *list = OPEN("p");
+  assert_int_equal(kf_pictures_count(list), 1);
+  assert_string_equal(kf_pictures_path(list, 0), path);
+  kf_pictures_free(list);
+}
+
+static void many_pictures(void **state) {
+  (void)state;
+  char path[64];
+  for (int i = 0; i < 3000; i++) {
+    snprintf(path, sizeof path, "p/k%d/%04d.png", i % 7, i);
+    touch(path, "");
+  }
+  kf_pictures *list = OPEN("p");
+  assert_int_equal(kf_pictures_count(list), 3000);
+  for (uint64_t i = 1; i < 3000; i++)
+    assert_true(strcmp(kf_pictures_path(list, i - 1), kf_pictures_path(list, i)) < 0);
+  kf_pictures_free(list);
+}
+
+/* --- lists --------------------------------------------------------------------------------------- */
+
+static void lists(void **state) {
+  (void)state;
+  touch("in/list.txt", "\xEF\xBB\xBF"
+                       "b.png\tdog\r\nsub/a.png\tcat\n/abs.png\tdog");
+  kf_pictures *list;
+  assert_int_equal(kf_pictures_open_list(ctx, "in/list.txt", &list), KF_OK);
+  assert_string_equal(kf_pictures_id(list, 0), "b.png");
+  assert_string_equal(kf_pictures_id(list, 1), "sub/a.png");
+  assert_string_equal(kf_pictures_id(list, 2), "/abs.png");
+  CHECK(list, "in/b.png dog", "in/sub/a.png cat", "/abs.png dog");
+  touch("plain.txt", "b.png\na.png\n");
+  assert_int_equal(kf_pictures_open_list(ctx, "plain.txt", &list), KF_OK);
+  assert_int_equal(kf_pictures_classes(list), 0);
+  CHECK(list, "b.png -", "a.png -");
+}
+
+static void bad_lists(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *words;
+  } cases[] = {
+      {"a.png\n\nb.png\n", "l.txt: line 2 is neither"},
+      {"a.png\tdog\nb.png\n", "l.txt: line 2 has no class"},
+      {"a.png\nb.png\tdog\n", "l.txt: line 2 has a class"},
+      {"a.png\t\n", "l.txt: line 1 is neither"},
+      {"\tdog\n", "l.txt: line 1 is neither"},
+      {"a.png\tdog\tcat\n", "l.txt: line 1 is neither"},
+      {"a.png\nb\xff.png\n", "l.txt: line 2 is not valid UTF-8"},
+      {"a.png\td\xffg\n", "l.txt: line 1 is not valid UTF-8"},
+      {"a.png\nb.png\na.png\n", "a.png: is among the pictures twice"},
+      {"", "l.txt: is empty"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kf_pictures *list = NULL;
+    touch("l.txt", cases[i].text);
+    assert_int_equal(kf_pictures_open_list(ctx, "l.txt", &list), KF_ERR_DATA);
+    assert_null(list);
+    if (strstr(kf_errmsg(ctx), cases[i].words) == NULL) fail_msg("%s", kf_errmsg(ctx));
+  }
+  kf_pictures *list = NULL;
+  assert_int_equal(kf_pictures_open_list(ctx, "absent.txt", &list), KF_ERR_IO);
+  assert_int_equal(kf_pictures_open_list(ctx, NULL, &list), KF_ERR_ARG);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      TEST(folders_are_classes),
+      TEST(order_of_bytes),
+      TEST(without_classes),
+      TEST(folders_share_classes),
+      TEST(patterns),
+      TEST(loops_end),
+      TEST(what_is_refused),
+      TEST(deep_folders),
+      TEST(many_pictures),
+      TEST(lists),
+      TEST(bad_lists),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
