@@ -117,9 +117,11 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
 /* --dim auto. */
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim);
-/* --text and --fuse: lambda and alpha. */
+/* --fuse: whether alpha is to be chosen, and otherwise what it is. */
+int read_fuse(cli_run *cli, int *automatic, double *alpha);
+/* --text and --fuse: lambda and alpha; the choice as above. */
 int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_lambda *lambda, double *alpha);
+                  kf_lambda *lambda, double *alpha, kf_fuse_choice **out);
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
 

@@ -30,7 +30,7 @@ static int choose(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
   if (options->dim > kf_stats_dim(stats))
     return fail_usage(cli, "--dim asks for %u dimensions, the embeddings have %u", options->dim,
                       kf_stats_dim(stats));
-  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha)
+  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha, NULL)
                     : choose_lambda(cli, stats, data, &options->lambda, NULL);
   if (result == EXIT_OK && cli->args.dim.automatic)
     result = choose_dim(cli, stats, data, options->lambda, &options->dim);
