@@ -19,6 +19,14 @@ int check_choose_options(cli_run *cli) {
   return EXIT_OK;
 }
 
+int check_lambda(cli_run *cli) {
+  const char *given = cli->args.lambda;
+  kf_lambda parsed;
+  if (!given || wants(given, "auto") || wants(given, "ledoit-wolf")) return EXIT_OK;
+  kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)
     say(cli, "  lambda %9s  top-1 %s  top-5 %s%s",

@@ -124,6 +124,8 @@ int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
                   kf_lambda *lambda, double *alpha, kf_fuse_choice **out);
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
+/* What can be said of --lambda before the work. */
+int check_lambda(cli_run *cli);
 
 /* --- sweep_shots.c: koofu sweep --shots -------------------------------------------------------- */
 

@@ -10,13 +10,18 @@ typedef struct report_job {
   cli_run *cli;
   kf_data *train, *test; /* test NULL: folds of the training rows */
   kf_stats *stats;
+  kf_truth *truth; /* NULL: labels */
+  kf_text *text;   /* NULL: none */
   kf_model *model;
   kf_lambda_choice *lambda;
+  kf_fuse_choice *fuse;
+  kf_lambda chosen; /* of the model */
+  double alpha;     /* of the model, where it knows text */
+  int alpha_given;  /* as a number, by an option */
   kf_dim_choice *dim;
   kf_k_choice *k;
-  kf_eval_result eval;
+  kf_eval_result eval, by_text, fused;
   kf_analysis *analysis;
-  kf_text *text;
   kf_shots *shots;
   kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
 } report_job;
@@ -27,51 +32,112 @@ static int done(report_job *job, kf_status status) {
 
 /* --- data, lambda, dimensions, model ---------------------------------------------------------- */
 
+/* Text from its file, or from the model. */
+static int open_text(report_job *job) {
+  if (job->cli->args.text) return load_text_for(job->cli, job->stats, &job->text);
+  if (!job->model || !kf_model_fused(job->model)) return EXIT_OK;
+  return done(job, kf_text_new_of_model(job->cli->ctx, job->model, &job->text));
+}
+
 static int open_inputs(report_job *job) {
   cli_run *cli = job->cli;
-  int result = EXIT_OK;
-  if (cli->args.model) result = load_model(cli, cli->args.model, &job->model);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &job->train);
+  int result = load_judging(cli, &job->truth, NULL);
+  if (result == EXIT_OK && cli->args.model) result = load_model(cli, cli->args.model, &job->model);
   if (result == EXIT_OK) result = open_test(cli, &job->test);
   if (result != EXIT_OK) return result;
-  kf_stats_options options = {.no_normalize = job->model && !kf_model_normalized(job->model)};
-  return done(job, kf_stats_new_from_data(cli->ctx, job->train, &options, &job->stats));
+  if (job->model) cli->args.no_normalize = !kf_model_normalized(job->model);
+  result = data_stats(cli, &job->train, &job->stats);
+  return result == EXIT_OK ? open_text(job) : result;
+}
+
+/* Whether the model of the page knows text. */
+static int is_fused(const report_job *job) {
+  return job->model ? kf_model_fused(job->model) : job->text != NULL;
 }
 
 static kf_centre centre_of(const report_job *job) {
-  return job->model ? kf_model_centre(job->model) : KF_CENTRE_NONE;
+  if (job->model) return kf_model_centre(job->model);
+  return is_fused(job) ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
 }
 
-/* Of the model, or the best when each row is left out in turn. */
-static kf_lambda lambda_of(const report_job *job) {
-  return (kf_lambda){job->model ? kf_model_lambda(job->model) : job->lambda->lambda,
-                     KF_LAMBDA_ABSOLUTE};
+/* Lambda, and alpha where there is text: of the model, as options say, or by leave-one-out. */
+static int choose_setting(report_job *job) {
+  cli_run *cli = job->cli;
+  if (job->model) {
+    job->chosen = (kf_lambda){kf_model_lambda(job->model), KF_LAMBDA_ABSOLUTE};
+    job->alpha = kf_model_alpha(job->model);
+    return EXIT_OK;
+  }
+  if (job->text) {
+    int result = choose_fusion(cli, job->stats, job->train, job->text, &job->chosen, &job->alpha,
+                               &job->fuse);
+    job->alpha_given = !job->fuse;
+    return result;
+  }
+  return choose_lambda(cli, job->stats, job->train, &job->chosen, &job->lambda);
+}
+
+/* The curves that the page shows whether they decided or not. */
+static int leave_out(report_job *job) {
+  kf_ctx *ctx = job->cli->ctx;
+  kf_lambda_options by_lambda = {.centre = centre_of(job), .one_se = job->cli->args.one_se};
+  kf_fuse_options by_alpha = {.centre = centre_of(job), .lambda = job->chosen};
+  kf_status status = KF_OK;
+  if (!job->lambda)
+    status = kf_lambda_choice_new(ctx, job->stats, job->train, &by_lambda, &job->lambda);
+  if (status == KF_OK && is_fused(job) && !job->fuse)
+    status = kf_fuse_choice_new(ctx, job->stats, job->train, job->text, &by_alpha, &job->fuse);
+  return done(job, status);
 }
 
 static int choose(report_job *job) {
-  kf_ctx *ctx = job->cli->ctx;
-  kf_lambda_options by_lambda = {.centre = centre_of(job)};
-  kf_status status = kf_lambda_choice_new(ctx, job->stats, job->train, &by_lambda, &job->lambda);
-  if (status != KF_OK) return fail(job->cli, status);
-  kf_dim_options by_dim = {.lambda = lambda_of(job), .centre = centre_of(job)};
-  return done(job, kf_dim_choice_new(ctx, job->stats, job->train, &by_dim, &job->dim));
+  int result = choose_setting(job);
+  if (result == EXIT_OK) result = leave_out(job);
+  if (result != EXIT_OK) return result;
+  kf_dim_options by_dim = {.lambda = job->chosen, .centre = centre_of(job)};
+  return done(job, kf_dim_choice_new(job->cli->ctx, job->stats, job->train, &by_dim, &job->dim));
+}
+
+/* --dim, or the fewest that lose nothing; beside text all of them, as 'koofu fit' has it: that fewer
+ * lose nothing is known of prototypes alone. */
+static uint32_t dim_of(const report_job *job) {
+  const cli_number *given = &job->cli->args.dim;
+  if (given->given) return (uint32_t)given->value;
+  return job->text ? kf_stats_dim(job->stats) : job->dim->dim;
 }
 
 static int fit(report_job *job) {
   if (job->model) return EXIT_OK;
-  const cli_number *given = &job->cli->args.dim;
-  kf_fit_options options = {.lambda = lambda_of(job),
-                            .dim = given->given ? (uint32_t)given->value : job->dim->dim};
-  return done(job, kf_fit(job->cli->ctx, job->stats, &options, &job->model));
+  kf_ctx *ctx = job->cli->ctx;
+  kf_fit_options options = {.lambda = job->chosen, .dim = dim_of(job), .centre = centre_of(job)};
+  kf_model *map;
+  kf_status status = kf_fit(ctx, job->stats, &options, &map);
+  if (status != KF_OK || !job->text) {
+    if (status == KF_OK) job->model = map;
+    return done(job, status);
+  }
+  status = kf_model_new_fused(ctx, map, job->text, job->alpha, &job->model);
+  kf_model_free(map);
+  return done(job, status);
 }
 
 /* --- accuracy --------------------------------------------------------------------------------- */
 
 static int judge(report_job *job) {
   if (!job->test) return EXIT_OK;
-  kf_status status = kf_eval(job->cli->ctx, job->model, job->test, NULL, &job->eval);
+  kf_ctx *ctx = job->cli->ctx;
+  kf_eval_options options = {.part = KF_PART_IMAGES, .truth = job->truth};
+  kf_analysis_options errors = {.truth = job->truth};
+  kf_status status = kf_eval(ctx, job->model, job->test, &options, &job->eval);
+  options.skip_raw = 1;
+  options.part = KF_PART_TEXT;
+  if (status == KF_OK && is_fused(job))
+    status = kf_eval(ctx, job->model, job->test, &options, &job->by_text);
+  options.part = KF_PART_FUSED;
+  if (status == KF_OK && is_fused(job))
+    status = kf_eval(ctx, job->model, job->test, &options, &job->fused);
   if (status == KF_OK)
-    status = kf_analysis_new(job->cli->ctx, job->model, job->test, NULL, &job->analysis);
+    status = kf_analysis_new(ctx, job->model, job->test, &errors, &job->analysis);
   return done(job, status);
 }
 
@@ -86,6 +152,19 @@ static int take_sweep(report_job *job, const kf_sweep *sweep) {
   job->sweep.cells = cells;
   job->sweep.n_cells += before;
   return EXIT_OK;
+}
+
+/* What all sweeps of the page have in common. At the lambda of the model its alpha counts, and where
+ * it is given everywhere. */
+static kf_sweep_options sweep_options(const report_job *job, const kf_lambda *lambdas, size_t n) {
+  kf_sweep_options o = {.lambdas = lambdas, .n_lambdas = n, .centre = centre_of(job)};
+  int given = lambdas == &job->chosen || job->alpha_given;
+  o.truth = job->truth;
+  o.text = job->text;
+  o.fuse = is_fused(job);
+  o.alphas = given ? &job->alpha : NULL;
+  o.n_alphas = given ? 1 : 0;
+  return o;
 }
 
 static int sweep_once(report_job *job, const kf_sweep_options *options) {
@@ -107,8 +186,8 @@ static int sweep_lambdas(report_job *job) {
   for (size_t i = 0; i < COUNT_OF(relative) && mean > 0; i++)
     if (own / mean < 0.8 * relative[i] || own / mean > 1.25 * relative[i])
       lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
-  kf_sweep_options options = {
-      .lambdas = lambdas, .n_lambdas = n, .centre = centre_of(job), .skip_raw = 1};
+  kf_sweep_options options = sweep_options(job, lambdas, n);
+  options.skip_raw = 1;
   return n ? sweep_once(job, &options) : EXIT_OK;
 }
 
@@ -138,8 +217,7 @@ static uint32_t *list_dims(const report_job *job, size_t *n) {
 static int sweep_dims(report_job *job) {
   static const uint32_t usual[] = {1, 5, 15};
   const cli_numbers *given = &job->cli->args.neighbour_list;
-  kf_lambda lambda = lambda_of(job);
-  kf_sweep_options options = {.lambdas = &lambda, .n_lambdas = 1, .centre = centre_of(job)};
+  kf_sweep_options options = sweep_options(job, &job->chosen, 1);
   options.k = given->n ? given->items : usual;
   options.n_k = given->n ? given->n : COUNT_OF(usual);
   while (!given->n && options.n_k && options.k[options.n_k - 1] > kf_stats_rows(job->stats) / 2)
@@ -163,10 +241,7 @@ static int choose_k(report_job *job) {
 
 static int draw(report_job *job) {
   if (!job->cli->args.shots.n) return EXIT_OK;
-  int result = EXIT_OK;
-  if (job->cli->args.text) result = load_text_for(job->cli, job->stats, &job->text);
-  if (result != EXIT_OK) return result;
-  return draw_shots(job->cli, job->train, job->test, job->text, NULL, &job->shots);
+  return draw_shots(job->cli, job->train, job->test, job->text, job->truth, &job->shots);
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
@@ -197,6 +272,9 @@ static int write_page(report_job *job) {
                                .train_rows = kf_stats_rows(job->stats),
                                .model = job->model,
                                .eval = job->test ? &job->eval : NULL,
+                               .text = job->test && is_fused(job) ? &job->by_text : NULL,
+                               .fused = job->test && is_fused(job) ? &job->fused : NULL,
+                               .fuse = job->fuse,
                                .lambda = job->lambda,
                                .dim = job->dim,
                                .k = job->k,
@@ -214,6 +292,10 @@ static int write_page(report_job *job) {
     say(job->cli, "top-1 accuracy: raw %s, Koo-Fu %s",
         show_percent(job->eval.raw_top1, job->eval.n).text,
         show_percent(job->eval.top1, job->eval.n).text);
+  if (job->test && is_fused(job))
+    say(job->cli, "text alone %s, text and prototypes together %s",
+        show_percent(job->by_text.top1, job->by_text.n).text,
+        show_percent(job->fused.top1, job->fused.n).text);
   return EXIT_OK;
 }
 
@@ -225,6 +307,8 @@ static void job_free(report_job *job) {
   kf_k_choice_free(job->k);
   kf_dim_choice_free(job->dim);
   kf_lambda_choice_free(job->lambda);
+  kf_fuse_choice_free(job->fuse);
+  kf_truth_free(job->truth);
   kf_model_free(job->model);
   kf_stats_free(job->stats);
   kf_data_free(job->test);
@@ -234,11 +318,23 @@ static void job_free(report_job *job) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  if (a->model && a->dim.given)
-    return fail_usage(cli, "--dim has no meaning with --model, which has its own dimensions");
+  const char *of_model = a->dim.given      ? "dim"
+                         : a->lambda       ? "lambda"
+                         : a->one_se       ? "one-se"
+                         : a->fuse         ? "fuse"
+                         : a->no_normalize ? "no-normalize"
+                                           : NULL;
+  if (a->model && of_model)
+    return fail_usage(cli, "--%s has no meaning with --model, which has its own", of_model);
+  if (a->text && a->no_normalize)
+    return fail_usage(cli, "--text has no meaning with --no-normalize");
+  if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.n && (a->seeds.given || a->text))
-    return fail_usage(cli, "--%s needs --shots", a->seeds.given ? "seeds" : "text");
+  if (!a->shots.n && a->seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  int result = check_text_options(cli);
+  if (result == EXIT_OK) result = check_choose_options(cli);
+  if (result == EXIT_OK) result = check_lambda(cli);
+  if (result != EXIT_OK) return result;
   return check_output(cli, a->output);
 }
 
@@ -264,8 +360,13 @@ static const cli_group own_options = {
          "labels of --test, as --labels", 0, 0, NULL},
         {"model", 0, OPTION_TEXT, offsetof(cli_args, model), 0, "MODEL",
          "a model of these training rows (default: fit one)", 0, 0, NULL},
+        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
+         "regulariser of the model, as in 'koofu fit' (default: auto)", 0, 0, NULL},
+        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
+         "the largest lambda within one standard error of the best one", 0, 0, NULL},
         {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions of the model (default: the fewest that lose nothing)", 1, KF_MAX_DIM, NULL},
+         "dimensions of the model (default: the fewest that lose nothing; with --text: all)", 1,
+         KF_MAX_DIM, NULL},
         {"dims", 0, OPTION_NUMBERS, offsetof(cli_args, dims), 0, "L,...",
          "dimensions to compare (default: D, D/2, D/4, ...)", 1, KF_MAX_DIM, NULL},
         {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
@@ -276,9 +377,26 @@ static const cli_group own_options = {
         {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
          "with --shots: draw S times (default: 3)", 1, 1000, NULL},
         {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "with --shots: also by text, alone and together with prototypes", 0, 0, NULL},
+         "also by text, alone and together with prototypes (see 'koofu fit --text'); with a "
+         "--model "
+         "that knows none: alone",
+         0, 0, NULL},
+        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
+         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
+         NULL},
         {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
          0, NULL},
+        {0}}};
+
+static const cli_group truth_options = {
+    "What is right",
+    (const cli_option[]){
+        {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
+         "what is right for each test row instead of its label (see 'koofu eval')", 0, 0, NULL},
+        {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
+         "class names that numbers in --truth stand for, one a line", 0, 0, NULL},
+        {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
+         "a name for each test row, one a line, to find it in --truth", 0, 0, NULL},
         {0}}};
 
 const cli_command report_command = {
@@ -296,13 +414,16 @@ const cli_command report_command = {
         "lambda is chosen by leaving out each training row in turn, the number of dimensions by "
         "cross-validation, or both are those of --model. With --test, accuracies are those of test "
         "rows; without, of rows in folds that were held out, and there is no list of errors.\n\n"
+        "With --text, or with a --model that knows text, the page also has accuracies of text "
+        "alone and together with prototypes, over lambda, alpha and dimensions; classes, "
+        "confusions and margins are those of both together.\n\n"
         "With --shots a section shows how accuracy on the test rows grows with the number of "
         "training rows of each class (see 'koofu sweep --shots').\n\n"
         "The options on labels and rows are for both data sets, except that --test has labels of "
         "its own. The training rows are held in memory for the neighbours, five bytes for each "
         "number.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options,
-                                         &strict_options, NULL},
+    .groups = (const cli_group *const[]){&own_options, &truth_options, &stats_options,
+                                         &label_options, &row_options, &strict_options, NULL},
     .examples =
         (const cli_example[]){
             {"What is in it for me?",
@@ -310,6 +431,9 @@ const cli_command report_command = {
             {"From .npy files, with a title",
              "koofu report x.npy --labels y.npy --test x_test.npy --test-labels y_test.npy "
              "--title 'Birds' -o birds.html"},
+            {"Names and pictures",
+             "koofu report train.safetensors --test test.safetensors --text text.safetensors -o "
+             "report.html"},
             {NULL, NULL}},
     .run = run,
 };

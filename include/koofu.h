@@ -477,6 +477,9 @@ KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, cons
 /* Whether a model knows text (1 or 0), and its alpha. */
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
+/* The text that a model knows, of the classes that have some of their own; KF_ERR_ARG where it knows
+ * none. Without names classes go by number, and it is KF_ERR_DATA if others come before them. */
+KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
 /* Whether class k has text of its own (1 or 0). */
 KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
 
@@ -1279,10 +1282,13 @@ typedef struct kf_report_content {
   uint64_t train_rows;            /* memory is that of so many rows, in f32; 0: of a million */
   const kf_model *model;          /* spectra, map of classes, names of classes */
   const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_eval_result *text;     /* of a model that knows text: KF_PART_TEXT */
+  const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
+  const kf_fuse_choice *fuse;     /* accuracy over alpha */
   const kf_lambda_choice *lambda; /* accuracy over lambda */
   const kf_dim_choice *dim;       /* accuracy over dimensions */
   const kf_k_choice *k;           /* accuracy over neighbours */
-  const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
+  const kf_sweep *sweep;          /* the same three; neighbours and text beside prototypes */
   const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
   const kf_shots *shots;          /* accuracy over the number of rows of each class */
 } kf_report_content;
