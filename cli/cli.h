@@ -287,6 +287,8 @@ void print_plain(FILE *file, const char *text);
 
 /* --- json.c ----------------------------------------------------------------------------------- */
 
+/* Length of the UTF-8 character at p (RFC 3629), which a NUL ends, or 0 where there is none. */
+int utf8_length(const unsigned char *p);
 /* key is NULL inside a list. Values that JSON lacks (NaN, infinity) become null. */
 void jw_open(cli_json *j, const char *key, char bracket);
 void jw_close(cli_json *j, char bracket);

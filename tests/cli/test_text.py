@@ -166,6 +166,14 @@ def prompts_that_cannot_be(box):
     equal(box.works("prompts", "--classes", "n.txt", "--templates", "builtin1", "--repeats").out, "image of cat\n" * 2, "repeats")
     box.write("t.txt", "a {}\na photo\n")
     box.refuses(BAD_DATA, "prompts", "--classes", "n.txt", "--templates", "t.txt", "--repeats", naming="t.txt: line 2 has no {}")
+    box.write("n.txt", "cat\ndog\n")
+    for bad in (b"\xff", b"caf\xe9", b"\xc0\x80", b"\xed\xa0\x80", b"\xe2\x82"):
+        box.write("bad.txt", b"cat\n{} " + bad + b"\ndog\n")
+        for words in (["--classes", "bad.txt", "--templates", "builtin1"], ["--classes", "n.txt", "--templates", "bad.txt"],
+                      ["--classes", "n.txt", "--templates", "builtin1", "--names", "bad.txt"]):
+            box.refuses(BAD_DATA, "prompts", *words, naming="bad.txt: line 2 is not valid UTF-8")
+    box.write("n.txt", "\ufeffcafé\n猫\n".encode())
+    equal(box.works("prompts", "--classes", "n.txt", "--templates", "builtin1").out, "image of café\nimage of 猫\n", "UTF-8")
     box.refuses(IO, "prompts", "--classes", "n.txt", "--templates", "builtin8", naming="builtin8")
     box.refuses(USAGE, "prompts", "--classes", "n.txt", "--templates", "t.txt", "-o", "t.txt", naming="both input and output")
     box.refuses(USAGE, "prompts", "--classes", "n.txt", naming="--templates")
