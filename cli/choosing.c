@@ -19,6 +19,14 @@ int check_choose_options(cli_run *cli) {
   return EXIT_OK;
 }
 
+int check_lambda(cli_run *cli) {
+  const char *given = cli->args.lambda;
+  kf_lambda parsed;
+  if (!given || wants(given, "auto") || wants(given, "ledoit-wolf")) return EXIT_OK;
+  kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)
     say(cli, "  lambda %9s  top-1 %s  top-5 %s%s",
@@ -117,7 +125,8 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
 
 /* alpha, and lambda unless it is given. */
 static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
-                                 const kf_text *text, kf_lambda *lambda, double *alpha) {
+                                 const kf_text *text, kf_lambda *lambda, double *alpha,
+                                 kf_fuse_choice **out) {
   kf_fuse_options options = {.centre = KF_CENTRE_MEAN, .sample = (uint64_t)cli->args.sample.value};
   if (cli->args.lambda && !wants(cli->args.lambda, "auto")) {
     int result = choose_lambda(cli, stats, data, lambda, NULL);
@@ -130,25 +139,34 @@ static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_d
   say_fusion(cli, choice);
   *lambda = (kf_lambda){choice->lambda, KF_LAMBDA_ABSOLUTE};
   *alpha = choice->alpha;
-  kf_fuse_choice_free(choice);
+  if (out)
+    *out = choice;
+  else
+    kf_fuse_choice_free(choice);
   return EXIT_OK;
 }
 
-int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_lambda *lambda, double *alpha) {
+int read_fuse(cli_run *cli, int *automatic, double *alpha) {
   const char *given = cli->args.fuse;
-  if (!given || wants(given, "auto")) {
-    if (!data)
-      return fail_usage(cli, "--fuse auto needs the rows themselves, and a statistics file is "
-                             "given; give alpha as a number");
-    return fuse_by_leave_one_out(cli, stats, data, text, lambda, alpha);
-  }
+  *automatic = !given || wants(given, "auto");
+  if (*automatic) return EXIT_OK;
   char *end = NULL;
   int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
   *alpha = plain ? strtod(given, &end) : -1;
   if (!(*alpha >= 0) || !end || *end)
     return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
-  return choose_lambda(cli, stats, data, lambda, NULL);
+  return EXIT_OK;
+}
+
+int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
+                  kf_lambda *lambda, double *alpha, kf_fuse_choice **out) {
+  int automatic, result = read_fuse(cli, &automatic, alpha);
+  if (result != EXIT_OK) return result;
+  if (!automatic) return choose_lambda(cli, stats, data, lambda, NULL);
+  if (!data)
+    return fail_usage(cli, "--fuse auto needs the rows themselves, and a statistics file is "
+                           "given; give alpha as a number");
+  return fuse_by_leave_one_out(cli, stats, data, text, lambda, alpha, out);
 }
 
 /* --- dimensions ------------------------------------------------------------------------------- */

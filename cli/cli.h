@@ -118,11 +118,15 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
 /* --dim auto. */
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim);
-/* --text and --fuse: lambda and alpha. */
+/* --fuse: whether alpha is to be chosen, and otherwise what it is. */
+int read_fuse(cli_run *cli, int *automatic, double *alpha);
+/* --text and --fuse: lambda and alpha; the choice as above. */
 int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_lambda *lambda, double *alpha);
+                  kf_lambda *lambda, double *alpha, kf_fuse_choice **out);
 /* Refuses options on choosing where nothing is chosen. */
 int check_choose_options(cli_run *cli);
+/* What can be said of --lambda before the work. */
+int check_lambda(cli_run *cli);
 
 /* --- sweep_shots.c: koofu sweep --shots -------------------------------------------------------- */
 
@@ -141,17 +145,24 @@ typedef struct report_job {
   const char *path, *title, *train_name, *test_name;
   kf_data *train, *test; /* test NULL: folds of the training rows */
   kf_stats *stats;
+  kf_truth *truth;          /* NULL: labels */
+  kf_text *text;            /* NULL: none */
   kf_model *model;          /* NULL: one with what is chosen is fitted */
-  kf_lambda_choice *lambda; /* NULL: it is chosen; so are dim and k */
+  kf_lambda_choice *lambda; /* NULL: it is chosen; so are fuse, dim and k */
+  kf_fuse_choice *fuse;
+  kf_lambda chosen; /* of the model */
+  double alpha;     /* of the model, where it knows text */
+  int alpha_given;  /* as a number, by an option */
   kf_dim_choice *dim;
   kf_k_choice *k;
-  kf_eval_result eval;
+  kf_eval_result eval, by_text, fused;
   kf_analysis *analysis;
-  kf_text *text;
   kf_shots *shots;
   kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
 } report_job;
 int report_write(report_job *job);
+/* Whether the model of the page knows text. */
+int report_fused(const report_job *job);
 void report_free(report_job *job);
 
 /* --- blocks.c --------------------------------------------------------------------------------- */
@@ -399,6 +410,8 @@ void print_plain(FILE *file, const char *text);
 
 /* --- json.c ----------------------------------------------------------------------------------- */
 
+/* Length of the UTF-8 character at p (RFC 3629), which a NUL ends, or 0 where there is none. */
+int utf8_length(const unsigned char *p);
 /* key is NULL inside a list. Values that JSON lacks (NaN, infinity) become null. */
 void jw_open(cli_json *j, const char *key, char bracket);
 void jw_close(cli_json *j, char bracket);

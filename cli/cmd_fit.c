@@ -2,8 +2,6 @@
 #include "cli.h"
 #include "commands.h"
 
-#include <string.h>
-
 static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *model) {
   uint32_t classes = kf_model_classes(model), used = classes_with_rows(model);
   double lambda = kf_model_lambda(model), mean = kf_model_mean_eigenvalue(model);
@@ -30,7 +28,7 @@ static int choose(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
   if (options->dim > kf_stats_dim(stats))
     return fail_usage(cli, "--dim asks for %u dimensions, the embeddings have %u", options->dim,
                       kf_stats_dim(stats));
-  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha)
+  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha, NULL)
                     : choose_lambda(cli, stats, data, &options->lambda, NULL);
   if (result == EXIT_OK && cli->args.dim.automatic)
     result = choose_dim(cli, stats, data, options->lambda, &options->dim);
@@ -69,15 +67,6 @@ static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_
   kf_model_free(model);
   kf_text_free(text);
   return result;
-}
-
-/* What can be said of --lambda before the work. */
-static int check_lambda(cli_run *cli) {
-  const char *given = cli->args.lambda;
-  kf_lambda parsed;
-  if (!given || !strcmp(given, "auto") || !strcmp(given, "ledoit-wolf")) return EXIT_OK;
-  kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
 static int run(cli_run *cli) {

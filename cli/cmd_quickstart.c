@@ -19,8 +19,6 @@ typedef struct quickstart {
   kf_pictures *pictures;
   kf_encoder *encoder;
   report_job job; /* training rows, statistics, choices and model */
-  kf_text *text;  /* NULL: pictures alone */
-  kf_fuse_choice *fused;
   kf_sweep *raw;
 } quickstart;
 
@@ -161,12 +159,12 @@ static int embed_names(quickstart *q, prompt_set *set, encoded_text *text) {
   int result = prompts_templates(cli, cli->args.templates ? cli->args.templates : "builtin7", set);
   if (result == EXIT_OK) result = encode_prompts(cli, q->encoder, set, text);
   if (result != EXIT_OK) return result;
-  kf_status status = kf_text_new(cli->ctx, text->data, NULL, &q->text);
-  if (status == KF_OK) status = kf_text_save(cli->ctx, q->text, q->text_path);
+  kf_status status = kf_text_new(cli->ctx, text->data, NULL, &q->job.text);
+  if (status == KF_OK) status = kf_text_save(cli->ctx, q->job.text, q->text_path);
   if (status == KF_OK)
     say(cli, "wrote %s: %s of %u from %s", q->text_path,
-        show_counted(kf_text_classes(q->text), "class", "classes").text, kf_text_dim(q->text),
-        show_counted(text->n, "prompt", "prompts").text);
+        show_counted(kf_text_classes(q->job.text), "class", "classes").text,
+        kf_text_dim(q->job.text), show_counted(text->n, "prompt", "prompts").text);
   return done(q, status);
 }
 
@@ -197,18 +195,19 @@ static int speak(quickstart *q) {
 
 /* --- the model -------------------------------------------------------------------------------- */
 
-/* Everything by leaving out each picture in turn; dimensions by folds. */
+/* Everything by leaving out each picture in turn; dimensions by folds. Beside names all dimensions are
+ * kept: that fewer lose nothing is known of class means alone. */
 static int choose(quickstart *q) {
   kf_ctx *ctx = q->cli->ctx;
   report_job *j = &q->job;
-  kf_centre centre = q->text ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  kf_centre centre = q->job.text ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   kf_lambda_options by_lambda = {.centre = centre};
   kf_fuse_options by_both = {.centre = centre};
   kf_status status = kf_lambda_choice_new(ctx, j->stats, j->train, &by_lambda, &j->lambda);
-  if (status == KF_OK && q->text)
-    status = kf_fuse_choice_new(ctx, j->stats, j->train, q->text, &by_both, &q->fused);
+  if (status == KF_OK && q->job.text)
+    status = kf_fuse_choice_new(ctx, j->stats, j->train, q->job.text, &by_both, &q->job.fuse);
   if (status != KF_OK) return fail(q->cli, status);
-  double lambda = q->fused ? q->fused->lambda : j->lambda->lambda;
+  double lambda = q->job.fuse ? q->job.fuse->lambda : j->lambda->lambda;
   kf_dim_options by_dim = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .centre = centre};
   status = kf_dim_choice_new(ctx, j->stats, j->train, &by_dim, &j->dim);
   kf_lambda huge = {raw_lambda, KF_LAMBDA_RELATIVE};
@@ -220,15 +219,15 @@ static int choose(quickstart *q) {
 static int fit(quickstart *q) {
   kf_ctx *ctx = q->cli->ctx;
   report_job *j = &q->job;
-  double lambda = q->fused ? q->fused->lambda : j->lambda->lambda;
+  double lambda = q->job.fuse ? q->job.fuse->lambda : j->lambda->lambda;
   kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE},
-                            .dim = j->dim->dim,
-                            .centre = q->text ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
+                            .dim = j->text ? 0 : j->dim->dim,
+                            .centre = q->job.text ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
   kf_status status = kf_fit(ctx, j->stats, &options, &j->model);
-  if (status == KF_OK && q->text) {
+  if (status == KF_OK && q->job.text) {
     kf_model *pictures = j->model;
     j->model = NULL;
-    status = kf_model_new_fused(ctx, pictures, q->text, q->fused->alpha, &j->model);
+    status = kf_model_new_fused(ctx, pictures, q->job.text, q->job.fuse->alpha, &j->model);
     kf_model_free(pictures);
   }
   if (status == KF_OK) status = kf_model_save(ctx, j->model, q->model_path);
@@ -259,15 +258,15 @@ static void print_figures(const quickstart *q) {
          show_counted(kf_stats_classes(j->stats), "class", "classes").text, show_count(c->n).text);
   printf("  %-44s %9s  %s\n", "", "top-1", "95 % interval");
   print_line("nearest class mean, embeddings as they are", raw->top1, raw->n, 0);
-  print_line("nearest class mean, Koo-Fu", c->points[c->chosen].top1, c->n, !q->fused);
-  if (q->fused) {
-    const kf_fuse_choice *f = q->fused;
+  print_line("nearest class mean, Koo-Fu", c->points[c->chosen].top1, c->n, !q->job.fuse);
+  if (q->job.fuse) {
+    const kf_fuse_choice *f = q->job.fuse;
     uint64_t both = f->n_points ? f->points[f->chosen].top1 : 0;
     print_line("class names alone (zero-shot)", f->text_top1, f->n, 0);
     print_line("Koo-Fu and class names together", both, f->n, 1);
   }
   const kf_dim_choice *d = j->dim;
-  if (d->dim < d->n_points)
+  if (!j->text && d->dim < d->n_points)
     printf(
         "\nThis is with all %zu dimensions. The model keeps %u: in %u folds, its class means are\n"
         "right for %s with these and for %s with all.\n",
@@ -312,7 +311,7 @@ static void print_next(const quickstart *q) {
   print_plain(stdout, q->folder);
   printf("\n  embeddings.safetensors  %s of %u, with labels and paths\n",
          show_counted(kf_data_rows(j->train), "row", "rows").text, kf_data_dim(j->train));
-  if (q->text) printf("  text.safetensors        the class names\n");
+  if (q->job.text) printf("  text.safetensors        the class names\n");
   printf("  model.safetensors       the classifier, %u -> %s\n", kf_model_dim_in(j->model),
          show_counted(kf_model_dim_out(j->model), "dimension", "dimensions").text);
   printf("  report.html             what it gains and why; open it in a browser\n"
@@ -341,8 +340,6 @@ static int check_source(quickstart *q) {
 
 static void clear(quickstart *q) {
   kf_sweep_free(q->raw);
-  kf_fuse_choice_free(q->fused);
-  kf_text_free(q->text);
   report_free(&q->job);
   kf_encoder_free(q->encoder);
   kf_pictures_free(q->pictures);

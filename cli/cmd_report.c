@@ -4,16 +4,23 @@
 
 #include <string.h>
 
+/* Text from its file, or from the model. */
+static int open_text(report_job *job) {
+  if (job->cli->args.text) return load_text_for(job->cli, job->stats, &job->text);
+  if (!job->model || !kf_model_fused(job->model)) return EXIT_OK;
+  kf_status status = kf_text_new_of_model(job->cli->ctx, job->model, &job->text);
+  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+}
+
 static int open_inputs(report_job *job) {
   cli_run *cli = job->cli;
-  int result = EXIT_OK;
-  if (cli->args.model) result = load_model(cli, cli->args.model, &job->model);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &job->train);
+  int result = load_judging(cli, &job->truth, NULL);
+  if (result == EXIT_OK && cli->args.model) result = load_model(cli, cli->args.model, &job->model);
   if (result == EXIT_OK) result = open_test(cli, &job->test);
   if (result != EXIT_OK) return result;
-  kf_stats_options options = {.no_normalize = job->model && !kf_model_normalized(job->model)};
-  kf_status status = kf_stats_new_from_data(cli->ctx, job->train, &options, &job->stats);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  if (job->model) cli->args.no_normalize = !kf_model_normalized(job->model);
+  result = data_stats(cli, &job->train, &job->stats);
+  return result == EXIT_OK ? open_text(job) : result;
 }
 
 static const char *base_name(const char *path) {
@@ -34,18 +41,30 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  if (a->model && a->dim.given)
-    return fail_usage(cli, "--dim has no meaning with --model, which has its own dimensions");
+  const char *of_model = a->dim.given      ? "dim"
+                         : a->lambda       ? "lambda"
+                         : a->one_se       ? "one-se"
+                         : a->fuse         ? "fuse"
+                         : a->no_normalize ? "no-normalize"
+                                           : NULL;
+  if (a->model && of_model)
+    return fail_usage(cli, "--%s has no meaning with --model, which has its own", of_model);
+  if (a->text && a->no_normalize)
+    return fail_usage(cli, "--text has no meaning with --no-normalize");
+  if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.n && (a->seeds.given || a->text))
-    return fail_usage(cli, "--%s needs --shots", a->seeds.given ? "seeds" : "text");
+  if (!a->shots.n && a->seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  int result = check_text_options(cli);
+  if (result == EXIT_OK) result = check_choose_options(cli);
+  if (result == EXIT_OK) result = check_lambda(cli);
+  if (result != EXIT_OK) return result;
   return check_output(cli, a->output);
 }
 
-static int write_page(report_job *job, const char *path) {
+static int write_page(report_job *job) {
   int result = report_write(job);
   if (result != EXIT_OK) return result;
-  say_written(job->cli, path, "%s, %s, %u -> %u dimensions, lambda %s",
+  say_written(job->cli, job->path, "%s, %s, %u -> %u dimensions, lambda %s",
               show_counted(kf_stats_rows(job->stats), "row", "rows").text,
               show_counted(kf_model_classes(job->model), "class", "classes").text,
               kf_model_dim_in(job->model), kf_model_dim_out(job->model),
@@ -54,6 +73,10 @@ static int write_page(report_job *job, const char *path) {
     say(job->cli, "top-1 accuracy: raw %s, Koo-Fu %s",
         show_percent(job->eval.raw_top1, job->eval.n).text,
         show_percent(job->eval.top1, job->eval.n).text);
+  if (job->test && report_fused(job))
+    say(job->cli, "text alone %s, text and prototypes together %s",
+        show_percent(job->by_text.top1, job->by_text.n).text,
+        show_percent(job->fused.top1, job->fused.n).text);
   return EXIT_OK;
 }
 
@@ -66,7 +89,7 @@ static int run(cli_run *cli) {
       .cli = cli, .path = a->output, .title = a->title, .train_name = train, .test_name = test};
   int result = check_options(cli);
   if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = write_page(&job, a->output);
+  if (result == EXIT_OK) result = write_page(&job);
   report_free(&job);
   return result;
 }
@@ -83,8 +106,13 @@ static const cli_group own_options = {
          "labels of --test, as --labels", 0, 0, NULL},
         {"model", 0, OPTION_TEXT, offsetof(cli_args, model), 0, "MODEL",
          "a model of these training rows (default: fit one)", 0, 0, NULL},
+        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
+         "regulariser of the model, as in 'koofu fit' (default: auto)", 0, 0, NULL},
+        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
+         "the largest lambda within one standard error of the best one", 0, 0, NULL},
         {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions of the model (default: the fewest that lose nothing)", 1, KF_MAX_DIM, NULL},
+         "dimensions of the model (default: the fewest that lose nothing; with --text: all)", 1,
+         KF_MAX_DIM, NULL},
         {"dims", 0, OPTION_NUMBERS, offsetof(cli_args, dims), 0, "L,...",
          "dimensions to compare (default: D, D/2, D/4, ...)", 1, KF_MAX_DIM, NULL},
         {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
@@ -95,9 +123,26 @@ static const cli_group own_options = {
         {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
          "with --shots: draw S times (default: 3)", 1, 1000, NULL},
         {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "with --shots: also by text, alone and together with prototypes", 0, 0, NULL},
+         "also by text, alone and together with prototypes (see 'koofu fit --text'); with a "
+         "--model "
+         "that knows none: alone",
+         0, 0, NULL},
+        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
+         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
+         NULL},
         {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
          0, NULL},
+        {0}}};
+
+static const cli_group truth_options = {
+    "What is right",
+    (const cli_option[]){
+        {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
+         "what is right for each test row instead of its label (see 'koofu eval')", 0, 0, NULL},
+        {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
+         "class names that numbers in --truth stand for, one a line", 0, 0, NULL},
+        {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
+         "a name for each test row, one a line, to find it in --truth", 0, 0, NULL},
         {0}}};
 
 const cli_command report_command = {
@@ -115,13 +160,16 @@ const cli_command report_command = {
         "lambda is chosen by leaving out each training row in turn, the number of dimensions by "
         "cross-validation, or both are those of --model. With --test, accuracies are those of test "
         "rows; without, of rows in folds that were held out, and there is no list of errors.\n\n"
+        "With --text, or with a --model that knows text, the page also has accuracies of text "
+        "alone and together with prototypes, over lambda, alpha and dimensions; classes, "
+        "confusions and margins are those of both together.\n\n"
         "With --shots a section shows how accuracy on the test rows grows with the number of "
         "training rows of each class (see 'koofu sweep --shots').\n\n"
         "The options on labels and rows are for both data sets, except that --test has labels of "
         "its own. The training rows are held in memory for the neighbours, five bytes for each "
         "number.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options,
-                                         &strict_options, NULL},
+    .groups = (const cli_group *const[]){&own_options, &truth_options, &stats_options,
+                                         &label_options, &row_options, &strict_options, NULL},
     .examples =
         (const cli_example[]){
             {"What is in it for me?",
@@ -129,6 +177,9 @@ const cli_command report_command = {
             {"From .npy files, with a title",
              "koofu report x.npy --labels y.npy --test x_test.npy --test-labels y_test.npy "
              "--title 'Birds' -o birds.html"},
+            {"Names and pictures",
+             "koofu report train.safetensors --test test.safetensors --text text.safetensors -o "
+             "report.html"},
             {NULL, NULL}},
     .run = run,
 };

@@ -18,6 +18,7 @@ typedef struct sweep_job {
   kf_metric metrics[2];
   kf_text *text;
   kf_text_centre centres[3];
+  double alpha;
   kf_sweep_options options;
   kf_sweep *sweep;
 } sweep_job;
@@ -90,6 +91,26 @@ static void take_metrics(sweep_job *j) {
 enum { ALL_CENTRES = KF_TEXT_CENTRE_MODALITY + 1 };
 static const char *const text_choices[] = {"none", "mean", "modality", "all", NULL};
 
+/* Text and prototypes together, wherever there is all that it takes. */
+static int take_fuse(sweep_job *j) {
+  cli_run *cli = j->cli;
+  const cli_args *a = &cli->args;
+  int automatic, result = read_fuse(cli, &automatic, &j->alpha);
+  if (result != EXIT_OK || a->no_prototypes || a->between) return result;
+  if (automatic && !j->train) {
+    if (a->fuse)
+      return fail_usage(cli, "--fuse auto needs the rows themselves, and a statistics file is "
+                             "given; give alpha as a number");
+    say(cli, "without the rows themselves alpha cannot be chosen: text and prototypes together are "
+             "left out (--fuse ALPHA)");
+    return EXIT_OK;
+  }
+  j->options.fuse = 1;
+  j->options.alphas = automatic ? NULL : &j->alpha;
+  j->options.n_alphas = !automatic;
+  return EXIT_OK;
+}
+
 static int take_text(sweep_job *j) {
   int given = j->cli->args.text_centre, all = given == ALL_CENTRES;
   if (!j->cli->args.text) return EXIT_OK;
@@ -100,7 +121,7 @@ static int take_text(sweep_job *j) {
   j->options.n_text_centres = all ? 3 : 1;
   int result = load_text_for(j->cli, j->stats, &j->text);
   j->options.text = j->text;
-  return result;
+  return result == EXIT_OK ? take_fuse(j) : result;
 }
 
 static int take_options(sweep_job *j) {
@@ -128,12 +149,15 @@ static int take_options(sweep_job *j) {
 static const char *metric_of(const kf_sweep_cell *c) { return metric_names[c->metric - 1]; }
 
 static const char *text_of(const kf_sweep_cell *c) {
+  if (c->fused) return "fused";
   return c->text ? text_choices[c->text - KF_TEXT_CENTRE_NONE] : "";
 }
 
 static shown classifier_of(const kf_sweep_cell *c) {
   shown s;
-  if (c->text)
+  if (c->fused)
+    snprintf(s.text, sizeof s.text, "text and prototypes together");
+  else if (c->text)
     snprintf(s.text, sizeof s.text, "text (centring: %s)", text_of(c));
   else if (c->k)
     snprintf(s.text, sizeof s.text, "%u-NN", c->k);
@@ -146,7 +170,7 @@ static shown classifier_of(const kf_sweep_cell *c) {
 static int raw_text(const kf_sweep_cell *c) { return c->raw && c->text; }
 
 static int same_table(const kf_sweep_cell *a, const kf_sweep_cell *b) {
-  return a->set == b->set && a->metric == b->metric && a->k == b->k &&
+  return a->set == b->set && a->metric == b->metric && a->k == b->k && a->fused == b->fused &&
          (a->text == b->text || (raw_text(a) && b->text));
 }
 
@@ -177,6 +201,7 @@ static void print_line(const sweep_job *j, FILE *file, const kf_sweep_cell *cell
   size_t n = cells->raw ? 1 : j->options.n_dims;
   for (size_t d = 0; d < n; d++)
     fprintf(file, " %7s", short_percent(top5 ? cells[d].top5 : cells[d].top1, cells[d].n).text);
+  if (cells->fused) fprintf(file, "   alpha %s", show_real(cells->alpha).text);
   fprintf(file, "\n");
 }
 
@@ -229,15 +254,18 @@ static void print_field(FILE *file, const char *text) {
 }
 
 static void print_csv(const sweep_job *j, FILE *file) {
-  fprintf(file, "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text\n");
+  fprintf(file,
+          "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text,alpha\n");
   for (size_t i = 0; i < j->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &j->sweep->cells[i];
     double n = c->n ? (double)c->n : 1;
     print_field(file, set_of(j, c));
-    fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s\n", metric_of(c),
+    fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s,", metric_of(c),
             c->raw ? "raw" : "koofu", c->lambda, c->relative, c->dim, c->k,
             (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,
             (double)c->top1 / n, (double)c->top5 / n, text_of(c));
+    if (c->fused) fprintf(file, "%.17g", c->alpha);
+    fprintf(file, "\n");
   }
 }
 
@@ -259,7 +287,8 @@ static void print_json_cell(const sweep_job *j, cli_json *w, const kf_sweep_cell
     jw_count(w, "k", c->k);
   else
     jw_null(w, "k");
-  jw_text(w, "text", c->text ? text_of(c) : NULL);
+  jw_text(w, "text", c->text || c->fused ? text_of(c) : NULL);
+  if (c->fused) jw_real(w, "alpha", c->alpha);
   jw_count(w, "n", c->n);
   jw_real(w, "top1", (double)c->top1 / n);
   jw_real(w, "top5", (double)c->top5 / n);
@@ -325,6 +354,9 @@ static int check_options(cli_run *cli) {
   if (a->between && !a->test.n) return fail_usage(cli, "--between needs --test DATA");
   if (a->no_prototypes && !a->neighbour_list.n && !a->text)
     return fail_usage(cli, "--no-prototypes needs -k or --text");
+  if (a->fuse && (a->no_prototypes || a->between))
+    return fail_usage(cli, "--fuse has no meaning with --%s",
+                      a->between ? "between" : "no-prototypes");
   return check_text_options(cli);
 }
 
@@ -396,7 +428,7 @@ static const cli_group own_options = {
         {"no-raw", 0, OPTION_FLAG, offsetof(cli_args, no_raw), 0, NULL,
          "leave out the original space", 0, 0, NULL},
         {"no-prototypes", 0, OPTION_FLAG, offsetof(cli_args, no_prototypes), 0, NULL,
-         "leave out prototypes of images: neighbours or text alone", 0, 0, NULL},
+         "leave out prototypes of images, also beside text: neighbours or text alone", 0, 0, NULL},
         {"format", 0, OPTION_CHOICE, offsetof(cli_args, table_format), 0, "NAME",
          "text, csv or json (default: text)", TABLE_TEXT, 0, format_choices},
         {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL, "the same as --format json", 0,
@@ -409,7 +441,13 @@ static const cli_group own_text_options = {
     "Text",
     (const cli_option[]){
         {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "also zero-shot, by text prototypes (see 'koofu text-prototypes')", 0, 0, NULL},
+         "also zero-shot, by text prototypes (see 'koofu text-prototypes'), and by text and "
+         "prototypes together",
+         0, 0, NULL},
+        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
+         "with --text: what prototypes count beside text, a number or auto, for each lambda the "
+         "best by leave-one-out (default: auto)",
+         0, 0, NULL},
         {"text-centre", 0, OPTION_CHOICE, offsetof(cli_args, text_centre), 0, "WHAT",
          "subtract before mapping: none, mean, modality (default; see 'koofu eval') or all: a "
          "table "
@@ -476,7 +514,9 @@ const cli_command sweep_command = {
         "With --leave-one-out each row in turn is taken out of the statistics and classified: the "
         "curve from which 'koofu fit' chooses lambda.\n\n"
         "With --text there are tables of zero-shot accuracy as well, each figure as 'koofu eval "
-        "--text' gives it alone.\n\n"
+        "--text' gives it alone, and of text and prototypes together, each as 'koofu fit --text' "
+        "gives it with that lambda and dimension: alpha is chosen for each lambda from the "
+        "training rows.\n\n"
         "With --shots that many rows of each class are drawn from the training rows, once for each "
         "seed, and accuracy on the test rows is measured for nearest prototypes in the raw space "
         "and in Koo-Fu's, and with --text zero-shot and for text and prototypes together; lambda "

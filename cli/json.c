@@ -4,8 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Length of the UTF-8 character at p (RFC 3629), or 0 where there is none. */
-static int utf8_length(const unsigned char *p) {
+int utf8_length(const unsigned char *p) {
   if (p[0] < 0x80) return 1;
   if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
   int length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;

@@ -30,12 +30,26 @@ static int read_all(cli_run *cli, const char *path, char **text, size_t *length)
   return EXIT_OK;
 }
 
+/* A text encoder has no use for other bytes. */
+static int check_utf8(cli_run *cli, const char *path, const line_list *lines) {
+  for (size_t i = 0; i < lines->n; i++)
+    for (const unsigned char *p = (const unsigned char *)lines->items[i]; *p;) {
+      int length = utf8_length(p);
+      if (!length)
+        return fail_with(cli, EXIT_BAD_DATA, "%s: line %zu is not valid UTF-8", path, i + 1);
+      p += length;
+    }
+  return EXIT_OK;
+}
+
 static int split_lines(cli_run *cli, line_list *lines, size_t length) {
   size_t most = 2;
   for (size_t i = 0; i < length; i++) most += lines->text[i] == '\n';
   lines->items = calloc(most, sizeof *lines->items);
   if (!lines->items) return fail(cli, KF_ERR_MEM);
-  for (char *at = lines->text, *end = at + length; at < end;) {
+  char *at = lines->text, *end = at + length;
+  if (length >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* a byte order mark */
+  while (at < end) {
     char *stop = memchr(at, '\n', (size_t)(end - at));
     if (!stop) stop = end;
     *stop = '\0';
@@ -52,7 +66,7 @@ int read_lines(cli_run *cli, const char *path, line_list *lines) {
   if (result == EXIT_OK) result = split_lines(cli, lines, length);
   if (result == EXIT_OK && lines->n == 0)
     result = fail_with(cli, EXIT_BAD_DATA, "%s: is empty", path);
-  return result;
+  return result == EXIT_OK ? check_utf8(cli, path, lines) : result;
 }
 
 /* --- names ------------------------------------------------------------------------------------ */

@@ -10,43 +10,94 @@ static int done(report_job *job, kf_status status) {
 
 /* --- lambda, dimensions, model ------------------------------------------------------------------ */
 
+int report_fused(const report_job *job) {
+  return job->model ? kf_model_fused(job->model) : job->text != NULL;
+}
+
 static kf_centre centre_of(const report_job *job) {
-  return job->model ? kf_model_centre(job->model) : KF_CENTRE_NONE;
+  if (job->model) return kf_model_centre(job->model);
+  return report_fused(job) ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
 }
 
-/* Of the model, or the best when each row is left out in turn. */
-static kf_lambda lambda_of(const report_job *job) {
-  return (kf_lambda){job->model ? kf_model_lambda(job->model) : job->lambda->lambda,
-                     KF_LAMBDA_ABSOLUTE};
+/* Lambda, and alpha where there is text: of the model, as options say, or by leave-one-out. */
+static int choose_setting(report_job *job) {
+  cli_run *cli = job->cli;
+  if (job->model) {
+    job->chosen = (kf_lambda){kf_model_lambda(job->model), KF_LAMBDA_ABSOLUTE};
+    job->alpha = kf_model_alpha(job->model);
+    return EXIT_OK;
+  }
+  if (job->text) {
+    int result = choose_fusion(cli, job->stats, job->train, job->text, &job->chosen, &job->alpha,
+                               &job->fuse);
+    job->alpha_given = !job->fuse;
+    return result;
+  }
+  return choose_lambda(cli, job->stats, job->train, &job->chosen, &job->lambda);
 }
 
-static int choose(report_job *job) {
+/* The curves that the page shows whether they decided or not. */
+static int leave_out(report_job *job) {
   kf_ctx *ctx = job->cli->ctx;
-  kf_lambda_options by_lambda = {.centre = centre_of(job)};
+  kf_lambda_options by_lambda = {.centre = centre_of(job), .one_se = job->cli->args.one_se};
+  kf_fuse_options by_alpha = {.centre = centre_of(job), .lambda = job->chosen};
   kf_status status = KF_OK;
   if (!job->lambda)
     status = kf_lambda_choice_new(ctx, job->stats, job->train, &by_lambda, &job->lambda);
-  if (status != KF_OK) return fail(job->cli, status);
-  kf_dim_options by_dim = {.lambda = lambda_of(job), .centre = centre_of(job)};
-  if (!job->dim) status = kf_dim_choice_new(ctx, job->stats, job->train, &by_dim, &job->dim);
+  if (status == KF_OK && report_fused(job) && !job->fuse)
+    status = kf_fuse_choice_new(ctx, job->stats, job->train, job->text, &by_alpha, &job->fuse);
   return done(job, status);
+}
+
+static int choose(report_job *job) {
+  int result = choose_setting(job);
+  if (result == EXIT_OK) result = leave_out(job);
+  if (result != EXIT_OK) return result;
+  kf_dim_options by_dim = {.lambda = job->chosen, .centre = centre_of(job)};
+  if (job->dim) return EXIT_OK;
+  return done(job, kf_dim_choice_new(job->cli->ctx, job->stats, job->train, &by_dim, &job->dim));
+}
+
+/* --dim, or the fewest that lose nothing; beside text all of them, as 'koofu fit' has it: that fewer
+ * lose nothing is known of prototypes alone. */
+static uint32_t dim_of(const report_job *job) {
+  const cli_number *given = &job->cli->args.dim;
+  if (given->given) return (uint32_t)given->value;
+  return job->text ? kf_stats_dim(job->stats) : job->dim->dim;
 }
 
 static int fit(report_job *job) {
   if (job->model) return EXIT_OK;
-  const cli_number *given = &job->cli->args.dim;
-  kf_fit_options options = {.lambda = lambda_of(job),
-                            .dim = given->given ? (uint32_t)given->value : job->dim->dim};
-  return done(job, kf_fit(job->cli->ctx, job->stats, &options, &job->model));
+  kf_ctx *ctx = job->cli->ctx;
+  kf_fit_options options = {.lambda = job->chosen, .dim = dim_of(job), .centre = centre_of(job)};
+  kf_model *map;
+  kf_status status = kf_fit(ctx, job->stats, &options, &map);
+  if (status != KF_OK || !job->text) {
+    if (status == KF_OK) job->model = map;
+    return done(job, status);
+  }
+  status = kf_model_new_fused(ctx, map, job->text, job->alpha, &job->model);
+  kf_model_free(map);
+  return done(job, status);
 }
 
 /* --- accuracy --------------------------------------------------------------------------------- */
 
 static int judge(report_job *job) {
   if (!job->test) return EXIT_OK;
-  kf_status status = kf_eval(job->cli->ctx, job->model, job->test, NULL, &job->eval);
+  kf_ctx *ctx = job->cli->ctx;
+  kf_eval_options options = {.part = KF_PART_IMAGES, .truth = job->truth};
+  kf_analysis_options errors = {.truth = job->truth};
+  kf_status status = kf_eval(ctx, job->model, job->test, &options, &job->eval);
+  options.skip_raw = 1;
+  options.part = KF_PART_TEXT;
+  if (status == KF_OK && report_fused(job))
+    status = kf_eval(ctx, job->model, job->test, &options, &job->by_text);
+  options.part = KF_PART_FUSED;
+  if (status == KF_OK && report_fused(job))
+    status = kf_eval(ctx, job->model, job->test, &options, &job->fused);
   if (status == KF_OK)
-    status = kf_analysis_new(job->cli->ctx, job->model, job->test, NULL, &job->analysis);
+    status = kf_analysis_new(ctx, job->model, job->test, &errors, &job->analysis);
   return done(job, status);
 }
 
@@ -61,6 +112,19 @@ static int take_sweep(report_job *job, const kf_sweep *sweep) {
   job->sweep.cells = cells;
   job->sweep.n_cells += before;
   return EXIT_OK;
+}
+
+/* What all sweeps of the page have in common. At the lambda of the model its alpha counts, and where
+ * it is given everywhere. */
+static kf_sweep_options sweep_options(const report_job *job, const kf_lambda *lambdas, size_t n) {
+  kf_sweep_options o = {.lambdas = lambdas, .n_lambdas = n, .centre = centre_of(job)};
+  int given = lambdas == &job->chosen || job->alpha_given;
+  o.truth = job->truth;
+  o.text = job->text;
+  o.fuse = report_fused(job);
+  o.alphas = given ? &job->alpha : NULL;
+  o.n_alphas = given ? 1 : 0;
+  return o;
 }
 
 static int sweep_once(report_job *job, const kf_sweep_options *options) {
@@ -82,8 +146,8 @@ static int sweep_lambdas(report_job *job) {
   for (size_t i = 0; i < COUNT_OF(relative) && mean > 0; i++)
     if (own / mean < 0.8 * relative[i] || own / mean > 1.25 * relative[i])
       lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
-  kf_sweep_options options = {
-      .lambdas = lambdas, .n_lambdas = n, .centre = centre_of(job), .skip_raw = 1};
+  kf_sweep_options options = sweep_options(job, lambdas, n);
+  options.skip_raw = 1;
   return n ? sweep_once(job, &options) : EXIT_OK;
 }
 
@@ -113,8 +177,7 @@ static uint32_t *list_dims(const report_job *job, size_t *n) {
 static int sweep_dims(report_job *job) {
   static const uint32_t usual[] = {1, 5, 15};
   const cli_numbers *given = &job->cli->args.neighbour_list;
-  kf_lambda lambda = lambda_of(job);
-  kf_sweep_options options = {.lambdas = &lambda, .n_lambdas = 1, .centre = centre_of(job)};
+  kf_sweep_options options = sweep_options(job, &job->chosen, 1);
   options.k = given->n ? given->items : usual;
   options.n_k = given->n ? given->n : COUNT_OF(usual);
   while (!given->n && options.n_k && options.k[options.n_k - 1] > kf_stats_rows(job->stats) / 2)
@@ -138,21 +201,22 @@ static int choose_k(report_job *job) {
 
 static int draw(report_job *job) {
   if (!job->cli->args.shots.n) return EXIT_OK;
-  int result = EXIT_OK;
-  if (job->cli->args.text) result = load_text_for(job->cli, job->stats, &job->text);
-  if (result != EXIT_OK) return result;
-  return draw_shots(job->cli, job->train, job->test, job->text, NULL, &job->shots);
+  return draw_shots(job->cli, job->train, job->test, job->text, job->truth, &job->shots);
 }
 
 /* --- the page --------------------------------------------------------------------------------- */
 
 static int write_page(report_job *job) {
+  int both = job->test && report_fused(job);
   kf_report_content content = {.title = job->title,
                                .train = job->train_name,
                                .test = job->test ? job->test_name : NULL,
                                .train_rows = kf_stats_rows(job->stats),
                                .model = job->model,
                                .eval = job->test ? &job->eval : NULL,
+                               .text = both ? &job->by_text : NULL,
+                               .fused = both ? &job->fused : NULL,
+                               .fuse = job->fuse,
                                .lambda = job->lambda,
                                .dim = job->dim,
                                .k = job->k,
@@ -178,6 +242,8 @@ void report_free(report_job *job) {
   kf_k_choice_free(job->k);
   kf_dim_choice_free(job->dim);
   kf_lambda_choice_free(job->lambda);
+  kf_fuse_choice_free(job->fuse);
+  kf_truth_free(job->truth);
   kf_model_free(job->model);
   kf_stats_free(job->stats);
   kf_data_free(job->test);

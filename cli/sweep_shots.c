@@ -161,6 +161,7 @@ static int check_options(cli_run *cli) {
                       : a->class_sets.n     ? "--class-set"
                       : a->no_raw           ? "--no-raw"
                       : a->no_prototypes    ? "--no-prototypes"
+                      : a->fuse             ? "--fuse"
                       : a->no_normalize     ? "--no-normalize"
                       : a->text_centre      ? "--text-centre"
                       : a->folds.given      ? "--folds"

@@ -6,8 +6,11 @@
 
 int check_text_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->text || (!a->text_centre && !a->text_as_is)) return EXIT_OK;
-  return fail_usage(cli, "--text-%s needs --text FILE", a->text_centre ? "centre" : "as-is");
+  if (a->text || (!a->text_centre && !a->text_as_is && !a->fuse)) return EXIT_OK;
+  return fail_usage(cli, "--%s needs --text TEXT",
+                    a->fuse          ? "fuse"
+                    : a->text_centre ? "text-centre"
+                                     : "text-as-is");
 }
 
 static kf_text_centre centre_of(const cli_args *a) {

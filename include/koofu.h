@@ -486,6 +486,9 @@ KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, cons
 /* Whether a model knows text (1 or 0), and its alpha. */
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
+/* The text that a model knows, of the classes that have some of their own; KF_ERR_ARG where it knows
+ * none. Without names classes go by number, and it is KF_ERR_DATA if others come before them. */
+KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
 /* Whether class k has text of its own (1 or 0). */
 KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
 
@@ -727,9 +730,9 @@ typedef struct kf_fuse_choice {
 } kf_fuse_choice;
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does, but
- * the prototype that a row is left out of keeps its length (docs/choosing.md says why). Where no class has two rows nothing can be left out: then alpha is 0.03, and lambda, if there
- * is no scatter within classes either, 1. Of equal accuracies the smaller alpha, then the larger
- * lambda is taken. */
+ * the prototype that a row is left out of keeps its length (docs/choosing.md says why). Where no class
+ * has two rows nothing can be left out: then alpha is 0.03, and lambda, if there is no scatter within
+ * classes either, 1. Of equal accuracies the smaller alpha, then the larger lambda is taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
                                     kf_fuse_choice **out);
@@ -803,7 +806,9 @@ typedef struct kf_sweep_cell {
   uint32_t k;          /* neighbours; 0: nearest prototype */
   kf_metric metric;    /* never KF_METRIC_DEFAULT */
   uint32_t set;        /* number of the class set; 0 where there are none */
-  kf_text_centre text; /* of text prototypes (in the original space: NONE); 0: images */
+  kf_text_centre text; /* of text prototypes (in the original space: NONE); 0: images, or fused */
+  int fused;           /* 1: text and prototypes together, as kf_model_new_fused has them */
+  double alpha;        /* of fused (over folds that of the first one); 0 elsewhere */
   uint64_t n, top1, top5;
 } kf_sweep_cell;
 
@@ -833,6 +838,12 @@ typedef struct kf_sweep_options {
   const kf_text *text;
   const kf_text_centre *text_centres; /* NULL: modality */
   size_t n_text_centres;
+  /* 1: also text and prototypes together, as kf_fit (centred on the mean, whatever `centre` is) and
+   * kf_model_new_fused do it, with the alpha that kf_fuse_choice_new finds at each lambda among these
+   * (NULL: the usual ones; a single one is taken as it is, and needs no training rows). */
+  int fuse;
+  const double *alphas;
+  size_t n_alphas;
 } kf_sweep_options;
 
 typedef struct kf_sweep {
@@ -841,7 +852,7 @@ typedef struct kf_sweep {
   kf_eval_result counts; /* rows, and why some were left out; no hits */
   size_t n_cells;
   /* By set, metric, space, lambda, k, dim, in the order of the options; then those of text by set,
-   * metric, space, centring, lambda, dim. */
+   * metric, space, centring, lambda, dim; then fused ones by set, lambda, dim. */
   kf_sweep_cell *cells;
 } kf_sweep;
 
@@ -1294,10 +1305,13 @@ typedef struct kf_report_content {
   uint64_t train_rows;            /* memory is that of so many rows, in f32; 0: of a million */
   const kf_model *model;          /* spectra, map of classes, names of classes */
   const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_eval_result *text;     /* of a model that knows text: KF_PART_TEXT */
+  const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
+  const kf_fuse_choice *fuse;     /* accuracy over alpha */
   const kf_lambda_choice *lambda; /* accuracy over lambda */
   const kf_dim_choice *dim;       /* accuracy over dimensions */
   const kf_k_choice *k;           /* accuracy over neighbours */
-  const kf_sweep *sweep;          /* the same three, and neighbours beside prototypes */
+  const kf_sweep *sweep;          /* the same three; neighbours and text beside prototypes */
   const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
   const kf_shots *shots;          /* accuracy over the number of rows of each class */
 } kf_report_content;

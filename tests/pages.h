@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { PAGE_LAMBDAS = 15, PAGE_KS = 30, PAGE_BINS = 10 };
+enum { PAGE_LAMBDAS = 15, PAGE_KS = 30, PAGE_BINS = 10, PAGE_ALPHAS = 6 };
 
 typedef struct page {
   kf_report_content content;
@@ -24,6 +24,9 @@ typedef struct page {
   kf_shots shots;
   kf_shots_size sizes[4];
   kf_shots_point shots_points[4 * 2 * KF_SHOTS_CLASSIFIERS];
+  kf_eval_result text, fused;
+  kf_fuse_choice fuse;
+  kf_fuse_point alphas[2 * PAGE_ALPHAS];
 } page;
 
 /* A model of classes with two to five rows each; names: [classes] or NULL. */
@@ -92,7 +95,7 @@ static inline void page_ks(page *p) {
 static inline void page_sweep(page *p, double mean, uint32_t dim) {
   static const uint32_t ks[] = {0, 1, 5, 15};
   p->sweep = (kf_sweep){.mean_eigenvalue = mean, .counts = {.rows = 3000, .n = 3000}};
-  p->sweep.cells = calloc(64, sizeof *p->sweep.cells);
+  p->sweep.cells = calloc(96, sizeof *p->sweep.cells);
   assert_non_null(p->sweep.cells);
   for (size_t i = 0; i < 4; i++) {
     kf_sweep_cell cell = {.raw = 1, .dim = dim, .k = ks[i], .metric = KF_METRIC_COSINE, .n = 3000};
@@ -148,6 +151,89 @@ static inline void page_shots(page *p, uint32_t classes) {
                                                               .top1 = top1,
                                                               .top5 = top1 + 500};
     }
+  }
+}
+
+/* Two lambdas, six alphas; the best is the last but two of the first lambda. */
+static inline void page_fuse(page *p, double mean) {
+  static const double alphas[PAGE_ALPHAS] = {0, 0.01, 0.1, 0.3, 1, 10};
+  static const uint64_t top1[PAGE_ALPHAS] = {2400, 2450, 2550, 2650, 2500, 2100};
+  p->fuse = (kf_fuse_choice){.lambda = 0.3 * mean,
+                             .alpha = 0.3,
+                             .mean_eigenvalue = mean,
+                             .standard_error = 0.0075,
+                             .rows = 4000,
+                             .n = 4000,
+                             .text_top1 = 2400,
+                             .chosen = 3,
+                             .n_points = 2 * PAGE_ALPHAS,
+                             .points = p->alphas};
+  for (size_t i = 0; i < 2 * PAGE_ALPHAS; i++)
+    p->alphas[i] = (kf_fuse_point){(i < PAGE_ALPHAS ? 0.3 : 3) * mean, alphas[i % PAGE_ALPHAS],
+                                   top1[i % PAGE_ALPHAS] - i / PAGE_ALPHAS, 3000};
+}
+
+static inline void page_add_cell(page *p, double relative, uint32_t dim, int raw,
+                                 kf_text_centre centre, uint64_t top1) {
+  p->sweep.cells[p->sweep.n_cells++] =
+      (kf_sweep_cell){.raw = raw,
+                      .lambda = relative * p->sweep.mean_eigenvalue,
+                      .relative = relative,
+                      .dim = dim,
+                      .metric = KF_METRIC_COSINE,
+                      .text = centre,
+                      .fused = centre == 0,
+                      .alpha = centre == 0 ? 0.3 : 0,
+                      .n = 3000,
+                      .top1 = top1,
+                      .top5 = top1 + 500};
+}
+
+/* Text: the model knows it, the sweep has it over lambda and dimensions. */
+static inline void page_add_text(page *p, kf_ctx *context) {
+  uint32_t classes = kf_model_classes(p->model), dim = kf_model_dim_in(p->model);
+  uint64_t seed = 9;
+  float *rows = malloc((size_t)classes * dim * sizeof *rows);
+  int32_t *labels = malloc(classes * sizeof *labels);
+  const char **names = malloc(classes * sizeof *names);
+  assert_true(rows != NULL && labels != NULL && names != NULL);
+  for (uint32_t k = 0; k < classes; k++) {
+    labels[k] = (int32_t)k;
+    names[k] = kf_model_class_name(p->model, k);
+    for (uint32_t j = 0; j < dim; j++) rows[(size_t)k * dim + j] = (float)test_normal(&seed);
+  }
+  kf_data *data;
+  kf_text *text;
+  kf_model *fused;
+  assert_ok(context, kf_data_open_memory(context, rows, classes, dim, labels,
+                                         names[0] != NULL ? names : NULL, classes, &data));
+  assert_ok(context, kf_text_new(context, data, NULL, &text));
+  assert_ok(context, kf_model_new_fused(context, p->model, text, 0.3, &fused));
+  kf_model_free(p->model);
+  p->content.model = p->model = fused;
+  kf_text_free(text);
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+  free(names);
+  p->text =
+      (kf_eval_result){.rows = 3010, .n = 3000, .n_unlabelled = 10, .top1 = 1800, .top5 = 2500};
+  p->fused =
+      (kf_eval_result){.rows = 3010, .n = 3000, .n_unlabelled = 10, .top1 = 1980, .top5 = 2650};
+  p->content.text = &p->text;
+  p->content.fused = &p->fused;
+  page_fuse(p, p->sweep.mean_eigenvalue);
+  p->content.fuse = &p->fuse;
+  page_add_cell(p, 0, dim, 1, KF_TEXT_CENTRE_NONE, 1800);
+  static const double relative[] = {0.01, 0.1, 0.3, 1, 10};
+  for (uint64_t i = 0; i < 5; i++) {
+    page_add_cell(p, relative[i], dim, 0, KF_TEXT_CENTRE_NONE, 100 + 200 * i);
+    page_add_cell(p, relative[i], dim, 0, KF_TEXT_CENTRE_MODALITY, 1000 + 150 * i);
+    page_add_cell(p, relative[i], dim, 0, 0, 1940 + 10 * i);
+  }
+  for (uint32_t d = dim / 2; d >= 1 && d > dim / 16; d /= 2) {
+    page_add_cell(p, 0.3, d, 0, KF_TEXT_CENTRE_MODALITY, 200 + 1000 * d / dim);
+    page_add_cell(p, 0.3, d, 0, 0, 1700 + 200 * d / dim);
   }
 }
 

@@ -334,14 +334,15 @@ done:
   return status;
 }
 
-/* Text prototypes, a zero-shot model and a sweep of text. */
+/* Text prototypes, a zero-shot model, a sweep of text and of both together, and a page about it. */
 static kf_status text_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL;
   kf_stats *s = NULL;
-  kf_model *m = NULL, *zero = NULL;
-  kf_text *text = NULL;
+  kf_model *m = NULL, *zero = NULL, *fused = NULL;
+  kf_text *text = NULL, *own = NULL;
   kf_sweep *sweep = NULL;
+  kf_fuse_choice *fuse = NULL;
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
   const char *from = train;
@@ -353,10 +354,24 @@ static kf_status text_scenario(unsigned threads) {
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
   STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.skip_prototypes = 1, .text = text},
                     &sweep));
+  kf_sweep_free(sweep);
+  sweep = NULL;
+  const double alphas[] = {0, 0.1};
+  kf_sweep_options o = {.text = text, .fuse = 1, .alphas = alphas, .n_alphas = 2};
+  STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
+  kf_fuse_options few = {.lambda = {1, KF_LAMBDA_ABSOLUTE}, .alphas = alphas, .n_alphas = 2};
+  STEP(kf_fuse_choice_new(ctx, s, data, text, &few, &fuse));
+  STEP(kf_model_new_fused(ctx, m, text, fuse->alpha, &fused));
+  STEP(kf_text_new_of_model(ctx, fused, &own));
+  STEP(
+      kf_report_save(ctx, &(kf_report_content){.model = fused, .fuse = fuse, .sweep = sweep}, out));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
   kf_sweep_free(sweep);
+  kf_fuse_choice_free(fuse);
+  kf_text_free(own);
+  kf_model_free(fused);
   kf_stats_free(s);
   kf_model_free(zero);
   kf_model_free(m);

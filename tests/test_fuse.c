@@ -72,6 +72,33 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
+/* What a model knows as text is what it was given. */
+static void text_of_a_model(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *text = text_of(p, 2, K), *got; /* c02 … c09: c00 and c01 have rows alone */
+  kf_model *fused, *again;
+  assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.2, &fused));
+  assert_ok(p->ctx, kf_text_new_of_model(p->ctx, fused, &got));
+  assert_int_equal(kf_text_classes(got), K);
+  assert_int_equal(kf_text_dim(got), D);
+  assert_memory_equal(kf_text_rows(got), kf_text_rows(text), K * D * sizeof(float));
+  for (uint32_t k = 0; k < K; k++)
+    assert_string_equal(kf_text_class_name(got, k), kf_text_class_name(text, k));
+  assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, got, 0.2, &again));
+  assert_memory_equal(again->fused, fused->fused, (K + 2) * 7 * sizeof(float));
+  kf_text_free(got);
+  assert_error(p->ctx, KF_ERR_ARG, "knows no text", kf_text_new_of_model(p->ctx, p->model, &got));
+  fused->names.n = 0; /* by number, a class without text may not come first */
+  assert_error(p->ctx, KF_ERR_DATA, "class 0 of the model has no text",
+               kf_text_new_of_model(p->ctx, fused, &got));
+  fused->names.n = K + 2;
+  kf_model_free(again);
+  kf_model_free(fused);
+  kf_text_free(text);
+  clear_problem(p);
+}
+
 /* --- scores ----------------------------------------------------------------------------------- */
 
 /* T (x / |x| - centre), in the plainest way. */
@@ -448,6 +475,7 @@ static void refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(text_of_a_model),
       cmocka_unit_test(scores),
       cmocka_unit_test(file),
       cmocka_unit_test(classes_of_one_side),

@@ -149,6 +149,54 @@ static void everything(void **state) {
   page_free(&p);
 }
 
+static void names_and_pictures(void **state) {
+  (void)state;
+  static const char *const wanted[] = {
+      "id=\"text\"",
+      "<dt>α</dt><dd>0.3",
+      "together are right for <b>66.00\u202F%</b> of 3,000 test rows",
+      "<b>6.00 points more</b> than names alone",
+      "<b>11.00 points more</b> than pictures alone",
+      "raw <span>text (zero-shot)</span>",
+      "58.24–61.74", /* the interval of text alone */
+      "Koo-Fu <span>text (zero-shot)</span></th><td>16</td>"
+      "<td>15.00", /* centred by modality, not as it is */
+      "Koo-Fu <span>prototypes and text</span></th><td>80</td>",
+      "64.29–67.67",
+      "Accuracy over λ, test rows",
+      "text, mapped",
+      "text, raw space",
+      "Choosing α: leave one out",
+      "right for <b>66.25\u202F%</b> with λ",
+      "α = 0.3; text alone for 60.00",
+      "Accuracy over dimensions, test rows",
+      "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
+      "<td>text and prototypes</td>",
+      "by text and prototypes together, <b>0</b> are always right"};
+  page p;
+  size_t size;
+  page_make(&p, ctx, 40, 64, 16, NULL);
+  char *text = save(&p.content, &size);
+  assert_null(strstr(text, "id=\"text\""));
+  assert_null(strstr(text, "<dt>α</dt>"));
+  free(text);
+  page_add_text(&p, ctx);
+  /* mapped text with the dimensions of the model */
+  page_add_cell(&p, 0.3, 16, 0, KF_TEXT_CENTRE_NONE, 600);
+  assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
+  p.content.text = p.content.fused = NULL; /* the sweep has it as well */
+  static const char *const swept[] = {
+      "together are right for <b>58.33\u202F%</b> of 3,000 test rows"};
+  assert_holds(&p.content, swept, 1);
+  p.fuse.alpha = 0.1, p.fuse.chosen = 2;
+  static const char *const other[] = {"The model has α = 0.3."};
+  assert_holds(&p.content, other, 1);
+  p.fuse.n_points = 0;
+  static const char *const single[] = {"No class has two rows"};
+  assert_holds(&p.content, single, 1);
+  page_free(&p);
+}
+
 /* Folds have less scatter: the lambda of their cells is smaller than that of the model, and is the
  * same relative to it. */
 static void folds(void **state) {
@@ -182,7 +230,8 @@ static void parts(void **state) {
   (void)state;
   page p;
   page_make(&p, ctx, 7, 12, 5, NULL);
-  for (unsigned left = 0; left < 256; left++) {
+  page_add_text(&p, ctx);
+  for (unsigned left = 0; left < 2048; left++) {
     kf_report_content c = p.content;
     size_t size;
     if (left & 1) c.model = NULL;
@@ -193,6 +242,9 @@ static void parts(void **state) {
     if (left & 32) c.sweep = NULL;
     if (left & 64) c.analysis = NULL;
     if (left & 128) c.shots = NULL;
+    if (left & 256) c.text = NULL;
+    if (left & 512) c.fused = NULL;
+    if (left & 1024) c.fuse = NULL;
     if (left & 1) c.title = c.train = c.test = NULL, c.train_rows = 0;
     free(save(&c, &size));
   }
@@ -208,7 +260,11 @@ static void next_to_nothing(void **state) {
   kf_k_choice k = {0};
   kf_sweep sweep = {0};
   kf_analysis analysis = {0};
+  kf_fuse_choice fuse = {0};
   kf_report_content c = {.eval = &eval,
+                         .text = &eval,
+                         .fused = &eval,
+                         .fuse = &fuse,
                          .lambda = &lambda,
                          .dim = &dim,
                          .k = &k,
@@ -222,6 +278,8 @@ static void next_to_nothing(void **state) {
   kf_sweep_cell cells[2] = {{.raw = 1, .dim = 1, .metric = KF_METRIC_COSINE},
                             {.dim = 1, .metric = KF_METRIC_COSINE}};
   kf_class_result one = {3, 3, 3, 3};
+  kf_fuse_point fuse_point = {0};
+  fuse.points = &fuse_point, fuse.n_points = 1;
   kf_margin_bin bins[3] = {{0, 0, 3, 3}, {INFINITY, INFINITY, 2, 1}, {0, 0, 0, 0}};
   lambda.points = &lambda_point, dim.points = &dim_point, k.points = &hits, sweep.cells = cells;
   analysis.classes = &one, analysis.bins = bins;
@@ -343,6 +401,10 @@ static void not_together(void **state) {
   assert_error(ctx, KF_ERR_ARG, "lambda", kf_report_save(ctx, &p.content, path));
   assert_int_not_equal(access(path, F_OK), 0);
   p.lambda.best = 8;
+  page_add_text(&p, ctx);
+  p.fuse.chosen = p.fuse.n_points;
+  assert_error(ctx, KF_ERR_ARG, "alpha", kf_report_save(ctx, &p.content, path));
+  p.fuse.chosen = 0;
   p.shots.n_points--;
   assert_error(ctx, KF_ERR_ARG, "few-shot", kf_report_save(ctx, &p.content, path));
   page_free(&p);
@@ -362,6 +424,7 @@ static void write_pages(const char *where) {
   for (int i = 0; i < 3; i++) {
     page p;
     page_make(&p, ctx, pages[i].classes, pages[i].dim, pages[i].kept, pages[i].names);
+    if (i < 2) page_add_text(&p, ctx);
     p.content.title = i == 1 ? hostile[7] : "A page";
     p.content.train = i == 1 ? hostile[6] : "train.npy";
     assert_ok(ctx, kf_report_save(ctx, &p.content, test_path(where, pages[i].name)));
@@ -377,11 +440,12 @@ int main(int argc, char **argv) {
     return 0;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),      cmocka_unit_test(folds),
-      cmocka_unit_test(same_bytes),      cmocka_unit_test(parts),
-      cmocka_unit_test(next_to_nothing), cmocka_unit_test(flat),
-      cmocka_unit_test(escaped),         cmocka_unit_test(many_classes),
-      cmocka_unit_test(not_written),     cmocka_unit_test(not_together),
+      cmocka_unit_test(everything),   cmocka_unit_test(names_and_pictures),
+      cmocka_unit_test(folds),        cmocka_unit_test(same_bytes),
+      cmocka_unit_test(parts),        cmocka_unit_test(next_to_nothing),
+      cmocka_unit_test(flat),         cmocka_unit_test(escaped),
+      cmocka_unit_test(many_classes), cmocka_unit_test(not_written),
+      cmocka_unit_test(not_together),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -2,6 +2,8 @@
  * however the index is asked. */
 #include "problems.h"
 
+#include "search/index.h"
+
 static const kf_metric metrics[] = {KF_METRIC_COSINE, KF_METRIC_INNER, KF_METRIC_EUCLIDEAN};
 
 static int suits(const kind *of, kf_metric metric) {
@@ -267,6 +269,34 @@ static void first_floor(void **state) {
 }
 
 /* --- the report ------------------------------------------------------------------------------ */
+
+/* A query that is not finite, or too long, says nothing, also where no other of its group has a
+ * factor. */
+static void queries_without_end(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_PLAIN);
+  const float rows[] = {1, 2, 3, -1, 0, 1};
+  const float queries[][3] = {{INFINITY, 0, 0}, {NAN, 1, 2}, {3e38f, -3e38f, 3e38f}};
+  for (int metric = KF_METRIC_EUCLIDEAN; metric <= KF_METRIC_INNER; metric++) {
+    kf_index *index;
+    kf_index_options options = {.metric = (kf_metric)metric};
+    assert_ok(ctx, kf_index_new(ctx, rows, 2, 3, &options, &index));
+    int8_t *bytes = malloc(index->padded);
+    double scratch[6];
+    for (int i = 0; i < 3; i++)
+      for (int factor = 0; factor < 2; factor++) {
+        kf_query q = kf_query_start(index, ctx->kernels, queries[i], scratch);
+        assert_true(q.largest == INFINITY);
+        memset(bytes, 1, index->padded);
+        kf_query_round(index, ctx->kernels, queries[i], (float)factor, scratch, &q, bytes);
+        assert_true(q.by_length == INFINITY && q.by_error == INFINITY && q.fixed == INFINITY);
+        for (uint32_t b = 0; b < index->padded; b++) assert_int_equal(bytes[b], 0);
+      }
+    free(bytes);
+    kf_index_free(index);
+  }
+  kf_ctx_free(ctx);
+}
 
 static void report_adds_up(void **state) {
   (void)state;
@@ -574,6 +604,7 @@ int main(void) {
       cmocka_unit_test(the_index_has_its_own_rows),
       cmocka_unit_test(leave_out),
       cmocka_unit_test(first_floor),
+      cmocka_unit_test(queries_without_end),
       cmocka_unit_test(report_adds_up),
       cmocka_unit_test(bad_arguments_of_an_index),
       cmocka_unit_test(bad_rows),

@@ -39,6 +39,20 @@ static void clear_problem(problem *p) {
   free(p->names);
 }
 
+/* The alpha of a fused cell, chosen alone. */
+static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
+  kf_fuse_choice *choice;
+  kf_fuse_options options = {.centre = KF_CENTRE_MEAN,
+                             .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
+                             .alphas = o->alphas,
+                             .n_alphas = o->n_alphas};
+  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->train, o->text, &options, &choice));
+  double alpha = choice->alpha;
+  kf_fuse_choice_free(choice);
+  assert_true(cell->alpha == alpha);
+  return alpha;
+}
+
 /* One cell, alone. */
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
@@ -49,10 +63,16 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
                         .between = o->between};
   if (cell->raw) fit.lambda = (kf_lambda){0};
   const kf_class_set *set = o->n_sets > 0 ? o->sets[cell->set] : NULL;
+  if (cell->fused) fit.centre = KF_CENTRE_MEAN;
   assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &fit, &model));
   if (cell->text) {
     kf_model *map = model;
     assert_ok(p->ctx, kf_model_new_zero_shot(p->ctx, map, o->text, cell->text, &model));
+    kf_model_free(map);
+  }
+  if (cell->fused) {
+    kf_model *map = model;
+    assert_ok(p->ctx, kf_model_new_fused(p->ctx, map, o->text, alpha_alone(p, cell, o), &model));
     kf_model_free(map);
   }
   kf_eval_result r;
@@ -147,7 +167,6 @@ static void class_sets(void **state) {
   clear_problem(&p);
 }
 
-/* Over folds, hits are the sum of those of the folds. */
 /* Text of all classes but one, with one that the images do not have, behind an offset. */
 static kf_text *make_text(problem *p) {
   static float rows[K * D];
@@ -222,11 +241,70 @@ static void text(void **state) {
   }
 }
 
+static void fused(void **state) {
+  (void)state;
+  static const double few[] = {0.3, 0, 0.05}, one = 0.2;
+  problem p = make_problem(0, 2);
+  kf_text *prompts = make_text(&p);
+  kf_class_set *set;
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 7, &set));
+  const kf_class_set *sets[] = {set};
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 3,
+                        .dims = dims,
+                        .n_dims = 5,
+                        .text = prompts,
+                        .fuse = 1,
+                        .skip_raw = 1};
+  check(&p, &o, 3 * 15);
+  o.metrics = metrics, o.n_metrics = 2; /* it has one metric alone */
+  o.sets = sets, o.n_sets = 1;
+  o.centre = KF_CENTRE_MEAN;
+  check(&p, &o, 5 * 15);
+  o.metrics = NULL;
+  o.alphas = few, o.n_alphas = 3;
+  check(&p, &o, 3 * 15);
+  o.alphas = &one, o.n_alphas = 1;
+  check(&p, &o, 3 * 15);
+  o.text_centres = NULL;
+  o.n_sets = 0;
+  kf_sweep *s, *again;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &again)); /* without rows */
+  for (size_t i = 0; i < s->n_cells; i++)
+    assert_true(s->cells[i].top1 == again->cells[i].top1 && s->cells[i].n == again->cells[i].n);
+  kf_sweep_free(s);
+  kf_sweep_free(again);
+  o.alphas = few, o.n_alphas = 3;
+  assert_error(p.ctx, KF_ERR_ARG, "needs the training rows",
+               kf_sweep_new(p.ctx, p.stats, NULL, p.test, &o, &s));
+  o.n_alphas = 0;
+  assert_error(p.ctx, KF_ERR_ARG, "alphas is empty",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  o.between = p.stats;
+  assert_error(p.ctx, KF_ERR_ARG, "S_b", kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  o = (kf_sweep_options){.fuse = 1};
+  assert_error(p.ctx, KF_ERR_ARG, "need text",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  kf_class_set_free(set);
+  kf_text_free(prompts);
+  clear_problem(&p);
+}
+
+/* Over folds, hits are the sum of those of the folds. */
 static void folds(void **state) {
   (void)state;
   problem p = make_problem(0, 2);
-  kf_sweep_options o = {
-      .lambdas = lambdas, .n_lambdas = 2, .dims = dims, .n_dims = 5, .k = ks, .n_k = 3, .folds = 4};
+  kf_text *prompts = make_text(&p);
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 2,
+                        .dims = dims,
+                        .n_dims = 5,
+                        .k = ks,
+                        .n_k = 3,
+                        .folds = 4,
+                        .text = prompts,
+                        .fuse = 1};
   kf_sweep *s;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
   assert_int_equal(s->folds, 4);
@@ -248,6 +326,7 @@ static void folds(void **state) {
     assert_ok(p.ctx, kf_sweep_new(p.ctx, q.stats, q.train, q.test, &o, &one));
     for (size_t i = 0; i < s->n_cells; i++) {
       if (f == 0) assert_true(s->cells[i].lambda == one->cells[i].lambda);
+      if (f == 0) assert_true(s->cells[i].alpha == one->cells[i].alpha);
       sum[3 * i] += one->cells[i].n;
       sum[3 * i + 1] += one->cells[i].top1;
       sum[3 * i + 2] += one->cells[i].top5;
@@ -260,7 +339,7 @@ static void folds(void **state) {
     kf_rows_clear(&out);
   }
   for (size_t i = 0; i < s->n_cells; i++) {
-    assert_int_equal(s->cells[i].n, N / 2);
+    if (!s->cells[i].text) assert_int_equal(s->cells[i].n, N / 2); /* a class has no text */
     assert_int_equal(s->cells[i].n, sum[3 * i]);
     assert_int_equal(s->cells[i].top1, sum[3 * i + 1]);
     assert_int_equal(s->cells[i].top5, sum[3 * i + 2]);
@@ -269,6 +348,7 @@ static void folds(void **state) {
   kf_free(fold);
   kf_rows_clear(&all);
   kf_sweep_free(s);
+  kf_text_free(prompts);
   clear_problem(&p);
 }
 
@@ -386,10 +466,15 @@ static void small_folds(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),  cmocka_unit_test(parts),
-      cmocka_unit_test(class_sets),  cmocka_unit_test(text),
-      cmocka_unit_test(folds),       cmocka_unit_test(refused),
-      cmocka_unit_test(small_folds), cmocka_unit_test(absolute_over_folds),
+      cmocka_unit_test(everything),
+      cmocka_unit_test(parts),
+      cmocka_unit_test(class_sets),
+      cmocka_unit_test(text),
+      cmocka_unit_test(fused),
+      cmocka_unit_test(folds),
+      cmocka_unit_test(refused),
+      cmocka_unit_test(small_folds),
+      cmocka_unit_test(absolute_over_folds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,14 @@ kf_status kf_loo_count_points(kf_loo *loo, const kf_rows *rows, const char *what
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);
 
+/* --- text and prototypes (fuse.c) ------------------------------------------------------------- */
+
+/* The alpha that kf_fuse_choice_new chooses at each of n lambdas, in one pass; options->lambda is not
+ * looked at. */
+kf_status kf_fuse_alphas(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                         const kf_text *text, const kf_fuse_options *options,
+                         const kf_lambda *lambdas, size_t n, double *alphas);
+
 /* --- many numbers of dimensions at once (ranks.c) -------------------------------------------- */
 
 #define KF_RANKS 5u /* ranks from 0 on that are told apart */

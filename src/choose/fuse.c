@@ -13,8 +13,11 @@
 
 #define CAUTIOUS_ALPHA 0.03
 
-enum { N_LAMBDAS = 5 };
-static const double usual_lambdas[N_LAMBDAS] = {0.03, 0.1, 0.3, 1, 3};
+static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
+                                          {0.1, KF_LAMBDA_RELATIVE},
+                                          {0.3, KF_LAMBDA_RELATIVE},
+                                          {1, KF_LAMBDA_RELATIVE},
+                                          {3, KF_LAMBDA_RELATIVE}};
 static const double usual_alphas[] = {0,   0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15,
                                       0.2, 0.3,  0.5,  0.7,  1,    2,    4,   10};
 
@@ -24,7 +27,7 @@ typedef struct fuse_job {
   const kf_data *data;
   const kf_text *text;
   kf_fuse_options options;
-  kf_lambda given[N_LAMBDAS];
+  const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
   kf_loo *loo;
   kf_rows rows;
@@ -47,6 +50,19 @@ static kf_status set_text(fuse_job *j, double lambda) {
   return status;
 }
 
+/* Of equal accuracies the smaller alpha, then the larger lambda is taken. */
+static size_t best_point(const kf_fuse_point *points, size_t n) {
+  size_t best = 0;
+  for (size_t i = 1; i < n; i++) {
+    const kf_fuse_point *p = &points[i], *b = &points[best];
+    if (p->top1 != b->top1     ? p->top1 > b->top1
+        : p->alpha != b->alpha ? p->alpha < b->alpha
+                               : p->lambda > b->lambda)
+      best = i;
+  }
+  return best;
+}
+
 /* Classes come before others by their text alone where alpha is 0: the first point of any lambda. */
 static void take_points(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
@@ -56,14 +72,9 @@ static void take_points(fuse_job *j) {
     const kf_loo_point *p = &j->points[i];
     c->points[i] = (kf_fuse_point){
         .lambda = j->lambdas[p->view], .alpha = p->alpha, .top1 = p->top1, .top5 = p->top5};
-    const kf_fuse_point *best = &c->points[c->chosen], *now = &c->points[i];
-    bool better = now->top1 > best->top1;
-    if (now->top1 == best->top1)
-      better =
-          now->alpha < best->alpha || (now->alpha == best->alpha && now->lambda > best->lambda);
-    if (better) c->chosen = i;
     if (p->alpha == 0) c->text_top1 = p->top1;
   }
+  c->chosen = best_point(c->points, c->n_points);
   double p = (double)c->points[c->chosen].top1 / (double)c->n;
   c->standard_error = sqrt(p * (1 - p) / (double)c->n);
   c->lambda = c->points[c->chosen].lambda;
@@ -115,10 +126,6 @@ static kf_status run(fuse_job *j) {
 static kf_status check_options(fuse_job *j) {
   kf_err *err = &j->ctx->err;
   kf_fuse_options *o = &j->options;
-  j->n_lambdas = o->lambda.unit == KF_LAMBDA_DEFAULT ? N_LAMBDAS : 1;
-  j->given[0] = o->lambda;
-  for (size_t i = 0; j->n_lambdas > 1 && i < N_LAMBDAS; i++)
-    j->given[i] = (kf_lambda){usual_lambdas[i], KF_LAMBDA_RELATIVE};
   if (o->alphas == NULL) {
     o->alphas = usual_alphas;
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
@@ -136,24 +143,52 @@ static kf_status check_options(fuse_job *j) {
   return kf_check_statistics_of(j->stats, j->data, err);
 }
 
+/* The choice, to be freed; lambdas and options are in the job. */
+static kf_status choose(fuse_job *j) {
+  KF_TRY(check_options(j));
+  j->choice = kf_alloc_zero(1, sizeof *j->choice);
+  kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
+  kf_loo_free(j->loo);
+  kf_rows_clear(&j->rows);
+  kf_free(j->lambdas);
+  kf_free(j->points);
+  if (status == KF_OK) return KF_OK;
+  kf_fuse_choice_free(j->choice);
+  return status;
+}
+
 kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                              const kf_text *text, const kf_fuse_options *options,
                              kf_fuse_choice **out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
   fuse_job j = {.ctx = ctx, .stats = stats, .data = data, .text = text};
   if (options != NULL) j.options = *options;
-  KF_TRY(check_options(&j));
-  j.choice = kf_alloc_zero(1, sizeof *j.choice);
-  kf_status status = j.choice != NULL ? run(&j) : kf_fail_memory(err);
-  kf_loo_free(j.loo);
-  kf_rows_clear(&j.rows);
-  kf_free(j.lambdas);
-  kf_free(j.points);
-  if (status == KF_OK)
-    *out = j.choice;
-  else
-    kf_fuse_choice_free(j.choice);
-  return status;
+  bool chosen = j.options.lambda.unit == KF_LAMBDA_DEFAULT;
+  j.given = chosen ? usual_lambdas : &j.options.lambda;
+  j.n_lambdas = chosen ? sizeof usual_lambdas / sizeof *usual_lambdas : 1;
+  KF_TRY(choose(&j));
+  *out = j.choice;
+  return KF_OK;
+}
+
+kf_status kf_fuse_alphas(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                         const kf_text *text, const kf_fuse_options *options,
+                         const kf_lambda *lambdas, size_t n, double *alphas) {
+  fuse_job j = {.ctx = ctx,
+                .stats = stats,
+                .data = data,
+                .text = text,
+                .options = *options,
+                .given = lambdas,
+                .n_lambdas = n};
+  KF_TRY(choose(&j));
+  size_t each = j.choice->n_points / n; /* 0: nothing could be left out */
+  for (size_t l = 0; l < n; l++) {
+    const kf_fuse_point *points = j.choice->points + l * each;
+    alphas[l] = each > 0 ? points[best_point(points, each)].alpha : j.choice->alpha;
+  }
+  kf_fuse_choice_free(j.choice);
+  return KF_OK;
 }
 
 void kf_fuse_choice_free(kf_fuse_choice *choice) {

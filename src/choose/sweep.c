@@ -1,7 +1,8 @@
 /* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets.
  *
  * What fits share is done once: S_w is decomposed once, all lambdas start from there; all numbers of
- * dimensions are ranked in one pass over the test rows; all k are counted in one search. Without test
+ * dimensions are ranked in one pass over the test rows; all k are counted in one search; the alphas of
+ * all lambdas are chosen in one pass over the training rows. Without test
  * data every fold is a sweep of its own, and hits add up. */
 #include "choose/choose.h"
 
@@ -18,6 +19,7 @@ typedef struct sweep_job {
   kf_text_centre centre; /* where the options name none */
   kf_metric *metrics;    /* [n_metrics] none of them the default one */
   kf_lambda *lambdas;    /* [n_lambdas] */
+  double *alphas;        /* [n_lambdas] of fused cells, for the rows at hand */
   uint32_t *dims;        /* [n_dims] as in the options */
   uint32_t *rising;      /* [n_rising] the same in order, without repetitions */
   size_t n_rising;
@@ -43,6 +45,11 @@ static size_t n_sets(const kf_sweep_options *o) { return o->n_sets > 0 ? o->n_se
 static size_t text_cells_each(const kf_sweep_options *o) {
   if (o->text == NULL) return 0;
   return !o->skip_raw + o->n_text_centres * o->n_lambdas * o->n_dims;
+}
+
+/* Fused ones of one class set. */
+static size_t fused_cells_each(const kf_sweep_options *o) {
+  return o->fuse ? o->n_lambdas * o->n_dims : 0;
 }
 
 /* Where in a sweep we are: numbers of the class set, the metric, lambda and the dimension, and what
@@ -71,14 +78,23 @@ static kf_sweep_cell *text_cell_of(const sweep_job *j, const place *p) {
   return &j->sweep->cells[at];
 }
 
+/* The same for fused ones, behind those. */
+static kf_sweep_cell *fused_cell_of(const sweep_job *j, const place *p) {
+  const kf_sweep_options *o = &j->options;
+  size_t at = n_sets(o) * o->n_metrics * (cells_each(o) + text_cells_each(o));
+  at += p->setting.set * fused_cells_each(o) + p->lambda * o->n_dims + p->dim;
+  return &j->sweep->cells[at];
+}
+
 /* Hits of one fold are added to those of the folds before. */
 static void add_to(kf_sweep_cell *cell, const kf_sweep_cell *setting, uint32_t k, uint64_t n,
                    uint64_t top1, uint64_t top5) {
   kf_sweep_cell before = *cell;
   *cell = *setting;
-  if (before.n > 0) { /* what lambda is, is said by the first fold */
+  if (before.n > 0) { /* what lambda and alpha are, is said by the first fold */
     cell->lambda = before.lambda;
     cell->relative = before.relative;
+    cell->alpha = before.alpha;
   }
   cell->k = k;
   cell->n = before.n + n;
@@ -275,17 +291,18 @@ static kf_status sweep_text(sweep_job *j, const kf_model *model, place p) {
 
 /* Whether a fold has rows of the classes of a set that have others left. (What is wrong with test
  * data that have none is for the evaluation to say.) */
-static kf_status fold_counts(sweep_job *j, const kf_model *model, uint32_t number, bool *counts) {
+static kf_status fold_counts(sweep_job *j, const kf_model *model, kf_part part, uint32_t number,
+                             bool *counts) {
   *counts = j->fold.row == NULL;
   if (*counts) return KF_OK;
   const kf_class_set *set = set_at(j, number);
-  kf_known known = kf_known_model(model, KF_PART_IMAGES);
+  kf_known known = kf_known_model(model, part);
   unsigned char *mask = kf_alloc_zero(known.n_classes, 1);
   kf_status status = mask != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
   if (status == KF_OK && set != NULL) status = kf_class_set_mask(j->ctx, set, &known, mask);
   for (uint64_t i = 0; status == KF_OK && i < j->fold.n; i++) {
     int32_t k = j->fold.label[i];
-    *counts |= j->stats->counts[k] > 0 && (set == NULL || mask[k]);
+    *counts |= known.counts[k] > 0 && (set == NULL || mask[k]);
   }
   kf_free(mask);
   return status;
@@ -297,7 +314,7 @@ static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
   bool counts;
   for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++)
     for (p.metric = 0; p.metric < o->n_metrics; p.metric++) {
-      KF_TRY(fold_counts(j, model, p.setting.set, &counts));
+      KF_TRY(fold_counts(j, model, KF_PART_IMAGES, p.setting.set, &counts));
       if (!counts) continue;
       p.setting.metric = j->metrics[p.metric];
       if (!o->skip_prototypes)
@@ -306,6 +323,60 @@ static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
         KF_TRY(p.setting.raw ? sweep_gallery(j, NULL, &p) : sweep_neighbours(j, model, p));
     }
   return KF_OK;
+}
+
+/* --- text and prototypes together ------------------------------------------------------------ */
+
+/* Every class set for one model that knows text. */
+static kf_status eval_fused(sweep_job *j, const kf_model *fused, place p) {
+  const kf_sweep_options *o = &j->options;
+  kf_eval_options options = {.skip_raw = 1, .part = KF_PART_FUSED, .truth = o->truth};
+  bool counts;
+  for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++) {
+    kf_eval_result r;
+    options.set = set_at(j, p.setting.set);
+    KF_TRY(fold_counts(j, fused, KF_PART_FUSED, p.setting.set, &counts));
+    if (!counts) continue;
+    KF_TRY(kf_eval(j->ctx, fused, j->test, &options, &r));
+    add_to(fused_cell_of(j, &p), &p.setting, 0, r.n, r.top1, r.top5);
+    KF_TRY(kf_quiet_step(&j->quiet));
+  }
+  return KF_OK;
+}
+
+/* Fused maps are centred on the mean, as those of 'koofu fit --text' are. */
+static kf_status sweep_fused_dim(sweep_job *j, const kf_model *model, const place *p) {
+  kf_model *map, *fused = NULL;
+  KF_TRY(kf_fitter_shorten(j->fitter, model, p->setting.dim, KF_CENTRE_MEAN, &map));
+  kf_status status = kf_model_new_fused(j->ctx, map, j->options.text, j->alphas[p->lambda], &fused);
+  if (status == KF_OK) status = eval_fused(j, fused, *p);
+  kf_model_free(fused);
+  kf_model_free(map);
+  return status;
+}
+
+static kf_status sweep_fused(sweep_job *j, const kf_model *model, place p) {
+  p.setting.metric = KF_METRIC_COSINE;
+  p.setting.fused = 1;
+  p.setting.alpha = j->alphas[p.lambda];
+  for (p.dim = 0; p.dim < j->options.n_dims; p.dim++) {
+    p.setting.dim = j->dims[p.dim];
+    KF_TRY(sweep_fused_dim(j, model, &p));
+  }
+  return KF_OK;
+}
+
+/* How much prototypes count beside text at each lambda, by the training rows at hand. */
+static kf_status choose_alphas(sweep_job *j) {
+  const kf_sweep_options *o = &j->options;
+  if (!o->fuse) return KF_OK;
+  for (size_t l = 0; l < o->n_lambdas && o->n_alphas == 1; l++) j->alphas[l] = o->alphas[0];
+  if (o->n_alphas == 1) return KF_OK;
+  kf_fuse_options options = {
+      .centre = KF_CENTRE_MEAN, .sample = o->sample, .alphas = o->alphas, .n_alphas = o->n_alphas};
+  KF_TRY(kf_fuse_alphas(j->ctx, j->stats, j->train, o->text, &options, j->lambdas, o->n_lambdas,
+                        j->alphas));
+  return kf_quiet_step(&j->quiet);
 }
 
 static kf_status sweep_lambda(sweep_job *j, size_t number) {
@@ -320,6 +391,8 @@ static kf_status sweep_lambda(sweep_job *j, size_t number) {
   if (j->options.text != NULL) { /* first, since it may be refused */
     if (number == 0 && !j->options.skip_raw) status = sweep_text(j, model, raw_text);
     if (status == KF_OK) status = sweep_text(j, model, p);
+    if (status == KF_OK && number == 0) status = choose_alphas(j);
+    if (status == KF_OK && j->options.fuse) status = sweep_fused(j, model, p);
   }
   if (status == KF_OK && number == 0 && !j->options.skip_raw) /* the class means of any model */
     status = sweep_model(j, model, raw);
@@ -508,6 +581,20 @@ static kf_status take_text(sweep_job *j) {
   return kf_text_check(o->text, j->stats->dim, &j->ctx->err);
 }
 
+static kf_status take_alphas(sweep_job *j) {
+  kf_sweep_options *o = &j->options;
+  if (!o->fuse) return KF_OK;
+  if (o->text == NULL || o->between != NULL)
+    return kf_fail(&j->ctx->err, KF_ERR_ARG,
+                   o->text == NULL ? "fused cells need text"
+                                   : "fused cells have no place beside S_b from other statistics");
+  if (o->alphas == NULL) o->n_alphas = 0;
+  if (o->n_alphas != 1 && j->train == NULL)
+    return kf_fail(&j->ctx->err, KF_ERR_ARG, "choosing alpha needs the training rows");
+  j->alphas = kf_alloc_zero(o->n_lambdas, sizeof *j->alphas);
+  return j->alphas != NULL ? KF_OK : kf_fail_memory(&j->ctx->err);
+}
+
 static kf_status check_neighbours(const sweep_job *j, kf_err *err) {
   const kf_sweep_options *o = &j->options;
   if (o->n_k == 0 && o->skip_prototypes && o->text == NULL)
@@ -532,16 +619,20 @@ static kf_status prepare(sweep_job *j, bool folds) {
   KF_TRY(take_dims(j));
   KF_TRY(take_metrics(j));
   KF_TRY(take_lambdas(j, folds));
+  KF_TRY(take_alphas(j));
   const kf_sweep_options *o = &j->options;
   j->sweep->folds = folds ? (o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS) : 0;
   j->sweep->n_cells = n_sets(o) * o->n_metrics * (cells_each(o) + text_cells_each(o));
+  j->sweep->n_cells += n_sets(o) * fused_cells_each(o);
   j->sweep->cells = kf_alloc_zero(j->sweep->n_cells, sizeof *j->sweep->cells);
   if (j->sweep->cells == NULL) return kf_fail_memory(&j->ctx->err);
   /* A pass over all dimensions is a step, and so is every gallery. */
   uint64_t steps = o->n_lambdas * (!o->skip_prototypes + (o->n_k > 0 ? o->n_dims : 0));
   if (!o->skip_raw) steps += !o->skip_prototypes + (o->n_k > 0 ? 1u : 0u);
   steps += text_cells_each(o);
-  steps *= n_sets(o) * o->n_metrics * (folds ? j->sweep->folds : 1);
+  steps *= n_sets(o) * o->n_metrics;
+  steps += n_sets(o) * fused_cells_each(o) + (o->fuse && o->n_alphas != 1);
+  if (folds) steps *= j->sweep->folds;
   kf_quiet_begin(&j->quiet, j->ctx, "sweep", steps);
   return KF_OK;
 }
@@ -583,6 +674,7 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   kf_quiet_end(&j.quiet);
   kf_free(j.metrics);
   kf_free(j.lambdas);
+  kf_free(j.alphas);
   kf_free(j.dims);
   kf_free(j.rising);
   if (status == KF_OK)

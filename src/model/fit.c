@@ -316,6 +316,11 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
                               err);
 }
 
+static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
+  classes_job j = {.fitter = f, .model = m};
+  return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
+}
+
 /* --- all together ---------------------------------------------------------------------------- */
 
 static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
@@ -332,8 +337,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   whiten_between(f, largest_scale);
   KF_TRY(rotate(f, largest_scale, m));
   KF_TRY(kf_progress(f->ctx, "fit", 4, STEPS));
-  classes_job j = {.fitter = f, .model = m};
-  KF_TRY(kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j));
+  KF_TRY(set_all_classes(f, m));
   return kf_progress(f->ctx, "fit", STEPS, STEPS);
 }
 
@@ -350,6 +354,20 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
   kf_status status = fit_model(f, value, centre, m);
+  if (status == KF_OK)
+    *out = m;
+  else
+    kf_model_free(m);
+  return status;
+}
+
+kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,
+                            kf_centre centre, kf_model **out) {
+  kf_model *m;
+  KF_TRY(kf_model_create(f->dim, dim, f->between->n_classes, &f->between->names, &m, &f->ctx->err));
+  kf_model_copy_map(model, m, dim);
+  m->centre = centre; /* the map itself does not depend on it */
+  kf_status status = set_all_classes(f, m);
   if (status == KF_OK)
     *out = m;
   else

@@ -78,6 +78,10 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model that kf_fit gives. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
+/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before, and
+ * another centre: without decomposing anything again. */
+kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
+                            kf_centre centre, kf_model **out);
 /* A lambda as an absolute number; an error where no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);

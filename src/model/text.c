@@ -183,6 +183,44 @@ kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
   return status;
 }
 
+/* --- of a model ------------------------------------------------------------------------------ */
+
+static kf_status take_from_model(const kf_model *m, kf_text *t, kf_err *err) {
+  const char **names = kf_alloc(m->n_classes, sizeof *names);
+  t->rows = kf_alloc((uint64_t)m->n_classes * m->dim_in, sizeof *t->rows);
+  kf_status status = names != NULL && t->rows != NULL ? KF_OK : kf_fail_memory(err);
+  for (uint32_t k = 0; status == KF_OK && k < m->n_classes; k++) {
+    if (!m->text_given[k]) continue;
+    if (m->names.n == 0 && t->n_classes < k)
+      status = kf_fail(err, KF_ERR_DATA,
+                       "class %u of the model has no text, others behind it have, and there are no "
+                       "names to tell them apart",
+                       t->n_classes);
+    else if (m->names.n > 0)
+      names[t->n_classes] = m->names.name[k];
+    memcpy(t->rows + (uint64_t)t->n_classes++ * m->dim_in, m->text + (uint64_t)k * m->dim_in,
+           m->dim_in * sizeof *t->rows);
+  }
+  if (status == KF_OK && m->names.n > 0)
+    status = kf_names_copy(names, t->n_classes, &t->names, err);
+  kf_free(names);
+  return status;
+}
+
+kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out) {
+  KF_ENTER(ctx, model != NULL && out != NULL);
+  if (model->text == NULL) return kf_fail(err, KF_ERR_ARG, "the model knows no text");
+  kf_text *t = kf_alloc_zero(1, sizeof *t);
+  if (t == NULL) return kf_fail_memory(err);
+  t->dim = model->dim_in;
+  kf_status status = take_from_model(model, t, err);
+  if (status == KF_OK)
+    *out = t;
+  else
+    kf_text_free(t);
+  return status;
+}
+
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
 void kf_text_mean(const kf_text *t, double *mean) {

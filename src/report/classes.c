@@ -189,16 +189,19 @@ static void put_attractive(kf_string *out, const kf_report_content *c, const ran
   end_table(out);
 }
 
-static void put_words(kf_string *out, const ranked *list, size_t n) {
+static void put_words(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
   size_t never = 0, always = 0;
   for (size_t i = 0; i < n; i++) {
     never += list[i].key == 0;
     always += list[i].key == 1;
   }
   kf_string_addf(out,
-                 "<p class=\"lead\">Of %s classes with test rows, <b>%s</b> are always right and "
+                 "<p class=\"lead\">Of %s classes with test rows, %s<b>%s</b> are always right and "
                  "<b>%s</b> never; half have at least %s.</p>\n",
-                 kf_show_count(n).text, kf_show_count(always).text, kf_show_count(never).text,
+                 kf_show_count(n).text,
+                 c->model != NULL && kf_model_fused(c->model) ? "by text and prototypes together, "
+                                                              : "",
+                 kf_show_count(always).text, kf_show_count(never).text,
                  kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
 }
 
@@ -212,7 +215,7 @@ void kf_report_classes(kf_string *out, const kf_report_content *c) {
   size_t n = rank_accuracy(c->analysis, list);
   if (n > 0) {
     kf_section_begin(out, "classes", "Classes");
-    put_words(out, list, n);
+    put_words(out, c, list, n);
     kf_put(out, "<div class=\"pair\">\n");
     put_curve(out, c, list, n);
     put_histogram(out, list, n);

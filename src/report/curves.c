@@ -17,10 +17,9 @@ static void stretch(double *low, double *high, double value) {
   *high = fmax(*high, value);
 }
 
-/* The lambdas there are; false: fewer than two. */
-static bool lambda_range(const kf_report_content *c, double *low, double *high) {
+bool kf_lambda_range(const kf_report_content *c, bool swept, double *low, double *high) {
   *low = INFINITY, *high = 0;
-  for (size_t i = 0; c->lambda != NULL && i < c->lambda->n_points; i++)
+  for (size_t i = 0; !swept && c->lambda != NULL && i < c->lambda->n_points; i++)
     stretch(low, high, c->lambda->points[i].lambda);
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     if (!c->sweep->cells[i].raw) stretch(low, high, kf_cell_lambda(c, &c->sweep->cells[i]));
@@ -58,15 +57,24 @@ static void relative_axis(kf_chart *chart, double mean) {
   chart->above_factor = 1 / mean;
 }
 
+void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_report_content *c, double low,
+                    double high) {
+  kf_chart_begin(chart, out, low, high, true, mean_eigenvalue(c) > 0);
+  chart->x_name = "λ, absolute";
+  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
+  chart->reading = read_lambda;
+  relative_axis(chart, mean_eigenvalue(c));
+  chart->mark = c->model != NULL    ? kf_model_lambda(c->model)
+                : c->lambda != NULL ? c->lambda->lambda
+                                    : 0;
+  chart->mark_name = "chosen";
+}
+
 static void lambda_chart(kf_string *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
-  kf_chart_begin(&chart, out, low, high, true, mean_eigenvalue(c) > 0);
+  kf_lambda_axis(&chart, out, c, low, high);
   chart.label = "Accuracy over the regulariser lambda";
-  chart.x_name = "λ, absolute";
-  chart.x_ticks = kf_ticks_log(chart.plot.x.low, chart.plot.x.high);
-  chart.reading = read_lambda;
-  relative_axis(&chart, mean_eigenvalue(c));
   if (c->lambda != NULL) add_left_out(&chart, c->lambda);
   if (kf_sweep_place(c, &place)) {
     size_t before = chart.n;
@@ -75,10 +83,6 @@ static void lambda_chart(kf_string *out, const kf_report_content *c, double low,
                    c->sweep->folds ? "held-out folds" : "test rows", 1);
     if (chart.n > before) kf_sweep_baseline(&chart, c, &place, 0, "raw space", 5);
   }
-  chart.mark = c->model != NULL    ? kf_model_lambda(c->model)
-               : c->lambda != NULL ? c->lambda->lambda
-                                   : 0;
-  chart.mark_name = "chosen";
   kf_figure_begin(out, "Accuracy over λ");
   kf_chart_draw(&chart);
   kf_figure_end(out, c->lambda != NULL
@@ -99,7 +103,15 @@ static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
   *to = choice->points[last].lambda;
 }
 
-static void lambda_words(kf_string *out, const kf_lambda_choice *choice) {
+/* What the model has, where that is not what prototypes alone would choose. */
+static void other_lambda(kf_string *out, const kf_model *model, double chosen) {
+  if (model == NULL || fabs(kf_model_lambda(model) - chosen) <= 1e-9 * chosen) return;
+  kf_string_addf(out, " The model has %s%s.", kf_show_real(kf_model_lambda(model)).text,
+                 kf_model_fused(model) ? ", together with text" : "");
+}
+
+static void lambda_words(kf_string *out, const kf_report_content *c) {
+  const kf_lambda_choice *choice = c->lambda;
   const kf_lambda_point *best = &choice->points[choice->best];
   double from, to;
   plateau(choice, &from, &to);
@@ -117,15 +129,17 @@ static void lambda_words(kf_string *out, const kf_lambda_choice *choice) {
                    kf_show_real(to).text);
   if (choice->chosen != choice->best)
     kf_string_addf(out, ". Chosen was %s", kf_show_real(choice->lambda).text);
-  kf_put(out, ".</p>\n");
+  kf_put(out, ".");
+  other_lambda(out, c->model, choice->lambda);
+  kf_put(out, "</p>\n");
 }
 
 void kf_report_lambda(kf_string *out, const kf_report_content *c) {
   double low, high;
-  bool curve = lambda_range(c, &low, &high);
+  bool curve = kf_lambda_range(c, false, &low, &high);
   if (!curve && c->model == NULL) return;
   kf_section_begin(out, "lambda", "The regulariser λ");
-  if (c->lambda != NULL && c->lambda->n_points > 0) lambda_words(out, c->lambda);
+  if (c->lambda != NULL && c->lambda->n_points > 0) lambda_words(out, c);
   kf_put(out, "<div class=\"pair\">\n");
   if (curve) lambda_chart(out, c, low, high);
   if (c->model != NULL) kf_report_within(out, c->model);
@@ -146,9 +160,9 @@ static double memory_rows(const kf_report_content *c) {
 }
 
 /* Below a few dimensions nothing is right, and a curve from 1 on would be mostly that. */
-static bool dim_range(const kf_report_content *c, double *low, double *high) {
+bool kf_dim_range(const kf_report_content *c, bool swept, double *low, double *high) {
   *low = INFINITY, *high = 0;
-  if (c->dim != NULL && c->dim->n_points > 0) {
+  if (!swept && c->dim != NULL && c->dim->n_points > 0) {
     uint32_t last = c->dim->points[c->dim->n_points - 1].dim;
     stretch(low, high, last > 64 ? 4 : 1);
     stretch(low, high, last);
@@ -180,27 +194,32 @@ static void add_swept(kf_chart *chart, const kf_report_content *c, const kf_plac
     kf_sweep_baseline(chart, c, place, ks[i], i == 0 ? "raw space" : "", (unsigned)i);
 }
 
+void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_report_content *c, double low,
+                 double high, kf_shown *above) {
+  kf_chart_begin(chart, out, low, high, true, true);
+  chart->x_name = "dimensions kept";
+  chart->x_ticks = chart->above_ticks = kf_ticks_halves(low, high);
+  chart->reading = read_dim;
+  if (c->train_rows > 0)
+    snprintf(above->text, sizeof above->text, "memory of %.26s rows",
+             kf_show_count(c->train_rows).text);
+  else
+    snprintf(above->text, sizeof above->text, "memory per million rows");
+  chart->above_name = above->text;
+  chart->above_show = kf_tick_bytes;
+  chart->above_factor = 4 * memory_rows(c);
+  chart->mark = c->model != NULL ? kf_model_dim_out(c->model) : c->dim != NULL ? c->dim->dim : 0;
+  chart->mark_name = "chosen";
+}
+
 static void dim_chart(kf_string *out, const kf_report_content *c, double low, double high) {
   kf_chart chart;
   kf_place place;
   kf_shown above;
-  kf_chart_begin(&chart, out, low, high, true, true);
+  kf_dim_axis(&chart, out, c, low, high, &above);
   chart.label = "Accuracy over the number of dimensions";
-  chart.x_name = "dimensions kept";
-  chart.x_ticks = chart.above_ticks = kf_ticks_halves(low, high);
-  chart.reading = read_dim;
-  if (c->train_rows > 0)
-    snprintf(above.text, sizeof above.text, "memory of %.26s rows",
-             kf_show_count(c->train_rows).text);
-  else
-    snprintf(above.text, sizeof above.text, "memory per million rows");
-  chart.above_name = above.text;
-  chart.above_show = kf_tick_bytes;
-  chart.above_factor = 4 * memory_rows(c);
   if (kf_sweep_place(c, &place)) add_swept(&chart, c, &place);
   if (c->dim != NULL) add_validated(&chart, c->dim);
-  chart.mark = c->model != NULL ? kf_model_dim_out(c->model) : c->dim != NULL ? c->dim->dim : 0;
-  chart.mark_name = "chosen";
   kf_figure_begin(out, "Accuracy over dimensions");
   kf_chart_draw(&chart);
   kf_figure_end(
@@ -258,7 +277,7 @@ static void dim_words(kf_string *out, const kf_dim_choice *choice) {
 
 void kf_report_dims(kf_string *out, const kf_report_content *c) {
   double low, high;
-  bool curve = dim_range(c, &low, &high);
+  bool curve = kf_dim_range(c, false, &low, &high);
   if (!curve && c->model == NULL) return;
   kf_section_begin(out, "dimensions", "Dimensions");
   kf_put(out, "<p class=\"lead\">");

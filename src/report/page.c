@@ -66,6 +66,8 @@ static kf_status check_content(const kf_report_content *c, kf_err *err) {
   if (c->lambda != NULL && c->lambda->n_points > 0 &&
       (c->lambda->best >= c->lambda->n_points || c->lambda->chosen >= c->lambda->n_points))
     return kf_fail(err, KF_ERR_ARG, "kf_report_save: the chosen lambda is not among the points");
+  if (c->fuse != NULL && c->fuse->n_points > 0 && c->fuse->chosen >= c->fuse->n_points)
+    return kf_fail(err, KF_ERR_ARG, "kf_report_save: the chosen alpha is not among the points");
   const kf_shots *s = c->shots;
   if (s != NULL && (s->n_classifiers > KF_SHOTS_CLASSIFIERS ||
                     s->n_points != s->n_sizes * s->seeds * s->n_classifiers))
@@ -94,6 +96,7 @@ static void put_head(kf_string *out, const kf_report_content *c) {
 static void put_page(kf_string *out, const kf_report_content *c) {
   put_head(out, c);
   kf_report_summary(out, c);
+  kf_report_text(out, c);
   kf_report_lambda(out, c);
   kf_report_dims(out, c);
   kf_report_neighbours(out, c);

@@ -24,19 +24,25 @@ size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most);
  * only the relative one means the same there. */
 double kf_cell_lambda(const kf_report_content *c, const kf_sweep_cell *cell);
 
+/* What answers. */
+typedef enum kf_by { KF_BY_IMAGES, KF_BY_TEXT, KF_BY_BOTH } kf_by;
+
 /* The place in a sweep that the others are compared with: that of the model, or next to it. */
 typedef struct kf_place {
   double lambda;
   uint32_t dim, most_dim; /* most_dim: the largest there is */
   kf_metric metric;
   uint32_t set;
+  kf_by by;              /* images, unless it is changed */
+  kf_text_centre centre; /* of mapped text; 0: there is none */
 } kf_place;
 /* false: there is no sweep, or no cell in the mapped space. */
 bool kf_sweep_place(const kf_report_content *c, kf_place *out);
 /* The cell of a place, in the mapped or the original space; NULL: none. */
 const kf_sweep_cell *kf_sweep_find(const kf_report_content *c, const kf_place *place, bool raw,
                                    uint32_t k);
-/* The first `room` numbers of neighbours that cells have, 0 for prototypes; returns how many. */
+/* The first `room` numbers of neighbours that cells of images have, 0 for prototypes; returns how
+ * many. */
 size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room);
 /* Adds the cells that differ from the place in one thing alone as a curve; none where there are
  * fewer than two, or less than `low` in x. */
@@ -51,9 +57,22 @@ void kf_sweep_table(kf_string *out, const kf_report_content *c);
 /* "prototypes", "15-NN" */
 kf_shown kf_show_classifier(uint32_t k);
 
+/* --- curves.c: scales that several sections have ----------------------------------------------- */
+
+/* The lambdas there are, of the sweep alone or of the choice as well; false: fewer than two. */
+bool kf_lambda_range(const kf_report_content *c, bool swept, double *low, double *high);
+/* Begins a chart over lambda. */
+void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_report_content *c, double low,
+                    double high);
+/* The same for dimensions. `above` must live as long as the chart. */
+bool kf_dim_range(const kf_report_content *c, bool swept, double *low, double *high);
+void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_report_content *c, double low,
+                 double high, kf_shown *above);
+
 /* --- the sections ----------------------------------------------------------------------------- */
 
 void kf_report_summary(kf_string *out, const kf_report_content *c);    /* summary.c */
+void kf_report_text(kf_string *out, const kf_report_content *c);       /* text.c */
 void kf_report_lambda(kf_string *out, const kf_report_content *c);     /* curves.c */
 void kf_report_dims(kf_string *out, const kf_report_content *c);       /* curves.c */
 void kf_report_neighbours(kf_string *out, const kf_report_content *c); /* curves.c */

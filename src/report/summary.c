@@ -34,6 +34,7 @@ static void put_model_facts(kf_string *out, const kf_model *model) {
   else
     value = kf_show_real(lambda);
   put_fact(out, "λ", value.text, NULL);
+  if (kf_model_fused(model)) put_fact(out, "α", kf_show_real(kf_model_alpha(model)).text, NULL);
 }
 
 static void put_facts(kf_string *out, const kf_report_content *c) {
@@ -49,45 +50,91 @@ static void put_facts(kf_string *out, const kf_report_content *c) {
 /* --- results ---------------------------------------------------------------------------------- */
 
 typedef struct line {
+  kf_by by;
   bool raw;
   uint32_t k, dim;
   uint64_t n, top1, top5;
+  bool last; /* of those that belong together */
 } line;
 
-#define MOST_LINES 18
+#define MOST_LINES 22
 
-static void add_cell(line *lines, size_t *n, const kf_sweep_cell *cell) {
-  if (cell != NULL && *n < MOST_LINES)
-    lines[(*n)++] = (line){cell->raw != 0, cell->k, cell->dim, cell->n, cell->top1, cell->top5};
+typedef struct table {
+  line lines[MOST_LINES];
+  size_t n;
+} table;
+
+static void add_line(table *t, line l) {
+  if (t->n < MOST_LINES && l.n > 0) t->lines[t->n++] = l;
 }
 
-/* Prototypes from the evaluation of the model, or from the sweep without one; neighbours from the
- * sweep. Raw and mapped in turn. */
-static size_t collect(const kf_report_content *c, line *lines) {
-  size_t n = 0;
+static void add_cell(table *t, const kf_sweep_cell *cell, kf_by by) {
+  if (cell != NULL)
+    add_line(t, (line){by, cell->raw != 0, cell->k, cell->dim, cell->n, cell->top1, cell->top5,
+                       cell->raw == 0});
+}
+
+/* From the evaluation of a part of the model, or from the sweep without one. */
+static void add_part(table *t, const kf_report_content *c, const kf_place *place,
+                     const kf_eval_result *part, kf_by by) {
+  bool raw = by == KF_BY_TEXT;
+  if (part != NULL && c->model != NULL) {
+    uint32_t dim = raw ? kf_model_dim_in(c->model) : kf_model_dim_out(c->model);
+    add_line(t, (line){by, raw, 0, dim, part->n, part->top1, part->top5, !raw});
+  } else if (place != NULL) {
+    kf_place here = *place;
+    here.by = by;
+    add_cell(t, kf_sweep_find(c, &here, raw, 0), by);
+  }
+}
+
+/* Text in the original space and mapped, and both together. */
+static void add_text(table *t, const kf_report_content *c, const kf_place *place) {
+  size_t before = t->n;
+  add_part(t, c, place, c->text, KF_BY_TEXT);
+  if (place != NULL) {
+    kf_place here = *place;
+    here.by = KF_BY_TEXT;
+    add_cell(t, kf_sweep_find(c, &here, false, 0), KF_BY_TEXT);
+  }
+  add_part(t, c, place, c->fused, KF_BY_BOTH);
+  line *both = t->n > before ? &t->lines[t->n - 1] : NULL; /* has the dimensions of text as well */
+  if (both != NULL && both->by == KF_BY_BOTH && t->lines[before].raw && both->dim > 0)
+    both->dim += t->lines[before].dim;
+  for (size_t i = before; i < t->n; i++) t->lines[i].last = i + 1 == t->n;
+}
+
+/* Prototypes from the evaluation of the model, or from the sweep without one; text likewise;
+ * neighbours from the sweep. Raw and mapped in turn. */
+static void collect(const kf_report_content *c, table *t) {
   const kf_eval_result *e = c->eval;
+  t->n = 0;
   if (e != NULL && e->n > 0) {
     uint32_t in = c->model != NULL ? kf_model_dim_in(c->model) : 0;
     uint32_t out = c->model != NULL ? kf_model_dim_out(c->model) : 0;
-    lines[n++] = (line){true, 0, in, e->n, e->raw_top1, e->raw_top5};
-    lines[n++] = (line){false, 0, out, e->n, e->top1, e->top5};
+    add_line(t, (line){KF_BY_IMAGES, true, 0, in, e->n, e->raw_top1, e->raw_top5, false});
+    add_line(t, (line){KF_BY_IMAGES, false, 0, out, e->n, e->top1, e->top5, true});
   }
   kf_place place;
-  if (!kf_sweep_place(c, &place)) return n;
-  uint32_t ks[8];
-  size_t n_ks = kf_sweep_ks(c->sweep, ks, 8);
-  for (size_t i = 0; i < n_ks; i++) {
-    if (ks[i] == 0 && n > 0) continue;
-    add_cell(lines, &n, kf_sweep_find(c, &place, true, ks[i]));
-    add_cell(lines, &n, kf_sweep_find(c, &place, false, ks[i]));
+  bool swept = kf_sweep_place(c, &place), evaluated = t->n > 0;
+  if (swept && !evaluated) {
+    add_cell(t, kf_sweep_find(c, &place, true, 0), KF_BY_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, false, 0), KF_BY_IMAGES);
   }
-  return n;
+  add_text(t, c, swept ? &place : NULL);
+  uint32_t ks[8];
+  size_t n_ks = swept ? kf_sweep_ks(c->sweep, ks, 8) : 0;
+  for (size_t i = 0; i < n_ks; i++) {
+    if (ks[i] == 0) continue;
+    add_cell(t, kf_sweep_find(c, &place, true, ks[i]), KF_BY_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, false, ks[i]), KF_BY_IMAGES);
+  }
 }
 
 /* An interval as a line with its share as a dot, for a column of the table. */
 static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   double low = 0, high = 1;
-  unsigned colour = l->raw ? 5 : 0;
+  unsigned colour = l->by == KF_BY_BOTH ? 1 : l->by == KF_BY_TEXT ? 2 : l->raw ? 5 : 0;
   kf_interval95(l->top1, l->n, &low, &high);
   kf_put(out, "<td class=\"bar\"><svg viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
   kf_svg_line(out, "grid", x->from, 7, x->to, 7);
@@ -101,8 +148,10 @@ static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
 
 static void put_line(kf_string *out, const line *l, const kf_scale *x) {
   kf_string_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
-                 l->raw ? "raw" : "mapped", l->raw ? "raw" : "Koo-Fu",
-                 kf_show_classifier(l->k).text);
+                 l->last ? "mapped" : "raw", l->raw ? "raw" : "Koo-Fu",
+                 l->by == KF_BY_BOTH   ? "prototypes and text"
+                 : l->by == KF_BY_TEXT ? "text (zero-shot)"
+                                       : kf_show_classifier(l->k).text);
   if (l->dim > 0)
     kf_string_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
   else
@@ -114,9 +163,10 @@ static void put_line(kf_string *out, const line *l, const kf_scale *x) {
                  kf_show_interval(l->top5, l->n).text);
 }
 
-static void put_table(kf_string *out, const line *lines, size_t n) {
+static void put_table(kf_string *out, const table *t) {
+  const line *lines = t->lines;
   kf_scale x = {1, 0, 6, 174, false};
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < t->n; i++) {
     double low = 0, high = 1;
     kf_interval95(lines[i].top1, lines[i].n, &low, &high);
     x.low = fmin(x.low, low);
@@ -127,16 +177,26 @@ static void put_table(kf_string *out, const line *lines, size_t n) {
               "class=\"results\"><thead><tr><th scope=\"col\">space</th><th scope=\"col\">"
               "dims</th><th scope=\"col\">top-1</th><td class=\"bar\"></td><th scope=\"col\">top-5"
               "</th></tr></thead><tbody>\n");
-  for (size_t i = 0; i < n; i++) put_line(out, &lines[i], &x);
+  for (size_t i = 0; i < t->n; i++) put_line(out, &lines[i], &x);
   kf_put(out, "</tbody></table></div>\n<p class=\"caption\">Small figures: 95 % intervals.</p>\n");
 }
 
 /* --- the sentence ----------------------------------------------------------------------------- */
 
 /* The first raw line with its mapped one behind it. */
-static const line *first_pair(const line *lines, size_t n) {
-  for (size_t i = 0; i + 1 < n; i++)
-    if (lines[i].raw && !lines[i + 1].raw && lines[i].k == lines[i + 1].k) return &lines[i];
+static const line *first_pair(const table *t) {
+  for (size_t i = 0; i + 1 < t->n; i++) {
+    const line *one = &t->lines[i], *two = one + 1;
+    if (one->by == KF_BY_IMAGES && two->by == KF_BY_IMAGES && one->raw && !two->raw &&
+        one->k == two->k)
+      return one;
+  }
+  return NULL;
+}
+
+static const line *find_line(const table *t, kf_by by, bool raw) {
+  for (size_t i = 0; i < t->n; i++)
+    if (t->lines[i].by == by && t->lines[i].raw == raw && t->lines[i].k == 0) return &t->lines[i];
   return NULL;
 }
 
@@ -161,6 +221,31 @@ static void put_gain(kf_string *out, const kf_report_content *c, const line *raw
   kf_put(out, ".</p>\n");
 }
 
+/* "4.90 points more than text alone" */
+static void put_more(kf_string *out, const line *both, const line *part, const char *name) {
+  double gain = kf_share(both->top1, both->n) - kf_share(part->top1, part->n);
+  kf_string_addf(out, "<b>%s points %s</b> than %s", kf_show_points(fabs(gain)).text,
+                 gain < 0 ? "fewer" : "more", name);
+}
+
+static void put_both(kf_string *out, const kf_report_content *c, const table *t) {
+  const line *both = find_line(t, KF_BY_BOTH, false);
+  const line *text = find_line(t, KF_BY_TEXT, true);
+  const line *images = find_line(t, KF_BY_IMAGES, false);
+  if (both == NULL) return;
+  kf_string_addf(out,
+                 "<p class=\"gain\">Names and pictures together are right for <b>%s</b> of %s %s",
+                 kf_show_percent(both->top1, both->n).text, kf_show_count(both->n).text,
+                 only_folds(c) ? "held-out rows" : "test rows");
+  if (text != NULL && images != NULL && text->n == both->n && images->n == both->n) {
+    kf_put(out, ": ");
+    put_more(out, both, text, "names alone");
+    kf_put(out, " and ");
+    put_more(out, both, images, "pictures alone");
+  }
+  kf_put(out, ".</p>\n");
+}
+
 static void put_left_out(kf_string *out, const kf_eval_result *e) {
   if (e == NULL || e->rows == e->n) return;
   const struct {
@@ -182,18 +267,19 @@ static void put_left_out(kf_string *out, const kf_eval_result *e) {
 }
 
 void kf_report_summary(kf_string *out, const kf_report_content *c) {
-  line lines[MOST_LINES];
-  size_t n = collect(c, lines);
-  const line *pair = first_pair(lines, n);
+  table t;
+  collect(c, &t);
+  const line *pair = first_pair(&t);
   kf_put(out, "<header>\n<h1><bdi>");
   kf_put_text(out, c->title != NULL ? c->title : "Koo-Fu report", 200);
   kf_put(out, "</bdi></h1>\n");
   put_facts(out, c);
   kf_put(out, "</header>\n");
-  if (n == 0) return;
+  if (t.n == 0) return;
   kf_put(out, "<section id=\"summary\" aria-label=\"Summary\">\n");
+  put_both(out, c, &t);
   if (pair != NULL) put_gain(out, c, pair);
-  put_table(out, lines, n);
+  put_table(out, &t);
   put_left_out(out, c->eval);
   if (only_folds(c))
     kf_put(out,

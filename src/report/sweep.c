@@ -29,10 +29,16 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
   bool found = false;
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
-    if (cell->raw || cell->text) continue;
+    if (cell->raw) continue;
     double lambda = kf_cell_lambda(c, cell);
-    if (!found) *out = (kf_place){lambda, cell->dim, cell->dim, cell->metric, cell->set};
+    if (!found)
+      *out = (kf_place){.lambda = lambda,
+                        .dim = cell->dim,
+                        .most_dim = cell->dim,
+                        .metric = cell->metric,
+                        .set = cell->set};
     found = true;
+    if (out->centre == 0 || cell->text == KF_TEXT_CENTRE_MODALITY) out->centre = cell->text;
     if (cell->metric != out->metric || cell->set != out->set) continue;
     if (apart(lambda, wanted_lambda(c)) < apart(out->lambda, wanted_lambda(c)))
       out->lambda = lambda;
@@ -42,11 +48,17 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
   return found;
 }
 
-/* The original space has one dimension and no lambda. */
+static kf_by answered_by(const kf_sweep_cell *cell) {
+  return cell->fused ? KF_BY_BOTH : cell->text ? KF_BY_TEXT : KF_BY_IMAGES;
+}
+
+/* The original space has one dimension, no lambda and no centre, and both together one metric. */
 static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
                  bool raw) {
-  return cell->text == 0 && (cell->raw != 0) == raw && cell->metric == place->metric &&
-         cell->set == place->set &&
+  kf_by by = answered_by(cell);
+  return by == place->by && (cell->raw != 0) == raw && cell->set == place->set &&
+         (by == KF_BY_BOTH || cell->metric == place->metric) &&
+         (by != KF_BY_TEXT || raw || cell->text == place->centre) &&
          (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
 }
 
@@ -61,7 +73,7 @@ const kf_sweep_cell *kf_sweep_find(const kf_report_content *c, const kf_place *p
 size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room) {
   size_t n = 0;
   for (size_t i = 0; i < sweep->n_cells; i++) {
-    bool known = false;
+    bool known = answered_by(&sweep->cells[i]) != KF_BY_IMAGES;
     for (size_t j = 0; j < n; j++) known = known || k[j] == sweep->cells[i].k;
     if (!known && n < room) k[n++] = sweep->cells[i].k;
   }
@@ -131,7 +143,10 @@ kf_shown kf_show_classifier(uint32_t k) {
 static void put_cell(kf_string *out, const kf_report_content *c, const kf_sweep_cell *cell) {
   kf_string_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
                  cell->raw ? "raw" : "Koo-Fu",
-                 cell->text ? "text" : kf_show_classifier(cell->k).text, cell->dim);
+                 cell->fused  ? "text and prototypes"
+                 : cell->text ? "text"
+                              : kf_show_classifier(cell->k).text,
+                 cell->dim);
   if (cell->raw)
     kf_put(out, "<td>–</td>");
   else

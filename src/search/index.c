@@ -112,7 +112,10 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
                     double *scratch, kf_query *query, int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
-  if (!(query->largest < (most + 0.4) * (double)factor) && factor > 0) {
+  /* Of a group in which all are too long the factor is 0, and nothing may be made of them. */
+  bool fits =
+      factor > 0 ? query->largest < (most + 0.4) * (double)factor : query->largest < INFINITY;
+  if (!fits) {
     memset(bytes, 0, index->padded);
     query->by_length = query->by_error = query->fixed = INFINITY;
     return;

@@ -93,3 +93,40 @@ def fusing_refused(box):
     box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "--part", "text", "--raw", naming="--part has no meaning with --raw")
     box.works("synth", "--classes", 20, "--dim", 16, "--per-class", 1, "-o", "x.safetensors", "--text", "narrow.safetensors", "-q")
     box.refuses(BAD_DATA, "fit", "train.safetensors", "--text", "narrow.safetensors", "-o", "m.safetensors", naming=["16", "32"])
+
+
+@test
+def sweeps(box):
+    make_data(box)
+    words = ["train.safetensors", "--text", "text.safetensors"]
+    over = ["--test", "test.safetensors", "--lambdas", "0.1x,3x", "--dims", "32,7"]
+    cells = json.loads(box.works("sweep", *words, *over, "--json", "-q").out)["cells"]
+    fused = [cell for cell in cells if cell["text"] == "fused"]
+    equal([(round(cell["relative"], 6), cell["dim"]) for cell in fused], [(0.1, 32), (0.1, 7), (3, 32), (3, 7)], "fused cells")
+    for cell in fused:
+        box.works("fit", *words, "--lambda", f"{cell['relative']:.1f}x", "--dim", cell["dim"], "--fuse", "auto", "-o", "f.safetensors", "-q")
+        alone = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--json").out)
+        equal((cell["n"], cell["top1"], cell["top5"], cell["alpha"]),
+              (alone["n"], alone["fused_top1"], alone["fused_top5"], alone["alpha"]), f"lambda {cell['relative']}, {cell['dim']} dimensions")
+    rows = [line.split(",") for line in box.works("sweep", *words, *over, "--format", "csv", "-q").out.splitlines()]
+    equal(rows[0][-2:], ["text", "alpha"], "the head of the CSV")
+    equal([[int(row[8]), row[12], float(row[13])] for row in rows if row[12] == "fused"],
+          [[round(cell["top1"] * cell["n"]), "fused", cell["alpha"]] for cell in fused], "CSV and JSON")
+    equal(len(rows) - 1, len(cells), "lines of the CSV")
+    lines = box.works("sweep", *words, *over, "-q").out.split("text and prototypes together, cosine, top-1")[1].splitlines()
+    equal(lines[2].split(), ["0.1x", f"{100 * fused[0]['top1']:.2f}", f"{100 * fused[1]['top1']:.2f}", "alpha", f"{fused[0]['alpha']:g}"], "a line of the table")
+    given = json.loads(box.works("sweep", *words, *over, "--fuse", "0.25", "--json", "-q").out)["cells"]
+    equal({cell["alpha"] for cell in given if cell["text"] == "fused"}, {0.25}, "alpha as given")
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    some = ["s.safetensors", "--text", "text.safetensors", *over]
+    equal(json.loads(box.works("sweep", *some, "--fuse", "0.25", "--json", "-q").out)["cells"], given, "from statistics")
+    without = box.works("sweep", *some)
+    check("together" not in without.out and "left out (--fuse ALPHA)" in without.err, without.err)
+    check("together" not in box.works("sweep", *words, *over, "--no-prototypes").out, "--no-prototypes")
+    folds = json.loads(box.works("sweep", *words, "--lambdas", "0.3x", "--dims", 32, "--folds", 3, "--json", "-q").out)["cells"]
+    equal([cell["n"] for cell in folds if cell["text"] == "fused"], [100], "rows in folds")
+    for bad, naming in (([*some, "--fuse", "auto"], "needs the rows themselves"), ([*words, "--fuse", "much"], "--fuse must be auto or a number"),
+                        (["train.safetensors", "--fuse", "1"], "--fuse needs --text"), ([*words, "--fuse", "1", "--no-prototypes"], "--no-prototypes"),
+                        ([*words, *over[:2], "--between", "s.safetensors", "--fuse", "1"], "--between"),
+                        ([*words, *over[:2], "--shots", "1", "--fuse", "1"], "--shots")):
+        box.refuses(USAGE, "sweep", *bad, naming=naming)

@@ -1,5 +1,8 @@
 """koofu report: one page out of data."""
 
+import json
+import re
+
 from harness import IO, USAGE, check, equal, test
 
 
@@ -46,6 +49,98 @@ def of_a_model(box):
     box.works("report", "train.safetensors", "--model", "model.safetensors", "--test", "test.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
     check("24 → 6" in page and "= 2x" in page, "dimensions and lambda of the model")
+
+
+def share(value):
+    """As the page writes it."""
+    return f"{100 * value:.2f}\u202f%"
+
+
+def summary(page):
+    """Space and classifier, and the top-1 accuracy, of each line of the first table."""
+    table = page.split('<table class="results">')[1].split("</table>")[0]
+    return dict(re.findall(r'<th scope="row">(.*?) *</span></th><td>.*?</td><td>(.*?)<small>', table.replace(" <span>", " ")))
+
+
+@test
+def with_text(box):
+    box.works("synth", "--classes", 12, "--dim", 24, "--per-class", 8, "-o", "train.safetensors", "--text", "text.safetensors", "-q")
+    box.works("synth", "--classes", 12, "--dim", 24, "--per-class", 6, "--split", 1, "-o", "test.safetensors", "-q")
+    words = ["report", "train.safetensors", "--test", "test.safetensors"]
+    said = box.works(*words, "--text", "text.safetensors", "-o", "a.html").err
+    page = box.read("a.html").decode()
+    for section in SECTIONS + OF_ERRORS + ("text",):
+        check(f'id="{section}"' in page, f"{section} is not in the page")
+    box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors", "-q")
+    alone = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--errors", "--json").out)
+    lines = summary(page)
+    for name, figure in (("raw prototypes", "raw_top1"), ("Koo-Fu prototypes", "top1"), ("raw text (zero-shot)", "model_text_top1"),
+                         ("Koo-Fu prototypes and text", "fused_top1")):
+        equal(lines[name], share(alone[figure]), name)
+    check(f"text and prototypes together {100 * alone['fused_top1']:.2f} %" in said, said)
+    zero = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--text", "text.safetensors", "--json").out)
+    equal(lines["Koo-Fu text (zero-shot)"], share(zero["text_top1"]), "zero-shot in the model's space")
+    check(f"<dt>α</dt><dd>{alone['alpha']:g}<" in page, "alpha")
+    right = sum(bin["top1"] for bin in alone["margins"])
+    equal(right, round(alone["fused_top1"] * alone["n"]), "eval --errors is about both together")
+    worst = alone["worst_classes"][0]
+    check(f"<bdi>{worst['class']}</bdi></th><td>{worst['top1']} of {worst['n']}</td>" in page, "the worst class of both together")
+    box.works(*words, "--model", "f.safetensors", "-o", "b.html")  # whose text is in the model
+    equal(summary(box.read("b.html").decode()), lines, "a page of the model")
+    box.works(*words, "--text", "text.safetensors", "--fuse", "0.25", "--lambda", "2x", "--dim", 7, "-o", "c.html")
+    box.works("fit", "train.safetensors", "--text", "text.safetensors", "--fuse", "0.25", "--lambda", "2x", "--dim", 7, "-o", "g.safetensors", "-q")
+    page = box.read("c.html").decode()
+    given = json.loads(box.works("eval", "g.safetensors", "test.safetensors", "--json").out)
+    equal(summary(page)["Koo-Fu prototypes and text"], share(given["fused_top1"]), "alpha and lambda as given")
+    check("<dt>α</dt><dd>0.25<" in page and "= 2x" in page and "24 → 7" in page, "what was given")
+    box.works("report", "train.safetensors", "--text", "text.safetensors", "-k", "1", "--dims", "24", "-o", "d.html")  # folds
+    page = box.read("d.html").decode()
+    check("together are right for" in page and "of 96 held-out rows" in page, "both together in folds")
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    box.works(*words, "--model", "m.safetensors", "--text", "text.safetensors", "-o", "e.html")  # a model that knows none
+    lines = summary(box.read("e.html").decode())
+    check("raw text (zero-shot)" in lines and "Koo-Fu prototypes and text" not in lines, f"{lines}")
+    for bad, naming in ((["--fuse", "1"], "--fuse needs --text"), (["--text", "text.safetensors", "--no-normalize"], "--no-normalize"),
+                        (["--text", "text.safetensors", "--fuse", "much"], "--fuse must be auto or a number"),
+                        (["--model", "f.safetensors", "--text", "text.safetensors", "--fuse", "1"], "--fuse")):
+        box.refuses(USAGE, *words, *bad, "-o", "page.html", naming=naming)
+
+
+@test
+def settings_as_in_fit(box):
+    make_data(box)
+    words = ["report", "train.safetensors", "--test", "test.safetensors", "--dims", "24", "-k", "1"]
+    for options in (["--lambda", "3x"], ["--one-se"], ["--lambda", "ledoit-wolf"], ["--no-normalize"],
+                    ["--no-normalize", "--exponent", "20", "--lambda", "gda"]):
+        box.works(*words, *options, "--dim", 9, "-o", "page.html", "-q")
+        box.works("fit", "train.safetensors", *options, "--dim", 9, "-o", "m.safetensors", "-q")
+        alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--json").out)
+        page = box.read("page.html").decode()
+        equal([summary(page)[name] for name in ("raw prototypes", "Koo-Fu prototypes")],
+              [share(alone["raw_top1"]), share(alone["top1"])], f"{options}")
+        check(f"{alone['lambda']:.4g} = " in page, f"{options}: lambda {alone['lambda']:.4g}")
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    for option in (["--lambda", "1"], ["--one-se"], ["--no-normalize"]):
+        box.refuses(USAGE, *words, "--model", "m.safetensors", *option, "-o", "page.html", naming=option[0])
+    box.refuses(USAGE, *words, "--lambda", "much", "-o", "page.html", naming="much")
+    box.refuses(USAGE, *words, "--lambda", "1", "--one-se", "-o", "page.html", naming="--one-se needs --lambda auto")
+
+
+@test
+def judged_by_a_truth(box):
+    make_data(box)
+    words = ["report", "train.safetensors", "--test", "test.safetensors", "--dim", 9, "--dims", "9,24", "-k", "1"]
+    box.write("truth.txt", "".join(f"c{i % 12:04d},c{(i + 1) % 12:04d}\n" if i % 5 else "\n" for i in range(72)).encode())
+    box.works("fit", "train.safetensors", "--dim", 9, "-o", "m.safetensors", "-q")
+    alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--truth", "truth.txt", "--json").out)
+    box.works(*words, "--truth", "truth.txt", "--shots", 2, "--seeds", 1, "-o", "page.html", "-q")
+    page = box.read("page.html").decode()
+    equal(summary(page)["Koo-Fu prototypes"], share(alone["top1"]), "by a truth")
+    check(f"Of 72 test rows, {alone['n_excluded']} were left out: {alone['n_excluded']} for which nothing is right" in page, "left out")
+    plain = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--json").out)
+    check(alone["top1"] != plain["top1"], "the truth makes no difference")
+    box.refuses(USAGE, "report", "train.safetensors", "--truth", "truth.txt", "-o", "page.html", naming="--truth needs --test")
+    box.refuses(USAGE, *words, "--ids", "truth.txt", "-o", "page.html", naming="--ids needs --truth")
 
 
 @test
