@@ -388,11 +388,12 @@ const cli_command quickstart_command = {
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
         "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' does "
-        "it, and resumed like there), lambda is chosen by leaving out each picture in turn, the "
-        "number of dimensions by cross-validation, and a model is fitted. Where the encoder has a "
-        "text tower the names of the classes take part: underscores in them are blanks, and a "
-        "number in front of them ('n01440764_tench', '017.Cardinal') is left out; how much they "
-        "count is chosen as well.\n\n"
+        "it, and resumed like there), lambda is chosen by leaving out each picture in turn, and a "
+        "model is fitted. Where the encoder has a text tower the names of the classes take part: "
+        "underscores in them are blanks, and a number in front of them ('n01440764_tench', "
+        "'017.Cardinal') is left out; how much they count is chosen as well. Without them the "
+        "number of dimensions is chosen by cross-validation; beside them all are kept, since that "
+        "fewer lose nothing is known of pictures alone.\n\n"
         "The figures that are printed are of pictures that were left out of the model that judges "
         "them. Among them is the nearest class mean in the space of the encoder itself, which is "
         "the same with a lambda so large that the map does nothing.\n\n"

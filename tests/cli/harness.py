@@ -34,7 +34,7 @@ def check(condition, message):
 
 
 def equal(got, wanted, what):
-    check(got == wanted, f"{what}: got {got!r}, wanted {wanted!r}")
+    check(got == wanted, f"{what}: got {repr(got)[:2000]}, wanted {repr(wanted)[:2000]}")  # bytes may be many
 
 
 def set_limits(limits):

@@ -71,7 +71,7 @@ def shots_refused(box):
     box.works("synth", "--classes", 3, "--dim", 32, "-o", "x.safetensors", "--text", "few.safetensors", "-q")
     box.works(*SWEEP, "--shots", 2, "--text", "few.safetensors")
     box.refuses(USAGE, "report", "train.safetensors", "--shots", 2, "-o", "p.html", naming="--shots needs --test")
-    box.refuses(USAGE, "report", "train.safetensors", "--text", "t.safetensors", "-o", "p.html", naming="--text needs --shots")
+    box.refuses(USAGE, "report", "train.safetensors", "--seeds", 2, "-o", "p.html", naming="--seeds needs --shots")
 
 
 @test
