@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
       {400, 768, 3072}, {400, 3072, 768}, {514, 1024, 4096}, {50, 768, 768}};
   const kf_kernels *avx2 = kf_kernels_for(KF_ISA_AVX2), *avx512 = kf_kernels_for(KF_ISA_AVX512);
   const kf_kernels *amx = kf_kernels_for(KF_ISA_AMX);
-  int bf16 = avx512 == &kf_kernels_avx512bf16;
+  bool bf16 = kf_has_avx512bf16();
   struct {
     const char *name;
     const kf_net_kernel *net;

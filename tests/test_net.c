@@ -186,7 +186,7 @@ static void for_each_net(void (*check)(const kf_net_kernel *net, const kf_net_ke
              {"AVX2, bf16", &kf_net_avx2_bf16, has_avx2},
              {"AVX-512, f32", &kf_net_avx512_f32, has_avx512},
              {"AVX-512, bf16", &kf_net_avx512_bf16, has_avx512},
-             {"AVX512_BF16", &kf_net_avx512bf16, avx512 == &kf_kernels_avx512bf16},
+             {"AVX512_BF16", &kf_net_avx512bf16, kf_has_avx512bf16()},
              {"AMX-BF16", &kf_net_amx, amx == &kf_kernels_amx}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++)
     if (all[i].here)

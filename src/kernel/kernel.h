@@ -192,6 +192,8 @@ typedef struct kf_kernels {
 
 /* NULL where this machine or this build does not have the instruction set. */
 const kf_kernels *kf_kernels_for(kf_isa isa);
+/* Whether this machine has VDPBF16PS, which kf_kernels_for takes only where it gains (KF_SIMD). */
+bool kf_has_avx512bf16(void);
 
 /* The tables; all but the plain one exist on x86-64 only (KF_SIMD). */
 extern const kf_kernels kf_kernels_plain;
