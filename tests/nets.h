@@ -159,7 +159,7 @@ static inline void check_product(const kf_net_kernel *net, const kf_net_kernel *
 static inline void check_products(const kf_net_kernel *net, const kf_net_kernel *plain) {
   static const shape shapes[] = {{1, 1, 1},    {2, 3, 2},     {5, 31, 33},   {6, 32, 32},
                                  {7, 33, 31},  {13, 64, 65},  {16, 100, 64}, {17, 65, 100},
-                                 {33, 40, 17}, {50, 257, 70}, {31, 1100, 5}, {170, 35, 40},
+                                 {33, 40, 17}, {50, 257, 70}, {31, 1100, 5}, {205, 35, 40},
                                  {3, 20, 300}, {1, 2100, 37}};
   uint64_t seed = 17;
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -270,7 +270,7 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
 /* A row alone, and among others. */
 static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
-  enum { M = 61, K = 200, N = 70 };
+  enum { M = 210, K = 200, N = 70 };
   uint64_t seed = 29;
   float *x = random_rows(M * K, &seed, ORDINARY), *w = random_rows(N * K, &seed, ORDINARY);
   float *all = kf_alloc(M * N, sizeof *all), one[N];
