@@ -1150,8 +1150,9 @@ typedef struct kf_encoder_options {
   uint64_t max_pixels; /* a picture with more is refused; 0: 178,956,970, as Pillow has it */
 } kf_encoder_options;
 
-/* Every tensor of the towers that are wanted must be there with the shape that config.json says;
- * otherwise KF_ERR_DATA names it. Reports progress in bytes of weights. */
+/* Every tensor of the towers that are wanted must be there with the shape that config.json says, and no
+ * other tensor in them; otherwise KF_ERR_DATA names it. Reports progress in bytes of weights. The encoder
+ * calculates with the instruction set of this context, whichever contexts use it. */
 KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                                  kf_encoder **out);
 KF_API void kf_encoder_free(kf_encoder *encoder);
@@ -1161,13 +1162,13 @@ KF_API uint32_t kf_encoder_image_size(const kf_encoder *encoder); /* 224; 0: no 
 KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);    /* 77 tokens; 0: no text tower */
 KF_API kf_precision kf_encoder_precision(const kf_encoder *encoder);
 KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that the weights take */
-/* A number that changes with every weight, setting and the precision, for telling whether two encoders
- * give the same embeddings. */
+/* A number that changes with every weight and setting of the towers that were loaded, and with the
+ * precision, for telling whether two encoders give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
-/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length). JPEG,
- * PNG and WebP. `status` [n], or NULL: a picture that cannot be read gets its status there and a row of
- * zeros, and is told to the log; without it the first such picture fails the call. */
+/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length), and
+ * finite. JPEG, PNG and WebP. `status` [n], or NULL: a picture that cannot be read gets its status there
+ * and a row of zeros, and is told to the log; without it the first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
 /* The same of pictures that have been through the preprocessor: pixels[n][3][size][size]. */

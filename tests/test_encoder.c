@@ -222,7 +222,7 @@ static void same_bits_everywhere(void **state) {
 static void checksum_tells_encoders_apart(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  uint64_t seen[2 * N_MODELS];
+  uint64_t seen[2 * N_MODELS] = {0};
   size_t n = 0;
   for (int m = 0; m < N_MODELS; m++) {
     for (int p = KF_PRECISION_F32; p <= KF_PRECISION_BF16; p++) {

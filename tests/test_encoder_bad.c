@@ -55,7 +55,7 @@ static void replace(const char *name, const char *after, const char *from, const
   char *start = memmem(text, n, after, strlen(after));
   assert_non_null(start);
   char *at = memmem(start, n - (size_t)(start - text), from, strlen(from));
-  if (at == NULL) fail_msg("there is no '%s' in %s", from, name);
+  assert_non_null(at);
   size_t head = (size_t)(at - text), cut = strlen(from), put = strlen(to);
   char *changed = malloc(n + put);
   assert_non_null(changed);

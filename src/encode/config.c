@@ -15,12 +15,10 @@
 #define CONFIG_CAP ((uint64_t)16 << 20)
 
 char *kf_path_join(const char *folder, const char *name) {
-  size_t n = strlen(folder), m = strlen(name);
-  char *path = kf_alloc(n + m + 2, 1);
+  size_t n = strlen(folder), size = n + strlen(name) + 2;
+  char *path = kf_alloc(size, 1);
   if (path == NULL) return NULL;
-  memcpy(path, folder, n);
-  if (n > 0 && path[n - 1] != '/') path[n++] = '/';
-  memcpy(path + n, name, m + 1);
+  snprintf(path, size, "%s%s%s", folder, n > 0 && folder[n - 1] != '/' ? "/" : "", name);
   return path;
 }
 

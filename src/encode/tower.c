@@ -28,7 +28,7 @@
 struct kf_walk {
   kf_ctx *ctx;
   bool split;
-  size_t workers;
+  size_t workers; /* 1, or the threads of the context */
   const kf_net_kernel *net;
   const kf_encoder *encoder;
   const kf_tower *tower;
@@ -40,9 +40,8 @@ struct kf_walk {
   float *x;      /* [rows][width] */
   float *qkv;    /* [rows + 1][3 * width] queries, keys, values; before that, patches [][width] */
   unsigned char *ready; /* [rows + 1] prepared for a product of depth width */
-  unsigned char
-      *wide;    /* [rows] prepared for depth `inner`, or patches; or attended [rows][width] */
-  float *lines; /* [workers][line] */
+  unsigned char *wide;  /* [rows] prepared for depth inner; or patches; or attended [rows][width] */
+  float *lines;         /* [workers][line] */
   size_t line;
   unsigned char *scratch; /* [workers][scratch_size], for attention */
   size_t scratch_size;
@@ -52,6 +51,7 @@ struct kf_walk {
   size_t m; /* rows of it */
   const kf_norm *norm;
   kf_net_product product;
+  size_t parts;   /* of its columns */
   bool one_query; /* attention: of one row for each sequence */
   const int32_t *const *tokens;
 };
@@ -92,13 +92,14 @@ static unsigned char *ready_row(const kf_walk *w, size_t row) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
+static size_t panels_of(size_t n) { return (n + KF_NET_PANEL - 1) / KF_NET_PANEL; }
+
 static void multiply_part(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   kf_net_product p = w->product;
-  size_t panels = (p.n + KF_NET_PANEL - 1) / KF_NET_PANEL;
-  size_t parts = w->split && w->workers < panels ? w->workers : w->split ? panels : 1;
-  p.first = panels * i / parts * KF_NET_PANEL;
-  p.end = panels * (i + 1) / parts * KF_NET_PANEL;
+  size_t panels = panels_of(p.n);
+  p.first = panels * i / w->parts * KF_NET_PANEL;
+  p.end = panels * (i + 1) / w->parts * KF_NET_PANEL;
   if (p.end > p.n) p.end = p.n;
   w->net->multiply(&p);
 }
@@ -113,8 +114,9 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   w->product.k = linear->k;
   w->product.weights = linear->weights;
   w->product.bias = linear->bias;
-  size_t panels = (linear->n + KF_NET_PANEL - 1) / KF_NET_PANEL;
-  return do_step(w, !w->split ? 1 : w->workers < panels ? w->workers : panels, multiply_part);
+  size_t panels = panels_of(linear->n);
+  w->parts = w->workers < panels ? w->workers : panels;
+  return do_step(w, w->parts, multiply_part);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */

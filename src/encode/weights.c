@@ -34,9 +34,8 @@ static kf_status make_list(kf_weights *w, uint32_t n, kf_err *err) {
   return w->tensors != NULL && w->names != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-static kf_status list_tensor(kf_weights *w, const kf_weights_file *file, uint32_t number,
+static kf_status list_tensor(kf_weights *w, const kf_weights_file *file, const kf_st_tensor *tensor,
                              kf_err *err) {
-  const kf_st_tensor *tensor = &file->st.tensors[number];
   w->tensors[w->n_tensors] =
       (struct kf_weight){.name = tensor->name, .st = &file->st, .tensor = tensor};
   if (!kf_map_add(w->names, tensor->name, strlen(tensor->name), w->n_tensors))
@@ -52,7 +51,8 @@ static kf_status open_single(kf_weights *w, kf_err *err) {
   KF_TRY(open_file(&w->files[0], w->path, err));
   uint32_t n = (uint32_t)w->files[0].st.n_tensors;
   KF_TRY(make_list(w, n, err));
-  for (uint32_t i = 0; i < n; i++) KF_TRY(list_tensor(w, &w->files[0], i, err));
+  for (uint32_t i = 0; i < n; i++)
+    KF_TRY(list_tensor(w, &w->files[0], &w->files[0].st.tensors[i], err));
   return KF_OK;
 }
 
@@ -94,6 +94,11 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
   return status;
 }
 
+static const kf_st_tensor *find_tensor(const kf_weights_file *file, const char *name) {
+  int64_t i = kf_map_find(file->names, name, strlen(name));
+  return i < 0 || file->st.tensors == NULL ? NULL : &file->st.tensors[i];
+}
+
 static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
   kf_weights *w = o->w;
   for (const kf_json *entry = kf_json_first(o->index, map); entry != NULL;
@@ -101,13 +106,13 @@ static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
     uint32_t number = 0;
     KF_TRY(find_file(o, entry->key, kf_json_string(entry), &number, err));
     const kf_weights_file *file = &w->files[number];
-    int64_t tensor = kf_map_find(file->names, entry->key, strlen(entry->key));
-    if (tensor < 0) {
+    const kf_st_tensor *tensor = find_tensor(file, entry->key);
+    if (tensor == NULL) {
       return kf_fail(err, KF_ERR_DATA,
                      "%s: there is no tensor '%.100s', which the index says is in it",
                      file->st.in.path, entry->key);
     }
-    KF_TRY(list_tensor(w, file, (uint32_t)tensor, err));
+    KF_TRY(list_tensor(w, file, tensor, err));
   }
   return KF_OK;
 }
