@@ -4,6 +4,7 @@ usage: few_shot.py KOOFU FOLDER
 
   - text and prototypes together are never more than half a point below the better of the two, for each number of
     shots and each draw, and at least 65 % with four shots
+  - a sweep has the same figures at the lambda that was chosen
   - other test rows change no bit of what is chosen
 
 The folder holds embeddings/NAME_x.npy and NAME_y.npy; where it is absent the test is left out.
@@ -60,6 +61,11 @@ def main():
             check_draws(size)
         least = sizes[-1]["fused"]["top1"]["low"]
         check(least >= FOUR_SHOTS, f"four shots: {least:.4f}, at least {FOUR_SHOTS} wanted")
+        cells = json.loads(run("sweep", file("4shot_x"), "--labels", file("4shot_y"), "--test", file("1plus2shot_x"),
+                               "--test-labels", file("1plus2shot_y"), "--text", text, "--lambdas", "0.3x", "--dims", 512, "--json"))["cells"]
+        fused = [(cell["alpha"], cell["top1"]) for cell in cells if cell["text"] == "fused"]
+        drawn = sizes[-1]["fused"]["draws"][0]
+        check(fused == [(drawn["alpha"], drawn["top1"])], f"a sweep at the lambda that was chosen has the same alpha and accuracy: {fused}")
         others = curves(text, "4shot", "2")[0]
         chosen = [[(d.get("lambda"), d.get("alpha")) for name in ("koofu", "fused") for d in size[name]["draws"]]
                   for size in (sizes[1], others)]

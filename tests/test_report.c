@@ -158,9 +158,8 @@ static void names_and_pictures(void **state) {
       "<b>6.00 points more</b> than names alone",
       "<b>11.00 points more</b> than pictures alone",
       "raw <span>text (zero-shot)</span>",
-      "58.24–61.74", /* the interval of text alone */
-      "Koo-Fu <span>text (zero-shot)</span></th><td>16</td>"
-      "<td>15.00", /* centred by modality, not as it is */
+      "58.24–61.74",                                      /* the interval of text alone */
+      "text (zero-shot)</span></th><td>16</td><td>15.00", /* centred by modality, not as it is */
       "Koo-Fu <span>prototypes and text</span></th><td>80</td>",
       "64.29–67.67",
       "Accuracy over λ, test rows",
