@@ -8,7 +8,7 @@ typedef struct kf_tokenizer kf_tokenizer;
 
 /* Reads tokenizer.json, or vocab.json and merges.txt, or bpe_simple_vocab_16e6.txt.gz (or the same
  * unpacked, .txt), whichever the folder has, in this order; and what tokenizer_config.json,
- * special_tokens_map.json and added_tokens.json say of special tokens (docs/encoder-text.md). */
+ * special_tokens_map.json and added_tokens.json say of special tokens (docs/encoder.md). */
 kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err);
 void kf_tokenizer_free(kf_tokenizer *tokenizer);
 uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer); /* one more than the largest token */

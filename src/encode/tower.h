@@ -10,7 +10,7 @@
 #define KF_TOWER_H
 
 #include "base/json.h"
-#include "encode/encode.h"
+#include "file/file.h"
 #include "encode/image.h"
 #include "encode/tokenizer.h"
 
