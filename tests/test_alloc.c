@@ -334,15 +334,14 @@ done:
   return status;
 }
 
-/* Text prototypes, a zero-shot model, a sweep of text and of both together, and a page about it. */
+/* Text prototypes, a zero-shot model and a sweep of text. */
 static kf_status text_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_data *data = NULL;
   kf_stats *s = NULL;
-  kf_model *m = NULL, *zero = NULL, *fused = NULL;
-  kf_text *text = NULL, *own = NULL;
+  kf_model *m = NULL, *zero = NULL;
+  kf_text *text = NULL;
   kf_sweep *sweep = NULL;
-  kf_fuse_choice *fuse = NULL;
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
   const char *from = train;
@@ -354,27 +353,52 @@ static kf_status text_scenario(unsigned threads) {
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
   STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.skip_prototypes = 1, .text = text},
                     &sweep));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
   kf_sweep_free(sweep);
-  sweep = NULL;
-  const double alphas[] = {0, 0.1};
-  kf_sweep_options o = {.text = text, .fuse = 1, .alphas = alphas, .n_alphas = 2};
-  STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
-  kf_fuse_options few = {.lambda = {1, KF_LAMBDA_ABSOLUTE}, .alphas = alphas, .n_alphas = 2};
-  STEP(kf_fuse_choice_new(ctx, s, data, text, &few, &fuse));
-  STEP(kf_model_new_fused(ctx, m, text, fuse->alpha, &fused));
+  kf_stats_free(s);
+  kf_model_free(zero);
+  kf_model_free(m);
+  kf_text_free(text);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* A model that knows text, what it counts, a sweep of both together, and a page about it. */
+static kf_status fused_scenario(unsigned threads) {
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  kf_stats *s = NULL;
+  kf_model *m = NULL, *fused = NULL;
+  kf_text *text = NULL, *own = NULL;
+  kf_sweep *sweep = NULL;
+  kf_fuse_choice *fuse = NULL;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  const char *from = train;
+  const double alphas[] = {0.1, 0.3};
+  STEP(kf_data_open(ctx, &from, 1, NULL, &data));
+  STEP(kf_text_new(ctx, data, &(kf_text_options){.per_class = 8, .classes = classes}, &text));
+  STEP(kf_model_load(ctx, model, &m));
+  STEP(kf_model_new_fused(ctx, m, text, 0.1, &fused));
   STEP(kf_text_new_of_model(ctx, fused, &own));
-  STEP(
-      kf_report_save(ctx, &(kf_report_content){.model = fused, .fuse = fuse, .sweep = sweep}, out));
+  STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
+  kf_fuse_options few = {.lambda = {1, KF_LAMBDA_ABSOLUTE}, .alphas = alphas, .n_alphas = 2};
+  STEP(kf_fuse_choice_new(ctx, s, data, own, &few, &fuse));
+  kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .skip_raw = 1};
+  STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
+  STEP(kf_report_save(ctx, &(kf_report_content){.fuse = fuse, .sweep = sweep}, out));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
   kf_sweep_free(sweep);
   kf_fuse_choice_free(fuse);
-  kf_text_free(own);
-  kf_model_free(fused);
   kf_stats_free(s);
-  kf_model_free(zero);
+  kf_model_free(fused);
   kf_model_free(m);
+  kf_text_free(own);
   kf_text_free(text);
   kf_data_free(data);
   kf_ctx_free(ctx);
@@ -667,6 +691,16 @@ static void text_once(void **state) {
   fail_each(text_scenario, 0, 2);
 }
 
+static void fused_once(void **state) {
+  (void)state;
+  fail_each(fused_scenario, 0, 1);
+}
+
+static void fused_from_then_on(void **state) {
+  (void)state;
+  fail_each(fused_scenario, 1, 2);
+}
+
 static void text_from_then_on(void **state) {
   (void)state;
   fail_each(text_scenario, 1, 1);
@@ -714,9 +748,9 @@ int main(void) {
   for (unsigned threads = 2; threads > 0; threads--)
     if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
         judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
-        text_scenario(threads) != KF_OK || shots_scenario(threads) != KF_OK ||
-        embed_scenario(threads) != KF_OK || encoder_scenario(threads) != KF_OK ||
-        tokens_scenario(threads) != KF_OK)
+        text_scenario(threads) != KF_OK || fused_scenario(threads) != KF_OK ||
+        shots_scenario(threads) != KF_OK || embed_scenario(threads) != KF_OK ||
+        encoder_scenario(threads) != KF_OK || tokens_scenario(threads) != KF_OK)
       return 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
@@ -724,6 +758,7 @@ int main(void) {
       cmocka_unit_test(pictures_once), cmocka_unit_test(pictures_from_then_on),
       cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
       cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
+      cmocka_unit_test(fused_once),    cmocka_unit_test(fused_from_then_on),
       cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
       cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
       cmocka_unit_test(embed_once),    cmocka_unit_test(embed_from_then_on),

@@ -89,7 +89,8 @@ typedef struct kf_ahead {
   size_t step; /* bytes */
 } kf_ahead;
 static inline kf_ahead kf_ahead_of(const kf_scan *s, size_t steps) {
-  return (kf_ahead){s->next, s->next + s->next_size, (s->next_size / steps + 64) / 64 * 64};
+  const uint8_t *end = s->next_size > 0 ? s->next + s->next_size : s->next; /* which may be NULL */
+  return (kf_ahead){s->next, end, (s->next_size / steps + 64) / 64 * 64};
 }
 static inline void kf_ahead_step(kf_ahead *a) {
   for (size_t i = 0; i < a->step && a->at < a->end; i += 64, a->at += 64)
