@@ -48,6 +48,16 @@ def make_model(size, folder):
     return 2 * products
 
 
+# Runs a command and prints the most memory it had, in KiB. This process is too large to be its parent: a child begins
+# with the memory of the one it was forked from.
+MEASURE = """
+import os, subprocess, sys
+_, status, used = os.wait4(subprocess.Popen(sys.argv[1:]).pid, 0)
+print(used.ru_maxrss)
+sys.exit(status != 0)
+"""
+
+
 class Side:
     def __init__(self, name, **options):
         self.name, self.seconds, self.out = name, {}, options["out"]
@@ -111,16 +121,17 @@ def embed(o, work, size, folder):
     for precision in o.precisions:
         out = os.path.join(work, "embeddings.safetensors")
         begun = time.perf_counter()
-        process = subprocess.Popen([o.koofu, "embed", folder, o.images, "-o", out, "--precision", precision, "--threads",
-                                    str(o.threads), "-q"])
-        _, status, used = os.wait4(process.pid, 0)
+        run = subprocess.run([sys.executable, "-c", MEASURE, o.koofu, "embed", folder, o.images, "-o", out, "--precision",
+                              precision, "--threads", str(o.threads), "-q"], stdout=subprocess.PIPE,
+                             universal_newlines=True)
         spent = time.perf_counter() - begun
-        if status != 0:
+        if run.returncode != 0:
             raise SystemExit("encode: koofu embed failed")
+        most = int(run.stdout) * 1024
         weights = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder) if f.endswith(".safetensors"))
         weights //= 2 if precision == "bf16" else 1
-        print(f"koofu embed, {SIZES[size][0]}, {precision}: {spent:.2f} s with loading, {used.ru_maxrss / 1024:.0f} MiB at "
-              f"most, {used.ru_maxrss * 1024 / weights:.2f} times the weights in {precision}")
+        print(f"koofu embed, {SIZES[size][0]}, {precision}: {spent:.2f} s with loading, {most / 2 ** 20:.0f} MiB at "
+              f"most, {most / weights:.2f} times the weights in {precision}")
         os.remove(out)
     print()
 
