@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 prefix=$work/prefix
-examples='fit_and_classify shards_and_merge load_and_transform search_gallery'
+examples='fit_and_classify shards_and_merge load_and_transform search_gallery words_for_a_picture'
 
 fail() { echo "FAIL: $*" >&2; exit 1; }
 # Runs a command, and shows what it said only where it failed.
@@ -53,8 +53,12 @@ passed "$(wc -l < "$work/exported") exported names, those of koofu.h"
 # --- the examples, as a user builds them ----------------------------------------------------------
 
 run_examples() { # FOLDER
+  models=$source/tests/golden/models
   for example in $examples; do
-    quiet "$1/$example"
+    case $example in
+      words_for_a_picture) quiet "$1/$example" "$models/clip-f32" "$models/pictures/a.png" 'a cat' 'a dog' ;;
+      *) quiet "$1/$example" ;;
+    esac
     [ -s "$work/log" ] || fail "$1/$example prints nothing"
   done
 }
@@ -63,7 +67,7 @@ export PKG_CONFIG_PATH="$lib/pkgconfig"
 mkdir "$work/pc" "$work/pc_static"
 for example in $examples; do
   # shellcheck disable=SC2046 # flags are meant to be split
-  quiet "$cc" "$source/examples/$example.c" -o "$work/pc/$example" $(pkg-config --cflags --libs koofu)
+  quiet "$cc" "$source/examples/$example.c" -o "$work/pc/$example" $(pkg-config --cflags --libs koofu) -lm
   # koofu itself statically; not every library that it needs has a static form everywhere.
   # shellcheck disable=SC2046
   quiet "$cc" "$source/examples/$example.c" -o "$work/pc_static/$example" \
