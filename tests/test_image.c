@@ -426,6 +426,12 @@ static void spellings_of_configurations(void **state) {
   assert_true(!p.crop && p.shortest_edge == 0 && p.resize_width == 256);
   assert_true(p.mean[1] == 0.25 && p.std[1] == 0.5);
 
+  char deep[1200]; /* a folder may have a long name */
+  size_t n = (size_t)snprintf(deep, sizeof deep, "%s", folder);
+  while (n < 1000) n += (size_t)snprintf(deep + n, sizeof deep - n, "/.");
+  assert_int_equal(kf_preprocess_read(deep, 256, &p, &err), KF_OK);
+  assert_true(p.mean[1] == 0.25);
+
   remove(at("preprocessor_config.json"));
   write_text("processor_config.json", "{\"image_processor\": {\"size\": {\"shortest_edge\": 99}, "
                                       "\"crop_size\": {\"height\": 64, \"width\": 64}}}");
