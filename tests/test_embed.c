@@ -118,6 +118,24 @@ static void rows_of_the_encoder(void **state) {
   kf_pictures_free(list);
 }
 
+/* However long the path is, what is wrong with the picture stands behind it. */
+static void a_long_path_is_told_whole(void **state) {
+  (void)state;
+  kf_pictures_free(make_pictures(2, 1));
+  char paths[2][1200];
+  for (int i = 0; i < 2; i++) {
+    size_t n = (size_t)snprintf(paths[i], sizeof *paths, "%s", at("p/class"));
+    while (n < 1000) n += (size_t)snprintf(paths[i] + n, sizeof *paths - n, "/.");
+    snprintf(paths[i] + n, sizeof *paths - n, "/%03d.png", i);
+  }
+  kf_pictures *list;
+  assert_ok(ctx, kf_pictures_open(ctx, (const char *const[]){paths[0], paths[1]}, 2, &list));
+  kf_embed_options options = {.skip_bad = 1};
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_non_null(strstr(told, "001.png: is a truncated PNG"));
+  kf_pictures_free(list);
+}
+
 /* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
 static void stops_and_goes_on(void **state) {
   (void)state;
@@ -264,8 +282,9 @@ static void shards_are_checked(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(reports),           TEST(rows_of_the_encoder),
-                                     TEST(stops_and_goes_on), TEST(the_context_is_as_before),
-                                     TEST(what_is_refused),   TEST(shards_are_checked)};
+  const struct CMUnitTest tests[] = {
+      TEST(reports),           TEST(rows_of_the_encoder),      TEST(a_long_path_is_told_whole),
+      TEST(stops_and_goes_on), TEST(the_context_is_as_before), TEST(what_is_refused),
+      TEST(shards_are_checked)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
