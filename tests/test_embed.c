@@ -279,12 +279,35 @@ static void shards_are_checked(void **state) {
   kf_parts_remove(&other); /* does nothing */
 }
 
+/* A folder of that name that somebody else keeps shards in is left as it is. */
+static void shards_of_others_stay(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(3, -1);
+  mkdir(at("o.safetensors.parts"), 0777);
+  write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
+  for (int anew = 0; anew < 2; anew++) {
+    kf_embed_options options = {.no_resume = anew};
+    assert_error(ctx, KF_ERR_IO, "shard-00000000.safetensors, but no manifest",
+                 kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  }
+  assert_int_equal(rename(at("o.safetensors.parts/shard-00000000.safetensors"),
+                          at("o.safetensors.parts/shard-1-of-2.safetensors")),
+                   0);
+  assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
+  assert_true(there("o.safetensors.parts/shard-1-of-2.safetensors"));
+  kf_pictures_free(list);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      TEST(reports),           TEST(rows_of_the_encoder),      TEST(a_long_path_is_told_whole),
-      TEST(stops_and_goes_on), TEST(the_context_is_as_before), TEST(what_is_refused),
-      TEST(shards_are_checked)};
+  const struct CMUnitTest tests[] = {TEST(reports),
+                                     TEST(rows_of_the_encoder),
+                                     TEST(a_long_path_is_told_whole),
+                                     TEST(stops_and_goes_on),
+                                     TEST(the_context_is_as_before),
+                                     TEST(what_is_refused),
+                                     TEST(shards_are_checked),
+                                     TEST(shards_of_others_stay)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
