@@ -298,6 +298,31 @@ static void shards_of_others_stay(void **state) {
   kf_pictures_free(list);
 }
 
+/* What links in the folder lead to is neither written nor made. */
+static void links_are_not_followed(void **state) {
+  (void)state;
+  kf_err err = {0};
+  kf_parts_id id = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_string said = {0};
+  kf_parts parts;
+  write_bytes("mine", "mine", 4);
+  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_OK);
+  assert_int_equal(symlink("../mine", at("o.parts/shard-00000000.safetensors")), 0);
+  assert_int_equal(kf_piece_save(&parts, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
+                   KF_OK);
+  kf_parts_remove(&parts);
+  assert_false(there("o.parts"));
+  size_t size;
+  char *bytes = test_read(at("mine"), &size);
+  assert_int_equal(size, 4);
+  free(bytes);
+  assert_int_equal(mkdir(at("o.parts"), 0777), 0);
+  assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
+  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_ERR_IO);
+  assert_non_null(strstr(err.message, "o.parts/lock"));
+  assert_false(there("made"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
@@ -308,6 +333,7 @@ int main(void) {
                                      TEST(the_context_is_as_before),
                                      TEST(what_is_refused),
                                      TEST(shards_are_checked),
-                                     TEST(shards_of_others_stay)};
+                                     TEST(shards_of_others_stay),
+                                     TEST(links_are_not_followed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

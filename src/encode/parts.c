@@ -125,7 +125,7 @@ static kf_status try_lock(kf_parts *parts, const char *path, bool *done, kf_err 
   if (!kf_is_directory(parts->folder))
     return kf_fail(err, KF_ERR_IO, "%s: is no folder, where finished shards are to be kept",
                    parts->folder);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0 && errno == ENOENT) {
     *done = false;
     return KF_OK;
@@ -392,12 +392,19 @@ static kf_status write_part(kf_stw *w, const kf_parts *parts, uint64_t i, uint64
   return kf_stw_write(w, messages->data, messages->n, err);
 }
 
+/* A link is not followed: what it leads to is not ours to replace. */
+static void drop_link(const char *path) {
+  struct stat info;
+  if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);
+}
+
 kf_status kf_piece_save(const kf_parts *parts, uint64_t i, uint64_t stamp, const unsigned char *bad,
                         const void *rows, const kf_string *messages, kf_err *err) {
   char name[SHARD_NAME];
   shard_name(i, name);
   char *path = path_in(parts, name);
   if (path == NULL) return kf_fail_memory(err);
+  drop_link(path);
   kf_stw *w;
   kf_status status = kf_stw_open(path, true, &w, err);
   kf_free(path);
