@@ -55,22 +55,40 @@ int block_make(cli_run *cli, row_block *b, const cli_queries *from, uint64_t roo
                                                                      : fail(cli, KF_ERR_MEM);
 }
 
-static kf_status read_pictures(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
+static int is_zero(const float *row, size_t dim) {
+  while (dim > 0 && row[dim - 1] == 0) dim--;
+  return dim == 0;
+}
+
+/* A zero row has no direction; here, where pictures have names, it is told which one it is of. */
+static int read_pictures(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
   const cli_queries *q = b->from;
   for (uint64_t i = 0; i < n; i++) b->paths[i] = kf_pictures_path(q->pictures, first + i);
   kf_status status = kf_encode_images(cli->ctx, q->encoder, b->paths, n, b->rows,
                                       cli->args.skip_bad ? b->status : NULL);
-  for (uint64_t i = 0; i < n; i++)
+  if (status != KF_OK) return fail(cli, status);
+  for (uint64_t i = 0; i < n; i++) {
     b->labels[i] = b->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;
-  return status;
+    if (b->status[i] != KF_OK || !is_zero(b->rows + i * q->dim, q->dim)) continue;
+    if (!cli->args.skip_bad)
+      return fail_with(cli, EXIT_BAD_DATA,
+                       "%s: the embedding is zero (such pictures can be skipped: --skip-bad)",
+                       b->paths[i]);
+    say(cli, "%s: the embedding is zero", b->paths[i]);
+    b->labels[i] = KF_LABEL_BAD;
+  }
+  return EXIT_OK;
+}
+
+static int read_rows(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
+  kf_status status = kf_data_get(cli->ctx, b->from->data, first, n, b->rows, b->labels);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
 int block_read(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
   size_t dim = b->from->dim;
-  kf_status status = b->from->pictures
-                         ? read_pictures(cli, b, first, n)
-                         : kf_data_get(cli->ctx, b->from->data, first, n, b->rows, b->labels);
-  if (status != KF_OK) return fail(cli, status);
+  int result = b->from->pictures ? read_pictures(cli, b, first, n) : read_rows(cli, b, first, n);
+  if (result != EXIT_OK) return result;
   b->n = 0;
   for (uint64_t i = 0; i < n; i++) {
     if (b->labels[i] == KF_LABEL_BAD) continue;

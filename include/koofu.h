@@ -1167,8 +1167,9 @@ KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that t
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
 /* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length), and
- * finite. JPEG, PNG and WebP. `status` [n], or NULL: a picture that cannot be read gets its status there
- * and a row of zeros, and is told to the log; without it the first such picture fails the call. */
+ * finite. JPEG, PNG and WebP. `status` [n], or NULL: a picture that cannot be read, or whose embedding is
+ * not finite, gets its status there and a row of zeros, and is told to the log; without it the first such
+ * picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
 /* The same of pictures that have been through the preprocessor: pixels[n][3][size][size]. */

@@ -118,6 +118,24 @@ static void rows_of_the_encoder(void **state) {
   kf_pictures_free(list);
 }
 
+/* However long the path is, what is wrong with the picture stands behind it. */
+static void a_long_path_is_told_whole(void **state) {
+  (void)state;
+  kf_pictures_free(make_pictures(2, 1));
+  char paths[2][1200];
+  for (int i = 0; i < 2; i++) {
+    size_t n = (size_t)snprintf(paths[i], sizeof *paths, "%s", at("p/class"));
+    while (n < 1000) n += (size_t)snprintf(paths[i] + n, sizeof *paths - n, "/.");
+    snprintf(paths[i] + n, sizeof *paths - n, "/%03d.png", i);
+  }
+  kf_pictures *list;
+  assert_ok(ctx, kf_pictures_open(ctx, (const char *const[]){paths[0], paths[1]}, 2, &list));
+  kf_embed_options options = {.skip_bad = 1};
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_non_null(strstr(told, "001.png: is a truncated PNG"));
+  kf_pictures_free(list);
+}
+
 /* Asked to stop in the middle, it keeps what is finished, and goes on from there. */
 static void stops_and_goes_on(void **state) {
   (void)state;
@@ -261,11 +279,61 @@ static void shards_are_checked(void **state) {
   kf_parts_remove(&other); /* does nothing */
 }
 
+/* A folder of that name that somebody else keeps shards in is left as it is. */
+static void shards_of_others_stay(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(3, -1);
+  mkdir(at("o.safetensors.parts"), 0777);
+  write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
+  for (int anew = 0; anew < 2; anew++) {
+    kf_embed_options options = {.no_resume = anew};
+    assert_error(ctx, KF_ERR_IO, "shard-00000000.safetensors, but no manifest",
+                 kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  }
+  assert_int_equal(rename(at("o.safetensors.parts/shard-00000000.safetensors"),
+                          at("o.safetensors.parts/shard-1-of-2.safetensors")),
+                   0);
+  assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("o.safetensors"), NULL));
+  assert_true(there("o.safetensors.parts/shard-1-of-2.safetensors"));
+  kf_pictures_free(list);
+}
+
+/* What links in the folder lead to is neither written nor made. */
+static void links_are_not_followed(void **state) {
+  (void)state;
+  kf_err err = {0};
+  kf_parts_id id = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_string said = {0};
+  kf_parts parts;
+  write_bytes("mine", "mine", 4);
+  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_OK);
+  assert_int_equal(symlink("../mine", at("o.parts/shard-00000000.safetensors")), 0);
+  assert_int_equal(kf_piece_save(&parts, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
+                   KF_OK);
+  kf_parts_remove(&parts);
+  assert_false(there("o.parts"));
+  size_t size;
+  char *bytes = test_read(at("mine"), &size);
+  assert_int_equal(size, 4);
+  free(bytes);
+  assert_int_equal(mkdir(at("o.parts"), 0777), 0);
+  assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
+  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_ERR_IO);
+  assert_non_null(strstr(err.message, "o.parts/lock"));
+  assert_false(there("made"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(reports),           TEST(rows_of_the_encoder),
-                                     TEST(stops_and_goes_on), TEST(the_context_is_as_before),
-                                     TEST(what_is_refused),   TEST(shards_are_checked)};
+  const struct CMUnitTest tests[] = {TEST(reports),
+                                     TEST(rows_of_the_encoder),
+                                     TEST(a_long_path_is_told_whole),
+                                     TEST(stops_and_goes_on),
+                                     TEST(the_context_is_as_before),
+                                     TEST(what_is_refused),
+                                     TEST(shards_are_checked),
+                                     TEST(shards_of_others_stay),
+                                     TEST(links_are_not_followed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

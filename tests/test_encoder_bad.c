@@ -280,6 +280,27 @@ static void weights_that_are_no_numbers(void **state) {
   }
 }
 
+/* Weights that are finite may still be too large. Who does without bad pictures does without these. */
+static void embeddings_that_overflow(void **state) {
+  (void)state;
+  copy_of("clip-f32");
+  poke("vision_model.post_layernorm.weight", 0, 1e30f);
+  poke("visual_projection.weight", 0, 1e30f);
+  kf_encoder *encoder = accepted();
+  const char *path = MODELS "/pictures/a.png";
+  float row[64] = {1};
+  kf_status status = KF_OK;
+  assert_true(kf_encoder_dim(encoder) <= 64);
+  assert_error(ctx, KF_ERR_DATA, "a.png: the embedding is not finite",
+               kf_encode_images(ctx, encoder, &path, 1, row, NULL));
+  said[0] = '\0';
+  assert_ok(ctx, kf_encode_images(ctx, encoder, &path, 1, row, &status));
+  assert_int_equal(status, KF_ERR_DATA);
+  assert_non_null(strstr(said, "a.png: the embedding is not finite"));
+  for (uint32_t d = 0; d < kf_encoder_dim(encoder); d++) assert_true(row[d] == 0);
+  kf_encoder_free(encoder);
+}
+
 /* Every weight counts, and so does every setting. */
 static void checksum_of_changes(void **state) {
   (void)state;
@@ -361,15 +382,11 @@ static void indexes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lies_in_the_config),
-      cmocka_unit_test(many_patches_are_refused),
-      cmocka_unit_test(defaults_are_the_references),
-      cmocka_unit_test(changed_tensors),
-      cmocka_unit_test(weights_that_are_no_numbers),
-      cmocka_unit_test(checksum_of_changes),
-      cmocka_unit_test(extras_are_told),
-      cmocka_unit_test(files_that_end_early),
-      cmocka_unit_test(indexes),
+      cmocka_unit_test(lies_in_the_config),          cmocka_unit_test(many_patches_are_refused),
+      cmocka_unit_test(defaults_are_the_references), cmocka_unit_test(changed_tensors),
+      cmocka_unit_test(weights_that_are_no_numbers), cmocka_unit_test(embeddings_that_overflow),
+      cmocka_unit_test(checksum_of_changes),         cmocka_unit_test(extras_are_told),
+      cmocka_unit_test(files_that_end_early),        cmocka_unit_test(indexes),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -241,6 +241,7 @@ static void bad_lists(void **state) {
       {"a.png\td\xffg\n", "l.txt: line 1 is not valid UTF-8"},
       {"a.png\nb.png\na.png\n", "a.png: is among the pictures twice"},
       {"", "l.txt: is empty"},
+      {"\xEF\xBB\xBF", "l.txt: is empty"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     kf_pictures *list = NULL;

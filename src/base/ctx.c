@@ -211,7 +211,7 @@ kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t tot
 
 void kf_log(kf_ctx *ctx, const char *format, ...) {
   if (ctx->options.log == NULL) return;
-  char text[512];
+  char text[sizeof ctx->err.message]; /* what is wrong with a file stands behind its path */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);

@@ -231,16 +231,30 @@ static kf_status run_tasks(job *j, kf_task_fn task) {
   return j->reported == j->n ? KF_OK : kf_progress(j->ctx, j->what, j->n, j->n);
 }
 
+/* Keeps what is wrong with picture i, if the caller wants to go on without it. */
+static kf_status note_bad(job *j, uint64_t i, kf_status status, kf_err *err) {
+  if (j->status == NULL || (status != KF_ERR_DATA && status != KF_ERR_IO)) return status;
+  j->status[i] = status;
+  j->messages[i] = kf_strdup(err->message);
+  return j->messages[i] != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+static kf_status not_finite(const job *j, uint64_t i, kf_err *err) {
+  if (j->paths != NULL)
+    return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
+  return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
+                 j->pixels != NULL ? "picture" : "text", i);
+}
+
 /* Weights and pixels that are finite can still overflow on the way. */
-static kf_status check_rows(const job *j, uint64_t first, size_t n, kf_err *err) {
+static kf_status check_rows(job *j, uint64_t first, size_t n, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
-    double norm2 = j->ctx->kernels->norm2(j->out + i * dim, dim);
+    float *row = j->out + i * dim;
+    double norm2 = j->ctx->kernels->norm2(row, dim);
     if (norm2 - norm2 == 0) continue;
-    if (j->paths != NULL)
-      return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
-    return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
-                   j->pixels != NULL ? "picture" : "text", i);
+    KF_TRY(note_bad(j, i, not_finite(j, i, err), err));
+    memset(row, 0, dim * sizeof *row);
   }
   return KF_OK;
 }
@@ -258,14 +272,6 @@ static kf_status image_walk(job *j, size_t worker, kf_walk **out, kf_err *err) {
 
 static size_t pixel_count(const kf_encoder *e) {
   return (size_t)3 * e->config.image.image_size * e->config.image.image_size;
-}
-
-/* Keeps what is wrong with picture i, if the caller wants to go on without it. */
-static kf_status note_bad(job *j, uint64_t i, kf_status status, kf_err *err) {
-  if (j->status == NULL || (status != KF_ERR_DATA && status != KF_ERR_IO)) return status;
-  j->status[i] = status;
-  j->messages[i] = kf_strdup(err->message);
-  return j->messages[i] != NULL ? KF_OK : kf_fail_memory(err);
 }
 
 /* The pixels of picture i: the caller's, or what is read into a buffer. *out is NULL where it cannot be

@@ -19,12 +19,16 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err
   if (width == 0 || height == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: the picture is %llu x %llu pixels, which cannot be",
                    codec->name, (unsigned long long)width, (unsigned long long)height);
-  if (width > MAX_SIDE || height > MAX_SIDE || width * height > codec->max_pixels)
+  if (height > codec->max_pixels / width)
     return kf_fail(
         err, KF_ERR_DATA,
         "%s: %llu x %llu pixels are more than the limit of %llu, as in a decompression bomb",
         codec->name, (unsigned long long)width, (unsigned long long)height,
         (unsigned long long)codec->max_pixels);
+  if (width > MAX_SIDE || height > MAX_SIDE)
+    return kf_fail(err, KF_ERR_DATA, "%s: the picture is %llu x %llu pixels; a side may have %llu",
+                   codec->name, (unsigned long long)width, (unsigned long long)height,
+                   (unsigned long long)MAX_SIDE);
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);

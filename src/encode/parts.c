@@ -55,15 +55,28 @@ static bool begins(const char *text, const char *with) {
   return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* shard-00000017.safetensors and what follows it; NULL where it is no name of ours. */
+static const char *behind_shard(const char *name) {
+  static const char ending[] = ".safetensors";
+  if (!begins(name, "shard-")) return NULL;
+  name += strlen("shard-");
+  size_t digits = strspn(name, "0123456789");
+  if (digits < 8 || !begins(name + digits, ending)) return NULL;
+  return name + digits + strlen(ending);
+}
+
+static bool is_shard(const char *name) {
+  const char *rest = behind_shard(name);
+  return rest != NULL && rest[0] == '\0';
+}
+
 /* What we write, and what writing it may leave behind where files under construction have names
- * (base/io.c). */
+ * (base/io.c): .shard-00000017.safetensors.….part. */
 static bool is_ours(const char *name) {
+  if (name[0] != '.') return is_shard(name) || strcmp(name, MANIFEST) == 0;
   const char *end = strrchr(name, '.');
-  if (end == NULL) return false;
-  if (name[0] == '.') /* .shard-….part */
-    return strcmp(end, ".part") == 0 && (begins(name + 1, "shard-") || begins(name + 1, MANIFEST));
-  return strcmp(name, MANIFEST) == 0 ||
-         (begins(name, "shard-") && strcmp(end, ".safetensors") == 0);
+  return strcmp(end, ".part") == 0 &&
+         (behind_shard(name + 1) != NULL || begins(name + 1, MANIFEST));
 }
 
 /* The manifest goes last, so that what is half removed is still known for what it is. */
@@ -112,7 +125,7 @@ static kf_status try_lock(kf_parts *parts, const char *path, bool *done, kf_err 
   if (!kf_is_directory(parts->folder))
     return kf_fail(err, KF_ERR_IO, "%s: is no folder, where finished shards are to be kept",
                    parts->folder);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (fd < 0 && errno == ENOENT) {
     *done = false;
     return KF_OK;
@@ -225,11 +238,35 @@ static kf_status check_manifest(const kf_parts *parts, const char *path, kf_err 
   return kf_fail(err, KF_ERR_DATA, "%s (--no-resume begins anew)", cause);
 }
 
+/* A manifest is the first of our files that is there and the last that goes: shards without one are
+ * somebody else's, and would go with ours. */
+static kf_status refuse_strangers(const kf_parts *parts, kf_err *err) {
+  DIR *dir = opendir(parts->folder);
+  if (dir == NULL) return kf_fail_errno(err, parts->folder, "cannot be listed", errno);
+  kf_status status = KF_OK;
+  for (const struct dirent *entry; status == KF_OK && (entry = readdir(dir)) != NULL;)
+    if (is_shard(entry->d_name))
+      status =
+          kf_fail(err, KF_ERR_IO,
+                  "%s: holds %s, but no manifest, and so is of no run of ours; move it away, or "
+                  "write to another name",
+                  parts->folder, entry->d_name);
+  closedir(dir);
+  return status;
+}
+
 static kf_status enter(kf_parts *parts, bool anew, kf_err *err) {
   KF_TRY(take_lock(parts, err));
-  if (anew) remove_files(parts);
   char *path = path_in(parts, MANIFEST);
   if (path == NULL) return kf_fail_memory(err);
+  if (access(path, F_OK) != 0) {
+    kf_status status = refuse_strangers(parts, err);
+    if (status != KF_OK) {
+      kf_free(path);
+      return status;
+    }
+  }
+  if (anew) remove_files(parts);
   parts->begun = access(path, F_OK) != 0;
   kf_status status =
       parts->begun ? write_manifest(parts, path, err) : check_manifest(parts, path, err);
@@ -355,12 +392,19 @@ static kf_status write_part(kf_stw *w, const kf_parts *parts, uint64_t i, uint64
   return kf_stw_write(w, messages->data, messages->n, err);
 }
 
+/* A link is not followed: what it leads to is not ours to replace. */
+static void drop_link(const char *path) {
+  struct stat info;
+  if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);
+}
+
 kf_status kf_piece_save(const kf_parts *parts, uint64_t i, uint64_t stamp, const unsigned char *bad,
                         const void *rows, const kf_string *messages, kf_err *err) {
   char name[SHARD_NAME];
   shard_name(i, name);
   char *path = path_in(parts, name);
   if (path == NULL) return kf_fail_memory(err);
+  drop_link(path);
   kf_stw *w;
   kf_status status = kf_stw_open(path, true, &w, err);
   kf_free(path);

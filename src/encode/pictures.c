@@ -333,6 +333,8 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   KF_TRY(kf_in_open(&in, path, err));
   kf_status status = kf_text_each(&in, take_line, &job, err);
   kf_in_close(&in);
+  if (status == KF_OK && list->n == 0) /* nothing but a byte order mark */
+    status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
   return status;
 }
 

@@ -5,7 +5,7 @@
  *   y = (x - f32(mean)) / f32(std)      in f32
  *
  * There are only 256 bytes, so that both are tables. */
-#include "encode/image.h"
+#include "encode/tower.h"
 #include "base/json.h"
 
 #include <errno.h>
@@ -343,13 +343,11 @@ kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preproc
     const char *name, *part;
   } places[] = {{"preprocessor_config.json", NULL}, {"processor_config.json", "image_processor"}};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    kf_string path = {0};
-    kf_string_addf(&path, "%s/%s", folder, places[i].name);
+    char *path = kf_path_join(folder, places[i].name);
     bool found = false;
-    kf_status status = path.failed
-                           ? kf_fail_memory(err)
-                           : read_file(path.data, places[i].part, image_size, out, &found, err);
-    kf_string_clear(&path);
+    kf_status status = path == NULL ? kf_fail_memory(err)
+                                    : read_file(path, places[i].part, image_size, out, &found, err);
+    kf_free(path);
     if (status != KF_OK || found) return status;
   }
   *out = clip_values(image_size);

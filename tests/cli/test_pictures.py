@@ -1,6 +1,8 @@
 """Pictures where rows are expected (--encoder), and text through an encoder."""
 
 import json
+import shutil
+import struct
 
 from files import read_safetensors
 from harness import BAD_DATA, IO, USAGE, check, equal, test
@@ -56,6 +58,22 @@ def classify_what_cannot_be(box):
     box.refuses(USAGE, "classify", "m.safetensors", paths[0], "--encoder", CLIP, "--tensor", "x", naming="--tensor")
     box.refuses(IO, "classify", "m.safetensors", "gone.png", "--encoder", CLIP, naming="gone.png")
     box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown ending"])  # forgotten --encoder
+
+
+@test
+def embeddings_of_nothing(box):
+    """A model of zeros: the picture is named, and can be skipped."""
+    paths = prepare(box)
+    shutil.copytree(CLIP, box.path("zeros"))
+    weights = bytearray(box.read("zeros/model.safetensors"))
+    begin = 8 + struct.unpack("<Q", weights[:8])[0]
+    weights[begin:] = bytes(len(weights) - begin)
+    box.write("zeros/model.safetensors", bytes(weights))
+    for command in (["classify", "m.safetensors"], ["search", "g.safetensors"]):
+        box.refuses(BAD_DATA, *command, paths[3], "--encoder", "zeros", naming=[paths[3], "zero", "--skip-bad"])
+        result = box.works(*command, paths[3], paths[5], "--encoder", "zeros", "--skip-bad")
+        equal(len(table(result.out)), 1, "lines besides the header")
+        check(f"{paths[3]}: the embedding is zero" in result.err, f"{result}")
 
 
 @test
