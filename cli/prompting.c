@@ -33,7 +33,7 @@ static int read_all(cli_run *cli, const char *path, char **text, size_t *length)
 /* A text encoder has no use for other bytes. */
 static int check_utf8(cli_run *cli, const char *path, const line_list *lines) {
   for (size_t i = 0; i < lines->n; i++)
-    for (const unsigned char *p = (const unsigned char *)lines->items[i]; *p;) {
+    for (const unsigned char *p = (const unsigned char *)lines->items[i]; p && *p;) {
       int length = utf8_length(p);
       if (!length)
         return fail_with(cli, EXIT_BAD_DATA, "%s: line %zu is not valid UTF-8", path, i + 1);
@@ -192,7 +192,7 @@ static char *behind_tab(char *line) {
 }
 
 static int find_names(cli_run *cli, const prompt_set *j, const numbered *known, size_t n) {
-  for (size_t k = 0; k < j->n_classes; k++) {
+  for (size_t k = 0; j->classes[k].label; k++) { /* an empty one is the last */
     numbered wanted = {j->classes[k].label, strlen(j->classes[k].label), 0, NULL};
     size_t low = 0, high = n; /* the first line that is not before it */
     while (low < high) {

@@ -66,17 +66,19 @@ static int measure(const char *folder, uint32_t size, int repeats, char **paths,
   if (kf_preprocess_read(folder, size, &p, &err) != KF_OK) return fail();
   float *result = malloc(3 * (size_t)size * size * sizeof *result);
   double reading = 0, running = 0;
-  for (int k = 0; result != NULL && k < repeats * n; k++) {
-    kf_image image;
+  kf_status status = result != NULL ? KF_OK : kf_fail_memory(&err);
+  for (int k = 0; status == KF_OK && k < repeats * n; k++) {
+    kf_image image = {0};
     double start = now();
-    if (kf_image_read(paths[k % n], 0, &image, &err) != KF_OK) return fail();
+    status = kf_image_read(paths[k % n], 0, &image, &err);
     double middle = now();
-    if (kf_preprocess_run(&p, &image, paths[k % n], result, &err) != KF_OK) return fail();
+    if (status == KF_OK) status = kf_preprocess_run(&p, &image, paths[k % n], result, &err);
     reading += middle - start;
     running += now() - middle;
     kf_image_clear(&image);
   }
   free(result);
+  if (status != KF_OK) return fail();
   printf("%.3f ms read and decoded, %.3f ms resized and normalised\n", reading / (repeats * n),
          running / (repeats * n));
   return 0;

@@ -315,7 +315,7 @@ static void jpegs_of_many_scans_are_refused(void **state) {
   char *last = NULL;
   for (size_t i = 0; i + 1 < size; i++)
     if (memcmp(bytes + i, "\xff\xda", 2) == 0) last = bytes + i;
-  assert_non_null(last);
+  if (last == NULL) fail_msg("the picture has no scan");
   size_t head = (size_t)(last - bytes), scan = size - 2 - head; /* without the end of the image */
   char *many = malloc(head + 200 * scan + 2);
   assert_non_null(many);

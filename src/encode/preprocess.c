@@ -326,7 +326,7 @@ static kf_status read_file(const char *path, const char *part, uint32_t image_si
   if (status == KF_OK && *found) {
     config c = {.path = path, .doc = &doc, .all = doc.nodes, .err = err};
     if (part != NULL) c.all = get(&c, doc.nodes, part);
-    if (c.all == NULL && doc.nodes->kind == KF_JSON_OBJECT)
+    if (c.all == NULL && doc.nodes != NULL && doc.nodes->kind == KF_JSON_OBJECT)
       *found = false;
     else if (c.all == NULL || c.all->kind != KF_JSON_OBJECT)
       status = bad(&c, part != NULL ? part : "the whole", "an object");
