@@ -174,7 +174,7 @@ static int speak(quickstart *q) {
   if (kf_encoder_context(q->encoder) == 0 || !names_speak(q)) {
     say(cli,
         kf_encoder_context(q->encoder) == 0
-            ? "the encoder has no text tower: class names do not take part"
+            ? "the encoder has no text tower that koofu reads: class names do not take part"
             : "most class names are numbers, which say nothing to the encoder: they do not take "
               "part");
     return EXIT_OK;
