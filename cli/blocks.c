@@ -70,6 +70,9 @@ int block_read(cli_run *cli, row_block *b, uint64_t first, uint64_t n) {
   kf_status status = b->from->pictures
                          ? read_pictures(cli, b, first, n)
                          : kf_data_get(cli->ctx, b->from->data, first, n, b->rows, b->labels);
+  if (status == KF_ERR_DATA && b->from->pictures && !cli->args.skip_bad)
+    return fail_with(cli, EXIT_BAD_DATA, "%s (such pictures can be skipped: --skip-bad)",
+                     kf_errmsg(cli->ctx));
   if (status != KF_OK) return fail(cli, status);
   b->n = 0;
   for (uint64_t i = 0; i < n; i++) {
