@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* In the limit of a large lambda the map leaves cosines as they are: so the raw space is left-one-out
  * beside the others. */
@@ -20,6 +21,7 @@ typedef struct quickstart {
   kf_encoder *encoder;
   report_job job; /* training rows, statistics, choices and model */
   kf_sweep *raw;
+  int made; /* the folder */
 } quickstart;
 
 static int done(const quickstart *q, kf_status status) {
@@ -62,7 +64,8 @@ static int choose_places(quickstart *q) {
 
 static int make_folder(quickstart *q) {
   struct stat info;
-  if (mkdir(q->folder, 0777) != 0 && errno != EEXIST)
+  q->made = mkdir(q->folder, 0777) == 0;
+  if (!q->made && errno != EEXIST)
     return fail_with(q->cli, EXIT_IO, "%s: cannot be created: %s", q->folder, strerror(errno));
   if (stat(q->folder, &info) != 0 || !S_ISDIR(info.st_mode))
     return fail_with(q->cli, EXIT_IO, "%s: is no folder", q->folder);
@@ -120,6 +123,15 @@ static int find_pictures(quickstart *q) {
                    "least",
                    q->source,
                    classes == 1 ? "has one class only" : "has pictures, but no folders of classes");
+}
+
+/* Before the pictures take their time. */
+static int check_templates(quickstart *q) {
+  if (!q->cli->args.templates) return EXIT_OK;
+  prompt_set set = {0};
+  int result = prompts_templates(q->cli, q->cli->args.templates, &set);
+  prompts_free(&set);
+  return result;
 }
 
 static int load(quickstart *q) {
@@ -351,14 +363,15 @@ static void clear(quickstart *q) {
 }
 
 static int run(cli_run *cli) {
-  static int (*const steps[])(quickstart *) = {choose_places, check_source, find_pictures, load,
-                                               make_folder,   embed,        speak,         choose,
-                                               fit,           report,       summarize};
+  static int (*const steps[])(quickstart *) = {
+      choose_places, check_source, find_pictures, check_templates, load,     make_folder, embed,
+      speak,         choose,       fit,           report,          summarize};
   quickstart q = {.cli = cli};
   int result = EXIT_OK;
   if (cli->args.no_text && cli->args.templates)
     result = fail_usage(cli, "--templates has no meaning with --no-text");
   for (size_t i = 0; i < COUNT_OF(steps) && result == EXIT_OK; i++) result = steps[i](&q);
+  if (result != EXIT_OK && q.made) rmdir(q.folder); /* stays where something is in it */
   clear(&q);
   return result;
 }
