@@ -142,7 +142,10 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   kf_embed_report report;
   double begun = now();
   kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &report);
-  if (status != KF_OK) return fail(cli, status);
+  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  if (status == KF_ERR_CANCELLED)
+    say(cli, "shards that were finished are kept: the same command goes on from them");
+  if (status != KF_OK) return result;
   say_embedded(cli, path, &report, now() - begun);
   return EXIT_OK;
 }
