@@ -279,11 +279,12 @@ static void print_figures(const quickstart *q) {
   }
   const kf_dim_choice *d = j->dim;
   if (!j->text && d->dim < d->n_points)
-    printf(
-        "\nThis is with all %zu dimensions. The model keeps %u: in %u folds, its class means are\n"
-        "right for %s with these and for %s with all.\n",
-        d->n_points, d->dim, d->folds, show_percent(d->points[d->dim - 1].top1, d->n).text,
-        show_percent(d->points[d->n_points - 1].top1, d->n).text);
+    printf("\nThis is with all %zu dimensions. The model keeps %u, the fewest within a standard "
+           "error\n"
+           "of the best: in %u folds, class means are right for %s with these and for %s\n"
+           "with all.\n",
+           d->n_points, d->dim, d->folds, show_percent(d->points[d->dim - 1].top1, d->n).text,
+           show_percent(d->points[d->n_points - 1].top1, d->n).text);
   if (c->n_single)
     printf("\n%s alone in %s class and could not be left out.\n",
            show_counted(c->n_single, "picture is", "pictures are").text,
