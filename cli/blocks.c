@@ -66,6 +66,9 @@ static int read_pictures(cli_run *cli, row_block *b, uint64_t first, uint64_t n)
   for (uint64_t i = 0; i < n; i++) b->paths[i] = kf_pictures_path(q->pictures, first + i);
   kf_status status = kf_encode_images(cli->ctx, q->encoder, b->paths, n, b->rows,
                                       cli->args.skip_bad ? b->status : NULL);
+  if (status == KF_ERR_DATA && !cli->args.skip_bad)
+    return fail_with(cli, EXIT_BAD_DATA, "%s (such pictures can be skipped: --skip-bad)",
+                     kf_errmsg(cli->ctx));
   if (status != KF_OK) return fail(cli, status);
   for (uint64_t i = 0; i < n; i++) {
     b->labels[i] = b->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;

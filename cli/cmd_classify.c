@@ -201,7 +201,7 @@ static int commit(classify_job *job) {
   int result = out_file_commit(job->cli, &job->out);
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
-                show_counted(job->top, "best class", "best classes").text,
+                job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
                 show_counted(job->queries->n - job->block.n_bad,
                              job->queries->pictures ? "picture" : "row",
                              job->queries->pictures ? "pictures" : "rows")

@@ -108,8 +108,10 @@ const cli_command embed_text_command = {
         "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and the files of the tokenizer.\n\n"
         "With --classes every class name goes into every template (see 'koofu prompts'), and the "
-        "embeddings of a class are averaged as 'koofu text-prototypes' does it. What is written "
-        "goes behind --text of 'koofu fit', 'koofu eval' and 'koofu classify' as it is. "
+        "embeddings of a class are averaged as 'koofu text-prototypes' does it. Names must be the "
+        "labels of the rows, such as the names of folders; --names tells how they are spoken where "
+        "that differs ('red_fox<tab>red fox'). What is written goes behind --text of 'koofu fit', "
+        "'koofu eval' and 'koofu classify' as it is. "
         "--prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
         "With --prompts every line is embedded as it stands, and has a row of its own.\n\n"
         "All prompts are held in memory.",

@@ -57,7 +57,8 @@ static size_t find_metric(const kf_info *info) {
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
-  print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
+  if (strcmp(info->kind, "tensors") != 0)
+    print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
   char text[64];
   if (info_is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);

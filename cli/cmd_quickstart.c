@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* In the limit of a large lambda the map leaves cosines as they are: so the raw space is left-one-out
  * beside the others. */
@@ -20,6 +21,7 @@ typedef struct quickstart {
   kf_encoder *encoder;
   report_job job; /* training rows, statistics, choices and model */
   kf_sweep *raw;
+  int made; /* the folder */
 } quickstart;
 
 static int done(const quickstart *q, kf_status status) {
@@ -62,7 +64,8 @@ static int choose_places(quickstart *q) {
 
 static int make_folder(quickstart *q) {
   struct stat info;
-  if (mkdir(q->folder, 0777) != 0 && errno != EEXIST)
+  q->made = mkdir(q->folder, 0777) == 0;
+  if (!q->made && errno != EEXIST)
     return fail_with(q->cli, EXIT_IO, "%s: cannot be created: %s", q->folder, strerror(errno));
   if (stat(q->folder, &info) != 0 || !S_ISDIR(info.st_mode))
     return fail_with(q->cli, EXIT_IO, "%s: is no folder", q->folder);
@@ -122,6 +125,15 @@ static int find_pictures(quickstart *q) {
                    classes == 1 ? "has one class only" : "has pictures, but no folders of classes");
 }
 
+/* Before the pictures take their time. */
+static int check_templates(quickstart *q) {
+  if (!q->cli->args.templates) return EXIT_OK;
+  prompt_set set = {0};
+  int result = prompts_templates(q->cli, q->cli->args.templates, &set);
+  prompts_free(&set);
+  return result;
+}
+
 static int load(quickstart *q) {
   const cli_args *a = &q->cli->args;
   return load_encoder(q->cli, a->encoder, a->no_text ? TOWER_IMAGES : TOWER_BOTH, &q->encoder);
@@ -174,7 +186,7 @@ static int speak(quickstart *q) {
   if (kf_encoder_context(q->encoder) == 0 || !names_speak(q)) {
     say(cli,
         kf_encoder_context(q->encoder) == 0
-            ? "the encoder has no text tower: class names do not take part"
+            ? "the encoder has no text tower that koofu reads: class names do not take part"
             : "most class names are numbers, which say nothing to the encoder: they do not take "
               "part");
     return EXIT_OK;
@@ -267,11 +279,12 @@ static void print_figures(const quickstart *q) {
   }
   const kf_dim_choice *d = j->dim;
   if (!j->text && d->dim < d->n_points)
-    printf(
-        "\nThis is with all %zu dimensions. The model keeps %u: in %u folds, its class means are\n"
-        "right for %s with these and for %s with all.\n",
-        d->n_points, d->dim, d->folds, show_percent(d->points[d->dim - 1].top1, d->n).text,
-        show_percent(d->points[d->n_points - 1].top1, d->n).text);
+    printf("\nThis is with all %zu dimensions. The model keeps %u, the fewest within a standard "
+           "error\n"
+           "of the best: in %u folds, class means are right for %s with these and for %s\n"
+           "with all.\n",
+           d->n_points, d->dim, d->folds, show_percent(d->points[d->dim - 1].top1, d->n).text,
+           show_percent(d->points[d->n_points - 1].top1, d->n).text);
   if (c->n_single)
     printf("\n%s alone in %s class and could not be left out.\n",
            show_counted(c->n_single, "picture is", "pictures are").text,
@@ -351,14 +364,15 @@ static void clear(quickstart *q) {
 }
 
 static int run(cli_run *cli) {
-  static int (*const steps[])(quickstart *) = {choose_places, check_source, find_pictures, load,
-                                               make_folder,   embed,        speak,         choose,
-                                               fit,           report,       summarize};
+  static int (*const steps[])(quickstart *) = {
+      choose_places, check_source, find_pictures, check_templates, load,     make_folder, embed,
+      speak,         choose,       fit,           report,          summarize};
   quickstart q = {.cli = cli};
   int result = EXIT_OK;
   if (cli->args.no_text && cli->args.templates)
     result = fail_usage(cli, "--templates has no meaning with --no-text");
   for (size_t i = 0; i < COUNT_OF(steps) && result == EXIT_OK; i++) result = steps[i](&q);
+  if (result != EXIT_OK && q.made) rmdir(q.folder); /* stays where something is in it */
   clear(&q);
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out) {
   const cli_args *a = &cli->args;
@@ -131,6 +132,15 @@ static void say_embedded(cli_run *cli, const char *path, const kf_embed_report *
         show_counted(r->skipped, "picture", "pictures").text);
 }
 
+/* What a run that was stopped has left, if it was more than its first shard. */
+static void say_kept(cli_run *cli, const char *path) {
+  char *parts;
+  if (asprintf(&parts, "%s.parts", path) < 0) return;
+  if (access(parts, F_OK) == 0)
+    say(cli, "shards that were finished are kept: the same command goes on from them");
+  free(parts);
+}
+
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                    const char *path) {
   const cli_args *a = &cli->args;
@@ -142,7 +152,9 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   kf_embed_report report;
   double begun = now();
   kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &report);
-  if (status != KF_OK) return fail(cli, status);
+  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  if (status == KF_ERR_CANCELLED) say_kept(cli, path);
+  if (status != KF_OK) return result;
   say_embedded(cli, path, &report, now() - begun);
   return EXIT_OK;
 }

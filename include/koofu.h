@@ -763,8 +763,8 @@ typedef struct kf_dim_choice {
 } kf_dim_choice;
 
 /* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best, by default its standard error. Statistics without a fold are the whole minus those of the
- * fold, exactly. */
+ * whose accuracy is within the tolerance of the best, by default its standard error. Statistics
+ * without a fold are the whole minus those of the fold, exactly. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);

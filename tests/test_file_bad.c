@@ -254,6 +254,8 @@ static void test_safetensors_length(void **state) {
     assert_refused(write_two("l.safetensors", &file[i].length, 8, "{}", 2), NULL, KF_ERR_DATA,
                    file[i].cause);
   assert_refused(write_text("l.safetensors", "short"), NULL, KF_ERR_DATA, "5 bytes");
+  assert_refused(write_text("l.safetensors", "version https://git-lfs.github.com/spec/v1\noid"),
+                 NULL, KF_ERR_DATA, "Git LFS pointer");
 }
 
 /* --- fvecs, fbin ----------------------------------------------------------------------------- */

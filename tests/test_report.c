@@ -201,7 +201,8 @@ static void names_and_pictures(void **state) {
 static void folds(void **state) {
   (void)state;
   static const char *const wanted[] = {"3,000 held-out rows", "<b>0.87 points more</b>",
-                                       "held-out folds", "16 of 64 dimensions"};
+                                       "held out in 5 folds", "held-out folds",
+                                       "16 of 64 dimensions"};
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
   p.content.eval = NULL;

@@ -67,8 +67,10 @@ static kf_status choose_towers(kf_encoder *e, const char *folder, const kf_encod
   if (e->config.image.present || e->config.text.present) return KF_OK;
   if (options->no_images && options->no_text)
     return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: neither images nor text are wanted");
-  return kf_fail(err, KF_ERR_ARG, "%s: the model has no %s tower", folder,
-                 options->no_images ? "text" : "image");
+  return kf_fail(err, KF_ERR_ARG, "%s: the model has no %s", folder,
+                 !options->no_images                    ? "image tower"
+                 : e->config.family == KF_FAMILY_SIGLIP ? "text tower that koofu reads (SigLIP)"
+                                                        : "text tower");
 }
 
 static kf_status load_tokenizer(kf_encoder *e, const char *folder, kf_err *err) {

@@ -8,12 +8,14 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { ARENA = 65536 }; /* bytes of strings that are allocated together */
 
@@ -228,6 +230,14 @@ static int by_path(const void *a, const void *b) {
   return strcmp(((const picture *)a)->path, ((const picture *)b)->path);
 }
 
+/* Folders of models and of pictures are easily mixed up. */
+static bool is_model(const char *folder) {
+  int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool found = at >= 0 && faccessat(at, "config.json", F_OK, 0) == 0;
+  if (at >= 0) close(at);
+  return found;
+}
+
 static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   kf_pictures *list = w->list;
   entries e = {.strings = list};
@@ -247,7 +257,8 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   if (status != KF_OK) return status;
   if (list->n == first)
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below", path);
+                   "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s", path,
+                   is_model(path) ? "; by its config.json it is a model" : "");
   qsort(list->pictures + first, list->n - first, sizeof *list->pictures, by_path);
   return KF_OK;
 }

@@ -81,7 +81,9 @@ static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
   if (status != KF_OK) return status;
   if (list->n == first) {
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder", path);
+                   "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder (pictures go "
+                   "through 'koofu embed' first)",
+                   path);
   }
   sort_from(list, first);
   return KF_OK;

@@ -238,6 +238,11 @@ static kf_status read_file(kf_st *st, kf_err *err) {
                    st->in.size);
   }
   KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
+  if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024) {
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: is a Git LFS pointer, not the file itself, which 'git lfs pull' fetches",
+                   st->in.path);
+  }
   if (length > KF_HEADER_CAP) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   kf_npy npy;
@@ -99,13 +100,22 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
 
 /* --- any ------------------------------------------------------------------------------------- */
 
+static bool is_picture(const char *path) {
+  const char *dot = strrchr(path, '.');
+  return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
+                         strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".webp") == 0);
+}
+
 /* What is wrong with the file itself is more interesting than its ending. */
 static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
   kf_in_close(&in);
   return kf_fail(err, KF_ERR_DATA,
-                 "%s: unknown ending; koofu reads .npy, .safetensors, .fvecs and .fbin", path);
+                 "%s: unknown ending; koofu reads .npy, .safetensors, .fvecs and .fbin%s", path,
+                 is_picture(path) ? " (pictures go through 'koofu embed' first; 'classify' and "
+                                    "'search' take them with --encoder)"
+                                  : "");
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,

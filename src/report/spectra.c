@@ -96,10 +96,12 @@ void kf_report_between(kf_string *out, const kf_model *model) {
   put_values(&p, values, n, "line s2");
   kf_plot_end(&p);
   char caption[256];
-  snprintf(caption, sizeof caption,
-           "Directions in the order in which they tell classes apart. The first %s hold half of "
-           "the sum of γ, the first %s nine tenths.",
-           kf_show_count(holding(values, n, 0.5)).text,
-           kf_show_count(holding(values, n, 0.9)).text);
+  size_t half = holding(values, n, 0.5);
+  snprintf(
+      caption, sizeof caption,
+      "Directions in the order in which they tell classes apart. The first %s%s half of the sum "
+      "of γ, the first %s nine tenths.",
+      half == 1 ? "" : kf_show_count(half).text, half == 1 ? "holds" : " hold",
+      kf_show_count(holding(values, n, 0.9)).text);
   kf_figure_end(out, caption);
 }

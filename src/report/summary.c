@@ -224,8 +224,11 @@ static void put_gain(kf_string *out, const kf_report_content *c, const line *raw
 /* "4.90 points more than text alone" */
 static void put_more(kf_string *out, const line *both, const line *part, const char *name) {
   double gain = kf_share(both->top1, both->n) - kf_share(part->top1, part->n);
-  kf_string_addf(out, "<b>%s points %s</b> than %s", kf_show_points(fabs(gain)).text,
-                 gain < 0 ? "fewer" : "more", name);
+  if (both->top1 == part->top1)
+    kf_string_addf(out, "<b>as many</b> as %s", name);
+  else
+    kf_string_addf(out, "<b>%s points %s</b> than %s", kf_show_points(fabs(gain)).text,
+                   gain < 0 ? "fewer" : "more", name);
 }
 
 static void put_both(kf_string *out, const kf_report_content *c, const table *t) {
@@ -282,8 +285,11 @@ void kf_report_summary(kf_string *out, const kf_report_content *c) {
   put_table(out, &t);
   put_left_out(out, c->eval);
   if (only_folds(c))
-    kf_put(out,
-           "<p class=\"caption\">Rows were held out in turn. λ and the number of dimensions were "
-           "chosen on the same rows, which flatters them a little.</p>\n");
+    kf_string_addf(
+        out,
+        "<p class=\"caption\">Rows were held out in %u folds, so that models had fewer of "
+        "them than where each is left out alone. λ and the number of dimensions were "
+        "chosen on the same rows, which flatters them a little.</p>\n",
+        c->sweep->folds);
   kf_section_end(out);
 }

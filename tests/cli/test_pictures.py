@@ -48,7 +48,7 @@ def classify_what_cannot_be(box):
     for precision in ("bf16", "f32"):
         box.works("classify", "m.safetensors", paths[0], "--encoder", CLIP, "--precision", precision)
     box.write(paths[4], "nothing")
-    box.refuses(BAD_DATA, "classify", "m.safetensors", "p", "--encoder", CLIP, naming=paths[4])
+    box.refuses(BAD_DATA, "classify", "m.safetensors", "p", "--encoder", CLIP, naming=[paths[4], "--skip-bad"])
     result = box.works("classify", "m.safetensors", "p", "--encoder", CLIP, "--skip-bad")
     equal([line[0] for line in table(result.out)[1:]], [p for p in paths if p != paths[4]], "the others")
     check(paths[4] in result.err and "left out 1 picture that cannot be read" in result.err, f"{result}")
@@ -57,7 +57,9 @@ def classify_what_cannot_be(box):
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--max-pixels", 9, naming="--encoder")
     box.refuses(USAGE, "classify", "m.safetensors", paths[0], "--encoder", CLIP, "--tensor", "x", naming="--tensor")
     box.refuses(IO, "classify", "m.safetensors", "gone.png", "--encoder", CLIP, naming="gone.png")
-    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown ending"])  # forgotten --encoder
+    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown ending", "--encoder"])  # forgotten --encoder
+    for words in (["classify", "m.safetensors", "p"], ["fit", "p", "-o", "o.safetensors"]):
+        box.refuses(BAD_DATA, *words, naming=["p: no .npy", "koofu embed"])
 
 
 @test
@@ -152,6 +154,7 @@ def text_that_cannot_be(box):
     box.refuses(BAD_DATA, "embed-text", CLIP, "--classes", "twice.txt", *out, naming=["twice.txt", "line 2", "--names"])
     box.refuses(BAD_DATA, "embed-text", CLIP, "--prompts", "bad.txt", *out, naming="UTF-8")
     box.refuses(USAGE, "embed-text", VISION, "--classes", "names.txt", *out, naming="no text tower")
+    box.refuses(USAGE, "embed-text", f"{MODELS}/siglip", "--classes", "names.txt", *out, naming="tower that koofu reads (SigLIP)")
     box.refuses(IO, "embed-text", CLIP, "--classes", "gone.txt", *out, naming="gone.txt")
     box.refuses(IO, "embed-text", "gone", "--classes", "names.txt", *out, naming="gone")
     box.works("embed-text", TEXT, "--classes", "names.txt", *out)

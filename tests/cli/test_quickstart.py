@@ -108,6 +108,8 @@ def little_to_go_on(box):
         box.write(f"photos/a/{name}", "nothing")
     result = box.run("quickstart", "photos", "--encoder", CLIP, "-o", "bad")
     equal(result.status, BAD_DATA, f"{result}")
+    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "--skip-bad", "--templates", "gone", "-o", "bad", naming="gone")
+    check(not os.path.exists(box.path("bad")), "no empty folder, and no pictures before a mistake")
     result = box.works("quickstart", "photos", "--encoder", CLIP, "--skip-bad", "-o", "bad")
     check("left out 5 pictures that cannot be read" in result.err, f"{result}")
     info = json.loads(box.works("info", "--json", "bad/model.safetensors").out)

@@ -602,7 +602,7 @@ def classify_writes_text(box):
     words = ["classify", "m.safetensors", "x.safetensors"]
     for ending in (".npy", ".safetensors", ".fvecs", ".fbin"):
         box.refuses(USAGE, *words, "-o", "o" + ending, naming=[f"o{ending}: classify writes text", ending])
-    for more, text in (([], "the 3 best classes of 60 rows ("), (["--top", 1], "the 1 best class of 60 rows ("),
+    for more, text in (([], "the 3 best classes of 60 rows ("), (["--top", 1], "the best class of 60 rows ("),
                        (["--gallery", "g.safetensors"], "the 3 best classes of 60 rows (")):
         result = box.works(*words, *more, "-o", "o.tsv")
         check(result.err.startswith(f"wrote o.tsv: {text}") and result.out == "", f"{result}")
