@@ -243,6 +243,21 @@ static void changed_tensors(void **state) {
   }
 }
 
+/* The same in the header of the weights, whose length may change. */
+static void replace_in_header(const char *after, const char *from, const char *to) {
+  char path[400];
+  size_t n;
+  uint64_t length;
+  replace("model.safetensors", after, from, to);
+  snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
+  char *bytes = test_read(path, &n);
+  memcpy(&length, bytes, sizeof length);
+  length += strlen(to) - strlen(from);
+  memcpy(bytes, &length, sizeof length);
+  write_all(path, bytes, n);
+  free(bytes);
+}
+
 /* Writes into a tensor of the copy, 4 bytes at an element. */
 static void poke(const char *name, uint64_t element, float value) {
   char path[400];
@@ -298,6 +313,14 @@ static void checksum_of_changes(void **state) {
   kf_encoder_free(after);
   kf_encoder_free(other);
   kf_encoder_free(shifted);
+  /* The same bytes in another type are other numbers. */
+  copy_of("clip-f16");
+  before = accepted();
+  replace_in_header("\"vision_model.post_layernorm.bias\"", "\"F16\"", "\"BF16\"");
+  after = accepted();
+  assert_true(kf_encoder_checksum(before) != kf_encoder_checksum(after));
+  kf_encoder_free(before);
+  kf_encoder_free(after);
 }
 
 static void extras_are_told(void **state) {
@@ -308,6 +331,10 @@ static void extras_are_told(void **state) {
   replace("model.safetensors", "", "logit_scale", "other_scale");
   kf_encoder_free(accepted());
   assert_non_null(strstr(said, "'other_scale'"));
+  /* Old files hold the numbers of positions, of which nobody needs to be told. */
+  replace_in_header("", "other_scale", "vision_model.embeddings.position_ids");
+  kf_encoder_free(accepted());
+  assert_string_equal(said, "");
 }
 
 static void files_that_end_early(void **state) {
@@ -359,8 +386,59 @@ static void indexes(void **state) {
   refused("model-00003-of-00003.safetensors: cannot be opened");
 }
 
+/* One file under more names than may be open at a time. */
+static void too_many_files(void **state) {
+  (void)state;
+  enum { FILES = 257 };
+  kf_string header = {0}, index = {0};
+  copy_of("clip-bf16");
+  kf_string_addf(&header, "........{");
+  kf_string_addf(&index, "{\"weight_map\": {");
+  for (int i = 0; i < FILES; i++) {
+    const char *comma = i > 0 ? "," : "";
+    kf_string_addf(&header, "%s\"t%d\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%d,%d]}",
+                   comma, i, 4 * i, 4 * i + 4);
+    kf_string_addf(&index, "%s\"t%d\": \"%d.safetensors\"", comma, i, i);
+  }
+  kf_string_addf(&header, "}");
+  kf_string_addf(&index, "}}");
+  uint64_t length = header.n - sizeof length;
+  memcpy(header.data, &length, sizeof length);
+  static const char zeros[4 * FILES];
+  kf_string_add(&header, zeros, sizeof zeros);
+  write_all(test_path(folder, "model/0.safetensors"), header.data, header.n);
+  write_all(test_path(folder, "model/model.safetensors.index.json"), index.data, index.n);
+  for (int i = 1; i < FILES; i++) {
+    char name[40];
+    snprintf(name, sizeof name, "model/%d.safetensors", i);
+    assert_int_equal(symlink("0.safetensors", test_path(folder, name)), 0);
+  }
+  refused("names more than 256 files");
+  kf_string_clear(&header);
+  kf_string_clear(&index);
+}
+
+/* --- the end of a text ------------------------------------------------------------------------- */
+
+/* The first end there is. Where there is none, the reference's search says 'the first token', and so do
+ * we; with the old number 2 it is the first of the largest. */
+static void ends_of_texts(void **state) {
+  (void)state;
+  static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
+  static const struct {
+    int64_t end;
+    uint32_t context, at;
+  } cases[] = {{7, 6, 2}, {5, 6, 0}, {9, 6, 1}, {4, 6, 0}, {7, 2, 0}, {2, 6, 1}, {2, 1, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    kf_tower_config config = {.context = cases[i].context, .end = cases[i].end};
+    assert_int_equal(kf_text_end(&config, tokens), cases[i].at);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(too_many_files),
+      cmocka_unit_test(ends_of_texts),
       cmocka_unit_test(lies_in_the_config),
       cmocka_unit_test(many_patches_are_refused),
       cmocka_unit_test(defaults_are_the_references),

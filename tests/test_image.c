@@ -407,6 +407,31 @@ static void exif_is_read_with_care(void **state) {
   free(bytes);
 }
 
+/* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
+static void odd_chunks_of_webp(void **state) {
+  (void)state;
+  if (!reads(".webp")) skip();
+  static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
+  size_t size, more = sizeof odd;
+  char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
+  assert_non_null(file);
+  assert_memory_equal(bytes + 12, "VP8X", 4);
+  memcpy(file, bytes, 30); /* RIFF and VP8X */
+  memcpy(file + 30, odd, more);
+  memcpy(file + 30 + more, bytes + 30, size - 30);
+  for (int i = 0; i < 4; i++) file[4 + i] = (char)((size + more - 8) >> 8 * i);
+  kf_image plain, image;
+  assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &plain, &err), KF_OK);
+  assert_int_equal(kf_image_decode(file, size + more, 0, "NAME", &image, &err), KF_OK);
+  assert_int_equal(image.width, plain.width); /* turned by what EXIF says, which comes last */
+  assert_int_equal(image.height, plain.height);
+  assert_memory_equal(image.rgb, plain.rgb, (size_t)3 * plain.width * plain.height);
+  kf_image_clear(&image);
+  kf_image_clear(&plain);
+  free(file);
+  free(bytes);
+}
+
 /* --- configurations ----------------------------------------------------------------------------- */
 
 static void spellings_of_configurations(void **state) {
@@ -511,6 +536,7 @@ int main(void) {
       cmocka_unit_test(webp_bombs_are_refused),
       cmocka_unit_test(the_limit_is_that_of_the_caller),
       cmocka_unit_test(exif_is_read_with_care),
+      cmocka_unit_test(odd_chunks_of_webp),
       cmocka_unit_test(spellings_of_configurations),
       cmocka_unit_test(bad_configurations_are_named),
       cmocka_unit_test(results_of_another_size_are_refused),

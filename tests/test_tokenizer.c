@@ -208,10 +208,12 @@ static void test_long_words(void **state) {
 }
 
 /* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
- * rank become one. Letters are a and o; `symbols` ends as the tokens of the word. */
+ * rank become one. Letters are a and o, or those of 'thexy', where 'he' is gone by the time its turn
+ * comes, and what stands behind it must not notice; `symbols` ends as the tokens of the word. */
 static const char *const naive_merges[][2] = {
     {"o", "o"},     {"oo", "oo"},    {"a", "o"},    {"ao", "o"},  {"oo", "a"},    {"a", "a"},
-    {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"}};
+    {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"},
+    {"t", "h"},     {"h", "e"},      {"x", "y"},    {"e", "xy"},  {"th", "exy"}};
 enum { NAIVE = sizeof naive_merges / sizeof *naive_merges };
 
 static size_t naive_rank(const char *a, const char *b) {
@@ -264,7 +266,10 @@ static void test_merging(void **state) {
   for (int i = 0; i < 5000; i++) {
     size_t length = 1 + test_random(&random) % 150, n;
     uint64_t many = test_random(&random) % 4; /* mostly one of the letters */
-    for (size_t k = 0; k < length; k++) word[k] = test_random(&random) % 4 <= many ? 'o' : 'a';
+    for (size_t k = 0; k < length; k++) {
+      uint64_t r = test_random(&random);
+      word[k] = i % 2 != 0 ? "thexy"[r % 5] : r % 4 <= many ? 'o' : 'a';
+    }
     word[length] = '\0';
     int32_t tokens[200];
     n = merge_naively(word, symbols);
@@ -431,6 +436,20 @@ static void test_specials(void **state) {
   assert_int_equal(tokenize(t, "<|ENDOFTEXT|>", 13, CONTEXT, tokens), 3);
   assert_int_equal(tokens[1], kf_tokenizer_end(t));
   kf_tokenizer_free(t);
+
+  /* Of tokens that begin alike the longest is meant, whichever comes first. */
+  static const char *const alike[] = {
+      "{\"additional_special_tokens\": [\"[A\", \"[AB]\", \"[AB\"]}",
+      "{\"additional_special_tokens\": [{\"content\": \"[A\", \"normalized\": true},"
+      " {\"content\": \"[AB]\", \"normalized\": true},"
+      " {\"content\": \"[AB\", \"normalized\": true}]}"};
+  for (int i = 0; i < 2; i++) {
+    t = load(folder_with("alike", "tokenizer_config.json", alike[i]));
+    assert_int_equal(tokenize(t, "[AB][A[AB[A]", 12, CONTEXT, tokens), 7);
+    const int32_t right[] = {611, 610, 612, 610};
+    assert_memory_equal(tokens + 1, right, sizeof right);
+    kf_tokenizer_free(t);
+  }
 
   t = load(folder_with("none", "tokenizer_config.json", "{\"pad_token\": null}"));
   assert_int_equal(kf_tokenizer_pad(t), kf_tokenizer_end(t));
