@@ -212,10 +212,14 @@ static void bits_of_activations(void **state) {
 }
 static void padding(void **state) {
   (void)state;
+  check_padding(&kf_net_plain_f32, NULL);
+  check_padding(&kf_net_plain_bf16, NULL);
   for_each_net(check_padding);
 }
 static void bits_of_rows(void **state) {
   (void)state;
+  check_rows_alone(&kf_net_plain_f32, NULL);
+  check_rows_alone(&kf_net_plain_bf16, NULL);
   for_each_net(check_rows_alone);
 }
 static void bits_of_norms(void **state) {
