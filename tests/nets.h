@@ -267,6 +267,37 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   kf_free(rows), kf_free(first), kf_free(next), kf_free(second);
 }
 
+/* A key that is no number leaves no number, whatever its bits: the exponential adds to the exponent of
+ * its result, and must not make a weight of it. */
+static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { KEYS = 3, DIM = 4 };
+  float q[DIM] = {1, 1, 1, 1}, k[KEYS * DIM] = {0}, v[KEYS * DIM] = {0}, out[DIM];
+  void *scratch = used_memory(net->attention_size(KEYS, DIM));
+  kf_net_attention a = {.q = q,
+                        .k = k,
+                        .v = v,
+                        .q_stride = DIM,
+                        .kv_stride = DIM,
+                        .queries = 1,
+                        .keys = KEYS,
+                        .dim = DIM,
+                        .scale = 0.5f,
+                        .out = out,
+                        .out_stride = DIM,
+                        .scratch = scratch};
+  for (uint32_t payload = 0; payload < 512; payload++) {
+    uint32_t bits = 0x7fc00000u | payload;
+    memcpy(&k[DIM + 2], &bits, sizeof bits);
+    start(net);
+    net->attention(&a);
+    stop(net);
+    for (int c = 0; c < DIM; c++)
+      if (!isnan(out[c])) fail_msg("a key of %08x leaves %a", bits, (double)out[c]);
+  }
+  kf_free(scratch);
+}
+
 /* A row alone, and among others. */
 static inline void check_rows_alone(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;

@@ -145,6 +145,28 @@ static void stops_and_goes_on(void **state) {
   assert_string_equal(told, first); /* said by the run before, and said again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 
+  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can do
+   * without. */
+  begin();
+  seen.stop_at = 8;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                   KF_ERR_CANCELLED);
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin();
+  kf_embed_options all = {.shard = 3};
+  assert_error(ctx, KF_ERR_DATA, "p/class/004.png",
+               kf_embed(ctx, encoder, list, &all, at("o.safetensors"), NULL));
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin(); /* nor does it go with a run that came to nothing */
+  seen.stop_at = 0;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                   KF_ERR_CANCELLED);
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.rows, 9);
+  assert_true(report.resumed >= 6);
+
   /* At once: nothing is finished, and nothing stays. */
   begin();
   seen.stop_at = 0;
