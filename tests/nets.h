@@ -247,14 +247,15 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
   kf_free(w);
 }
 
-/* What comes after the last column of a prepared row is zero, even after an infinity: infinite
- * outputs add up to infinity. */
+/* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
+ * in its memory: infinite outputs add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { N = 5 };
   float x = INFINITY, ones[N] = {1, 1, 1, 1, 1}, out;
   void *rows = prepared_rows(net, &x, 1, 1), *first = packed_weights(net, ones, N, 1);
   void *next = used_memory(net->row_size(N)), *second = packed_weights(net, ones, 1, N);
+  memset(next, 0xff, net->row_size(N)); /* no numbers */
   kf_net_product p = {
       .x = rows, .m = 1, .k = 1, .weights = first, .n = N, .end = N, .prepared = next};
   kf_net_product q = {
