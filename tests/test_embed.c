@@ -18,7 +18,10 @@ static void listen(void *user, const char *message) {
 }
 
 /* Progress: counts rise, and the work ends where it is asked to. */
-static struct { uint64_t last, total, stop_at, calls; } seen;
+static struct {
+  uint64_t last, total, stop_at, calls;
+  const char *removed_at_last; /* a file that goes when all pictures are embedded */
+} seen;
 
 static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)user;
@@ -27,6 +30,7 @@ static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   seen.last = done;
   seen.total = total;
   seen.calls++;
+  if (done == total && seen.removed_at_last != NULL) unlink(seen.removed_at_last);
   return done >= seen.stop_at;
 }
 
@@ -176,6 +180,23 @@ static void stops_and_goes_on(void **state) {
   kf_pictures_free(list);
 }
 
+/* A shard that goes before the file is put together is missed, and the others serve the next run. */
+static void shards_that_go(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(10, -1);
+  kf_embed_options options = {.shard = 3};
+  kf_embed_report report;
+  seen.removed_at_last = at("o.safetensors.parts/shard-00000002.safetensors");
+  assert_error(ctx, KF_ERR_IO, "shard 2 is gone or damaged",
+               kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_false(there("o.safetensors"));
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.resumed, 7);
+  assert_int_equal(report.rows, 10);
+  kf_pictures_free(list);
+}
+
 /* After the call the context reports to its owner as before. */
 static void the_context_is_as_before(void **state) {
   (void)state;
@@ -247,6 +268,15 @@ static void shards_are_checked(void **state) {
   assert_false(is);
   assert_string_equal(why, ""); /* it is just not there */
 
+  /* Remarks of which the last has no end are none. */
+  assert_int_equal(
+      kf_piece_save(&parts, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
+      KF_OK);
+  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_false(is);
+  assert_non_null(strstr(why, "made again"));
+  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
+
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
   size_t size;
@@ -286,8 +316,9 @@ static void shards_are_checked(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {TEST(reports),           TEST(rows_of_the_encoder),
-                                     TEST(stops_and_goes_on), TEST(the_context_is_as_before),
-                                     TEST(what_is_refused),   TEST(shards_are_checked)};
+  const struct CMUnitTest tests[] = {
+      TEST(reports),           TEST(rows_of_the_encoder),      TEST(stops_and_goes_on),
+      TEST(shards_that_go),    TEST(the_context_is_as_before), TEST(what_is_refused),
+      TEST(shards_are_checked)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -412,6 +412,29 @@ static const char *folder_with(const char *name, const char *file, const char *c
   return at(name);
 }
 
+/* Files that were written elsewhere may end their lines in CR LF. */
+static void test_line_ends(void **state) {
+  (void)state;
+  size_t n, length = 0;
+  char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
+  assert_non_null(other);
+  for (size_t i = 0; i < n; i++) {
+    if (merges[i] == '\n') other[length++] = '\r';
+    other[length++] = merges[i];
+  }
+  other[length] = '\0';
+  kf_tokenizer *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
+  int32_t a[CONTEXT], b[CONTEXT];
+  static const char text[] = "the photo of the other, theatre";
+  assert_int_equal(tokenize(t, text, sizeof text - 1, CONTEXT, a),
+                   tokenize(u, text, sizeof text - 1, CONTEXT, b));
+  assert_memory_equal(a, b, sizeof a);
+  kf_tokenizer_free(t);
+  kf_tokenizer_free(u);
+  free(other);
+  free(merges);
+}
+
 static void test_specials(void **state) {
   (void)state;
   int32_t tokens[CONTEXT];
@@ -650,16 +673,27 @@ static void test_bad_packed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),       cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_numbers),      cmocka_unit_test(test_contexts),
-      cmocka_unit_test(test_nul),          cmocka_unit_test(test_bad_text),
-      cmocka_unit_test(test_long_words),   cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_compositions), cmocka_unit_test(test_hangul),
-      cmocka_unit_test(test_every_point),  cmocka_unit_test(test_marks),
-      cmocka_unit_test(test_lower),        cmocka_unit_test(test_specials),
-      cmocka_unit_test(test_bad_folders),  cmocka_unit_test(test_bad_vocabulary),
-      cmocka_unit_test(test_bad_merges),   cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_bad_openai),
+      cmocka_unit_test(test_golden),
+      cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_nul),
+      cmocka_unit_test(test_bad_text),
+      cmocka_unit_test(test_long_words),
+      cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_compositions),
+      cmocka_unit_test(test_hangul),
+      cmocka_unit_test(test_every_point),
+      cmocka_unit_test(test_marks),
+      cmocka_unit_test(test_lower),
+      cmocka_unit_test(test_specials),
+      cmocka_unit_test(test_line_ends),
+      cmocka_unit_test(test_bad_folders),
+      cmocka_unit_test(test_bad_vocabulary),
+      cmocka_unit_test(test_bad_merges),
+      cmocka_unit_test(test_bad_json),
+      cmocka_unit_test(test_bad_config),
+      cmocka_unit_test(test_bad_openai),
       cmocka_unit_test(test_bad_packed),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, read_expected, forget_expected);
