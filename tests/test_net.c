@@ -222,6 +222,10 @@ static void no_numbers(void **state) {
   check_nan(&kf_net_plain_bf16, NULL);
   for_each_net(check_nan);
 }
+static void denormals_after(void **state) {
+  (void)state;
+  for_each_net(check_denormals_after);
+}
 static void bits_of_rows(void **state) {
   (void)state;
   check_rows_alone(&kf_net_plain_f32, NULL);
@@ -238,13 +242,19 @@ static void bits_of_attention(void **state) {
 }
 
 int main(void) {
-  static const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products),         cmocka_unit_test(rounding),
-      cmocka_unit_test(activations),      cmocka_unit_test(layer_norms),
-      cmocka_unit_test(attentions),       cmocka_unit_test(bits_of_products),
-      cmocka_unit_test(bits_of_edges),    cmocka_unit_test(padding),
-      cmocka_unit_test(no_numbers),       cmocka_unit_test(bits_of_activations),
-      cmocka_unit_test(bits_of_rows),     cmocka_unit_test(bits_of_norms),
-      cmocka_unit_test(bits_of_attention)};
+  static const struct CMUnitTest tests[] = {cmocka_unit_test(products),
+                                            cmocka_unit_test(rounding),
+                                            cmocka_unit_test(activations),
+                                            cmocka_unit_test(layer_norms),
+                                            cmocka_unit_test(attentions),
+                                            cmocka_unit_test(bits_of_products),
+                                            cmocka_unit_test(bits_of_edges),
+                                            cmocka_unit_test(padding),
+                                            cmocka_unit_test(no_numbers),
+                                            cmocka_unit_test(denormals_after),
+                                            cmocka_unit_test(bits_of_activations),
+                                            cmocka_unit_test(bits_of_rows),
+                                            cmocka_unit_test(bits_of_norms),
+                                            cmocka_unit_test(bits_of_attention)};
   return cmocka_run_group_tests_name("net", tests, NULL, NULL);
 }
