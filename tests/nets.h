@@ -247,14 +247,15 @@ static inline void check_activations(const kf_net_kernel *net, const kf_net_kern
   kf_free(w);
 }
 
-/* What comes after the last column of a prepared row is zero, even after an infinity: infinite
- * outputs add up to infinity. */
+/* What comes after the last column of a prepared row is zero, even after an infinity, and whatever was
+ * in its memory: infinite outputs add up to infinity. */
 static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *plain) {
   (void)plain;
   enum { N = 5 };
   float x = INFINITY, ones[N] = {1, 1, 1, 1, 1}, out;
   void *rows = prepared_rows(net, &x, 1, 1), *first = packed_weights(net, ones, N, 1);
   void *next = used_memory(net->row_size(N)), *second = packed_weights(net, ones, 1, N);
+  memset(next, 0xff, net->row_size(N)); /* no numbers */
   kf_net_product p = {
       .x = rows, .m = 1, .k = 1, .weights = first, .n = N, .end = N, .prepared = next};
   kf_net_product q = {
@@ -265,6 +266,53 @@ static inline void check_padding(const kf_net_kernel *net, const kf_net_kernel *
   stop(net);
   assert_true(out == INFINITY);
   kf_free(rows), kf_free(first), kf_free(next), kf_free(second);
+}
+
+/* A key that is no number leaves no number, whatever its bits: the exponential adds to the exponent of
+ * its result, and must not make a weight of it. */
+static inline void check_nan(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  enum { KEYS = 3, DIM = 4 };
+  float q[DIM] = {1, 1, 1, 1}, k[KEYS * DIM] = {0}, v[KEYS * DIM] = {0}, out[DIM];
+  void *scratch = used_memory(net->attention_size(KEYS, DIM));
+  kf_net_attention a = {.q = q,
+                        .k = k,
+                        .v = v,
+                        .q_stride = DIM,
+                        .kv_stride = DIM,
+                        .queries = 1,
+                        .keys = KEYS,
+                        .dim = DIM,
+                        .scale = 0.5f,
+                        .out = out,
+                        .out_stride = DIM,
+                        .scratch = scratch};
+  for (uint32_t payload = 0; payload < 512; payload++) {
+    uint32_t bits = 0x7fc00000u | payload;
+    memcpy(&k[DIM + 2], &bits, sizeof bits);
+    start(net);
+    net->attention(&a);
+    stop(net);
+    for (int c = 0; c < DIM; c++)
+      if (!isnan(out[c])) fail_msg("a key of %08x leaves %a", bits, (double)out[c]);
+  }
+  kf_free(scratch);
+}
+
+/* Outside, the processor treats denormals as before: the arithmetic of everybody else depends on it. */
+static inline void check_denormals_after(const kf_net_kernel *net, const kf_net_kernel *plain) {
+  (void)plain;
+  float x = 1, w = 1, out = 0;
+  void *rows = prepared_rows(net, &x, 1, 1), *weights = packed_weights(net, &w, 1, 1);
+  start(net);
+  net->multiply(&(kf_net_product){
+      .x = rows, .m = 1, .k = 1, .weights = weights, .n = 1, .end = 1, .out = &out, .stride = 1});
+  stop(net);
+  volatile float small = 0x1p-126f;
+  small *= 0.5f; /* lost where results are flushed */
+  small *= 2;    /* and here where operands are */
+  assert_true(out == 1 && small == 0x1p-126f);
+  kf_free(rows), kf_free(weights);
 }
 
 /* A row alone, and among others. */

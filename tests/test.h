@@ -2,6 +2,7 @@
 #ifndef KF_TEST_H
 #define KF_TEST_H
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,15 +82,14 @@ static inline const char *test_path(const char *folder, const char *name) {
   return path;
 }
 
-/* The number of entries in a folder. */
+/* The number of entries in a folder, hidden ones as well. */
 static inline int test_entries(const char *folder) {
-  char command[512];
-  int n = -1;
-  snprintf(command, sizeof command, "ls -A '%s' | wc -l", folder);
-  FILE *pipe = popen(command, "r");
-  assert_non_null(pipe);
-  assert_int_equal(fscanf(pipe, "%d", &n), 1);
-  pclose(pipe);
+  DIR *dir = opendir(folder);
+  int n = 0;
+  assert_non_null(dir);
+  for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
+    n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+  closedir(dir);
   return n;
 }
 

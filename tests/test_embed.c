@@ -18,7 +18,10 @@ static void listen(void *user, const char *message) {
 }
 
 /* Progress: counts rise, and the work ends where it is asked to. */
-static struct { uint64_t last, total, stop_at, calls; } seen;
+static struct {
+  uint64_t last, total, stop_at, calls;
+  const char *removed_at_last; /* a file that goes when all pictures are embedded */
+} seen;
 
 static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)user;
@@ -27,6 +30,7 @@ static int watch(void *user, const char *what, uint64_t done, uint64_t total) {
   seen.last = done;
   seen.total = total;
   seen.calls++;
+  if (done == total && seen.removed_at_last != NULL) unlink(seen.removed_at_last);
   return done >= seen.stop_at;
 }
 
@@ -163,12 +167,51 @@ static void stops_and_goes_on(void **state) {
   assert_string_equal(told, first); /* said by the run before, and said again */
   assert_same_file(at("o.safetensors"), at("one.safetensors"));
 
+  /* A shard with bad pictures is no use to a run that wants all of them, and stays for one that can do
+   * without. */
+  begin();
+  seen.stop_at = 8;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                   KF_ERR_CANCELLED);
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin();
+  kf_embed_options all = {.shard = 3};
+  assert_error(ctx, KF_ERR_DATA, "p/class/004.png",
+               kf_embed(ctx, encoder, list, &all, at("o.safetensors"), NULL));
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin(); /* nor does it go with a run that came to nothing */
+  seen.stop_at = 0;
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                   KF_ERR_CANCELLED);
+  assert_true(there("o.safetensors.parts/shard-00000001.safetensors"));
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.rows, 9);
+  assert_true(report.resumed >= 6);
+
   /* At once: nothing is finished, and nothing stays. */
   begin();
   seen.stop_at = 0;
   assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL),
                    KF_ERR_CANCELLED);
   assert_false(there("n.safetensors.parts"));
+  kf_pictures_free(list);
+}
+
+/* A shard that goes before the file is put together is missed, and the others serve the next run. */
+static void shards_that_go(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(10, -1);
+  kf_embed_options options = {.shard = 3};
+  kf_embed_report report;
+  seen.removed_at_last = at("o.safetensors.parts/shard-00000002.safetensors");
+  assert_error(ctx, KF_ERR_IO, "shard 2 is gone or damaged",
+               kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_false(there("o.safetensors"));
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+  assert_int_equal(report.resumed, 7);
+  assert_int_equal(report.rows, 10);
   kf_pictures_free(list);
 }
 
@@ -242,6 +285,15 @@ static void shards_are_checked(void **state) {
   assert_int_equal(kf_piece_open(&parts, 1, 77, &piece, &is, why, &err), KF_OK);
   assert_false(is);
   assert_string_equal(why, ""); /* it is just not there */
+
+  /* Remarks of which the last has no end are none. */
+  assert_int_equal(
+      kf_piece_save(&parts, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
+      KF_OK);
+  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_false(is);
+  assert_non_null(strstr(why, "made again"));
+  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
 
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
@@ -330,6 +382,7 @@ int main(void) {
                                      TEST(rows_of_the_encoder),
                                      TEST(a_long_path_is_told_whole),
                                      TEST(stops_and_goes_on),
+                                     TEST(shards_that_go),
                                      TEST(the_context_is_as_before),
                                      TEST(what_is_refused),
                                      TEST(shards_are_checked),

@@ -215,6 +215,46 @@ static void defaults_are_the_references(void **state) {
   assert_false(c.text.present);
 }
 
+/* Every name of an activation that the reference knows and we do. */
+static void names_of_activations(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    kf_activation activation;
+  } known[] = {{"quick_gelu", KF_ACT_QUICK_GELU},
+               {"gelu", KF_ACT_GELU},
+               {"gelu_python", KF_ACT_GELU},
+               {"gelu_new", KF_ACT_GELU_TANH},
+               {"gelu_pytorch_tanh", KF_ACT_GELU_TANH},
+               {"gelu_python_tanh", KF_ACT_GELU_TANH}};
+  copy_of("clip-f32");
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    kf_err err;
+    kf_model_config c;
+    char text[200];
+    int n = snprintf(text, sizeof text,
+                     "{\"model_type\": \"clip\", \"vision_config\": {\"hidden_act\": \"%s\"}}",
+                     known[i].name);
+    write_all(test_path(folder, "model/config.json"), text, (size_t)n);
+    assert_int_equal(kf_config_read(test_path(folder, "model"), &c, &err), KF_OK);
+    assert_int_equal(c.image.activation, known[i].activation);
+    assert_int_equal(c.text.activation, KF_ACT_QUICK_GELU);
+  }
+}
+
+static void settings_that_cannot_be(void **state) {
+  (void)state;
+  copy_of("siglip");
+  kf_encoder_free(accepted());
+  replace("config.json", "\"vision_config\"", "{", "{\"vision_use_head\": true, ");
+  kf_encoder_free(accepted());
+  replace("config.json", "vision_use_head", "true", "false");
+  refused("vision_use_head: without a head there are no embeddings");
+  copy_of("clip-f32");
+  assert_int_equal(truncate(test_path(folder, "model/config.json"), (16 << 20) + 1), 0);
+  refused("config.json: has 16777217 bytes, more than the limit of 16777216");
+}
+
 /* --- tensors --------------------------------------------------------------------------------- */
 
 #define OUT_PROJ "vision_model.encoder.layers.1.self_attn.out_proj.weight"
@@ -241,6 +281,21 @@ static void changed_tensors(void **state) {
     replace("model.safetensors", changes[i].after, changes[i].from, changes[i].to);
     refused(changes[i].cause);
   }
+}
+
+/* The same in the header of the weights, whose length may change. */
+static void replace_in_header(const char *after, const char *from, const char *to) {
+  char path[400];
+  size_t n;
+  uint64_t length;
+  replace("model.safetensors", after, from, to);
+  snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
+  char *bytes = test_read(path, &n);
+  memcpy(&length, bytes, sizeof length);
+  length += strlen(to) - strlen(from);
+  memcpy(bytes, &length, sizeof length);
+  write_all(path, bytes, n);
+  free(bytes);
 }
 
 /* Writes into a tensor of the copy, 4 bytes at an element. */
@@ -319,6 +374,14 @@ static void checksum_of_changes(void **state) {
   kf_encoder_free(after);
   kf_encoder_free(other);
   kf_encoder_free(shifted);
+  /* The same bytes in another type are other numbers. */
+  copy_of("clip-f16");
+  before = accepted();
+  replace_in_header("\"vision_model.post_layernorm.bias\"", "\"F16\"", "\"BF16\"");
+  after = accepted();
+  assert_true(kf_encoder_checksum(before) != kf_encoder_checksum(after));
+  kf_encoder_free(before);
+  kf_encoder_free(after);
 }
 
 static void extras_are_told(void **state) {
@@ -329,6 +392,10 @@ static void extras_are_told(void **state) {
   replace("model.safetensors", "", "logit_scale", "other_scale");
   kf_encoder_free(accepted());
   assert_non_null(strstr(said, "'other_scale'"));
+  /* Old files hold the numbers of positions, of which nobody needs to be told. */
+  replace_in_header("", "other_scale", "vision_model.embeddings.position_ids");
+  kf_encoder_free(accepted());
+  assert_string_equal(said, "");
 }
 
 static void files_that_end_early(void **state) {
@@ -380,13 +447,152 @@ static void indexes(void **state) {
   refused("model-00003-of-00003.safetensors: cannot be opened");
 }
 
+/* One file under more names than may be open at a time. */
+static void too_many_files(void **state) {
+  (void)state;
+  enum { FILES = 257 };
+  kf_string header = {0}, index = {0};
+  copy_of("clip-bf16");
+  kf_string_addf(&header, "........{");
+  kf_string_addf(&index, "{\"weight_map\": {");
+  for (int i = 0; i < FILES; i++) {
+    const char *comma = i > 0 ? "," : "";
+    kf_string_addf(&header, "%s\"t%d\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%d,%d]}",
+                   comma, i, 4 * i, 4 * i + 4);
+    kf_string_addf(&index, "%s\"t%d\": \"%d.safetensors\"", comma, i, i);
+  }
+  kf_string_addf(&header, "}");
+  kf_string_addf(&index, "}}");
+  uint64_t length = header.n - sizeof length;
+  memcpy(header.data, &length, sizeof length);
+  static const char zeros[4 * FILES];
+  kf_string_add(&header, zeros, sizeof zeros);
+  write_all(test_path(folder, "model/0.safetensors"), header.data, header.n);
+  write_all(test_path(folder, "model/model.safetensors.index.json"), index.data, index.n);
+  for (int i = 1; i < FILES; i++) {
+    char name[40];
+    snprintf(name, sizeof name, "model/%d.safetensors", i);
+    assert_int_equal(symlink("0.safetensors", test_path(folder, name)), 0);
+  }
+  refused("names more than 256 files");
+  kf_string_clear(&header);
+  kf_string_clear(&index);
+}
+
+/* --- the end of a text ------------------------------------------------------------------------- */
+
+/* The first end there is. Where there is none, the reference's search says 'the first token', and so do
+ * we; with the old number 2 it is the first of the largest. */
+static void ends_of_texts(void **state) {
+  (void)state;
+  static const int32_t tokens[] = {5, 9, 7, 9, 7, 2};
+  static const struct {
+    int64_t end;
+    uint32_t context, at;
+  } cases[] = {{7, 6, 2}, {5, 6, 0}, {9, 6, 1}, {4, 6, 0}, {7, 2, 0}, {2, 6, 1}, {2, 1, 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    kf_tower_config config = {.context = cases[i].context, .end = cases[i].end};
+    assert_int_equal(kf_text_end(&config, tokens), cases[i].at);
+  }
+}
+
+/* --- large models ------------------------------------------------------------------------------ */
+
+/* A tensor of the copy gets more rows: others behind all data, which rise from 0 to 1. The old ones stay
+ * as a tensor that nobody asks for. */
+static void make_longer(const char *name, size_t rows, size_t width) {
+  char path[400], quoted[100], entry[300];
+  size_t n, more = rows * width * sizeof(float);
+  uint64_t length;
+  snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
+  char *bytes = test_read(path, &n), *longer = malloc(n + more);
+  assert_non_null(longer);
+  memcpy(&length, bytes, sizeof length);
+  memcpy(longer, bytes, n);
+  for (size_t i = 0; i < rows * width; i++) {
+    float value = (float)i / (float)(rows * width);
+    memcpy(longer + n + i * sizeof value, &value, sizeof value);
+  }
+  write_all(path, longer, n + more);
+  size_t end = n - sizeof length - (size_t)length; /* of the data, as offsets count */
+  snprintf(quoted, sizeof quoted, "\"%s\"", name);
+  snprintf(entry, sizeof entry,
+           "%s:{\"dtype\":\"F32\",\"shape\":[%zu,%zu],\"data_offsets\":[%zu,%zu]},\"old_rows\"",
+           quoted, rows, width, end, end + more);
+  replace_in_header("", quoted, entry);
+  free(longer);
+  free(bytes);
+}
+
+enum { LARGE_DIM = 24 };
+
+/* Three inputs of which the first and the last are the same, together and one by one. */
+static void compare_three(kf_encoder *e, const void *inputs, size_t size, bool images) {
+  float rows[3 * LARGE_DIM], one[LARGE_DIM];
+  assert_ok(ctx, images ? kf_encode_pixels(ctx, e, inputs, 3, rows)
+                        : kf_encode_tokens(ctx, e, inputs, 3, rows));
+  assert_memory_equal(rows, rows + 2 * LARGE_DIM, sizeof one);
+  assert_memory_not_equal(rows, rows + LARGE_DIM, sizeof one);
+  for (size_t i = 0; i < 3; i++) {
+    const void *input = (const char *)inputs + i * size;
+    assert_ok(ctx, images ? kf_encode_pixels(ctx, e, input, 1, one)
+                          : kf_encode_tokens(ctx, e, input, 1, one));
+    assert_memory_equal(rows + i * LARGE_DIM, one, sizeof one);
+  }
+}
+
+/* A text may have more rows than are otherwise computed together. */
+static void long_contexts(void **state) {
+  (void)state;
+  enum { LONG = 600 };
+  copy_of("clip-f32");
+  make_longer("text_model.embeddings.position_embedding.weight", LONG, 32);
+  replace("config.json", "text_config", "\"max_position_embeddings\": 16",
+          "\"max_position_embeddings\": 600");
+  kf_encoder *e = accepted();
+  assert_int_equal(kf_encoder_context(e), LONG);
+  static int32_t tokens[3 * LONG];
+  for (int i = 0; i < 3 * LONG; i++) tokens[i] = 1 + i % LONG % 7;
+  tokens[LONG - 1] = tokens[LONG + 4] = tokens[3 * LONG - 1] = 524; /* long, short, long */
+  compare_three(e, tokens, LONG * sizeof *tokens, false);
+  kf_encoder_free(e);
+}
+
+/* And so may a picture: ViT-L/14 at 336 pixels has 577. */
+static void large_pictures(void **state) {
+  (void)state;
+  enum { SIDE = 184, ROWS = 23 * 23 + 1, PIXELS = 3 * SIDE * SIDE };
+  copy_of("clip-f32");
+  make_longer("vision_model.embeddings.position_embedding.weight", ROWS, 48);
+  replace("config.json", "vision_config", "\"image_size\": 32", "\"image_size\": 184");
+  unlink(test_path(folder, "model/preprocessor_config.json"));
+  kf_encoder *e = accepted();
+  assert_int_equal(kf_encoder_image_size(e), SIDE);
+  static float pixels[3 * PIXELS];
+  for (size_t i = 0; i < 3 * PIXELS; i++)
+    pixels[i] = (float)(i % PIXELS % 101) / (i / PIXELS == 1 ? 70 : 101);
+  compare_three(e, pixels, PIXELS * sizeof *pixels, true);
+  kf_encoder_free(e);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lies_in_the_config),          cmocka_unit_test(many_patches_are_refused),
-      cmocka_unit_test(defaults_are_the_references), cmocka_unit_test(changed_tensors),
-      cmocka_unit_test(weights_that_are_no_numbers), cmocka_unit_test(embeddings_that_overflow),
-      cmocka_unit_test(checksum_of_changes),         cmocka_unit_test(extras_are_told),
-      cmocka_unit_test(files_that_end_early),        cmocka_unit_test(indexes),
+      cmocka_unit_test(names_of_activations),
+      cmocka_unit_test(settings_that_cannot_be),
+      cmocka_unit_test(long_contexts),
+      cmocka_unit_test(large_pictures),
+      cmocka_unit_test(too_many_files),
+      cmocka_unit_test(ends_of_texts),
+      cmocka_unit_test(lies_in_the_config),
+      cmocka_unit_test(many_patches_are_refused),
+      cmocka_unit_test(defaults_are_the_references),
+      cmocka_unit_test(changed_tensors),
+      cmocka_unit_test(weights_that_are_no_numbers),
+      cmocka_unit_test(embeddings_that_overflow),
+      cmocka_unit_test(checksum_of_changes),
+      cmocka_unit_test(extras_are_told),
+      cmocka_unit_test(files_that_end_early),
+      cmocka_unit_test(indexes),
   };
   return cmocka_run_group_tests(tests, begin, finish);
 }

@@ -407,6 +407,100 @@ static void exif_is_read_with_care(void **state) {
   free(bytes);
 }
 
+/* A PNG that says it in two places means its eXIf. */
+static void exif_twice_in_png(void **state) {
+  (void)state;
+  if (!reads(".png")) skip();
+  static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
+  enum { HEAD = 33, CHUNK = sizeof exif - 1 };
+  size_t size;
+  uint8_t *bytes = (uint8_t *)test_read(golden("raw-profile.png"), &size),
+          *file = malloc(size + CHUNK);
+  assert_non_null(file);
+  memcpy(file, bytes, HEAD); /* the mark of the file, and IHDR */
+  memcpy(file + HEAD, exif, CHUNK);
+  put_be(file + HEAD + CHUNK - 4, crc(file + HEAD + 4, CHUNK - 8), 4);
+  memcpy(file + HEAD + CHUNK, bytes + HEAD, size - HEAD);
+  kf_image turned, image;
+  assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &turned, &err), KF_OK);
+  assert_int_equal(kf_image_decode(file, size + CHUNK, 0, "NAME", &image, &err), KF_OK);
+  assert_true(turned.width != turned.height);
+  assert_int_equal(image.width, turned.height); /* which leaves it as it is */
+  assert_int_equal(image.height, turned.width);
+  kf_image_clear(&image);
+  kf_image_clear(&turned);
+  free(file);
+  free(bytes);
+}
+
+/* Of two blocks in a JPEG the first counts, as in Pillow. */
+static void exif_twice_in_jpeg(void **state) {
+  (void)state;
+  if (!reads(".jpg")) skip();
+  static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
+  enum { BLOCK = sizeof exif - 1, ORIENTATION = BLOCK - 4 };
+  size_t size;
+  char *bytes = test_read(golden("q75-s2.jpg"), &size), *file = malloc(size + 2 * (size_t)BLOCK);
+  assert_non_null(file);
+  for (int first = 1; first <= 6; first += 5) {
+    memcpy(file, bytes, 2);
+    memcpy(file + 2, exif, BLOCK);
+    memcpy(file + 2 + BLOCK, exif, BLOCK);
+    file[2 + ORIENTATION] = (char)first;
+    file[2 + BLOCK + ORIENTATION] = (char)(7 - first);
+    memcpy(file + 2 + 2 * BLOCK, bytes + 2, size - 2);
+    kf_image image;
+    assert_int_equal(kf_image_decode(file, size + 2 * (size_t)BLOCK, 0, "NAME", &image, &err),
+                     KF_OK);
+    assert_int_equal(image.width < image.height, first == 6);
+    kf_image_clear(&image);
+  }
+  free(file);
+  free(bytes);
+}
+
+/* EXIF that the head of a WebP does not announce is not looked at. */
+static void webp_without_its_flag(void **state) {
+  (void)state;
+  if (!reads(".webp")) skip();
+  size_t size;
+  char *bytes = test_read(golden("exif5.webp"), &size);
+  kf_image turned, image;
+  assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &turned, &err), KF_OK);
+  bytes[20] = (char)(bytes[20] & ~8);
+  assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &image, &err), KF_OK);
+  assert_true(turned.width != turned.height);
+  assert_int_equal(image.width, turned.height);
+  kf_image_clear(&image);
+  kf_image_clear(&turned);
+  free(bytes);
+}
+
+/* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
+static void odd_chunks_of_webp(void **state) {
+  (void)state;
+  if (!reads(".webp")) skip();
+  static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
+  size_t size, more = sizeof odd;
+  char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);
+  assert_non_null(file);
+  assert_memory_equal(bytes + 12, "VP8X", 4);
+  memcpy(file, bytes, 30); /* RIFF and VP8X */
+  memcpy(file + 30, odd, more);
+  memcpy(file + 30 + more, bytes + 30, size - 30);
+  for (int i = 0; i < 4; i++) file[4 + i] = (char)((size + more - 8) >> 8 * i);
+  kf_image plain, image;
+  assert_int_equal(kf_image_decode(bytes, size, 0, "NAME", &plain, &err), KF_OK);
+  assert_int_equal(kf_image_decode(file, size + more, 0, "NAME", &image, &err), KF_OK);
+  assert_int_equal(image.width, plain.width); /* turned by what EXIF says, which comes last */
+  assert_int_equal(image.height, plain.height);
+  assert_memory_equal(image.rgb, plain.rgb, (size_t)3 * plain.width * plain.height);
+  kf_image_clear(&image);
+  kf_image_clear(&plain);
+  free(file);
+  free(bytes);
+}
+
 /* --- configurations ----------------------------------------------------------------------------- */
 
 static void spellings_of_configurations(void **state) {
@@ -517,6 +611,10 @@ int main(void) {
       cmocka_unit_test(webp_bombs_are_refused),
       cmocka_unit_test(the_limit_is_that_of_the_caller),
       cmocka_unit_test(exif_is_read_with_care),
+      cmocka_unit_test(odd_chunks_of_webp),
+      cmocka_unit_test(exif_twice_in_png),
+      cmocka_unit_test(exif_twice_in_jpeg),
+      cmocka_unit_test(webp_without_its_flag),
       cmocka_unit_test(spellings_of_configurations),
       cmocka_unit_test(bad_configurations_are_named),
       cmocka_unit_test(results_of_another_size_are_refused),

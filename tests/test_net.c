@@ -212,10 +212,24 @@ static void bits_of_activations(void **state) {
 }
 static void padding(void **state) {
   (void)state;
+  check_padding(&kf_net_plain_f32, NULL);
+  check_padding(&kf_net_plain_bf16, NULL);
   for_each_net(check_padding);
+}
+static void no_numbers(void **state) {
+  (void)state;
+  check_nan(&kf_net_plain_f32, NULL);
+  check_nan(&kf_net_plain_bf16, NULL);
+  for_each_net(check_nan);
+}
+static void denormals_after(void **state) {
+  (void)state;
+  for_each_net(check_denormals_after);
 }
 static void bits_of_rows(void **state) {
   (void)state;
+  check_rows_alone(&kf_net_plain_f32, NULL);
+  check_rows_alone(&kf_net_plain_bf16, NULL);
   for_each_net(check_rows_alone);
 }
 static void bits_of_norms(void **state) {
@@ -236,6 +250,8 @@ int main(void) {
                                             cmocka_unit_test(bits_of_products),
                                             cmocka_unit_test(bits_of_edges),
                                             cmocka_unit_test(padding),
+                                            cmocka_unit_test(no_numbers),
+                                            cmocka_unit_test(denormals_after),
                                             cmocka_unit_test(bits_of_activations),
                                             cmocka_unit_test(bits_of_rows),
                                             cmocka_unit_test(bits_of_norms),

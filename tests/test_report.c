@@ -172,6 +172,18 @@ static void names_and_pictures(void **state) {
       "class=\"tip end\" x=\"466\" y=\"14\">α = 0.01<",
       "<td>text and prototypes</td>",
       "by text and prototypes together, <b>0</b> are always right"};
+  /* What the curves of the three figures are of: colours 0, 1 and 2 are prototypes, both and text. */
+  static const char *const drawn[] = {
+      "line s1\" d=\"M40 87.5L182 85.5L249.8 83.5L324 81.6L466 79.6\"",
+      "f1\" x=\"257.8\" y=\"87.5\">65.33<",
+      "f2\" x=\"257.8\" y=\"218.6\">43.33<",
+      "base s2\" x1=\"40\" y1=\"115.3\"", /* 60.00 % */
+      "base s5\" x1=\"40\" y1=\"194.7\"", /* 46.67 % */
+      "line s1\" d=\"M40 117L182 83L249.8 49L324 100L466 236\"",
+      "class=\"band\" x=\"40\" y=\"49\" width=\"426\" height=\"10.2\"",
+      "f0\" x=\"303.6\" y=\"141.1\">47.53<",
+      "f1\" x=\"303.6\" y=\"105.5\">58.33<",
+      "f2\" x=\"303.6\" y=\"248.5\">15.00<"};
   page p;
   size_t size;
   page_make(&p, ctx, 40, 64, 16, NULL);
@@ -183,10 +195,14 @@ static void names_and_pictures(void **state) {
   /* mapped text with the dimensions of the model */
   page_add_cell(&p, 0.3, 16, 0, KF_TEXT_CENTRE_NONE, 600);
   assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
+  assert_holds(&p.content, drawn, sizeof drawn / sizeof *drawn);
   p.content.text = p.content.fused = NULL; /* the sweep has it as well */
   static const char *const swept[] = {
       "together are right for <b>58.33\u202F%</b> of 3,000 test rows"};
   assert_holds(&p.content, swept, 1);
+  p.fuse.text_top1 = 2320; /* 58 %, and no longer that of the first point */
+  static const char *const alone[] = {"class=\"base s2\" x1=\"40\" y1=\"161.2\""};
+  assert_holds(&p.content, alone, 1);
   p.fuse.alpha = 0.1, p.fuse.chosen = 2;
   static const char *const other[] = {"The model has α = 0.3."};
   assert_holds(&p.content, other, 1);

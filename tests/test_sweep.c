@@ -291,6 +291,76 @@ static void fused(void **state) {
   clear_problem(&p);
 }
 
+/* Fused cells come last, by set, lambda and dimension. */
+static void order_of_fused(void **state) {
+  (void)state;
+  static const double alpha = 0.2;
+  problem p = make_problem(0, 2);
+  kf_text *prompts = make_text(&p);
+  kf_class_set *few, *most;
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
+  const kf_class_set *sets[] = {few, most};
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 3,
+                        .dims = dims,
+                        .n_dims = 2,
+                        .sets = sets,
+                        .n_sets = 2,
+                        .text = prompts,
+                        .fuse = 1,
+                        .alphas = &alpha,
+                        .n_alphas = 1};
+  check(&p, &o, 2 * (1 + 3 * 2) + 2 * (1 + 3 * 2) + 2 * 3 * 2);
+  kf_sweep *s;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  const kf_sweep_cell *c = s->cells + s->n_cells - 2 * 3 * 2;
+  assert_false(c[-1].fused);
+  for (uint32_t i = 0; i < 2 * 3 * 2; i++) {
+    const kf_lambda *lambda = &lambdas[i / 2 % 3];
+    assert_true(c[i].fused && !c[i].raw && c[i].k == 0);
+    assert_int_equal(c[i].set, i / 6);
+    assert_int_equal(c[i].dim, dims[i % 2]);
+    double value = lambda->unit == KF_LAMBDA_RELATIVE ? c[i].relative : c[i].lambda;
+    assert_float_equal(value, lambda->value, 1e-9);
+  }
+  kf_sweep_free(s);
+  kf_class_set_free(few);
+  kf_class_set_free(most);
+  kf_text_free(prompts);
+  clear_problem(&p);
+}
+
+/* A truth counts instead of the labels, whatever answers. */
+static void truths(void **state) {
+  (void)state;
+  problem p = make_problem(0, 2);
+  kf_text *prompts = make_text(&p);
+  const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  for (size_t i = 0; i < (size_t)kf_data_rows(p.test); i++) /* every third one is another class */
+    fprintf(file, "%s\n", p.names[(p.w.labels[N / 2 + i] + (i % 3 == 0)) % K]);
+  assert_int_equal(fclose(file), 0);
+  kf_truth *truth;
+  assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
+  kf_sweep_options o = {
+      .dims = dims, .n_dims = 3, .k = ks, .n_k = 2, .text = prompts, .fuse = 1, .truth = truth};
+  check(&p, &o, 1 + 2 + 3 + 3 * 2 + 1 + 3 + 3);
+  kf_sweep *with, *without;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &with));
+  o.truth = NULL;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &without));
+  for (size_t i = 0; i < with->n_cells; i++)
+    assert_true(with->cells[i].top1 != without->cells[i].top1);
+  kf_sweep_free(with);
+  kf_sweep_free(without);
+  kf_truth_free(truth);
+  kf_text_free(prompts);
+  test_remove(folder);
+  clear_problem(&p);
+}
+
 /* Over folds, hits are the sum of those of the folds. */
 static void folds(void **state) {
   (void)state;
@@ -471,6 +541,8 @@ int main(void) {
       cmocka_unit_test(class_sets),
       cmocka_unit_test(text),
       cmocka_unit_test(fused),
+      cmocka_unit_test(order_of_fused),
+      cmocka_unit_test(truths),
       cmocka_unit_test(folds),
       cmocka_unit_test(refused),
       cmocka_unit_test(small_folds),

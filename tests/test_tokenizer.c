@@ -208,10 +208,12 @@ static void test_long_words(void **state) {
 }
 
 /* Merging as one would explain it, on texts: of all neighbours that are a merge, the first of the lowest
- * rank become one. Letters are a and o; `symbols` ends as the tokens of the word. */
+ * rank become one. Letters are a and o, or those of 'thexy', where 'he' is gone by the time its turn
+ * comes, and what stands behind it must not notice; `symbols` ends as the tokens of the word. */
 static const char *const naive_merges[][2] = {
     {"o", "o"},     {"oo", "oo"},    {"a", "o"},    {"ao", "o"},  {"oo", "a"},    {"a", "a"},
-    {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"}};
+    {"o", "o</w>"}, {"a", "oo</w>"}, {"ooa", "oo"}, {"aa", "aa"}, {"aoo", "aoo"}, {"o", "a</w>"},
+    {"t", "h"},     {"h", "e"},      {"x", "y"},    {"e", "xy"},  {"th", "exy"}};
 enum { NAIVE = sizeof naive_merges / sizeof *naive_merges };
 
 static size_t naive_rank(const char *a, const char *b) {
@@ -264,7 +266,10 @@ static void test_merging(void **state) {
   for (int i = 0; i < 5000; i++) {
     size_t length = 1 + test_random(&random) % 150, n;
     uint64_t many = test_random(&random) % 4; /* mostly one of the letters */
-    for (size_t k = 0; k < length; k++) word[k] = test_random(&random) % 4 <= many ? 'o' : 'a';
+    for (size_t k = 0; k < length; k++) {
+      uint64_t r = test_random(&random);
+      word[k] = i % 2 != 0 ? "thexy"[r % 5] : r % 4 <= many ? 'o' : 'a';
+    }
     word[length] = '\0';
     int32_t tokens[200];
     n = merge_naively(word, symbols);
@@ -407,6 +412,29 @@ static const char *folder_with(const char *name, const char *file, const char *c
   return at(name);
 }
 
+/* Files that were written elsewhere may end their lines in CR LF. */
+static void test_line_ends(void **state) {
+  (void)state;
+  size_t n, length = 0;
+  char *merges = test_read(GOLDEN "/two/merges.txt", &n), *other = malloc(2 * n + 1);
+  assert_non_null(other);
+  for (size_t i = 0; i < n; i++) {
+    if (merges[i] == '\n') other[length++] = '\r';
+    other[length++] = merges[i];
+  }
+  other[length] = '\0';
+  kf_tokenizer *t = load(GOLDEN "/two"), *u = load(folder_with("lines", "merges.txt", other));
+  int32_t a[CONTEXT], b[CONTEXT];
+  static const char text[] = "the photo of the other, theatre";
+  assert_int_equal(tokenize(t, text, sizeof text - 1, CONTEXT, a),
+                   tokenize(u, text, sizeof text - 1, CONTEXT, b));
+  assert_memory_equal(a, b, sizeof a);
+  kf_tokenizer_free(t);
+  kf_tokenizer_free(u);
+  free(other);
+  free(merges);
+}
+
 static void test_specials(void **state) {
   (void)state;
   int32_t tokens[CONTEXT];
@@ -431,6 +459,20 @@ static void test_specials(void **state) {
   assert_int_equal(tokenize(t, "<|ENDOFTEXT|>", 13, CONTEXT, tokens), 3);
   assert_int_equal(tokens[1], kf_tokenizer_end(t));
   kf_tokenizer_free(t);
+
+  /* Of tokens that begin alike the longest is meant, whichever comes first. */
+  static const char *const alike[] = {
+      "{\"additional_special_tokens\": [\"[A\", \"[AB]\", \"[AB\"]}",
+      "{\"additional_special_tokens\": [{\"content\": \"[A\", \"normalized\": true},"
+      " {\"content\": \"[AB]\", \"normalized\": true},"
+      " {\"content\": \"[AB\", \"normalized\": true}]}"};
+  for (int i = 0; i < 2; i++) {
+    t = load(folder_with("alike", "tokenizer_config.json", alike[i]));
+    assert_int_equal(tokenize(t, "[AB][A[AB[A]", 12, CONTEXT, tokens), 7);
+    const int32_t right[] = {611, 610, 612, 610};
+    assert_memory_equal(tokens + 1, right, sizeof right);
+    kf_tokenizer_free(t);
+  }
 
   t = load(folder_with("none", "tokenizer_config.json", "{\"pad_token\": null}"));
   assert_int_equal(kf_tokenizer_pad(t), kf_tokenizer_end(t));
@@ -631,16 +673,27 @@ static void test_bad_packed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),       cmocka_unit_test(test_unknown),
-      cmocka_unit_test(test_numbers),      cmocka_unit_test(test_contexts),
-      cmocka_unit_test(test_nul),          cmocka_unit_test(test_bad_text),
-      cmocka_unit_test(test_long_words),   cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_compositions), cmocka_unit_test(test_hangul),
-      cmocka_unit_test(test_every_point),  cmocka_unit_test(test_marks),
-      cmocka_unit_test(test_lower),        cmocka_unit_test(test_specials),
-      cmocka_unit_test(test_bad_folders),  cmocka_unit_test(test_bad_vocabulary),
-      cmocka_unit_test(test_bad_merges),   cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_bad_config),   cmocka_unit_test(test_bad_openai),
+      cmocka_unit_test(test_golden),
+      cmocka_unit_test(test_unknown),
+      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_nul),
+      cmocka_unit_test(test_bad_text),
+      cmocka_unit_test(test_long_words),
+      cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_compositions),
+      cmocka_unit_test(test_hangul),
+      cmocka_unit_test(test_every_point),
+      cmocka_unit_test(test_marks),
+      cmocka_unit_test(test_lower),
+      cmocka_unit_test(test_specials),
+      cmocka_unit_test(test_line_ends),
+      cmocka_unit_test(test_bad_folders),
+      cmocka_unit_test(test_bad_vocabulary),
+      cmocka_unit_test(test_bad_merges),
+      cmocka_unit_test(test_bad_json),
+      cmocka_unit_test(test_bad_config),
+      cmocka_unit_test(test_bad_openai),
       cmocka_unit_test(test_bad_packed),
   };
   return cmocka_run_group_tests_name("tokenizer", tests, read_expected, forget_expected);

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import struct
 import random
 import resource
 import signal
@@ -79,6 +80,37 @@ def types_and_lengths(box):
         check(all(abs(u - x / length) < 1e-6 for u, x in zip(unit, row)), "unit rows")
     box.works("embed", CLIP, "p", "--precision", "f32", "-o", "exact.safetensors")
     check(box.read("exact.safetensors") != box.read("f32.safetensors"), "bf16 is the default")
+
+
+def scaled_model(box, name, factor):
+    """A copy of the model whose last matrix, and so every embedding, is multiplied by a factor."""
+    for file in os.listdir(CLIP):
+        with open(os.path.join(CLIP, file), "rb") as source:
+            data = bytearray(source.read())
+        if file == "model.safetensors":
+            start = 8 + struct.unpack("<Q", data[:8])[0]
+            begin, end = (start + at for at in json.loads(data[8:start])["visual_projection.weight"]["data_offsets"])
+            numbers = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+            data[begin:end] = struct.pack(f"<{len(numbers)}f", *(factor * x for x in numbers))
+        box.write(f"{name}/{file}", bytes(data))
+    return name
+
+
+@test
+def embeddings_that_cannot_be_kept(box):
+    paths = photos(box, "p", ["a", "b"], 3)
+    large, none = scaled_model(box, "large", 1e6), scaled_model(box, "none", 0)
+    box.works("embed", large, "p", "-o", OUT)
+    box.works("embed", large, "p", "--dtype", "bf16", "-o", OUT)
+    box.works("embed", large, "p", "--dtype", "f16", "--normalize", "-o", OUT)
+    os.unlink(box.path(OUT))
+    box.refuses(BAD_DATA, "embed", large, "p", "--dtype", "f16", "-o", OUT, naming=[paths[0], "too large for f16"])
+    box.refuses(BAD_DATA, "embed", none, "p", "-o", OUT, naming=[paths[0], "zero or not finite"])
+    result = box.run("embed", none, "p", "--skip-bad", "-o", OUT)
+    equal(result.status, BAD_DATA, f"{result}")
+    for text in [f"{path}: the embedding is zero" for path in paths] + ["none of the 6 pictures"]:
+        check(text in result.err, f"{text!r} in {result}")
+    check(not os.path.exists(box.path(OUT)) and not os.path.exists(box.path(PARTS)), "nothing is left")
 
 
 @test
@@ -249,6 +281,34 @@ def changed_and_damaged_shards_are_made_again(box):
     equal(box.read(OUT), box.read("one.safetensors"), "bytes")
     rows = rows_of(box, OUT)[0]
     equal(rows[changed], rows["p/b/0003.png"], "the new picture")
+
+
+@test
+def a_moment_is_enough(box):
+    """A picture of the same size that was written a nanosecond later is another one."""
+    path, whole = unfinished(box)
+    box.write(path, whole)
+    info = os.stat(box.path("p/a/0005.png"))  # shard 1
+    os.utime(box.path("p/a/0005.png"), ns=(info.st_atime_ns, info.st_mtime_ns + 1))
+    result = box.works("embed", CLIP, "p", "--shard", 4, "-o", OUT)
+    check("shard-00000001.safetensors: its pictures have changed" in result.err, f"{result}")
+    check("12 pictures were done by an earlier run" in result.err, f"{result}")
+
+
+@test
+def other_classes_are_another_run(box):
+    paths = photos(box, "p", ["a", "b"], 3)
+    lines = [f"{path}\t{'even' if i % 2 else 'odd'}\n" for i, path in enumerate(paths)]
+    box.write("list.tsv", "".join(lines))
+    whole = box.read(paths[-1])
+    box.write(paths[-1], whole[:60])
+    words = ["embed", CLIP, "--list", "list.tsv", "--shard", 2, "-o", OUT]
+    equal(box.run(*words).status, BAD_DATA, "unfinished")
+    box.write(paths[-1], whole)
+    box.write("list.tsv", "".join([*lines[:2], lines[2].replace("odd", "even"), *lines[3:]]))
+    box.refuses(USAGE, *words, naming=[PARTS, "other pictures"])
+    box.write("list.tsv", "".join(lines))
+    check("4 pictures were done by an earlier run" in box.works(*words).err, "the same list")
 
 
 @test

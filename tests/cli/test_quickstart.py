@@ -24,6 +24,13 @@ def left_out(rows, labels):
     return right
 
 
+def by_names(rows, labels, text):
+    """How often the text with the largest cosine is that of the row's class."""
+    unit = [[x / sum(y * y for y in t) ** 0.5 for x in t] for t in text]
+    nearest = [max(range(len(text)), key=lambda k: sum(x * y for x, y in zip(row, unit[k]))) for row in rows]
+    return sum(n == k for n, k in zip(nearest, labels))
+
+
 @test
 def from_a_folder_to_a_classifier(box):
     paths = photos(box, "photos", ["n01440764_tench", "red_fox", "017.Night_Owl"], 12)
@@ -36,6 +43,14 @@ def from_a_folder_to_a_classifier(box):
     raw = left_out(data["embeddings"], data["labels"])
     printed = re.search(r"as they are +([0-9.]+) %", result.out).group(1)
     equal(printed, f"{100 * raw / 36:.2f}", "the raw space, left out one by one")
+    printed = dict(re.findall(r"^  (\S.*\S) +([0-9.]+) %", result.out, re.M))
+    text = read_safetensors(box.read("photos-koofu/text.safetensors"))[0]["embeddings"]
+    equal(printed["class names alone (zero-shot)"], f"{100 * by_names(data['embeddings'], data['labels'], text) / 36:.2f}", "names")
+    page = box.read("photos-koofu/report.html").decode()
+    both, names = re.search(r"together are right for <b>([0-9.]+).{,200}text alone for ([0-9.]+)", page).groups()
+    equal((printed["Koo-Fu and class names together"], printed["class names alone (zero-shot)"]), (both, names), "as on the page")
+    best = re.search(r"accuracy is highest at λ = [0-9.e+-]+, <b>([0-9.]+)", page).group(1)
+    equal(printed["nearest class mean, Koo-Fu"], best, "Koo-Fu, as on the page")
     box.works("embed", CLIP, "photos/", "-o", "e.safetensors")
     equal(box.read("e.safetensors"), box.read("photos-koofu/embeddings.safetensors"), "as koofu embed does it")
     check(box.read("photos-koofu/report.html").startswith(b"<!"), "a page")

@@ -93,6 +93,12 @@ def with_text(box):
     given = json.loads(box.works("eval", "g.safetensors", "test.safetensors", "--json").out)
     equal(summary(page)["Koo-Fu prototypes and text"], share(given["fused_top1"]), "alpha and lambda as given")
     check("<dt>α</dt><dd>0.25<" in page and "= 2x" in page and "24 → 7" in page, "what was given")
+    check(f"with λ = {given['lambda']:.4g} and α = " in page, "alpha is left out at the lambda that was given")
+    box.works("report", "train.safetensors", "--model", "g.safetensors", "-k", "1", "--dims", "24", "-o", "g.html", "-q")
+    swept = json.loads(box.works("sweep", "train.safetensors", "--text", "text.safetensors", "--fuse", "0.25", "--lambdas", "2x",
+                                 "--dims", "7", "--json").out)["cells"]
+    folds = {cell["alpha"]: cell["top1"] for cell in swept if cell["text"] == "fused"}
+    equal(summary(box.read("g.html").decode())["Koo-Fu prototypes and text"], share(folds[0.25]), "folds with the model's alpha")
     box.works("report", "train.safetensors", "--text", "text.safetensors", "-k", "1", "--dims", "24", "-o", "d.html")  # folds
     page = box.read("d.html").decode()
     check("together are right for" in page and "of 96 held-out rows" in page, "both together in folds")
@@ -119,6 +125,13 @@ def settings_as_in_fit(box):
         equal([summary(page)[name] for name in ("raw prototypes", "Koo-Fu prototypes")],
               [share(alone["raw_top1"]), share(alone["top1"])], f"{options}")
         check(f"{alone['lambda']:.4g} = " in page, f"{options}: lambda {alone['lambda']:.4g}")
+    kept = []
+    for scale in ("0.001x", "0.3x", "30x"):
+        box.works("report", "train.safetensors", "--lambda", scale, "--dims", "24", "-k", "1", "-o", "page.html", "-q")
+        box.works("fit", "train.safetensors", "--lambda", scale, "--dim", "auto", "-o", "m.safetensors", "-q")
+        kept.append(json.loads(box.works("info", "m.safetensors", "--json").out)["dim_out"])
+        check(f"24 → {kept[-1]}<" in box.read("page.html").decode(), f"{scale}: {kept[-1]} dimensions")
+    check(len(set(kept)) == 3, f"{kept}: lambda makes no difference")
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
     for option in (["--lambda", "1"], ["--one-se"], ["--no-normalize"]):
         box.refuses(USAGE, *words, "--model", "m.safetensors", *option, "-o", "page.html", naming=option[0])
@@ -132,10 +145,18 @@ def judged_by_a_truth(box):
     words = ["report", "train.safetensors", "--test", "test.safetensors", "--dim", 9, "--dims", "9,24", "-k", "1"]
     box.write("truth.txt", "".join(f"c{i % 12:04d},c{(i + 1) % 12:04d}\n" if i % 5 else "\n" for i in range(72)).encode())
     box.works("fit", "train.safetensors", "--dim", 9, "-o", "m.safetensors", "-q")
-    alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--truth", "truth.txt", "--json").out)
+    alone = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--truth", "truth.txt", "--errors", "--json").out)
     box.works(*words, "--truth", "truth.txt", "--shots", 2, "--seeds", 1, "-o", "page.html", "-q")
     page = box.read("page.html").decode()
     equal(summary(page)["Koo-Fu prototypes"], share(alone["top1"]), "by a truth")
+    swept = json.loads(box.works("sweep", "train.safetensors", "--test", "test.safetensors", "--truth", "truth.txt", "--dims", "9",
+                                 "-k", "1", "--lambdas", alone["lambda"], "--json").out)["cells"]
+    for cell in swept:
+        if cell["k"]:
+            name = f"{'raw' if cell['space'] == 'raw' else 'Koo-Fu'} 1-NN"
+            equal(summary(page)[name], share(cell["top1"]), f"{name} by a truth")
+    for worst in alone["worst_classes"][:3]:
+        check(f"<bdi>{worst['class']}</bdi></th><td>{worst['top1']} of {worst['n']}</td>" in page, f"{worst} by a truth")
     check(f"Of 72 test rows, {alone['n_excluded']} were left out: {alone['n_excluded']} for which nothing is right" in page, "left out")
     plain = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--json").out)
     check(alone["top1"] != plain["top1"], "the truth makes no difference")
