@@ -121,7 +121,7 @@ const cli_group picture_options = {
         {"max-pixels", 0, OPTION_NUMBER, offsetof(cli_args, max_pixels), 0, "N",
          "refuse pictures of more pixels (default: 178956970)", 1, INT64_MAX, NULL},
         {"shard", 0, OPTION_NUMBER, offsetof(cli_args, shard), 0, "N",
-         "pictures that are finished together (default: 1024)", 1, 1 << 24, NULL},
+         "pictures that are finished together (default: 256)", 1, 1 << 24, NULL},
         {"no-resume", 0, OPTION_FLAG, offsetof(cli_args, no_resume), 0, NULL,
          "begin anew where an unfinished run has left shards", 0, 0, NULL},
         {0}}};

@@ -1220,7 +1220,7 @@ typedef struct kf_embed_options {
   kf_dtype dtype; /* of the file: KF_F32, KF_F16 or KF_BF16 */
   int normalize;  /* rows of unit length */
   int skip_bad;   /* leave out pictures that cannot be read, telling each to the log */
-  uint32_t shard; /* pictures that are finished together; 0: 1024 */
+  uint32_t shard; /* pictures that are finished together; 0: 256 */
   int no_resume;  /* finished shards of an earlier run are thrown away */
 } kf_embed_options;
 

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SHARD = 1024, COPY = 1 << 20, LABELS_AT_ONCE = 4096 };
+enum { SHARD = 256, COPY = 1 << 20, LABELS_AT_ONCE = 4096 };
 
 typedef struct embedding {
   kf_ctx *ctx;
