@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -569,8 +568,7 @@ static void make_pictures(void) {
 static void make_files(void) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
-  /* Thousands of files are written, of which none has to outlive the machine. */
-  if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
+  test_in_memory();
   snprintf(folder, sizeof folder, "%s", test_folder());
   snprintf(train, sizeof train, "%s/train.safetensors", folder);
   snprintf(labels, sizeof labels, "%s/labels.txt", folder);

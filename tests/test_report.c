@@ -455,6 +455,7 @@ int main(int argc, char **argv) {
     write_pages(argv[2]);
     return 0;
   }
+  test_in_memory();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(everything),   cmocka_unit_test(names_and_pictures),
       cmocka_unit_test(folds),        cmocka_unit_test(same_bytes),
