@@ -153,6 +153,7 @@ extern const cli_group stats_options;   /* --no-normalize, --exponent */
 extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
 extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
+extern const cli_group truth_options;   /* of test rows beside training rows: --truth, … */
 extern const cli_group judge_options;   /* --truth, --truth-classes, --ids, --class-set */
 extern const cli_group text_options;    /* --text, --text-centre, --text-as-is */
 extern const cli_group tower_options;   /* --precision */

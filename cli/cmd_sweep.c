@@ -473,12 +473,6 @@ static const cli_group test_options = {
         {"sample", 0, OPTION_NUMBER, offsetof(cli_args, sample), 0, "N",
          "with --leave-one-out: at most N rows, the same share of each class (default: 50000)", 1,
          INT64_MAX, NULL},
-        {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
-         "what is right for each test row instead of its label (see 'koofu eval')", 0, 0, NULL},
-        {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
-         "class names that numbers in --truth stand for, one a line", 0, 0, NULL},
-        {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
-         "a name for each test row, one a line, to find it in --truth", 0, 0, NULL},
         {"class-set", 0, OPTION_LIST, offsetof(cli_args, class_sets), 0, "FILE",
          "only these classes take part, one name a line; several sets make several tables", 0, 0,
          NULL},
@@ -524,9 +518,10 @@ const cli_command sweep_command = {
         "of more; a class with fewer rows gives all it has. One shot leaves no scatter within "
         "classes, and Koo-Fu's map is a rotation then.\n\n"
         "A statistics file is enough where there is test data and no -k.",
-    .groups = (const cli_group *const[]){&own_options, &test_options, &own_text_options,
-                                         &shot_options, &stats_options, &label_options,
-                                         &row_options, &strict_options, &only_options, NULL},
+    .groups =
+        (const cli_group *const[]){&own_options, &test_options, &truth_options, &own_text_options,
+                                   &shot_options, &stats_options, &label_options, &row_options,
+                                   &strict_options, &only_options, NULL},
     .examples =
         (const cli_example[]){
             {"Tables from training data alone", "koofu sweep train.safetensors"},

@@ -126,6 +126,17 @@ const cli_group picture_options = {
          "begin anew where an unfinished run has left shards", 0, 0, NULL},
         {0}}};
 
+const cli_group truth_options = {
+    "What is right",
+    (const cli_option[]){
+        {"truth", 0, OPTION_TEXT, offsetof(cli_args, truth), 0, "FILE",
+         "what is right for each test row instead of its label (see 'koofu eval')", 0, 0, NULL},
+        {"truth-classes", 0, OPTION_TEXT, offsetof(cli_args, truth_classes), 0, "FILE",
+         "class names that numbers in --truth stand for, one a line", 0, 0, NULL},
+        {"ids", 0, OPTION_TEXT, offsetof(cli_args, ids), 0, "FILE",
+         "a name for each test row, one a line, to find it in --truth", 0, 0, NULL},
+        {0}}};
+
 const cli_group judge_options = {
     "What is right",
     (const cli_option[]){

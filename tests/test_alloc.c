@@ -617,129 +617,32 @@ static void fail_each(scenario_fn scenario, int good, unsigned threads) {
   }
 }
 
-static void fit_once(void **state) {
-  (void)state;
-  fail_each(fit_scenario, 0, 1);
-  fail_each(fit_scenario, 0, 2);
+/* What fails, and with how many threads: those of `once` and of `for good`, as bits 1 and 2. */
+typedef struct scenario_row {
+  const char *name;
+  scenario_fn run;
+  unsigned once, for_good;
+} scenario_row;
+static const scenario_row rows[] = {
+    {"fit", fit_scenario, 3, 3},           {"gallery", gallery_scenario, 3, 3},
+    {"pictures", pictures_scenario, 1, 1}, {"judging", judging_scenario, 3, 3},
+    {"choosing", choosing_scenario, 3, 3}, {"fused", fused_scenario, 1, 2},
+    {"text", text_scenario, 3, 3},         {"shots", shots_scenario, 1, 3},
+    {"embed", embed_scenario, 3, 3},       {"encoder", encoder_scenario, 3, 3},
+    {"tokens", tokens_scenario, 1, 1},
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static void once(void **state) {
+  const scenario_row *row = *state;
+  for (unsigned threads = 1; threads <= 2; threads++)
+    if (row->once & threads) fail_each(row->run, 0, threads);
 }
 
-static void fit_from_then_on(void **state) {
-  (void)state;
-  fail_each(fit_scenario, 1, 1);
-  fail_each(fit_scenario, 1, 2);
-}
-
-static void gallery_once(void **state) {
-  (void)state;
-  fail_each(gallery_scenario, 0, 1);
-  fail_each(gallery_scenario, 0, 2);
-}
-
-static void gallery_from_then_on(void **state) {
-  (void)state;
-  fail_each(gallery_scenario, 1, 1);
-  fail_each(gallery_scenario, 1, 2);
-}
-
-static void pictures_once(void **state) {
-  (void)state;
-  fail_each(pictures_scenario, 0, 1);
-}
-
-static void pictures_from_then_on(void **state) {
-  (void)state;
-  fail_each(pictures_scenario, 1, 1);
-}
-
-static void judging_once(void **state) {
-  (void)state;
-  fail_each(judging_scenario, 0, 1);
-  fail_each(judging_scenario, 0, 2);
-}
-
-static void judging_from_then_on(void **state) {
-  (void)state;
-  fail_each(judging_scenario, 1, 1);
-  fail_each(judging_scenario, 1, 2);
-}
-
-static void choosing_once(void **state) {
-  (void)state;
-  fail_each(choosing_scenario, 0, 1);
-  fail_each(choosing_scenario, 0, 2);
-}
-
-static void choosing_from_then_on(void **state) {
-  (void)state;
-  fail_each(choosing_scenario, 1, 1);
-  fail_each(choosing_scenario, 1, 2);
-}
-
-static void shots_once(void **state) {
-  (void)state;
-  fail_each(shots_scenario, 0, 1);
-}
-
-static void shots_from_then_on(void **state) {
-  (void)state;
-  fail_each(shots_scenario, 1, 1);
-  fail_each(shots_scenario, 1, 2);
-}
-
-static void text_once(void **state) {
-  (void)state;
-  fail_each(text_scenario, 0, 1);
-  fail_each(text_scenario, 0, 2);
-}
-
-static void fused_once(void **state) {
-  (void)state;
-  fail_each(fused_scenario, 0, 1);
-}
-
-static void fused_from_then_on(void **state) {
-  (void)state;
-  fail_each(fused_scenario, 1, 2);
-}
-
-static void text_from_then_on(void **state) {
-  (void)state;
-  fail_each(text_scenario, 1, 1);
-  fail_each(text_scenario, 1, 2);
-}
-
-static void embed_once(void **state) {
-  (void)state;
-  fail_each(embed_scenario, 0, 1);
-  fail_each(embed_scenario, 0, 2);
-}
-
-static void embed_from_then_on(void **state) {
-  (void)state;
-  fail_each(embed_scenario, 1, 1);
-  fail_each(embed_scenario, 1, 2);
-}
-
-static void encoder_once(void **state) {
-  (void)state;
-  fail_each(encoder_scenario, 0, 1);
-  fail_each(encoder_scenario, 0, 2);
-}
-
-static void encoder_from_then_on(void **state) {
-  (void)state;
-  fail_each(encoder_scenario, 1, 1);
-  fail_each(encoder_scenario, 1, 2);
-}
-
-static void tokens_once(void **state) {
-  (void)state;
-  fail_each(tokens_scenario, 0, 1);
-}
-
-static void tokens_from_then_on(void **state) {
-  (void)state;
-  fail_each(tokens_scenario, 1, 1);
+static void from_then_on(void **state) {
+  const scenario_row *row = *state;
+  for (unsigned threads = 1; threads <= 2; threads++)
+    if (row->for_good & threads) fail_each(row->run, 1, threads);
 }
 
 int main(void) {
@@ -747,25 +650,14 @@ int main(void) {
   make_files();
   /* The first run leaves what the C library keeps for good (time zones, streams) allocated. */
   for (unsigned threads = 2; threads > 0; threads--)
-    if (fit_scenario(threads) != KF_OK || gallery_scenario(threads) != KF_OK ||
-        judging_scenario(threads) != KF_OK || choosing_scenario(threads) != KF_OK ||
-        text_scenario(threads) != KF_OK || fused_scenario(threads) != KF_OK ||
-        shots_scenario(threads) != KF_OK || embed_scenario(threads) != KF_OK ||
-        encoder_scenario(threads) != KF_OK || tokens_scenario(threads) != KF_OK)
-      return 1;
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fit_once),      cmocka_unit_test(fit_from_then_on),
-      cmocka_unit_test(gallery_once),  cmocka_unit_test(gallery_from_then_on),
-      cmocka_unit_test(pictures_once), cmocka_unit_test(pictures_from_then_on),
-      cmocka_unit_test(judging_once),  cmocka_unit_test(judging_from_then_on),
-      cmocka_unit_test(choosing_once), cmocka_unit_test(choosing_from_then_on),
-      cmocka_unit_test(fused_once),    cmocka_unit_test(fused_from_then_on),
-      cmocka_unit_test(text_once),     cmocka_unit_test(text_from_then_on),
-      cmocka_unit_test(shots_once),    cmocka_unit_test(shots_from_then_on),
-      cmocka_unit_test(embed_once),    cmocka_unit_test(embed_from_then_on),
-      cmocka_unit_test(encoder_once),  cmocka_unit_test(encoder_from_then_on),
-      cmocka_unit_test(tokens_once),   cmocka_unit_test(tokens_from_then_on),
-  };
+    for (size_t i = 0; i < ROWS; i++)
+      if (rows[i].run(threads) != KF_OK) return 1;
+  struct CMUnitTest tests[2 * ROWS];
+  for (size_t i = 0; i < ROWS; i++) {
+    tests[2 * i] = (struct CMUnitTest){rows[i].name, once, NULL, NULL, (void *)&rows[i]};
+    tests[2 * i + 1] =
+        (struct CMUnitTest){rows[i].name, from_then_on, NULL, NULL, (void *)&rows[i]};
+  }
   int failed = cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
   test_remove(folder);
   return failed;
