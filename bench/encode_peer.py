@@ -18,14 +18,15 @@ def koofu(o):
     from library import Koofu, load  # noqa: PLC0415 (the other side has no need of it)
 
     class Options(c.Structure):
-        _fields_ = [("precision", c.c_int), ("no_images", c.c_int), ("no_text", c.c_int), ("max_pixels", c.c_uint64)]
+        _fields_ = [("precision", c.c_int), ("images", c.c_int), ("text", c.c_int), ("max_pixels", c.c_uint64),
+                    ("reserved", c.c_uint64 * 4)]
 
     lib = load(o["library"])
     lib.kf_encoder_load.argtypes = [c.c_void_p, c.c_char_p, c.c_void_p, c.c_void_p]
     lib.kf_encode_pixels.argtypes = [c.c_void_p, c.c_void_p, c.c_void_p, c.c_uint64, c.c_void_p]
     lib.kf_encoder_dim.argtypes = [c.c_void_p]
     context, encoder = Koofu(lib, o["threads"], o["isa"]), c.c_void_p()
-    context.call("kf_encoder_load", o["folder"].encode(), c.byref(Options({"f32": 1, "bf16": 2}[o["precision"]], 0, 1)),
+    context.call("kf_encoder_load", o["folder"].encode(), c.byref(Options({"f32": 1, "bf16": 2}[o["precision"]], 0, 2)),
                  c.byref(encoder))
 
     def run(pixels, _):

@@ -10,15 +10,15 @@ METRIC = {"cosine": 1, "euclidean": 2, "inner": 3}
 
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_uint), ("isa", c.c_int), ("progress", c.c_void_p), ("log", c.c_void_p),
-                ("user", c.c_void_p)]
+                ("user", c.c_void_p), ("reserved", c.c_uint64 * 8)]
 
 
 class IndexOptions(c.Structure):
-    _fields_ = [("metric", c.c_int), ("rows_in_place", c.c_int)]
+    _fields_ = [("metric", c.c_int), ("rows_in_place", c.c_int), ("reserved", c.c_uint64 * 4)]
 
 
 class Report(c.Structure):
-    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64)]
+    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64), ("reserved", c.c_uint64 * 4)]
 
 
 def load(path):

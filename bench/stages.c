@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
   for (int round = 0; round < ROUNDS && status == KF_OK; round++) {
     kf_model *model = NULL;
     double begun = now();
-    status = kf_fit(ctx, stats, NULL, &model);
+    status = kf_fit_stats(ctx, stats, NULL, &model);
     keep(MOST, now() - begun);
     kf_model_free(model);
   }

@@ -164,7 +164,7 @@ extern const char *const metric_choices[];         /* of prototypes */
 extern const char *const gallery_metric_choices[]; /* those and the inner product */
 extern const char *const centre_choices[];
 extern const char *const part_choices[];        /* kf_part, from 1 */
-extern const char *const text_centre_choices[]; /* kf_text_centre, from 1 */
+extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 
 /* Walks through every option of a command, the global ones last; NULL at the end. */
 typedef struct option_walk {

@@ -99,6 +99,39 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
+static void say_fusion(cli_run *cli, const kf_fuse_choice *c);
+static void say_dim(cli_run *cli, const kf_dim_choice *c);
+
+void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
+  uint64_t out = report->n_unlabelled + report->n_bad;
+  progress_clear(&cli->progress);
+  if (out > 0)
+    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
+        show_counted(out + report->rows, "row", "rows").text,
+        show_count(report->n_unlabelled).text, show_count(report->n_bad).text);
+  if (report->by_lambda) say_lambda(cli, report->by_lambda);
+  if (report->by_fusion) say_fusion(cli, report->by_fusion);
+  if (report->by_dim) say_dim(cli, report->by_dim);
+}
+
+int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
+  const cli_args *a = &cli->args;
+  int automatic, result = read_fuse(cli, &automatic, alpha);
+  if (result != EXIT_OK) return result;
+  *o = (kf_fit_options){.dim = (uint32_t)a->dim.value,
+                        .choose_dim = a->dim.automatic,
+                        .centre = (kf_centre)a->centre,
+                        .metric = (kf_metric)a->metric,
+                        .alpha = a->text && !automatic ? alpha : NULL,
+                        .statistics = stats_options_of(a),
+                        .one_se = a->one_se,
+                        .sample = (uint64_t)a->sample.value,
+                        .folds = (uint32_t)a->folds.value,
+                        .tolerance = a->tolerance.value / 100};
+  kf_status status = a->lambda ? kf_lambda_parse(cli->ctx, a->lambda, &o->lambda) : KF_OK;
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 /* --- text and prototypes ---------------------------------------------------------------------- */
 
 static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
@@ -187,13 +220,17 @@ int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lamb
   kf_dim_choice *c;
   kf_status status = kf_dim_choice_new(cli->ctx, stats, data, &options, &c);
   if (status != KF_OK) return fail(cli, status);
+  say_dim(cli, c);
+  *dim = c->dim;
+  kf_dim_choice_free(c);
+  return EXIT_OK;
+}
+
+static void say_dim(cli_run *cli, const kf_dim_choice *c) {
   progress_clear(&cli->progress);
   say(cli, "%s by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
       show_counted(c->dim, "dimension", "dimensions").text, c->folds,
       show_percent(c->points[c->dim - 1].top1, c->n).text, show_counted(c->n, "row", "rows").text,
       c->best, show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
       show_percent(c->points[c->n_points - 1].top1, c->n).text);
-  *dim = c->dim;
-  kf_dim_choice_free(c);
-  return EXIT_OK;
 }

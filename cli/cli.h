@@ -54,6 +54,8 @@ int no_such_command(cli_run *cli,
 int fail(cli_run *cli, kf_status status); /* with the library's message */
 /* The same, naming a file, for calls that do not know of it. */
 int fail_in(cli_run *cli, kf_status status, const char *path);
+/* What to do about an error, in the words of the command line; NULL: nothing to say (hints.c). */
+const char *hint_for(const cli_command *command, kf_hint hint);
 int fail_usage(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) PRINTF_LIKE(3, 4);
 /* A remark on stderr, unless -q. */
@@ -97,12 +99,13 @@ int load_model(cli_run *cli, const char *path, kf_model **out);
 /* Says why a file could not be loaded as a `wanted` ("model", "gallery"); of one that is something
  * else, what it is and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
-uint32_t classes_with_rows(const kf_model *model);
-uint32_t classes_of_part(const kf_model *model, kf_part part); /* that can be answers */
 /* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out); /* rows may be NULL */
 /* Statistics from the operands: one statistics file, or data. */
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out); /* *rows stays NULL for a file */
+int is_stats_file(cli_run *cli, int *yes); /* whether the operands are one statistics file */
+int load_stats(cli_run *cli, const char *path, kf_stats **out);
+kf_stats_options stats_options_of(const cli_args *args);
 kf_synth_options world_of(const cli_args *args);              /* what world_options say */
 /* "wrote PATH: ..." and how long it took, unless -q. */
 void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF_LIKE(3, 4);
@@ -118,6 +121,10 @@ int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_l
 /* --dim auto. */
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim);
+/* What the options of 'koofu fit' say; alpha must outlive the options. */
+int read_fit_options(cli_run *cli, kf_fit_options *options, double *alpha);
+/* Says what a fit chose and how good it is. */
+void say_fit_choices(cli_run *cli, const kf_fit_report *report);
 /* --fuse: whether alpha is to be chosen, and otherwise what it is. */
 int read_fuse(cli_run *cli, int *automatic, double *alpha);
 /* --text and --fuse: lambda and alpha; the choice as above. */
@@ -212,7 +219,6 @@ double vote_temperature(const cli_args *args); /* --temperature, or the usual on
 /* The gallery of --gallery, with labels, in the original space or in that of the model. It is
  * handed out, to be freed, also where it is refused. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
-const char *gallery_metric_name(const kf_gallery *gallery);
 /* -k, or 15 where there are so many rows; `most` of them take part in a search of the gallery at
  * `path`. */
 int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
@@ -244,6 +250,7 @@ typedef struct cli_zero_shot {
 } cli_zero_shot;
 /* Refuses options on text without --text. */
 int check_text_options(cli_run *cli);
+int load_text(cli_run *cli, kf_text **out); /* --text */
 /* --text for a sweep of these statistics; says which classes only one of them has. */
 int load_text_for(cli_run *cli, const kf_stats *stats, kf_text **out);
 int load_text_of(cli_run *cli, const kf_data *data, kf_text **out); /* the same for rows */

@@ -152,7 +152,7 @@ static uint64_t prototype_block(const classify_job *job) {
 static int choose_prototypes(classify_job *job) {
   kf_part part = job->cli->args.raw ? KF_PART_IMAGES : (kf_part)job->cli->args.part;
   int text = kf_model_fused(job->model) && part != KF_PART_IMAGES;
-  int result = choose_top(job, classes_of_part(job->model, part),
+  int result = choose_top(job, kf_model_answers(job->model, part),
                           !text                  ? "with rows"
                           : part == KF_PART_TEXT ? "with text"
                                                  : "with rows or text");

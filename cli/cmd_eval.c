@@ -152,7 +152,7 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_count(j, "knn_n_absent", r->n_absent);
   jw_text(j, "knn_space", kf_gallery_mapped(job->gallery) ? "koofu" : "raw");
   jw_count(j, "knn_dim", kf_gallery_dim(job->gallery));
-  jw_text(j, "knn_metric", gallery_metric_name(job->gallery));
+  jw_text(j, "knn_metric", kf_metric_name(kf_gallery_metric(job->gallery)));
   jw_flag(j, "knn_weighted", job->cli->args.weighted);
   if (job->cli->args.weighted)
     jw_real(j, "knn_temperature", vote_temperature(&job->cli->args));
@@ -282,7 +282,7 @@ static int wants_errors(const cli_args *a) { return a->errors || a->class_table 
 
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
-      .skip_raw = 1, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
+      .raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
   options.part = KF_PART_FUSED;
   if (status == KF_OK)
@@ -296,7 +296,7 @@ static int evaluate_prototypes(eval_job *job) {
   int counted = job->analysis && !job->zero->text && (a->raw || !kf_model_fused(job->model));
   kf_eval_options options = {.metric = (kf_metric)a->metric,
                              .part = KF_PART_IMAGES,
-                             .skip_model = a->raw || counted,
+                             .mapped = a->raw || counted ? KF_OFF : KF_ON,
                              .truth = job->truth,
                              .set = job->set};
   kf_eval_result *r = &job->prototypes;
@@ -320,13 +320,13 @@ static int evaluate_text(eval_job *job) {
   const cli_args *a = &job->cli->args;
   kf_ctx *ctx = job->cli->ctx;
   kf_eval_options options = {
-      .metric = (kf_metric)a->metric, .skip_model = 1, .truth = job->truth, .set = job->set};
+      .metric = (kf_metric)a->metric, .mapped = KF_OFF, .truth = job->truth, .set = job->set};
   kf_eval_result mapped = {0};
   int result = remark_on_text(job->cli, job->data, job->zero->text);
   if (result != EXIT_OK) return result;
   kf_status status = kf_eval(ctx, job->zero->raw, job->data, &options, &job->text);
-  options.skip_model = 0;
-  options.skip_raw = 1;
+  options.mapped = KF_ON;
+  options.raw = KF_OFF;
   if (status == KF_OK && !a->raw)
     status = kf_eval(ctx, job->zero->mapped, job->data, &options, &mapped);
   if (status != KF_OK) return fail_in(job->cli, status, a->text);
@@ -413,7 +413,7 @@ static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
 
 static int open_unknown(cli_run *cli, kf_data **out) {
   const cli_args *a = &cli->args;
-  kf_data_options options = {.tensor = a->tensor, .no_labels = 1, .skip_bad = a->skip_bad};
+  kf_data_options options = {.tensor = a->tensor, .inner_labels = KF_OFF, .skip_bad = a->skip_bad};
   kf_status status = kf_data_open(cli->ctx, a->unknown.items, a->unknown.n, &options, out);
   return status == KF_OK ? check_replaces_nothing(cli, *out) : fail(cli, status);
 }

@@ -2,97 +2,80 @@
 #include "cli.h"
 #include "commands.h"
 
-static void say_summary(cli_run *cli, const kf_stats *stats, const kf_model *model) {
-  uint32_t classes = kf_model_classes(model), used = classes_with_rows(model);
-  double lambda = kf_model_lambda(model), mean = kf_model_mean_eigenvalue(model);
+#include <string.h>
+
+static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_model *model) {
+  uint32_t classes = kf_model_classes(model), used = kf_model_answers(model, KF_PART_IMAGES);
+  say_fit_choices(cli, report);
   say_written(cli, cli->args.output, "%s, %s, %u -> %u dimensions",
-              show_counted(kf_stats_rows(stats), "row", "rows").text,
-              show_counted(classes, "class", "classes").text, kf_model_dim_in(model),
-              kf_model_dim_out(model));
-  if (mean > 0)
+              show_counted(report->rows, "row", "rows").text,
+              show_counted(classes, "class", "classes").text, kf_model_dim_in(model), report->dim);
+  if (report->mean_eigenvalue > 0)
     say(cli, "lambda %s, which is %s the mean eigenvalue of the scatter within classes",
-        show_real(lambda).text, show_relative(lambda, mean).text);
+        show_real(report->lambda).text, show_relative(report->lambda, report->mean_eigenvalue).text);
   else
-    say(cli, "lambda %s; there is no scatter within classes", show_real(lambda).text);
-  if (kf_model_fused(model)) {
-    say(cli, "text and prototypes together, with alpha %s", show_real(kf_model_alpha(model)).text);
-    return;
-  }
-  if (used < classes)
+    say(cli, "lambda %s; there is no scatter within classes", show_real(report->lambda).text);
+  if (kf_model_fused(model))
+    say(cli, "text and prototypes together, with alpha %s", show_real(report->alpha).text);
+  else if (used < classes)
     say(cli, "%s no rows and will never be an answer",
         show_counted(classes - used, "class has", "classes have").text);
 }
 
-static int choose(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_fit_options *options, double *alpha) {
-  if (options->dim > kf_stats_dim(stats))
-    return fail_usage(cli, "--dim asks for %u dimensions, the embeddings have %u", options->dim,
-                      kf_stats_dim(stats));
-  int result = text ? choose_fusion(cli, stats, data, text, &options->lambda, alpha, NULL)
-                    : choose_lambda(cli, stats, data, &options->lambda, NULL);
-  if (result == EXIT_OK && cli->args.dim.automatic)
-    result = choose_dim(cli, stats, data, options->lambda, &options->dim);
-  return result;
-}
-
-/* The model, with text where there is some. */
-static kf_status make(cli_run *cli, const kf_stats *stats, const kf_text *text,
-                      const kf_fit_options *options, double alpha, kf_model **out) {
-  kf_model *model;
-  kf_status status = kf_fit(cli->ctx, stats, options, &model);
-  if (status != KF_OK || !text) {
-    *out = model;
-    return status;
-  }
-  status = kf_model_new_fused(cli->ctx, model, text, alpha, out);
-  kf_model_free(model);
-  return status;
-}
-
-static int fit(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_fit_options *options) {
-  kf_text *text = NULL;
+static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options) {
   kf_model *model = NULL;
-  double alpha = 0;
-  int result = cli->args.text ? load_text_for(cli, stats, &text) : EXIT_OK;
-  if (text) options->centre = KF_CENTRE_MEAN;
-  if (result == EXIT_OK) result = choose(cli, stats, data, text, options, &alpha);
-  if (result == EXIT_OK) {
-    kf_status status = make(cli, stats, text, options, alpha, &model);
-    if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
-    if (status == KF_OK)
-      say_summary(cli, stats, model);
-    else
-      result = fail(cli, status);
-  }
+  kf_fit_report *report = NULL;
+  kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
+  if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
+  if (status == KF_OK) say_summary(cli, report, model);
+  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  kf_fit_report_free(report);
   kf_model_free(model);
-  kf_text_free(text);
   return result;
+}
+
+/* Options that contradict each other or the kind of input. */
+static int check(cli_run *cli, int statistics) {
+  const cli_args *a = &cli->args;
+  int explicitly = a->lambda && strcmp(a->lambda, "auto") == 0;
+  if (explicitly && (statistics || a->between))
+    return fail_usage(cli, "--lambda auto needs the rows that all statistics are from");
+  if (a->fuse && !a->text) return fail_usage(cli, "--fuse needs --text TEXT");
+  if (a->exponent.given && !a->no_normalize)
+    return fail_usage(cli, "--exponent needs --no-normalize");
+  if (statistics && (data_options_given(a) || a->allow_unlabelled || a->allow_unknown ||
+                     a->no_normalize || a->exponent.given))
+    return fail_usage(cli,
+                      "%s is a statistics file, so options on rows and labels cannot be used",
+                      a->operands.items[0]);
+  return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  kf_fit_options options = {.dim = (uint32_t)a->dim.value, .centre = (kf_centre)a->centre};
-  int result = check_choose_options(cli);
-  if (result == EXIT_OK && a->fuse && !a->text)
-    result = fail_usage(cli, "--fuse needs --text TEXT");
-  if (result == EXIT_OK && a->text && (a->between || a->no_normalize))
-    result =
-        fail_usage(cli, "--text has no meaning with --%s", a->between ? "between" : "no-normalize");
-  if (result == EXIT_OK) result = check_lambda(cli);
-  if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
-  if (result != EXIT_OK) return result;
-  kf_stats *between = NULL, *stats = NULL;
+  kf_fit_options options = {0};
   kf_data *data = NULL;
-  if (a->between) {
-    kf_status status = kf_stats_load(cli->ctx, a->between, &between);
-    if (status != KF_OK) return fail(cli, status);
-  }
+  kf_stats *stats = NULL, *between = NULL;
+  kf_text *text = NULL;
+  double alpha = 0;
+  int statistics = 0, result = check_choose_options(cli);
+  if (result == EXIT_OK) result = read_fit_options(cli, &options, &alpha);
+  if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
+  if (result == EXIT_OK) result = is_stats_file(cli, &statistics);
+  if (result == EXIT_OK) result = check(cli, statistics);
+  if (result == EXIT_OK && a->between) result = load_stats(cli, a->between, &between);
+  if (result == EXIT_OK && a->text) result = load_text(cli, &text);
+  if (result == EXIT_OK)
+    result = statistics ? load_stats(cli, a->operands.items[0], &stats)
+                        : open_data(cli, 0, LABELS_NEEDED, &data);
+  options.text = text;
+  options.stats = stats;
   options.between = between;
-  result = read_stats(cli, &data, &stats);
-  if (result == EXIT_OK) result = fit(cli, stats, data, &options);
+  if (result == EXIT_OK) result = fit(cli, data, &options);
   kf_data_free(data);
   kf_stats_free(stats);
   kf_stats_free(between);
+  kf_text_free(text);
   return result;
 }
 

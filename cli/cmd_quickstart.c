@@ -235,7 +235,7 @@ static int fit(quickstart *q) {
   kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE},
                             .dim = j->text ? 0 : j->dim->dim,
                             .centre = q->job.text ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
-  kf_status status = kf_fit(ctx, j->stats, &options, &j->model);
+  kf_status status = kf_fit_stats(ctx, j->stats, &options, &j->model);
   if (status == KF_OK && q->job.text) {
     kf_model *pictures = j->model;
     j->model = NULL;

@@ -160,7 +160,7 @@ static int open_output(search_job *job) {
   job->as_arrays = !is_stdout(path) && !ends_with(path, ".tsv");
   if (job->as_arrays)
     return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
-                          gallery_metric_name(job->gallery));
+                          kf_metric_name(kf_gallery_metric(job->gallery)));
   if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
   return out_file_open(job->cli, &job->text, path);
 }
@@ -189,7 +189,7 @@ static void print_json(const search_job *job) {
   jw_count(&j, "dim_in", kf_gallery_dim_in(g));
   jw_count(&j, "dim", kf_gallery_dim(g));
   jw_count(&j, "k", job->k);
-  jw_text(&j, "metric", gallery_metric_name(g));
+  jw_text(&j, "metric", kf_metric_name(kf_gallery_metric(g)));
   jw_real(&j, "candidates_per_query", (double)job->report.candidates / queries);
   jw_real(&j, "load_seconds", job->load_seconds);
   jw_real(&j, "search_seconds", job->search_seconds);

@@ -17,7 +17,7 @@ typedef struct sweep_job {
   uint32_t *dims;
   kf_metric metrics[2];
   kf_text *text;
-  kf_text_centre centres[3];
+  kf_centre centres[3];
   double alpha;
   kf_sweep_options options;
   kf_sweep *sweep;
@@ -88,7 +88,7 @@ static void take_metrics(sweep_job *j) {
   j->options.n_metrics = both ? 2 : 1;
 }
 
-enum { ALL_CENTRES = KF_TEXT_CENTRE_MODALITY + 1 };
+enum { ALL_CENTRES = KF_CENTRE_MODALITY + 1 };
 static const char *const text_choices[] = {"none", "mean", "modality", "all", NULL};
 
 /* Text and prototypes together, wherever there is all that it takes. */
@@ -114,9 +114,9 @@ static int take_fuse(sweep_job *j) {
 static int take_text(sweep_job *j) {
   int given = j->cli->args.text_centre, all = given == ALL_CENTRES;
   if (!j->cli->args.text) return EXIT_OK;
-  for (int i = 0; i < 3; i++) j->centres[i] = (kf_text_centre)(KF_TEXT_CENTRE_NONE + i);
-  if (given && !all) j->centres[0] = (kf_text_centre)given;
-  if (!given) j->centres[0] = KF_TEXT_CENTRE_MODALITY;
+  for (int i = 0; i < 3; i++) j->centres[i] = (kf_centre)(KF_CENTRE_NONE + i);
+  if (given && !all) j->centres[0] = (kf_centre)given;
+  if (!given) j->centres[0] = KF_CENTRE_MODALITY;
   j->options.text_centres = j->centres;
   j->options.n_text_centres = all ? 3 : 1;
   int result = load_text_for(j->cli, j->stats, &j->text);
@@ -130,8 +130,8 @@ static int take_options(sweep_job *j) {
   o->k = a->neighbour_list.items;
   o->n_k = a->neighbour_list.n;
   o->centre = (kf_centre)a->centre;
-  o->skip_raw = a->no_raw;
-  o->skip_prototypes = a->no_prototypes;
+  o->raw = a->no_raw ? KF_OFF : KF_ON;
+  o->prototypes = a->no_prototypes ? KF_OFF : KF_ON;
   o->folds = (uint32_t)a->folds.value;
   o->leave_one_out = a->leave_one_out;
   o->sample = (uint64_t)a->sample.value;
@@ -150,7 +150,7 @@ static const char *metric_of(const kf_sweep_cell *c) { return metric_names[c->me
 
 static const char *text_of(const kf_sweep_cell *c) {
   if (c->fused) return "fused";
-  return c->text ? text_choices[c->text - KF_TEXT_CENTRE_NONE] : "";
+  return c->text ? text_choices[c->text - KF_CENTRE_NONE] : "";
 }
 
 static shown classifier_of(const kf_sweep_cell *c) {
@@ -452,7 +452,7 @@ static const cli_group own_text_options = {
          "subtract before mapping: none, mean, modality (default; see 'koofu eval') or all: a "
          "table "
          "for each",
-         KF_TEXT_CENTRE_NONE, 0, text_choices},
+         KF_CENTRE_NONE, 0, text_choices},
         {"text-as-is", 0, OPTION_FLAG, offsetof(cli_args, text_as_is), 0, NULL,
          "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
         {0}}};

@@ -11,7 +11,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .classes = classes,
                              .tensor = a->tensor,
                              .label_tensor = a->label_tensor,
-                             .no_labels = !labelled,
+                             .inner_labels = !labelled ? KF_OFF : KF_ON,
                              .skip_bad = a->skip_bad};
   kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
   strings_free(&labels);
@@ -59,7 +59,7 @@ static int run(cli_run *cli) {
     return fail_usage(cli, "--per-class and labels are two ways to say the same");
   int result = check_safetensors(cli, a->output, "file of text prototypes");
   if (result != EXIT_OK) return result;
-  kf_text_options options = {.no_unit_rows = a->no_unit_rows, .no_unit_mean = a->no_unit_mean};
+  kf_text_options options = {.unit_rows = a->no_unit_rows ? KF_OFF : KF_ON, .unit_mean = a->no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_text *text = NULL;
   result = take_prompts(cli, &options, &data);

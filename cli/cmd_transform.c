@@ -4,7 +4,7 @@
 
 static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
   const char *path = cli->args.output;
-  kf_transform_options options = {.no_normalize = cli->args.no_normalize};
+  kf_transform_options options = {.normalize = cli->args.no_normalize ? KF_OFF : KF_ON};
   kf_status status =
       kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)cli->args.dtype, path);
   if (status != KF_OK) return fail(cli, status);

@@ -8,8 +8,8 @@
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out) {
   const cli_args *a = &cli->args;
   kf_encoder_options options = {.precision = (kf_precision)a->precision,
-                                .no_images = use == TOWER_TEXT,
-                                .no_text = use == TOWER_IMAGES,
+                                .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
+                                .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->max_pixels.value};
   kf_status status = kf_encoder_load(cli->ctx, folder, &options, out);
   if (status != KF_OK) return fail(cli, status);
@@ -148,7 +148,7 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
                               .normalize = a->normalize,
                               .skip_bad = a->skip_bad,
                               .shard = (uint32_t)a->shard.value,
-                              .no_resume = a->no_resume};
+                              .resume = a->no_resume ? KF_OFF : KF_ON};
   kf_embed_report report;
   double begun = now();
   kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &report);

@@ -88,10 +88,6 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
 
 /* --- searching -------------------------------------------------------------------------------- */
 
-const char *gallery_metric_name(const kf_gallery *gallery) {
-  return gallery_metric_choices[kf_gallery_metric(gallery) - KF_METRIC_COSINE];
-}
-
 int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, and no other to search for", path);

@@ -69,8 +69,10 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
     return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
   }
   const char *message = kf_errmsg(cli->ctx);
-  return fail_with(cli, exit_status(status), "%s%s%s", path ? path : "", path ? ": " : "",
-                   *message ? message : kf_status_name(status));
+  const char *hint = hint_for(cli->command, kf_errhint(cli->ctx));
+  return fail_with(cli, exit_status(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
+                   *message ? message : kf_status_name(status), hint ? "; " : "",
+                   hint ? hint : "");
 }
 
 int fail(cli_run *cli, kf_status status) { return fail_in(cli, status, NULL); }

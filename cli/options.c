@@ -87,7 +87,7 @@ const cli_group text_options = {
         {"text-centre", 0, OPTION_CHOICE, offsetof(cli_args, text_centre), 0, "WHAT",
          "subtract before mapping: none, mean (that of the images, from both) or modality (from "
          "each its own; default)",
-         KF_TEXT_CENTRE_NONE, 0, text_centre_choices},
+         KF_CENTRE_NONE, 0, text_centre_choices},
         {"text-as-is", 0, OPTION_FLAG, offsetof(cli_args, text_as_is), 0, NULL,
          "take text with the lengths it has instead of scaling it to unit length", 0, 0, NULL},
         {0}}};

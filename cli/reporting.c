@@ -71,7 +71,7 @@ static int fit(report_job *job) {
   kf_ctx *ctx = job->cli->ctx;
   kf_fit_options options = {.lambda = job->chosen, .dim = dim_of(job), .centre = centre_of(job)};
   kf_model *map;
-  kf_status status = kf_fit(ctx, job->stats, &options, &map);
+  kf_status status = kf_fit_stats(ctx, job->stats, &options, &map);
   if (status != KF_OK || !job->text) {
     if (status == KF_OK) job->model = map;
     return done(job, status);
@@ -89,7 +89,7 @@ static int judge(report_job *job) {
   kf_eval_options options = {.part = KF_PART_IMAGES, .truth = job->truth};
   kf_analysis_options errors = {.truth = job->truth};
   kf_status status = kf_eval(ctx, job->model, job->test, &options, &job->eval);
-  options.skip_raw = 1;
+  options.raw = KF_OFF;
   options.part = KF_PART_TEXT;
   if (status == KF_OK && report_fused(job))
     status = kf_eval(ctx, job->model, job->test, &options, &job->by_text);
@@ -147,7 +147,7 @@ static int sweep_lambdas(report_job *job) {
     if (own / mean < 0.8 * relative[i] || own / mean > 1.25 * relative[i])
       lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
   kf_sweep_options options = sweep_options(job, lambdas, n);
-  options.skip_raw = 1;
+  options.raw = KF_OFF;
   return n ? sweep_once(job, &options) : EXIT_OK;
 }
 

@@ -25,7 +25,7 @@ static int open_some(cli_run *cli, const char *const *paths, size_t n, const cli
       .classes = a->classes,
       .tensor = a->tensor,
       .label_tensor = a->label_tensor,
-      .no_labels = use == LABELS_IGNORED,
+      .inner_labels = use == LABELS_IGNORED ? KF_OFF : KF_ON,
       .skip_bad = a->skip_bad,
       .allow_unlabelled = a->allow_unlabelled || use == LABELS_WANTED,
       .allow_unknown = a->allow_unknown || (use == LABELS_WANTED && a->classes),
@@ -99,18 +99,6 @@ int load_model(cli_run *cli, const char *path, kf_model **out) {
   return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
 }
 
-uint32_t classes_with_rows(const kf_model *model) { return classes_of_part(model, KF_PART_IMAGES); }
-
-uint32_t classes_of_part(const kf_model *model, kf_part part) {
-  uint32_t n = 0;
-  for (uint32_t k = 0; k < kf_model_classes(model); k++) {
-    int rows = kf_model_count(model, k) > 0, text = kf_model_has_text(model, k);
-    int counts = part == KF_PART_IMAGES ? rows : part == KF_PART_TEXT ? text : rows || text;
-    if (counts) n++;
-  }
-  return n;
-}
-
 static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stats) {
   uint64_t out = kf_data_rows(data) - kf_stats_rows(stats);
   uint64_t unlabelled = kf_data_unlabelled(data);
@@ -125,10 +113,19 @@ static int exponent_alone(cli_run *cli) {
   return fail_usage(cli, "--exponent needs --no-normalize");
 }
 
+kf_stats_options stats_options_of(const cli_args *a) {
+  return (kf_stats_options){.normalize = a->no_normalize ? KF_OFF : KF_ON,
+                            .exponent = (int)a->exponent.value,
+                            .fixed_exponent = a->exponent.given};
+}
+
+int load_stats(cli_run *cli, const char *path, kf_stats **out) {
+  kf_status status = kf_stats_load(cli->ctx, path, out);
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  kf_stats_options options = {.no_normalize = cli->args.no_normalize,
-                              .exponent = (int)cli->args.exponent.value,
-                              .fixed_exponent = cli->args.exponent.given};
+  kf_stats_options options = stats_options_of(&cli->args);
   kf_data *data = NULL;
   int result = exponent_alone(cli);
   if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &data);
@@ -151,7 +148,7 @@ static int is_regular(const char *path) {
 }
 
 /* Looks into a single .safetensors file; everything else is data. */
-static int is_stats_file(cli_run *cli, int *yes) {
+int is_stats_file(cli_run *cli, int *yes) {
   const cli_list *operands = &cli->args.operands;
   *yes = 0;
   if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors")) return EXIT_OK;

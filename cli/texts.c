@@ -13,17 +13,17 @@ int check_text_options(cli_run *cli) {
                                      : "text-as-is");
 }
 
-static kf_text_centre centre_of(const cli_args *a) {
-  return a->text_centre ? (kf_text_centre)a->text_centre : KF_TEXT_CENTRE_MODALITY;
+static kf_centre centre_of(const cli_args *a) {
+  return a->text_centre ? (kf_centre)a->text_centre : KF_CENTRE_MODALITY;
 }
 
 const char *text_centre_name(const cli_args *a) {
-  return text_centre_choices[centre_of(a) - KF_TEXT_CENTRE_NONE];
+  return text_centre_choices[centre_of(a) - KF_CENTRE_NONE];
 }
 
-static int load_text(cli_run *cli, kf_text **out) {
+int load_text(cli_run *cli, kf_text **out) {
   const cli_args *a = &cli->args;
-  kf_text_options options = {.no_unit_rows = a->text_as_is, .no_unit_mean = a->text_as_is};
+  kf_text_options options = {.unit_rows = a->text_as_is ? KF_OFF : KF_ON, .unit_mean = a->text_as_is ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_status status = kf_data_open(cli->ctx, &a->text, 1, NULL, &data);
   if (status != KF_OK) return fail(cli, status);
@@ -173,7 +173,7 @@ int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out) {
   kf_ctx *ctx = cli->ctx;
   int result = load_text(cli, &out->text);
   if (result != EXIT_OK) return result;
-  kf_status status = kf_model_new_zero_shot(ctx, model, out->text, KF_TEXT_CENTRE_NONE, &out->raw);
+  kf_status status = kf_model_new_zero_shot(ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
   if (status == KF_OK)
     status = kf_model_new_zero_shot(ctx, model, out->text, centre_of(&cli->args), &out->mapped);
   if (status != KF_OK) return fail_in(cli, status, cli->args.text);

@@ -29,7 +29,7 @@ static kf_status fit(kf_ctx *ctx, kf_model **model) {
   kf_stats *stats = NULL;
   kf_status status = kf_stats_new(ctx, DIM, CLASSES, NULL, NULL, &stats);
   if (status == KF_OK) status = kf_stats_add(ctx, stats, train, train_labels, N_TRAIN);
-  if (status == KF_OK) status = kf_fit(ctx, stats, NULL, model);
+  if (status == KF_OK) status = kf_fit_stats(ctx, stats, NULL, model);
   kf_stats_free(stats);
   return status;
 }

@@ -19,7 +19,7 @@ static kf_status make_model(kf_ctx *ctx, const char *path) {
   kf_model *model = NULL;
   kf_status status = kf_synth_open(ctx, &(kf_synth_options){.classes = 50, .dim = 64}, &data);
   if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  if (status == KF_OK) status = kf_fit(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
+  if (status == KF_OK) status = kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
   if (status == KF_OK) status = kf_model_save(ctx, model, path);
   kf_model_free(model);
   kf_stats_free(stats);

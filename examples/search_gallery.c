@@ -27,7 +27,7 @@ static kf_status make_gallery(kf_ctx *ctx, const char *path) {
   kf_model *model = NULL;
   kf_status status = kf_synth_open(ctx, &train, &data);
   if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  if (status == KF_OK) status = kf_fit(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
+  if (status == KF_OK) status = kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
   if (status == KF_OK) status = kf_gallery_save(ctx, data, model, NULL, path);
   kf_model_free(model);
   kf_stats_free(stats);

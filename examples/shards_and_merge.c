@@ -55,7 +55,7 @@ static kf_status run(kf_ctx *ctx, const char *model_path, const char *const *pat
   kf_status status = merge_shards(ctx, paths, n, &merged);
   if (status == KF_OK) status = one_pass(ctx, paths, n, &whole);
   if (status == KF_OK && !equal(merged, whole)) status = KF_ERR_INTERNAL; /* does not happen */
-  if (status == KF_OK) status = kf_fit(ctx, merged, NULL, &model);
+  if (status == KF_OK) status = kf_fit_stats(ctx, merged, NULL, &model);
   if (status == KF_OK) status = kf_model_save(ctx, model, model_path);
   if (status == KF_OK) {
     printf("%zu shards, %" PRIu64 " rows: the merged statistics equal those of one pass\n", n,

@@ -92,11 +92,11 @@ int fuzz_with_checked_file(const uint8_t *data, size_t size,
   if (digits != NULL && (size_t)(copy + size - digits) >= sizeof key - 1 + 16) {
     digits += sizeof key - 1;
     memset(digits, '0', 16);
-    kf_hash hash;
-    kf_hash_start(&hash);
-    kf_hash_add(&hash, copy, size);
+    kf_checksum hash;
+    kf_checksum_start(&hash);
+    kf_checksum_add(&hash, copy, size);
     char text[17];
-    snprintf(text, sizeof text, "%016llx", (unsigned long long)kf_hash_value(&hash));
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)kf_checksum_value(&hash));
     memcpy(digits, text, 16);
   }
   int result = fuzz_with_file(".safetensors", copy, size, use);

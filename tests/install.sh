@@ -19,7 +19,7 @@ passed() { echo "passed: $*"; }
 # --- every file in its place ----------------------------------------------------------------------
 
 quiet "$cmake" --install "$build" --prefix "$prefix"
-for file in bin/koofu include/koofu.h lib*/libkoofu.a lib*/libkoofu.so lib*/libkoofu.so.0.1 \
+for file in bin/koofu include/koofu.h lib*/libkoofu.a lib*/libkoofu.so lib*/libkoofu.so.0.2 \
   lib*/pkgconfig/koofu.pc lib*/cmake/koofu/koofuConfig.cmake share/man/man1/koofu.1 \
   share/bash-completion/completions/koofu share/zsh/site-functions/_koofu \
   share/fish/vendor_completions.d/koofu.fish share/doc/koofu/LICENSE; do
@@ -42,7 +42,7 @@ passed DESTDIR
 
 nm -D --defined-only "$lib/libkoofu.so" | awk '{ print $3 }' | sort > "$work/exported"
 # A function of the header is a name in front of '(' in a declaration that begins with KF_API.
-tr '\n' ' ' < "$prefix/include/koofu.h" | grep -o 'KF_API [^();]*(' | grep -o 'kf_[a-z0-9_]*($' |
+cat "$prefix"/include/koofu*.h | tr "\n" " " | grep -o 'KF_API [^();]*(' | grep -o 'kf_[a-z0-9_]*($' |
   tr -d '(' | sort > "$work/declared"
 [ "$(wc -l < "$work/declared")" -gt 50 ] || fail 'the header was not understood'
 diff "$work/declared" "$work/exported" >&2 || fail 'libkoofu.so does not export what koofu.h declares'

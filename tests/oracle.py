@@ -32,7 +32,7 @@ class Lambda(c.Structure):
 
 
 class FitOptions(c.Structure):
-    _fields_ = [("lam", Lambda), ("dim", c.c_uint32), ("centre", c.c_int), ("between", c.c_void_p)]
+    _fields_ = [("lam", Lambda), ("rest", c.c_uint64 * 64)]  # zeros: all else is the default
 
 
 def load(path):
@@ -71,8 +71,8 @@ class Koofu:
 
     def fit(self, s, lam, relative, dim):
         m = c.c_void_p()
-        options = FitOptions(Lambda(lam, 2 if relative else 1), 0, 0, None)
-        self.call("kf_fit", s, c.byref(options), c.byref(m))
+        options = FitOptions(Lambda(lam, 2 if relative else 1))
+        self.call("kf_fit_stats", s, c.byref(options), c.byref(m))
         array = lambda name, shape: np.ctypeslib.as_array(
             getattr(self.lib, "kf_model_" + name)(m), shape).copy()
         return (array("transform_matrix", (dim, dim)), array("within_eigenvalues", (dim,)),

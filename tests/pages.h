@@ -49,7 +49,7 @@ static inline kf_model *page_model(kf_ctx *context, uint32_t classes, uint32_t d
   kf_model *model;
   assert_ok(context, kf_data_open_memory(context, rows, n, dim, labels, names, classes, &data));
   assert_ok(context, kf_stats_new_from_data(context, data, NULL, &stats));
-  assert_ok(context, kf_fit(context, stats, &(kf_fit_options){.dim = kept}, &model));
+  assert_ok(context, kf_fit_stats(context, stats, &(kf_fit_options){.dim = kept}, &model));
   kf_stats_free(stats);
   kf_data_free(data);
   free(rows);
@@ -173,8 +173,8 @@ static inline void page_fuse(page *p, double mean) {
                                    top1[i % PAGE_ALPHAS] - i / PAGE_ALPHAS, 3000};
 }
 
-static inline void page_add_cell(page *p, double relative, uint32_t dim, int raw,
-                                 kf_text_centre centre, uint64_t top1) {
+static inline void page_add_cell(page *p, double relative, uint32_t dim, int raw, kf_centre centre,
+                                 uint64_t top1) {
   p->sweep.cells[p->sweep.n_cells++] =
       (kf_sweep_cell){.raw = raw,
                       .lambda = relative * p->sweep.mean_eigenvalue,
@@ -224,15 +224,15 @@ static inline void page_add_text(page *p, kf_ctx *context) {
   p->content.fused = &p->fused;
   page_fuse(p, p->sweep.mean_eigenvalue);
   p->content.fuse = &p->fuse;
-  page_add_cell(p, 0, dim, 1, KF_TEXT_CENTRE_NONE, 1800);
+  page_add_cell(p, 0, dim, 1, KF_CENTRE_NONE, 1800);
   static const double relative[] = {0.01, 0.1, 0.3, 1, 10};
   for (uint64_t i = 0; i < 5; i++) {
-    page_add_cell(p, relative[i], dim, 0, KF_TEXT_CENTRE_NONE, 100 + 200 * i);
-    page_add_cell(p, relative[i], dim, 0, KF_TEXT_CENTRE_MODALITY, 1000 + 150 * i);
+    page_add_cell(p, relative[i], dim, 0, KF_CENTRE_NONE, 100 + 200 * i);
+    page_add_cell(p, relative[i], dim, 0, KF_CENTRE_MODALITY, 1000 + 150 * i);
     page_add_cell(p, relative[i], dim, 0, 0, 1940 + 10 * i);
   }
   for (uint32_t d = dim / 2; d >= 1 && d > dim / 16; d /= 2) {
-    page_add_cell(p, 0.3, d, 0, KF_TEXT_CENTRE_MODALITY, 200 + 1000 * d / dim);
+    page_add_cell(p, 0.3, d, 0, KF_CENTRE_MODALITY, 200 + 1000 * d / dim);
     page_add_cell(p, 0.3, d, 0, 0, 1700 + 200 * d / dim);
   }
 }

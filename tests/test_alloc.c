@@ -118,7 +118,7 @@ static kf_status fit_scenario(unsigned threads) {
   STEP(kf_stats_load(ctx, stats, &t));
   STEP(kf_stats_merge(ctx, t, s));
   STEP(kf_stats_subtract(ctx, t, s));
-  STEP(kf_fit(ctx, s, &(kf_fit_options){.dim = 7}, &m));
+  STEP(kf_fit_stats(ctx, s, &(kf_fit_options){.dim = 7}, &m));
   STEP(kf_model_new_with_class(ctx, m, "more", data, &n));
   STEP(kf_model_save(ctx, n, model));
   kf_model_free(m);
@@ -349,9 +349,9 @@ static kf_status text_scenario(unsigned threads) {
   STEP(kf_text_new(ctx, data, &(kf_text_options){.per_class = 8, .classes = classes}, &text));
   STEP(kf_text_save(ctx, text, larger));
   STEP(kf_model_load(ctx, model, &m));
-  STEP(kf_model_new_zero_shot(ctx, m, text, KF_TEXT_CENTRE_MODALITY, &zero));
+  STEP(kf_model_new_zero_shot(ctx, m, text, KF_CENTRE_MODALITY, &zero));
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
-  STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.skip_prototypes = 1, .text = text},
+  STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.prototypes = KF_OFF, .text = text},
                     &sweep));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
@@ -387,7 +387,7 @@ static kf_status fused_scenario(unsigned threads) {
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
   kf_fuse_options few = {.lambda = {1, KF_LAMBDA_ABSOLUTE}, .alphas = alphas, .n_alphas = 2};
   STEP(kf_fuse_choice_new(ctx, s, data, own, &few, &fuse));
-  kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .skip_raw = 1};
+  kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .raw = KF_OFF};
   STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
   STEP(kf_report_save(ctx, &(kf_report_content){.fuse = fuse, .sweep = sweep}, out));
 done:

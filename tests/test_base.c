@@ -13,10 +13,11 @@
 /* --- checksum --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const char *text, size_t n, size_t step) {
-  kf_hash hash;
-  kf_hash_start(&hash);
-  for (size_t i = 0; i < n; i += step) kf_hash_add(&hash, text + i, n - i < step ? n - i : step);
-  return kf_hash_value(&hash);
+  kf_checksum hash;
+  kf_checksum_start(&hash);
+  for (size_t i = 0; i < n; i += step)
+    kf_checksum_add(&hash, text + i, n - i < step ? n - i : step);
+  return kf_checksum_value(&hash);
 }
 
 static void checksum(void **state) {
@@ -37,15 +38,15 @@ static void map_grows(void **state) {
   (void)state;
   enum { N = 5000 };
   static char keys[N][8];
-  kf_map *map = kf_map_new(1);
+  kf_dict *map = kf_dict_new(1);
   assert_non_null(map);
   for (uint32_t i = 0; i < N; i++) {
     snprintf(keys[i], sizeof keys[i], "%x", i * 7);
-    assert_int_equal(kf_map_find(map, keys[i], strlen(keys[i])), -1);
-    assert_true(kf_map_add(map, keys[i], strlen(keys[i]), i));
+    assert_int_equal(kf_dict_find(map, keys[i], strlen(keys[i])), -1);
+    assert_true(kf_dict_add(map, keys[i], strlen(keys[i]), i));
   }
-  for (uint32_t i = 0; i < N; i++) assert_int_equal(kf_map_find(map, keys[i], strlen(keys[i])), i);
-  kf_map_free(map);
+  for (uint32_t i = 0; i < N; i++) assert_int_equal(kf_dict_find(map, keys[i], strlen(keys[i])), i);
+  kf_dict_free(map);
 }
 
 static void sizes(void **state) {
@@ -218,7 +219,7 @@ static void refused_writes(void **state) {
   kf_model *m;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 9, .dim = 40}, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  assert_ok(ctx, kf_fit(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
   const char *folder = test_folder(), *path = test_path(folder, "x.safetensors");
   assert_ok(ctx, kf_model_save(ctx, m, path));
   size_t before, after;
@@ -304,13 +305,13 @@ static void null_arguments(void **state) {
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_merge(ctx, NULL, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_load(ctx, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_scatter(ctx, NULL, NULL, NULL, NULL));
-  assert_error(ctx, KF_ERR_ARG, "NULL", kf_fit(ctx, NULL, NULL, &m));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_fit_stats(ctx, NULL, NULL, &m));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_model_load(ctx, NULL, &m));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_lambda_parse(ctx, NULL, &l));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_classify(ctx, NULL, NULL, 1, NULL, &found, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_eval(ctx, NULL, NULL, NULL, &r));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_info_read(ctx, NULL, &info));
-  assert_int_equal(kf_fit(NULL, NULL, NULL, &m), KF_ERR_ARG);
+  assert_int_equal(kf_fit_stats(NULL, NULL, NULL, &m), KF_ERR_ARG);
   const char *const twice[] = {"a", "a"}, *const none[] = {"a", NULL},
                     *const bytes[] = {"a", "\xff"};
   assert_error(ctx, KF_ERR_ARG, "twice", kf_stats_new(ctx, 3, 2, twice, NULL, &s));

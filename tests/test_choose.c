@@ -223,7 +223,7 @@ static void dimensions(void **state) {
       kf_model *model;
       kf_eval_result result;
       kf_fit_options fit = {.lambda = options.lambda, .dim = l};
-      assert_ok(f.ctx, kf_fit(f.ctx, stats, &fit, &model));
+      assert_ok(f.ctx, kf_fit_stats(f.ctx, stats, &fit, &model));
       assert_ok(f.ctx, kf_eval(f.ctx, model, inside, NULL, &result));
       top1[l - 1] += result.top1;
       top5[l - 1] += result.top5;
@@ -254,7 +254,7 @@ static void dimensions(void **state) {
   /* An absolute lambda means the same share of the scatter in every fold. */
   kf_model *model;
   kf_fit_options fit = {.lambda = options.lambda};
-  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &fit, &model));
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
   kf_dim_choice *absolute;
   options.lambda = (kf_lambda){kf_model_lambda(model), KF_LAMBDA_ABSOLUTE};
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &absolute));
@@ -326,7 +326,7 @@ static void gallery_in_memory(void **state) {
   const char *folder = test_folder(), *path = test_path(folder, "gallery.safetensors");
   kf_model *model;
   kf_gallery *file, *memory;
-  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &(kf_fit_options){.dim = 6}, &model));
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &(kf_fit_options){.dim = 6}, &model));
   for (int mapped = 0; mapped < 2; mapped++)
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
       kf_gallery_options options = {.metric = (kf_metric)metric};
@@ -402,7 +402,7 @@ static void rules(void **state) {
   kf_model *model;
   kf_fit_options options = {0};
   assert_ok(f.ctx, kf_lambda_parse(f.ctx, "gda", &options.lambda));
-  assert_ok(f.ctx, kf_fit(f.ctx, f.stats, &options, &model));
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &options, &model));
   double wanted = kf_model_mean_eigenvalue(model) * 8 / 499;
   assert_true(fabs(kf_model_lambda(model) / wanted - 1) < 1e-14);
   kf_model_free(model);
@@ -415,7 +415,7 @@ static void rules_for_other_rows(void **state) {
   for (int raw = 0; raw < 2; raw++) {
     fixture f = make(60, 4, 3, 1), g = make(60, 4, 3, 1);
     kf_stats *stats;
-    kf_stats_options options = {.no_normalize = raw};
+    kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
     for (uint64_t i = 0; i < 60;
          i++) /* classes that are points, but for a hair, and one without rows */
       for (uint32_t j = 0; j < 4; j++) {

@@ -2,7 +2,7 @@
  * is refused. Sessions with kills, locks and full disks are in tests/cli/test_embed.py. */
 #include "files.h"
 
-#include "encode/parts.h"
+#include "encode/shards.h"
 
 #include <sys/stat.h>
 
@@ -77,7 +77,7 @@ static bool there(const char *name) { return access(at(name), F_OK) == 0; }
 static void reports(void **state) {
   (void)state;
   kf_pictures *list = make_pictures(10, -1);
-  kf_embed_report report = {9, 9, 9};
+  kf_embed_report report = {.rows = 9, .skipped = 9, .resumed = 9};
   kf_embed_options options = {.shard = 3};
   assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
   assert_int_equal(report.rows, 10);
@@ -338,7 +338,7 @@ static void shards_of_others_stay(void **state) {
   mkdir(at("o.safetensors.parts"), 0777);
   write_bytes("o.safetensors.parts/shard-00000000.safetensors", "mine", 4);
   for (int anew = 0; anew < 2; anew++) {
-    kf_embed_options options = {.no_resume = anew};
+    kf_embed_options options = {.resume = anew ? KF_OFF : KF_ON};
     assert_error(ctx, KF_ERR_IO, "shard-00000000.safetensors, but no manifest",
                  kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
   }

@@ -99,8 +99,8 @@ static void tells_about_itself(void **state) {
   assert_true(kf_encoder_bytes(both) > 100000);
   kf_encoder *image = NULL, *text = NULL;
   const char *folder = MODELS "/clip-f32";
-  assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.no_text = 1}, &image));
-  assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.no_images = 1}, &text));
+  assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.text = KF_OFF}, &image));
+  assert_ok(ctx, kf_encoder_load(ctx, folder, &(kf_encoder_options){.images = KF_OFF}, &text));
   assert_int_equal(kf_encoder_context(image), 0);
   assert_int_equal(kf_encoder_image_size(text), 0);
   assert_int_equal(kf_encoder_bytes(image) + kf_encoder_bytes(text), kf_encoder_bytes(both));
@@ -119,10 +119,10 @@ static void tells_about_itself(void **state) {
   kf_encoder *none = NULL;
   assert_error(
       ctx, KF_ERR_ARG, "neither",
-      kf_encoder_load(ctx, folder, &(kf_encoder_options){.no_images = 1, .no_text = 1}, &none));
+      kf_encoder_load(ctx, folder, &(kf_encoder_options){.images = KF_OFF, .text = KF_OFF}, &none));
   assert_error(
       ctx, KF_ERR_ARG, "no image tower",
-      kf_encoder_load(ctx, MODELS "/clip-text", &(kf_encoder_options){.no_text = 1}, &none));
+      kf_encoder_load(ctx, MODELS "/clip-text", &(kf_encoder_options){.text = KF_OFF}, &none));
   assert_error(ctx, KF_ERR_ARG, "precision",
                kf_encoder_load(ctx, folder, &(kf_encoder_options){.precision = 7}, &none));
   kf_encoder_free(both);

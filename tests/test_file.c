@@ -2,7 +2,7 @@
  * writing. What is wrong with files is in test_file_bad.c. */
 #include "files.h"
 
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -253,7 +253,7 @@ static void test_labels_inside(void **state) {
   assert_string_equal(kf_data_class_name(data, 2), "z");
   assert_null(kf_data_class_name(data, 3));
   kf_data_free(data);
-  assert_file(path, &(kf_data_options){.no_labels = 1}, 3, 2, six, NULL);
+  assert_file(path, &(kf_data_options){.inner_labels = KF_OFF}, 3, 2, six, NULL);
   /* A label file wins over the labels inside, and its text means the names inside. */
   const char *labels[] = {write_text("own.txt", "z\nz\nx\n")};
   const int32_t own[3] = {2, 2, 0};

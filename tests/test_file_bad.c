@@ -2,7 +2,7 @@
  * that names the file and the cause. */
 #include "files.h"
 
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <math.h>
 #include <sys/stat.h>

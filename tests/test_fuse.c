@@ -31,7 +31,7 @@ static problem *make_problem(unsigned threads, kf_isa isa, kf_centre centre) {
             kf_data_open_memory(p->ctx, p->w.rows, N, D, p->w.labels, p->name, K, &p->data));
   assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, p->data, NULL, &p->stats));
   kf_fit_options options = {.lambda = {0.3, KF_LAMBDA_RELATIVE}, .dim = 7, .centre = centre};
-  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &p->model));
+  assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &p->model));
   uint64_t seed = 9;
   for (int k = 0; k < K + 4; k++)
     for (int i = 0; i < D; i++) {
@@ -273,7 +273,7 @@ static void prediction(void **state) {
   }
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, D, w.labels, name, CLASSES, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
-  assert_ok(ctx, kf_fit(ctx, stats, &(kf_fit_options){.centre = KF_CENTRE_MEAN}, &model));
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.centre = KF_CENTRE_MEAN}, &model));
   float t[CLASSES * D];
   for (int k = 0; k < CLASSES; k++) /* columns shifted by one, and an offset */
     for (int i = 0; i < D; i++)
@@ -339,7 +339,7 @@ static double own_without(problem *p, uint64_t row, double lambda, kf_centre cen
   assert_ok(p->ctx, kf_stats_copy(p->ctx, p->stats, &rest));
   assert_ok(p->ctx, kf_fold_take_out(p->ctx, rest, one, &taken));
   kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .centre = centre};
-  assert_ok(p->ctx, kf_fit(p->ctx, rest, &options, &m));
+  assert_ok(p->ctx, kf_fit_stats(p->ctx, rest, &options, &m));
   for (int i = 0; i < D; i++) x[i] = (double)p->w.rows[row * D + (uint64_t)i];
   map_row(m, x, z);
   map_mean(m, own, q);
@@ -366,8 +366,9 @@ static void lengths(void **state) {
   for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
     problem *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
     kf_loo *loo;
-    assert_ok(p->ctx,
-              kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
+    kf_fitter *fitter;
+    assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, &fitter));
+    assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
     assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
     for (uint64_t r = 0; r < N; r += 7)
       for (int i = 0; i < 4; i++) {
@@ -377,6 +378,7 @@ static void lengths(void **state) {
         assert_true(fabs(all[p->w.labels[r]] - wanted) < 1e-5);
       }
     kf_loo_free(loo);
+    kf_fitter_free(fitter);
     clear_problem(p);
   }
 }
@@ -398,8 +400,9 @@ static void choice(void **state) {
         kf_loo *loo;
         kf_model *fused;
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
-        assert_ok(p->ctx,
-                  kf_loo_new(p->ctx, p->stats, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
+        kf_fitter *fitter;
+        assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, &fitter));
+        assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
         assert_ok(p->ctx, kf_loo_set_text(loo, fused->text));
         uint64_t best = 0;
         for (size_t i = 0; i < c->n_points; i++) {
@@ -413,6 +416,7 @@ static void choice(void **state) {
         assert_true(c->text_top1 < best);
         kf_model_free(fused);
         kf_loo_free(loo);
+        kf_fitter_free(fitter);
         kf_fuse_choice_free(first);
         first = c;
       } else {

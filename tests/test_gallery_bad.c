@@ -33,10 +33,10 @@ static const char *write_sealed(const char *meta, const char *tensors, const voi
   const char *path = write_st("sealed.safetensors", json, data, n);
   size_t size;
   char *bytes = test_read(path, &size);
-  kf_hash hash;
-  kf_hash_start(&hash);
-  kf_hash_add(&hash, bytes, size);
-  snprintf(digits, sizeof digits, "%016llx", (unsigned long long)kf_hash_value(&hash));
+  kf_checksum hash;
+  kf_checksum_start(&hash);
+  kf_checksum_add(&hash, bytes, size);
+  snprintf(digits, sizeof digits, "%016llx", (unsigned long long)kf_checksum_value(&hash));
   char *place = memmem(bytes, size, "\"checksum\":\"", 12);
   if (place != NULL) memcpy(place + 12, digits, 16);
   write_bytes("sealed.safetensors", bytes, size);

@@ -65,7 +65,7 @@ static void naive_loops(void **state) {
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, CLASSES);
   kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
   float *rows = malloc(w.n * L * sizeof *rows), *queries = malloc(q.n * L * sizeof *queries);
-  kf_transform_options whole = {.no_normalize = 1};
+  kf_transform_options whole = {.normalize = KF_OFF};
   assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &whole, rows));
   assert_ok(ctx, kf_transform(ctx, m, q.rows, q.n, &whole, queries));
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
@@ -96,7 +96,7 @@ static void map_first(void **state) {
   int64_t *a = malloc(q.n * K * sizeof *a), *b = malloc(q.n * K * sizeof *b);
   double *x = malloc(q.n * K * sizeof *x), *y = malloc(q.n * K * sizeof *y);
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
-    kf_transform_options options = {.no_normalize = metric != KF_METRIC_COSINE};
+    kf_transform_options options = {.normalize = metric != KF_METRIC_COSINE ? KF_OFF : KF_ON};
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &options, rows));
     assert_ok(ctx, kf_transform(ctx, m, q.rows, q.n, &options, queries));
     kf_gallery *g = save_and_load(data, m, (kf_metric)metric);

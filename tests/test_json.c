@@ -54,7 +54,7 @@ static void strings(void **state) {
   assert_string_equal(doc.nodes[0].text, "\"\\/\b\f\n\r\té€😀é");
   /* What is written comes back. */
   kf_string out = {0};
-  kf_string_add_string(&out, doc.nodes[0].text);
+  kf_string_add_json(&out, doc.nodes[0].text);
   kf_json_doc again;
   assert_int_equal(parse(&again, out.data, &err), KF_OK);
   assert_string_equal(again.nodes[0].text, doc.nodes[0].text);

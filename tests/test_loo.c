@@ -50,7 +50,7 @@ static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, uin
                            double lambda) {
   refit r = {.dim = w->dim};
   kf_stats *one;
-  kf_stats_options options = {.no_normalize = !kf_stats_normalized(all),
+  kf_stats_options options = {.normalize = !kf_stats_normalized(all) ? KF_OFF : KF_ON,
                               .exponent = kf_stats_exponent(all)};
   assert_ok(ctx, kf_stats_new(ctx, w->dim, w->classes, NULL, &options, &one));
   assert_ok(ctx, kf_stats_add(ctx, one, w->rows + row * w->dim, &w->labels[row], 1));
@@ -123,20 +123,23 @@ static void check_world(const world *w, bool normalized) {
   kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
   kf_data *data;
   kf_stats *stats;
-  kf_stats_options options = {.no_normalize = !normalized};
+  kf_stats_options options = {.normalize = !normalized ? KF_OFF : KF_ON};
   assert_ok(ctx,
             kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
   for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++)
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
       kf_loo *loo;
-      assert_ok(ctx, kf_loo_new(ctx, stats, data, (kf_metric)metric, (kf_centre)centre, &loo));
+      kf_fitter *fitter;
+      assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, &fitter));
+      assert_ok(ctx, kf_loo_new(fitter, data, (kf_metric)metric, (kf_centre)centre, &loo));
       const double relative[] = {0.001, 0.3, 30};
       for (size_t i = 0; i < 3; i++)
         for (uint64_t row = 0; row < w->n; row++)
           check_row(ctx, w, stats, loo, row, relative[i] * kf_loo_mean_eigenvalue(loo),
                     (kf_metric)metric, (kf_centre)centre);
       kf_loo_free(loo);
+      kf_fitter_free(fitter);
     }
   kf_stats_free(stats);
   kf_data_free(data);
@@ -197,9 +200,11 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     kf_loo *loo;
     assert_ok(ctx,
               kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
-    kf_stats_options options = {.no_normalize = raw};
+    kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
     assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
-    assert_ok(ctx, kf_loo_new(ctx, stats, data, metric, centre, &loo));
+    kf_fitter *fitter;
+    assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, &fitter));
+    assert_ok(ctx, kf_loo_new(fitter, data, metric, centre, &loo));
     kf_lambda_point points[N] = {0};
     kf_loo_count count;
     for (size_t g = 0; g < N; g++) points[g].lambda = lambdas[g];
@@ -234,6 +239,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     }
     assert_memory_equal(points, first, sizeof first);
     kf_loo_free(loo);
+    kf_fitter_free(fitter);
     kf_stats_free(stats);
     kf_data_free(data);
     kf_ctx_free(ctx);
@@ -372,7 +378,7 @@ static void choice_at_the_ends(void **state) {
     fixture f = open_world(&w, 2);
     kf_stats *raw;
     kf_lambda_choice *c;
-    kf_stats_options options = {.no_normalize = 1};
+    kf_stats_options options = {.normalize = KF_OFF};
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, &options, &raw));
     assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, raw, f.data, NULL, &c));
     double end = c->points[e == 0 ? 0 : c->n_points - 1].lambda / c->mean_eigenvalue;

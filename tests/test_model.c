@@ -169,13 +169,13 @@ static void singular(void **state) {
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
   kf_fit_options zero = {.lambda = {0, KF_LAMBDA_ABSOLUTE}};
-  assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit(ctx, s, &zero, &m));
+  assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
   /* The lambda that the message proposes works. */
   double proposed = 0;
   assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "default, and "), "default, and %lf", &proposed),
                    1);
   kf_fit_options small = {.lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
-  assert_ok(ctx, kf_fit(ctx, s, &small, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, &small, &m));
   kf_model_free(m);
   kf_stats_free(s);
   free_world(&w);
@@ -195,7 +195,7 @@ static void any_lambda(void **state) {
   for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
     kf_model *m, *back;
     kf_fit_options options = {.lambda = {values[v], KF_LAMBDA_ABSOLUTE}};
-    assert_ok(ctx, kf_fit(ctx, s, &options, &m));
+    assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
     assert_ok(ctx, kf_model_save(ctx, m, path));
     assert_ok(ctx, kf_model_load(ctx, path, &back));
     assert_ok(ctx, kf_classify(ctx, back, w.rows, w.n, NULL, found, NULL));
@@ -213,13 +213,13 @@ static void any_lambda(void **state) {
   }
   kf_model *m;
   kf_fit_options denormal = {.lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
-  assert_error(ctx, KF_ERR_MATH, "too small", kf_fit(ctx, s, &denormal, &m));
+  assert_error(ctx, KF_ERR_MATH, "too small", kf_fit_stats(ctx, s, &denormal, &m));
   kf_fit_options huge = {.lambda = {1e307, KF_LAMBDA_RELATIVE}};
   for (uint64_t i = 0; i < 100; i++)
     s->moments[0] += (kf_i128)1 << 50; /* a mean eigenvalue above 1 */
-  assert_error(ctx, KF_ERR_ARG, "too large", kf_fit(ctx, s, &huge, &m));
+  assert_error(ctx, KF_ERR_ARG, "too large", kf_fit_stats(ctx, s, &huge, &m));
   kf_fit_options unit = {.lambda = {1, (kf_lambda_unit)9}};
-  assert_error(ctx, KF_ERR_ARG, "choices", kf_fit(ctx, s, &unit, &m));
+  assert_error(ctx, KF_ERR_ARG, "unit of lambda", kf_fit_stats(ctx, s, &unit, &m));
   test_remove(folder);
   kf_stats_free(s);
   free_world(&w);
@@ -236,7 +236,7 @@ static void equal_rows(void **state) {
       memcpy(w.rows + i * 32, w.rows + i % 50 * 32, 32 * sizeof *w.rows);
     kf_stats *s = stats_of(ctx, &w, 0);
     kf_model *m;
-    assert_error(ctx, KF_ERR_MATH, "zero", kf_fit(ctx, s, NULL, &m));
+    assert_error(ctx, KF_ERR_MATH, "zero", kf_fit_stats(ctx, s, NULL, &m));
     kf_stats_free(s);
     free_world(&w);
   }
@@ -249,9 +249,9 @@ static void one_row_a_class(void **state) {
   world w = make_world(20, 16, 20, 1, 3);
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
-  assert_error(ctx, KF_ERR_MATH, "absolute", kf_fit(ctx, s, NULL, &m)); /* 0.3 times zero */
+  assert_error(ctx, KF_ERR_MATH, "absolute", kf_fit_stats(ctx, s, NULL, &m)); /* 0.3 times zero */
   kf_fit_options options = {.lambda = {2.0, KF_LAMBDA_ABSOLUTE}};
-  assert_ok(ctx, kf_fit(ctx, s, &options, &m)); /* T is a rotation over sqrt(lambda) */
+  assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m)); /* T is a rotation over sqrt(lambda) */
   double identity[16 * 16] = {0};
   for (int i = 0; i < 16; i++) identity[i * 17] = 2.0;
   assert_true(off_diagonal(kf_model_transform_matrix(m), identity, 16, 16, NULL) < 1e-12);
@@ -281,8 +281,9 @@ static void empty_and_single_classes(void **state) {
   kf_stats_free(s);
   for (uint64_t i = 0; i < w.n; i++) w.labels[i] = 3;
   s = stats_of(ctx, &w, 0);
-  assert_error(ctx, KF_ERR_MATH, "at least two classes", kf_fit(ctx, s, NULL, &m));
-  assert_error(ctx, KF_ERR_ARG, "13 dimensions", kf_fit(ctx, s, &(kf_fit_options){.dim = 13}, &m));
+  assert_error(ctx, KF_ERR_MATH, "at least two classes", kf_fit_stats(ctx, s, NULL, &m));
+  assert_error(ctx, KF_ERR_ARG, "13 dimensions",
+               kf_fit_stats(ctx, s, &(kf_fit_options){.dim = 13}, &m));
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);
@@ -298,7 +299,7 @@ static void nine_decades(void **state) {
   mix(&w, 78);
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
-  assert_ok(ctx, kf_fit(ctx, s, &(kf_fit_options){.lambda = {0, KF_LAMBDA_ABSOLUTE}}, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.lambda = {0, KF_LAMBDA_ABSOLUTE}}, &m));
   const double *ours = kf_model_within_eigenvalues(m);
   assert_true(ours[0] / ours[d - 1] > 1e9); /* nine decades indeed */
   for (int i = 0; i < d; i++) assert_true(ours[i] > 0);
@@ -402,7 +403,7 @@ static void impossible_statistics(void **state) {
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
   for (uint64_t i = 0; i < kf_triangle(8); i++) s->moments[i] = 0;
-  assert_error(ctx, KF_ERR_DATA, "not those of any rows", kf_fit(ctx, s, NULL, &m));
+  assert_error(ctx, KF_ERR_DATA, "not those of any rows", kf_fit_stats(ctx, s, NULL, &m));
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);
@@ -419,8 +420,12 @@ static void lambda_texts(void **state) {
   assert_ok(ctx, kf_lambda_parse(ctx, "1e-3x", &l));
   assert_true(l.value == 1e-3 && l.unit == KF_LAMBDA_RELATIVE);
   assert_ok(ctx, kf_lambda_parse(ctx, "0", &l));
-  const char *const bad[] = {"",      "x",  "-1",  "0x10", "nan", "inf",
-                             "1e999", "3y", "3xx", "1 ",   "auto"};
+  assert_ok(ctx, kf_lambda_parse(ctx, "auto", &l));
+  assert_int_equal(l.unit, KF_LAMBDA_AUTO);
+  assert_ok(ctx, kf_lambda_parse(ctx, "ledoit-wolf", &l));
+  assert_int_equal(l.unit, KF_LAMBDA_LEDOIT_WOLF);
+  const char *const bad[] = {"",      "x",  "-1",  "0x10", "nan",      "inf",
+                             "1e999", "3y", "3xx", "1 ",   "automatic"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_error(ctx, KF_ERR_ARG, "lambda", kf_lambda_parse(ctx, bad[i], &l));
   kf_ctx_free(ctx);

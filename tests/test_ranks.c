@@ -17,7 +17,7 @@ static problem make_problem(uint64_t n, uint32_t dim, uint32_t classes, int raw,
             kf_data_open_memory(p.ctx, p.w.rows, half, dim, p.w.labels, NULL, classes, &p.train));
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows + half * dim, n - half, dim,
                                        p.w.labels + half, NULL, classes, &p.test));
-  kf_stats_options options = {.no_normalize = raw};
+  kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &options, &p.stats));
   return p;
 }
@@ -63,14 +63,14 @@ static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre cent
                   const uint32_t *dims, size_t n_dims) {
   kf_fit_options options = {.lambda = lambda, .centre = centre};
   kf_model *model;
-  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &model));
+  assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &model));
   uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
   for (size_t t = 0; t < n_dims; t++) {
     kf_model *alone;
     kf_eval_result result;
     options.dim = dims[t];
-    assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &options, &alone));
-    kf_eval_options eval = {.metric = metric, .skip_raw = 1};
+    assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &alone));
+    kf_eval_options eval = {.metric = metric, .raw = KF_OFF};
     assert_ok(p->ctx, kf_eval(p->ctx, alone, p->test, &eval, &result));
     if (hits[2 * t] != result.top1 || hits[2 * t + 1] != result.top5)
       fail_msg("%u dimensions: %llu and %llu at once, %llu and %llu alone", dims[t],
@@ -136,7 +136,7 @@ static void far_off(void **state) {
                              : i % 3 == 1  ? 1e3f
                                            : 1e-21f;
   kf_stats_free(p.stats);
-  kf_stats_options raw = {.no_normalize = 1};
+  kf_stats_options raw = {.normalize = KF_OFF};
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &raw, &p.stats));
   const double lambdas[] = {1e-3, 1e5, 1e10};
   for (size_t i = 0; i < 3; i++) { /* prototypes of 1e-18 to 1e-25, and rows up to 1e31 */
@@ -164,7 +164,7 @@ static void several_right(void **state) {
   kf_stats_free(p.stats);
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
   kf_model *model;
-  assert_ok(p.ctx, kf_fit(p.ctx, p.stats, NULL, &model));
+  assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
   const float *rows = p.w.rows + ROWS * DIM;
   double norm2[ROWS];
   int32_t classes[CLASSES + 1];
@@ -221,8 +221,9 @@ static void short_prototypes(void **state) {
   kf_stats *stats;
   kf_model *model;
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 4, 2, labels, NULL, 2, &data));
-  assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.no_normalize = 1}, &stats));
-  assert_ok(ctx, kf_fit(ctx, stats, NULL, &model));
+  assert_ok(ctx,
+            kf_stats_new_from_data(ctx, data, &(kf_stats_options){.normalize = KF_OFF}, &stats));
+  assert_ok(ctx, kf_fit_stats(ctx, stats, NULL, &model));
   for (size_t s = 0; s < sizeof shortest / sizeof *shortest; s++) {
     const double map[] = {1, shortest[s], 0, 1};
     memcpy(model->transform, map, sizeof map);
@@ -256,7 +257,7 @@ static void same_on_every_isa(void **state) {
     if (!kf_isa_available((kf_isa)isa)) continue;
     problem p = make_problem(600, D, 50, 0, (kf_isa)isa);
     kf_model *model;
-    assert_ok(p.ctx, kf_fit(p.ctx, p.stats, NULL, &model));
+    assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
     uint64_t *hits = count_ranks(&p, model, KF_METRIC_COSINE, dims, D);
     if (first == NULL)
       first = hits;

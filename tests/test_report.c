@@ -193,7 +193,7 @@ static void names_and_pictures(void **state) {
   free(text);
   page_add_text(&p, ctx);
   /* mapped text with the dimensions of the model */
-  page_add_cell(&p, 0.3, 16, 0, KF_TEXT_CENTRE_NONE, 600);
+  page_add_cell(&p, 0.3, 16, 0, KF_CENTRE_NONE, 600);
   assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
   assert_holds(&p.content, drawn, sizeof drawn / sizeof *drawn);
   p.content.text = p.content.fused = NULL; /* the sweep has it as well */

@@ -314,7 +314,7 @@ static void report_adds_up(void **state) {
     assert_ok(ctx, search_all(ctx, index, &p, 15, 7, NULL, rows, scores, &more));
     assert_int_equal(more.queries, 1050);
     assert_true(more.candidates >= 1000000 + 50 * 15 && more.candidates <= 1000000 + 50 * 1000);
-    kf_search_report failed = {3, 4};
+    kf_search_report failed = {.queries = 3, .candidates = 4};
     assert_error(ctx, KF_ERR_ARG, "k is 0",
                  kf_search(ctx, index, p.queries, 1, 0, NULL, rows, scores, &failed));
     assert_true(failed.queries == 3 && failed.candidates == 4);

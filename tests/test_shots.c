@@ -143,7 +143,7 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
     fit.lambda.value = c->lambda;
     kf_lambda_choice_free(c);
   }
-  assert_ok(ctx, kf_fit(ctx, stats, &fit, &model));
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &fit, &model));
   assert_ok(ctx, kf_eval(ctx, model, p->test, NULL, &r));
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_RAW), r.n, r.raw_top1, r.raw_top5, 0, 0);
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_KOOFU), r.n, r.top1, r.top5, fit.lambda.value, 0);
@@ -152,7 +152,7 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   assert_ok(ctx, kf_fuse_choice_new(ctx, stats, data, p->text,
                                     &(kf_fuse_options){.centre = KF_CENTRE_MEAN}, &c));
   fit.lambda.value = c->lambda;
-  assert_ok(ctx, kf_fit(ctx, stats, &fit, &centred));
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &fit, &centred));
   assert_ok(ctx, kf_model_new_fused(ctx, centred, p->text, c->alpha, &fused));
   assert_ok(ctx, kf_eval(ctx, fused, p->test, &(kf_eval_options){.part = KF_PART_TEXT}, &r));
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_TEXT), r.n, r.top1, r.top5, 0, 0);

@@ -209,12 +209,12 @@ static void no_overflow(void **state) {
     kf_data *data;
     kf_stats *s;
     assert_ok(ctx, kf_data_open_memory(ctx, x, MANY, WIDTH, y, NULL, 1, &data));
-    assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.no_normalize = 1}, &s));
+    assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.normalize = KF_OFF}, &s));
     assert_int_equal(kf_stats_exponent(s), 19); /* 8 * 2^19 = 2^22 */
     for (int i = 0; i < 6; i++) {
       kf_stats *copy;
       assert_ok(ctx, kf_stats_new(ctx, WIDTH, 1, NULL,
-                                  &(kf_stats_options){.no_normalize = 1, .exponent = 19}, &copy));
+                                  &(kf_stats_options){.normalize = KF_OFF, .exponent = 19}, &copy));
       assert_ok(ctx, kf_stats_merge(ctx, copy, s));
       assert_ok(ctx, kf_stats_merge(ctx, s, copy));
       kf_stats_free(copy);
@@ -261,7 +261,7 @@ static void many_classes(void **state) {
 static void raw_norms(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
-  kf_stats_options raw = {.no_normalize = 1};
+  kf_stats_options raw = {.normalize = KF_OFF};
   kf_stats *s = stats_of(ctx, rows, labels, N, &raw), *t,
            *unit = stats_of(ctx, rows, labels, N, NULL);
   float largest = 0;
@@ -270,7 +270,7 @@ static void raw_norms(void **state) {
   assert_true(top <= 4194304.0 && 2 * top > 4194304.0);
   assert_int_equal(kf_stats_normalized(s), 0);
   assert_error(ctx, KF_ERR_DATA, "do not go together", kf_stats_merge(ctx, s, unit));
-  kf_stats_options coarse = {.no_normalize = 1, .exponent = s->exponent - 1, .fixed_exponent = 1};
+  kf_stats_options coarse = {.normalize = KF_OFF, .exponent = s->exponent - 1, .fixed_exponent = 1};
   t = stats_of(ctx, rows, labels, N, &coarse);
   assert_error(ctx, KF_ERR_DATA, "--exponent", kf_stats_merge(ctx, s, t));
   kf_stats_free(t);
@@ -283,7 +283,7 @@ static void raw_norms(void **state) {
   assert_true(kf_stats_exponent(calm) > 10);
   kf_stats_free(calm);
   kf_data *data;
-  kf_stats_options fine = {.no_normalize = 1, .exponent = s->exponent + 1, .fixed_exponent = 1};
+  kf_stats_options fine = {.normalize = KF_OFF, .exponent = s->exponent + 1, .fixed_exponent = 1};
   assert_ok(ctx, kf_data_open_memory(ctx, rows, N, D, labels, NULL, K, &data));
   assert_error(ctx, KF_ERR_DATA, "exponent", kf_stats_new_from_data(ctx, data, &fine, &t));
   kf_data_free(data);

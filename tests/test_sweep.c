@@ -25,7 +25,7 @@ static problem make_problem(int raw, unsigned threads) {
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, half, D, p.w.labels, p.names, K, &p.train));
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows + half * D, N - half, D, p.w.labels + half,
                                        p.names, K, &p.test));
-  kf_stats_options options = {.no_normalize = raw};
+  kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, &options, &p.stats));
   return p;
 }
@@ -64,7 +64,7 @@ static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options 
   if (cell->raw) fit.lambda = (kf_lambda){0};
   const kf_class_set *set = o->n_sets > 0 ? o->sets[cell->set] : NULL;
   if (cell->fused) fit.centre = KF_CENTRE_MEAN;
-  assert_ok(p->ctx, kf_fit(p->ctx, p->stats, &fit, &model));
+  assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &fit, &model));
   if (cell->text) {
     kf_model *map = model;
     assert_ok(p->ctx, kf_model_new_zero_shot(p->ctx, map, o->text, cell->text, &model));
@@ -143,8 +143,8 @@ static void parts(void **state) {
   (void)state;
   problem p = make_problem(0, 3);
   check(&p, &(kf_sweep_options){0}, 2); /* raw and 0.3x with all dimensions */
-  check(&p, &(kf_sweep_options){.skip_raw = 1, .dims = dims, .n_dims = 5}, 5);
-  check(&p, &(kf_sweep_options){.skip_prototypes = 1, .k = ks, .n_k = 2}, 4);
+  check(&p, &(kf_sweep_options){.raw = KF_OFF, .dims = dims, .n_dims = 5}, 5);
+  check(&p, &(kf_sweep_options){.prototypes = KF_OFF, .k = ks, .n_k = 2}, 4);
   check(&p, &(kf_sweep_options){.centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2}, 3);
   kf_stats *other; /* S_b from other statistics, without neighbours */
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
@@ -190,8 +190,7 @@ static kf_text *make_text(problem *p) {
 
 static void text(void **state) {
   (void)state;
-  static const kf_text_centre all[] = {KF_TEXT_CENTRE_MODALITY, KF_TEXT_CENTRE_NONE,
-                                       KF_TEXT_CENTRE_MEAN};
+  static const kf_centre all[] = {KF_CENTRE_MODALITY, KF_CENTRE_NONE, KF_CENTRE_MEAN};
   for (unsigned threads = 1; threads <= 3; threads += 2) {
     problem p = make_problem(0, threads);
     kf_text *prompts = make_text(&p);
@@ -215,18 +214,18 @@ static void text(void **state) {
     check(&p, &o, 4 * (2 + 2 * 2 * 5 + 1 + 3 * 2 * 5));
     o.n_sets = 0;
     o.n_k = 0;
-    o.skip_raw = 1;
+    o.raw = KF_OFF;
     o.text_centres = NULL;
     check(&p, &o, 2 * (2 * 5 + 2 * 5));
-    o.skip_prototypes = 1; /* text alone, which has no rows of one class */
+    o.prototypes = KF_OFF; /* text alone, which has no rows of one class */
     kf_sweep *s;
     assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
     assert_int_equal(s->n_cells, 2 * 2 * 5);
-    assert_int_equal(s->cells[0].text, KF_TEXT_CENTRE_MODALITY);
+    assert_int_equal(s->cells[0].text, KF_CENTRE_MODALITY);
     assert_int_equal(s->counts.n_absent, N / 2 / K);
     assert_int_equal(s->counts.n, N / 2 - N / 2 / K);
     kf_sweep_free(s);
-    o.skip_prototypes = 0;
+    o.prototypes = KF_ON;
     assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s)); /* folds */
     assert_int_equal(s->cells[s->n_cells - 1].n, N / 2 - N / 2 / K);
     kf_sweep_free(s);
@@ -255,7 +254,7 @@ static void fused(void **state) {
                         .n_dims = 5,
                         .text = prompts,
                         .fuse = 1,
-                        .skip_raw = 1};
+                        .raw = KF_OFF};
   check(&p, &o, 3 * 15);
   o.metrics = metrics, o.n_metrics = 2; /* it has one metric alone */
   o.sets = sets, o.n_sets = 1;

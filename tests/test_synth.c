@@ -41,12 +41,12 @@ static float *all_rows(kf_ctx *ctx, const kf_data *data) {
 
 static uint64_t hash_rows(kf_ctx *ctx, kf_data *data) {
   float *rows = all_rows(ctx, data);
-  kf_hash hash;
-  kf_hash_start(&hash);
-  kf_hash_add(&hash, rows, data->rows * data->dim * sizeof *rows);
+  kf_checksum hash;
+  kf_checksum_start(&hash);
+  kf_checksum_add(&hash, rows, data->rows * data->dim * sizeof *rows);
   kf_free(rows);
   kf_data_free(data);
-  return kf_hash_value(&hash);
+  return kf_checksum_value(&hash);
 }
 
 static double dot(const float *a, const float *b, uint32_t dim) {
@@ -368,7 +368,7 @@ static void test_accuracy(void **state) {
   kf_model *model = NULL;
   kf_eval_result result;
   assert_int_equal(kf_stats_new_from_data(ctx, train, NULL, &stats), KF_OK);
-  assert_int_equal(kf_fit(ctx, stats, NULL, &model), KF_OK);
+  assert_int_equal(kf_fit_stats(ctx, stats, NULL, &model), KF_OK);
   assert_int_equal(kf_eval(ctx, model, test, NULL, &result), KF_OK);
   assert_int_equal(result.n, N);
   assert_between((double)result.raw_top1 / N, 0.44, 0.52);

@@ -57,7 +57,7 @@ static void compare_means(const kf_text *text, const float *rows, const int32_t 
   assert_int_equal(kf_text_dim(text), D);
   for (int k = 0; k < K; k++) {
     double mean[D];
-    plain_mean(rows, labels, n, k, !o->no_unit_rows, !o->no_unit_mean, mean);
+    plain_mean(rows, labels, n, k, (o->unit_rows != KF_OFF), (o->unit_mean != KF_OFF), mean);
     for (int j = 0; j < D; j++)
       assert_true(fabs((double)kf_text_rows(text)[k * D + j] - mean[j]) <=
                   1e-7 * (1 + fabs(mean[j])));
@@ -83,7 +83,8 @@ static void means_are_those_of_plain_loops(void **state) {
   kf_data *plain = open_rows(ctx, p.rows, K * M, NULL, NULL);
   kf_data *labelled = open_rows(ctx, mixed.rows, K * M, mixed.labels, mixed.names);
   for (int way = 0; way < 4; way++) {
-    kf_text_options o = {.no_unit_rows = way & 1, .no_unit_mean = way >> 1};
+    kf_text_options o = {.unit_rows = way & 1 ? KF_OFF : KF_ON,
+                         .unit_mean = way >> 1 ? KF_OFF : KF_ON};
     kf_text *text;
     assert_ok(ctx, kf_text_new(ctx, labelled, &o, &text));
     compare_means(text, mixed.rows, mixed.labels, K * M, &o);
@@ -122,7 +123,7 @@ static void names_come_from_a_file(void **state) {
   assert_ok(ctx, kf_text_save(ctx, text, saved));
   kf_data *read;
   assert_ok(ctx, kf_data_open(ctx, &saved, 1, NULL, &read));
-  kf_text_options as_is = {.no_unit_rows = 1, .no_unit_mean = 1};
+  kf_text_options as_is = {.unit_rows = KF_OFF, .unit_mean = KF_OFF};
   assert_ok(ctx, kf_text_new(ctx, read, &as_is, &again));
   assert_int_equal(kf_text_classes(again), K);
   for (uint32_t k = 0; k < K; k++) assert_string_equal(kf_text_class_name(again, k), names[k]);
@@ -238,14 +239,12 @@ static void text_mean(const kf_text *text, double *mean) {
 }
 
 static void compare_scores(const setting *s, const kf_model *m, const kf_model *zero,
-                           kf_text_centre centre) {
+                           kf_centre centre) {
   double nothing[D] = {0}, own[D];
   text_mean(s->text, own);
   const double *mean = kf_model_mean(m);
-  const double *a = centre == KF_TEXT_CENTRE_NONE ? nothing : mean;
-  const double *b = centre == KF_TEXT_CENTRE_NONE   ? nothing
-                    : centre == KF_TEXT_CENTRE_MEAN ? mean
-                                                    : own;
+  const double *a = centre == KF_CENTRE_NONE ? nothing : mean;
+  const double *b = centre == KF_CENTRE_NONE ? nothing : centre == KF_CENTRE_MEAN ? mean : own;
   enum { ROWS = 50 };
   int32_t classes[ROWS * K];
   double scores[ROWS * K];
@@ -266,15 +265,15 @@ static void scores_are_those_of_the_definition(void **state) {
   setting s = make_setting(2, KF_ISA_AUTO, 0);
   for (uint32_t dim = 4; dim <= D; dim += 10)
     for (int own = KF_CENTRE_NONE; own <= KF_CENTRE_MEAN; own++)
-      for (int c = KF_TEXT_CENTRE_DEFAULT; c <= KF_TEXT_CENTRE_MODALITY; c++) {
+      for (int c = KF_CENTRE_DEFAULT; c <= KF_CENTRE_MODALITY; c++) {
         kf_model *m, *zero;
         kf_fit_options o = {
             .lambda = {0.1, KF_LAMBDA_RELATIVE}, .dim = dim, .centre = (kf_centre)own};
-        assert_ok(s.ctx, kf_fit(s.ctx, s.stats, &o, &m));
-        assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, (kf_text_centre)c, &zero));
+        assert_ok(s.ctx, kf_fit_stats(s.ctx, s.stats, &o, &m));
+        assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, (kf_centre)c, &zero));
         assert_int_equal(kf_model_classes(zero), K);
         assert_int_equal(kf_model_dim_out(zero), dim);
-        compare_scores(&s, m, zero, c == 0 ? KF_TEXT_CENTRE_MODALITY : (kf_text_centre)c);
+        compare_scores(&s, m, zero, c == 0 ? KF_CENTRE_MODALITY : (kf_centre)c);
         kf_model_free(zero);
         kf_model_free(m);
       }
@@ -286,7 +285,7 @@ static void raw_scores_are_cosines_with_the_text(void **state) {
   (void)state;
   setting s = make_setting(1, KF_ISA_AUTO, 0);
   kf_model *m = fit(s.ctx, s.stats, 0.3, D), *zero;
-  assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_TEXT_CENTRE_NONE, &zero));
+  assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_CENTRE_NONE, &zero));
   int32_t class;
   double score;
   kf_classify_options o = {.top = 1, .raw = 1};
@@ -317,14 +316,14 @@ static void same_bits_everywhere(void **state) {
   setting first = make_setting(1, KF_ISA_PLAIN, 0);
   kf_model *map = fit(first.ctx, first.stats, 0.1, 16), *want;
   assert_ok(first.ctx,
-            kf_model_new_zero_shot(first.ctx, map, first.text, KF_TEXT_CENTRE_MODALITY, &want));
+            kf_model_new_zero_shot(first.ctx, map, first.text, KF_CENTRE_MODALITY, &want));
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 4; threads += 3) {
       if (!kf_isa_available((kf_isa)isa)) continue;
       setting s = make_setting(threads, (kf_isa)isa, 0);
       kf_model *m = fit(s.ctx, s.stats, 0.1, 16), *zero;
       assert_memory_equal(kf_text_rows(s.text), kf_text_rows(first.text), K * D * sizeof(float));
-      assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_TEXT_CENTRE_MODALITY, &zero));
+      assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, KF_CENTRE_MODALITY, &zero));
       assert_memory_equal(kf_model_prototypes(zero), kf_model_prototypes(want),
                           K * 16 * sizeof(float));
       assert_memory_equal(kf_model_prototype_lengths(zero), kf_model_prototype_lengths(want),
@@ -346,16 +345,16 @@ static void what_cannot_be_zero_shot(void **state) {
   kf_model *m = fit(s.ctx, s.stats, 0.3, D), *lengths = fit(raw.ctx, raw.stats, 0.3, D);
   kf_model *zero = NULL;
   assert_error(s.ctx, KF_ERR_ARG, "none of its choices",
-               kf_model_new_zero_shot(s.ctx, m, s.text, (kf_text_centre)4, &zero));
+               kf_model_new_zero_shot(s.ctx, m, s.text, (kf_centre)4, &zero));
   assert_error(s.ctx, KF_ERR_DATA, "--no-normalize",
-               kf_model_new_zero_shot(s.ctx, lengths, s.text, KF_TEXT_CENTRE_NONE, &zero));
+               kf_model_new_zero_shot(s.ctx, lengths, s.text, KF_CENTRE_NONE, &zero));
   float short_rows[2 * 3] = {1, 2, 3, 4, 5, 6};
   kf_data *data;
   kf_text *text;
   assert_ok(s.ctx, kf_data_open_memory(s.ctx, short_rows, 2, 3, NULL, NULL, 0, &data));
   assert_ok(s.ctx, kf_text_new(s.ctx, data, &(kf_text_options){.per_class = 1}, &text));
   assert_error(s.ctx, KF_ERR_DATA, "the text embeddings have 3 columns, the images 24",
-               kf_model_new_zero_shot(s.ctx, m, text, KF_TEXT_CENTRE_NONE, &zero));
+               kf_model_new_zero_shot(s.ctx, m, text, KF_CENTRE_NONE, &zero));
   assert_null(zero);
   kf_text_free(text);
   kf_data_free(data);
@@ -374,11 +373,11 @@ typedef struct synth_world {
   kf_text *text;
 } synth_world;
 
-static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_text_centre centre,
+static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_centre centre,
                           int raw) {
   kf_model *m = fit(w->ctx, w->stats, lambda, dim), *zero;
   kf_eval_result r;
-  kf_eval_options o = {.skip_raw = !raw, .skip_model = raw};
+  kf_eval_options o = {.raw = !raw ? KF_OFF : KF_ON, .mapped = raw ? KF_OFF : KF_ON};
   assert_ok(w->ctx, kf_model_new_zero_shot(w->ctx, m, w->text, centre, &zero));
   assert_ok(w->ctx, kf_eval(w->ctx, zero, w->test, &o, &r));
   kf_model_free(zero);
@@ -400,11 +399,11 @@ static void collapse_and_recovery(void **state) {
   assert_ok(w.ctx, kf_synth_open(w.ctx, &o, &w.test));
   assert_ok(w.ctx, kf_stats_new_from_data(w.ctx, w.train, NULL, &w.stats));
   assert_ok(w.ctx, kf_text_new(w.ctx, text, NULL, &w.text));
-  double raw = share_right(&w, 0.3, 512, KF_TEXT_CENTRE_NONE, 1);
-  double collapsed = share_right(&w, 0.1, 512, KF_TEXT_CENTRE_NONE, 0);
-  double centred = share_right(&w, 0.1, 512, KF_TEXT_CENTRE_MODALITY, 0);
-  double reduced = share_right(&w, 0.1, 128, KF_TEXT_CENTRE_NONE, 0);
-  double large = share_right(&w, 30, 512, KF_TEXT_CENTRE_NONE, 0);
+  double raw = share_right(&w, 0.3, 512, KF_CENTRE_NONE, 1);
+  double collapsed = share_right(&w, 0.1, 512, KF_CENTRE_NONE, 0);
+  double centred = share_right(&w, 0.1, 512, KF_CENTRE_MODALITY, 0);
+  double reduced = share_right(&w, 0.1, 128, KF_CENTRE_NONE, 0);
+  double large = share_right(&w, 30, 512, KF_CENTRE_NONE, 0);
   print_message("raw %.3f, whitened %.3f, centred %.3f, 128 dimensions %.3f, large lambda %.3f\n",
                 raw, collapsed, centred, reduced, large);
   assert_true(collapsed < raw / 3);

@@ -2,7 +2,7 @@
  * what must hold of it, every length of context, and files that are not what they must be. */
 #include "files.h"
 
-#include "encode/tokenizer_parts.h"
+#include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
 #include <sys/stat.h>

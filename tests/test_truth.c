@@ -5,14 +5,14 @@
 
 static kf_truth *must_load(const char *path, const char *classes, const char *ids) {
   kf_truth *t = NULL;
-  assert_ok(ctx, kf_truth_load(ctx, path, &(kf_truth_options){classes, ids}, &t));
+  assert_ok(ctx, kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t));
   return t;
 }
 
 static void refuse(const char *path, const char *classes, const char *ids, kf_status status,
                    const char *file, const char *cause) {
   kf_truth *t = NULL;
-  kf_status actual = kf_truth_load(ctx, path, &(kf_truth_options){classes, ids}, &t);
+  kf_status actual = kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t);
   assert_null(t);
   assert_failed(actual, status, file, cause);
 }
@@ -270,7 +270,7 @@ static void truth_by_name(void **state) {
   kf_stats *s;
   kf_model *m;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  assert_ok(ctx, kf_fit(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
   kf_eval_result by_labels, by_truth;
   assert_ok(ctx, kf_eval(ctx, m, data, NULL, &by_labels));
 

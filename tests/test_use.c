@@ -10,10 +10,10 @@ static void two_statistics(void **state) {
   world a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
   kf_stats *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
   kf_model *m;
-  assert_ok(ctx, kf_fit(ctx, s, &(kf_fit_options){.between = t}, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.between = t}, &m));
   assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
   kf_model *other;
-  assert_ok(ctx, kf_fit(ctx, t, NULL, &other));
+  assert_ok(ctx, kf_fit_stats(ctx, t, NULL, &other));
   for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
   assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
   assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
@@ -29,7 +29,7 @@ static void two_statistics(void **state) {
   kf_model_free(m);
   kf_stats *raw = stats_of(ctx, &b, 1);
   assert_error(ctx, KF_ERR_DATA, "do not go together",
-               kf_fit(ctx, s, &(kf_fit_options){.between = raw}, &m));
+               kf_fit_stats(ctx, s, &(kf_fit_options){.between = raw}, &m));
   kf_stats_free(s);
   kf_stats_free(t);
   kf_stats_free(raw);
@@ -58,11 +58,11 @@ static void transform_rows(void **state) {
   for (int centred = 0; centred < 2; centred++) {
     kf_model *m;
     kf_fit_options options = {.dim = 17, .centre = centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
-    assert_ok(ctx, kf_fit(ctx, s, &options, &m));
+    assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
     float *unit = malloc(w.n * 17 * sizeof *unit), *whole = malloc(w.n * 17 * sizeof *whole);
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, unit));
-    assert_ok(ctx,
-              kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, whole));
+    assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF},
+                                whole));
     for (uint64_t i = 0; i < w.n; i++) {
       double z[17], norm2 = 0;
       map_by_hand(m, w.rows + i * w.dim, centred, z);
@@ -174,7 +174,7 @@ static void raw_norm_model(void **state) {
   assert_int_equal(kf_model_normalized(m), 0);
   float *out = malloc(w.n * 20 * sizeof *out);
   assert_ok(ctx,
-            kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.no_normalize = 1}, out));
+            kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF}, out));
   for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
     double z = 0;
     for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];

@@ -157,7 +157,7 @@ static void many_rows(void **state) {
   static double votes[N * 2], vote[2];
   kf_search_report report = {0};
   kf_vote_options o = {.top = 2, .weighted = 1};
-  assert_true(kf_gallery_block(g) < N);
+  assert_true(kf_gallery_batch(g) < N);
   assert_ok(ctx, kf_gallery_classify(ctx, g, q.rows, N, &o, all, votes, &report));
   assert_int_equal(report.queries, N);
   for (uint64_t i = 0; i < N; i += 7) {

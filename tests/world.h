@@ -64,7 +64,8 @@ static inline kf_stats *stats_of(kf_ctx *ctx, const world *w, int raw) {
   kf_stats *s;
   assert_ok(ctx,
             kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
-  assert_ok(ctx, kf_stats_new_from_data(ctx, data, &(kf_stats_options){.no_normalize = raw}, &s));
+  assert_ok(ctx, kf_stats_new_from_data(
+                     ctx, data, &(kf_stats_options){.normalize = raw ? KF_OFF : KF_ON}, &s));
   kf_data_free(data);
   return s;
 }
@@ -72,7 +73,7 @@ static inline kf_stats *stats_of(kf_ctx *ctx, const world *w, int raw) {
 static inline kf_model *fit(kf_ctx *ctx, const kf_stats *s, double lambda, uint32_t dim) {
   kf_model *m;
   kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_RELATIVE}, .dim = dim};
-  assert_ok(ctx, kf_fit(ctx, s, &options, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
   return m;
 }
 

@@ -17,6 +17,7 @@ rooms_seen_by() {
     score) echo 'score search model stats file base' ;;
     choose) echo 'choose score search model stats file base' ;;
     report) echo 'report choose score search model stats file base' ;;
+    recipe) echo 'recipe report encode choose score search model stats file base' ;;
     encode) echo 'encode file base' ;;
     synth) echo 'synth file base' ;;
     info) echo 'info search model stats file base' ;;
@@ -24,10 +25,10 @@ rooms_seen_by() {
   esac
 }
 
-# What a room shows the others: one header with its own name, and base/json.h and search/gallery.h.
+# What a room shows the others: one header with its own name, and base/json.h, base/text.h and search/gallery.h.
 # kernel/kernel.h is for base alone, as the lists above say.
 shown() { # ROOM HEADER
-  [ "$2" = "$1/$1.h" ] || [ "$2" = base/json.h ] || [ "$2" = search/gallery.h ]
+  [ "$2" = "$1/$1.h" ] || [ "$2" = base/json.h ] || [ "$2" = base/text.h ] || [ "$2" = search/gallery.h ]
 }
 
 # Headers in quotes or angle brackets that are ours: 'FILE:LINE HEADER'.

@@ -17,6 +17,7 @@
  * context, so that they can run on any worker thread. */
 typedef struct kf_err {
   kf_status status;
+  kf_hint hint;
   char message[5120]; /* the longest path there is, and a sentence about it */
 } kf_err;
 
@@ -27,6 +28,9 @@ typedef struct kf_err {
  * one thought. */
 kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same with a hint at what the caller can do about it, which the guest words. */
+kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* KF_ERR_MEM with the standard sentence. */
 kf_status kf_fail_memory(kf_err *err);
 /* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */
@@ -51,6 +55,23 @@ void *kf_alloc(uint64_t count, uint64_t size);
 void *kf_alloc_zero(uint64_t count, uint64_t size);
 void kf_free(void *memory);
 char *kf_strdup(const char *text);
+/* Makes room for one more element of `size` bytes after the `used` ones in *block. */
+bool kf_grow(void **block, size_t *room, size_t used, size_t size);
+
+/* Memory that is freed together. Each array is an allocation of its own, so that sanitizers see its
+ * ends; after a failure the arena is `failed`, and one check covers all arrays. Zero-initialise. */
+typedef struct kf_arena {
+  struct kf_arena_link *last;
+  bool failed;
+} kf_arena;
+void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size); /* as kf_alloc */
+void *kf_arena_take_zero(kf_arena *arena, uint64_t count, uint64_t size);
+void kf_arena_free(kf_arena *arena); /* empty again; twice does no harm */
+/* pointer = room for `count` of what it points to. */
+#define KF_TAKE(arena, pointer, count)                                                             \
+  ((pointer) = kf_arena_take((arena), (count), sizeof *(pointer)))
+#define KF_TAKE_ZERO(arena, pointer, count)                                                        \
+  ((pointer) = kf_arena_take_zero((arena), (count), sizeof *(pointer)))
 
 /* A list of strings in one block of memory, such as class names. */
 typedef struct kf_names {
@@ -64,16 +85,16 @@ kf_status kf_names_take(const char *const *names, uint32_t n, kf_names *out, kf_
 bool kf_names_equal(const kf_names *a, const kf_names *b);
 void kf_names_clear(kf_names *names);
 
-/* A map from strings to numbers; the strings are not copied and must outlive it. */
-typedef struct kf_map kf_map;
-kf_map *kf_map_new(uint32_t expected);
-void kf_map_free(kf_map *map);
+/* A dictionary from strings to numbers; the strings are not copied and must outlive it. */
+typedef struct kf_dict kf_dict;
+kf_dict *kf_dict_new(uint32_t expected);
+void kf_dict_free(kf_dict *dict);
 /* -1 where the key is absent. */
-int64_t kf_map_find(const kf_map *map, const char *key, size_t length);
-/* The key must not be in the map yet. false: out of memory. */
-bool kf_map_add(kf_map *map, const char *key, size_t length, uint32_t value);
-/* name -> index; KF_ERR_DATA naming `what` where a name stands twice. */
-kf_status kf_map_new_from_names(const kf_names *names, const char *what, kf_map **out, kf_err *err);
+int64_t kf_dict_find(const kf_dict *dict, const char *key, size_t length);
+/* The key must not be in it yet. false: out of memory. */
+bool kf_dict_add(kf_dict *dict, const char *key, size_t length, uint32_t value);
+/* name -> index; KF_ERR_DATA naming `what` if a name appears twice. */
+kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out, kf_err *err);
 
 /* The finaliser of SplitMix64: every bit of z changes every bit of the result by half. Numbers i = 0, 1, …
  * of a stream are kf_mix64(key + (i + 1) * KF_GOLDEN64). */
@@ -104,6 +125,14 @@ kf_err *kf_enter(kf_ctx *ctx);
   kf_err *err = kf_enter(ctx);                                                                     \
   if (!(given)) return kf_fail(err, KF_ERR_ARG, "%s: an argument is NULL", __func__)
 
+/* Copies the caller's options (NULL: all defaults) to `o`; fails if they use reserved space, which a
+ * newer header has given a meaning. Needs `err`. */
+#define KF_OPTIONS(type, o, given)                                                                 \
+  type o = (given) != NULL ? *(given) : (type){0};                                                 \
+  KF_TRY(kf_check_reserved(o.reserved, sizeof o.reserved, __func__, err))
+kf_status kf_check_reserved(const uint64_t *reserved, size_t bytes, const char *function,
+                            kf_err *err);
+
 /* Runs task(argument, i, worker, err) for i in [0, n) on the context's threads; worker is in
  * [0, ctx->threads). Returns when all are done. Where tasks fail, the error of the lowest i is
  * reported, whatever the timing; tasks above a failed one may be left out. */
@@ -113,8 +142,12 @@ kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument);
 kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn task,
                               void *argument);
 
-/* Reports progress; KF_ERR_CANCELLED where the caller asks to stop. */
+/* Reports progress; KF_ERR_CANCELLED if the caller asks to stop. */
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total);
+/* The same from inside a task. Only worker 0, the caller's own thread, reports; `what` NULL: nobody.
+ */
+kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
+                           uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- files ----------------------------------------------------------------------------------- */
@@ -154,13 +187,13 @@ kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err
 /* --- checksum -------------------------------------------------------------------------------- */
 
 /* XXH64 (seed 0) over a stream. */
-typedef struct kf_hash {
+typedef struct kf_checksum {
   uint64_t lane[4];
   uint64_t total;
   unsigned char tail[32];
-} kf_hash;
-void kf_hash_start(kf_hash *hash);
-void kf_hash_add(kf_hash *hash, const void *bytes, uint64_t n);
-uint64_t kf_hash_value(const kf_hash *hash);
+} kf_checksum;
+void kf_checksum_start(kf_checksum *sum);
+void kf_checksum_add(kf_checksum *sum, const void *bytes, uint64_t n);
+uint64_t kf_checksum_value(const kf_checksum *sum);
 
 #endif

@@ -196,8 +196,11 @@ const char *kf_errmsg(const kf_ctx *ctx) { return ctx == NULL ? "" : ctx->err.me
 unsigned kf_ctx_threads(const kf_ctx *ctx) { return ctx->threads; }
 kf_isa kf_ctx_isa(const kf_ctx *ctx) { return ctx->kernels->isa; }
 
+kf_hint kf_errhint(const kf_ctx *ctx) { return ctx == NULL ? KF_HINT_NONE : ctx->err.hint; }
+
 kf_err *kf_enter(kf_ctx *ctx) {
   ctx->err.status = KF_OK;
+  ctx->err.hint = KF_HINT_NONE;
   ctx->err.message[0] = '\0';
   return &ctx->err;
 }
@@ -207,6 +210,14 @@ kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t tot
   if (callback != NULL && callback(ctx->options.user, what, done, total) != 0)
     return kf_fail(&ctx->err, KF_ERR_CANCELLED, "stopped during '%s'", what);
   return KF_OK;
+}
+
+kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
+                           uint64_t total, kf_err *err) {
+  if (worker != 0 || what == NULL) return KF_OK;
+  kf_status status = kf_progress(ctx, what, done, total);
+  if (status != KF_OK) *err = ctx->err;
+  return status;
 }
 
 void kf_log(kf_ctx *ctx, const char *format, ...) {

@@ -20,15 +20,30 @@ const char *kf_status_name(kf_status status) {
   return "unknown status";
 }
 
+static kf_status fail(kf_err *err, kf_status status, kf_hint hint, const char *format,
+                      va_list arguments) {
+  err->status = status;
+  err->hint = hint;
+  vsnprintf(err->message, sizeof err->message, format, arguments);
+  /* Messages quote paths and names out of files: keep them from steering a terminal. */
+  for (char *c = err->message; *c != '\0'; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  return status;
+}
+
 kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  err->status = status;
-  vsnprintf(err->message, sizeof err->message, format, arguments);
+  fail(err, status, KF_HINT_NONE, format, arguments);
   va_end(arguments);
-  /* Names out of files and paths are in messages: keep them from steering a terminal. */
-  for (char *c = err->message; *c != '\0'; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  return status;
+}
+
+kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail(err, status, hint, format, arguments);
+  va_end(arguments);
   return status;
 }
 
@@ -40,4 +55,14 @@ kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int cod
   const char *reason = strerror_r(code, text, sizeof text);
   kf_status status = code == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
   return kf_fail(err, status, "%s: %s: %s", path, what, reason);
+}
+
+kf_status kf_check_reserved(const uint64_t *reserved, size_t bytes, const char *function,
+                            kf_err *err) {
+  for (size_t i = 0; i < bytes / sizeof *reserved; i++)
+    if (reserved[i] != 0)
+      return kf_fail(err, KF_ERR_ARG,
+                     "%s: the options are not zeroed, or set something that koofu %s does not know",
+                     function, KF_VERSION);
+  return KF_OK;
 }

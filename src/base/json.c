@@ -181,21 +181,21 @@ static kf_status parse_scalar(parser *p, uint32_t *number) {
 
 static kf_status check_keys(const parser *p, const kf_json *object) {
   const kf_json_doc *doc = p->doc;
-  kf_map *map = object->count > SMALL_OBJECT ? kf_map_new(object->count) : NULL;
+  kf_dict *map = object->count > SMALL_OBJECT ? kf_dict_new(object->count) : NULL;
   if (object->count > SMALL_OBJECT && map == NULL) return kf_fail_memory(p->err);
   const char *twice = NULL;
   kf_status status = KF_OK;
   for (const kf_json *a = kf_json_first(doc, object); a != NULL && status == KF_OK && twice == NULL;
        a = kf_json_next(doc, a)) {
     size_t n = strlen(a->key);
-    if (map != NULL && kf_map_find(map, a->key, n) >= 0) twice = a->key;
-    if (map != NULL && twice == NULL && !kf_map_add(map, a->key, n, 0))
+    if (map != NULL && kf_dict_find(map, a->key, n) >= 0) twice = a->key;
+    if (map != NULL && twice == NULL && !kf_dict_add(map, a->key, n, 0))
       status = kf_fail_memory(p->err);
     for (const kf_json *b = kf_json_next(doc, a); map == NULL && b != NULL;
          b = kf_json_next(doc, b))
       if (strcmp(a->key, b->key) == 0) twice = a->key;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   if (twice != NULL)
     return kf_fail(p->err, KF_ERR_DATA, "%s has the key '%.64s' twice", p->what, twice);
   return status;

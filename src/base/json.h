@@ -1,17 +1,9 @@
-/* json.h - JSON, as much of it as file headers need: a strict parser into a flat list of nodes, and
- * the pieces to write it. Out of memory is always told from bad text. */
+/* json.h - the JSON that file headers need: a strict parser into a flat list of nodes. Running out of
+ * memory is never reported as bad text. */
 #ifndef KF_JSON_H
 #define KF_JSON_H
 
-#include "base/base.h"
-
-/* --- numbers, whatever the locale of the process ---------------------------------------------- */
-
-/* Reads a decimal number at the beginning of text; *end is behind it, or text where there is none.
- */
-double kf_parse_f64(const char *text, const char **end);
-/* The shortest of 15 to 17 digits that gives the same finite number back. */
-void kf_format_f64(double value, char text[32]);
+#include "base/text.h"
 
 /* --- parsing ---------------------------------------------------------------------------------- */
 
@@ -53,21 +45,7 @@ bool kf_json_i64(const kf_json *node, int64_t *out);
 /* The text of a string; NULL for anything else (also for NULL). */
 const char *kf_json_string(const kf_json *node);
 
-bool kf_utf8_valid(const char *text, size_t length);
-
-/* --- writing ---------------------------------------------------------------------------------- */
-
-/* A growing text. After a failed allocation it stays `failed`, so that one check at the end does.
- */
-typedef struct kf_string {
-  char *data; /* ends in NUL; NULL while empty */
-  size_t n, room;
-  bool failed;
-} kf_string;
-void kf_string_add(kf_string *text, const char *bytes, size_t n);
-void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string, with its quotation marks. */
-void kf_string_add_string(kf_string *text, const char *string);
-void kf_string_clear(kf_string *text);
+void kf_string_add_json(kf_string *text, const char *string);
 
 #endif

@@ -1,5 +1,5 @@
-/* memory.c - checked sizes, aligned memory, name lists and a string map. */
-#include "base/json.h"
+/* memory.c - checked sizes, aligned memory, arenas, name lists and a dictionary. */
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +49,56 @@ char *kf_strdup(const char *text) {
   return copy;
 }
 
+bool kf_grow(void **block, size_t *room, size_t used, size_t size) {
+  if (used < *room) return true;
+  size_t more = *room > 0 ? *room * 2 : 16;
+  void *larger = kf_alloc(more, size);
+  if (larger == NULL) return false;
+  if (used > 0) memcpy(larger, *block, used * size);
+  kf_free(*block);
+  *block = larger;
+  *room = more;
+  return true;
+}
+
+/* --- arenas ----------------------------------------------------------------------------------- */
+
+/* What stands before each array; as long as the alignment of kf_alloc, which it keeps. */
+typedef struct kf_arena_link {
+  struct kf_arena_link *before;
+} kf_arena_link;
+#define LINK_BYTES 64u
+
+static void *take(kf_arena *arena, uint64_t count, uint64_t size,
+                  void *(*alloc)(uint64_t count, uint64_t size)) {
+  uint64_t bytes;
+  bool fits = kf_mul_u64(count, size, &bytes) && kf_add_u64(bytes, LINK_BYTES, &bytes);
+  kf_arena_link *link = fits && !arena->failed ? alloc(bytes, 1) : NULL;
+  if (link == NULL) {
+    arena->failed = true;
+    return NULL;
+  }
+  link->before = arena->last;
+  arena->last = link;
+  return (char *)link + LINK_BYTES;
+}
+
+void *kf_arena_take(kf_arena *arena, uint64_t count, uint64_t size) {
+  return take(arena, count, size, kf_alloc);
+}
+
+void *kf_arena_take_zero(kf_arena *arena, uint64_t count, uint64_t size) {
+  return take(arena, count, size, kf_alloc_zero);
+}
+
+void kf_arena_free(kf_arena *arena) {
+  for (kf_arena_link *link = arena->last, *before; link != NULL; link = before) {
+    before = link->before;
+    kf_free(link);
+  }
+  *arena = (kf_arena){0};
+}
+
 /* --- names ----------------------------------------------------------------------------------- */
 
 /* One allocation: the pointers, then the strings they point to. */
@@ -74,9 +124,9 @@ kf_status kf_names_take(const char *const *names, uint32_t n, kf_names *out, kf_
     if (names[k] == NULL || names[k][0] == '\0' || !kf_utf8_valid(names[k], strlen(names[k])))
       return kf_fail(err, KF_ERR_ARG, "class name %u is NULL, empty or not valid UTF-8", k);
   KF_TRY(kf_names_copy(names, n, out, err));
-  kf_map *map = NULL;
-  kf_status status = kf_map_new_from_names(out, "class names", &map, err);
-  kf_map_free(map);
+  kf_dict *dict = NULL;
+  kf_status status = kf_dict_new_from_names(out, "class names", &dict, err);
+  kf_dict_free(dict);
   if (status == KF_OK) return KF_OK;
   kf_names_clear(out);
   return status == KF_ERR_DATA ? KF_ERR_ARG : status;
@@ -94,7 +144,7 @@ void kf_names_clear(kf_names *names) {
   *names = (kf_names){0};
 }
 
-/* --- map: open addressing, a power of two of slots, at most half full ------------------------ */
+/* --- dictionary: open addressing, a power of two of slots, at most half full ------------------------ */
 
 typedef struct slot {
   const char *key; /* NULL: empty */
@@ -102,92 +152,92 @@ typedef struct slot {
   uint32_t value;
 } slot;
 
-struct kf_map {
+struct kf_dict {
   slot *slots;
   uint64_t mask;
   uint64_t used;
 };
 
 static uint64_t hash_bytes(const char *key, size_t length) {
-  kf_hash hash;
-  kf_hash_start(&hash);
-  kf_hash_add(&hash, key, length);
-  return kf_hash_value(&hash);
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, key, length);
+  return kf_checksum_value(&sum);
 }
 
 /* The slot that holds the key, or the empty one where it belongs. */
-static slot *map_slot(const kf_map *map, const char *key, size_t length) {
+static slot *dict_slot(const kf_dict *dict, const char *key, size_t length) {
   for (uint64_t i = hash_bytes(key, length);; i++) {
-    slot *s = &map->slots[i & map->mask];
+    slot *s = &dict->slots[i & dict->mask];
     if (s->key == NULL || (s->length == length && memcmp(s->key, key, length) == 0)) return s;
   }
 }
 
-kf_map *kf_map_new(uint32_t expected) {
+kf_dict *kf_dict_new(uint32_t expected) {
   uint64_t size = 16;
   while (size < (uint64_t)expected * 2 + 2) size *= 2;
-  kf_map *map = kf_alloc_zero(1, sizeof *map);
-  if (map == NULL) return NULL;
-  map->slots = kf_alloc_zero(size, sizeof *map->slots);
-  map->mask = size - 1;
-  if (map->slots == NULL) {
-    kf_free(map);
+  kf_dict *dict = kf_alloc_zero(1, sizeof *dict);
+  if (dict == NULL) return NULL;
+  dict->slots = kf_alloc_zero(size, sizeof *dict->slots);
+  dict->mask = size - 1;
+  if (dict->slots == NULL) {
+    kf_free(dict);
     return NULL;
   }
-  return map;
+  return dict;
 }
 
-void kf_map_free(kf_map *map) {
-  if (map == NULL) return;
-  kf_free(map->slots);
-  kf_free(map);
+void kf_dict_free(kf_dict *dict) {
+  if (dict == NULL) return;
+  kf_free(dict->slots);
+  kf_free(dict);
 }
 
-int64_t kf_map_find(const kf_map *map, const char *key, size_t length) {
-  const slot *s = map_slot(map, key, length);
+int64_t kf_dict_find(const kf_dict *dict, const char *key, size_t length) {
+  const slot *s = dict_slot(dict, key, length);
   return s->key == NULL ? -1 : (int64_t)s->value;
 }
 
-static bool map_grow(kf_map *map) {
-  kf_map larger = {.mask = map->mask * 2 + 1, .used = map->used};
+static bool dict_grow(kf_dict *dict) {
+  kf_dict larger = {.mask = dict->mask * 2 + 1, .used = dict->used};
   larger.slots = kf_alloc_zero(larger.mask + 1, sizeof *larger.slots);
   if (larger.slots == NULL) return false;
-  for (uint64_t i = 0; i <= map->mask; i++) {
-    const slot *s = &map->slots[i];
-    if (s->key != NULL) *map_slot(&larger, s->key, s->length) = *s;
+  for (uint64_t i = 0; i <= dict->mask; i++) {
+    const slot *s = &dict->slots[i];
+    if (s->key != NULL) *dict_slot(&larger, s->key, s->length) = *s;
   }
-  kf_free(map->slots);
-  *map = larger;
+  kf_free(dict->slots);
+  *dict = larger;
   return true;
 }
 
-bool kf_map_add(kf_map *map, const char *key, size_t length, uint32_t value) {
-  if ((map->used + 1) * 2 > map->mask + 1 && !map_grow(map)) return false;
-  *map_slot(map, key, length) = (slot){.key = key, .length = length, .value = value};
-  map->used++;
+bool kf_dict_add(kf_dict *dict, const char *key, size_t length, uint32_t value) {
+  if ((dict->used + 1) * 2 > dict->mask + 1 && !dict_grow(dict)) return false;
+  *dict_slot(dict, key, length) = (slot){.key = key, .length = length, .value = value};
+  dict->used++;
   return true;
 }
 
-kf_status kf_map_new_from_names(const kf_names *names, const char *what, kf_map **out,
+kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out,
                                 kf_err *err) {
-  kf_map *map = kf_map_new(names->n);
-  if (map == NULL) return kf_fail_memory(err);
+  kf_dict *dict = kf_dict_new(names->n);
+  if (dict == NULL) return kf_fail_memory(err);
   for (uint32_t k = 0; k < names->n; k++) {
     const char *name = names->name[k];
     size_t length = strlen(name);
-    int64_t before = kf_map_find(map, name, length);
+    int64_t before = kf_dict_find(dict, name, length);
     kf_status status = KF_OK;
     if (before >= 0)
       status =
-          kf_fail(err, KF_ERR_DATA, "%s: class name '%.100s' stands twice (classes %lld and %u)",
+          kf_fail(err, KF_ERR_DATA, "%s: class name '%.100s' appears twice (classes %lld and %u)",
                   what, name, (long long)before, k);
-    else if (!kf_map_add(map, name, length, k))
+    else if (!kf_dict_add(dict, name, length, k))
       status = kf_fail_memory(err);
     if (status != KF_OK) {
-      kf_map_free(map);
+      kf_dict_free(dict);
       return status;
     }
   }
-  *out = map;
+  *out = dict;
   return KF_OK;
 }

@@ -1,5 +1,5 @@
 /* utf8.c - is it UTF-8? */
-#include "base/json.h"
+#include "base/text.h"
 
 /* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
  * smallest character that needs this length. */

@@ -110,9 +110,9 @@ size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_sett
 
 typedef struct kf_loo kf_loo;
 
-/* metric: cosine or Euclidean. Statistics and data set must outlive it. */
-kf_status kf_loo_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data, kf_metric metric,
-                     kf_centre centre, kf_loo **out);
+/* metric: cosine or Euclidean. The fitter, its statistics and the data set must outlive it. */
+kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, kf_centre centre,
+                     kf_loo **out);
 void kf_loo_free(kf_loo *loo);
 double kf_loo_mean_eigenvalue(const kf_loo *loo);
 /* As kf_fitter_lambda. */
@@ -142,12 +142,21 @@ kf_status kf_loo_count_points(kf_loo *loo, const kf_rows *rows, const char *what
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);
 
-/* --- text and prototypes (fuse.c) ------------------------------------------------------------- */
+/* --- lambda (lambda.c) ------------------------------------------------------------------------ */
+
+/* kf_lambda_choice_new with a decomposition of S_w that is at hand. */
+kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *options,
+                           kf_lambda_choice **out);
+
+/* --- text and prototypes (alpha.c) ------------------------------------------------------------ */
+
+/* kf_fuse_choice_new, the same way. */
+kf_status kf_choose_fusion(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                           const kf_fuse_options *options, kf_fuse_choice **out);
 
 /* The alpha that kf_fuse_choice_new chooses at each of n lambdas, in one pass; options->lambda is not
  * looked at. */
-kf_status kf_fuse_alphas(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                         const kf_text *text, const kf_fuse_options *options,
+kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *text, const kf_fuse_options *options,
                          const kf_lambda *lambdas, size_t n, double *alphas);
 
 /* --- many numbers of dimensions at once (ranks.c) -------------------------------------------- */

@@ -109,8 +109,9 @@ static kf_status choose(search *s, const kf_lambda_options *o) {
 }
 
 static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
-  if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN || (unsigned)o->centre > KF_CENTRE_MEAN)
-    return kf_fail(err, KF_ERR_ARG, "kf_lambda_choice_new: an option is none of its choices");
+  if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
+  if ((unsigned)o->centre > KF_CENTRE_MEAN)
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (o->grid == NULL) return KF_OK;
   if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
     return kf_fail(err, KF_ERR_ARG, "a grid of %zu lambdas; there must be 1 to %u", o->n_grid,
@@ -121,32 +122,45 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status run(search *s, const kf_stats *stats, const kf_data *data,
+static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
                      const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
-  c->metric = kf_metric_for(o->metric, stats->normalized);
+  c->metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized);
   c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
   if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
-  KF_TRY(kf_loo_new(s->ctx, stats, data, c->metric, o->centre, &s->loo));
+  KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
   c->mean_eigenvalue = kf_loo_mean_eigenvalue(s->loo);
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   KF_TRY(kf_sample_rows(s->ctx, data, most, &s->rows, &c->rows));
   return choose(s, o);
 }
 
-kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                               const kf_lambda_options *options, kf_lambda_choice **out) {
-  KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
-  kf_lambda_options o = options != NULL ? *options : (kf_lambda_options){0};
-  KF_TRY(check_options(&o, err));
+kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *options,
+                           kf_lambda_choice **out) {
+  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  KF_TRY(check_options(options, &ctx->err));
   search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
-  kf_status status = s.choice != NULL ? run(&s, stats, data, &o) : kf_fail_memory(err);
+  kf_status status =
+      s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
   kf_rows_clear(&s.rows);
   if (status == KF_OK)
     *out = s.choice;
   else
     kf_lambda_choice_free(s.choice);
+  return status;
+}
+
+kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                               const kf_lambda_options *options, kf_lambda_choice **out) {
+  KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
+  KF_OPTIONS(kf_lambda_options, o, options);
+  KF_TRY(check_options(&o, err));
+  KF_TRY(kf_check_statistics_of(stats, data, err));
+  kf_fitter *fitter;
+  KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
+  kf_status status = kf_choose_lambda(fitter, data, &o, out);
+  kf_fitter_free(fitter);
   return status;
 }
 

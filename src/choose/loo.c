@@ -48,7 +48,7 @@ struct kf_loo {
   uint32_t n;        /* classes with rows */
   int32_t *number;   /* [n] of each */
   int32_t *place;    /* [n_classes] among them, or -1 */
-  kf_fitter *fitter; /* S_w = V^T diag(values) V */
+  kf_fitter *fitter; /* S_w = V^T diag(values) V; the caller's */
   double *turn;      /* V^T, [D][D] */
   double *centre;    /* [D] in the basis V; zeros where rows are not centred */
   double *means;     /* [n][D] class means in the basis V, centred */
@@ -110,7 +110,6 @@ static void list_classes(kf_loo *loo) {
 static kf_status prepare(kf_loo *loo, bool centred) {
   kf_ctx *ctx = loo->ctx;
   uint64_t dim = loo->dim;
-  KF_TRY(kf_fitter_new(ctx, loo->stats, NULL, &loo->fitter));
   loo->number = kf_alloc(loo->stats->n_classes, sizeof *loo->number);
   loo->place = kf_alloc(loo->stats->n_classes, sizeof *loo->place);
   loo->turn = kf_alloc(dim * dim, sizeof *loo->turn);
@@ -134,12 +133,15 @@ static kf_status prepare(kf_loo *loo, bool centred) {
   return kf_parallel(ctx, (loo->n + ROWS - 1) / ROWS, turn_means, loo);
 }
 
-kf_status kf_loo_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data, kf_metric metric,
-                     kf_centre centre, kf_loo **out) {
+kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, kf_centre centre,
+                     kf_loo **out) {
+  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  const kf_stats *stats = kf_fitter_stats(fitter);
   KF_TRY(kf_check_statistics_of(stats, data, &ctx->err));
   kf_loo *loo = kf_alloc_zero(1, sizeof *loo);
   if (loo == NULL) return kf_fail_memory(&ctx->err);
   loo->ctx = ctx;
+  loo->fitter = fitter;
   loo->stats = stats;
   loo->data = data;
   loo->dim = stats->dim;
@@ -156,7 +158,6 @@ kf_status kf_loo_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data, kf
 
 void kf_loo_free(kf_loo *loo) {
   if (loo == NULL) return;
-  kf_fitter_free(loo->fitter);
   kf_free(loo->number);
   kf_free(loo->place);
   kf_free(loo->turn);

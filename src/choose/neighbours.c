@@ -70,7 +70,7 @@ static kf_status prepare(k_job *j) {
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   j->taken = j->n < most ? j->n : most;
   if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
-  j->block = kf_gallery_block(g);
+  j->block = kf_gallery_batch(g);
   j->rows = kf_alloc(j->block * g->space.dim, sizeof *j->rows);
   j->number = kf_alloc(j->block, sizeof *j->number);
   j->found = kf_alloc(j->block * j->most, sizeof *j->found);

@@ -98,10 +98,10 @@ static void draw_clear(draw *d) {
 
 /* Without two different rows in a class there is no scatter within classes, and nothing to leave out:
  * the map is a rotation then, whatever lambda is. */
-static kf_status choose_lambda(shots_job *j, draw *d, kf_lambda *lambda) {
+static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
   if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
-  KF_TRY(kf_lambda_choice_new(j->ctx, d->stats, d->data, NULL, &d->lambda));
+  KF_TRY(kf_choose_lambda(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
   lambda->value = d->lambda->lambda;
   return KF_OK;
 }
@@ -125,7 +125,7 @@ static kf_status judge_images(shots_job *j, draw *d) {
 }
 
 static kf_status judge_part(shots_job *j, draw *d, kf_part part, kf_shots_classifier classifier) {
-  kf_eval_options options = {.skip_raw = 1, .part = part, .truth = j->options.truth};
+  kf_eval_options options = {.raw = KF_OFF, .part = part, .truth = j->options.truth};
   kf_eval_result r;
   KF_TRY(kf_eval(j->ctx, d->fused, j->test, &options, &r));
   set_point(d, classifier, r.n, r.top1, r.top5);
@@ -144,7 +144,7 @@ static kf_status judge_text(shots_job *j, draw *d) {
 /* The map of the fused model is centred, which is better in fusion (docs/choosing.md). */
 static kf_status fit_fused(shots_job *j, draw *d) {
   kf_fuse_options options = {.centre = KF_CENTRE_MEAN};
-  KF_TRY(kf_fuse_choice_new(j->ctx, d->stats, d->data, j->text, &options, &d->fuse));
+  KF_TRY(kf_choose_fusion(d->fitter, d->data, j->text, &options, &d->fuse));
   kf_lambda lambda = {d->fuse->lambda, KF_LAMBDA_ABSOLUTE};
   kf_model_free(d->model);
   d->model = NULL;
@@ -162,7 +162,7 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   KF_TRY(kf_data_new_pick(j->data, d->rows.row, d->rows.n, &d->data, &ctx->err));
   KF_TRY(kf_stats_new_from_data(ctx, d->data, NULL, &d->stats));
   KF_TRY(kf_fitter_new(ctx, d->stats, NULL, &d->fitter));
-  KF_TRY(choose_lambda(j, d, &lambda));
+  KF_TRY(choose_lambda(d, &lambda));
   KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_NONE, &d->model));
   KF_TRY(judge_images(j, d));
   if (j->text != NULL) {

@@ -16,7 +16,7 @@ typedef struct sweep_job {
   const kf_data *train, *test;
   kf_rows fold; /* at hand; row NULL: there are none */
   kf_fitter *fitter;
-  kf_text_centre centre; /* where the options name none */
+  kf_centre centre; /* where the options name none */
   kf_metric *metrics;    /* [n_metrics] none of them the default one */
   kf_lambda *lambdas;    /* [n_lambdas] */
   double *alphas;        /* [n_lambdas] of fused cells, for the rows at hand */
@@ -30,9 +30,9 @@ typedef struct sweep_job {
 /* --- cells ----------------------------------------------------------------------------------- */
 
 /* Prototypes, if wanted, and each k. */
-static size_t n_classifiers(const kf_sweep_options *o) { return o->n_k + !o->skip_prototypes; }
+static size_t n_classifiers(const kf_sweep_options *o) { return o->n_k + (o->prototypes != KF_OFF); }
 
-static size_t raw_cells(const kf_sweep_options *o) { return o->skip_raw ? 0 : n_classifiers(o); }
+static size_t raw_cells(const kf_sweep_options *o) { return (o->raw == KF_OFF) ? 0 : n_classifiers(o); }
 
 /* Cells of one class set and metric. */
 static size_t cells_each(const kf_sweep_options *o) {
@@ -44,7 +44,7 @@ static size_t n_sets(const kf_sweep_options *o) { return o->n_sets > 0 ? o->n_se
 /* Those of text in one class set and metric. */
 static size_t text_cells_each(const kf_sweep_options *o) {
   if (o->text == NULL) return 0;
-  return !o->skip_raw + o->n_text_centres * o->n_lambdas * o->n_dims;
+  return (o->raw != KF_OFF) + o->n_text_centres * o->n_lambdas * o->n_dims;
 }
 
 /* Fused ones of one class set. */
@@ -74,7 +74,7 @@ static kf_sweep_cell *text_cell_of(const sweep_job *j, const place *p) {
   size_t at = n_sets(o) * o->n_metrics * cells_each(o);
   at += (p->setting.set * o->n_metrics + p->metric) * text_cells_each(o);
   if (!p->setting.raw)
-    at += !o->skip_raw + (p->centre * o->n_lambdas + p->lambda) * o->n_dims + p->dim;
+    at += (o->raw != KF_OFF) + (p->centre * o->n_lambdas + p->lambda) * o->n_dims + p->dim;
   return &j->sweep->cells[at];
 }
 
@@ -191,7 +191,7 @@ static kf_status sweep_prototypes(sweep_job *j, const kf_model *model, place p) 
 
 static kf_status raw_prototypes(sweep_job *j, const kf_model *model, const place *p) {
   kf_eval_options options = {.metric = p->setting.metric,
-                             .skip_model = 1,
+                             .mapped = KF_OFF,
                              .truth = j->options.truth,
                              .set = set_at(j, p->setting.set)};
   kf_eval_result result;
@@ -215,8 +215,8 @@ static kf_status sweep_gallery(sweep_job *j, const kf_model *map, const place *p
                                   : kf_fail_memory(&ctx->err);
   if (status == KF_OK) status = kf_gallery_eval(ctx, gallery, j->test, &eval, &counts, hits, NULL);
   for (size_t t = 0; status == KF_OK && t < o->n_k; t++)
-    add_hits(j, p, t + !o->skip_prototypes, o->k[t], counts.n, hits[t].top1, hits[t].top5);
-  if (status == KF_OK && j->sweep->folds == 0 && o->skip_prototypes) j->sweep->counts = counts;
+    add_hits(j, p, t + (o->prototypes != KF_OFF), o->k[t], counts.n, hits[t].top1, hits[t].top5);
+  if (status == KF_OK && j->sweep->folds == 0 && (o->prototypes == KF_OFF)) j->sweep->counts = counts;
   kf_gallery_free(gallery);
   kf_free(hits);
   return status == KF_OK ? kf_quiet_step(&j->quiet) : status;
@@ -240,7 +240,7 @@ static kf_status sweep_neighbours(sweep_job *j, const kf_model *model, place p) 
 static kf_status eval_text(sweep_job *j, const kf_model *zero, place p) {
   const kf_sweep_options *o = &j->options;
   kf_eval_options options = {
-      .skip_raw = !p.setting.raw, .skip_model = p.setting.raw, .truth = o->truth};
+      .raw = !p.setting.raw ? KF_OFF : KF_ON, .mapped = p.setting.raw ? KF_OFF : KF_ON, .truth = o->truth};
   for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++)
     for (p.metric = 0; p.metric < o->n_metrics; p.metric++) {
       kf_eval_result r;
@@ -317,7 +317,7 @@ static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
       KF_TRY(fold_counts(j, model, KF_PART_IMAGES, p.setting.set, &counts));
       if (!counts) continue;
       p.setting.metric = j->metrics[p.metric];
-      if (!o->skip_prototypes)
+      if ((o->prototypes != KF_OFF))
         KF_TRY(p.setting.raw ? raw_prototypes(j, model, &p) : sweep_prototypes(j, model, p));
       if (o->n_k > 0)
         KF_TRY(p.setting.raw ? sweep_gallery(j, NULL, &p) : sweep_neighbours(j, model, p));
@@ -330,7 +330,7 @@ static kf_status sweep_model(sweep_job *j, const kf_model *model, place p) {
 /* Every class set for one model that knows text. */
 static kf_status eval_fused(sweep_job *j, const kf_model *fused, place p) {
   const kf_sweep_options *o = &j->options;
-  kf_eval_options options = {.skip_raw = 1, .part = KF_PART_FUSED, .truth = o->truth};
+  kf_eval_options options = {.raw = KF_OFF, .part = KF_PART_FUSED, .truth = o->truth};
   bool counts;
   for (p.setting.set = 0; p.setting.set < n_sets(o); p.setting.set++) {
     kf_eval_result r;
@@ -374,7 +374,7 @@ static kf_status choose_alphas(sweep_job *j) {
   if (o->n_alphas == 1) return KF_OK;
   kf_fuse_options options = {
       .centre = KF_CENTRE_MEAN, .sample = o->sample, .alphas = o->alphas, .n_alphas = o->n_alphas};
-  KF_TRY(kf_fuse_alphas(j->ctx, j->stats, j->train, o->text, &options, j->lambdas, o->n_lambdas,
+  KF_TRY(kf_fuse_alphas(j->fitter, j->train, o->text, &options, j->lambdas, o->n_lambdas,
                         j->alphas));
   return kf_quiet_step(&j->quiet);
 }
@@ -386,15 +386,15 @@ static kf_status sweep_lambda(sweep_job *j, size_t number) {
   place p = {.lambda = number, .setting.lambda = model->lambda};
   if (model->mean_eigenvalue > 0) p.setting.relative = model->lambda / model->mean_eigenvalue;
   place raw = {.setting = {.raw = 1, .dim = j->stats->dim}}, raw_text = raw;
-  raw_text.setting.text = KF_TEXT_CENTRE_NONE;
+  raw_text.setting.text = KF_CENTRE_NONE;
   kf_status status = KF_OK;
   if (j->options.text != NULL) { /* first, since it may be refused */
-    if (number == 0 && !j->options.skip_raw) status = sweep_text(j, model, raw_text);
+    if (number == 0 && (j->options.raw != KF_OFF)) status = sweep_text(j, model, raw_text);
     if (status == KF_OK) status = sweep_text(j, model, p);
     if (status == KF_OK && number == 0) status = choose_alphas(j);
     if (status == KF_OK && j->options.fuse) status = sweep_fused(j, model, p);
   }
-  if (status == KF_OK && number == 0 && !j->options.skip_raw) /* the class means of any model */
+  if (status == KF_OK && number == 0 && (j->options.raw != KF_OFF)) /* the class means of any model */
     status = sweep_model(j, model, raw);
   if (status == KF_OK) status = sweep_model(j, model, p);
   kf_model_free(model);
@@ -472,7 +472,7 @@ static kf_status leave_out(sweep_job *j, place p, const kf_rows *rows, kf_lambda
   kf_loo *loo;
   kf_loo_count count;
   p.setting.metric = j->metrics[p.metric];
-  KF_TRY(kf_loo_new(j->ctx, j->stats, j->train, p.setting.metric, o->centre, &loo));
+  KF_TRY(kf_loo_new(j->fitter, j->train, p.setting.metric, o->centre, &loo));
   kf_status status = KF_OK;
   for (size_t l = 0; status == KF_OK && l < o->n_lambdas; l++)
     status = kf_loo_lambda(loo, j->lambdas[l], &points[l].lambda);
@@ -498,9 +498,12 @@ static kf_status sweep_leave_one_out(sweep_job *j) {
   kf_lambda_point *points = kf_alloc_zero(o->n_lambdas, sizeof *points);
   kf_status status = points != NULL ? KF_OK : kf_fail_memory(&ctx->err);
   if (status == KF_OK) status = kf_sample_rows(ctx, j->train, most, &rows, &j->sweep->counts.rows);
+  if (status == KF_OK) status = kf_fitter_new(ctx, j->stats, NULL, &j->fitter);
   place p = {.setting = {.dim = j->stats->dim}};
   for (; status == KF_OK && p.metric < o->n_metrics; p.metric++)
     status = leave_out(j, p, &rows, points);
+  kf_fitter_free(j->fitter);
+  j->fitter = NULL;
   kf_rows_clear(&rows);
   kf_free(points);
   return status;
@@ -571,12 +574,12 @@ static kf_status take_text(sweep_job *j) {
   if (o->leave_one_out)
     return kf_fail(&j->ctx->err, KF_ERR_ARG, "leave-one-out is for prototypes of images");
   if (o->text_centres == NULL) {
-    j->centre = KF_TEXT_CENTRE_MODALITY;
+    j->centre = KF_CENTRE_MODALITY;
     o->text_centres = &j->centre;
     o->n_text_centres = 1;
   }
   for (size_t i = 0; i < o->n_text_centres; i++)
-    if (o->text_centres[i] < KF_TEXT_CENTRE_NONE || o->text_centres[i] > KF_TEXT_CENTRE_MODALITY)
+    if (o->text_centres[i] < KF_CENTRE_NONE || o->text_centres[i] > KF_CENTRE_MODALITY)
       return kf_fail(&j->ctx->err, KF_ERR_ARG, "a centre of text is none of its choices");
   return kf_text_check(o->text, j->stats->dim, &j->ctx->err);
 }
@@ -597,7 +600,7 @@ static kf_status take_alphas(sweep_job *j) {
 
 static kf_status check_neighbours(const sweep_job *j, kf_err *err) {
   const kf_sweep_options *o = &j->options;
-  if (o->n_k == 0 && o->skip_prototypes && o->text == NULL)
+  if (o->n_k == 0 && (o->prototypes == KF_OFF) && o->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "a sweep without prototypes needs numbers of neighbours");
   for (size_t i = 1; i < o->n_k; i++)
     if (o->k[i] <= o->k[i - 1]) return kf_fail(err, KF_ERR_ARG, "the list of k must rise");
@@ -610,7 +613,7 @@ static kf_status prepare(sweep_job *j, bool folds) {
     if (j->options.dims != NULL || j->options.n_k > 0 || j->options.n_sets > 0)
       return kf_fail(&j->ctx->err, KF_ERR_ARG,
                      "leave-one-out is for prototypes with all dimensions and all classes");
-    j->options.skip_raw = 1;
+    j->options.raw = KF_OFF;
     folds = false;
   }
   KF_TRY(check_neighbours(j, &j->ctx->err));
@@ -627,8 +630,8 @@ static kf_status prepare(sweep_job *j, bool folds) {
   j->sweep->cells = kf_alloc_zero(j->sweep->n_cells, sizeof *j->sweep->cells);
   if (j->sweep->cells == NULL) return kf_fail_memory(&j->ctx->err);
   /* A pass over all dimensions is a step, and so is every gallery. */
-  uint64_t steps = o->n_lambdas * (!o->skip_prototypes + (o->n_k > 0 ? o->n_dims : 0));
-  if (!o->skip_raw) steps += !o->skip_prototypes + (o->n_k > 0 ? 1u : 0u);
+  uint64_t steps = o->n_lambdas * ((o->prototypes != KF_OFF) + (o->n_k > 0 ? o->n_dims : 0));
+  if ((o->raw != KF_OFF)) steps += (o->prototypes != KF_OFF) + (o->n_k > 0 ? 1u : 0u);
   steps += text_cells_each(o);
   steps *= n_sets(o) * o->n_metrics;
   steps += n_sets(o) * fused_cells_each(o) + (o->fuse && o->n_alphas != 1);

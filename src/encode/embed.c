@@ -8,7 +8,7 @@
  * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that changed
  * between two runs is embedded again. What was said of pictures that could not be read is kept with the
  * shard and said again, so that a run that goes on reports what one in a single go would have. */
-#include "encode/parts.h"
+#include "encode/shards.h"
 #include "encode/pictures.h"
 
 #include <errno.h>
@@ -38,20 +38,20 @@ typedef struct embedding {
 /* --- what the run is about ---------------------------------------------------------------------- */
 
 static uint64_t hash_list(const kf_pictures *list) {
-  kf_hash hash;
-  kf_hash_start(&hash);
+  kf_checksum hash;
+  kf_checksum_start(&hash);
   for (uint64_t i = 0; i < kf_pictures_count(list); i++) {
     const char *path = kf_pictures_path(list, i), *id = kf_pictures_id(list, i);
     int32_t label = kf_pictures_label(list, i);
-    kf_hash_add(&hash, path, strlen(path) + 1);
-    kf_hash_add(&hash, id, strlen(id) + 1);
-    kf_hash_add(&hash, &label, sizeof label);
+    kf_checksum_add(&hash, path, strlen(path) + 1);
+    kf_checksum_add(&hash, id, strlen(id) + 1);
+    kf_checksum_add(&hash, &label, sizeof label);
   }
   for (uint32_t k = 0; k < kf_pictures_classes(list); k++) {
     const char *name = kf_pictures_class_name(list, k);
-    kf_hash_add(&hash, name, strlen(name) + 1);
+    kf_checksum_add(&hash, name, strlen(name) + 1);
   }
-  return kf_hash_value(&hash);
+  return kf_checksum_value(&hash);
 }
 
 static kf_status check_options(const embedding *e, kf_err *err) {
@@ -72,7 +72,7 @@ static kf_status check_output(const char *path, kf_err *err) {
 }
 
 /* Size and time of a picture. One that is not there is told before the work, too. */
-static kf_status stamp_picture(const embedding *e, uint64_t i, kf_hash *hash, kf_err *err) {
+static kf_status stamp_picture(const embedding *e, uint64_t i, kf_checksum *hash, kf_err *err) {
   const char *path = kf_pictures_path(e->pictures, i);
   struct stat info;
   int64_t stamp[3] = {-1, -1, -1};
@@ -83,7 +83,7 @@ static kf_status stamp_picture(const embedding *e, uint64_t i, kf_hash *hash, kf
   } else if (!e->options.skip_bad) {
     return kf_fail_errno(err, path, "cannot be opened", errno);
   }
-  kf_hash_add(hash, stamp, sizeof stamp);
+  kf_checksum_add(hash, stamp, sizeof stamp);
   return KF_OK;
 }
 
@@ -94,10 +94,10 @@ static kf_status stamp_shards(embedding *e, const kf_parts_id *id, kf_err *err) 
   if (e->stamps == NULL) return kf_fail_memory(err);
   for (uint64_t s = 0; s < shards; s++) {
     uint64_t first, n = kf_parts_range(&shape, s, &first);
-    kf_hash hash;
-    kf_hash_start(&hash);
+    kf_checksum hash;
+    kf_checksum_start(&hash);
     for (uint64_t i = 0; i < n; i++) KF_TRY(stamp_picture(e, first + i, &hash, err));
-    e->stamps[s] = kf_hash_value(&hash);
+    e->stamps[s] = kf_checksum_value(&hash);
   }
   return KF_OK;
 }
@@ -356,7 +356,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, &id, err));
-  KF_TRY(kf_parts_open(&e->parts, path, &id, e->options.no_resume != 0, err));
+  KF_TRY(kf_parts_open(&e->parts, path, &id, (e->options.resume == KF_OFF), err));
   kf_status status = make_shards(e, err);
   if (status == KF_OK) status = assemble(e, path, err);
   bool useless = e->parts.begun && (e->finished == 0 || e->report.skipped == id.pictures);

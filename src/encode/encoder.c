@@ -47,7 +47,7 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
 }
 
 /* Everything besides the weights that embeddings depend on. */
-static kf_status hash_settings(const kf_encoder *e, kf_hash *hash, kf_err *err) {
+static kf_status hash_settings(const kf_encoder *e, kf_checksum *hash, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
                  (int)e->config.family, e->config.dim);
@@ -55,20 +55,20 @@ static kf_status hash_settings(const kf_encoder *e, kf_hash *hash, kf_err *err) 
   describe_tower(&text, "text", &e->config.text);
   if (e->config.image.present) describe_preprocess(&text, &e->preprocess);
   bool ok = !text.failed;
-  if (ok) kf_hash_add(hash, text.data, text.n);
+  if (ok) kf_checksum_add(hash, text.data, text.n);
   kf_string_clear(&text);
   return ok ? KF_OK : kf_fail_memory(err);
 }
 
 static kf_status choose_towers(kf_encoder *e, const char *folder, const kf_encoder_options *options,
                                kf_err *err) {
-  if (options->no_images) e->config.image.present = false;
-  if (options->no_text) e->config.text.present = false;
+  if ((options->images == KF_OFF)) e->config.image.present = false;
+  if ((options->text == KF_OFF)) e->config.text.present = false;
   if (e->config.image.present || e->config.text.present) return KF_OK;
-  if (options->no_images && options->no_text)
+  if ((options->images == KF_OFF) && (options->text == KF_OFF))
     return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: neither images nor text are wanted");
   return kf_fail(err, KF_ERR_ARG, "%s: the model has no %s", folder,
-                 !options->no_images                    ? "image tower"
+                 (options->images != KF_OFF)                    ? "image tower"
                  : e->config.family == KF_FAMILY_SIGLIP ? "text tower that koofu reads (SigLIP)"
                                                         : "text tower");
 }
@@ -94,11 +94,11 @@ static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options 
   if (e->config.image.present)
     KF_TRY(kf_preprocess_read(folder, e->config.image.image_size, &e->preprocess, err));
   if (e->config.text.present) KF_TRY(load_tokenizer(e, folder, err));
-  kf_hash hash;
-  kf_hash_start(&hash);
+  kf_checksum hash;
+  kf_checksum_start(&hash);
   KF_TRY(hash_settings(e, &hash, err));
   KF_TRY(kf_towers_load(ctx, e, folder, &hash));
-  e->checksum = kf_hash_value(&hash);
+  e->checksum = kf_checksum_value(&hash);
   return KF_OK;
 }
 

@@ -283,18 +283,18 @@ static bool all_finite(const float *x, size_t n) {
 
 /* Reads n elements of a tensor: as they are to raw, and as f32 to values. */
 static kf_status read_piece(const plan *p, const struct kf_weight *w, uint64_t first, size_t n,
-                            void *raw, float *values, kf_hash *hash, kf_err *err) {
+                            void *raw, float *values, kf_checksum *hash, kf_err *err) {
   const kf_st_tensor *t = w->tensor;
   size_t size = kf_type_size(t->type);
   KF_TRY(kf_in_read(&w->st->in, t->offset + first * size, raw, n * size, err));
-  kf_hash_add(hash, raw, n * size);
+  kf_checksum_add(hash, raw, n * size);
   kf_decode_f32(p->ctx->kernels, t->type, raw, n, values);
   if (all_finite(values, n)) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' holds NaN or infinite weights", w->st->in.path,
                  w->name);
 }
 
-static kf_status read_matrix(const plan *p, member *part, const stage *s, kf_hash *hash,
+static kf_status read_matrix(const plan *p, member *part, const stage *s, kf_checksum *hash,
                              kf_err *err) {
   size_t total = part->n * part->n_sources, k = part->k;
   for (size_t row = 0; row < total; row += KF_NET_PANEL) {
@@ -310,7 +310,7 @@ static kf_status read_matrix(const plan *p, member *part, const stage *s, kf_has
   return KF_OK;
 }
 
-static kf_status read_elements(const plan *p, member *part, const stage *s, kf_hash *hash,
+static kf_status read_elements(const plan *p, member *part, const stage *s, kf_checksum *hash,
                                kf_err *err) {
   size_t total = part->n * part->k;
   for (uint32_t i = 0; i < part->n_sources; i++) {
@@ -327,13 +327,13 @@ static kf_status read_elements(const plan *p, member *part, const stage *s, kf_h
 }
 
 static kf_status read_part(plan *p, member *part, const stage *s, kf_err *err) {
-  kf_hash hash[3];
-  for (uint32_t i = 0; i < part->n_sources; i++) kf_hash_start(&hash[i]);
+  kf_checksum hash[3];
+  for (uint32_t i = 0; i < part->n_sources; i++) kf_checksum_start(&hash[i]);
   KF_TRY(part->kind == PART_MATRIX ? read_matrix(p, part, s, hash, err)
                                    : read_elements(p, part, s, hash, err));
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < part->n_sources; i++) {
-    part->hash[i] = kf_hash_value(&hash[i]);
+    part->hash[i] = kf_checksum_value(&hash[i]);
     bytes += part->source[i]->tensor->bytes;
   }
   atomic_fetch_add(&p->done, bytes);
@@ -356,13 +356,13 @@ static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err)
 }
 
 /* Names, types and bytes of all tensors, in the order of the plan, whichever thread read them. */
-static void hash_parts(const plan *p, kf_hash *hash) {
+static void hash_parts(const plan *p, kf_checksum *hash) {
   for (size_t i = 0; i < p->n; i++) {
     for (uint32_t j = 0; j < p->parts[i].n_sources; j++) {
       const struct kf_weight *w = p->parts[i].source[j];
-      kf_hash_add(hash, w->name, strlen(w->name) + 1);
-      kf_hash_add(hash, w->tensor->type_name, strlen(w->tensor->type_name) + 1);
-      kf_hash_add(hash, &p->parts[i].hash[j], sizeof p->parts[i].hash[j]);
+      kf_checksum_add(hash, w->name, strlen(w->name) + 1);
+      kf_checksum_add(hash, w->tensor->type_name, strlen(w->tensor->type_name) + 1);
+      kf_checksum_add(hash, &p->parts[i].hash[j], sizeof p->parts[i].hash[j]);
     }
   }
 }
@@ -387,7 +387,7 @@ static kf_status carry_out(plan *p, kf_encoder *encoder) {
   return p->reported == p->to_read ? KF_OK : kf_progress(p->ctx, "weights", p->to_read, p->to_read);
 }
 
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_hash *hash) {
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *hash) {
   plan p = {.ctx = ctx, .net = encoder->net, .stage = 1 << 16};
   kf_status status = make_plan(&p, encoder, folder, &ctx->err);
   if (status == KF_OK) status = carry_out(&p, encoder);

@@ -342,7 +342,7 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   if (job.folder == NULL) return kf_fail_memory(err);
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = kf_text_each(&in, take_line, &job, err);
+  kf_status status = kf_lines_each(&in, take_line, &job, err);
   kf_in_close(&in);
   if (status == KF_OK && list->n == 0) /* nothing but a byte order mark */
     status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
@@ -354,17 +354,17 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
 static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
   if (list->n > UINT32_MAX)
     return kf_fail(err, KF_ERR_DATA, "%zu pictures are more than there can be", list->n);
-  kf_map *seen = kf_map_new((uint32_t)list->n);
+  kf_dict *seen = kf_dict_new((uint32_t)list->n);
   kf_status status = seen != NULL ? KF_OK : kf_fail_memory(err);
   for (size_t i = 0; i < list->n && status == KF_OK; i++) {
     const char *path = list->pictures[i].path;
     size_t length = strlen(path);
-    if (kf_map_find(seen, path, length) >= 0)
+    if (kf_dict_find(seen, path, length) >= 0)
       status = kf_fail(err, KF_ERR_DATA, "%s: is among the pictures twice", path);
-    else if (!kf_map_add(seen, path, length, (uint32_t)i))
+    else if (!kf_dict_add(seen, path, length, (uint32_t)i))
       status = kf_fail_memory(err);
   }
-  kf_map_free(seen);
+  kf_dict_free(seen);
   return status;
 }
 
@@ -373,7 +373,7 @@ static kf_status collect_names(const kf_pictures *list, kf_name_set *set, kf_err
     const char *class = list->pictures[i].class;
     if (class == NULL) continue;
     size_t length = strlen(class);
-    if (set->map == NULL || kf_map_find(set->map, class, length) < 0)
+    if (set->map == NULL || kf_dict_find(set->map, class, length) < 0)
       KF_TRY(kf_name_set_add(set, list->pictures[i].path, i + 1, class, length, err));
   }
   return KF_OK;
@@ -381,7 +381,7 @@ static kf_status collect_names(const kf_pictures *list, kf_name_set *set, kf_err
 
 static kf_status number_classes(kf_pictures *list, kf_err *err) {
   kf_name_set set = {0};
-  kf_map *map = NULL;
+  kf_dict *map = NULL;
   kf_status status = collect_names(list, &set, err);
   if (status == KF_OK && set.n > 0) {
     qsort(set.name, set.n, sizeof *set.name, by_bytes);
@@ -389,14 +389,14 @@ static kf_status number_classes(kf_pictures *list, kf_err *err) {
     if (list->labels == NULL) status = kf_fail_memory(err);
     if (status == KF_OK)
       status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, &list->names, err);
-    if (status == KF_OK) status = kf_map_new_from_names(&list->names, "classes", &map, err);
+    if (status == KF_OK) status = kf_dict_new_from_names(&list->names, "classes", &map, err);
   }
   for (size_t i = 0; map != NULL && i < list->n; i++) {
     const char *class = list->pictures[i].class;
     list->labels[i] =
-        class != NULL ? (int32_t)kf_map_find(map, class, strlen(class)) : KF_LABEL_NONE;
+        class != NULL ? (int32_t)kf_dict_find(map, class, strlen(class)) : KF_LABEL_NONE;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   kf_name_set_clear(&set);
   return status;
 }

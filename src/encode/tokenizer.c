@@ -17,7 +17,7 @@
  *
  * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones with
  * a heap, so that a text of one endless word takes n log n. */
-#include "encode/tokenizer_parts.h"
+#include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
 #include <string.h>

@@ -10,7 +10,7 @@
  *
  * Of tokenizer.json the reference uses vocabulary, merges and added tokens; the rest is CLIP's whatever
  * the file says. A file that says something else is not CLIP's, and is refused. */
-#include "encode/tokenizer_parts.h"
+#include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
 #include <errno.h>
@@ -175,7 +175,7 @@ static kf_status add_token(loader *l, const char *token, size_t length, int64_t 
     return kf_fail(l->err, KF_ERR_DATA,
                    "%s: token '%.100s' has the number %lld; 0 to %u are possible", l->path, token,
                    (long long)id, KF_TOKENS_MAX - 1);
-  if (!kf_map_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
+  if (!kf_dict_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
   v->count++;
   if ((uint32_t)id >= l->t->size) l->t->size = (uint32_t)id + 1;
   return KF_OK;
@@ -202,7 +202,7 @@ static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
 static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
   if (vocabulary == NULL || vocabulary->kind != KF_JSON_OBJECT || vocabulary->count == 0)
     return kf_fail(l->err, KF_ERR_DATA, "%s: has no vocabulary", l->path);
-  l->vocabulary.map = kf_map_new(vocabulary->count);
+  l->vocabulary.map = kf_dict_new(vocabulary->count);
   if (l->vocabulary.map == NULL) return kf_fail_memory(l->err);
   const kf_json *token = kf_json_first(&l->doc, vocabulary);
   for (; token != NULL; token = kf_json_next(&l->doc, token)) {
@@ -237,7 +237,7 @@ static void find_bytes(loader *l) {
     for (unsigned byte = 0; byte < 256; byte++) {
       char symbol[SYMBOL_BYTES];
       size_t n = byte_symbol(l, byte, last, symbol);
-      int64_t id = kf_map_find(l->vocabulary.map, symbol, n);
+      int64_t id = kf_dict_find(l->vocabulary.map, symbol, n);
       l->t->byte[last][byte] = id >= 0 ? (int32_t)id : l->t->unknown;
     }
 }
@@ -271,11 +271,11 @@ static kf_status not_a_token(const loader *l, const char *token, size_t length) 
 
 /* The next merge. A pair that stands twice has its later rank, as in the reference. */
 static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, size_t n_b) {
-  const kf_map *map = l->vocabulary.map;
+  const kf_dict *map = l->vocabulary.map;
   memcpy(l->scratch, a, n_a);
   memcpy(l->scratch + n_a, b, n_b);
-  int64_t left = kf_map_find(map, a, n_a), right = kf_map_find(map, b, n_b);
-  int64_t both = kf_map_find(map, l->scratch, n_a + n_b);
+  int64_t left = kf_dict_find(map, a, n_a), right = kf_dict_find(map, b, n_b);
+  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
   if (left < 0) return not_a_token(l, a, n_a);
   if (right < 0) return not_a_token(l, b, n_b);
   if (both < 0) return not_a_token(l, l->scratch, n_a + n_b);
@@ -512,7 +512,7 @@ static kf_status add_openai_line(loader *l, const char *line, size_t length, cha
   memcpy(*arena, line, n_a);
   memcpy(*arena + n_a, space + 1, n - n_a);
   (*arena)[n] = '\0';
-  if (kf_map_find(l->vocabulary.map, *arena, n) >= 0)
+  if (kf_dict_find(l->vocabulary.map, *arena, n) >= 0)
     return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which is there already",
                    l->path, l->n_merges + 1, *arena);
   KF_TRY(add_token(l, *arena, n, l->vocabulary.count));
@@ -538,7 +538,7 @@ static kf_status load_openai(loader *l, bool packed) {
   if (packed) KF_TRY(unpack(l));
   uint64_t lines = count_lines(l);
   KF_TRY(merge_room(l, lines < OPENAI_MAX ? lines : OPENAI_MAX));
-  l->vocabulary.map = kf_map_new(512 + l->room);
+  l->vocabulary.map = kf_dict_new(512 + l->room);
   l->scratch = kf_alloc(l->length + 1, 1);
   char *arena = kf_alloc(512 * SYMBOL_BYTES + l->length + 1, 1);
   kf_status status = l->vocabulary.map == NULL || l->scratch == NULL || arena == NULL
@@ -546,7 +546,7 @@ static kf_status load_openai(loader *l, bool packed) {
                          : add_bytes(l, (char(*)[SYMBOL_BYTES])arena);
   if (status == KF_OK) status = load_openai_lines(l, arena + 512 * SYMBOL_BYTES);
   if (status == KF_OK) find_bytes(l);
-  kf_map_free(l->vocabulary.map); /* its keys are in the arena */
+  kf_dict_free(l->vocabulary.map); /* its keys are in the arena */
   l->vocabulary.map = NULL;
   kf_free(arena);
   return status;
@@ -576,7 +576,7 @@ kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err)
   if (l.t == NULL) return kf_fail_memory(err);
   fill_characters(&l);
   kf_status status = load(&l);
-  kf_map_free(l.vocabulary.map);
+  kf_dict_free(l.vocabulary.map);
   kf_json_clear(&l.doc);
   kf_free(l.scratch);
   kf_free(l.text);

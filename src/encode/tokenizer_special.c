@@ -19,7 +19,7 @@
  *
  * Added tokens may not hold white space here. Then lstrip and rstrip, which let a token swallow white
  * space around it, change nothing, since white space makes no tokens. */
-#include "encode/tokenizer_parts.h"
+#include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
 #include <stdlib.h>
@@ -279,7 +279,7 @@ static kf_status normalize(const gatherer *g, kf_added *a) {
 
 static kf_status settle(gatherer *g, const wanted *token) {
   KF_TRY(check_text(g, token->text));
-  int64_t id = kf_map_find(g->vocabulary->map, token->text, strlen(token->text));
+  int64_t id = kf_dict_find(g->vocabulary->map, token->text, strlen(token->text));
   if (id < 0) id = g->next++;
   if (token->listed && token->id != id)
     return kf_fail(g->err, KF_ERR_DATA,
@@ -303,7 +303,7 @@ static int32_t id_of(const gatherer *g, const char *text) {
 
 static kf_status settle_all(gatherer *g) {
   for (int k = BOS; k <= UNK; k++)
-    if (kf_map_find(g->vocabulary->map, g->named[k], strlen(g->named[k])) < 0)
+    if (kf_dict_find(g->vocabulary->map, g->named[k], strlen(g->named[k])) < 0)
       return kf_fail(g->err, KF_ERR_DATA, "%s: has no token '%.100s', which is the %s",
                      g->vocabulary->path, g->named[k], keys[k]);
   g->next = g->vocabulary->count;

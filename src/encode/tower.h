@@ -57,7 +57,7 @@ char *kf_path_join(const char *folder, const char *name);
 
 typedef struct kf_weights_file {
   kf_st st;
-  kf_map *names; /* of its tensors, to their numbers */
+  kf_dict *names; /* of its tensors, to their numbers */
 } kf_weights_file;
 
 typedef struct kf_weights {
@@ -71,7 +71,7 @@ typedef struct kf_weights {
     const kf_st_tensor *tensor;
     bool used;
   } * tensors;
-  kf_map *names; /* to numbers of `tensors` */
+  kf_dict *names; /* to numbers of `tensors` */
 } kf_weights;
 
 /* Opens FOLDER/model.safetensors, or the files that FOLDER/model.safetensors.index.json names. On
@@ -131,7 +131,7 @@ struct kf_encoder {
 
 /* Reads, checks and packs the weights of the towers that are present in the encoder's config. Fills in
  * towers, memory and bytes, and adds names and bytes of all tensors to the hash. */
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_hash *hash);
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *hash);
 
 /* --- walking through a tower ----------------------------------------------------------------- */
 

@@ -18,11 +18,11 @@ static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err)
   KF_TRY(kf_st_open(&file->st, path, err));
   if (file->st.n_tensors > UINT32_MAX / 2)
     return kf_fail(err, KF_ERR_DATA, "%s: has too many tensors", path);
-  file->names = kf_map_new((uint32_t)file->st.n_tensors);
+  file->names = kf_dict_new((uint32_t)file->st.n_tensors);
   if (file->names == NULL) return kf_fail_memory(err);
   for (uint32_t i = 0; i < file->st.n_tensors; i++) {
     const char *name = file->st.tensors[i].name;
-    if (!kf_map_add(file->names, name, strlen(name), i)) return kf_fail_memory(err);
+    if (!kf_dict_add(file->names, name, strlen(name), i)) return kf_fail_memory(err);
   }
   return KF_OK;
 }
@@ -30,7 +30,7 @@ static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err)
 /* Room for the tensors that are to be listed. */
 static kf_status make_list(kf_weights *w, uint32_t n, kf_err *err) {
   w->tensors = kf_alloc_zero(n, sizeof *w->tensors);
-  w->names = kf_map_new(n);
+  w->names = kf_dict_new(n);
   return w->tensors != NULL && w->names != NULL ? KF_OK : kf_fail_memory(err);
 }
 
@@ -38,7 +38,7 @@ static kf_status list_tensor(kf_weights *w, const kf_weights_file *file, const k
                              kf_err *err) {
   w->tensors[w->n_tensors] =
       (struct kf_weight){.name = tensor->name, .st = &file->st, .tensor = tensor};
-  if (!kf_map_add(w->names, tensor->name, strlen(tensor->name), w->n_tensors))
+  if (!kf_dict_add(w->names, tensor->name, strlen(tensor->name), w->n_tensors))
     return kf_fail_memory(err);
   w->n_tensors++;
   return KF_OK;
@@ -68,7 +68,7 @@ typedef struct opening {
   kf_weights *w;
   const char *folder;
   const kf_json_doc *index;
-  kf_map *seen; /* names of files, to their numbers */
+  kf_dict *seen; /* names of files, to their numbers */
 } opening;
 
 /* The number of a file, which is opened when it is met for the first time. */
@@ -80,7 +80,7 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
                    "%s: the file of tensor '%.100s' is no name of a file in the same folder",
                    w->path, tensor);
   }
-  int64_t found = kf_map_find(o->seen, name, strlen(name));
+  int64_t found = kf_dict_find(o->seen, name, strlen(name));
   *number = found < 0 ? w->n_files : (uint32_t)found;
   if (found >= 0) return KF_OK;
   if (w->n_files == MOST_FILES)
@@ -89,13 +89,13 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
   if (path == NULL) return kf_fail_memory(err);
   kf_status status = open_file(&w->files[w->n_files++], path, err);
   kf_free(path);
-  if (status == KF_OK && !kf_map_add(o->seen, name, strlen(name), *number))
+  if (status == KF_OK && !kf_dict_add(o->seen, name, strlen(name), *number))
     status = kf_fail_memory(err);
   return status;
 }
 
 static const kf_st_tensor *find_tensor(const kf_weights_file *file, const char *name) {
-  int64_t i = kf_map_find(file->names, name, strlen(name));
+  int64_t i = kf_dict_find(file->names, name, strlen(name));
   return i < 0 || file->st.tensors == NULL ? NULL : &file->st.tensors[i];
 }
 
@@ -125,9 +125,9 @@ static kf_status open_several(kf_weights *w, const char *folder, const kf_json_d
   w->files = kf_alloc_zero(MOST_FILES, sizeof *w->files);
   if (w->files == NULL) return kf_fail_memory(err);
   KF_TRY(make_list(w, map->count, err));
-  opening o = {.w = w, .folder = folder, .index = index, .seen = kf_map_new(16)};
+  opening o = {.w = w, .folder = folder, .index = index, .seen = kf_dict_new(16)};
   kf_status status = o.seen != NULL ? list_all(&o, map, err) : kf_fail_memory(err);
-  kf_map_free(o.seen);
+  kf_dict_free(o.seen);
   return status;
 }
 
@@ -156,16 +156,16 @@ kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) 
 void kf_weights_close(kf_weights *weights) {
   for (uint32_t i = 0; i < weights->n_files; i++) {
     kf_st_close(&weights->files[i].st);
-    kf_map_free(weights->files[i].names);
+    kf_dict_free(weights->files[i].names);
   }
   kf_free(weights->files);
   kf_free(weights->tensors);
-  kf_map_free(weights->names);
+  kf_dict_free(weights->names);
   kf_free(weights->path);
   *weights = (kf_weights){0};
 }
 
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name) {
-  int64_t number = kf_map_find(weights->names, name, strlen(name));
+  int64_t number = kf_dict_find(weights->names, name, strlen(name));
   return number < 0 ? NULL : &weights->tensors[number];
 }

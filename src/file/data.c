@@ -3,7 +3,7 @@
  *
  * A row is bad if it is NaN, infinite or zero. Its canonical squared length, which everybody needs
  * anyway, tells: floats neither overflow nor underflow when they are squared in f64. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

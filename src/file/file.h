@@ -115,17 +115,17 @@ kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t
 /* --- text ------------------------------------------------------------------------------------ */
 
 /* The lines of a text file, and how many different ones there are besides empty ones. */
-kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
+kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
 /* Calls `use` with every line, without its end and without NUL; lines are counted from 1. */
 typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text, size_t length,
                                 kf_err *err);
-kf_status kf_text_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
+kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 
 /* Strings seen so far, each once. */
 typedef struct kf_name_set {
   char **name;
   size_t n, room;
-  kf_map *map;
+  kf_dict *map;
 } kf_name_set;
 /* Adds a string that is not there yet. `line` is for messages. */
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
@@ -134,9 +134,6 @@ void kf_name_set_clear(kf_name_set *set);
 
 /* Reads a file with one class name a line. */
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
-
-/* Makes room for one more element of `size` bytes behind the `used` ones in *block. */
-bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
 /* --- data sets ------------------------------------------------------------------------------- */
 
@@ -170,6 +167,34 @@ struct kf_data {
  * length 0. labels and norm2 may be NULL. Any worker thread may call it. */
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err);
+/* --- one pass over rows (pass.c) --------------------------------------------------------------- */
+
+/* Rows in the hands of a worker, which may change them. */
+typedef struct kf_batch {
+  uint64_t first, n; /* rows of the data set */
+  size_t worker;
+  float *rows;     /* [n][dim] */
+  int32_t *labels; /* [n] */
+  double *norm2;   /* [n] canonical squared lengths; a bad row (skip_bad) has 0 */
+  void *scratch;   /* the worker's own */
+} kf_batch;
+
+typedef struct kf_pass {
+  const char *what;  /* the stage, for progress; NULL: none is reported */
+  uint64_t rows;     /* in a batch */
+  size_t workers;    /* at most; 0: all threads; 1: in order, on the calling thread */
+  bool labels_only;  /* rows and norm2 are NULL, and bad rows are not known */
+  kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
+  void *argument;
+  /* A struct of the caller's for each worker, zeroed, and what takes its arrays from the arena (the
+   * arena's failure is checked by the pass). 0 and NULL: none. */
+  size_t scratch_size;
+  void (*make_scratch)(const void *argument, void *scratch, kf_arena *arena);
+} kf_pass;
+/* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
+ * is read. */
+kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+
 /* Fails where rows that are to be mapped have been already. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);

@@ -1,6 +1,6 @@
 /* files.c - a data set over files: from a row of the set to a row of a file. files_open.c makes
  * one. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 
@@ -79,7 +79,7 @@ static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err
 
 static void files_destroy(kf_data *data) {
   kf_files *files = (kf_files *)data;
-  kf_map_free(files->rules.map);
+  kf_dict_free(files->rules.map);
   kf_free(files->rules.names_from);
   for (size_t s = 0; s < files->n_shards; s++) kf_shard_close(&files->shards[s]);
   kf_labels_close(&files->common);

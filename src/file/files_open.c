@@ -3,7 +3,7 @@
  * The files ("shards") are one behind the other. Labels come from one label file for each shard,
  * from one for all rows, or from inside the shards; class names from a file, from the metadata of
  * the shards, or, for text labels, from the labels themselves. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
                               kf_err *err) {
-  bool want_names = options->classes == NULL && !(options->no_labels && options->n_labels == 0);
+  bool want_names = options->classes == NULL && !((options->inner_labels == KF_OFF) && options->n_labels == 0);
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
   KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));
@@ -81,7 +81,7 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
       without = shard;
   }
   *has_labels = with != NULL;
-  const char *asked = options->no_labels ? NULL : options->label_tensor;
+  const char *asked = (options->inner_labels == KF_OFF) ? NULL : options->label_tensor;
   if (without != NULL && asked != NULL) {
     return kf_fail(err, KF_ERR_DATA, "%s: there is no label tensor '%.64s'", without->in.path,
                    asked);
@@ -157,7 +157,7 @@ static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_e
   rules->n_names = names->n;
   KF_TRY(check_kinds(files, err));
   if (names->n == 0 || !any_text(files)) return KF_OK;
-  return kf_map_new_from_names(names, from, &rules->map, err);
+  return kf_dict_new_from_names(names, from, &rules->map, err);
 }
 
 /* Text labels without a list of names: the classes are the labels that were found, sorted. */
@@ -166,7 +166,7 @@ static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) 
   kf_names *names = &files->base.names;
   if (found->n > 0) qsort(found->name, found->n, sizeof *found->name, kf_by_bytes);
   KF_TRY(kf_names_copy((const char *const *)found->name, (uint32_t)found->n, names, err));
-  return kf_map_new_from_names(names, files->rules.names_from, &files->rules.map, err);
+  return kf_dict_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
 
 #define MANY_CLASSES 65536u

@@ -3,7 +3,7 @@
  *
  * Like rows, ids are read by position when somebody asks, so that memory does not grow with their
  * number; and like rows they are checked when they are read. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

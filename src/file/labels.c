@@ -3,7 +3,7 @@
  * They are streamed like the rows: one pass when the data set is opened, which finds what is wrong
  * with them and which classes there are, and then a block at a time. What stays in memory is the
  * list of classes and, for text, a sparse index of line offsets. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
@@ -122,7 +122,7 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a label must be", path,
                    line);
   }
-  int64_t found = kf_map_find(rules->map, text, length);
+  int64_t found = kf_dict_find(rules->map, text, length);
   if (found >= 0) {
     *out = (int32_t)found;
     return KF_OK;
@@ -203,7 +203,7 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
 /* While the names are being collected, every new label is a class. */
 static kf_status collect_name(const kf_labels *labels, uint64_t line, const char *text,
                               size_t length, kf_name_set *found, kf_err *err) {
-  if (length == 0 || (found->map != NULL && kf_map_find(found->map, text, length) >= 0))
+  if (length == 0 || (found->map != NULL && kf_dict_find(found->map, text, length) >= 0))
     return KF_OK;
   return kf_name_set_add(found, labels->in->path, line, text, length, err);
 }

@@ -3,7 +3,7 @@
  * UTF-8 with or without a byte order mark, lines that end in "\n" or "\r\n", the last one perhaps
  * in neither. A NUL byte means that the file is no text at all (UTF-16, or binary) and is refused.
  */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -76,7 +76,7 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   return KF_OK;
 }
 
-kf_status kf_text_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err) {
+kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err) {
   kf_lines lines;
   kf_lines_start(&lines, in, 0, 0);
   for (;;) {
@@ -100,7 +100,7 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   if (!kf_utf8_valid(text, length)) {
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
   }
-  if (set->map == NULL) set->map = kf_map_new(64);
+  if (set->map == NULL) set->map = kf_dict_new(64);
   if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name)) {
     return kf_fail_memory(err);
   }
@@ -109,7 +109,7 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   memcpy(copy, text, length);
   copy[length] = '\0';
   set->name[set->n] = copy;
-  if (!kf_map_add(set->map, copy, length, (uint32_t)set->n)) {
+  if (!kf_dict_add(set->map, copy, length, (uint32_t)set->n)) {
     kf_free(copy);
     return kf_fail_memory(err);
   }
@@ -118,7 +118,7 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
 }
 
 void kf_name_set_clear(kf_name_set *set) {
-  kf_map_free(set->map);
+  kf_dict_free(set->map);
   for (size_t i = 0; i < set->n; i++) kf_free(set->name[i]);
   kf_free(set->name);
   *set = (kf_name_set){0};
@@ -137,7 +137,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
                    list->path, line);
   }
-  int64_t before = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
+  int64_t before = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
   if (before >= 0) {
     return kf_fail(err, KF_ERR_DATA,
                    "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
@@ -151,7 +151,7 @@ kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   KF_TRY(kf_in_open(&in, path, err));
   name_list list = {.path = path};
   kf_name_set *set = &list.set;
-  kf_status status = kf_text_each(&in, add_name, &list, err);
+  kf_status status = kf_lines_each(&in, add_name, &list, err);
   kf_in_close(&in);
   if (status == KF_OK && set->n == 0) {
     status = kf_fail(err, KF_ERR_DATA, "%s: no class name in the file", path);

@@ -10,7 +10,7 @@
  *
  * The dict is read by a parser for exactly these three keys; nothing is evaluated. Arrays of Python
  * objects are pickles, which run code when they are loaded, and are refused. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Classes keep their numbers and names, so that statistics and galleries of the part go together
  * with those of the whole. What it takes is one pass over the labels, and 8 bytes for each row that
  * is left. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -55,17 +55,17 @@ static kf_status mark_classes(const kf_data *whole, const char *list, unsigned c
                               kf_err *err) {
   kf_names names;
   KF_TRY(kf_names_read(list, &names, err));
-  kf_map *map = NULL;
-  kf_status status = kf_map_new_from_names(&names, list, &map, err);
+  kf_dict *map = NULL;
+  kf_status status = kf_dict_new_from_names(&names, list, &map, err);
   uint32_t found = 0;
   for (uint32_t k = 0; status == KF_OK && k < whole->names.n; k++) {
     const char *name = whole->names.name[k];
-    wanted[k] = kf_map_find(map, name, strlen(name)) >= 0;
+    wanted[k] = kf_dict_find(map, name, strlen(name)) >= 0;
     found += wanted[k];
   }
   if (status == KF_OK && found == 0)
     status = kf_fail(err, KF_ERR_DATA, "%s: has none of the classes of the data", list);
-  kf_map_free(map);
+  kf_dict_free(map);
   kf_names_clear(&names);
   return status;
 }

@@ -1,5 +1,5 @@
 /* paths.c - from what the caller names (files, folders, patterns) to the list of files to read. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,18 +23,6 @@ kf_format kf_format_of(const char *path) {
 
 int kf_by_bytes(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-bool kf_grow(void **block, size_t *room, size_t used, size_t size) {
-  if (used < *room) return true;
-  size_t wanted = *room == 0 ? 16 : 2 * *room;
-  void *bigger = kf_alloc(wanted, size);
-  if (bigger == NULL) return false;
-  if (used > 0) memcpy(bigger, *block, used * size);
-  kf_free(*block);
-  *block = bigger;
-  *room = wanted;
-  return true;
 }
 
 /* --- the list -------------------------------------------------------------------------------- */

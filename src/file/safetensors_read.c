@@ -8,7 +8,7 @@
  * Tensors must fill the data without gap or overlap, which makes it impossible to hide bytes in a
  * file or to read one tensor through another. Nothing is allocated on the word of a number in the
  * header: what is kept is no larger than the header itself. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

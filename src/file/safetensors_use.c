@@ -2,7 +2,7 @@
  * metadata, verify the checksum.
  *
  * Metadata are strings; numbers are spelt out in them, and class names are a JSON list. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -118,9 +118,9 @@ static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *o
 
 /* A map refuses names that stand twice. */
 static kf_status check_unique(const kf_st *st, const kf_names *names, kf_err *err) {
-  kf_map *map;
-  KF_TRY(kf_map_new_from_names(names, st->in.path, &map, err));
-  kf_map_free(map);
+  kf_dict *map;
+  KF_TRY(kf_dict_new_from_names(names, st->in.path, &map, err));
+  kf_dict_free(map);
   return KF_OK;
 }
 
@@ -149,17 +149,17 @@ static void blank_digits(unsigned char *piece, uint64_t offset, size_t n, uint64
 
 static kf_status hash_file(const kf_st *st, unsigned char *piece, size_t size, uint64_t *out,
                            kf_err *err) {
-  kf_hash hash;
-  kf_hash_start(&hash);
+  kf_checksum hash;
+  kf_checksum_start(&hash);
   for (uint64_t offset = 0; offset < st->in.size;) {
     uint64_t left = st->in.size - offset;
     size_t n = left < size ? (size_t)left : size;
     KF_TRY(kf_in_read(&st->in, offset, piece, n, err));
     blank_digits(piece, offset, n, st->checksum_offset);
-    kf_hash_add(&hash, piece, n);
+    kf_checksum_add(&hash, piece, n);
     offset += n;
   }
-  *out = kf_hash_value(&hash);
+  *out = kf_checksum_value(&hash);
   return KF_OK;
 }
 

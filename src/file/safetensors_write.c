@@ -2,7 +2,7 @@
  *
  * The header has the metadata first and then the tensors in the order they were declared, so equal
  * calls give equal bytes. It is padded with spaces so that the data begins at a multiple of 8. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct kf_stw {
   uint64_t declared, written; /* bytes of data */
   bool checksum;
   uint64_t digits; /* offset of the checksum in the file */
-  kf_hash hash;
+  kf_checksum hash;
 };
 
 static kf_status start(kf_stw *w, const char *path, kf_err *err) {
@@ -32,7 +32,7 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
   kf_stw *w = kf_alloc_zero(1, sizeof *w);
   if (w == NULL) return kf_fail_memory(err);
   w->checksum = checksum;
-  kf_hash_start(&w->hash);
+  kf_checksum_start(&w->hash);
   kf_status status = start(w, path, err);
   if (status != KF_OK) {
     kf_stw_abort(w);
@@ -56,9 +56,9 @@ kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err
   if (!kf_utf8_valid(value, strlen(value)))
     return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is not valid UTF-8", w->out.path, key);
   if (w->metadata.n > 0) kf_string_add(&w->metadata, ",", 1);
-  kf_string_add_string(&w->metadata, key);
+  kf_string_add_json(&w->metadata, key);
   kf_string_add(&w->metadata, ":", 1);
-  kf_string_add_string(&w->metadata, value);
+  kf_string_add_json(&w->metadata, value);
   return w->metadata.failed ? kf_fail_memory(err) : KF_OK;
 }
 
@@ -81,7 +81,7 @@ kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
   kf_string_add(&list, "[", 1);
   for (uint32_t k = 0; k < names->n; k++) {
     if (k > 0) kf_string_add(&list, ",", 1);
-    kf_string_add_string(&list, names->name[k]);
+    kf_string_add_json(&list, names->name[k]);
   }
   kf_string_add(&list, "]", 1);
   kf_status status = list.failed ? kf_fail_memory(err) : kf_stw_meta(w, "classes", list.data, err);
@@ -106,7 +106,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
     return kf_fail(err, KF_ERR_ARG, "%s: tensor '%s' is too large", w->out.path, name);
   kf_string *text = &w->tensors;
   kf_string_add(text, ",", 1);
-  kf_string_add_string(text, name);
+  kf_string_add_json(text, name);
   kf_string_addf(text, ":{\"dtype\":\"%s\",\"shape\":[", type_name(type));
   for (uint32_t i = 0; i < ndim; i++)
     kf_string_addf(text, "%s%" PRIu64, i > 0 ? "," : "", shape[i]);
@@ -119,7 +119,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 /* --- bytes ----------------------------------------------------------------------------------- */
 
 static kf_status put(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
-  if (w->checksum) kf_hash_add(&w->hash, bytes, n);
+  if (w->checksum) kf_checksum_add(&w->hash, bytes, n);
   return kf_out_write(&w->out, bytes, n, err);
 }
 
@@ -161,7 +161,7 @@ static kf_status finish(kf_stw *w, kf_err *err) {
   }
   if (w->checksum) {
     char digits[17];
-    snprintf(digits, sizeof digits, "%016" PRIx64, kf_hash_value(&w->hash));
+    snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->hash));
     KF_TRY(kf_out_rewrite(&w->out, w->digits, digits, 16, err));
   }
   return kf_out_commit(&w->out, err);

@@ -7,7 +7,7 @@
  * The header says how many rows there are. Where bad rows are left out, a first pass finds them and
  * keeps one bit for each row. Labels follow the embeddings in the file, and are read a second time
  * rather than kept. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* shard.c - one data file of a data set: its rows, and the labels and class names inside it. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   }
   KF_TRY(kf_table_size(&shard->table, path, npy.shape[0], npy.shape[1], err));
   shard->table.type = npy.type;
-  shard->table.layout = npy.fortran ? KF_BY_COLUMN : KF_BY_ROW;
+  shard->table.layout = npy.fortran ? KF_LAYOUT_COLUMNS : KF_LAYOUT_ROWS;
   shard->table.offset = npy.offset;
   return KF_OK;
 }
@@ -75,12 +75,12 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;
-  shard->table.layout = KF_BY_ROW;
+  shard->table.layout = KF_LAYOUT_ROWS;
   shard->table.offset = tensor->offset;
   KF_TRY(kf_ids_open(&shard->ids, st, shard->table.rows, err));
   const char *label_name = options->label_tensor != NULL ? options->label_tensor : "labels";
   const kf_st_tensor *labels = kf_st_find(st, label_name);
-  if (labels != NULL && !options->no_labels && options->n_labels == 0)
+  if (labels != NULL && (options->inner_labels != KF_OFF) && options->n_labels == 0)
     KF_TRY(kf_labels_open_tensor(&shard->labels, &st->in, labels, err));
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
 }

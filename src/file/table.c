@@ -3,7 +3,7 @@
  * Reading is positional and works through small buffers on the stack, so that any number of threads
  * may fetch at once and none of them allocates. A piece is small enough to be decoded from the
  * cache it was read into. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
@@ -103,8 +103,8 @@ static kf_status fetch_by_tagged_row(const kf_table *table, const kf_in *in, uin
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err) {
   switch (table->layout) {
-  case KF_BY_COLUMN: return fetch_by_column(table, in, kernels, first, n, rows, err);
-  case KF_BY_TAGGED_ROW: return fetch_by_tagged_row(table, in, first, n, rows, err);
+  case KF_LAYOUT_COLUMNS: return fetch_by_column(table, in, kernels, first, n, rows, err);
+  case KF_LAYOUT_TAGGED_ROWS: return fetch_by_tagged_row(table, in, first, n, rows, err);
   default: return fetch_by_row(table, in, kernels, first, n, rows, err);
   }
 }

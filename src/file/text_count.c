@@ -1,7 +1,7 @@
 /* text_count.c - how many lines a text file has, and how many different ones. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
-kf_status kf_text_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err) {
+kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err) {
   kf_labels labels = {0};
   kf_label_rules rules = {.allow_unlabelled = true};
   kf_label_census census = {.largest = -1};

@@ -2,7 +2,7 @@
  *
  * Files hold little-endian numbers, and so does every machine koofu runs on; the assertion below is
  * where a port to another one starts. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <assert.h>
 #include <math.h>

@@ -3,7 +3,7 @@
  * .fvecs: rows of an int32 with the dimension and as many f32. All dimensions must be equal; those
  *         behind the first are checked when their rows are read.
  * .fbin:  uint32 rows, uint32 dimension, then the rows in f32. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 
@@ -27,7 +27,7 @@ static kf_status read_fvecs(kf_in *in, kf_table *table, kf_err *err) {
   }
   table->rows = in->size / stride;
   table->type = KF_TYPE_F32;
-  table->layout = KF_BY_TAGGED_ROW;
+  table->layout = KF_LAYOUT_TAGGED_ROWS;
   table->offset = 0;
   return KF_OK;
 }
@@ -48,7 +48,7 @@ static kf_status read_fbin(kf_in *in, kf_table *table, kf_err *err) {
                    in->path, header[0], header[1], expected, in->size);
   }
   table->type = KF_TYPE_F32;
-  table->layout = KF_BY_ROW;
+  table->layout = KF_LAYOUT_ROWS;
   table->offset = sizeof header;
   return KF_OK;
 }

@@ -189,7 +189,7 @@ static kf_status describe_vectors(kf_ctx *ctx, info *out, const char *path, cons
 
 static kf_status describe_text(info *out, const char *path, kf_err *err) {
   uint64_t distinct;
-  KF_TRY(kf_text_count(path, &out->base.rows, &distinct, err));
+  KF_TRY(kf_lines_count(path, &out->base.rows, &distinct, err));
   out->base.format = "text";
   out->base.kind = "labels";
   out->base.classes = distinct <= KF_MAX_CLASSES ? (uint32_t)distinct : 0;

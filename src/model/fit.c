@@ -20,18 +20,24 @@
 
 kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   KF_ENTER(ctx, text != NULL && out != NULL);
+  static const struct {
+    const char *name;
+    kf_lambda_unit unit;
+  } rules[] = {
+      {"auto", KF_LAMBDA_AUTO}, {"gda", KF_LAMBDA_GDA}, {"ledoit-wolf", KF_LAMBDA_LEDOIT_WOLF}};
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (strcmp(text, rules[i].name) == 0) {
+      *out = (kf_lambda){.unit = rules[i].unit};
+      return KF_OK;
+    }
   const char *end;
   double value = kf_parse_f64(text, &end);
-  if (strcmp(text, "gda") == 0) {
-    *out = (kf_lambda){.unit = KF_LAMBDA_GDA};
-    return KF_OK;
-  }
   bool relative = strcmp(end, "x") == 0, absolute = *end == '\0';
   if (end == text || !(relative || absolute)) value = -1;
   if (!(value >= 0) || !isfinite(value))
     return kf_fail(err, KF_ERR_ARG,
-                   "lambda '%s' is neither a number such as 150 nor a multiple of "
-                   "the mean eigenvalue such as 0.3x nor a rule such as gda",
+                   "lambda '%s' is neither a number such as 150, nor a multiple of the mean "
+                   "eigenvalue such as 0.3x, nor auto, gda or ledoit-wolf",
                    text);
   *out = (kf_lambda){.value = value, .unit = relative ? KF_LAMBDA_RELATIVE : KF_LAMBDA_ABSOLUTE};
   return KF_OK;
@@ -190,6 +196,8 @@ void kf_fitter_free(kf_fitter *f) {
   kf_free(f);
 }
 
+kf_ctx *kf_fitter_ctx(const kf_fitter *f) { return f->ctx; }
+const kf_stats *kf_fitter_stats(const kf_fitter *f) { return f->within; }
 double kf_fitter_mean_eigenvalue(const kf_fitter *f) { return f->mean_eigenvalue; }
 const double *kf_fitter_values(const kf_fitter *f) { return f->values; }
 const double *kf_fitter_vectors(const kf_fitter *f) { return f->vectors; }
@@ -200,12 +208,14 @@ const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
 kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
   kf_err *err = &f->ctx->err;
   double value = lambda.value;
-  bool rule = lambda.unit == KF_LAMBDA_DEFAULT || lambda.unit == KF_LAMBDA_GDA;
+  bool rule = lambda.unit == KF_LAMBDA_AUTO || lambda.unit == KF_LAMBDA_GDA;
+  if (lambda.unit == KF_LAMBDA_LEDOIT_WOLF)
+    return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS, "Ledoit and Wolf's lambda needs the rows");
   if ((unsigned)lambda.unit > KF_LAMBDA_GDA)
-    return kf_fail(err, KF_ERR_ARG, "the unit of lambda is none of its choices");
+    return kf_fail(err, KF_ERR_ARG, "invalid unit of lambda, %d", (int)lambda.unit);
   if (!rule && !(value >= 0 && isfinite(value)))
     return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
-  if (lambda.unit == KF_LAMBDA_DEFAULT) value = 0.3 * f->mean_eigenvalue;
+  if (lambda.unit == KF_LAMBDA_AUTO) value = 0.3 * f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_RELATIVE) value *= f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_GDA) {
     uint64_t others = f->within->rows > 1 ? f->within->rows - 1 : 1;
@@ -347,7 +357,8 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   if (dim > f->dim)
     return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", dim, f->dim);
   if ((unsigned)centre > KF_CENTRE_MEAN)
-    return kf_fail(err, KF_ERR_ARG, "the centre is none of its choices");
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)centre);
+  if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_NONE;
   double value = 0;
   KF_TRY(kf_fitter_lambda(f, lambda, &value));
   kf_model *m;
@@ -372,19 +383,5 @@ kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t 
     *out = m;
   else
     kf_model_free(m);
-  return status;
-}
-
-kf_status kf_fit(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
-                 kf_model **out) {
-  KF_ENTER(ctx, stats != NULL && out != NULL);
-  kf_fit_options o = options != NULL ? *options : (kf_fit_options){0};
-  if (o.dim > stats->dim) /* before the long work */
-    return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o.dim,
-                   stats->dim);
-  kf_fitter *f;
-  KF_TRY(kf_fitter_new(ctx, stats, o.between, &f));
-  kf_status status = kf_fitter_fit(f, o.lambda, o.dim, o.centre, out);
-  kf_fitter_free(f);
   return status;
 }

@@ -104,7 +104,7 @@ kf_status kf_fail_range(const kf_model *model, kf_err *err) {
 
 /* A model of raw norms is made for Euclidean distance, in which lengths count. */
 static bool unit_length(const kf_model *model, const kf_transform_options *options) {
-  return model->normalized && (options == NULL || !options->no_normalize);
+  return model->normalized && (options == NULL || (options->normalize != KF_OFF));
 }
 
 /* --- the public calls ------------------------------------------------------------------------ */

@@ -213,7 +213,9 @@ kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **o
 uint32_t kf_model_dim_in(const kf_model *m) { return m->dim_in; }
 uint32_t kf_model_dim_out(const kf_model *m) { return m->dim_out; }
 uint32_t kf_model_classes(const kf_model *m) { return m->n_classes; }
-int64_t kf_model_count(const kf_model *m, uint32_t k) { return m->counts[k]; }
+int64_t kf_model_count(const kf_model *m, uint32_t k) {
+  return k < m->n_classes ? m->counts[k] : 0;
+}
 int kf_model_normalized(const kf_model *m) { return m->normalized; }
 kf_centre kf_model_centre(const kf_model *m) { return m->centre; }
 double kf_model_lambda(const kf_model *m) { return m->lambda; }
@@ -230,6 +232,14 @@ int kf_model_fused(const kf_model *m) { return m->text != NULL; }
 double kf_model_alpha(const kf_model *m) { return m->alpha; }
 int kf_model_has_text(const kf_model *m, uint32_t k) {
   return m->text != NULL && k < m->n_classes && m->text_given[k];
+}
+
+uint32_t kf_model_answers(const kf_model *m, kf_part part) {
+  if (part == KF_PART_DEFAULT && m->text == NULL) part = KF_PART_IMAGES;
+  const int64_t *evidence = kf_model_evidence(m, part);
+  uint32_t n = 0;
+  for (uint32_t k = 0; k < m->n_classes; k++) n += evidence[k] > 0;
+  return n;
 }
 
 const char *kf_model_class_name(const kf_model *m, uint32_t k) {

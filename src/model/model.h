@@ -84,6 +84,8 @@ kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint
                             kf_centre centre, kf_model **out);
 /* A lambda as an absolute number; an error where no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
+kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
+const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* that S_w is from */
 double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
 const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
 const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
@@ -124,8 +126,12 @@ kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
 /* Text prototypes (text.c). */
 const kf_names *kf_text_names(const kf_text *text);
 void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
-/* KF_ERR_DATA where rows are not as long as those of images. */
+/* KF_ERR_DATA if its rows are not as long as those of images. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
+/* Logs which of the n classes of `of` ("training data") have no text, and which text has no such class;
+ * KF_ERR_DATA if nothing matches, or if only one side has names. The error goes to the context. */
+kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
+                        uint32_t n);
 
 /* The metric that is meant where none was given. */
 static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {

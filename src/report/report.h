@@ -24,17 +24,14 @@ size_t kf_class_characters(const kf_report_content *c, uint32_t k, size_t most);
  * only the relative one means the same there. */
 double kf_cell_lambda(const kf_report_content *c, const kf_sweep_cell *cell);
 
-/* What answers. */
-typedef enum kf_by { KF_BY_IMAGES, KF_BY_TEXT, KF_BY_BOTH } kf_by;
-
 /* The place in a sweep that the others are compared with: that of the model, or next to it. */
 typedef struct kf_place {
   double lambda;
   uint32_t dim, most_dim; /* most_dim: the largest there is */
   kf_metric metric;
   uint32_t set;
-  kf_by by;              /* images, unless it is changed */
-  kf_text_centre centre; /* of mapped text; 0: there is none */
+  kf_part by;              /* images, unless it is changed */
+  kf_centre centre; /* of mapped text; 0: there is none */
 } kf_place;
 /* false: there is no sweep, or no cell in the mapped space. */
 bool kf_sweep_place(const kf_report_content *c, kf_place *out);

@@ -50,7 +50,7 @@ static void put_facts(kf_string *out, const kf_report_content *c) {
 /* --- results ---------------------------------------------------------------------------------- */
 
 typedef struct line {
-  kf_by by;
+  kf_part by;
   bool raw;
   uint32_t k, dim;
   uint64_t n, top1, top5;
@@ -68,7 +68,7 @@ static void add_line(table *t, line l) {
   if (t->n < MOST_LINES && l.n > 0) t->lines[t->n++] = l;
 }
 
-static void add_cell(table *t, const kf_sweep_cell *cell, kf_by by) {
+static void add_cell(table *t, const kf_sweep_cell *cell, kf_part by) {
   if (cell != NULL)
     add_line(t, (line){by, cell->raw != 0, cell->k, cell->dim, cell->n, cell->top1, cell->top5,
                        cell->raw == 0});
@@ -76,8 +76,8 @@ static void add_cell(table *t, const kf_sweep_cell *cell, kf_by by) {
 
 /* From the evaluation of a part of the model, or from the sweep without one. */
 static void add_part(table *t, const kf_report_content *c, const kf_place *place,
-                     const kf_eval_result *part, kf_by by) {
-  bool raw = by == KF_BY_TEXT;
+                     const kf_eval_result *part, kf_part by) {
+  bool raw = by == KF_PART_TEXT;
   if (part != NULL && c->model != NULL) {
     uint32_t dim = raw ? kf_model_dim_in(c->model) : kf_model_dim_out(c->model);
     add_line(t, (line){by, raw, 0, dim, part->n, part->top1, part->top5, !raw});
@@ -91,15 +91,15 @@ static void add_part(table *t, const kf_report_content *c, const kf_place *place
 /* Text in the original space and mapped, and both together. */
 static void add_text(table *t, const kf_report_content *c, const kf_place *place) {
   size_t before = t->n;
-  add_part(t, c, place, c->text, KF_BY_TEXT);
+  add_part(t, c, place, c->text, KF_PART_TEXT);
   if (place != NULL) {
     kf_place here = *place;
-    here.by = KF_BY_TEXT;
-    add_cell(t, kf_sweep_find(c, &here, false, 0), KF_BY_TEXT);
+    here.by = KF_PART_TEXT;
+    add_cell(t, kf_sweep_find(c, &here, false, 0), KF_PART_TEXT);
   }
-  add_part(t, c, place, c->fused, KF_BY_BOTH);
+  add_part(t, c, place, c->fused, KF_PART_FUSED);
   line *both = t->n > before ? &t->lines[t->n - 1] : NULL; /* has the dimensions of text as well */
-  if (both != NULL && both->by == KF_BY_BOTH && t->lines[before].raw && both->dim > 0)
+  if (both != NULL && both->by == KF_PART_FUSED && t->lines[before].raw && both->dim > 0)
     both->dim += t->lines[before].dim;
   for (size_t i = before; i < t->n; i++) t->lines[i].last = i + 1 == t->n;
 }
@@ -112,29 +112,29 @@ static void collect(const kf_report_content *c, table *t) {
   if (e != NULL && e->n > 0) {
     uint32_t in = c->model != NULL ? kf_model_dim_in(c->model) : 0;
     uint32_t out = c->model != NULL ? kf_model_dim_out(c->model) : 0;
-    add_line(t, (line){KF_BY_IMAGES, true, 0, in, e->n, e->raw_top1, e->raw_top5, false});
-    add_line(t, (line){KF_BY_IMAGES, false, 0, out, e->n, e->top1, e->top5, true});
+    add_line(t, (line){KF_PART_IMAGES, true, 0, in, e->n, e->raw_top1, e->raw_top5, false});
+    add_line(t, (line){KF_PART_IMAGES, false, 0, out, e->n, e->top1, e->top5, true});
   }
   kf_place place;
   bool swept = kf_sweep_place(c, &place), evaluated = t->n > 0;
   if (swept && !evaluated) {
-    add_cell(t, kf_sweep_find(c, &place, true, 0), KF_BY_IMAGES);
-    add_cell(t, kf_sweep_find(c, &place, false, 0), KF_BY_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, true, 0), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, false, 0), KF_PART_IMAGES);
   }
   add_text(t, c, swept ? &place : NULL);
   uint32_t ks[8];
   size_t n_ks = swept ? kf_sweep_ks(c->sweep, ks, 8) : 0;
   for (size_t i = 0; i < n_ks; i++) {
     if (ks[i] == 0) continue;
-    add_cell(t, kf_sweep_find(c, &place, true, ks[i]), KF_BY_IMAGES);
-    add_cell(t, kf_sweep_find(c, &place, false, ks[i]), KF_BY_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, true, ks[i]), KF_PART_IMAGES);
+    add_cell(t, kf_sweep_find(c, &place, false, ks[i]), KF_PART_IMAGES);
   }
 }
 
 /* An interval as a line with its share as a dot, for a column of the table. */
 static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   double low = 0, high = 1;
-  unsigned colour = l->by == KF_BY_BOTH ? 1 : l->by == KF_BY_TEXT ? 2 : l->raw ? 5 : 0;
+  unsigned colour = l->by == KF_PART_FUSED ? 1 : l->by == KF_PART_TEXT ? 2 : l->raw ? 5 : 0;
   kf_interval95(l->top1, l->n, &low, &high);
   kf_put(out, "<td class=\"bar\"><svg viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
   kf_svg_line(out, "grid", x->from, 7, x->to, 7);
@@ -149,8 +149,8 @@ static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
 static void put_line(kf_string *out, const line *l, const kf_scale *x) {
   kf_string_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
                  l->last ? "mapped" : "raw", l->raw ? "raw" : "Koo-Fu",
-                 l->by == KF_BY_BOTH   ? "prototypes and text"
-                 : l->by == KF_BY_TEXT ? "text (zero-shot)"
+                 l->by == KF_PART_FUSED   ? "prototypes and text"
+                 : l->by == KF_PART_TEXT ? "text (zero-shot)"
                                        : kf_show_classifier(l->k).text);
   if (l->dim > 0)
     kf_string_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
@@ -187,14 +187,14 @@ static void put_table(kf_string *out, const table *t) {
 static const line *first_pair(const table *t) {
   for (size_t i = 0; i + 1 < t->n; i++) {
     const line *one = &t->lines[i], *two = one + 1;
-    if (one->by == KF_BY_IMAGES && two->by == KF_BY_IMAGES && one->raw && !two->raw &&
+    if (one->by == KF_PART_IMAGES && two->by == KF_PART_IMAGES && one->raw && !two->raw &&
         one->k == two->k)
       return one;
   }
   return NULL;
 }
 
-static const line *find_line(const table *t, kf_by by, bool raw) {
+static const line *find_line(const table *t, kf_part by, bool raw) {
   for (size_t i = 0; i < t->n; i++)
     if (t->lines[i].by == by && t->lines[i].raw == raw && t->lines[i].k == 0) return &t->lines[i];
   return NULL;
@@ -232,9 +232,9 @@ static void put_more(kf_string *out, const line *both, const line *part, const c
 }
 
 static void put_both(kf_string *out, const kf_report_content *c, const table *t) {
-  const line *both = find_line(t, KF_BY_BOTH, false);
-  const line *text = find_line(t, KF_BY_TEXT, true);
-  const line *images = find_line(t, KF_BY_IMAGES, false);
+  const line *both = find_line(t, KF_PART_FUSED, false);
+  const line *text = find_line(t, KF_PART_TEXT, true);
+  const line *images = find_line(t, KF_PART_IMAGES, false);
   if (both == NULL) return;
   kf_string_addf(out,
                  "<p class=\"gain\">Names and pictures together are right for <b>%s</b> of %s %s",

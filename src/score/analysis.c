@@ -20,7 +20,7 @@ typedef struct outcomes {
   unsigned char *rank; /* [rows] of the right class among the answers; TOP: not among them */
 } outcomes;
 
-static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   const outcomes *all = argument;
   uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
   double margin = row->top > 1 ? row->scores[0] - row->scores[1] : 0;

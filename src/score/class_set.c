@@ -16,7 +16,7 @@ static kf_status new_set(const char *path, kf_names *names, kf_class_set **out, 
   set->names = *names;
   set->path = path != NULL ? kf_strdup(path) : NULL;
   kf_status status = path == NULL || set->path != NULL
-                         ? kf_map_new_from_names(&set->names, "class set", &set->map, err)
+                         ? kf_dict_new_from_names(&set->names, "class set", &set->map, err)
                          : kf_fail_memory(err);
   if (status != KF_OK) {
     kf_class_set_free(set);
@@ -42,7 +42,7 @@ kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n, kf
 
 void kf_class_set_free(kf_class_set *set) {
   if (set == NULL) return;
-  kf_map_free(set->map);
+  kf_dict_free(set->map);
   kf_names_clear(&set->names);
   kf_free(set->path);
   kf_free(set);
@@ -55,7 +55,7 @@ const char *kf_class_set_name(const kf_class_set *set, uint32_t i) {
 }
 
 int kf_class_set_has(const kf_class_set *set, const char *name) {
-  return kf_map_find(set->map, name, strlen(name)) >= 0;
+  return kf_dict_find(set->map, name, strlen(name)) >= 0;
 }
 
 /* --- in the numbers of a model or gallery ----------------------------------------------------- */
@@ -77,22 +77,22 @@ static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known
 
 static kf_status find_classes(const kf_class_set *set, const kf_known *known, unsigned char *mask,
                               uint32_t *found, kf_err *err) {
-  kf_map *map = NULL;
+  kf_dict *map = NULL;
   kf_status status = KF_OK;
   *found = 0;
-  if (known->names->n > 0) KF_TRY(kf_map_new_from_names(known->names, known->what, &map, err));
+  if (known->names->n > 0) KF_TRY(kf_dict_new_from_names(known->names, known->what, &map, err));
   for (uint32_t i = 0; i < set->names.n && status == KF_OK; i++) {
     const char *name = set->names.name[i];
     int64_t at = -1;
     if (map != NULL)
-      at = kf_map_find(map, name, strlen(name));
+      at = kf_dict_find(map, name, strlen(name));
     else
       status = read_number(set, i, known, &at, err);
     if (status != KF_OK || at < 0 || known->counts[at] == 0) continue;
     *found += !mask[at];
     mask[at] = 1;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   return status;
 }
 

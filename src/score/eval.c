@@ -5,7 +5,7 @@
 
 #define TOP 5u
 
-static void count_hits(void *argument, kf_tally *tally, const kf_scored *row) {
+static void count_hits(void *argument, kf_tally *tally, const kf_answer *row) {
   (void)argument;
   kf_eval_result *sum = &tally->sum;
   uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
@@ -22,8 +22,8 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
   kf_eval_result result = {0};
   kf_status status = kf_trial_start(&trial, ctx, model, data,
                                     &(kf_trial_options){.metric = o.metric,
-                                                        .mapped = !o.skip_model,
-                                                        .raw = !o.skip_raw,
+                                                        .mapped = (o.mapped != KF_OFF),
+                                                        .raw = (o.raw != KF_OFF),
                                                         .part = o.part,
                                                         .top = TOP,
                                                         .truth = o.truth,

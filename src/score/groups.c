@@ -11,7 +11,7 @@ static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned c
                       kf_err *err) {
   for (uint32_t i = 0; i < set->names.n; i++) {
     const char *name = set->names.name[i];
-    int64_t at = kf_map_find(h->classes.map, name, strlen(name));
+    int64_t at = kf_dict_find(h->classes.map, name, strlen(name));
     if (at < 0)
       return kf_fail(err, KF_ERR_DATA,
                      "%s: '%.64s' (line %u) is not in %s; give a file of names (--names) that has "
@@ -54,7 +54,7 @@ static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_s
   if (names == NULL) return kf_fail_memory(&ctx->err);
   for (uint32_t i = 0; i < all; i++) {
     const char *name = list != NULL ? list->names.name[i] : h->classes.name[i];
-    int64_t at = list != NULL ? kf_map_find(h->classes.map, name, strlen(name)) : (int64_t)i;
+    int64_t at = list != NULL ? kf_dict_find(h->classes.map, name, strlen(name)) : (int64_t)i;
     if (marked[at] == wanted) names[n++] = name;
   }
   kf_status status = kf_class_set_new(ctx, names, n, out);

@@ -23,7 +23,7 @@ typedef struct reader {
 static kf_status number_of(reader *r, uint64_t line, const char *text, size_t length, uint32_t *out,
                            kf_err *err) {
   kf_name_set *set = &r->h->classes;
-  int64_t at = set->map != NULL ? kf_map_find(set->map, text, length) : -1;
+  int64_t at = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
   if (at < 0) {
     at = (int64_t)set->n;
     KF_TRY(kf_name_set_add(set, r->path, line, text, length, err));
@@ -92,7 +92,7 @@ static kf_status read_lines(reader *r, const char *path, kf_line_fn use, kf_err 
   kf_in in;
   r->path = path;
   KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = kf_text_each(&in, use, r, err);
+  kf_status status = kf_lines_each(&in, use, r, err);
   kf_in_close(&in);
   return status;
 }
@@ -205,7 +205,7 @@ uint32_t kf_hierarchy_classes(const kf_hierarchy *h) { return (uint32_t)h->class
 uint64_t kf_hierarchy_edges(const kf_hierarchy *h) { return h->n_edges; }
 
 const char *kf_hierarchy_name(const kf_hierarchy *h, const char *class_name) {
-  int64_t at = kf_map_find(h->classes.map, class_name, strlen(class_name));
+  int64_t at = kf_dict_find(h->classes.map, class_name, strlen(class_name));
   if (at < 0) return NULL;
   return h->names != NULL && h->names[at] != NULL ? h->names[at] : "";
 }

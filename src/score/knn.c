@@ -115,7 +115,7 @@ static kf_status judge(knn_job *j, const kf_gallery_eval_options *o, kf_err *err
 static kf_status prepare(knn_job *j, const kf_gallery_eval_options *o, kf_err *err) {
   uint64_t most = j->k[j->n_k - 1];
   KF_TRY(judge(j, o, err));
-  j->block = kf_gallery_block(j->gallery);
+  j->block = kf_gallery_batch(j->gallery);
   j->tally = kf_tallies_new(&j->judge, 1);
   j->rows = kf_alloc(j->data != NULL ? j->block * j->data->dim : 0, sizeof *j->rows);
   j->labels = kf_alloc(j->block, sizeof *j->labels);

@@ -49,15 +49,15 @@ static bool takes_part(const kf_known *known, int64_t class) {
 
 static kf_status match_classes(kf_judge *judge, const kf_known *known, const kf_names *own,
                                kf_err *err) {
-  kf_map *map = NULL;
+  kf_dict *map = NULL;
   KF_TRY(check_names(known, own, judge->truth, err));
-  if (own->n > 0) KF_TRY(kf_map_new_from_names(known->names, known->what, &map, err));
+  if (own->n > 0) KF_TRY(kf_dict_new_from_names(known->names, known->what, &map, err));
   for (uint32_t k = 0; k < judge->n_classes; k++) {
     int64_t at = k < known->n_classes ? (int64_t)k : -1;
-    if (map != NULL) at = kf_map_find(map, own->name[k], strlen(own->name[k]));
+    if (map != NULL) at = kf_dict_find(map, own->name[k], strlen(own->name[k]));
     judge->to[k] = takes_part(known, at) ? (int32_t)at : -1;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   return KF_OK;
 }
 

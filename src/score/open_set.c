@@ -14,7 +14,7 @@ typedef struct score_list {
   double sign;
 } score_list;
 
-static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   (void)tally;
   const score_list *scores = argument;
   scores->at[row->row] = scores->sign * row->scores[0];

@@ -97,7 +97,7 @@ kf_status kf_check_scored(const kf_known *known, const kf_eval_result *sum, kf_e
 struct kf_class_set {
   char *path; /* NULL: not from a file */
   kf_names names;
-  kf_map *map;
+  kf_dict *map;
 };
 
 /* Fills mask [known->n_classes] for kf_known.part, and remarks on classes that are not known;

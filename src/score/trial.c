@@ -52,7 +52,7 @@ typedef struct trial_job {
   const kf_trial *trial;
   const kf_data *data;
   bool judged;
-  kf_scored_fn use;
+  kf_answer_fn use;
   void *argument;
   kf_tally *tallies; /* [threads] */
 } trial_job;
@@ -90,7 +90,7 @@ static kf_status answer(const trial_job *j, const kf_prototypes *p, kf_tally *ta
   if (p == NULL) return KF_OK;
   KF_TRY(kf_prototypes_nearest(p, b->rows, b->norm2, n, top, b->answers, b->scores, err));
   for (uint64_t i = 0; i < n; i++) {
-    kf_scored row = {.row = b->numbers[i],
+    kf_answer row = {.row = b->numbers[i],
                      .right = b->right[i],
                      .raw = p->raw,
                      .answers = b->answers + i * top,
@@ -154,7 +154,7 @@ static kf_status run(trial_job *j, kf_eval_result *counts) {
   return status;
 }
 
-kf_status kf_trial_run(const kf_trial *trial, kf_scored_fn use, void *argument,
+kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
                        kf_eval_result *counts) {
   trial_job j = {
       .trial = trial, .data = trial->data, .judged = true, .use = use, .argument = argument};
@@ -162,7 +162,7 @@ kf_status kf_trial_run(const kf_trial *trial, kf_scored_fn use, void *argument,
   return kf_check_scored(&trial->known, counts, &trial->ctx->err);
 }
 
-kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_scored_fn use,
+kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_answer_fn use,
                                 void *argument, kf_eval_result *counts) {
   trial_job j = {.trial = trial, .data = data, .use = use, .argument = argument};
   return run(&j, counts);

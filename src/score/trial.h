@@ -25,25 +25,25 @@ typedef struct kf_trial {
 } kf_trial;
 
 /* A row that is scored, and its answers in one space. */
-typedef struct kf_scored {
+typedef struct kf_answer {
   uint64_t row; /* of the data set */
   kf_right right;
   bool raw;               /* the original space */
   const int32_t *answers; /* [top] best first */
   const double *scores;   /* [top] */
   uint32_t top;
-} kf_scored;
+} kf_answer;
 /* Called by any worker, for rows in any order, once for each space. */
-typedef void (*kf_scored_fn)(void *argument, kf_tally *tally, const kf_scored *row);
+typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
 /* On failure, too, the trial must be cleared. Errors go to the context. */
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_trial_options *options);
 /* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA where none is scored. */
-kf_status kf_trial_run(const kf_trial *trial, kf_scored_fn use, void *argument,
+kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
                        kf_eval_result *counts);
 /* The same over all rows of other data that are not bad, without right classes. */
-kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_scored_fn use,
+kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_answer_fn use,
                                 void *argument, kf_eval_result *counts);
 void kf_trial_clear(kf_trial *trial);
 

@@ -41,25 +41,25 @@ static uint64_t number_of(const char *id, size_t length) {
   return value;
 }
 
-static kf_status map_ids(const kf_entries *e, kf_map **out, kf_err *err) {
-  kf_map *map = kf_map_new((uint32_t)e->n);
+static kf_status map_ids(const kf_entries *e, kf_dict **out, kf_err *err) {
+  kf_dict *map = kf_dict_new((uint32_t)e->n);
   if (map == NULL) return kf_fail_memory(err);
   uint64_t begin = 0;
   kf_status status = KF_OK;
   for (uint64_t i = 0; i < e->n && status == KF_OK; i++) {
     const char *id = e->ids.data + begin;
     size_t length = (size_t)(e->id_ends[i] - begin);
-    int64_t before = kf_map_find(map, id, length);
+    int64_t before = kf_dict_find(map, id, length);
     if (before >= 0) /* line 1 is the header */
       status =
           kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " repeats the id '%.*s' of line %" PRId64,
                   e->path, i + 2, (int)(length < 64 ? length : 64), id, before + 2);
-    else if (!kf_map_add(map, id, length, (uint32_t)i))
+    else if (!kf_dict_add(map, id, length, (uint32_t)i))
       status = kf_fail_memory(err);
     begin = e->id_ends[i];
   }
   if (status != KF_OK)
-    kf_map_free(map);
+    kf_dict_free(map);
   else
     *out = map;
   return status;
@@ -70,7 +70,7 @@ static kf_status map_ids(const kf_entries *e, kf_map **out, kf_err *err) {
 typedef struct alignment {
   const kf_entries *entries;
   const char *path; /* of the ids */
-  kf_map *map;      /* NULL: the entries are numbered */
+  kf_dict *map;      /* NULL: the entries are numbered */
   kf_truth *truth;
   size_t ends_room, classes_room;
   size_t n_classes;
@@ -83,11 +83,11 @@ static kf_status find_entry(const alignment *a, uint64_t line, const char *id, s
   *out = -1;
   kf_id_without_folder(&id, &length);
   /* What looks like an ending may be none: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
-  if (a->map != NULL) *out = kf_map_find(a->map, id, length);
+  if (a->map != NULL) *out = kf_dict_find(a->map, id, length);
   if (*out >= 0) return KF_OK;
   kf_id_without_ending(id, &length);
   if (a->map != NULL) {
-    *out = kf_map_find(a->map, id, length);
+    *out = kf_dict_find(a->map, id, length);
     return KF_OK;
   }
   uint64_t number = number_of(id, length);
@@ -132,10 +132,10 @@ static kf_status by_ids(kf_truth *truth, const kf_entries *e, const char *path, 
   kf_in in = {0};
   kf_status status = kf_in_open(&in, path, err);
   if (status == KF_OK) {
-    status = kf_text_each(&in, add_row, &a, err);
+    status = kf_lines_each(&in, add_row, &a, err);
     kf_in_close(&in);
   }
-  kf_map_free(a.map);
+  kf_dict_free(a.map);
   if (status == KF_OK && a.matched == 0)
     status = kf_fail(err, KF_ERR_DATA, "%s: none of its %" PRIu64 " ids has an entry in %s", path,
                      truth->rows, e->path);

@@ -15,7 +15,7 @@ typedef struct reader {
   kf_entries *entries;
   const kf_names *names; /* n = 0: none */
   const char *classes;   /* their file */
-  kf_map *map;           /* of the names */
+  kf_dict *map;           /* of the names */
   const char *unit;      /* what is counted: "line", "entry" */
   uint64_t place;        /* of the entry in hand */
   uint64_t begin;        /* its first class in the list */
@@ -61,8 +61,8 @@ static kf_status read_number(const reader *r, const char *text, size_t length, i
 
 static kf_status read_name(reader *r, const char *text, size_t length, int32_t *out, kf_err *err) {
   kf_name_set *found = &r->entries->found;
-  const kf_map *map = r->names->n > 0 ? r->map : found->map;
-  int64_t at = map != NULL ? kf_map_find(map, text, length) : -1;
+  const kf_dict *map = r->names->n > 0 ? r->map : found->map;
+  int64_t at = map != NULL ? kf_dict_find(map, text, length) : -1;
   if (at < 0 && r->names->n > 0)
     return kf_fail(err, KF_ERR_DATA, "%s: %s %" PRIu64 ": '%.*s' is no class of %s",
                    r->entries->path, r->unit, r->place, (int)(length < 64 ? length : 64), text,
@@ -285,9 +285,9 @@ static kf_status read_file(reader *r, const kf_in *in, kf_err *err) {
   e->numbered = ends_in(e->path, ".json");
   bool csv = ends_in(e->path, ".csv");
   r->unit = e->numbered ? "entry" : "line";
-  if (r->names->n > 0) KF_TRY(kf_map_new_from_names(r->names, r->classes, &r->map, err));
+  if (r->names->n > 0) KF_TRY(kf_dict_new_from_names(r->names, r->classes, &r->map, err));
   KF_TRY(e->numbered ? read_json(r, in, err)
-                     : kf_text_each(in, csv ? csv_line : text_line, r, err));
+                     : kf_lines_each(in, csv ? csv_line : text_line, r, err));
   return e->n > 0 ? KF_OK : kf_fail(err, KF_ERR_DATA, "%s: there is no entry in it", e->path);
 }
 
@@ -299,7 +299,7 @@ kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names 
   KF_TRY(kf_in_open(&in, path, err));
   kf_status status = read_file(&r, &in, err);
   kf_in_close(&in);
-  kf_map_free(r.map);
+  kf_dict_free(r.map);
   kf_string_clear(&r.field);
   return status;
 }

@@ -26,7 +26,7 @@ const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts) { return &
 
 /* --- of a model ------------------------------------------------------------------------------- */
 
-static void keep(void *argument, kf_tally *tally, const kf_scored *row) {
+static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   kf_verdicts *v = argument;
   bool right = kf_is_right(&row->right, row->answers[0]);
   v->of[row->row] = right ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
@@ -67,7 +67,7 @@ typedef struct answers {
   kf_judge judge;
   uint32_t n_classes;    /* of labels or truth */
   const kf_names *names; /* of labels or truth; n = 0: numbers */
-  kf_map *map;           /* of the names */
+  kf_dict *map;           /* of the names */
   int32_t *answer;       /* [rows] class of labels or truth; NO_CLASS, or NO_LINE */
   kf_string name;        /* without escapes */
 } answers;
@@ -116,7 +116,7 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
   if (a->map != NULL) {
     unescape(text, length, &a->name);
     if (a->name.failed) return kf_fail_memory(err);
-    *out = (int32_t)kf_map_find(a->map, a->name.data, a->name.n);
+    *out = (int32_t)kf_dict_find(a->map, a->name.data, a->name.n);
     return KF_OK;
   }
   if (!read_digits(text, length, KF_MAX_CLASSES, &number))
@@ -156,7 +156,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
 static kf_status read_answers(answers *a, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, a->path, err));
-  kf_status status = kf_text_each(&in, answer_line, a, err);
+  kf_status status = kf_lines_each(&in, answer_line, a, err);
   kf_in_close(&in);
   return status;
 }
@@ -217,7 +217,7 @@ static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth, cons
   a->answer = kf_alloc(a->rows, sizeof *a->answer);
   if (a->answer == NULL || v == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < a->rows; i++) a->answer[i] = NO_LINE;
-  if (a->names->n > 0) KF_TRY(kf_map_new_from_names(a->names, "labels", &a->map, &ctx->err));
+  if (a->names->n > 0) KF_TRY(kf_dict_new_from_names(a->names, "labels", &a->map, &ctx->err));
   KF_TRY(read_answers(a, &ctx->err));
   return judge_answers(ctx, a, truth, set, v);
 }
@@ -231,7 +231,7 @@ kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
   kf_verdicts *v = new_verdicts(a.rows);
   kf_status status = judge_file(ctx, &a, truth, set, v);
   kf_free(a.answer);
-  kf_map_free(a.map);
+  kf_dict_free(a.map);
   kf_string_clear(&a.name);
   if (status == KF_OK)
     *out = v;

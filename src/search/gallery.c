@@ -95,7 +95,7 @@ kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err
                  kf_gallery_dim_in(g));
 }
 
-uint64_t kf_gallery_block(const kf_gallery *g) {
+uint64_t kf_gallery_batch(const kf_gallery *g) {
   const uint64_t least = 64, most = 1024, products = (uint64_t)1 << 36; /* well below a second */
   uint64_t rows = 64 * kf_data_chunk(kf_gallery_dim_in(g));
   uint64_t soon = products / kf_gallery_dim(g) / kf_gallery_rows(g);

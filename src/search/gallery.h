@@ -35,8 +35,6 @@ struct kf_gallery {
 /* --- the file (gallery_file.c) --------------------------------------------------------------- */
 
 #define KF_GALLERY_FORMAT "koofu.gallery"
-/* "cosine", "euclidean", "inner"; as in the metadata. */
-const char *kf_metric_name(kf_metric metric);
 
 /* Opens a gallery and checks all of it but the rows; there is no index yet. */
 kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);
@@ -62,8 +60,6 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float
 /* KF_ERR_DATA where the rows of a data set are not as long as queries must be, or are mapped already
  * and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
-/* A good number of queries to search with at a time. */
-uint64_t kf_gallery_block(const kf_gallery *gallery);
 
 /* --- votes (vote.c) -------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 
 const char *kf_metric_name(kf_metric metric) {
   static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
-  return name[metric];
+  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */

@@ -50,12 +50,12 @@ static kf_status map_rows(const void *argument, const kf_kernels *kernels, const
 /* --- classes --------------------------------------------------------------------------------- */
 
 /* The names of the old gallery, then those of the data set that are new. */
-static kf_status join_names(writer *w, const kf_map *known, const char **list, kf_err *err) {
+static kf_status join_names(writer *w, const kf_dict *known, const char **list, kf_err *err) {
   const kf_names *old = &w->old->names, *added = &w->data->names;
   uint32_t n = old->n;
   for (uint32_t k = 0; k < n; k++) list[k] = old->name[k];
   for (uint32_t k = 0; k < added->n; k++) {
-    int64_t at = kf_map_find(known, added->name[k], strlen(added->name[k]));
+    int64_t at = kf_dict_find(known, added->name[k], strlen(added->name[k]));
     if (at < 0) {
       at = n++;
       list[at] = added->name[k];
@@ -80,14 +80,14 @@ static kf_status match_classes(writer *w, kf_err *err) {
                    old->in.path, old->names.n > 0 ? "names" : "numbers only",
                    old->names.n > 0 ? "numbers only" : "names");
   if (old->names.n == 0) return KF_OK;
-  kf_map *known;
-  KF_TRY(kf_map_new_from_names(&old->names, old->in.path, &known, err));
+  kf_dict *known;
+  KF_TRY(kf_dict_new_from_names(&old->names, old->in.path, &known, err));
   const char **list = kf_alloc((uint64_t)old->names.n + data->names.n, sizeof *list);
   w->number = kf_alloc(data->names.n, sizeof *w->number);
   kf_status status =
       list == NULL || w->number == NULL ? kf_fail_memory(err) : join_names(w, known, list, err);
   kf_free(list);
-  kf_map_free(known);
+  kf_dict_free(known);
   return status;
 }
 
@@ -133,7 +133,7 @@ static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   KF_TRY(kf_in_open(&in, w->ids, err));
   w->id_ends = kf_alloc(kf_saver_rows(w->rows), sizeof *w->id_ends);
   kf_status status = w->id_ends == NULL ? kf_fail_memory(err) : kf_refuse_overwrite(path, &in, err);
-  if (status == KF_OK) status = kf_text_each(&in, take_id, w, err);
+  if (status == KF_OK) status = kf_lines_each(&in, take_id, w, err);
   kf_in_close(&in);
   if (status == KF_OK && w->n_lines != w->data->rows)
     status = kf_fail(err, KF_ERR_DATA, "%s: %llu ids for %llu rows", w->ids,

@@ -126,7 +126,7 @@ kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const floa
   KF_TRY(kf_check_neighbours(o.k, gallery->rows, err));
   kf_poll poll = {0};
   KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));
-  neighbours found = {.block = kf_gallery_block(gallery)};
+  neighbours found = {.block = kf_gallery_batch(gallery)};
   found.rows = kf_alloc(found.block * o.k, sizeof *found.rows);
   found.scores = kf_alloc(found.block * o.k, sizeof *found.scores);
   kf_status status = found.rows == NULL || found.scores == NULL

@@ -53,8 +53,8 @@ kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char
   kf_names list = {0};
   if (names != NULL && n_classes <= KF_MAX_CLASSES)
     KF_TRY(kf_names_take(names, n_classes, &list, err));
-  kf_status status = kf_stats_create(dim, n_classes, &list, !o.no_normalize,
-                                     o.no_normalize ? o.exponent : KF_FIXED_BITS, out, err);
+  kf_status status = kf_stats_create(dim, n_classes, &list, (o.normalize != KF_OFF),
+                                     (o.normalize == KF_OFF) ? o.exponent : KF_FIXED_BITS, out, err);
   kf_names_clear(&list);
   return status;
 }
@@ -169,12 +169,12 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
                    "the rows have no labels; give a label file (--labels) or name the tensor that "
                    "holds them (--label-tensor)");
   int exponent = KF_FIXED_BITS;
-  if (o.no_normalize) {
+  if ((o.normalize == KF_OFF)) {
     exponent = o.exponent;
     if (!o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
   }
   kf_stats *s;
-  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, !o.no_normalize, exponent, &s,
+  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, (o.normalize != KF_OFF), exponent, &s,
                          err));
   kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
@@ -226,9 +226,9 @@ static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, k
 }
 
 /* Where class k of `from` is among the classes of `to`; -1: nowhere. */
-static int64_t class_in(const kf_map *to, const kf_stats *from, uint32_t k) {
+static int64_t class_in(const kf_dict *to, const kf_stats *from, uint32_t k) {
   return to == NULL ? (int64_t)k
-                    : kf_map_find(to, from->names.name[k], strlen(from->names.name[k]));
+                    : kf_dict_find(to, from->names.name[k], strlen(from->names.name[k]));
 }
 
 static void add_class(kf_stats *to, uint32_t at, const kf_stats *from, uint32_t k, int sign) {
@@ -238,7 +238,7 @@ static void add_class(kf_stats *to, uint32_t at, const kf_stats *from, uint32_t 
   for (uint32_t i = 0; i < to->dim; i++) sum[i] += sign * other[i];
 }
 
-static void add_all(kf_stats *to, const kf_map *map, const kf_stats *from, int sign) {
+static void add_all(kf_stats *to, const kf_dict *map, const kf_stats *from, int sign) {
   for (uint32_t k = 0; k < from->n_classes; k++)
     if (from->counts[k] != 0) add_class(to, (uint32_t)class_in(map, from, k), from, k, sign);
   uint64_t n = kf_triangle(to->dim);
@@ -265,10 +265,10 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   if (into->rows > KF_MAX_ROWS - other->rows)
     return kf_fail(err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
   kf_stats *sum;
-  kf_map *map = NULL;
+  kf_dict *map = NULL;
   KF_TRY(new_for_both(into, other, &sum, err));
   kf_status status =
-      sum->names.n > 0 ? kf_map_new_from_names(&sum->names, "statistics", &map, err) : KF_OK;
+      sum->names.n > 0 ? kf_dict_new_from_names(&sum->names, "statistics", &map, err) : KF_OK;
   if (status == KF_OK) {
     add_all(sum, map, into, 1);
     add_all(sum, map, other, 1);
@@ -276,13 +276,13 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
     *into = *sum;
     *sum = old;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   kf_stats_free(sum);
   return status;
 }
 
 /* Whether the difference could be statistics of rows: |X| <= 2^22 bounds every sum by its count. */
-static bool difference_fits(const kf_stats *a, const kf_map *map, const kf_stats *b) {
+static bool difference_fits(const kf_stats *a, const kf_dict *map, const kf_stats *b) {
   for (uint32_t k = 0; k < b->n_classes; k++) {
     if (b->counts[k] == 0) continue;
     uint32_t at = (uint32_t)class_in(map, b, k);
@@ -302,8 +302,8 @@ static bool difference_fits(const kf_stats *a, const kf_map *map, const kf_stats
 kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   KF_ENTER(ctx, into != NULL && other != NULL);
   KF_TRY(check_alike(into, other, err));
-  kf_map *map = NULL;
-  if (into->names.n > 0) KF_TRY(kf_map_new_from_names(&into->names, "statistics", &map, err));
+  kf_dict *map = NULL;
+  if (into->names.n > 0) KF_TRY(kf_dict_new_from_names(&into->names, "statistics", &map, err));
   kf_status status = KF_OK;
   for (uint32_t k = 0; k < other->n_classes && status == KF_OK; k++) {
     if (other->counts[k] == 0) continue;
@@ -318,7 +318,7 @@ kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) 
     status = kf_fail(err, KF_ERR_DATA,
                      "the statistics to take away are not those of a part of the same rows");
   if (status == KF_OK) add_all(into, map, other, -1);
-  kf_map_free(map);
+  kf_dict_free(map);
   return status;
 }
 

@@ -116,8 +116,8 @@ def texts(model, data, lines):
 
 
 class Options(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_images", c.c_int), ("no_text", c.c_int),
-                ("max_pixels", c.c_uint64)]
+    _fields_ = [("precision", c.c_int), ("images", c.c_int), ("text", c.c_int),
+                ("max_pixels", c.c_uint64), ("reserved", c.c_uint64 * 4)]
 
 
 class Koofu:
@@ -133,7 +133,7 @@ class Koofu:
 
     def load(self, folder, precision, no_text=0):
         encoder = c.c_void_p()
-        options = Options(PRECISIONS[precision][0], 0, no_text, 0)
+        options = Options(PRECISIONS[precision][0], 0, 2 if no_text else 0, 0)
         self.call("kf_encoder_load", str(folder).encode(), c.byref(options), c.byref(encoder))
         return encoder
 
@@ -147,14 +147,14 @@ class Koofu:
 MEMORY = """
 import ctypes as c, re, sys
 class Options(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_images", c.c_int), ("no_text", c.c_int),
-                ("max_pixels", c.c_uint64)]
+    _fields_ = [("precision", c.c_int), ("images", c.c_int), ("text", c.c_int),
+                ("max_pixels", c.c_uint64), ("reserved", c.c_uint64 * 4)]
 lib, ctx, encoder = c.CDLL(sys.argv[1]), c.c_void_p(), c.c_void_p()
 lib.kf_encoder_bytes.restype = c.c_uint64
 peak = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024
 assert lib.kf_ctx_new(None, c.byref(ctx)) == 0
 before = peak()
-options = Options(int(sys.argv[3]), 0, int(sys.argv[4]), 0)
+options = Options(int(sys.argv[3]), 0, 2 * int(sys.argv[4]), 0)
 assert lib.kf_encoder_load(ctx, sys.argv[2].encode(), c.byref(options), c.byref(encoder)) == 0
 loaded = peak() - before
 paths = (c.c_char_p * len(sys.argv[5:]))(*[p.encode() for p in sys.argv[5:]])

@@ -1,5 +1,5 @@
 /* memory.c - a data set over arrays of the caller. */
-#include "file/parts.h"
+#include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>

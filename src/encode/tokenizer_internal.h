@@ -1,4 +1,4 @@
-/* tokenizer_parts.h - what the files of the tokenizer share: tokenizer.c uses it, tokenizer_load.c
+/* tokenizer_internal.h - what the files of the tokenizer share: tokenizer.c uses it, tokenizer_load.c
  * fills it from a vocabulary, tokenizer_special.c from what stands beside it. */
 #ifndef KF_TOKENIZER_PARTS_H
 #define KF_TOKENIZER_PARTS_H
@@ -42,7 +42,7 @@ struct kf_tokenizer {
 /* A vocabulary while it is read. `map` has the tokens of the file alone. */
 typedef struct kf_vocabulary {
   const char *path; /* of the file that has the tokens */
-  kf_map *map;
+  kf_dict *map;
   uint32_t count; /* of tokens */
 } kf_vocabulary;
 

@@ -1,10 +1,10 @@
-/* fuse.c - how much prototypes count beside text, chosen by leaving training rows out.
+/* alpha.c - how much prototypes count beside text, chosen by leaving training rows out.
  *
  * Prototypes that a row is left out of keep their lengths (loo.c says why). On ImageNet with two rows
  * in each class that is the difference between alpha = 0 to 0.01 and 0.07, which tests two points
  * better (docs/choosing.md).
  *
- * Classes whose text is not given have it predicted from their means (src/model/fuse.c), as in the
+ * Classes whose text is not given have it predicted from their means (model/fused_model.c), as in the
  * model that is made in the end. */
 #include "choose/choose.h"
 
@@ -23,6 +23,7 @@ static const double usual_alphas[] = {0,   0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.
 
 typedef struct fuse_job {
   kf_ctx *ctx;
+  kf_fitter *fitter;
   const kf_stats *stats;
   const kf_data *data;
   const kf_text *text;
@@ -40,9 +41,9 @@ typedef struct fuse_job {
  * it, and any will do. */
 static kf_status set_text(fuse_job *j, double lambda) {
   kf_ctx *ctx = j->ctx;
-  kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = 1};
+  kf_lambda any = {lambda, KF_LAMBDA_ABSOLUTE};
   kf_model *model = NULL, *fused = NULL;
-  kf_status status = kf_fit(ctx, j->stats, &options, &model);
+  kf_status status = kf_fitter_fit(j->fitter, any, 1, KF_CENTRE_NONE, &model);
   if (status == KF_OK) status = kf_model_new_fused(ctx, model, j->text, 0, &fused);
   if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);
   kf_model_free(model);
@@ -112,14 +113,14 @@ static kf_status run(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   bool pairs = false;
   for (uint32_t k = 0; k < j->stats->n_classes; k++) pairs |= j->stats->counts[k] > 1;
-  KF_TRY(kf_mean_eigenvalue(j->ctx, j->stats, &c->mean_eigenvalue));
+  c->mean_eigenvalue = kf_fitter_mean_eigenvalue(j->fitter);
   c->alpha = CAUTIOUS_ALPHA;
   c->lambda = c->mean_eigenvalue > 0 ? 0.3 * c->mean_eigenvalue : 1;
   if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
   if (!pairs || !(c->mean_eigenvalue > 0)) return KF_OK;
-  KF_TRY(kf_loo_new(j->ctx, j->stats, j->data, KF_METRIC_COSINE, j->options.centre, &j->loo));
+  KF_TRY(kf_loo_new(j->fitter, j->data, KF_METRIC_COSINE, j->options.centre, &j->loo));
   return leave_out(j);
 }
 
@@ -136,9 +137,9 @@ static kf_status check_options(fuse_job *j) {
     if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
       return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
-    return kf_fail(err, KF_ERR_ARG, "the centre is none of its choices");
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (!j->stats->normalized)
-    return kf_fail(err, KF_ERR_ARG, "text has no place in a model of raw norms");
+    return kf_fail(err, KF_ERR_ARG, "text cannot be combined with rows that are not normalised");
   KF_TRY(kf_text_check(j->text, j->stats->dim, err));
   return kf_check_statistics_of(j->stats, j->data, err);
 }
@@ -157,13 +158,20 @@ static kf_status choose(fuse_job *j) {
   return status;
 }
 
-kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                             const kf_text *text, const kf_fuse_options *options,
-                             kf_fuse_choice **out) {
-  KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
-  fuse_job j = {.ctx = ctx, .stats = stats, .data = data, .text = text};
-  if (options != NULL) j.options = *options;
-  bool chosen = j.options.lambda.unit == KF_LAMBDA_DEFAULT;
+static fuse_job new_job(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                        const kf_fuse_options *options) {
+  return (fuse_job){.ctx = kf_fitter_ctx(fitter),
+                    .fitter = fitter,
+                    .stats = kf_fitter_stats(fitter),
+                    .data = data,
+                    .text = text,
+                    .options = *options};
+}
+
+kf_status kf_choose_fusion(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                           const kf_fuse_options *options, kf_fuse_choice **out) {
+  fuse_job j = new_job(fitter, data, text, options);
+  bool chosen = j.options.lambda.unit == KF_LAMBDA_AUTO;
   j.given = chosen ? usual_lambdas : &j.options.lambda;
   j.n_lambdas = chosen ? sizeof usual_lambdas / sizeof *usual_lambdas : 1;
   KF_TRY(choose(&j));
@@ -171,16 +179,24 @@ kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *
   return KF_OK;
 }
 
-kf_status kf_fuse_alphas(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
-                         const kf_text *text, const kf_fuse_options *options,
-                         const kf_lambda *lambdas, size_t n, double *alphas) {
-  fuse_job j = {.ctx = ctx,
-                .stats = stats,
-                .data = data,
-                .text = text,
-                .options = *options,
-                .given = lambdas,
-                .n_lambdas = n};
+kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                             const kf_text *text, const kf_fuse_options *options,
+                             kf_fuse_choice **out) {
+  KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
+  KF_OPTIONS(kf_fuse_options, o, options);
+  kf_fitter *fitter;
+  KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
+  kf_status status = kf_choose_fusion(fitter, data, text, &o, out);
+  kf_fitter_free(fitter);
+  return status;
+}
+
+kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                         const kf_fuse_options *options, const kf_lambda *lambdas, size_t n,
+                         double *alphas) {
+  fuse_job j = new_job(fitter, data, text, options);
+  j.given = lambdas;
+  j.n_lambdas = n;
   KF_TRY(choose(&j));
   size_t each = j.choice->n_points / n; /* 0: nothing could be left out */
   for (size_t l = 0; l < n; l++) {

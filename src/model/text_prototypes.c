@@ -34,7 +34,8 @@ static void add_row(averaging *a, uint64_t row, const float *x, int32_t label, d
   if (label == KF_LABEL_BAD) return;
   int64_t k = per_class > 0 ? (int64_t)(row / per_class) : label;
   if (k < 0) return;
-  double scale = a->options->no_unit_rows ? 1 : 1 / sqrt(norm2), *sum = a->sum + (uint64_t)k * dim;
+  double scale = a->options->unit_rows == KF_OFF ? 1 : 1 / sqrt(norm2);
+  double *sum = a->sum + (uint64_t)k * dim;
   for (uint32_t i = 0; i < dim; i++) sum[i] += (double)x[i] * scale;
   a->count[k]++;
 }
@@ -76,7 +77,7 @@ static kf_status take_means(const averaging *a, const kf_kernels *kernels, kf_te
     call_class(&t->names, k, name, sizeof name);
     if (a->count[k] == 0) return kf_fail(err, KF_ERR_DATA, "%s has no text embedding", name);
     for (uint32_t i = 0; i < t->dim; i++) mean[i] /= (double)a->count[k];
-    if (a->options->no_unit_mean) {
+    if (a->options->unit_mean == KF_OFF) {
       for (uint32_t i = 0; i < t->dim; i++) row[i] = (float)mean[i];
       length = kernels->norm2(row, t->dim);
     } else {
@@ -262,11 +263,11 @@ static kf_status set_prototypes(kf_ctx *ctx, kf_model *m, const kf_text *t, cons
 }
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
-                                 kf_text_centre centre, kf_model **out) {
+                                 kf_centre centre, kf_model **out) {
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
-  if ((unsigned)centre > KF_TEXT_CENTRE_MODALITY)
+  if ((unsigned)centre > KF_CENTRE_MODALITY)
     return kf_fail(err, KF_ERR_ARG, "kf_model_new_zero_shot: the centre is none of its choices");
-  if (centre == KF_TEXT_CENTRE_DEFAULT) centre = KF_TEXT_CENTRE_MODALITY;
+  if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_MODALITY;
   KF_TRY(kf_text_check(text, model->dim_in, err));
   if (!model->normalized)
     return kf_fail(err, KF_ERR_DATA,
@@ -275,10 +276,10 @@ kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_te
   kf_model *m;
   KF_TRY(kf_model_create(model->dim_in, model->dim_out, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m, model->dim_out);
-  m->centre = centre == KF_TEXT_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
+  m->centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
   double *shift = kf_alloc_zero(model->dim_in, sizeof *shift);
   kf_status status = shift != NULL ? KF_OK : kf_fail_memory(err);
-  if (status == KF_OK && centre == KF_TEXT_CENTRE_MODALITY) {
+  if (status == KF_OK && centre == KF_CENTRE_MODALITY) {
     kf_text_mean(text, shift);
     for (uint32_t i = 0; i < model->dim_in; i++) shift[i] = model->mean[i] - shift[i];
   }
@@ -289,4 +290,59 @@ kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_te
   else
     kf_model_free(m);
   return status;
+}
+
+/* --- matching ---------------------------------------------------------------------------------- */
+
+enum { SHOWN = 3, SHOWN_BYTES = 200 };
+
+/* Names on one side of a match. */
+typedef struct name_list {
+  const char *of; /* "training data" */
+  const kf_names *names;
+} name_list;
+
+/* Logs how many names the other side lacks, and the first few. */
+static kf_status log_missing(kf_ctx *ctx, const name_list *in, const name_list *other,
+                             const char *consequence, uint32_t *missing) {
+  kf_dict *dict;
+  KF_TRY(kf_dict_new_from_names(other->names, other->of, &dict, &ctx->err));
+  char few[SHOWN_BYTES] = "";
+  uint32_t n = 0, all = in->names->n;
+  for (uint32_t k = 0; k < all; k++) {
+    const char *name = in->names->name[k];
+    if (kf_dict_find(dict, name, strlen(name)) >= 0) continue;
+    size_t used = strlen(few);
+    if (n < SHOWN) snprintf(few + used, sizeof few - used, "%s'%.60s'", n > 0 ? ", " : "", name);
+    n++;
+  }
+  kf_dict_free(dict);
+  if (n > 0 && n < all)
+    kf_log(ctx, "%u of the %u classes of the %s %s not in the %s (%s%s)%s", n, all, in->of,
+           n == 1 ? "is" : "are", other->of, few, n > SHOWN ? ", ..." : "", consequence);
+  *missing = n;
+  return KF_OK;
+}
+
+kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
+                        uint32_t n) {
+  kf_err *err = &ctx->err;
+  name_list own = {.of = of, .names = names}, by_text = {.of = "text", .names = &text->names};
+  if (names->n > 0 && text->names.n > 0) {
+    uint32_t without, unused;
+    KF_TRY(log_missing(ctx, &own, &by_text, "; text alone cannot recognise them", &without));
+    if (without == names->n)
+      return kf_fail(err, KF_ERR_DATA,
+                     "no class of the text ('%.60s', ...) is a class of the %s ('%.60s', ...)",
+                     text->names.name[0], of, names->name[0]);
+    return log_missing(ctx, &by_text, &own, "; they take part by name", &unused);
+  }
+  if (names->n > 0 || text->names.n > 0)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_CLASSES,
+                        "the %s names its classes and the %s numbers them; give both names",
+                        names->n > 0 ? of : "text", names->n > 0 ? "text" : of);
+  if (n == text->n_classes) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA,
+                 "the text has %u classes and the %s %u, without names to match them by",
+                 text->n_classes, of, n);
 }

@@ -29,17 +29,17 @@ typedef struct fusing {
 static kf_status match_names(fusing *f) {
   const kf_model *m = f->model;
   const kf_names *theirs = kf_text_names(f->text);
-  kf_map *map;
-  KF_TRY(kf_map_new_from_names(&m->names, "model", &map, &f->ctx->err));
+  kf_dict *map;
+  KF_TRY(kf_dict_new_from_names(&m->names, "model", &map, &f->ctx->err));
   for (uint32_t k = 0; k < m->n_classes; k++) f->names[k] = m->names.name[k];
   f->n_classes = m->n_classes;
   for (uint32_t k = 0; k < theirs->n; k++) {
-    f->place[k] = kf_map_find(map, theirs->name[k], strlen(theirs->name[k]));
+    f->place[k] = kf_dict_find(map, theirs->name[k], strlen(theirs->name[k]));
     if (f->place[k] >= 0) continue;
     f->names[f->n_classes] = theirs->name[k];
     f->place[k] = f->n_classes++;
   }
-  kf_map_free(map);
+  kf_dict_free(map);
   return KF_OK;
 }
 

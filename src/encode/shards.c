@@ -7,7 +7,7 @@
  * Every file but the lock appears whole or not at all and has a checksum, so that a process may be
  * killed at any moment: what is there is finished, and what is not is done again. The lock goes with the
  * process that holds it (flock). */
-#include "encode/parts.h"
+#include "encode/shards.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* text.c - growing texts, JSON strings, and numbers that do not follow the locale.
+/* string.c - growing text, JSON strings, and numbers that do not follow the locale.
  *
  * A program that uses koofu may have set a locale with a decimal comma; files must not depend on
  * it. */
@@ -36,7 +36,12 @@ void kf_format_f64(double value, char text[32]) {
   uselocale(before);
 }
 
-/* --- texts ------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------- */
+
+bool kf_ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && memcmp(text + n - m, end, m) == 0;
+}
 
 void kf_string_add(kf_string *text, const char *bytes, size_t n) {
   if (text->failed) return;
@@ -69,7 +74,7 @@ void kf_string_addf(kf_string *text, const char *format, ...) {
     kf_string_add(text, line, (size_t)n);
 }
 
-void kf_string_add_string(kf_string *text, const char *string) {
+void kf_string_add_json(kf_string *text, const char *string) {
   kf_string_add(text, "\"", 1);
   for (const char *run = string; *run != '\0';) {
     const char *c = run;

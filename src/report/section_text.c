@@ -17,13 +17,13 @@ static bool has_text(const kf_report_content *c) {
 }
 
 /* The same setting, answered by something else. */
-static kf_place answered_by(const kf_place *place, kf_by by) {
+static kf_place answered_by(const kf_place *place, kf_part by) {
   kf_place here = *place;
   here.by = by;
   return here;
 }
 
-static void add_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place, kf_by by,
+static void add_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place, kf_part by,
                       kf_along along, const char *name, unsigned colour) {
   kf_place here = answered_by(place, by);
   kf_sweep_curve(chart, c, &here, along, false, 0, name, colour);
@@ -32,10 +32,10 @@ static void add_curve(kf_chart *chart, const kf_report_content *c, const kf_plac
 /* Both first: the pointer reads numbers where the first curve has points. */
 static void add_curves(kf_chart *chart, const kf_report_content *c, const kf_place *place,
                        kf_along along) {
-  kf_place text = answered_by(place, KF_BY_TEXT);
-  add_curve(chart, c, place, KF_BY_BOTH, along, "text and prototypes", COLOUR_BOTH);
-  add_curve(chart, c, place, KF_BY_IMAGES, along, "prototypes", COLOUR_IMAGES);
-  add_curve(chart, c, place, KF_BY_TEXT, along, "text, mapped", COLOUR_TEXT);
+  kf_place text = answered_by(place, KF_PART_TEXT);
+  add_curve(chart, c, place, KF_PART_FUSED, along, "text and prototypes", COLOUR_BOTH);
+  add_curve(chart, c, place, KF_PART_IMAGES, along, "prototypes", COLOUR_IMAGES);
+  add_curve(chart, c, place, KF_PART_TEXT, along, "text, mapped", COLOUR_TEXT);
   kf_sweep_baseline(chart, c, &text, 0, "text, raw space", COLOUR_TEXT);
   kf_sweep_baseline(chart, c, place, 0, "prototypes, raw space", COLOUR_RAW);
 }

@@ -36,9 +36,10 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
                         .dim = cell->dim,
                         .most_dim = cell->dim,
                         .metric = cell->metric,
-                        .set = cell->set};
+                        .set = cell->set,
+                        .by = KF_PART_IMAGES};
     found = true;
-    if (out->centre == 0 || cell->text == KF_TEXT_CENTRE_MODALITY) out->centre = cell->text;
+    if (out->centre == 0 || cell->text == KF_CENTRE_MODALITY) out->centre = cell->text;
     if (cell->metric != out->metric || cell->set != out->set) continue;
     if (apart(lambda, wanted_lambda(c)) < apart(out->lambda, wanted_lambda(c)))
       out->lambda = lambda;
@@ -48,17 +49,17 @@ bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
   return found;
 }
 
-static kf_by answered_by(const kf_sweep_cell *cell) {
-  return cell->fused ? KF_BY_BOTH : cell->text ? KF_BY_TEXT : KF_BY_IMAGES;
+static kf_part answered_by(const kf_sweep_cell *cell) {
+  return cell->fused ? KF_PART_FUSED : cell->text ? KF_PART_TEXT : KF_PART_IMAGES;
 }
 
 /* The original space has one dimension, no lambda and no centre, and both together one metric. */
 static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
                  bool raw) {
-  kf_by by = answered_by(cell);
+  kf_part by = answered_by(cell);
   return by == place->by && (cell->raw != 0) == raw && cell->set == place->set &&
-         (by == KF_BY_BOTH || cell->metric == place->metric) &&
-         (by != KF_BY_TEXT || raw || cell->text == place->centre) &&
+         (by == KF_PART_FUSED || cell->metric == place->metric) &&
+         (by != KF_PART_TEXT || raw || cell->text == place->centre) &&
          (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
 }
 
@@ -73,7 +74,7 @@ const kf_sweep_cell *kf_sweep_find(const kf_report_content *c, const kf_place *p
 size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room) {
   size_t n = 0;
   for (size_t i = 0; i < sweep->n_cells; i++) {
-    bool known = answered_by(&sweep->cells[i]) != KF_BY_IMAGES;
+    bool known = answered_by(&sweep->cells[i]) != KF_PART_IMAGES;
     for (size_t j = 0; j < n; j++) known = known || k[j] == sweep->cells[i].k;
     if (!known && n < room) k[n++] = sweep->cells[i].k;
   }

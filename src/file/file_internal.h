@@ -40,9 +40,9 @@ void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
 /* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------ */
 
 typedef enum kf_layout {
-  KF_BY_ROW,       /* row after row */
-  KF_BY_COLUMN,    /* column after column: Fortran order */
-  KF_BY_TAGGED_ROW /* row after row, each behind an int32 that repeats the dimension: .fvecs */
+  KF_LAYOUT_ROWS,       /* row after row */
+  KF_LAYOUT_COLUMNS,    /* column after column: Fortran order */
+  KF_LAYOUT_TAGGED_ROWS /* row after row, each behind an int32 that repeats the dimension: .fvecs */
 } kf_layout;
 
 typedef struct kf_table {
@@ -106,7 +106,7 @@ typedef struct kf_label_rules {
   bool allow_unknown;    /* what is not in the list of names */
   uint32_t n_names;      /* 0: no names, every number up to KF_MAX_CLASSES is a class */
   char *names_from;      /* the file with the names */
-  kf_map *map;           /* text: name to number; NULL while the names are being collected */
+  kf_dict *map;           /* text: name to number; NULL while the names are being collected */
 } kf_label_rules;
 
 typedef struct kf_label_census {

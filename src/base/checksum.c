@@ -1,4 +1,4 @@
-/* hash.c - XXH64, the checksum in our files: a well-known 64-bit hash that runs at memory speed and
+/* checksum.c - XXH64, the checksum in our files: a well-known 64-bit hash that runs at memory speed and
  * that anyone can check with the `xxhash` package. Four lanes of 8 bytes make a stripe of 32. */
 #include "base/base.h"
 
@@ -26,45 +26,45 @@ static uint64_t round64(uint64_t lane, uint64_t input) {
   return rotate_left(lane + input * P2, 31) * P1;
 }
 
-static void stripe(kf_hash *hash, const unsigned char *p) {
-  for (int i = 0; i < 4; i++) hash->lane[i] = round64(hash->lane[i], load64(p + 8 * i));
+static void stripe(kf_checksum *sum, const unsigned char *p) {
+  for (int i = 0; i < 4; i++) sum->lane[i] = round64(sum->lane[i], load64(p + 8 * i));
 }
 
-void kf_hash_start(kf_hash *hash) {
-  memset(hash, 0, sizeof *hash);
-  hash->lane[0] = P1 + P2;
-  hash->lane[1] = P2;
-  hash->lane[3] = 0 - P1;
+void kf_checksum_start(kf_checksum *sum) {
+  memset(sum, 0, sizeof *sum);
+  sum->lane[0] = P1 + P2;
+  sum->lane[1] = P2;
+  sum->lane[3] = 0 - P1;
 }
 
-void kf_hash_add(kf_hash *hash, const void *bytes, uint64_t n) {
+void kf_checksum_add(kf_checksum *sum, const void *bytes, uint64_t n) {
   const unsigned char *p = bytes;
-  uint64_t held = hash->total % 32;
-  hash->total += n;
+  uint64_t held = sum->total % 32;
+  sum->total += n;
   if (held + n < 32) {
-    if (n > 0) memcpy(hash->tail + held, p, n);
+    if (n > 0) memcpy(sum->tail + held, p, n);
     return;
   }
   if (held > 0) {
-    memcpy(hash->tail + held, p, 32 - held);
-    stripe(hash, hash->tail);
+    memcpy(sum->tail + held, p, 32 - held);
+    stripe(sum, sum->tail);
     p += 32 - held;
     n -= 32 - held;
   }
-  for (; n >= 32; p += 32, n -= 32) stripe(hash, p);
-  if (n > 0) memcpy(hash->tail, p, n);
+  for (; n >= 32; p += 32, n -= 32) stripe(sum, p);
+  if (n > 0) memcpy(sum->tail, p, n);
 }
 
-uint64_t kf_hash_value(const kf_hash *hash) {
+uint64_t kf_checksum_value(const kf_checksum *sum) {
   uint64_t h = P5;
-  if (hash->total >= 32) {
-    const uint64_t *v = hash->lane;
+  if (sum->total >= 32) {
+    const uint64_t *v = sum->lane;
     h = rotate_left(v[0], 1) + rotate_left(v[1], 7) + rotate_left(v[2], 12) + rotate_left(v[3], 18);
     for (int i = 0; i < 4; i++) h = (h ^ round64(0, v[i])) * P1 + P4;
   }
-  h += hash->total;
-  const unsigned char *p = hash->tail;
-  uint64_t n = hash->total % 32;
+  h += sum->total;
+  const unsigned char *p = sum->tail;
+  uint64_t n = sum->total % 32;
   for (; n >= 8; p += 8, n -= 8) h = rotate_left(h ^ round64(0, load64(p)), 27) * P1 + P4;
   for (; n >= 4; p += 4, n -= 4) h = rotate_left(h ^ load32(p) * P1, 23) * P2 + P3;
   for (; n > 0; p++, n--) h = rotate_left(h ^ *p * P5, 11) * P1;

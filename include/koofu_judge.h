@@ -1,0 +1,589 @@
+/* koofu_judge.h - judging and choosing: how good a model is, and which settings are best.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * The second half of the manual. koofu.h includes it and has the rules and the contents. */
+#ifndef KOOFU_JUDGE_H
+#define KOOFU_JUDGE_H
+
+#include "koofu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------
+ * 17  Truth and class sets (docs/judging.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* The right classes of each row, where a single label is not enough. */
+typedef struct kf_truth kf_truth;
+
+typedef struct kf_truth_options {
+  /* Text file with one class name a line, which class numbers in the truth index; names in the truth
+   * must be in it. NULL: numbers are those of a model without names. */
+  const char *classes;
+  /* Text file with the id of each row of the data, one a line. NULL: entry i belongs to row i. */
+  const char *ids;
+  uint64_t reserved[4];
+} kf_truth_options;
+
+/* Reads the right classes of rows, by the ending of the path:
+ *   .json  a list of lists of class numbers (or of names), such as ReaL's real.json
+ *   .csv   a header line, a column `proposed_labels` (or `labels`, `label`) with one class or
+ *          several, separated by commas, and a column `id`, such as that of the cleaner validation
+ *   other  text, one line a row: classes separated by tabs or, in a line without tabs, by commas
+ * The first class of a file decides whether it holds numbers or names. An empty list, field or line
+ * leaves the row out.
+ *
+ * With ids, entries of a .csv go to the rows with their id, and entry i of a .json to the row whose id
+ * ends in _val_ and the number i + 1; folder and ending (.JPEG) of an id do not matter, and rows
+ * without an entry are left out. It is an error if an id appears twice in the truth, or if no id has
+ * an entry. */
+KF_API kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
+                               kf_truth **out);
+KF_API void kf_truth_free(kf_truth *truth);
+KF_API uint64_t kf_truth_rows(const kf_truth *truth); /* that the data must have */
+/* Number of classes: names, or the largest number + 1. */
+KF_API uint32_t kf_truth_classes(const kf_truth *truth);
+KF_API const char *kf_truth_class_name(const kf_truth *truth, uint32_t k); /* NULL: no names */
+/* How many classes are right for a row, each once, in the order of the file; *classes points to
+ * them. 0: the row is left out. */
+KF_API size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **classes);
+
+/* A set of classes, by name. */
+typedef struct kf_class_set kf_class_set;
+
+/* Reads a text file with one class name a line. With a model or gallery whose classes have no names,
+ * the lines are class numbers. Unknown names are logged when the set is used; it is an error if none is
+ * known. */
+KF_API kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out);
+/* names: [n], each once (copied). n may be 0. */
+KF_API kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n,
+                                  kf_class_set **out);
+KF_API void kf_class_set_free(kf_class_set *set);
+KF_API uint32_t kf_class_set_size(const kf_class_set *set);
+KF_API const char *kf_class_set_name(const kf_class_set *set, uint32_t i); /* in the order given */
+KF_API int kf_class_set_has(const kf_class_set *set, const char *name);
+
+/* Which class is a kind of which other: a graph without cycles, in which a class may have several
+ * parents. */
+typedef struct kf_hierarchy kf_hierarchy;
+
+/* Reads lines 'PARENT CHILD'. names: NULL, or a text file with lines 'CLASS<tab>NAME', whose classes
+ * are known even if no line of the hierarchy has them. A cycle is KF_ERR_DATA naming a class. */
+KF_API kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names,
+                                   kf_hierarchy **out);
+KF_API void kf_hierarchy_free(kf_hierarchy *hierarchy);
+KF_API uint32_t kf_hierarchy_classes(const kf_hierarchy *hierarchy);
+KF_API uint64_t kf_hierarchy_edges(const kf_hierarchy *hierarchy);
+/* "" without a file of names, or if the class is not in it; NULL for an unknown class. */
+KF_API const char *kf_hierarchy_name(const kf_hierarchy *hierarchy, const char *class_name);
+
+/* Relatives of a set in a hierarchy. A class that the hierarchy does not know is KF_ERR_DATA. */
+typedef enum kf_kin {
+  KF_KIN_LEAVES = 0,     /* classes of the set that have no descendant in the set */
+  KF_KIN_ANCESTORS = 1,  /* all classes, in the set or not, that have a descendant in it */
+  KF_KIN_DESCENDANTS = 2 /* all classes, in the set or not, that have an ancestor in it */
+} kf_kin;
+KF_API kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *hierarchy,
+                                      const kf_class_set *set, kf_kin kin, kf_class_set **out);
+
+/* The classes of two sets, such as 1K and 21K, by their relation to the first. Each class is in one
+ * group: the first that fits, in this order. */
+typedef enum kf_group {
+  KF_GROUP_ONLY = 0,        /* in the first set, not in the second */
+  KF_GROUP_BOTH = 1,        /* in both; all others are in the second set alone */
+  KF_GROUP_ANCESTORS = 2,   /* has a descendant in the first set */
+  KF_GROUP_DESCENDANTS = 3, /* has an ancestor in the first set */
+  KF_GROUP_LEAVES = 4,      /* has no descendant in either set */
+  KF_GROUP_OTHER = 5,
+  KF_GROUPS = 6
+} kf_group;
+/* A word for file names: "only", "both", "ancestors", "descendants", "leaves", "other". */
+KF_API const char *kf_group_name(kf_group group);
+
+/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. If no class
+ * of the first set is an ancestor of another, no class in the union of ONLY, BOTH and LEAVES (the
+ * paper's 14K) is: a leaf has no descendant in it, and no ancestor in the first set. */
+KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
+                                     const kf_class_set *first, const kf_class_set *second,
+                                     kf_class_set **out);
+
+/* ---------------------------------------------------------------------------------------------
+ * 18  Accuracy, errors by class, unknown classes, comparisons
+ * ------------------------------------------------------------------------------------------ */
+
+/* What is right, and which classes take part, in everything that judges. */
+typedef struct kf_eval_options {
+  kf_metric metric;
+  kf_switch raw;           /* evaluate the original space; default: on */
+  kf_switch mapped;        /* evaluate the model's space; default: on */
+  const kf_truth *truth;   /* instead of the labels; NULL: the labels */
+  const kf_class_set *set; /* only these classes take part; NULL: all */
+  kf_part part;            /* of the model's space */
+  uint64_t reserved[4];
+} kf_eval_options;
+
+typedef struct kf_eval_result {
+  uint64_t rows;           /* in the data set */
+  uint64_t n;              /* scored: labelled with a class of the model that takes part */
+  uint64_t n_unlabelled;   /* left out: no label */
+  uint64_t n_absent;       /* left out: the class is not in the model, has no prototype there, or
+                            * is not in the class set */
+  uint64_t n_bad;          /* left out: NaN, infinite or zero (skip_bad) */
+  uint64_t n_excluded;     /* left out: the truth has no entry for the row, or an empty one */
+  uint32_t absent_classes; /* how many classes the n_absent rows belong to */
+  uint64_t top1, top5;     /* hits among n in the model's space */
+  uint64_t raw_top1, raw_top5; /* hits among n in the original space */
+  uint64_t reserved[4];
+} kf_eval_result;
+
+/* Nearest-prototype accuracy. Classes are matched by name if data set and model have names, by number
+ * if neither has. KF_ERR_DATA if only one has, or if no row can be scored. */
+KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                         const kf_eval_options *options, kf_eval_result *out);
+
+/* The 95 % Wilson interval of a proportion of hits among n. */
+KF_API void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high);
+
+typedef struct kf_gallery_eval_options {
+  const uint32_t *k; /* [n_k], rising; one search serves all of them. NULL: 15 alone */
+  size_t n_k;
+  int weighted; /* as in kf_vote_options */
+  double temperature;
+  const kf_truth *truth; /* instead of the labels; NULL: the labels */
+  /* Only rows of these classes are scored; the gallery stays whole, so the others distract. NULL:
+   * all. */
+  const kf_class_set *set;
+  uint64_t reserved[4];
+} kf_gallery_eval_options;
+
+typedef struct kf_hits {
+  uint32_t k;
+  uint64_t top1, top5; /* rows whose class is first, or among the first five, by votes */
+} kf_hits;
+
+/* k-NN accuracy. Classes are matched as in kf_eval; rows, n, n_unlabelled, n_absent, absent_classes
+ * and n_bad of `counts` are filled in, and one kf_hits for each k. data NULL: leave one out, over
+ * the rows of the gallery itself. report may be NULL. */
+KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
+                                 const kf_gallery_eval_options *options, kf_eval_result *counts,
+                                 kf_hits *hits, kf_search_report *report);
+
+/* --- errors by class -------------------------------------------------------------------------- */
+
+/* Results by class. A row with several right classes counts for the first of them, whatever the
+ * answer was, so the numbers of rows do not depend on the model. */
+typedef struct kf_class_result {
+  uint64_t n, top1, top5; /* rows of the class, and hits among them */
+  uint64_t answers;       /* rows that were taken for this class */
+} kf_class_result;
+
+typedef struct kf_confusion {
+  int32_t truth, answer; /* class numbers of the model */
+  uint64_t n;            /* rows of the one that were taken for the other */
+} kf_confusion;
+
+/* Rows whose margin, the score of the first answer less that of the second (for distances the other
+ * way round), lies between two numbers; ten bins with about equal numbers of rows. */
+typedef struct kf_margin_bin {
+  double low, high;
+  uint64_t n, top1;
+} kf_margin_bin;
+
+typedef struct kf_analysis {
+  kf_eval_result totals; /* of the mapped space, or of the original one with `raw` */
+  uint32_t n_classes;
+  kf_class_result *classes; /* [n_classes] */
+  size_t n_confusions;
+  kf_confusion *confusions; /* most rows first; of equal ones by truth, then answer */
+  size_t n_bins;
+  kf_margin_bin *bins;
+} kf_analysis;
+
+typedef struct kf_analysis_options {
+  kf_metric metric;
+  int raw;                 /* 1: in the original space */
+  const kf_truth *truth;   /* as in kf_eval_options */
+  const kf_class_set *set; /* as in kf_eval_options */
+  uint64_t reserved[4];
+} kf_analysis_options;
+
+/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row. */
+KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                 const kf_analysis_options *options, kf_analysis **out);
+KF_API void kf_analysis_free(kf_analysis *analysis);
+
+/* --- known and unknown classes ---------------------------------------------------------------- */
+
+typedef struct kf_open_set_result {
+  uint64_t n_known, n_unknown; /* rows; without those that kf_eval leaves out */
+  double auroc;     /* how often a known row has a better score than an unknown one; ties: half */
+  double fpr95;     /* share of the unknown rows that are taken for known at the threshold */
+  double threshold; /* the strictest score that at least 95 % of the known rows reach */
+  uint64_t reserved[4];
+} kf_open_set_result;
+
+/* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
+ * judged as in kf_analysis_new; of `unknown`, every row counts and labels are ignored. Memory: 8 bytes
+ * per row. */
+KF_API kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
+                             const kf_data *unknown, const kf_analysis_options *options,
+                             kf_open_set_result *out);
+
+/* --- two classifiers on the same rows --------------------------------------------------------- */
+
+/* For each row: right, wrong or left out. One byte per row. */
+typedef struct kf_verdicts kf_verdicts;
+
+/* Verdicts on the nearest prototype of a model. */
+KF_API kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                 const kf_analysis_options *options, kf_verdicts **out);
+/* Verdicts on answers in a table with tabs and a header line, of which the columns `row` and `class1`
+ * count. Rows without a line are left out; an answer that is no class of the truth is wrong. data may
+ * be NULL if a truth is given, and truth NULL if data are. */
+KF_API kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
+                                  const kf_truth *truth, const kf_class_set *set,
+                                  kf_verdicts **out);
+KF_API void kf_verdicts_free(kf_verdicts *verdicts);
+/* Why rows were left out, and top1. */
+KF_API const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts);
+
+typedef struct kf_comparison {
+  uint64_t rows;
+  uint64_t n;              /* rows that both have judged; the others do not count */
+  uint64_t both, neither;  /* right in both, in none */
+  uint64_t only_a, only_b; /* right in one alone */
+  /* Accuracy of a less that of b, with its paired 95 % interval (Agresti and Min, 2005: Wald's
+   * after adding a half to each of the four counts). */
+  double difference, low, high;
+  double p; /* of McNemar's test */
+  uint64_t reserved[4];
+} kf_comparison;
+KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b,
+                            kf_comparison *out);
+
+/* The two-sided p-value of McNemar's exact test for two classifiers, one of which alone is right b
+ * times and the other alone c times: the chance that b + c tosses of a coin fall at least as
+ * unevenly. Above 2^30 tosses the normal distribution with continuity correction is used. */
+KF_API double kf_mcnemar(uint64_t b, uint64_t c);
+
+/* ---------------------------------------------------------------------------------------------
+ * 19  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
+ *
+ * kf_fit chooses with these functions; call them yourself to see the curves.
+ * ------------------------------------------------------------------------------------------ */
+
+/* Accuracy at one lambda: of n rows, those whose class is first, and among the first five. */
+typedef struct kf_lambda_point {
+  double lambda; /* absolute */
+  uint64_t top1, top5;
+} kf_lambda_point;
+
+typedef struct kf_lambda_options {
+  kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
+  kf_centre centre; /* of the model to come */
+  uint64_t sample;  /* leave out at most this many rows, the same share of each class; 0: 50,000 */
+  /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.003 to
+   * 30, extended if the best value is at its end, then a finer one around the best. */
+  const double *grid;
+  size_t n_grid;
+  int one_se; /* 1: the largest lambda within one standard error of the best */
+  uint64_t reserved[4];
+} kf_lambda_options;
+
+typedef struct kf_lambda_choice {
+  double lambda;          /* absolute: of the chosen point */
+  double mean_eigenvalue; /* of S_w */
+  double standard_error;  /* of the best accuracy */
+  kf_metric metric;       /* never KF_METRIC_DEFAULT */
+  uint64_t rows;          /* of the data set that have a label */
+  uint64_t n;             /* rows that were left out in turn */
+  uint64_t n_single;      /* rows alone in their class, which no lambda can get right */
+  size_t chosen, best;    /* among the points */
+  size_t n_points;
+  kf_lambda_point *points; /* by rising lambda */
+} kf_lambda_choice;
+
+/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean and
+ * of the mean, and classified by its nearest prototype in the full whitened space, without fitting
+ * again. Of equal accuracies the larger lambda is taken. The statistics must be those of the data
+ * set. */
+KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                      const kf_lambda_options *options, kf_lambda_choice **out);
+KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
+
+/* The lambda of Ledoit and Wolf's shrinkage of the covariance within classes, in one pass over the
+ * data that the statistics are from. */
+KF_API kf_status kf_lambda_ledoit_wolf(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                       kf_lambda *out);
+
+/* Accuracy of text and prototypes together. */
+typedef struct kf_fuse_point {
+  double lambda; /* absolute */
+  double alpha;
+  uint64_t top1, top5;
+} kf_fuse_point;
+
+typedef struct kf_fuse_options {
+  kf_centre centre; /* of the model to come */
+  uint64_t sample;  /* as in kf_lambda_options */
+  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
+   * eigenvalue. */
+  kf_lambda lambda;
+  const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
+  size_t n_alphas;
+  uint64_t reserved[4];
+} kf_fuse_options;
+
+typedef struct kf_fuse_choice {
+  double lambda, alpha; /* of the chosen point */
+  double mean_eigenvalue;
+  double standard_error;
+  uint64_t rows, n, n_single; /* as in kf_lambda_choice */
+  uint64_t text_top1;         /* rows among n that text alone gets right */
+  size_t chosen;
+  size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
+  kf_fuse_point *points;
+} kf_fuse_choice;
+
+/* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
+ * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If no
+ * class has two rows nothing can be left out: then alpha is 0.03, and lambda, without any scatter
+ * within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is taken. */
+KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    const kf_text *text, const kf_fuse_options *options,
+                                    kf_fuse_choice **out);
+KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
+
+/* Accuracy with the first `dim` directions. */
+typedef struct kf_dim_point {
+  uint32_t dim;
+  uint64_t top1, top5;
+  uint64_t lost, won; /* rows wrong here and right with the best dimension; vice versa */
+} kf_dim_point;
+
+typedef struct kf_dim_options {
+  kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
+  kf_metric metric;
+  kf_centre centre;
+  uint32_t folds;   /* 0: 5 */
+  uint64_t sample;  /* classify at most this many rows; 0: 50,000 */
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint64_t reserved[4];
+} kf_dim_options;
+
+typedef struct kf_dim_choice {
+  uint32_t dim, best; /* the chosen one, and the one with the highest accuracy */
+  uint32_t folds;
+  uint64_t n;      /* rows that were classified */
+  size_t n_points; /* one for each dimension from 1 to D */
+  kf_dim_point *points;
+} kf_dim_choice;
+
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
+ * whose accuracy is within the tolerance of the best. Statistics without a fold are the whole minus
+ * those of the fold, exactly. */
+KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                   const kf_dim_options *options, kf_dim_choice **out);
+KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+
+typedef struct kf_k_options {
+  uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
+  int weighted;  /* as in kf_vote_options */
+  double temperature;
+  uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
+  double tolerance; /* as in kf_dim_options */
+  uint64_t reserved[4];
+} kf_k_options;
+
+typedef struct kf_k_point {
+  uint32_t k;
+  uint64_t top1, top5;
+  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+} kf_k_point;
+
+typedef struct kf_k_choice {
+  uint32_t k, best;
+  uint64_t n;      /* rows that were left out in turn */
+  size_t n_points; /* one for each k from 1 */
+  kf_k_point *points;
+} kf_k_choice;
+
+/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
+KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
+                                 const kf_k_options *options, kf_k_choice **out);
+KF_API void kf_k_choice_free(kf_k_choice *choice);
+
+/* ---------------------------------------------------------------------------------------------
+ * 20  Sweeps and few-shot curves
+ * ------------------------------------------------------------------------------------------ */
+
+/* One cell of a sweep: a classifier and how often it was right. */
+typedef struct kf_sweep_cell {
+  int raw;         /* 1: in the original space; lambda is 0 */
+  double lambda;   /* absolute */
+  double relative; /* to the mean eigenvalue of S_w */
+  uint32_t dim;
+  uint32_t k;       /* neighbours; 0: nearest prototype */
+  kf_metric metric; /* never KF_METRIC_DEFAULT */
+  uint32_t set;     /* number of the class set; 0 without class sets */
+  kf_centre text; /* centring of text prototypes (original space: NONE); DEFAULT: rows, or fused */
+  int fused;      /* 1: text and prototypes together, as in kf_model_new_fused */
+  double alpha;   /* of fused cells (with folds: that of the first one); 0 elsewhere */
+  uint64_t n, top1, top5;
+} kf_sweep_cell;
+
+typedef struct kf_sweep_options {
+  const kf_lambda *lambdas; /* NULL: 0.3 times the mean eigenvalue */
+  size_t n_lambdas;
+  const uint32_t *dims; /* falling or rising; NULL: all D */
+  size_t n_dims;
+  const uint32_t *k; /* rising; NULL: prototypes alone */
+  size_t n_k;
+  const kf_metric *metrics; /* NULL: the default one */
+  size_t n_metrics;
+  const kf_class_set *const *sets; /* NULL: all classes */
+  size_t n_sets;
+  kf_centre centre;
+  kf_switch raw;        /* include the original space; default: on */
+  kf_switch prototypes; /* include nearest prototypes; default: on */
+  uint32_t folds;       /* without test data; 0: 5 */
+  /* 1: without test data, leave rows out in turn instead of making folds, as in kf_lambda_choice_new:
+   * prototypes in the mapped space alone, with all dimensions. */
+  int leave_one_out;
+  uint64_t sample;         /* with leave_one_out: at most this many rows; 0: 50,000 */
+  const kf_stats *between; /* as in kf_fit_options */
+  const kf_truth *truth;   /* of the test rows, instead of their labels; NULL: labels */
+  /* Include zero-shot, as in kf_model_new_zero_shot: the text as it is in the original space, and
+   * mapped, with each centring. NULL: rows alone. Not with leave_one_out. */
+  const kf_text *text;
+  const kf_centre *text_centres; /* NULL: modality */
+  size_t n_text_centres;
+  /* 1: include text and prototypes together, as kf_fit does (centred on the mean, whatever `centre`
+   * is), with the alpha that kf_fuse_choice_new finds at each lambda among these (NULL: the usual
+   * ones; a single one is taken as given, and needs no training rows). */
+  int fuse;
+  const double *alphas;
+  size_t n_alphas;
+  uint64_t reserved[8];
+} kf_sweep_options;
+
+typedef struct kf_sweep {
+  double mean_eigenvalue;
+  uint32_t folds;        /* 0: test data were given, or rows were left out one by one */
+  kf_eval_result counts; /* rows, and why some were left out; no hits */
+  size_t n_cells;
+  /* By set, metric, space, lambda, k, dim, in the order of the options; then text by set, metric,
+   * space, centring, lambda, dim; then fused by set, lambda, dim. */
+  kf_sweep_cell *cells;
+} kf_sweep;
+
+/* Accuracy for every combination of lambda, dimension, k and metric, each as kf_fit and kf_eval (or
+ * kf_gallery_eval) give it alone, but with shared work done once. `train` are the rows that the
+ * statistics are from: needed for neighbours and folds, otherwise it may be NULL. test NULL:
+ * stratified folds of the training rows. */
+KF_API kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
+                              const kf_data *test, const kf_sweep_options *options, kf_sweep **out);
+KF_API void kf_sweep_free(kf_sweep *sweep);
+
+/* --- few-shot curves -------------------------------------------------------------------------- */
+
+/* What is compared, each from the drawn rows alone. */
+typedef enum kf_shots_classifier {
+  KF_SHOTS_RAW = 0,   /* nearest prototype in the original space */
+  KF_SHOTS_KOOFU = 1, /* nearest prototype; lambda by leave-one-out */
+  KF_SHOTS_TEXT = 2,  /* zero-shot: text alone, in the original space; the same for all draws */
+  KF_SHOTS_FUSED = 3, /* text and prototypes; lambda and alpha chosen together, mean centred */
+  KF_SHOTS_CLASSIFIERS = 4
+} kf_shots_classifier;
+KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier); /* "raw", "koofu", … */
+
+typedef struct kf_shots_options {
+  const uint32_t *shots; /* rows of each class, rising, from 1; NULL: 1, 2, 4, 8, 16 */
+  size_t n_shots;
+  uint32_t seeds;        /* draws for each number of shots, 1 … 1000; 0: 3 */
+  const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  uint64_t reserved[4];
+} kf_shots_options;
+
+typedef struct kf_shots_point {
+  uint32_t shots;
+  uint32_t seed; /* 0 … seeds - 1 */
+  kf_shots_classifier classifier;
+  uint64_t n, top1, top5; /* test rows, and hits among them */
+  double lambda;          /* absolute; 0 for raw and text */
+  double alpha;           /* of fused; 0 elsewhere */
+} kf_shots_point;
+
+typedef struct kf_shots_size {
+  uint32_t shots;
+  uint32_t fewer; /* classes that have fewer rows and gave all of them */
+  uint64_t rows;  /* drawn, of all classes together */
+} kf_shots_size;
+
+typedef struct kf_shots {
+  uint32_t seeds;
+  uint32_t classes; /* with training rows */
+  uint64_t most;    /* rows of the largest class */
+  size_t n_sizes;
+  kf_shots_size *sizes; /* one for each number of shots */
+  size_t n_classifiers; /* 2, or with text 4 */
+  size_t n_points;
+  kf_shots_point *points; /* by shots, seed, classifier */
+} kf_shots;
+
+/* Accuracy on test rows with only a few training rows of each class. For each number of shots and each
+ * seed that many rows of each class are drawn, and everything is chosen from them. The same seed draws
+ * the same rows on every machine, and the rows of fewer shots are among those of more. With one row
+ * per class there is no scatter within classes: the Koo-Fu map is a rotation then, lambda is 1, and
+ * accuracy is that of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36 bytes per training
+ * row. */
+KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
+                              const kf_text *text, const kf_shots_options *options, kf_shots **out);
+KF_API void kf_shots_free(kf_shots *shots);
+/* The point of the size-th number of shots; NULL: there is none. Owned by shots. */
+KF_API const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uint32_t seed,
+                                         kf_shots_classifier classifier);
+
+/* Accuracy over seeds. */
+typedef struct kf_spread {
+  double mean, low, high;
+  double deviation; /* sample standard deviation; 0 with one seed */
+} kf_spread;
+/* top5 0: of top-1 accuracy; 1: of top-5. */
+KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier,
+                            int top5, kf_spread *out);
+
+/* ---------------------------------------------------------------------------------------------
+ * 21  Report: one page about a data set and its model (docs/report.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* What the page is made of. NULL: what it would show is left out. */
+typedef struct kf_report_content {
+  const char *title;              /* NULL: "Koo-Fu report" */
+  const char *train, *test;       /* what the rows are called, such as names of files */
+  uint64_t train_rows;            /* memory is stated for this many rows, in f32; 0: a million */
+  const kf_model *model;          /* spectra, map of classes, names of classes */
+  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
+  const kf_eval_result *text;     /* of a model with text: KF_PART_TEXT */
+  const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
+  const kf_fuse_choice *fuse;     /* accuracy over alpha */
+  const kf_lambda_choice *lambda; /* accuracy over lambda */
+  const kf_dim_choice *dim;       /* accuracy over dimensions */
+  const kf_k_choice *k;           /* accuracy over neighbours */
+  const kf_sweep *sweep;          /* the same three; neighbours and text next to prototypes */
+  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
+  const kf_shots *shots;          /* accuracy over the number of rows of each class */
+} kf_report_content;
+
+/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
+ * same bytes. KF_ERR_ARG if the parts do not go together. */
+KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

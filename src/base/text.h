@@ -1,0 +1,30 @@
+/* text.h - text: UTF-8, numbers that ignore the locale, and strings that grow. */
+#ifndef KF_TEXT_H
+#define KF_TEXT_H
+
+#include "base/base.h"
+
+bool kf_utf8_valid(const char *text, size_t length);
+/* Whether text ends in `end`. */
+bool kf_ends_with(const char *text, const char *end);
+
+/* --- numbers, whatever the locale of the process ---------------------------------------------- */
+
+/* Reads a decimal number at the beginning of text; *end is after it, or text if there is none. */
+double kf_parse_f64(const char *text, const char **end);
+/* The shortest of 15 to 17 digits that gives the same finite number back. */
+void kf_format_f64(double value, char text[32]);
+
+/* --- growing text ------------------------------------------------------------------------------ */
+
+/* A growing text. After a failed allocation it stays `failed`, so one check at the end is enough. */
+typedef struct kf_string {
+  char *data; /* ends in NUL; NULL while empty */
+  size_t n, room;
+  bool failed;
+} kf_string;
+void kf_string_add(kf_string *text, const char *bytes, size_t n);
+void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void kf_string_clear(kf_string *text);
+
+#endif
