@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the last run of ctest skipped, and why: one line for each test and reason.
+"""What the last run of ctest skipped, and why: one line for each reason.
 
 usage: skipped.py BUILD
 
@@ -24,10 +24,12 @@ def main(build):
     log = os.path.join(build, "Testing", "Temporary", "LastTest.log")
     with open(log, encoding="utf-8", errors="replace") as file:
         tests = re.findall(r"^\d+/\d+ Testing: (\S+)\n(.*?)^<end of output>", file.read(), re.M | re.S)
-    lines = [f"  {name}: {reason}" + (f" ({n} cases)" if n > 1 else "")
-             for name, output in sorted(tests) for reason, n in reasons(output).items()]
-    if lines:
-        print("Skipped on this machine:", *lines, sep="\n")
+    skipped = collections.defaultdict(list)
+    for name, output in sorted(tests):
+        for reason, n in reasons(output).items():
+            skipped[reason].append(f"{name} ({n} cases)" if n > 1 else name)
+    if skipped:
+        print("Skipped on this machine:", *(f"  {reason}: {', '.join(names)}" for reason, names in skipped.items()), sep="\n")
 
 
 if __name__ == "__main__":
