@@ -34,12 +34,14 @@ warnings() { # COMPILER
     cmake --build "build-lint-$1" -j "$jobs" -- -k 0
 }
 
-# Others include the header under older standards, and from C++.
-header() {
-  for language in 'c -std=c99' 'c -std=c11' 'c++ -std=c++11'; do
-    # shellcheck disable=SC2086 # the language is meant to be split
-    echo '#include "koofu.h"' | clang -x $language -Iinclude -Weverything -Wno-c++98-compat \
-      -Wno-documentation -Wno-padded -Wno-reserved-identifier -nostdinc++ -Werror -fsyntax-only - || return 1
+# Others include the headers under older standards, and from C++.
+headers() {
+  for header in include/*.h; do
+    for language in 'c -std=c99' 'c -std=c11' 'c++ -std=c++11'; do
+      # shellcheck disable=SC2086 # the language is meant to be split
+      echo "#include \"${header#include/}\"" | clang -x $language -Iinclude -Weverything -Wno-c++98-compat \
+        -Wno-documentation -Wno-padded -Wno-reserved-identifier -nostdinc++ -Werror -fsyntax-only - || return 1
+    done
   done
 }
 
@@ -72,7 +74,7 @@ python() { files '*.py' | xargs pyflakes3; }
 
 step clang-format layout
 step 'dependency law' tools/dependency_law.sh
-step header header
+step headers headers
 step shellcheck shell
 step pyflakes python
 step cppcheck analyse
