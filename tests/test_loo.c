@@ -193,7 +193,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
                             kf_centre centre) {
   kf_lambda_point first[N] = {0};
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     kf_ctx *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
     kf_data *data;
     kf_stats *stats;

@@ -96,7 +96,7 @@ static void threads_and_instruction_sets(void **state) {
   const unsigned threads[] = {1, 2, 3, 8};
   for (int isa = KF_ISA_AUTO; isa <= KF_ISA_AMX; isa++)
     for (size_t t = 0; t < 4; t++) {
-      if (!kf_isa_available((kf_isa)isa)) continue;
+      if (!test_has_isa((kf_isa)isa)) continue;
       kf_ctx *ctx = test_ctx(threads[t], (kf_isa)isa);
       kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
       assert_same(s, reference);
@@ -204,7 +204,7 @@ static void no_overflow(void **state) {
     x[i * WIDTH + 2] = i % 2 ? 8 : -8;
   }
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     kf_ctx *ctx = test_ctx(1, (kf_isa)isa);
     kf_data *data;
     kf_stats *s;
