@@ -1,8 +1,8 @@
-/* utf8.c - is it UTF-8? */
+/* utf8.c - checks whether text is UTF-8: no overlong forms, no surrogates. */
 #include "base/text.h"
 
-/* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
- * smallest character that needs this length. */
+/* The length of the sequence that a lead byte opens, or 0 if it opens none; *least: the smallest
+ * character that needs this length. */
 static size_t sequence_length(unsigned char lead, uint32_t *least) {
   *least = 0;
   if (lead < 0x80) return 1;

@@ -1,8 +1,7 @@
-/* lines.c - text files, one entry a line: labels and class names.
+/* lines.c - text files with one entry per line: labels and class names.
  *
- * UTF-8 with or without a byte order mark, lines that end in "\n" or "\r\n", the last one perhaps
- * in neither. A NUL byte means that the file is no text at all (UTF-16, or binary) and is refused.
- */
+ * UTF-8 with or without a byte order mark; lines end in "\n" or "\r\n", the last one possibly in
+ * neither. A NUL byte means that the file is not text (UTF-16, or binary), and is refused. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -21,7 +20,7 @@ uint64_t kf_lines_offset(const kf_lines *lines) {
   return lines->position - (lines->end - lines->begin);
 }
 
-/* Moves what is left to the front of the buffer and fills up the rest. */
+/* Moves what is left to the front of the buffer and fills the rest. */
 static kf_status fill(kf_lines *lines, kf_err *err) {
   memmove(lines->buffer, lines->buffer + lines->begin, lines->end - lines->begin);
   lines->end -= lines->begin;
@@ -39,8 +38,7 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   return KF_OK;
 }
 
-/* The end of the line in the buffer: its newline, the end of the file, or NULL where more must be
- * read first. */
+/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be read. */
 static const char *find_end(const kf_lines *lines) {
   const char *text = lines->buffer + lines->begin;
   size_t n = lines->end - lines->begin;
@@ -68,7 +66,8 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
                    lines->in->path, lines->line, KF_LINE_MAX);
   }
   if (memchr(begin, '\0', n) != NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " holds a NUL byte, so this is no text",
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %" PRIu64 " holds a NUL byte: this is not a text file",
                    lines->in->path, lines->line);
   }
   *text = begin;
@@ -96,7 +95,7 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is one class more than the limit of %u",
                    path, line, KF_MAX_CLASSES);
   }
-  /* Names end up in the JSON of our files, which has to be UTF-8. */
+  /* Names are written to the JSON of our files, which must be UTF-8. */
   if (!kf_utf8_valid(text, length)) {
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
   }
@@ -134,7 +133,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
   name_list *list = argument;
   kf_name_set *set = &list->set;
   if (length == 0) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty; a class name is expected",
                    list->path, line);
   }
   int64_t before = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
@@ -154,10 +153,10 @@ kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   kf_status status = kf_lines_each(&in, add_name, &list, err);
   kf_in_close(&in);
   if (status == KF_OK && set->n == 0) {
-    status = kf_fail(err, KF_ERR_DATA, "%s: no class name in the file", path);
+    status = kf_fail(err, KF_ERR_DATA, "%s: has no class names", path);
   }
   if (status == KF_OK) {
-    status = kf_names_copy((const char *const *)set->name, (uint32_t)set->n, out, err);
+    status = kf_names_clone(&(kf_names){(uint32_t)set->n, set->name}, out, err);
   }
   kf_name_set_clear(set);
   return status;

@@ -27,17 +27,18 @@ typedef struct parser {
 
 static kf_status expected(const parser *p, const char *what) {
   if (p->at == p->end) {
-    return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header ends where %s must be", p->path, what);
+    return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header ends where %s is expected", p->path,
+                   what);
   }
-  return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%.20s' where %s must be", p->path,
-                 p->at, what);
+  return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%.20s' where %s is expected",
+                 p->path, p->at, what);
 }
 
 static void skip_space(parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t')) p->at++;
 }
 
-/* Takes a character, if it comes next. */
+/* Takes a character if it comes next. */
 static bool accept(parser *p, char c) {
   skip_space(p);
   if (p->at == p->end || *p->at != c) return false;
@@ -112,7 +113,7 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   char name[64];
   if (accept(p, '[')) {
     return kf_fail(p->err, KF_ERR_DATA,
-                   "%s: the array has a structured dtype, which koofu does not load", p->path);
+                   "%s: the array has a structured dtype, which koofu does not read", p->path);
   }
   KF_TRY(parse_string(p, "a dtype", name, sizeof name));
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -124,7 +125,7 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   if (strchr(name, 'O') != NULL) {
     return kf_fail(p->err, KF_ERR_DATA,
                    "%s: the array holds Python objects, which koofu does not load (save floats, or "
-                   "strings as a text file)",
+                   "strings in a text file)",
                    p->path);
   }
   if (name[0] == '>') {
@@ -132,10 +133,11 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
                    "%s: dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')",
                    p->path, name, name + 1);
   }
-  return kf_fail(p->err, KF_ERR_DATA,
-                 "%s: dtype '%s' is none that koofu reads: f2, f4 or f8 for rows, integers for "
-                 "labels, a text file for strings",
-                 p->path, name);
+  return kf_fail(
+      p->err, KF_ERR_DATA,
+      "%s: dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, and "
+      "a text file for strings",
+      p->path, name);
 }
 
 static kf_status parse_order(parser *p, kf_npy *npy) {
@@ -191,8 +193,8 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
     return kf_fail(err, KF_ERR_DATA, "%s: the file does not begin like a .npy", path);
   }
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
-    return kf_fail(err, KF_ERR_DATA, "%s: npy version %d.%d is none of 1.0, 2.0 and 3.0", path,
-                   bytes[6], bytes[7]);
+    return kf_fail(err, KF_ERR_DATA, "%s: npy version %d.%d is not 1.0, 2.0 or 3.0", path, bytes[6],
+                   bytes[7]);
   }
   npy->offset = bytes[6] == 1 ? 10 : 12;
   *length = bytes[8] | (uint64_t)bytes[9] << 8;
@@ -236,7 +238,7 @@ static kf_status check_size(const kf_npy *npy, kf_err *err) {
   if (bytes == actual) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "%s: the array is %s: its shape needs %" PRIu64
-                 " bytes behind the header, and there are %" PRIu64,
+                 " bytes after the header, but there are %" PRIu64,
                  npy->in.path, bytes > actual ? "cut short" : "followed by other bytes", bytes,
                  actual);
 }

@@ -1,7 +1,7 @@
-/* safetensors_use.c - what one does with an open .safetensors file: find and read tensors, read
- * metadata, verify the checksum.
+/* safetensors_use.c - finds and reads tensors and metadata of an open .safetensors file, and verifies
+ * its checksum.
  *
- * Metadata are strings; numbers are spelt out in them, and class names are a JSON list. */
+ * Metadata are strings; numbers are spelt out, and class names are a JSON list. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -77,8 +77,8 @@ kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *
   KF_TRY(find_meta(st, key, &text, err));
   *out = kf_parse_f64(text, &end);
   if (end != text && *end == '\0' && *out - *out == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no number", st->in.path,
-                 key, text);
+  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is not a number",
+                 st->in.path, key, text);
 }
 
 kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err) {
@@ -89,15 +89,16 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
   *out = strtoll(text, &end, 10);
   bool starts = *text == '-' || (*text >= '0' && *text <= '9');
   if (starts && end != text && *end == '\0' && errno == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no whole number",
+  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is not a whole number",
                  st->in.path, key, text);
 }
 
 static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
   const kf_json *list = &doc->nodes[0];
   if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES) {
-    return kf_fail(err, KF_ERR_DATA, "%s: metadata 'classes' is no JSON list of at most %u strings",
-                   st->in.path, KF_MAX_CLASSES);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: metadata 'classes' is not a JSON list of at most %u strings", st->in.path,
+                   KF_MAX_CLASSES);
   }
   const char **names = kf_alloc(list->count, sizeof *names);
   if (names == NULL) return kf_fail_memory(err);
@@ -107,21 +108,13 @@ static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *o
        item = kf_json_next(doc, item)) {
     names[n] = kf_json_string(item);
     if (names[n] == NULL)
-      status = kf_fail(err, KF_ERR_DATA, "%s: entry %u of metadata 'classes' is no string",
+      status = kf_fail(err, KF_ERR_DATA, "%s: entry %u of metadata 'classes' is not a string",
                        st->in.path, n);
     n++;
   }
   if (status == KF_OK) status = kf_names_copy(names, n, out, err);
   kf_free(names);
   return status;
-}
-
-/* A map refuses names that stand twice. */
-static kf_status check_unique(const kf_st *st, const kf_names *names, kf_err *err) {
-  kf_dict *map;
-  KF_TRY(kf_dict_new_from_names(names, st->in.path, &map, err));
-  kf_dict_free(map);
-  return KF_OK;
 }
 
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
@@ -134,32 +127,32 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   KF_TRY(kf_json_parse(&doc, text, strlen(text), what, err));
   kf_status status = copy_names(st, &doc, out, err);
   kf_json_clear(&doc);
-  if (status == KF_OK) status = check_unique(st, out, err);
+  if (status == KF_OK) status = kf_names_check(out, st->in.path, err);
   if (status != KF_OK) kf_names_clear(out);
   return status;
 }
 
 /* --- checksum -------------------------------------------------------------------------------- */
 
-/* Puts '0' over the part of the digits that lies in a piece of the file. */
-static void blank_digits(unsigned char *piece, uint64_t offset, size_t n, uint64_t digits) {
+/* Puts '0' over those of the digits that are in the buffer. */
+static void blank_digits(unsigned char *buffer, uint64_t offset, size_t n, uint64_t digits) {
   for (uint64_t at = digits; at < digits + 16; at++)
-    if (at >= offset && at < offset + n) piece[at - offset] = '0';
+    if (at >= offset && at < offset + n) buffer[at - offset] = '0';
 }
 
-static kf_status hash_file(const kf_st *st, unsigned char *piece, size_t size, uint64_t *out,
-                           kf_err *err) {
-  kf_checksum hash;
-  kf_checksum_start(&hash);
+static kf_status sum_file(const kf_st *st, unsigned char *buffer, size_t size, uint64_t *out,
+                          kf_err *err) {
+  kf_checksum sum;
+  kf_checksum_start(&sum);
   for (uint64_t offset = 0; offset < st->in.size;) {
     uint64_t left = st->in.size - offset;
     size_t n = left < size ? (size_t)left : size;
-    KF_TRY(kf_in_read(&st->in, offset, piece, n, err));
-    blank_digits(piece, offset, n, st->checksum_offset);
-    kf_checksum_add(&hash, piece, n);
+    KF_TRY(kf_in_read(&st->in, offset, buffer, n, err));
+    blank_digits(buffer, offset, n, st->checksum_offset);
+    kf_checksum_add(&sum, buffer, n);
     offset += n;
   }
-  *out = kf_checksum_value(&hash);
+  *out = kf_checksum_value(&sum);
   return KF_OK;
 }
 
@@ -168,11 +161,11 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
   if (stored == NULL || st->checksum_offset == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no checksum", st->in.path);
   size_t size = (size_t)1 << 20;
-  unsigned char *piece = kf_alloc(size, 1);
-  if (piece == NULL) return kf_fail_memory(err);
+  unsigned char *buffer = kf_alloc(size, 1);
+  if (buffer == NULL) return kf_fail_memory(err);
   uint64_t value;
-  kf_status status = hash_file(st, piece, size, &value, err);
-  kf_free(piece);
+  kf_status status = sum_file(st, buffer, size, &value, err);
+  kf_free(buffer);
   if (status != KF_OK) return status;
   char digits[17];
   snprintf(digits, sizeof digits, "%016" PRIx64, value);
@@ -190,7 +183,7 @@ kf_status kf_st_check_format(const kf_st *st, const char *format, const char *wh
   KF_TRY(kf_st_meta_i64(st, "version", &version, err));
   if (version != 1)
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: has version %" PRId64 " of its format, this koofu reads version 1",
+                   "%s: has version %" PRId64 " of its format, but this koofu reads version 1",
                    st->in.path, version);
   return kf_st_verify(st, err);
 }

@@ -1,7 +1,7 @@
 /* vecs.c - the two plain vector formats of nearest-neighbour benchmarks.
  *
- * .fvecs: rows of an int32 with the dimension and as many f32. All dimensions must be equal; those
- *         behind the first are checked when their rows are read.
+ * .fvecs: each row is an int32 with the dimension and as many f32. All dimensions must be equal; those
+ *         after the first are checked when their rows are read.
  * .fbin:  uint32 rows, uint32 dimension, then the rows in f32. */
 #include "file/file_internal.h"
 
@@ -21,7 +21,7 @@ static kf_status read_fvecs(kf_in *in, kf_table *table, kf_err *err) {
   KF_TRY(kf_table_size(table, in->path, 1 + in->size / stride, (uint64_t)dim, err));
   if (in->size % stride != 0) {
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: the file has %" PRIu64 " bytes, which is no multiple of the %" PRIu64
+                   "%s: the file has %" PRIu64 " bytes, not a multiple of the %" PRIu64
                    " bytes of a row with %" PRId32 " columns",
                    in->path, in->size, stride, dim);
   }
@@ -53,16 +53,19 @@ static kf_status read_fbin(kf_in *in, kf_table *table, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
+static kf_status open_file(kf_in *in, kf_table *table, const char *path,
+                           kf_status (*read)(kf_in *in, kf_table *table, kf_err *err),
+                           kf_err *err) {
   KF_TRY(kf_in_open(in, path, err));
-  kf_status status = read_fvecs(in, table, err);
+  kf_status status = read(in, table, err);
   if (status != KF_OK) kf_in_close(in);
   return status;
 }
 
+kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
+  return open_file(in, table, path, read_fvecs, err);
+}
+
 kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
-  KF_TRY(kf_in_open(in, path, err));
-  kf_status status = read_fbin(in, table, err);
-  if (status != KF_OK) kf_in_close(in);
-  return status;
+  return open_file(in, table, path, read_fbin, err);
 }
