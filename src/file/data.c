@@ -97,11 +97,10 @@ kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t
   KF_ENTER(ctx, data != NULL && rows != NULL);
   if (data->skip_bad && labels == NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_data_get: with skip_bad, labels must not be NULL");
-  if (first > data->rows || n > data->rows - first) {
+  if (first > data->rows || n > data->rows - first)
     return kf_fail(err, KF_ERR_ARG,
                    "kf_data_get: %" PRIu64 " rows from row %" PRIu64
                    " go past the end of a data set of %" PRIu64 " rows",
                    n, first, data->rows);
-  }
   return kf_data_fetch(data, ctx->kernels, first, n, rows, labels, NULL, err);
 }

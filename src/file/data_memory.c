@@ -35,11 +35,10 @@ static kf_status check_labels(kf_data *data, const int32_t *labels, uint32_t n_c
   uint32_t limit = n_classes > 0 ? n_classes : KF_MAX_CLASSES;
   int32_t largest = -1;
   for (uint64_t i = 0; i < data->rows; i++) {
-    if (labels[i] < KF_LABEL_NONE || labels[i] >= (int64_t)limit) {
+    if (labels[i] < KF_LABEL_NONE || labels[i] >= (int64_t)limit)
       return kf_fail(err, KF_ERR_DATA,
                      "row %" PRIu64 ": the label is %" PRId32 ", not -1 to %" PRIu32, i, labels[i],
                      limit - 1);
-    }
     if (labels[i] == KF_LABEL_NONE) data->unlabelled++;
     if (labels[i] > largest) largest = labels[i];
   }
@@ -50,18 +49,16 @@ static kf_status check_labels(kf_data *data, const int32_t *labels, uint32_t n_c
 
 static kf_status check_arguments(const float *rows, uint64_t n, uint32_t dim, const int32_t *labels,
                                  const char *const *names, uint32_t n_classes, kf_err *err) {
-  if (rows == NULL || n == 0 || dim == 0 || dim > KF_MAX_DIM) {
+  if (rows == NULL || n == 0 || dim == 0 || dim > KF_MAX_DIM)
     return kf_fail(err, KF_ERR_ARG,
                    "kf_data_open_memory: %" PRIu64 " rows of %" PRIu32
                    " columns; there must be rows, of 1 to %u columns",
                    n, dim, KF_MAX_DIM);
-  }
   if (n_classes > KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_ARG, "kf_data_open_memory: more than %u classes", KF_MAX_CLASSES);
-  if (names != NULL && (labels == NULL || n_classes == 0)) {
+  if (names != NULL && (labels == NULL || n_classes == 0))
     return kf_fail(err, KF_ERR_ARG,
                    "kf_data_open_memory: names need labels and the number of classes");
-  }
   return KF_OK;
 }
 

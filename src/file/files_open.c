@@ -35,10 +35,9 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
-  if (shard->table.dim != zero->table.dim) {
+  if (shard->table.dim != zero->table.dim)
     return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu32 " columns, those of %s %" PRIu32,
                    path, shard->table.dim, zero->in.path, zero->table.dim);
-  }
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
@@ -60,11 +59,10 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_da
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
   if (options->n_labels == 1) return kf_labels_open(&files->common, options->labels[0], err);
-  if (options->n_labels != files->n_shards) {
+  if (options->n_labels != files->n_shards)
     return kf_fail(err, KF_ERR_ARG,
                    "%zu label files for %zu data files: give one for all or one for each",
                    options->n_labels, files->n_shards);
-  }
   for (size_t s = 0; s < files->n_shards; s++)
     KF_TRY(kf_labels_open(&files->shards[s].labels, options->labels[s], err));
   return KF_OK;
@@ -83,14 +81,12 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
   }
   *has_labels = with != NULL;
   const char *asked = options->inner_labels == KF_OFF ? NULL : options->label_tensor;
-  if (without != NULL && asked != NULL) {
+  if (without != NULL && asked != NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no label tensor '%.64s'", without->in.path,
                    asked);
-  }
-  if (without != NULL && with != NULL) {
+  if (without != NULL && with != NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: has no labels inside, but %s has", without->in.path,
                    with->in.path);
-  }
   return KF_OK;
 }
 
@@ -204,10 +200,9 @@ static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_dat
   else
     KF_TRY(check_inside(files, options, &has_labels, err));
   if (has_labels) return open_classes(files, options, err);
-  if (options->classes != NULL) {
+  if (options->classes != NULL)
     return kf_fail(err, KF_ERR_ARG, "%s: class names were given, but there are no labels to name",
                    options->classes);
-  }
   kf_names_clear(&files->base.names);
   return KF_OK;
 }

@@ -62,12 +62,11 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
 
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
                                 kf_err *err) {
-  if (!kf_type_is_integer(tensor->type) || !is_list(tensor->ndim, tensor->shape)) {
+  if (!kf_type_is_integer(tensor->type) || !is_list(tensor->ndim, tensor->shape))
     return kf_fail(err, KF_ERR_DATA,
                    "%s: tensor '%.64s' (%s, %" PRIu32
                    " dimensions) is not a list of integer labels",
                    in->path, tensor->name, tensor->type_name, tensor->ndim);
-  }
   *labels = (kf_labels){
       .in = in, .type = tensor->type, .offset = tensor->offset, .count = tensor->shape[0]};
   return KF_OK;
@@ -100,11 +99,10 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
     *out = (int32_t)value;
     return KF_OK;
   }
-  if (rules->n_names == 0) {
+  if (rules->n_names == 0)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the label of row %" PRIu64 " is %" PRId64 ", but the limit is %u", path,
                    row, value, KF_MAX_CLASSES - 1);
-  }
   if (rules->allow_unknown) return KF_OK;
   return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
                       "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32

@@ -26,10 +26,9 @@ typedef struct parser {
 } parser;
 
 static kf_status expected(const parser *p, const char *what) {
-  if (p->at == p->end) {
+  if (p->at == p->end)
     return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header ends where %s is expected", p->path,
                    what);
-  }
   return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%.20s' where %s is expected",
                  p->path, p->at, what);
 }
@@ -69,17 +68,15 @@ static kf_status parse_string(parser *p, const char *what, char *text, size_t si
 
 static kf_status parse_size(parser *p, uint64_t *out) {
   skip_space(p);
-  if (p->at < p->end && *p->at == '-') {
+  if (p->at < p->end && *p->at == '-')
     return kf_fail(p->err, KF_ERR_DATA, "%s: the shape in the npy header has a negative size",
                    p->path);
-  }
   const char *begin = p->at;
   *out = 0;
   for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
-    if (!kf_mul_u64(*out, 10, out) || !kf_add_u64(*out, (uint64_t)(*p->at - '0'), out)) {
+    if (!kf_mul_u64(*out, 10, out) || !kf_add_u64(*out, (uint64_t)(*p->at - '0'), out))
       return kf_fail(p->err, KF_ERR_DATA, "%s: a size in the npy header does not fit 64 bits",
                      p->path);
-    }
   }
   return p->at == begin ? expected(p, "a size") : KF_OK;
 }
@@ -89,9 +86,8 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
   if (!accept(p, '(')) return expected(p, "a shape");
   npy->ndim = 0;
   while (!accept(p, ')')) {
-    if (npy->ndim == 8) {
+    if (npy->ndim == 8)
       return kf_fail(p->err, KF_ERR_DATA, "%s: the array has more than 8 dimensions", p->path);
-    }
     KF_TRY(parse_size(p, &npy->shape[npy->ndim++]));
     bool comma = accept(p, ',');
     if (comma) continue;
@@ -111,10 +107,9 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
                {"<i8", KF_TYPE_I64}, {"|u1", KF_TYPE_U8},  {"<u2", KF_TYPE_U16},
                {"<u4", KF_TYPE_U32}, {"<u8", KF_TYPE_U64}};
   char name[64];
-  if (accept(p, '[')) {
+  if (accept(p, '['))
     return kf_fail(p->err, KF_ERR_DATA,
                    "%s: the array has a structured dtype, which koofu does not read", p->path);
-  }
   KF_TRY(parse_string(p, "a dtype", name, sizeof name));
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
@@ -122,17 +117,15 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
     memcpy(npy->type_name, known[i].name, 4);
     return KF_OK;
   }
-  if (strchr(name, 'O') != NULL) {
+  if (strchr(name, 'O') != NULL)
     return kf_fail(p->err, KF_ERR_DATA,
                    "%s: the array holds Python objects, which koofu does not load (save floats, or "
                    "strings in a text file)",
                    p->path);
-  }
-  if (name[0] == '>') {
+  if (name[0] == '>')
     return kf_fail(p->err, KF_ERR_DATA,
                    "%s: dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')",
                    p->path, name, name + 1);
-  }
   return kf_fail(
       p->err, KF_ERR_DATA,
       "%s: dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, and "
@@ -154,9 +147,8 @@ static kf_status parse_entry(parser *p, kf_npy *npy, unsigned *seen) {
   KF_TRY(parse_string(p, "a key", key, sizeof key));
   for (unsigned i = 0; i < 3; i++) {
     if (strcmp(key, entries[i].key) != 0) continue;
-    if (*seen & 1u << i) {
+    if (*seen & 1u << i)
       return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%s' twice", p->path, key);
-    }
     *seen |= 1u << i;
     return accept(p, ':') ? entries[i].parse(p, npy) : expected(p, "':'");
   }
@@ -189,27 +181,23 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
   unsigned char bytes[12] = {0};
   uint64_t n = npy->in.size < sizeof bytes ? npy->in.size : sizeof bytes;
   KF_TRY(kf_in_read(&npy->in, 0, bytes, n, err));
-  if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
+  if (memcmp(bytes, "\x93NUMPY", 6) != 0)
     return kf_fail(err, KF_ERR_DATA, "%s: the file does not begin like a .npy", path);
-  }
-  if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
+  if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
     return kf_fail(err, KF_ERR_DATA, "%s: npy version %d.%d is not 1.0, 2.0 or 3.0", path, bytes[6],
                    bytes[7]);
-  }
   npy->offset = bytes[6] == 1 ? 10 : 12;
   *length = bytes[8] | (uint64_t)bytes[9] << 8;
   if (bytes[6] > 1) *length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
-  if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset) {
+  if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the npy header of %" PRIu64
                    " bytes goes past the end of the file, which has "
                    "%" PRIu64,
                    path, *length, npy->in.size);
-  }
-  if (*length > HEADER_CAP) {
+  if (*length > HEADER_CAP)
     return kf_fail(err, KF_ERR_DATA, "%s: the npy header has %" PRIu64 " bytes, more than %d", path,
                    *length, HEADER_CAP);
-  }
   return KF_OK;
 }
 
@@ -230,9 +218,8 @@ static kf_status read_dict(kf_npy *npy, uint64_t length, kf_err *err) {
 static kf_status check_size(const kf_npy *npy, kf_err *err) {
   uint64_t bytes = kf_type_size(npy->type);
   for (uint32_t i = 0; i < npy->ndim; i++) {
-    if (!kf_mul_u64(bytes, npy->shape[i], &bytes)) {
+    if (!kf_mul_u64(bytes, npy->shape[i], &bytes))
       return kf_fail(err, KF_ERR_DATA, "%s: the size of the array overflows 64 bits", npy->in.path);
-    }
   }
   uint64_t actual = npy->in.size - npy->offset;
   if (bytes == actual) return KF_OK;

@@ -55,10 +55,9 @@ static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
   kf_status status = append_entries(list, folder, path, err);
   closedir(folder);
   if (status != KF_OK) return status;
-  if (list->n == first) {
+  if (list->n == first)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PICTURES,
                         "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder", path);
-  }
   sort_from(list, first);
   return KF_OK;
 }
@@ -66,9 +65,8 @@ static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
 static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err) {
   glob_t found;
   int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
-  if (result == GLOB_NOMATCH) {
+  if (result == GLOB_NOMATCH)
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
-  }
   if (result == GLOB_NOSPACE) return kf_fail_memory(err);
   if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
 

@@ -74,17 +74,15 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
   if (type_name == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has no dtype", path, name);
   const element *type = find_element(type_name);
-  if (type == NULL) {
+  if (type == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has the unknown dtype '%.20s'", path,
                    name, type_name);
-  }
   tensor->name = name;
   tensor->type = type->type;
   tensor->type_name = type->name;
-  if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim)) {
+  if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim))
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the shape of tensor " NAME " is not a list of at most 8 sizes", path, name);
-  }
   uint64_t offsets[2];
   uint32_t n;
   if (!read_sizes(doc, kf_json_get(doc, entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
@@ -93,17 +91,15 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
                    "%s: the data_offsets of tensor " NAME " are not two rising numbers", path,
                    name);
   }
-  if (offsets[1] > data_size) {
+  if (offsets[1] > data_size)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
                    path, name, offsets[1], data_size);
-  }
   uint64_t bytes;
-  if (!shape_bytes(tensor, type->bits, &bytes)) {
+  if (!shape_bytes(tensor, type->bits, &bytes))
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the size of tensor " NAME " overflows or is not a whole number of bytes",
                    path, name);
-  }
   tensor->offset = offsets[0];
   tensor->bytes = offsets[1] - offsets[0];
   if (tensor->bytes == bytes) return KF_OK;
@@ -127,16 +123,14 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
   const char *before = NULL;
   for (size_t i = 0; i < st->n_tensors; i++) {
     const kf_st_tensor *tensor = &st->tensors[i];
-    if (tensor->offset < end) {
+    if (tensor->offset < end)
       return kf_fail(err, KF_ERR_DATA, "%s: tensors " NAME " and " NAME " overlap", st->in.path,
                      before, tensor->name);
-    }
-    if (tensor->offset > end) {
+    if (tensor->offset > end)
       return kf_fail(err, KF_ERR_DATA,
                      "%s: %" PRIu64 " data bytes before tensor " NAME
                      " belong to no tensor (a gap)",
                      st->in.path, tensor->offset - end, tensor->name);
-    }
     end += tensor->bytes;
     before = tensor->name;
   }
@@ -233,28 +227,24 @@ static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err
 
 static kf_status read_file(kf_st *st, kf_err *err) {
   uint64_t length;
-  if (st->in.size < sizeof length) {
+  if (st->in.size < sizeof length)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.path,
                    st->in.size);
-  }
   KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
-  if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024) {
+  if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: is a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'",
                    st->in.path);
-  }
-  if (length > KF_HEADER_CAP) {
+  if (length > KF_HEADER_CAP)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",
                    st->in.path, length, KF_HEADER_CAP);
-  }
-  if (length > st->in.size - sizeof length) {
+  if (length > st->in.size - sizeof length)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: the header of %" PRIu64 " bytes goes past the end of the file, which has "
                    "%" PRIu64,
                    st->in.path, length, st->in.size);
-  }
   char *text = kf_alloc(length, 1);
   if (text == NULL) return kf_fail_memory(err);
   kf_status status = read_header(st, text, length, err);

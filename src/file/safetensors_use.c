@@ -34,10 +34,9 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
   const kf_st_tensor *tensor = kf_st_find(st, name);
   if (tensor == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", st->in.path, name);
-  if (tensor->type != type) {
+  if (tensor->type != type)
     return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the wrong dtype %s", st->in.path, name,
                    tensor->type_name);
-  }
   bool fits = tensor->ndim == ndim;
   for (uint32_t i = 0; fits && i < ndim; i++)
     fits = shape[i] < 0 || tensor->shape[i] == (uint64_t)shape[i];
@@ -95,11 +94,10 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 
 static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
   const kf_json *list = &doc->nodes[0];
-  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES) {
+  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: metadata 'classes' is not a JSON list of at most %u strings", st->in.path,
                    KF_MAX_CLASSES);
-  }
   const char **names = kf_alloc(list->count, sizeof *names);
   if (names == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;

@@ -153,11 +153,10 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
 
 static kf_status finish(kf_stw *w, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
-  if (w->written != w->declared) {
+  if (w->written != w->declared)
     return kf_fail(err, KF_ERR_INTERNAL,
                    "%s: %" PRIu64 " bytes were declared and %" PRIu64 " written", w->out.path,
                    w->declared, w->written);
-  }
   if (w->checksum) {
     char digits[17];
     snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->sum));

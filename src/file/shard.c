@@ -18,10 +18,9 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
                         : !labels     ? " (a single row has the shape [1, D])"
                                       : " (labels are given separately)");
   }
-  if (!kf_type_is_float(npy.type)) {
+  if (!kf_type_is_float(npy.type))
     return kf_fail(err, KF_ERR_DATA, "%s: embeddings must be floats, but their dtype is '%s'", path,
                    npy.type_name);
-  }
   KF_TRY(kf_table_size(&shard->table, path, npy.shape[0], npy.shape[1], err));
   shard->table.type = npy.type;
   shard->table.layout = npy.fortran ? KF_LAYOUT_COLUMNS : KF_LAYOUT_ROWS;
@@ -40,11 +39,10 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
                                  kf_err *err) {
   *out = kf_st_find(st, name != NULL ? name : KF_TENSOR_ROWS);
   if (*out != NULL && is_matrix(*out)) return KF_OK;
-  if (*out != NULL) {
+  if (*out != NULL)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: tensor '%.64s' (%s, %" PRIu32 " dimensions) is not a matrix of floats",
                    st->in.path, (*out)->name, (*out)->type_name, (*out)->ndim);
-  }
   if (name != NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%.64s'", st->in.path, name);
   size_t matrices = 0;

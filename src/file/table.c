@@ -14,10 +14,9 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
                         kf_err *err) {
   if (rows == 0) return kf_fail(err, KF_ERR_DATA, "%s: the file has no rows", path);
   if (dim == 0) return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
-  if (dim > KF_MAX_DIM) {
+  if (dim > KF_MAX_DIM)
     return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu64 " columns, but the limit is %u",
                    path, dim, KF_MAX_DIM);
-  }
   table->rows = rows;
   table->dim = (uint32_t)dim;
   return KF_OK;
