@@ -36,7 +36,7 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
   if (shard->table.dim != zero->table.dim)
-    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu32 " columns, those of %s %" PRIu32,
+    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
                    path, shard->table.dim, zero->in.path, zero->table.dim);
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))

@@ -2,7 +2,7 @@
  *
  * Every worker has its own buffers, taken before the first row is read, so a pass cannot run out of
  * memory half-way. Batches are handed out in rising order, so the position of worker 0's batch tells
- * how far the pass is.
+ * how far the pass is; at the end all rows are reported, whoever had the last batch.
  *
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
@@ -100,6 +100,8 @@ kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pthread_mutex_init(&j.lock, NULL);
   pthread_cond_init(&j.turn, NULL);
   kf_status status = run(&j, n);
+  if (status == KF_OK && pass->what != NULL)
+    status = kf_progress(ctx, pass->what, data->rows, data->rows);
   pthread_cond_destroy(&j.turn);
   pthread_mutex_destroy(&j.lock);
   for (size_t t = 0; t < n; t++) kf_arena_free(&j.workers[t].arena);
