@@ -366,7 +366,7 @@ static void what_is_no_file(void **state) {
   kf_err err;
   kf_in in;
   assert_int_equal(kf_in_open(&in, "/", &err), KF_ERR_DATA);
-  assert_non_null(strstr(err.message, "folder"));
+  assert_non_null(strstr(err.message, "directory"));
   assert_int_equal(kf_in_open(&in, "/dev/null", &err), KF_ERR_DATA);
   assert_int_equal(kf_in_open(&in, "/nowhere/x", &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "No such file"));

@@ -31,7 +31,7 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   if (fstat(fd, &info) != 0)
     status = kf_fail_errno(err, path, "cannot be examined", errno);
   else if (S_ISDIR(info.st_mode))
-    status = kf_fail(err, KF_ERR_DATA, "%s: is a folder, not a file", path);
+    status = kf_fail(err, KF_ERR_DATA, "%s: is a directory, not a file", path);
   else if (!S_ISREG(info.st_mode))
     status = kf_fail(err, KF_ERR_DATA, "%s: is not a regular file", path);
   else if (info.st_size == 0)

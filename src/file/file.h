@@ -158,6 +158,14 @@ typedef struct kf_name_set {
 /* Adds a string that is not in it yet. `line` is for messages. */
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err);
+/* -1 if the string is not in it. */
+int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length);
+/* The number of a string, which is added if it is new. */
+kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                             size_t length, int32_t *number, kf_err *err);
+/* The strings as a list, sorted by bytes or in the order of their numbers. Sorting makes the numbers
+ * of the set meaningless. */
+kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err);
 void kf_name_set_clear(kf_name_set *set);
 
 /* Reads a file with one class name per line. */

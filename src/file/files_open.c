@@ -36,8 +36,9 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
   if (shard->table.dim != zero->table.dim)
-    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
-                   path, shard->table.dim, zero->in.path, zero->table.dim);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: the rows have %" PRIu32 " columns, those of %s have %" PRIu32, path,
+                   shard->table.dim, zero->in.path, zero->table.dim);
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
@@ -161,8 +162,7 @@ static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_e
 static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) {
   if (!any_text(files) || files->rules.map != NULL) return KF_OK;
   kf_names *names = &files->base.names;
-  if (found->n > 0) qsort(found->name, found->n, sizeof *found->name, kf_by_bytes);
-  KF_TRY(kf_names_clone(&(kf_names){(uint32_t)found->n, found->name}, names, err));
+  KF_TRY(kf_name_set_list(found, true, names, err));
   return kf_dict_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
 

@@ -200,19 +200,10 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
   return KF_OK;
 }
 
-/* While names are collected, every new label is a class. */
-static kf_status collect_name(const kf_labels *labels, uint64_t line, const char *text,
-                              size_t length, kf_name_set *found, kf_err *err) {
-  if (length == 0 || (found->map != NULL && kf_dict_find(found->map, text, length) >= 0))
-    return KF_OK;
-  return kf_name_set_add(found, labels->in->path, line, text, length, err);
-}
-
 static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                            kf_err *err) {
   kf_lines lines;
   kf_lines_start(&lines, labels->in, 0, 0);
-  kf_label_rules by_rules = *rules;
   for (;;) {
     uint64_t offset = kf_lines_offset(&lines);
     const char *text;
@@ -226,12 +217,12 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
       }
       labels->index[labels->n_index++] = offset;
     }
-    if (rules->map == NULL) {
-      KF_TRY(collect_name(labels, lines.line, text, length, &census->found, err));
-      by_rules.map = census->found.map;
-    }
     int32_t label;
-    KF_TRY(resolve_text(labels, &by_rules, lines.line, text, length, &label, err));
+    if (rules->map == NULL && length > 0) /* every new label is a class */
+      KF_TRY(kf_name_set_number(&census->found, labels->in->path, lines.line, text, length, &label,
+                                err));
+    else
+      KF_TRY(resolve_text(labels, rules, lines.line, text, length, &label, err));
     count_label(census, label);
   }
   labels->count = lines.line;

@@ -5,6 +5,7 @@
 #include "file/file_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -111,6 +112,22 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   return KF_OK;
 }
 
+int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length) {
+  return set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
+}
+
+kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                             size_t length, int32_t *number, kf_err *err) {
+  int64_t at = kf_name_set_find(set, text, length);
+  *number = at >= 0 ? (int32_t)at : (int32_t)set->n;
+  return at >= 0 ? KF_OK : kf_name_set_add(set, path, line, text, length, err);
+}
+
+kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err) {
+  if (sorted && set->n > 0) qsort(set->name, set->n, sizeof *set->name, kf_by_bytes);
+  return kf_names_copy((const char *const *)set->name, (uint32_t)set->n, out, err);
+}
+
 void kf_name_set_clear(kf_name_set *set) {
   kf_dict_free(set->map);
   for (size_t i = 0; i < set->n; i++) kf_free(set->name[i]);
@@ -130,7 +147,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
   if (length == 0)
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty; a class name is expected",
                    list->path, line);
-  int64_t before = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
+  int64_t before = kf_name_set_find(set, text, length);
   if (before >= 0)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
@@ -145,12 +162,9 @@ kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   kf_name_set *set = &list.set;
   kf_status status = kf_lines_each(&in, add_name, &list, err);
   kf_in_close(&in);
-  if (status == KF_OK && set->n == 0) {
+  if (status == KF_OK && set->n == 0)
     status = kf_fail(err, KF_ERR_DATA, "%s: has no class names", path);
-  }
-  if (status == KF_OK) {
-    status = kf_names_clone(&(kf_names){(uint32_t)set->n, set->name}, out, err);
-  }
+  if (status == KF_OK) status = kf_name_set_list(set, false, out, err);
   kf_name_set_clear(set);
   return status;
 }

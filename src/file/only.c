@@ -4,33 +4,24 @@
  * those of the whole. It takes one pass over the labels and 8 bytes for each remaining row. */
 #include "file/file_internal.h"
 
-#include <inttypes.h>
-#include <string.h>
-
 enum { LABELS_AT_ONCE = 4096 };
 
 typedef struct choice {
-  unsigned char *wanted; /* [classes] */
-  uint64_t *rows;        /* [n] chosen so far, rising */
+  int32_t *place; /* [classes] in the list; -1: not wanted */
+  uint64_t *rows; /* [n] chosen so far, rising */
   size_t n, room;
 } choice;
 
 /* A list that shares no class with the data is a mistake; one with more classes is not. */
-static kf_status mark_classes(const kf_data *data, const char *list, unsigned char *wanted,
-                              kf_err *err) {
+static kf_status find_classes(const kf_data *data, const char *list, int32_t *place, kf_err *err) {
   kf_names names;
   KF_TRY(kf_names_read(list, &names, err));
-  kf_dict *dict = NULL;
-  kf_status status = kf_dict_new_from_names(&names, list, &dict, err);
-  uint32_t found = 0;
-  for (uint32_t k = 0; status == KF_OK && k < data->names.n; k++) {
-    const char *name = data->names.name[k];
-    wanted[k] = kf_dict_find(dict, name, strlen(name)) >= 0;
-    found += wanted[k];
-  }
-  if (status == KF_OK && found == 0)
+  kf_classes own = {"the data", data->names.n, &data->names}, listed = {list, names.n, &names};
+  kf_status status = kf_match_classes(&own, &listed, place, err);
+  bool found = false;
+  for (uint32_t k = 0; status == KF_OK && k < own.n; k++) found |= place[k] >= 0;
+  if (status == KF_OK && !found)
     status = kf_fail(err, KF_ERR_DATA, "%s: has none of the classes of the data", list);
-  kf_dict_free(dict);
   kf_names_clear(&names);
   return status;
 }
@@ -38,7 +29,7 @@ static kf_status mark_classes(const kf_data *data, const char *list, unsigned ch
 static kf_status choose_rows(void *argument, const kf_batch *b, kf_err *err) {
   choice *c = argument;
   for (uint64_t i = 0; i < b->n; i++) {
-    if (b->labels[i] < 0 || !c->wanted[b->labels[i]]) continue;
+    if (b->labels[i] < 0 || c->place[b->labels[i]] < 0) continue;
     if (!kf_grow((void **)&c->rows, &c->room, c->n, sizeof *c->rows)) return kf_fail_memory(err);
     c->rows[c->n++] = b->first + i;
   }
@@ -46,9 +37,9 @@ static kf_status choose_rows(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 static kf_status choose(kf_ctx *ctx, const kf_data *data, const char *list, choice *c) {
-  c->wanted = kf_alloc_zero(data->names.n, 1);
-  if (c->wanted == NULL) return kf_fail_memory(&ctx->err);
-  KF_TRY(mark_classes(data, list, c->wanted, &ctx->err));
+  c->place = kf_alloc(data->names.n, sizeof *c->place);
+  if (c->place == NULL) return kf_fail_memory(&ctx->err);
+  KF_TRY(find_classes(data, list, c->place, &ctx->err));
   KF_TRY(kf_each_batch(ctx, data,
                        &(kf_pass){.rows = LABELS_AT_ONCE,
                                   .workers = 1,
@@ -66,7 +57,7 @@ kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list) {
   kf_data *pick = NULL;
   kf_status status = choose(ctx, *data, list, &c);
   if (status == KF_OK) status = kf_data_new_pick(*data, c.rows, c.n, &pick, &ctx->err);
-  kf_free(c.wanted);
+  kf_free(c.place);
   if (status != KF_OK) {
     kf_free(c.rows);
     return status;

@@ -202,39 +202,16 @@ static kf_status write_labels(const kf_saver *save, const int32_t *number, sink 
 
 typedef struct id_walk {
   const kf_saver *save;
-  kf_stw *out;
-  int64_t end; /* of the ids so far */
+  kf_stw *ends, *bytes; /* where each is written; NULL: not now */
+  int64_t end;          /* of the ids so far */
 } id_walk;
 
-static kf_status measure_id(void *argument, uint64_t row, const char *id, size_t length,
-                            kf_err *err) {
-  (void)id;
-  (void)err;
+static kf_status walk_id(void *argument, uint64_t row, const char *id, size_t length, kf_err *err) {
   id_walk *walk = argument;
-  if (!kf_saver_skips(walk->save, row)) walk->end += (int64_t)length;
-  return KF_OK;
-}
-
-static kf_status write_end(void *argument, uint64_t row, const char *id, size_t length,
-                           kf_err *err) {
-  id_walk *walk = argument;
-  KF_TRY(measure_id(argument, row, id, length, err));
   if (kf_saver_skips(walk->save, row)) return KF_OK;
-  return kf_stw_write(walk->out, &walk->end, sizeof walk->end, err);
-}
-
-static kf_status write_id(void *argument, uint64_t row, const char *id, size_t length,
-                          kf_err *err) {
-  const id_walk *walk = argument;
-  return kf_saver_skips(walk->save, row) ? KF_OK : kf_stw_write(walk->out, id, length, err);
-}
-
-static kf_status walk_ids(const kf_saver *save, kf_id_fn use, const sink *out, uint64_t *bytes,
-                          kf_err *err) {
-  id_walk walk = {.save = save, .out = out->native};
-  KF_TRY(kf_data_each_id(save->data, use, &walk, err));
-  *bytes = (uint64_t)walk.end;
-  return KF_OK;
+  walk->end += (int64_t)length;
+  if (walk->ends != NULL) KF_TRY(kf_stw_write(walk->ends, &walk->end, sizeof walk->end, err));
+  return walk->bytes != NULL ? kf_stw_write(walk->bytes, id, length, err) : KF_OK;
 }
 
 /* --- for files that hold more than a data set ------------------------------------------------ */
@@ -284,13 +261,14 @@ static kf_status write_file(const kf_saver *save, sink *out, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
   bool ids = data->fetch_ids != NULL && kf_format_of(path) == KF_FORMAT_SAFETENSORS;
-  uint64_t id_bytes = 0;
-  if (ids) KF_TRY(walk_ids(save, measure_id, out, &id_bytes, err));
-  KF_TRY(sink_open(out, path, save, id_bytes, err));
-  if (ids) KF_TRY(walk_ids(save, write_end, out, &id_bytes, err));
+  id_walk sizes = {.save = save};
+  if (ids) KF_TRY(kf_data_each_id(data, walk_id, &sizes, err));
+  KF_TRY(sink_open(out, path, save, (uint64_t)sizes.end, err));
+  id_walk ends = {.save = save, .ends = out->native}, bytes = {.save = save, .bytes = out->native};
+  if (ids) KF_TRY(kf_data_each_id(data, walk_id, &ends, err));
   KF_TRY(write_rows(save, out));
   if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, NULL, out));
-  if (ids) KF_TRY(walk_ids(save, write_id, out, &id_bytes, err));
+  if (ids) KF_TRY(kf_data_each_id(data, walk_id, &bytes, err));
   KF_TRY(sink_commit(out, err));
   kf_saver_log(save);
   return KF_OK;
