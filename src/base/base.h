@@ -29,6 +29,9 @@ kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...)
 /* The same with a hint at what the caller can do about it; guests put it into words. */
 kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* KF_ERR_DATA: "PATH: …". */
+kf_status kf_fail_file(kf_err *err, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* KF_ERR_MEM with the standard sentence. */
 kf_status kf_fail_memory(kf_err *err);
 /* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */

@@ -31,11 +31,11 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   if (fstat(fd, &info) != 0)
     status = kf_fail_errno(err, path, "cannot be examined", errno);
   else if (S_ISDIR(info.st_mode))
-    status = kf_fail(err, KF_ERR_DATA, "%s: is a directory, not a file", path);
+    status = kf_fail_file(err, path, "is a directory, not a file");
   else if (!S_ISREG(info.st_mode))
-    status = kf_fail(err, KF_ERR_DATA, "%s: is not a regular file", path);
+    status = kf_fail_file(err, path, "is not a regular file");
   else if (info.st_size == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
+    status = kf_fail_file(err, path, "is empty");
   if (status == KF_OK && (in->path = kf_strdup(path)) == NULL) status = kf_fail_memory(err);
   if (status != KF_OK) {
     close(fd);
@@ -55,8 +55,8 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
-      return kf_fail(err, KF_ERR_DATA, "%s: ends at byte %llu, where %llu more bytes are expected",
-                     in->path, (unsigned long long)offset, (unsigned long long)n);
+      return kf_fail_file(err, in->path, "ends at byte %llu, where %llu more bytes are expected",
+                          (unsigned long long)offset, (unsigned long long)n);
     p += got;
     offset += (uint64_t)got;
     n -= (uint64_t)got;
@@ -72,8 +72,8 @@ void kf_in_close(kf_in *in) {
 
 static kf_status read_whole(const kf_in *in, uint64_t limit, char **text, kf_err *err) {
   if (in->size > limit)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %" PRIu64 " bytes, more than the limit of %" PRIu64,
-                   in->path, in->size, limit);
+    return kf_fail_file(err, in->path, "has %" PRIu64 " bytes, more than the limit of %" PRIu64,
+                        in->size, limit);
   char *bytes = kf_alloc(in->size + 1, 1);
   if (bytes == NULL) return kf_fail_memory(err);
   kf_status status = kf_in_read(in, 0, bytes, in->size, err);

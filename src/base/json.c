@@ -269,7 +269,7 @@ kf_status kf_json_load_object(const char *path, uint64_t limit, kf_json_doc *doc
   KF_TRY(kf_json_load(path, limit, doc, err));
   if (doc->nodes[0].kind == KF_JSON_OBJECT) return KF_OK;
   kf_json_clear(doc);
-  return kf_fail(err, KF_ERR_DATA, "%s: is not a JSON object", path);
+  return kf_fail_file(err, path, "is not a JSON object");
 }
 
 void kf_json_clear(kf_json_doc *doc) {

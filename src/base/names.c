@@ -137,9 +137,8 @@ static kf_status add_names(kf_dict *dict, const kf_names *names, const char *wha
     size_t length = strlen(name);
     int64_t before = kf_dict_find(dict, name, length);
     if (before >= 0)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: class name '%.100s' appears twice (classes %lld and %u)", what, name,
-                     (long long)before, k);
+      return kf_fail_file(err, what, "class name '%.100s' appears twice (classes %lld and %u)",
+                          name, (long long)before, k);
     if (!kf_dict_add(dict, name, length, k)) return kf_fail_memory(err);
   }
   return KF_OK;

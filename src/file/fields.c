@@ -56,8 +56,8 @@ kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n
     KF_TRY(kf_st_read_all(st, tensor, f->memory, err));
     uint64_t bad = find_bad(f);
     if (bad < f->shape[0] * f->shape[1])
-      return kf_fail(err, KF_ERR_DATA, "%s: element %" PRIu64 " of tensor '%s' is %s", st->in.path,
-                     bad, f->name, f->type == KF_TYPE_I64 ? "negative" : "not finite");
+      return kf_fail_file(err, st->in.path, "element %" PRIu64 " of tensor '%s' is %s", bad,
+                          f->name, f->type == KF_TYPE_I64 ? "negative" : "not finite");
   }
   return KF_OK;
 }
@@ -67,13 +67,13 @@ kf_status kf_st_classes(const kf_st *st, uint32_t *n, kf_names *names, kf_err *e
   KF_TRY(kf_st_expect(st, "counts", KF_TYPE_I64, 1, (int64_t[]){-1}, &counts, err));
   uint64_t classes = counts->shape[0];
   if (classes < 1 || classes > KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %" PRIu64 " classes, but must have 1 to %u",
-                   st->in.path, classes, KF_MAX_CLASSES);
+    return kf_fail_file(err, st->in.path, "has %" PRIu64 " classes, but must have 1 to %u", classes,
+                        KF_MAX_CLASSES);
   KF_TRY(kf_st_meta_names(st, names, err));
   *n = (uint32_t)classes;
   if (names->n == 0 || names->n == *n) return KF_OK;
   kf_status status =
-      kf_fail(err, KF_ERR_DATA, "%s: has %u classes but %u class names", st->in.path, *n, names->n);
+      kf_fail_file(err, st->in.path, "has %u classes but %u class names", *n, names->n);
   kf_names_clear(names);
   return status;
 }

@@ -36,12 +36,11 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
   if (shard->table.dim != zero->table.dim)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the rows have %" PRIu32 " columns, those of %s have %" PRIu32, path,
-                   shard->table.dim, zero->in.path, zero->table.dim);
+    return kf_fail_file(err, path, "the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
+                        shard->table.dim, zero->in.path, zero->table.dim);
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
-    return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
+    return kf_fail_file(err, path, "too many rows");
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
   if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
@@ -83,18 +82,16 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
   *has_labels = with != NULL;
   const char *asked = options->inner_labels == KF_OFF ? NULL : options->label_tensor;
   if (without != NULL && asked != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no label tensor '%.64s'", without->in.path,
-                   asked);
+    return kf_fail_file(err, without->in.path, "there is no label tensor '%.64s'", asked);
   if (without != NULL && with != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: has no labels inside, but %s has", without->in.path,
-                   with->in.path);
+    return kf_fail_file(err, without->in.path, "has no labels inside, but %s has", with->in.path);
   return KF_OK;
 }
 
 static kf_status check_count(const kf_labels *labels, uint64_t rows, const char *of, kf_err *err) {
   if (labels->count == rows) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: %" PRIu64 " labels for the %" PRIu64 " rows of %s",
-                 labels->in->path, labels->count, rows, of);
+  return kf_fail_file(err, labels->in->path, "%" PRIu64 " labels for the %" PRIu64 " rows of %s",
+                      labels->count, rows, of);
 }
 
 /* The scan counts text labels, so their number is checked after it; that of integers before. */

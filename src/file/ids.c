@@ -35,10 +35,10 @@ static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, s
   for (size_t i = 0; i < n; i++)
     if (ends[i] < 0 || ends[i + 1] <= ends[i] || (uint64_t)ends[i + 1] > ids->n_bytes ||
         ends[i + 1] - ends[i] > KF_LINE_MAX)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
-                     " of %" PRIu64 "; an id has 1 to %d bytes",
-                     in->path, first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
+      return kf_fail_file(err, in->path,
+                          "the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
+                          " of %" PRIu64 "; an id has 1 to %d bytes",
+                          first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
   return KF_OK;
 }
 
@@ -48,8 +48,7 @@ static kf_status check_bytes(const kf_in *in, uint64_t first, size_t n, const in
     const char *id = bytes + (ends[i] - ends[0]);
     size_t length = (size_t)(ends[i + 1] - ends[i]);
     if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %" PRIu64 " is not valid UTF-8", in->path,
-                     first + i);
+      return kf_fail_file(err, in->path, "the id of row %" PRIu64 " is not valid UTF-8", first + i);
   }
   return KF_OK;
 }

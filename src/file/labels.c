@@ -23,13 +23,12 @@ static kf_status open_npy(kf_labels *labels, const char *path, kf_err *err) {
   KF_TRY(kf_npy_open(&npy, path, err));
   kf_status status = KF_OK;
   if (!kf_type_is_integer(npy.type)) {
-    status = kf_fail(err, KF_ERR_DATA,
-                     "%s: labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
-                     path, npy.type_name);
+    status = kf_fail_file(
+        err, path, "labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
+        npy.type_name);
   } else if (!is_list(npy.ndim, npy.shape)) {
-    status = kf_fail(err, KF_ERR_DATA,
-                     "%s: labels must be a list, but the array has %" PRIu32 " dimensions", path,
-                     npy.ndim);
+    status = kf_fail_file(
+        err, path, "labels must be a list, but the array has %" PRIu32 " dimensions", npy.ndim);
   }
   if (status != KF_OK) {
     kf_npy_close(&npy);
@@ -63,10 +62,10 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
                                 kf_err *err) {
   if (!kf_type_is_integer(tensor->type) || !is_list(tensor->ndim, tensor->shape))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor '%.64s' (%s, %" PRIu32
-                   " dimensions) is not a list of integer labels",
-                   in->path, tensor->name, tensor->type_name, tensor->ndim);
+    return kf_fail_file(err, in->path,
+                        "tensor '%.64s' (%s, %" PRIu32
+                        " dimensions) is not a list of integer labels",
+                        tensor->name, tensor->type_name, tensor->ndim);
   *labels = (kf_labels){
       .in = in, .type = tensor->type, .offset = tensor->offset, .count = tensor->shape[0]};
   return KF_OK;
@@ -100,9 +99,9 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
     return KF_OK;
   }
   if (rules->n_names == 0)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the label of row %" PRIu64 " is %" PRId64 ", but the limit is %u", path,
-                   row, value, KF_MAX_CLASSES - 1);
+    return kf_fail_file(err, path,
+                        "the label of row %" PRIu64 " is %" PRId64 ", but the limit is %u", row,
+                        value, KF_MAX_CLASSES - 1);
   if (rules->allow_unknown) return KF_OK;
   return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
                       "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32
@@ -155,8 +154,7 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
 static kf_status next_line(kf_lines *lines, const char **text, size_t *length, kf_err *err) {
   KF_TRY(kf_lines_next(lines, text, length, err));
   if (*text != NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the file has lost lines since it was opened",
-                 lines->in->path);
+  return kf_fail_file(err, lines->in->path, "the file has lost lines since it was opened");
 }
 
 static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,

@@ -63,12 +63,11 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   if (end != NULL) lines->begin += end < lines->buffer + lines->end ? n + 1 : n;
   if (end != NULL && n > 0 && begin[n - 1] == '\r') n--;
   if (n > KF_LINE_MAX)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is longer than %d bytes",
-                   lines->in->path, lines->line, KF_LINE_MAX);
+    return kf_fail_file(err, lines->in->path, "line %" PRIu64 " is longer than %d bytes",
+                        lines->line, KF_LINE_MAX);
   if (memchr(begin, '\0', n) != NULL)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 " holds a NUL byte: this is not a text file",
-                   lines->in->path, lines->line);
+    return kf_fail_file(err, lines->in->path,
+                        "line %" PRIu64 " holds a NUL byte: this is not a text file", lines->line);
   *text = begin;
   *length = n;
   return KF_OK;
@@ -91,11 +90,11 @@ kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err) {
   if (set->n == KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is one class more than the limit of %u",
-                   path, line, KF_MAX_CLASSES);
+    return kf_fail_file(err, path, "line %" PRIu64 " is one class more than the limit of %u", line,
+                        KF_MAX_CLASSES);
   /* Names are written to the JSON of our files, which must be UTF-8. */
   if (!kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
+    return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);
   if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
     return kf_fail_memory(err);
@@ -145,13 +144,13 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
   name_list *list = argument;
   kf_name_set *set = &list->set;
   if (length == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty; a class name is expected",
-                   list->path, line);
+    return kf_fail_file(err, list->path, "line %" PRIu64 " is empty; a class name is expected",
+                        line);
   int64_t before = kf_name_set_find(set, text, length);
   if (before >= 0)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
-                   list->path, line, set->name[before], before + 1);
+    return kf_fail_file(err, list->path,
+                        "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64, line,
+                        set->name[before], before + 1);
   return kf_name_set_add(set, list->path, line, text, length, err);
 }
 
@@ -162,8 +161,7 @@ kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   kf_name_set *set = &list.set;
   kf_status status = kf_lines_each(&in, add_name, &list, err);
   kf_in_close(&in);
-  if (status == KF_OK && set->n == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has no class names", path);
+  if (status == KF_OK && set->n == 0) status = kf_fail_file(err, path, "has no class names");
   if (status == KF_OK) status = kf_name_set_list(set, false, out, err);
   kf_name_set_clear(set);
   return status;

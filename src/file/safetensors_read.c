@@ -71,42 +71,39 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
                              const kf_json *entry, uint64_t data_size, kf_err *err) {
   const char *name = entry->key;
   const char *type_name = kf_json_string(kf_json_get(doc, entry, "dtype"));
-  if (type_name == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has no dtype", path, name);
+  if (type_name == NULL) return kf_fail_file(err, path, "tensor " NAME " has no dtype", name);
   const element *type = find_element(type_name);
   if (type == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has the unknown dtype '%.20s'", path,
-                   name, type_name);
+    return kf_fail_file(err, path, "tensor " NAME " has the unknown dtype '%.20s'", name,
+                        type_name);
   tensor->name = name;
   tensor->type = type->type;
   tensor->type_name = type->name;
   if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the shape of tensor " NAME " is not a list of at most 8 sizes", path, name);
+    return kf_fail_file(err, path, "the shape of tensor " NAME " is not a list of at most 8 sizes",
+                        name);
   uint64_t offsets[2];
   uint32_t n;
   if (!read_sizes(doc, kf_json_get(doc, entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
       offsets[0] > offsets[1]) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the data_offsets of tensor " NAME " are not two rising numbers", path,
-                   name);
+    return kf_fail_file(err, path, "the data_offsets of tensor " NAME " are not two rising numbers",
+                        name);
   }
   if (offsets[1] > data_size)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
-                   path, name, offsets[1], data_size);
+    return kf_fail_file(
+        err, path, "tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
+        name, offsets[1], data_size);
   uint64_t bytes;
   if (!shape_bytes(tensor, type->bits, &bytes))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the size of tensor " NAME " overflows or is not a whole number of bytes",
-                   path, name);
+    return kf_fail_file(
+        err, path, "the size of tensor " NAME " overflows or is not a whole number of bytes", name);
   tensor->offset = offsets[0];
   tensor->bytes = offsets[1] - offsets[0];
   if (tensor->bytes == bytes) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the shape of tensor " NAME " needs %" PRIu64
-                 " bytes, but its data_offsets span %" PRIu64,
-                 path, name, bytes, tensor->bytes);
+  return kf_fail_file(err, path,
+                      "the shape of tensor " NAME " needs %" PRIu64
+                      " bytes, but its data_offsets span %" PRIu64,
+                      name, bytes, tensor->bytes);
 }
 
 /* --- all tensors ----------------------------------------------------------------------------- */
@@ -124,20 +121,20 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
   for (size_t i = 0; i < st->n_tensors; i++) {
     const kf_st_tensor *tensor = &st->tensors[i];
     if (tensor->offset < end)
-      return kf_fail(err, KF_ERR_DATA, "%s: tensors " NAME " and " NAME " overlap", st->in.path,
-                     before, tensor->name);
+      return kf_fail_file(err, st->in.path, "tensors " NAME " and " NAME " overlap", before,
+                          tensor->name);
     if (tensor->offset > end)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: %" PRIu64 " data bytes before tensor " NAME
-                     " belong to no tensor (a gap)",
-                     st->in.path, tensor->offset - end, tensor->name);
+      return kf_fail_file(err, st->in.path,
+                          "%" PRIu64 " data bytes before tensor " NAME
+                          " belong to no tensor (a gap)",
+                          tensor->offset - end, tensor->name);
     end += tensor->bytes;
     before = tensor->name;
   }
   if (end == data_size) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: %" PRIu64 " trailing bytes at the end of the file belong to no tensor",
-                 st->in.path, data_size - end);
+  return kf_fail_file(err, st->in.path,
+                      "%" PRIu64 " trailing bytes at the end of the file belong to no tensor",
+                      data_size - end);
 }
 
 static kf_status read_tensors(kf_st *st, const kf_json_doc *doc, uint64_t data_offset,
@@ -171,8 +168,7 @@ static kf_status take_metadata(kf_st *st, const kf_json **members, size_t n, kf_
     st->keys[i] = members[i]->key;
     st->values[i] = kf_json_string(members[i]);
     if (st->values[i] == NULL)
-      return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is not a string", st->in.path,
-                     st->keys[i]);
+      return kf_fail_file(err, st->in.path, "metadata " NAME " is not a string", st->keys[i]);
   }
   st->n_meta = n;
   return KF_OK;
@@ -182,7 +178,7 @@ static kf_status read_metadata(kf_st *st, const kf_json_doc *doc, kf_err *err) {
   const kf_json *metadata = kf_json_get(doc, &doc->nodes[0], "__metadata__");
   if (metadata == NULL) return KF_OK;
   if (metadata->kind != KF_JSON_OBJECT)
-    return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is not a JSON object", st->in.path);
+    return kf_fail_file(err, st->in.path, "__metadata__ is not a JSON object");
   size_t n = metadata->count, i = 0;
   const kf_json **members;
   KF_TAKE(&st->arena, members, n);
@@ -228,23 +224,21 @@ static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err
 static kf_status read_file(kf_st *st, kf_err *err) {
   uint64_t length;
   if (st->in.size < sizeof length)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.path,
-                   st->in.size);
+    return kf_fail_file(err, st->in.path,
+                        "the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.size);
   KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
   if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: is a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'",
-                   st->in.path);
+    return kf_fail_file(err, st->in.path,
+                        "is a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'");
   if (length > KF_HEADER_CAP)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",
-                   st->in.path, length, KF_HEADER_CAP);
+    return kf_fail_file(err, st->in.path,
+                        "the header says it has %" PRIu64 " bytes, more than the limit of %u",
+                        length, KF_HEADER_CAP);
   if (length > st->in.size - sizeof length)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the header of %" PRIu64 " bytes goes past the end of the file, which has "
-                   "%" PRIu64,
-                   st->in.path, length, st->in.size);
+    return kf_fail_file(err, st->in.path,
+                        "the header of %" PRIu64
+                        " bytes goes past the end of the file, which has %" PRIu64,
+                        length, st->in.size);
   char *text = kf_alloc(length, 1);
   if (text == NULL) return kf_fail_memory(err);
   kf_status status = read_header(st, text, length, err);
@@ -257,7 +251,7 @@ kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
     kf_in in; /* a file that cannot be opened is reported first */
     KF_TRY(kf_in_open(&in, path, err));
     kf_in_close(&in);
-    return kf_fail(err, KF_ERR_DATA, "%s: is not a .safetensors file", path);
+    return kf_fail_file(err, path, "is not a .safetensors file");
   }
   *st = (kf_st){0};
   KF_TRY(kf_in_open(&st->in, path, err));

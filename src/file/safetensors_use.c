@@ -32,11 +32,10 @@ static void write_shape(char *text, size_t size, uint32_t ndim, const int64_t *s
 kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t ndim,
                        const int64_t *shape, const kf_st_tensor **out, kf_err *err) {
   const kf_st_tensor *tensor = kf_st_find(st, name);
-  if (tensor == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", st->in.path, name);
+  if (tensor == NULL) return kf_fail_file(err, st->in.path, "there is no tensor '%s'", name);
   if (tensor->type != type)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the wrong dtype %s", st->in.path, name,
-                   tensor->type_name);
+    return kf_fail_file(err, st->in.path, "tensor '%s' has the wrong dtype %s", name,
+                        tensor->type_name);
   bool fits = tensor->ndim == ndim;
   for (uint32_t i = 0; fits && i < ndim; i++)
     fits = shape[i] < 0 || tensor->shape[i] == (uint64_t)shape[i];
@@ -46,8 +45,8 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
     for (uint32_t i = 0; i < tensor->ndim; i++) have[i] = (int64_t)tensor->shape[i];
     write_shape(wanted, sizeof wanted, ndim, shape);
     write_shape(actual, sizeof actual, tensor->ndim, have);
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the shape %s, but must have %s",
-                   st->in.path, name, actual, wanted);
+    return kf_fail_file(err, st->in.path, "tensor '%s' has the shape %s, but must have %s", name,
+                        actual, wanted);
   }
   *out = tensor;
   return KF_OK;
@@ -68,7 +67,7 @@ const char *kf_st_meta(const kf_st *st, const char *key) {
 static kf_status find_meta(const kf_st *st, const char *key, const char **out, kf_err *err) {
   *out = kf_st_meta(st, key);
   if (*out != NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: there is no metadata '%s'", st->in.path, key);
+  return kf_fail_file(err, st->in.path, "there is no metadata '%s'", key);
 }
 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err) {
@@ -76,8 +75,8 @@ kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *
   KF_TRY(find_meta(st, key, &text, err));
   *out = kf_parse_f64(text, &end);
   if (end != text && *end == '\0' && *out - *out == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is not a number",
-                 st->in.path, key, text);
+  return kf_fail_file(err, st->in.path, "metadata '%s' is '%.40s', which is not a number", key,
+                      text);
 }
 
 kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err) {
@@ -88,16 +87,16 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
   *out = strtoll(text, &end, 10);
   bool starts = *text == '-' || (*text >= '0' && *text <= '9');
   if (starts && end != text && *end == '\0' && errno == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is not a whole number",
-                 st->in.path, key, text);
+  return kf_fail_file(err, st->in.path, "metadata '%s' is '%.40s', which is not a whole number",
+                      key, text);
 }
 
 static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
   const kf_json *list = &doc->nodes[0];
   if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: metadata 'classes' is not a JSON list of at most %u strings", st->in.path,
-                   KF_MAX_CLASSES);
+    return kf_fail_file(err, st->in.path,
+                        "metadata 'classes' is not a JSON list of at most %u strings",
+                        KF_MAX_CLASSES);
   const char **names = kf_alloc(list->count, sizeof *names);
   if (names == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;
@@ -106,8 +105,7 @@ static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *o
        item = kf_json_next(doc, item)) {
     names[n] = kf_json_string(item);
     if (names[n] == NULL)
-      status = kf_fail(err, KF_ERR_DATA, "%s: entry %u of metadata 'classes' is not a string",
-                       st->in.path, n);
+      status = kf_fail_file(err, st->in.path, "entry %u of metadata 'classes' is not a string", n);
     n++;
   }
   if (status == KF_OK) status = kf_names_copy(names, n, out, err);
@@ -157,7 +155,7 @@ static kf_status sum_file(const kf_st *st, unsigned char *buffer, size_t size, u
 kf_status kf_st_verify(const kf_st *st, kf_err *err) {
   const char *stored = kf_st_meta(st, "checksum");
   if (stored == NULL || st->checksum_offset == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no checksum", st->in.path);
+    return kf_fail_file(err, st->in.path, "there is no checksum");
   size_t size = (size_t)1 << 20;
   unsigned char *buffer = kf_alloc(size, 1);
   if (buffer == NULL) return kf_fail_memory(err);
@@ -168,20 +166,20 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
   char digits[17];
   snprintf(digits, sizeof digits, "%016" PRIx64, value);
   if (strcmp(digits, stored) == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the checksum is %s, but the header says %.16s: the file is damaged",
-                 st->in.path, digits, stored);
+  return kf_fail_file(err, st->in.path,
+                      "the checksum is %s, but the header says %.16s: the file is damaged", digits,
+                      stored);
 }
 
 kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err) {
   const char *given = kf_st_meta(st, "format");
   if (given == NULL || strcmp(given, format) != 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: is not %s", st->in.path, what);
+    return kf_fail_file(err, st->in.path, "is not %s", what);
   int64_t version;
   KF_TRY(kf_st_meta_i64(st, "version", &version, err));
   if (version != 1)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: has version %" PRId64 " of its format, but this koofu reads version 1",
-                   st->in.path, version);
+    return kf_fail_file(err, st->in.path,
+                        "has version %" PRId64 " of its format, but this koofu reads version 1",
+                        version);
   return kf_st_verify(st, err);
 }

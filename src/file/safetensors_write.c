@@ -54,7 +54,7 @@ void kf_stw_abort(kf_stw *w) {
 
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err) {
   if (!kf_utf8_valid(value, strlen(value)))
-    return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is not valid UTF-8", w->out.path, key);
+    return kf_fail_file(err, w->out.path, "metadata '%s' is not valid UTF-8", key);
   if (w->metadata.n > 0) kf_string_add(&w->metadata, ",", 1);
   kf_string_add_json(&w->metadata, key);
   kf_string_add(&w->metadata, ":", 1);
@@ -127,10 +127,10 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
   uint64_t n = sizeof open - 1 + w->metadata.n + 1 + w->tensors.n + 1;
   uint64_t padding = (8 - n % 8) % 8, length = n + padding;
   if (length > KF_HEADER_CAP)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the class names make a header of %" PRIu64
-                   " bytes, more than the %u that readers accept",
-                   w->out.path, length, KF_HEADER_CAP);
+    return kf_fail_file(err, w->out.path,
+                        "the class names make a header of %" PRIu64
+                        " bytes, more than the %u that readers accept",
+                        length, KF_HEADER_CAP);
   KF_TRY(put(w, &length, sizeof length, err));
   KF_TRY(put(w, open, sizeof open - 1, err));
   /* The checksum is the first metadata, so these digits are its own. */

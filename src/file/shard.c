@@ -19,8 +19,8 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
                                       : " (labels are given separately)");
   }
   if (!kf_type_is_float(npy.type))
-    return kf_fail(err, KF_ERR_DATA, "%s: embeddings must be floats, but their dtype is '%s'", path,
-                   npy.type_name);
+    return kf_fail_file(err, path, "embeddings must be floats, but their dtype is '%s'",
+                        npy.type_name);
   KF_TRY(kf_table_size(&shard->table, path, npy.shape[0], npy.shape[1], err));
   shard->table.type = npy.type;
   shard->table.layout = npy.fortran ? KF_LAYOUT_COLUMNS : KF_LAYOUT_ROWS;
@@ -40,11 +40,10 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
   *out = kf_st_find(st, name != NULL ? name : KF_TENSOR_ROWS);
   if (*out != NULL && is_matrix(*out)) return KF_OK;
   if (*out != NULL)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor '%.64s' (%s, %" PRIu32 " dimensions) is not a matrix of floats",
-                   st->in.path, (*out)->name, (*out)->type_name, (*out)->ndim);
-  if (name != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%.64s'", st->in.path, name);
+    return kf_fail_file(err, st->in.path,
+                        "tensor '%.64s' (%s, %" PRIu32 " dimensions) is not a matrix of floats",
+                        (*out)->name, (*out)->type_name, (*out)->ndim);
+  if (name != NULL) return kf_fail_file(err, st->in.path, "there is no tensor '%.64s'", name);
   size_t matrices = 0;
   for (size_t i = 0; i < st->n_tensors; i++) {
     if (!is_matrix(&st->tensors[i])) continue;
@@ -68,8 +67,7 @@ static kf_status refuse_others(const kf_st *st, kf_err *err) {
   const char *format = kf_st_meta(st, "format");
   for (size_t i = 0; format != NULL && i < sizeof others / sizeof *others; i++)
     if (strcmp(format, others[i].format) == 0)
-      return kf_fail(err, KF_ERR_DATA, "%s: data are expected, but this is %s", st->in.path,
-                     others[i].what);
+      return kf_fail_file(err, st->in.path, "data are expected, but this is %s", others[i].what);
   return KF_OK;
 }
 

@@ -12,11 +12,11 @@ enum { BUFFERED = 8192 }; /* elements */
 
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err) {
-  if (rows == 0) return kf_fail(err, KF_ERR_DATA, "%s: the file has no rows", path);
-  if (dim == 0) return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
+  if (rows == 0) return kf_fail_file(err, path, "the file has no rows");
+  if (dim == 0) return kf_fail_file(err, path, "the rows have no columns");
   if (dim > KF_MAX_DIM)
-    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu64 " columns, but the limit is %u",
-                   path, dim, KF_MAX_DIM);
+    return kf_fail_file(err, path, "the rows have %" PRIu64 " columns, but the limit is %u", dim,
+                        KF_MAX_DIM);
   table->rows = rows;
   table->dim = (uint32_t)dim;
   return KF_OK;
@@ -63,9 +63,9 @@ static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const k
 static kf_status check_tag(const kf_table *table, const kf_in *in, uint64_t row, uint32_t tag,
                            kf_err *err) {
   if (tag == table->dim) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
-                 in->path, row, (int32_t)tag, table->dim);
+  return kf_fail_file(err, in->path,
+                      "row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
+                      row, (int32_t)tag, table->dim);
 }
 
 /* The file consists of 4-byte words, every (dim + 1)-th of which is a tag. Buffers begin anywhere in a

@@ -173,10 +173,10 @@ static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) 
     return kf_fail(err, KF_ERR_DATA,
                    "statistics of unit-length rows and of raw rows cannot be combined");
   if (a->exponent == b->exponent) return KF_OK;
-  return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_EXPONENT,
-                      "statistics with exponents %d and %d cannot be combined; both need the "
-                      "smaller one",
-                      a->exponent, b->exponent);
+  return kf_fail_hint(
+      err, KF_ERR_DATA, KF_HINT_EXPONENT,
+      "statistics with exponents %d and %d cannot be combined; both need the smaller one",
+      a->exponent, b->exponent);
 }
 
 static int compare_names(const void *a, const void *b) {

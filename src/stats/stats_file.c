@@ -85,25 +85,24 @@ static kf_status check_sums(const kf_st *st, kf_stats *s, int64_t rows, kf_err *
   for (uint32_t k = 0; k < s->n_classes; k++) {
     int64_t n = s->counts[k];
     if ((uint64_t)n > KF_MAX_ROWS - s->rows)
-      return kf_fail(err, KF_ERR_DATA, "%s: class %u cannot have %lld rows", path, k, (long long)n);
+      return kf_fail_file(err, path, "class %u cannot have %lld rows", k, (long long)n);
     s->rows += (uint64_t)n;
     for (uint32_t i = 0; i < s->dim; i++) {
       int64_t sum = s->sums[(uint64_t)k * s->dim + i];
       if (sum > n * KF_FIXED_ONE || sum < -n * KF_FIXED_ONE)
-        return kf_fail(err, KF_ERR_DATA,
-                       "%s: the sum of class %u, column %u is too large for %lld rows", path, k, i,
-                       (long long)n);
+        return kf_fail_file(err, path, "the sum of class %u, column %u is too large for %lld rows",
+                            k, i, (long long)n);
     }
   }
   if (rows < 0 || s->rows != (uint64_t)rows)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the counts of the classes add up to %llu rows, but the header says %lld",
-                   path, (unsigned long long)s->rows, (long long)rows);
+    return kf_fail_file(err, path,
+                        "the counts of the classes add up to %llu rows, but the header says %lld",
+                        (unsigned long long)s->rows, (long long)rows);
   kf_i128 limit = (kf_i128)s->rows << (2 * KF_FIXED_BITS);
   for (uint64_t i = 0; i < kf_triangle(s->dim); i++)
     if (s->moments[i] > limit || s->moments[i] < -limit)
-      return kf_fail(err, KF_ERR_DATA, "%s: second moment number %llu is too large for %llu rows",
-                     path, (unsigned long long)i, (unsigned long long)s->rows);
+      return kf_fail_file(err, path, "second moment number %llu is too large for %llu rows",
+                          (unsigned long long)i, (unsigned long long)s->rows);
   return KF_OK;
 }
 
@@ -120,8 +119,8 @@ static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
   if (h->dim >= 1 && h->dim <= KF_MAX_DIM && h->exponent >= -200 && h->exponent <= 200 &&
       (h->normalized == 0 || h->exponent == KF_FIXED_BITS))
     return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: dim %lld with exponent %lld is impossible", st->in.path,
-                 (long long)h->dim, (long long)h->exponent);
+  return kf_fail_file(err, st->in.path, "dim %lld with exponent %lld is impossible",
+                      (long long)h->dim, (long long)h->exponent);
 }
 
 static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t rows,
