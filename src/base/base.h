@@ -94,7 +94,8 @@ int64_t kf_dict_find(const kf_dict *dict, const char *key, size_t length);
 /* The key must not be in it yet. false: out of memory. */
 bool kf_dict_add(kf_dict *dict, const char *key, size_t length, uint32_t value);
 /* name -> index; KF_ERR_DATA naming `what` if a name appears twice. */
-kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out, kf_err *err);
+kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out,
+                                 kf_err *err);
 
 /* The finaliser of SplitMix64: every bit of z changes every bit of the result by half. Numbers i = 0, 1, …
  * of a stream are kf_mix64(key + (i + 1) * KF_GOLDEN64). */
@@ -149,6 +150,24 @@ kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t tot
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
                            uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* One stage made of many calls on a context (stage.c): between begin and end their progress counts as
+ * part of the stage, and a wish to stop still reaches them. */
+typedef struct kf_stage {
+  kf_ctx *ctx;
+  kf_ctx_options caller; /* the callbacks that were set aside */
+  const char *what;
+  uint64_t done, total;
+  bool inside; /* the progress of the calls is added to `done`; otherwise only steps count */
+  /* Hears every message before it is passed on. NULL: a repeated message is passed on once. */
+  kf_log_fn hear;
+  void *listener;
+  uint64_t heard[64]; /* hashes of messages */
+  unsigned n_heard;
+} kf_stage;
+void kf_stage_begin(kf_stage *stage, kf_ctx *ctx, const char *what, uint64_t total);
+kf_status kf_stage_step(kf_stage *stage); /* one of `total` */
+void kf_stage_end(kf_stage *stage);       /* twice does no harm */
 
 /* --- files ----------------------------------------------------------------------------------- */
 
