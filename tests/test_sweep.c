@@ -377,14 +377,14 @@ static void folds(void **state) {
   kf_sweep *s;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
   assert_int_equal(s->folds, 4);
-  kf_rows all;
+  kf_row_list all;
   uint64_t labelled;
   unsigned char *fold;
   assert_ok(p.ctx, kf_sample_rows(p.ctx, p.train, UINT64_MAX, &all, &labelled));
   assert_ok(p.ctx, kf_fold_rows(&all, K, 4, &fold, &p.ctx->err));
   uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
   for (uint32_t f = 0; f < 4; f++) {
-    kf_rows in, out;
+    kf_row_list in, out;
     problem q = p;
     kf_sweep *one;
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, false, &in, &p.ctx->err));
@@ -404,8 +404,8 @@ static void folds(void **state) {
     kf_stats_free(q.stats);
     kf_data_free(q.test);
     kf_data_free(q.train);
-    kf_rows_clear(&in);
-    kf_rows_clear(&out);
+    kf_row_list_clear(&in);
+    kf_row_list_clear(&out);
   }
   for (size_t i = 0; i < s->n_cells; i++) {
     if (!s->cells[i].text) assert_int_equal(s->cells[i].n, N / 2); /* a class has no text */
@@ -415,7 +415,7 @@ static void folds(void **state) {
   }
   free(sum);
   kf_free(fold);
-  kf_rows_clear(&all);
+  kf_row_list_clear(&all);
   kf_sweep_free(s);
   kf_text_free(prompts);
   clear_problem(&p);
@@ -516,7 +516,7 @@ static void small_folds(void **state) {
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 4, COLUMNS, w.labels, names, 4, &alone));
   assert_ok(ctx, kf_stats_new_from_data(ctx, alone, NULL, &stats_alone));
   o = (kf_sweep_options){.lambdas = &some_lambda, .n_lambdas = 1};
-  assert_error(ctx, KF_ERR_MATH, "folds have nothing to say",
+  assert_error(ctx, KF_ERR_MATH, "no class that takes part has rows in two of them",
                kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
   o.leave_one_out = 1;
   assert_error(ctx, KF_ERR_MATH, "no class has two rows",

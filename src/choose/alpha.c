@@ -1,11 +1,11 @@
-/* alpha.c - how much prototypes count beside text, chosen by leaving training rows out.
+/* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
  *
- * Prototypes that a row is left out of keep their lengths (loo.c says why). On ImageNet with two rows
- * in each class that is the difference between alpha = 0 to 0.01 and 0.07, which tests two points
- * better (docs/choosing.md).
+ * A prototype that a row is left out of keeps its length (loo_algebra.c says why). On ImageNet with two
+ * rows per class that makes the difference between alpha = 0 to 0.01 and 0.07, which is two points
+ * better on test rows (docs/choosing.md).
  *
- * Classes whose text is not given have it predicted from their means (model/fused_model.c), as in the
- * model that is made in the end. */
+ * Classes without text have it predicted from their means (model/fused_model.c), as in the final
+ * model. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -31,22 +31,27 @@ typedef struct fuse_job {
   const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
   kf_loo *loo;
-  kf_rows rows;
+  kf_row_list rows;
   double *lambdas;      /* [n_lambdas] absolute */
   kf_loo_point *points; /* [n_lambdas][n_alphas] */
   kf_fuse_choice *choice;
+  kf_arena arena;
 } fuse_job;
 
-/* The text of every class as the fused model has it: in the space of the rows, lambda has no part in
- * it, and any will do. */
-static kf_status set_text(fuse_job *j, double lambda) {
+/* The text of every class as the fused model has it. It is in the space of the rows and needs no map:
+ * one that takes everything to zero will do, and no eigenproblem is solved for it. */
+static kf_status set_text(fuse_job *j) {
   kf_ctx *ctx = j->ctx;
-  kf_lambda any = {lambda, KF_LAMBDA_ABSOLUTE};
-  kf_model *model = NULL, *fused = NULL;
-  kf_status status = kf_fitter_fit(j->fitter, any, 1, KF_CENTRE_NONE, &model);
-  if (status == KF_OK) status = kf_model_new_fused(ctx, model, j->text, 0, &fused);
+  uint32_t dim = j->stats->dim;
+  kf_model *map, *rows = NULL, *fused = NULL;
+  KF_TRY(kf_model_create(dim, 1, 0, &(kf_names){0}, &map, &ctx->err));
+  map->normalized = j->stats->normalized;
+  memcpy(map->mean, kf_fitter_mean(j->fitter), dim * sizeof *map->mean);
+  kf_status status = kf_fitter_shorten(j->fitter, map, 1, KF_CENTRE_NONE, &rows);
+  if (status == KF_OK) status = kf_model_new_fused(ctx, rows, j->text, 0, &fused);
   if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);
-  kf_model_free(model);
+  kf_model_free(map);
+  kf_model_free(rows);
   kf_model_free(fused);
   return status;
 }
@@ -64,7 +69,7 @@ static size_t best_point(const kf_fuse_point *points, size_t n) {
   return best;
 }
 
-/* Classes come before others by their text alone where alpha is 0: the first point of any lambda. */
+/* At alpha 0 text alone decides, whatever lambda is. */
 static void take_points(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   const kf_fuse_options *o = &j->options;
@@ -87,17 +92,17 @@ static kf_status leave_out(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   const kf_fuse_options *o = &j->options;
   size_t n = j->n_lambdas * o->n_alphas;
-  j->lambdas = kf_alloc(j->n_lambdas, sizeof *j->lambdas);
-  j->points = kf_alloc_zero(n, sizeof *j->points);
+  KF_TAKE(&j->arena, j->lambdas, j->n_lambdas);
+  KF_TAKE_ZERO(&j->arena, j->points, n);
   c->points = kf_alloc_zero(n, sizeof *c->points);
-  if (!(j->lambdas && j->points && c->points)) return kf_fail_memory(&ctx->err);
+  if (j->arena.failed || c->points == NULL) return kf_fail_memory(&ctx->err);
   for (size_t l = 0; l < j->n_lambdas; l++)
     KF_TRY(kf_loo_lambda(j->loo, j->given[l], &j->lambdas[l]));
   for (size_t i = 0; i < n; i++) {
     j->points[i].view = i / o->n_alphas;
     j->points[i].alpha = o->alphas[i % o->n_alphas];
   }
-  KF_TRY(set_text(j, j->lambdas[0]));
+  KF_TRY(set_text(j));
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->rows, &c->rows));
   kf_loo_count count;
@@ -131,8 +136,7 @@ static kf_status check_options(fuse_job *j) {
     o->alphas = usual_alphas;
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
   }
-  if (o->n_alphas == 0)
-    return kf_fail(err, KF_ERR_ARG, "kf_fuse_choice_new: the list of alphas is empty");
+  if (o->n_alphas == 0) return kf_fail(err, KF_ERR_ARG, "the list of alphas is empty");
   for (size_t i = 0; i < o->n_alphas; i++)
     if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
       return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
@@ -144,15 +148,14 @@ static kf_status check_options(fuse_job *j) {
   return kf_check_statistics_of(j->stats, j->data, err);
 }
 
-/* The choice, to be freed; lambdas and options are in the job. */
+/* Makes j->choice, which the caller frees. */
 static kf_status choose(fuse_job *j) {
   KF_TRY(check_options(j));
   j->choice = kf_alloc_zero(1, sizeof *j->choice);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
-  kf_rows_clear(&j->rows);
-  kf_free(j->lambdas);
-  kf_free(j->points);
+  kf_row_list_clear(&j->rows);
+  kf_arena_free(&j->arena);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);
   return status;

@@ -1,8 +1,8 @@
 /* lambda.c - choosing lambda from the training rows alone.
  *
- * Leave-one-out accuracy over a grid: half decades first, continued where the best value is at an
- * end, then eighths of a decade around the best. The curve is flat near its top, so nothing is
- * gained by a finer one. */
+ * Leave-one-out accuracy over a grid: half decades first, extended while the best value is at an end,
+ * then eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
+ * nothing. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HA
 typedef struct search {
   kf_ctx *ctx;
   kf_loo *loo;
-  kf_rows rows; /* that are left out in turn */
+  kf_row_list rows; /* that are left out in turn */
   kf_lambda_choice *choice;
 } search;
 
@@ -26,7 +26,7 @@ static int by_lambda(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Adds the accuracies at n lambdas, relative ones, to the curve, and finds its best point. */
+/* Adds the accuracies at n relative lambdas to the curve, and finds its best point. */
 static kf_status look_at(search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
   kf_lambda_point *points = c->points + c->n_points;
@@ -114,11 +114,11 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (o->grid == NULL) return KF_OK;
   if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
-    return kf_fail(err, KF_ERR_ARG, "a grid of %zu lambdas; there must be 1 to %u", o->n_grid,
+    return kf_fail(err, KF_ERR_ARG, "the grid has %zu lambdas, but must have 1 to %u", o->n_grid,
                    MOST_POINTS);
   for (size_t i = 0; i < o->n_grid; i++)
     if (!(o->grid[i] >= 0 && isfinite(o->grid[i])) || (i > 0 && o->grid[i] <= o->grid[i - 1]))
-      return kf_fail(err, KF_ERR_ARG, "the grid of lambda must rise and not be negative");
+      return kf_fail(err, KF_ERR_ARG, "the grid of lambdas must rise and not be negative");
   return KF_OK;
 }
 
@@ -140,10 +140,9 @@ kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lamb
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
   search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
-  kf_status status =
-      s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
+  kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
-  kf_rows_clear(&s.rows);
+  kf_row_list_clear(&s.rows);
   if (status == KF_OK)
     *out = s.choice;
   else

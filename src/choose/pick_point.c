@@ -1,22 +1,22 @@
 /* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is not
- * further below the best one than that is good enough. (Settings are compared on the same rows, and
- * a test of the rows that one gets right and the other does not would see far smaller losses; it
- * would keep hundreds of dimensions for a tenth of a point.) */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no further
+ * below the best one is good enough. (Settings are compared on the same rows, and a test of the rows
+ * that only one of them gets right would see far smaller losses; it would keep hundreds of dimensions
+ * for a tenth of a point.) */
 #include "choose/choose.h"
 
 #include <math.h>
 
-kf_status kf_score_card_make(kf_score_card *card, uint64_t n, size_t n_points, kf_err *err) {
-  *card = (kf_score_card){.n = n, .n_points = n_points, .stride = (n_points + 7) / 8};
-  card->right = kf_alloc_zero(n, card->stride);
-  return card->right != NULL ? KF_OK : kf_fail_memory(err);
+kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points) {
+  kf_score_card card = {.n = n, .n_points = n_points, .stride = (n_points + 7) / 8};
+  card.right = kf_arena_take_zero(arena, n, card.stride);
+  return card;
 }
 
 kf_status kf_check_tolerance(double tolerance, kf_err *err) {
   if (tolerance >= 0 && tolerance < 1) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
+  return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, but must be 0 or a share below 1",
                  tolerance);
 }
 
@@ -24,7 +24,7 @@ static bool was_right(const kf_score_card *card, uint64_t row, size_t point) {
   return card->right[row * card->stride + point / 8] >> point % 8 & 1;
 }
 
-/* The fewest hits that are enough. */
+/* The fewest hits that will do. */
 static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
   double p = (double)best / (double)n;
   double loss = tolerance > 0 ? tolerance : sqrt(p * (1 - p) / (double)n);
