@@ -32,10 +32,7 @@ typedef struct fuse_job {
   size_t n_lambdas;
   kf_loo *loo;
   kf_row_list rows;
-  double *lambdas;      /* [n_lambdas] absolute */
-  kf_loo_point *points; /* [n_lambdas][n_alphas] */
   kf_fuse_choice *choice;
-  kf_arena arena;
 } fuse_job;
 
 /* The text of every class as the fused model has it. It is in the space of the rows and needs no map:
@@ -69,48 +66,39 @@ static size_t best_point(const kf_fuse_point *points, size_t n) {
   return best;
 }
 
-/* At alpha 0 text alone decides, whatever lambda is. */
-static void take_points(fuse_job *j) {
-  kf_fuse_choice *c = j->choice;
+/* Every alpha at every lambda. */
+static kf_status list_points(fuse_job *j) {
   const kf_fuse_options *o = &j->options;
-  c->n_points = j->n_lambdas * o->n_alphas;
-  for (size_t i = 0; i < c->n_points; i++) {
-    const kf_loo_point *p = &j->points[i];
-    c->points[i] = (kf_fuse_point){
-        .lambda = j->lambdas[p->view], .alpha = p->alpha, .top1 = p->top1, .top5 = p->top5};
-    if (p->alpha == 0) c->text_top1 = p->top1;
+  kf_fuse_choice *c = j->choice;
+  kf_fuse_point *p = c->points = kf_alloc_zero(j->n_lambdas * o->n_alphas, sizeof *p);
+  if (p == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t l = 0; l < j->n_lambdas; l++) {
+    double lambda;
+    KF_TRY(kf_fitter_lambda(j->fitter, j->given[l], &lambda));
+    for (size_t a = 0; a < o->n_alphas; a++)
+      *p++ = (kf_fuse_point){.lambda = lambda, .alpha = o->alphas[a]};
   }
+  c->n_points = j->n_lambdas * o->n_alphas;
+  return KF_OK;
+}
+
+static kf_status leave_out(fuse_job *j) {
+  kf_fuse_choice *c = j->choice;
+  uint64_t most = j->options.sample > 0 ? j->options.sample : KF_DEFAULT_SAMPLE;
+  kf_loo_count count;
+  KF_TRY(list_points(j));
+  KF_TRY(set_text(j));
+  KF_TRY(kf_sample_rows(j->ctx, j->data, most, &j->rows, &c->rows));
+  KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, &count));
+  c->n = count.n;
+  c->n_single = count.n_single;
+  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
+    if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
   c->chosen = best_point(c->points, c->n_points);
   double p = (double)c->points[c->chosen].top1 / (double)c->n;
   c->standard_error = sqrt(p * (1 - p) / (double)c->n);
   c->lambda = c->points[c->chosen].lambda;
   c->alpha = c->points[c->chosen].alpha;
-}
-
-static kf_status leave_out(fuse_job *j) {
-  kf_ctx *ctx = j->ctx;
-  kf_fuse_choice *c = j->choice;
-  const kf_fuse_options *o = &j->options;
-  size_t n = j->n_lambdas * o->n_alphas;
-  KF_TAKE(&j->arena, j->lambdas, j->n_lambdas);
-  KF_TAKE_ZERO(&j->arena, j->points, n);
-  c->points = kf_alloc_zero(n, sizeof *c->points);
-  if (j->arena.failed || c->points == NULL) return kf_fail_memory(&ctx->err);
-  for (size_t l = 0; l < j->n_lambdas; l++)
-    KF_TRY(kf_loo_lambda(j->loo, j->given[l], &j->lambdas[l]));
-  for (size_t i = 0; i < n; i++) {
-    j->points[i].view = i / o->n_alphas;
-    j->points[i].alpha = o->alphas[i % o->n_alphas];
-  }
-  KF_TRY(set_text(j));
-  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
-  KF_TRY(kf_sample_rows(ctx, j->data, most, &j->rows, &c->rows));
-  kf_loo_count count;
-  KF_TRY(kf_loo_count_points(j->loo, &j->rows, "fusion", j->lambdas, j->n_lambdas, j->points, n,
-                             &count));
-  c->n = count.n;
-  c->n_single = count.n_single;
-  take_points(j);
   return KF_OK;
 }
 
@@ -155,7 +143,6 @@ static kf_status choose(fuse_job *j) {
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
   kf_row_list_clear(&j->rows);
-  kf_arena_free(&j->arena);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);
   return status;

@@ -29,13 +29,15 @@ static int by_lambda(const void *a, const void *b) {
 /* Adds the accuracies at n relative lambdas to the curve, and finds its best point. */
 static kf_status look_at(search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
-  kf_lambda_point *points = c->points + c->n_points;
+  kf_fuse_point tried[MOST_POINTS] = {0};
   kf_loo_count count;
-  for (size_t i = 0; i < n; i++) points[i].lambda = relative[i] * c->mean_eigenvalue;
-  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, points, n, &count));
+  for (size_t i = 0; i < n; i++) tried[i].lambda = relative[i] * c->mean_eigenvalue;
+  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, tried, n, &count));
   c->n = count.n;
   c->n_single = count.n_single;
-  c->n_points += n;
+  for (size_t i = 0; i < n; i++)
+    c->points[c->n_points++] =
+        (kf_lambda_point){.lambda = tried[i].lambda, .top1 = tried[i].top1, .top5 = tried[i].top5};
   qsort(c->points, c->n_points, sizeof *c->points, by_lambda);
   c->best = 0;
   for (size_t i = 0; i < c->n_points; i++)
@@ -129,7 +131,7 @@ static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
   c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
   if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
   KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
-  c->mean_eigenvalue = kf_loo_mean_eigenvalue(s->loo);
+  c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   KF_TRY(kf_sample_rows(s->ctx, data, most, &s->rows, &c->rows));
   return choose(s, o);

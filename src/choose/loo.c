@@ -125,12 +125,6 @@ kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
   return KF_OK;
 }
 
-double kf_loo_mean_eigenvalue(const kf_loo *loo) { return kf_fitter_mean_eigenvalue(loo->fitter); }
-
-kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out) {
-  return kf_fitter_lambda(loo->fitter, lambda, out);
-}
-
 /* --- a batch of rows ------------------------------------------------------------------------- */
 
 /* The rows of a batch that can be left out, and what a worker needs for them. */
@@ -213,7 +207,7 @@ static void look_at(void *argument, uint64_t query, uint64_t j) {
 }
 
 /* Hits of a batch at one lambda and alpha. */
-static kf_status count_point(const kf_loo_view *view, loo_batch *b, kf_loo_point *point,
+static kf_status count_point(const kf_loo_view *view, loo_batch *b, kf_fuse_point *point,
                              kf_err *err) {
   const kf_loo *loo = view->loo;
   b->view = view;
@@ -236,15 +230,16 @@ static kf_status count_point(const kf_loo_view *view, loo_batch *b, kf_loo_point
 
 typedef struct loo_tally {
   kf_loo_count count;
-  kf_loo_point *points; /* [n_points] */
+  kf_fuse_point *points; /* [n_points] */
 } loo_tally;
 
 typedef struct loo_job {
   const kf_loo *loo;
   const kf_data *data; /* the rows to leave out */
-  kf_loo_view *views;  /* [n_views] one for each lambda */
-  size_t n_views, n_points;
-  loo_tally *tallies; /* [threads] */
+  size_t n_points, n_views;
+  kf_loo_view *views;       /* [n_points] at most; one for each lambda */
+  const kf_loo_view **view; /* [n_points] of each point */
+  loo_tally *tallies;       /* [threads] */
   kf_arena arena;
 } loo_job;
 
@@ -258,24 +253,33 @@ static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err)
   loo_tally *t = &j->tallies[batch->worker];
   KF_TRY(turn_batch(j->loo, j->data, batch, b, &t->count, err));
   if (j->loo->text != NULL) take_unit(j->loo, b);
-  for (size_t g = 0; g < j->n_points; g++)
-    KF_TRY(count_point(&j->views[t->points[g].view], b, &t->points[g], err));
+  for (size_t g = 0; g < j->n_points; g++) KF_TRY(count_point(j->view[g], b, &t->points[g], err));
   return KF_OK;
 }
 
-static kf_status count_all(loo_job *j, const char *what, const double *lambdas,
-                           kf_loo_point *points, kf_loo_count *count) {
+static kf_status prepare_job(loo_job *j, const kf_fuse_point *points) {
   kf_ctx *ctx = j->loo->ctx;
-  KF_TAKE_ZERO(&j->arena, j->views, j->n_views);
+  KF_TAKE_ZERO(&j->arena, j->views, j->n_points);
+  KF_TAKE(&j->arena, j->view, j->n_points);
   KF_TAKE_ZERO(&j->arena, j->tallies, ctx->threads);
   for (unsigned t = 0; j->tallies != NULL && t < ctx->threads; t++)
     KF_TAKE(&j->arena, j->tallies[t].points, j->n_points);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
-  for (size_t g = 0; g < j->n_points; g++) points[g].top1 = points[g].top5 = 0;
   for (unsigned t = 0; t < ctx->threads; t++)
     memcpy(j->tallies[t].points, points, j->n_points * sizeof *points);
-  for (size_t g = 0; g < j->n_views; g++)
-    KF_TRY(kf_loo_view_start(&j->views[g], j->loo, lambdas[g], true));
+  for (size_t g = 0; g < j->n_points; g++) {
+    if (g == 0 || points[g].lambda != points[g - 1].lambda)
+      KF_TRY(kf_loo_view_start(&j->views[j->n_views++], j->loo, points[g].lambda, true));
+    j->view[g] = &j->views[j->n_views - 1];
+  }
+  return KF_OK;
+}
+
+static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
+                           kf_loo_count *count) {
+  kf_ctx *ctx = j->loo->ctx;
+  for (size_t g = 0; g < j->n_points; g++) points[g].top1 = points[g].top5 = 0;
+  KF_TRY(prepare_job(j, points));
   kf_pass pass = {.what = what,
                   .rows = BATCH,
                   .work = count_batch,
@@ -296,41 +300,16 @@ static kf_status count_all(loo_job *j, const char *what, const double *lambdas,
   return KF_OK;
 }
 
-kf_status kf_loo_count_points(kf_loo *loo, const kf_row_list *rows, const char *what,
-                              const double *lambdas, size_t n_lambdas, kf_loo_point *points,
-                              size_t n_points, kf_loo_count *count) {
+kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
+                            kf_fuse_point *points, size_t n_points, kf_loo_count *count) {
   kf_data *picked = NULL;
   if (rows != NULL)
     KF_TRY(kf_data_new_pick(loo->data, rows->row, rows->n, &picked, &loo->ctx->err));
-  loo_job j = {.loo = loo,
-               .data = picked != NULL ? picked : loo->data,
-               .n_views = n_lambdas,
-               .n_points = n_points};
-  kf_status status = count_all(&j, what, lambdas, points, count);
-  for (size_t g = 0; j.views != NULL && g < n_lambdas; g++) kf_loo_view_clear(&j.views[g]);
+  loo_job j = {.loo = loo, .data = picked != NULL ? picked : loo->data, .n_points = n_points};
+  kf_status status = count_all(&j, what, points, count);
+  for (size_t g = 0; g < j.n_views; g++) kf_loo_view_clear(&j.views[g]);
   kf_arena_free(&j.arena);
   kf_data_free(picked);
-  return status;
-}
-
-kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
-                            kf_lambda_point *points, size_t n, kf_loo_count *count) {
-  kf_arena arena = {0};
-  double *lambdas;
-  kf_loo_point *own;
-  KF_TAKE(&arena, lambdas, n);
-  KF_TAKE_ZERO(&arena, own, n);
-  for (size_t i = 0; !arena.failed && i < n; i++) {
-    lambdas[i] = points[i].lambda;
-    own[i].view = i;
-  }
-  kf_status status = arena.failed ? kf_fail_memory(&loo->ctx->err)
-                                  : kf_loo_count_points(loo, rows, what, lambdas, n, own, n, count);
-  for (size_t i = 0; status == KF_OK && i < n; i++) {
-    points[i].top1 = own[i].top1;
-    points[i].top5 = own[i].top5;
-  }
-  kf_arena_free(&arena);
   return status;
 }
 

@@ -10,9 +10,6 @@ typedef struct kf_loo kf_loo;
 kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, kf_centre centre,
                      kf_loo **out);
 void kf_loo_free(kf_loo *loo);
-double kf_loo_mean_eigenvalue(const kf_loo *loo);
-/* As kf_fitter_lambda. */
-kf_status kf_loo_lambda(const kf_loo *loo, kf_lambda lambda, double *out);
 /* Adds the text prototype of every class, of unit length, [n_classes][D]. Then a class has the score
  * text + alpha * prototype, both cosines, and a row's own prototype keeps the length that it has with
  * the row. */
@@ -22,18 +19,10 @@ typedef struct kf_loo_count {
   uint64_t n, n_single; /* rows that were left out in turn; rows alone in their class */
 } kf_loo_count;
 
-/* Hits at each of n_points lambdas (absolute), in one pass over `rows` (NULL: all). */
+/* Hits at each point, a lambda (absolute) and with text an alpha, in one pass over `rows` (NULL: all).
+ * Points of the same lambda next to each other share its work. Errors go to the context. */
 kf_status kf_loo_count_hits(kf_loo *loo, const kf_row_list *rows, const char *what,
-                            kf_lambda_point *points, size_t n_points, kf_loo_count *count);
-typedef struct kf_loo_point {
-  size_t view;  /* which lambda */
-  double alpha; /* with text */
-  uint64_t top1, top5;
-} kf_loo_point;
-/* Hits for pairs of a lambda and an alpha, in one pass. */
-kf_status kf_loo_count_points(kf_loo *loo, const kf_row_list *rows, const char *what,
-                              const double *lambdas, size_t n_lambdas, kf_loo_point *points,
-                              size_t n_points, kf_loo_count *count);
+                            kf_fuse_point *points, size_t n_points, kf_loo_count *count);
 /* The leave-one-out scores of one row, cosines or squared distances, [n_classes]; NaN for classes
  * that have no rows then. */
 kf_status kf_loo_scores(kf_loo *loo, uint64_t row, double lambda, double *scores);

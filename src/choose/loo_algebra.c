@@ -90,7 +90,7 @@ kf_status kf_loo_view_start(kf_loo_view *v, const kf_loo *loo, double lambda, bo
   if (v->arena.failed) return kf_fail_memory(err);
   const double *values = kf_fitter_values(loo->fitter);
   double least = values[loo->dim - 1] + checked; /* values fall */
-  if (!(least > 1e-290 && least > 1e-200 * kf_loo_mean_eigenvalue(loo)))
+  if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(loo->fitter)))
     return kf_fail(err, KF_ERR_MATH, "lambda %g is too small for double precision", checked);
   v->unit = ldexp(1.0, ilogb(least));
   for (uint32_t i = 0; i < loo->dim; i++) {

@@ -284,11 +284,11 @@ static kf_status run_group(runner *r, const kf_sweep_work *w, size_t n) {
 
 static kf_status count_left_out(runner *r, kf_loo *loo, const kf_row_list *sample,
                                 const kf_sweep_work *w, size_t n) {
-  kf_lambda_point *points;
+  kf_fuse_point *points;
   kf_loo_count count;
   if (KF_TAKE_ZERO(&r->arena, points, n) == NULL) return kf_fail_memory(&r->ctx->err);
   for (size_t i = 0; i < n; i++)
-    KF_TRY(kf_loo_lambda(loo, r->plan->options.lambdas[w[i].lambda], &points[i].lambda));
+    KF_TRY(kf_fitter_lambda(r->fitter, r->plan->options.lambdas[w[i].lambda], &points[i].lambda));
   KF_TRY(kf_loo_count_hits(loo, sample, "sweep", points, n, &count));
   if (count.n == 0)
     return kf_fail(&r->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");

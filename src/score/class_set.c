@@ -1,7 +1,6 @@
 /* class_set.c - sets of classes by name, and the classes of a model or gallery that they mean. */
 #include "score/score.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- the set ---------------------------------------------------------------------------------- */
@@ -68,13 +67,12 @@ static const char *path_of(const kf_class_set *set) {
 static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known *known,
                              int32_t *out, kf_err *err) {
   const char *text = set->names.name[i];
-  size_t digits = strspn(text, "0123456789");
-  if (digits == 0 || text[digits] != '\0')
+  uint64_t value;
+  if (!kf_read_digits(text, strlen(text), known->n_classes, &value))
     return kf_fail(err, KF_ERR_DATA,
                    "%s: line %u is '%.64s', but must be a class number: the classes of the %s have "
                    "no names",
                    path_of(set), i + 1, text, known->what);
-  unsigned long long value = digits < 18 ? strtoull(text, NULL, 10) : UINT64_MAX;
   *out = value < known->n_classes ? (int32_t)value : -1;
   return KF_OK;
 }

@@ -80,10 +80,9 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " names '%.*s' a second time", r->path,
                    line, (int)(tab - text < 64 ? tab - text : 64), text);
   size_t n = length - (size_t)(tab + 1 - text);
-  char *name = kf_alloc(n + 1, 1);
-  if (name == NULL) return kf_fail_memory(err);
+  char *name;
+  if (KF_TAKE_ZERO(&r->h->arena, name, n + 1) == NULL) return kf_fail_memory(err);
   memcpy(name, tab + 1, n);
-  name[n] = '\0';
   r->h->names[class] = name;
   return KF_OK;
 }
@@ -193,7 +192,6 @@ kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf
 
 void kf_hierarchy_free(kf_hierarchy *h) {
   if (h == NULL) return;
-  for (size_t k = 0; h->names != NULL && k < h->classes.n; k++) kf_free(h->names[k]);
   kf_free(h->names);
   kf_name_set_clear(&h->classes);
   kf_arena_free(&h->arena);

@@ -15,8 +15,8 @@ struct kf_hierarchy {
   kf_name_set classes;
   char **names; /* [n] to be shown; NULL: none */
   uint64_t n_edges;
-  kf_links parents, children; /* in the arena */
-  kf_arena arena;
+  kf_links parents, children;
+  kf_arena arena; /* holds the links and each name */
 };
 
 #endif

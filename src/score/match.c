@@ -34,6 +34,16 @@ kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n,
   return KF_OK;
 }
 
+bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out) {
+  *out = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] < '0' || text[i] > '9') return false;
+    *out = *out * 10 + (uint64_t)(text[i] - '0');
+    if (*out > most) *out = most;
+  }
+  return length > 0;
+}
+
 /* --- making a judge --------------------------------------------------------------------------- */
 
 /* Numbers mean nothing next to names that may have been sorted: guessing would give a wrong accuracy

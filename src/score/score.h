@@ -21,6 +21,9 @@ kf_known kf_known_gallery(const kf_gallery *gallery);
 kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n, int32_t *to,
                          kf_err *err);
 
+/* Reads a whole number of digits alone, cut at `most`; false: it is none. */
+bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out);
+
 /* --- class sets (class_set.c) ----------------------------------------------------------------- */
 
 struct kf_class_set {

@@ -6,7 +6,6 @@
 #include "score/truth.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define JSON_CAP (64u << 20)
@@ -33,24 +32,23 @@ static kf_status bad(const reader *r, kf_err *err, const char *reason, const cha
 /* --- classes ---------------------------------------------------------------------------------- */
 
 static bool looks_like_number(const char *text, size_t length) {
-  size_t i = length > 1 && *text == '-';
-  while (i < length && text[i] >= '0' && text[i] <= '9') i++;
-  return i == length && length > 0;
+  size_t sign = length > 1 && *text == '-';
+  uint64_t value;
+  return kf_read_digits(text + sign, length - sign, UINT32_MAX, &value);
 }
 
 static kf_status read_number(const reader *r, const char *text, size_t length, int32_t *out,
                              kf_err *err) {
   uint32_t most = r->names->n > 0 ? r->names->n : KF_MAX_CLASSES;
-  uint64_t value = 0;
+  uint64_t value;
   if (!looks_like_number(text, length))
     return bad(r, err, "is no class number, but the classes before it are", text, length);
-  for (size_t i = 0; i < length && value <= most; i++)
-    value = text[i] == '-' ? UINT32_MAX : value * 10 + (uint64_t)(text[i] - '0');
+  if (!kf_read_digits(text, length, most, &value))
+    return bad(r, err, "is negative: class numbers begin at 0", text, length);
   if (value < most) {
     *out = (int32_t)value;
     return KF_OK;
   }
-  if (*text == '-') return bad(r, err, "is negative: class numbers begin at 0", text, length);
   if (r->names->n == 0) return bad(r, err, "is too large for a class number", text, length);
   return kf_fail(err, KF_ERR_DATA,
                  "%s: %s %" PRIu64 " has class %.*s, but %s has only %" PRIu32

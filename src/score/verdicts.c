@@ -72,16 +72,6 @@ static kf_status bad_line(const answers *a, uint64_t line, const char *reason, k
   return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " %s", a->path, line, reason);
 }
 
-static bool read_digits(const char *text, size_t length, uint64_t most, uint64_t *out) {
-  *out = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (text[i] < '0' || text[i] > '9') return false;
-    *out = *out * 10 + (uint64_t)(text[i] - '0');
-    if (*out > most) *out = most;
-  }
-  return length > 0;
-}
-
 /* Undoes the escapes \t, \n, \r, \\ and \x1b of class names in tables. */
 static void unescape(const char *text, size_t length, kf_string *out) {
   static const char from[] = "tnr\\", into[] = "\t\n\r\\";
@@ -113,7 +103,7 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
     *out = (int32_t)kf_dict_find(a->map, a->name.data, a->name.n);
     return KF_OK;
   }
-  if (!read_digits(text, length, KF_MAX_CLASSES, &number))
+  if (!kf_read_digits(text, length, KF_MAX_CLASSES, &number))
     return bad_line(a, line, "has a class name, but the labels are class numbers", err);
   if (number < a->n_classes) *out = (int32_t)number;
   return KF_OK;
@@ -132,7 +122,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
   }
   const char *tab = memchr(text, '\t', length);
   uint64_t row;
-  if (tab == NULL || !read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
+  if (tab == NULL || !kf_read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
     return bad_line(a, line, "does not begin with a row number and a tab", err);
   if (row >= a->rows)
     return kf_fail(err, KF_ERR_DATA,
