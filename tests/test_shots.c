@@ -263,7 +263,11 @@ static void spread(void **state) {
   kf_shots_spread(&s, 0, KF_SHOTS_RAW, 0, &x);
   assert_true(x.deviation == 0 && x.mean == 0.2);
   assert_null(kf_shots_at(&s, 1, 0, KF_SHOTS_RAW));
+  assert_null(kf_shots_at(&s, 0, 1, KF_SHOTS_RAW));
   assert_null(kf_shots_at(&s, 0, 0, KF_SHOTS_KOOFU));
+  assert_null(kf_shots_at(&s, 0, 0, (kf_shots_classifier)-1));
+  kf_shots_spread(&s, 1, KF_SHOTS_RAW, 0, &x); /* there is none */
+  assert_true(x.mean == 0 && x.low == 0 && x.high == 0 && x.deviation == 0);
   assert_string_equal(kf_shots_classifier_name(KF_SHOTS_FUSED), "fused");
   assert_null(kf_shots_classifier_name(KF_SHOTS_CLASSIFIERS));
 }
@@ -325,6 +329,18 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_DATA, "15 columns",
                kf_shots_new(p.ctx, p.train, narrow, NULL, NULL, &s));
   assert_error(p.ctx, KF_ERR_DATA, "no labels", kf_shots_new(p.ctx, bare, p.test, NULL, NULL, &s));
+  assert_int_equal(kf_errhint(p.ctx), KF_HINT_LABELS);
+  kf_shots_options newer = {.reserved = {1}};
+  assert_error(p.ctx, KF_ERR_ARG, "the options are not zeroed",
+               kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
+  kf_text *fewer; /* text of eight of nine classes, without names */
+  kf_data *rows;
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K - 1, D, NULL, NULL, 0, &rows));
+  assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &fewer));
+  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes and the training data 9",
+               kf_shots_new(p.ctx, p.train, p.test, fewer, NULL, &s));
+  kf_data_free(rows);
+  kf_text_free(fewer);
   assert_null(s);
   kf_data_free(narrow);
   kf_data_free(bare);

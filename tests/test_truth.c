@@ -12,7 +12,8 @@ static kf_truth *must_load(const char *path, const char *classes, const char *id
 static void refuse(const char *path, const char *classes, const char *ids, kf_status status,
                    const char *file, const char *cause) {
   kf_truth *t = NULL;
-  kf_status actual = kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t);
+  kf_status actual =
+      kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t);
   assert_null(t);
   assert_failed(actual, status, file, cause);
 }
@@ -95,6 +96,7 @@ static void names_for_numbers(void **state) {
   assert_rows(t, "2 0|1");
   assert_int_equal(kf_truth_classes(t), 3);
   assert_string_equal(kf_truth_class_name(t, 2), "eel");
+  assert_null(kf_truth_class_name(t, 3)); /* there is no such class */
   kf_truth_free(t);
   t = must_load(write_text("t.txt", "eel,cat\ndog\n"), list, NULL);
   assert_rows(t, "2 0|1");

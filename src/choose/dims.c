@@ -13,7 +13,6 @@ typedef struct dim_job {
   uint32_t *dims;     /* [D] 1, 2, … */
   kf_row_list sample; /* rows to be classified */
   kf_score_card card; /* of the sample */
-  uint64_t *top5;     /* [threads][D] */
   uint64_t n_scored;  /* rows of the card that have been filled in */
   kf_stage stage;
   kf_arena arena;
@@ -23,11 +22,8 @@ typedef struct dim_job {
 
 static void take_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
   dim_job *j = argument;
-  uint32_t dim = j->data->dim;
-  for (uint32_t l = 0; l < dim; l++) {
-    if (ranks[l] == 0) kf_score_card_set(&j->card, j->n_scored + row, l);
-    j->top5[worker * dim + l] += ranks[l] < KF_RANKS;
-  }
+  for (uint32_t l = 0; l < j->data->dim; l++)
+    kf_score_card_add(&j->card, worker, j->n_scored + row, l, ranks[l]);
 }
 
 static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *ranker,
@@ -91,8 +87,7 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   o->lambda = kf_fold_lambda(o->lambda, mean);
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
   KF_TAKE(&j->arena, j->dims, stats->dim);
-  KF_TAKE_ZERO(&j->arena, j->top5, (uint64_t)ctx->threads * stats->dim);
-  j->card = kf_score_card_take(&j->arena, j->sample.n, stats->dim);
+  j->card = kf_score_card_take(&j->arena, j->sample.n, stats->dim, ctx->threads);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
   for (uint32_t l = 0; l < stats->dim; l++) j->dims[l] = l + 1;
   kf_folding folding = {
@@ -110,25 +105,18 @@ static kf_status hand_out(dim_job *j, kf_dim_choice **out) {
   if (j->n_scored == 0)
     return kf_fail(err, KF_ERR_MATH,
                    "the number of dimensions cannot be chosen: no class has rows in two folds");
-  kf_setting *settings;
   kf_dim_choice *c = kf_alloc_zero(1, sizeof *c);
-  if (c != NULL) c->points = kf_alloc_zero(dim, sizeof *c->points);
-  if (KF_TAKE(&j->arena, settings, dim) == NULL || c == NULL || c->points == NULL) {
+  if (c != NULL) c->points = kf_alloc(dim, sizeof *c->points);
+  if (c == NULL || c->points == NULL) {
     kf_dim_choice_free(c);
     return kf_fail_memory(err);
   }
-  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, settings, &best);
-  c->dim = (uint32_t)chosen + 1;
+  size_t best;
+  c->dim = (uint32_t)kf_first_good_enough(&j->card, j->options.tolerance, c->points, &best) + 1;
   c->best = (uint32_t)best + 1;
   c->folds = j->options.folds;
   c->n = j->n_scored;
   c->n_points = dim;
-  for (uint32_t l = 0; l < dim; l++) {
-    c->points[l] = (kf_dim_point){
-        .dim = l + 1, .top1 = settings[l].top1, .lost = settings[l].lost, .won = settings[l].won};
-    for (unsigned t = 0; t < j->ctx->threads; t++)
-      c->points[l].top5 += j->top5[(uint64_t)t * dim + l];
-  }
   *out = c;
   return KF_OK;
 }

@@ -17,7 +17,6 @@ typedef struct k_job {
   int64_t *number; /* [batch] */
   int64_t *found;  /* [batch][most] */
   double *scores;  /* [batch][most] */
-  uint64_t *top5;  /* [most] */
   kf_score_card card;
   uint64_t scored;
   kf_arena arena;
@@ -27,9 +26,8 @@ static void count_votes(k_job *j, uint64_t n) {
   for (uint64_t i = 0; i < n; i++, j->scored++)
     for (uint32_t k = 0; k < j->most; k++) {
       kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-      uint32_t rank = kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]);
-      if (rank == 0) kf_score_card_set(&j->card, j->scored, k);
-      j->top5[k] += rank < 5;
+      kf_score_card_add(&j->card, 0, j->scored, k,
+                        kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]));
     }
 }
 
@@ -76,30 +74,29 @@ static kf_status prepare(k_job *j) {
   KF_TAKE(&j->arena, j->number, j->batch);
   KF_TAKE(&j->arena, j->found, j->batch * j->most);
   KF_TAKE(&j->arena, j->scores, j->batch * j->most);
-  KF_TAKE_ZERO(&j->arena, j->top5, j->most);
-  j->card = kf_score_card_take(&j->arena, j->taken, j->most);
+  j->card = kf_score_card_take(&j->arena, j->taken, j->most, 1);
   return j->arena.failed ? kf_fail_memory(err) : KF_OK;
 }
 
 static kf_status hand_out(k_job *j, kf_k_choice **out) {
   kf_k_choice *c = kf_alloc_zero(1, sizeof *c);
-  kf_setting *settings;
+  kf_dim_point *points;
   if (c != NULL) c->points = kf_alloc_zero(j->most, sizeof *c->points);
-  if (KF_TAKE(&j->arena, settings, j->most) == NULL || c == NULL || c->points == NULL) {
+  if (KF_TAKE(&j->arena, points, j->most) == NULL || c == NULL || c->points == NULL) {
     kf_k_choice_free(c);
     return kf_fail_memory(&j->ctx->err);
   }
-  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, settings, &best);
+  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
   for (uint32_t k = 0; k < j->most; k++)
     c->points[k] = (kf_k_point){.k = k + 1,
-                                .top1 = settings[k].top1,
-                                .top5 = j->top5[k],
-                                .lost = settings[k].lost,
-                                .won = settings[k].won};
+                                .top1 = points[k].top1,
+                                .top5 = points[k].top5,
+                                .lost = points[k].lost,
+                                .won = points[k].won};
   *out = c;
   return KF_OK;
 }

@@ -8,9 +8,11 @@
 
 #include <math.h>
 
-kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points) {
-  kf_score_card card = {.n = n, .n_points = n_points, .stride = (n_points + 7) / 8};
+kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points, unsigned workers) {
+  kf_score_card card = {
+      .n = n, .n_points = n_points, .stride = (n_points + 7) / 8, .workers = workers};
   card.right = kf_arena_take_zero(arena, n, card.stride);
+  KF_TAKE_ZERO(arena, card.top5, workers * (uint64_t)n_points);
   return card;
 }
 
@@ -31,24 +33,28 @@ static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
   return (double)best - loss * (double)n;
 }
 
-size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
+size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_dim_point *points,
                             size_t *best) {
-  for (size_t p = 0; p < card->n_points; p++) settings[p] = (kf_setting){0};
+  for (size_t p = 0; p < card->n_points; p++) {
+    points[p] = (kf_dim_point){.dim = (uint32_t)p + 1};
+    for (unsigned t = 0; t < card->workers; t++)
+      points[p].top5 += card->top5[t * card->n_points + p];
+  }
   for (uint64_t row = 0; row < card->n; row++)
-    for (size_t p = 0; p < card->n_points; p++) settings[p].top1 += was_right(card, row, p);
+    for (size_t p = 0; p < card->n_points; p++) points[p].top1 += was_right(card, row, p);
   *best = 0;
   for (size_t p = 1; p < card->n_points; p++)
-    if (settings[p].top1 > settings[*best].top1) *best = p;
+    if (points[p].top1 > points[*best].top1) *best = p;
   for (uint64_t row = 0; row < card->n; row++) {
     bool wanted = was_right(card, row, *best);
     for (size_t p = 0; p < card->n_points; p++) {
       bool here = was_right(card, row, p);
-      settings[p].lost += wanted && !here;
-      settings[p].won += here && !wanted;
+      points[p].lost += wanted && !here;
+      points[p].won += here && !wanted;
     }
   }
-  double enough = enough_hits(settings[*best].top1, card->n, tolerance);
+  double enough = enough_hits(points[*best].top1, card->n, tolerance);
   size_t first = 0;
-  while ((double)settings[first].top1 < enough) first++; /* the best one has them */
+  while ((double)points[first].top1 < enough) first++; /* the best one has them */
   return first;
 }

@@ -40,6 +40,7 @@ typedef struct kf_sweep_plan {
   uint32_t n_sets;          /* at least 1 */
   uint32_t *classifiers;    /* [n_classifiers] 0 for prototypes, and each k */
   size_t n_classifiers;
+  uint32_t usual_dim;
   kf_centre usual_centre;
   size_t n_cells;
   kf_sweep_cell *cells; /* settings, in the documented order; NULL while they are counted */

@@ -125,34 +125,32 @@ static kf_status lay_out(kf_sweep_plan *p, uint32_t dim, kf_err *err) {
 
 /* --- options --------------------------------------------------------------------------------- */
 
-static kf_status take_dims(kf_sweep_plan *p, const kf_stats *stats, kf_err *err) {
+static kf_status check_dims(kf_sweep_plan *p, const kf_stats *stats, kf_err *err) {
   kf_sweep_options *o = &p->options;
-  const uint32_t *given = o->dims;
-  uint32_t *dims;
-  if (given == NULL) o->n_dims = 1;
-  if (o->n_dims == 0) return kf_fail(err, KF_ERR_ARG, "the list of dimensions is empty");
-  if (KF_TAKE(&p->arena, dims, o->n_dims) == NULL) return kf_fail_memory(err);
-  for (size_t i = 0; i < o->n_dims; i++) {
-    dims[i] = given != NULL ? given[i] : stats->dim;
-    if (dims[i] < 1 || dims[i] > stats->dim)
-      return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", dims[i],
-                     stats->dim);
+  if (o->dims == NULL) {
+    p->usual_dim = stats->dim;
+    o->dims = &p->usual_dim;
+    o->n_dims = 1;
   }
-  o->dims = dims;
+  if (o->n_dims == 0) return kf_fail(err, KF_ERR_ARG, "the list of dimensions is empty");
+  for (size_t i = 0; i < o->n_dims; i++)
+    if (o->dims[i] < 1 || o->dims[i] > stats->dim)
+      return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o->dims[i],
+                     stats->dim);
   return KF_OK;
 }
 
 static kf_status take_metrics(kf_sweep_plan *p, const kf_stats *stats, kf_err *err) {
   kf_sweep_options *o = &p->options;
-  const kf_metric *given = o->metrics;
+  static const kf_metric usual = KF_METRIC_DEFAULT;
+  const kf_metric *given = o->metrics != NULL ? o->metrics : &usual;
   kf_metric *metrics;
-  if (given == NULL) o->n_metrics = 1;
+  if (o->metrics == NULL) o->n_metrics = 1;
   if (o->n_metrics == 0) return kf_fail(err, KF_ERR_ARG, "the list of metrics is empty");
   if (KF_TAKE(&p->arena, metrics, o->n_metrics) == NULL) return kf_fail_memory(err);
   for (size_t i = 0; i < o->n_metrics; i++) {
-    kf_metric metric = given != NULL ? given[i] : KF_METRIC_DEFAULT;
-    if ((unsigned)metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(metric, err);
-    metrics[i] = kf_metric_for(metric, stats->normalized);
+    if ((unsigned)given[i] > KF_METRIC_EUCLIDEAN) return kf_fail_metric(given[i], err);
+    metrics[i] = kf_metric_for(given[i], stats->normalized);
   }
   o->metrics = metrics;
   return KF_OK;
@@ -233,7 +231,7 @@ kf_status kf_sweep_plan_make(kf_ctx *ctx, kf_sweep_plan *p, const kf_sweep_optio
   KF_TRY(check_leave_one_out(o, err));
   KF_TRY(take_classifiers(p, err));
   KF_TRY(check_fusion(o, train, err));
-  KF_TRY(take_dims(p, stats, err));
+  KF_TRY(check_dims(p, stats, err));
   KF_TRY(take_metrics(p, stats, err));
   KF_TRY(take_lambdas(p, folds, mean_eigenvalue, err));
   KF_TRY(check_text(ctx, p, stats));
