@@ -84,19 +84,17 @@ static kf_status list_points(fuse_job *j) {
 
 static kf_status leave_out(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
-  uint64_t most = j->options.sample > 0 ? j->options.sample : KF_DEFAULT_SAMPLE;
   kf_loo_count count;
   KF_TRY(list_points(j));
   KF_TRY(set_text(j));
-  KF_TRY(kf_sample_rows(j->ctx, j->data, most, &j->rows, &c->rows));
+  KF_TRY(kf_sample_rows(j->ctx, j->data, j->options.sample, &j->rows, &c->rows));
   KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, &count));
   c->n = count.n;
   c->n_single = count.n_single;
   for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
     if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
   c->chosen = best_point(c->points, c->n_points);
-  double p = (double)c->points[c->chosen].top1 / (double)c->n;
-  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
+  c->standard_error = kf_standard_error(c->points[c->chosen].top1, c->n);
   c->lambda = c->points[c->chosen].lambda;
   c->alpha = c->points[c->chosen].alpha;
   return KF_OK;

@@ -41,6 +41,8 @@ static inline void kf_score_card_add(kf_score_card *card, size_t worker, uint64_
   if (rank == 0) card->right[row * card->stride + point / 8] |= (unsigned char)(1u << point % 8);
   card->top5[worker * card->n_points + point] += rank < 5;
 }
+/* Of an accuracy of n > 0 rows. */
+double kf_standard_error(uint64_t hits, uint64_t n);
 /* KF_ERR_ARG if a tolerance is not 0 or a share below 1. */
 kf_status kf_check_tolerance(double tolerance, kf_err *err);
 /* Finds the best setting (the first of equal ones) and counts rows lost and won against it, in

@@ -81,11 +81,11 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
 static kf_status run(dim_job *j, const kf_stats *stats) {
   kf_ctx *ctx = j->ctx;
   kf_dim_options *o = &j->options;
-  uint64_t labelled, most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
-  double mean;
-  KF_TRY(kf_mean_eigenvalue(ctx, stats, &mean));
-  o->lambda = kf_fold_lambda(o->lambda, mean);
-  KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
+  uint64_t labelled;
+  double trace;
+  KF_TRY(kf_measure_within(ctx, stats, &trace, NULL));
+  o->lambda = kf_fold_lambda(o->lambda, trace / (double)stats->dim);
+  KF_TRY(kf_sample_rows(ctx, j->data, o->sample, &j->sample, &labelled));
   KF_TAKE(&j->arena, j->dims, stats->dim);
   j->card = kf_score_card_take(&j->arena, j->sample.n, stats->dim, ctx->threads);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);

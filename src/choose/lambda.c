@@ -100,8 +100,7 @@ static kf_status choose(search *s, const kf_lambda_options *o) {
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows");
-  double p = (double)c->points[c->best].top1 / (double)c->n;
-  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
+  c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = c->best;
   double enough = (double)c->points[c->best].top1 - c->standard_error * (double)c->n;
   for (size_t i = c->best; o->one_se && i < c->n_points; i++)
@@ -132,8 +131,7 @@ static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
   if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
   KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
   c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
-  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
-  KF_TRY(kf_sample_rows(s->ctx, data, most, &s->rows, &c->rows));
+  KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
   return choose(s, o);
 }
 

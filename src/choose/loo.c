@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BATCH 64u
+#define BATCH KF_LOO_BATCH
 #define TOP   5u
 
 /* --- making it ------------------------------------------------------------------------------- */
@@ -56,12 +56,11 @@ static kf_status prepare(kf_loo *loo, bool centred) {
   kf_ctx *ctx = loo->ctx;
   kf_arena *arena = &loo->arena;
   uint64_t dim = loo->dim;
-  double *columns;
   KF_TAKE(arena, loo->number, loo->stats->n_classes);
   KF_TAKE(arena, loo->place, loo->stats->n_classes);
   KF_TAKE(arena, loo->turn, dim * dim);
   KF_TAKE_ZERO(arena, loo->centre, dim);
-  KF_TAKE(arena, columns, dim * BATCH);
+  KF_TAKE(arena, loo->columns, dim * BATCH);
   if (arena->failed) return kf_fail_memory(&ctx->err);
   list_classes(loo);
   if (KF_TAKE(arena, loo->means, loo->n * dim) == NULL) return kf_fail_memory(&ctx->err);
@@ -70,7 +69,7 @@ static kf_status prepare(kf_loo *loo, bool centred) {
     for (uint64_t j = 0; j < dim; j++) loo->turn[j * dim + i] = v[i * dim + j];
   /* Distances do not depend on the centre, but lose fewer digits with it. */
   if (loo->n > 0 && (centred || loo->euclidean)) {
-    turn_rows(loo, NULL, kf_fitter_mean(loo->fitter), 1, columns, loo->means);
+    turn_rows(loo, NULL, kf_fitter_mean(loo->fitter), 1, loo->columns, loo->means);
     memcpy(loo->centre, loo->means, dim * sizeof *loo->centre);
   }
   return kf_parallel(ctx, (loo->n + BATCH - 1) / BATCH, turn_means, loo);
@@ -107,20 +106,15 @@ void kf_loo_free(kf_loo *loo) {
 
 kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
   uint64_t dim = loo->dim;
-  double *text, *columns = kf_alloc(dim * BATCH, sizeof *columns);
-  KF_TAKE(&loo->arena, text, loo->n * dim);
-  if (text == NULL || columns == NULL) {
-    kf_free(columns);
-    return kf_fail_memory(&loo->ctx->err);
-  }
+  double *text;
+  if (KF_TAKE(&loo->arena, text, loo->n * dim) == NULL) return kf_fail_memory(&loo->ctx->err);
   for (uint64_t j = 0; j < loo->n; j++)
     for (uint64_t i = 0; i < dim; i++)
       text[j * dim + i] = (double)rows[(uint64_t)loo->number[j] * dim + i];
   for (uint64_t first = 0; first < loo->n; first += BATCH) {
     uint64_t n = loo->n - first < BATCH ? loo->n - first : BATCH;
-    turn_rows(loo, NULL, text + first * dim, n, columns, text + first * dim);
+    turn_rows(loo, NULL, text + first * dim, n, loo->columns, text + first * dim);
   }
-  kf_free(columns);
   loo->text = text;
   return KF_OK;
 }

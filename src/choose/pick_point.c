@@ -26,10 +26,14 @@ static bool was_right(const kf_score_card *card, uint64_t row, size_t point) {
   return card->right[row * card->stride + point / 8] >> point % 8 & 1;
 }
 
+double kf_standard_error(uint64_t hits, uint64_t n) {
+  double p = (double)hits / (double)n;
+  return sqrt(p * (1 - p) / (double)n);
+}
+
 /* The fewest hits that will do. */
 static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
-  double p = (double)best / (double)n;
-  double loss = tolerance > 0 ? tolerance : sqrt(p * (1 - p) / (double)n);
+  double loss = tolerance > 0 ? tolerance : kf_standard_error(best, n);
   return (double)best - loss * (double)n;
 }
 

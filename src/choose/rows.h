@@ -27,15 +27,15 @@ static inline void kf_row_list_add(kf_row_list *rows, uint64_t row, int32_t labe
 static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
   return t < n && (kf_i128)(t + 1) * share / n > (kf_i128)t * share / n;
 }
-/* At most `most` of the rows that have a label: the same share of each class as far as numbers allow,
- * at least one row each, spread evenly over the data set. *labelled: how many there are to choose
- * from. */
+/* At most `most` (0: KF_DEFAULT_SAMPLE) of the rows that have a label: the same share of each class as
+ * far as numbers allow, at least one row each, spread evenly over the data set. *labelled: how many
+ * there are to choose from. */
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 /* KF_ERR_ARG if statistics cannot be those of a data set. */
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
-/* Of S_w. */
-kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out);
+/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (or NULL). */
+kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 

@@ -79,6 +79,7 @@ static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, samplin
   if (s->arena.failed) return kf_fail_memory(err);
   KF_TRY(each_label(ctx, data, count_label, s->count));
   uint64_t all = 0, taken = 0;
+  if (most == 0) most = KF_DEFAULT_SAMPLE;
   for (uint32_t k = 0; k < classes; k++) all += s->count[k];
   for (uint32_t k = 0; k < classes; k++) {
     uint64_t n = s->count[k];
@@ -105,14 +106,15 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
 
 /* --- statistics and their rows --------------------------------------------------------------- */
 
-kf_status kf_mean_eigenvalue(kf_ctx *ctx, const kf_stats *stats, double *out) {
+kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
   uint64_t dim = stats->dim;
-  double trace = 0, *s_w = kf_alloc(dim * dim, sizeof *s_w);
+  double *s_w = kf_alloc(dim * dim, sizeof *s_w);
   if (s_w == NULL) return kf_fail_memory(&ctx->err);
   kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
-  for (uint64_t i = 0; status == KF_OK && i < dim; i++) trace += s_w[i * dim + i];
+  *trace = 0;
+  for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
+  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
   kf_free(s_w);
-  *out = trace / (double)dim;
   return status;
 }
 

@@ -177,12 +177,10 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
 /* All rows were drawn, as in the draw before. */
 static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
   for (size_t c = 0; c < j->out->n_classifiers; c++) {
-    const kf_shots_point *before = &points[c] - j->out->n_classifiers;
-    points[c].n = before->n;
-    points[c].top1 = before->top1;
-    points[c].top5 = before->top5;
-    points[c].lambda = before->lambda;
-    points[c].alpha = before->alpha;
+    kf_shots_point p = *(&points[c] - j->out->n_classifiers);
+    p.shots = points[c].shots;
+    p.seed = points[c].seed;
+    points[c] = p;
   }
   return kf_stage_step(&j->stage);
 }

@@ -59,22 +59,10 @@ static kf_status add_powers(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-/* |S_w|^2 and the trace of S_w. */
-static kf_status measure(kf_ctx *ctx, const kf_stats *stats, double *norm2, double *trace) {
-  uint64_t dim = stats->dim;
-  double *s_w = kf_alloc(dim * dim, sizeof *s_w);
-  if (s_w == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
-  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
-  for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  kf_free(s_w);
-  return status;
-}
-
 static kf_status shrink(lw_job *j, kf_lambda *out) {
   kf_ctx *ctx = j->ctx;
-  double norm2 = 0, trace = 0, n = (double)j->stats->rows, dim = j->stats->dim;
-  KF_TRY(measure(ctx, j->stats, &norm2, &trace));
+  double norm2, trace, n = (double)j->stats->rows, dim = j->stats->dim;
+  KF_TRY(kf_measure_within(ctx, j->stats, &trace, &norm2));
   if (!(trace > 0))
     return kf_fail(&ctx->err, KF_ERR_MATH,
                    "the scatter within classes is zero: there is nothing to shrink");

@@ -79,7 +79,9 @@ static kf_status make(kf_ctx *ctx, const kf_sweep_rows *rows, const kf_sweep_opt
                       kf_sweep_plan *plan, kf_sweep *sweep) {
   bool folds = rows->test == NULL && !o->leave_one_out;
   if (folds) sweep->folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
-  KF_TRY(kf_mean_eigenvalue(ctx, rows->stats, &sweep->mean_eigenvalue));
+  double trace;
+  KF_TRY(kf_measure_within(ctx, rows->stats, &trace, NULL));
+  sweep->mean_eigenvalue = trace / (double)rows->stats->dim;
   KF_TRY(kf_sweep_plan_make(ctx, plan, o, rows->stats, rows->train != NULL, folds,
                             sweep->mean_eigenvalue));
   sweep->n_cells = plan->n_cells;

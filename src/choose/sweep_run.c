@@ -306,10 +306,9 @@ static kf_status count_left_out(runner *r, kf_loo *loo, const kf_row_list *sampl
 static kf_status leave_out(runner *r, const kf_sweep_work *w, size_t n) {
   const kf_sweep_options *o = &r->plan->options;
   const kf_data *train = r->rows->train;
-  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   kf_row_list sample = {0};
   kf_loo *loo = NULL;
-  kf_status status = kf_sample_rows(r->ctx, train, most, &sample, &r->sweep->counts.rows);
+  kf_status status = kf_sample_rows(r->ctx, train, o->sample, &sample, &r->sweep->counts.rows);
   if (status == KF_OK)
     status = kf_loo_new(r->fitter, train, setting_of(r, w)->metric, o->centre, &loo);
   if (status == KF_OK) status = count_left_out(r, loo, &sample, w, n);
