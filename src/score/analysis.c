@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOP  5u
 #define BINS 10u
 
 typedef struct outcome {
@@ -17,7 +16,7 @@ typedef struct outcome {
 
 typedef struct outcomes {
   outcome *rows;       /* [rows of the data set] */
-  unsigned char *rank; /* [rows] of the right class among the answers; TOP: not among them */
+  unsigned char *rank; /* [rows] of the right class among the answers; KF_TOP: not among them */
 } outcomes;
 
 static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
@@ -27,7 +26,7 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   all->rows[row->row] = (outcome){.margin = margin < 0 ? -margin : margin,
                                   .truth = row->right.classes[0],
                                   .answer = row->answers[0]};
-  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : TOP);
+  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : KF_TOP);
   tally->sum.top1 += rank == 0;
   tally->sum.top5 += rank < row->top;
 }
@@ -41,7 +40,7 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
     kf_class_result *of = &classes[o->truth];
     of->n++;
     of->top1 += all->rank[i] == 0;
-    of->top5 += all->rank[i] < TOP;
+    of->top5 += all->rank[i] < KF_TOP;
     classes[o->answer].answers++;
   }
 }
@@ -143,13 +142,13 @@ kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_trial trial;
-  kf_trial_options nearest = kf_trial_for(&o, TOP);
+  kf_eval_options space = kf_one_space(&o);
   kf_arena arena = {0};
   outcomes all;
   KF_TAKE(&arena, all.rows, data->rows);
   KF_TAKE(&arena, all.rank, data->rows);
   kf_analysis *analysis = kf_alloc_zero(1, sizeof *analysis);
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &nearest);
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
   if (status == KF_OK && (analysis == NULL || arena.failed)) status = kf_fail_memory(err);
   if (status == KF_OK) status = analyse(&trial, &all, analysis);
   kf_trial_clear(&trial);

@@ -89,8 +89,8 @@ kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
   kf_trial trial;
   score_list a = {0}, b = {0};
   kf_open_set_result result = {0};
-  kf_trial_options nearest = kf_trial_for(&o, 1);
-  kf_status status = kf_trial_start(&trial, ctx, model, known, &nearest);
+  kf_eval_options space = kf_one_space(&o);
+  kf_status status = kf_trial_start(&trial, ctx, model, known, &space, 1);
   if (status == KF_OK) status = measure(&trial, unknown, &a, &b, &result);
   if (status == KF_OK) *out = result;
   kf_trial_clear(&trial);

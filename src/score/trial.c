@@ -5,18 +5,19 @@
 #define BATCH 256u
 
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                         const kf_trial_options *o) {
+                         const kf_eval_options *o, uint32_t top) {
+  bool mapped = o->mapped != KF_OFF, raw = o->raw != KF_OFF;
   *trial = (kf_trial){.ctx = ctx, .data = data};
   KF_TRY(kf_model_check_data(model, data, &ctx->err));
-  kf_known known = kf_known_model(model, o->mapped ? o->part : KF_PART_IMAGES);
+  kf_known known = kf_known_model(model, mapped ? o->part : KF_PART_IMAGES);
   KF_TRY(kf_judge_start(ctx, &trial->judge, known, o->set, data, data->rows, o->truth));
   const unsigned char *mask = trial->judge.known.mask;
-  if (o->mapped)
+  if (mapped)
     KF_TRY(kf_prototypes_new(ctx, model, o->metric, false, o->part, mask, &trial->mapped));
-  if (o->raw)
+  if (raw)
     KF_TRY(kf_prototypes_new(ctx, model, o->metric, true, KF_PART_IMAGES, mask, &trial->raw));
-  const kf_prototypes *any = o->mapped ? trial->mapped : trial->raw;
-  trial->top = any != NULL && any->n < o->top ? any->n : o->top;
+  const kf_prototypes *any = mapped ? trial->mapped : trial->raw;
+  trial->top = any != NULL && any->n < top ? any->n : top;
   return KF_OK;
 }
 
@@ -34,20 +35,13 @@ typedef struct trial_job {
 } trial_job;
 
 typedef struct trial_scratch {
-  int32_t *answers; /* [BATCH][top] */
-  double *scores;   /* [BATCH][top] */
+  int32_t answers[BATCH * KF_TOP];
+  double scores[BATCH * KF_TOP];
 } trial_scratch;
-
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
-  const trial_job *j = argument;
-  trial_scratch *s = scratch;
-  KF_TAKE(arena, s->answers, (uint64_t)BATCH * j->trial->top);
-  KF_TAKE(arena, s->scores, (uint64_t)BATCH * j->trial->top);
-}
 
 static kf_status answer(const trial_job *j, const kf_prototypes *p, const kf_judged *rows,
                         kf_err *err) {
-  const trial_scratch *s = rows->scratch;
+  trial_scratch *s = rows->scratch;
   uint32_t top = j->trial->top;
   if (p == NULL) return KF_OK;
   KF_TRY(
@@ -79,8 +73,7 @@ static kf_status run(const kf_trial *trial, const kf_data *data, bool unjudged, 
                          .unjudged = unjudged,
                          .work = answer_both,
                          .argument = &j,
-                         .scratch_size = sizeof(trial_scratch),
-                         .make_scratch = make_scratch};
+                         .scratch_size = sizeof(trial_scratch)};
   return kf_each_judged(trial->ctx, data, &pass, counts);
 }
 

@@ -5,23 +5,15 @@
 
 #include "score/score.h"
 
-typedef struct kf_trial_options {
-  kf_metric metric;
-  bool mapped, raw; /* spaces that are wanted */
-  kf_part part;     /* of the mapped space */
-  uint32_t top;     /* answers for each row; fewer if fewer classes take part */
-  const kf_truth *truth;
-  const kf_class_set *set;
-} kf_trial_options;
+#define KF_TOP 5u /* answers for each row, at most */
 
 /* One space, as kf_analysis_options has it. */
-static inline kf_trial_options kf_trial_for(const kf_analysis_options *o, uint32_t top) {
-  return (kf_trial_options){.metric = o->metric,
-                            .mapped = !o->raw,
-                            .raw = o->raw != 0,
-                            .top = top,
-                            .truth = o->truth,
-                            .set = o->set};
+static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
+  return (kf_eval_options){.metric = o->metric,
+                           .raw = o->raw ? KF_ON : KF_OFF,
+                           .mapped = o->raw ? KF_OFF : KF_ON,
+                           .truth = o->truth,
+                           .set = o->set};
 }
 
 typedef struct kf_trial {
@@ -44,9 +36,10 @@ typedef struct kf_answer {
 /* Called by any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
-/* The trial must be cleared on failure, too. Errors go to the context. */
+/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. The trial must be cleared
+ * on failure, too. Errors go to the context. */
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                         const kf_trial_options *options);
+                         const kf_eval_options *options, uint32_t top);
 /* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. */
 kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
                        kf_eval_result *counts);

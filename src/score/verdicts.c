@@ -40,8 +40,8 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   kf_verdicts *v = new_verdicts(data->rows);
   if (v == NULL) return kf_fail_memory(err);
   kf_trial trial;
-  kf_trial_options nearest = kf_trial_for(&o, 1);
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &nearest);
+  kf_eval_options space = kf_one_space(&o);
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, 1);
   if (status == KF_OK) status = kf_trial_run(&trial, keep, v, &v->counts);
   kf_trial_clear(&trial);
   if (status == KF_OK)
