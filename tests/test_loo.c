@@ -355,7 +355,7 @@ static void choice(void **state) {
   free_world(&w);
 }
 
-/* Where the best is at an end of the grid, it goes on; where the curve is flat there, it does not. */
+/* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
 static void choice_at_the_ends(void **state) {
   (void)state;
   const struct {

@@ -1,5 +1,5 @@
-/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps give by
- * hand on a copy of the drawn rows. */
+/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps
+ * give by hand on a copy of the drawn rows. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -83,8 +83,8 @@ static void drawing(void **state) {
   clear_problem(&p);
 }
 
-/* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed 0 are
- * written down: they must be the same on every machine. */
+/* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed
+ * 0 are written down: they must be the same on every machine. */
 static void chances(void **state) {
   (void)state;
   enum { SEEDS = 2000 };
@@ -243,7 +243,7 @@ static void test_rows_do_not_count(void **state) {
   clear_problem(&p);
 }
 
-/* --- over seeds, and what is refused ----------------------------------------------------------- */
+/* --- over seeds, and what is refused --------------------------------------------------------- */
 
 static void spread(void **state) {
   (void)state;

@@ -151,8 +151,8 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
                            uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* One stage made of many calls on a context (stage.c): between begin and end their progress counts as
- * part of the stage, and a wish to stop still reaches them. */
+/* One stage made of many calls on a context (stage.c): between begin and end their progress counts
+ * as part of the stage, and a wish to stop still reaches them. */
 typedef struct kf_stage {
   kf_ctx *ctx;
   kf_ctx_options caller; /* the callbacks that were set aside */

@@ -1,8 +1,8 @@
 /* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
  *
- * A prototype that a row is left out of keeps its length (loo_algebra.c says why). On ImageNet with two
- * rows per class that makes the difference between alpha = 0 to 0.01 and 0.07, which is two points
- * better on test rows (docs/choosing.md).
+ * A prototype that a row is left out of keeps its length (loo_algebra.c says why). On ImageNet with
+ * two rows per class that makes the difference between alpha = 0 to 0.01 and 0.07, which is two
+ * points better on test rows (docs/choosing.md).
  *
  * Classes without text have it predicted from their means (model/fused_model.c), as in the final
  * model. */
@@ -35,8 +35,8 @@ typedef struct fuse_job {
   kf_fuse_choice *choice;
 } fuse_job;
 
-/* The text of every class as the fused model has it. It is in the space of the rows and needs no map:
- * one that takes everything to zero will do, and no eigenproblem is solved for it. */
+/* The text of every class as the fused model has it. It is in the space of the rows and needs no
+ * map: one that takes everything to zero will do, and no eigenproblem is solved for it. */
 static kf_status set_text(fuse_job *j) {
   kf_ctx *ctx = j->ctx;
   uint32_t dim = j->stats->dim;

@@ -1,5 +1,5 @@
-/* choose.h - choosing lambda, alpha, dimensions and k from training rows; sweeps; few-shot curves. The
- * room's door; tests see the rest through it, too. */
+/* choose.h - choosing lambda, alpha, dimensions and k from training rows; sweeps; few-shot
+ * curves. The room's door; tests see the rest through it, too. */
 #ifndef KF_CHOOSE_H
 #define KF_CHOOSE_H
 
@@ -23,8 +23,8 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
 
 /* --- the smallest setting that is good enough (pick_point.c) ---------------------------------- */
 
-/* Which rows were right at each of n_points settings, a bit for each, and how many had their class among
- * the first five. */
+/* Which rows were right at each of n_points settings, a bit for each, and how many had their
+ * class among the first five. */
 typedef struct kf_score_card {
   uint64_t n; /* rows */
   size_t n_points;

@@ -1,8 +1,8 @@
 /* dims.c - choosing the number of dimensions by cross-validation.
  *
  * There is no closed form: leaving a row out turns all directions. So the rows are divided into
- * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its rows are
- * ranked for every number of dimensions at once (ranks.c). */
+ * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its
+ * rows are ranked for every number of dimensions at once (ranks.c). */
 #include "choose/choose.h"
 
 typedef struct dim_job {

@@ -1,8 +1,8 @@
 /* folds.c - stratified folds of labelled rows, and all rows but those of a fold.
  *
- * The t-th row of class k, in the order of the data set, is in fold (t + b_k) mod F; the b_k make each
- * class begin where the one before it ended. No random numbers are needed. Statistics without a fold
- * are the whole minus those of the fold, exactly. */
+ * The t-th row of class k, in the order of the data set, is in fold (t + b_k) mod F; the b_k
+ * make each class begin where the one before it ended. No random numbers are needed. Statistics
+ * without a fold are the whole minus those of the fold, exactly. */
 #include "choose/rows.h"
 
 kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,

@@ -1,8 +1,8 @@
 /* lambda.c - choosing lambda from the training rows alone.
  *
- * Leave-one-out accuracy over a grid: half decades first, extended while the best value is at an end,
- * then eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
- * nothing. */
+ * Leave-one-out accuracy over a grid: half decades first, extended while the best value is at an
+ * end, then eighths of a decade around the best. The curve is flat near its top, so a finer grid
+ * gains nothing. */
 #include "choose/choose.h"
 
 #include <math.h>

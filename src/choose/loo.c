@@ -1,8 +1,9 @@
 /* loo.c - leave-one-out over the rows of a data set, for many lambdas (and alphas) in one pass.
  *
- * Rows and class means are turned to the basis of the eigenvectors of S_w, in which the algebra of a row
- * that is left out (loo_algebra.c) is cheap. For each lambda there is an index of the prototypes, which
- * is asked for the few classes that could come before a row's own; these are compared exactly. */
+ * Rows and class means are turned to the basis of the eigenvectors of S_w, in which the algebra
+ * of a row that is left out (loo_algebra.c) is cheap. For each lambda there is an index of the
+ * prototypes, which is asked for the few classes that could come before a row's own; these are
+ * compared exactly. */
 #include "choose/loo_algebra.h"
 
 #include <math.h>
@@ -13,8 +14,8 @@
 
 /* --- making it ------------------------------------------------------------------------------- */
 
-/* Rows [n][D] to the basis V: out[n][D] = x V^T - centre (NULL: none). x may be out. columns: scratch,
- * [D][BATCH]. */
+/* Rows [n][D] to the basis V: out[n][D] = x V^T - centre (NULL: none). x may be out. columns:
+ * scratch, [D][BATCH]. */
 static void turn_rows(const kf_loo *loo, const double *centre, const double *x, size_t n,
                       double *columns, double *out) {
   size_t dim = loo->dim;

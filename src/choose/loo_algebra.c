@@ -13,23 +13,24 @@
  *
  *     (u.p_j + f (u.v)(v.p_j)) / (|x| sqrt(p_j.p_j + f (v.p_j)^2)),     |x|^2 = u.u + f (u.v)^2.
  *
- * All we want to know is whether the own class wins. Without the last term of the root, the score is the
- * inner product of the unit vector along p_j with the query u + f (u.v) v: an upper bound. The first
- * pass of the search engine finds the few classes whose bound reaches the own score, and their scores
- * are computed in double precision.
+ * All we want to know is whether the own class wins. Without the last term of the root, the score
+ * is the inner product of the unit vector along p_j with the query u + f (u.v) v: an upper bound.
+ * The first pass of the search engine finds the few classes whose bound reaches the own score, and
+ * their scores are computed in double precision.
  *
- * With text prototypes t_j, a class has the score x.t_j / |x| + alpha times the above, and the bound is
- * an inner product of rows that hold both, side by side.
+ * With text prototypes t_j, a class has the score x.t_j / |x| + alpha times the above, and the
+ * bound is an inner product of rows that hold both, side by side.
  *
  * Then the own class has a handicap that would decide. A mean of n rows has the squared length
- * |m|^2 + s/n, with the scatter s of one row; with few rows in many dimensions s/n is the larger part.
- * The mean that x is left out of is longer than all others, by up to sqrt(n / (n - 1)), and its cosines
- * are smaller by as much. Among prototypes their noise hides this; next to text, which loses nothing, it
- * makes prototypes look worse than they are, and alpha too small. So with text the product is that of
- * the mean without x, and the length that of the mean with x, as for all other classes.
+ * |m|^2 + s/n, with the scatter s of one row; with few rows in many dimensions s/n is the larger
+ * part. The mean that x is left out of is longer than all others, by up to sqrt(n / (n - 1)), and
+ * its cosines are smaller by as much. Among prototypes their noise hides this; next to text, which
+ * loses nothing, it makes prototypes look worse than they are, and alpha too small. So with text
+ * the product is that of the mean without x, and the length that of the mean with x, as for all
+ * other classes.
  *
- * Rows are the integers that the statistics were made of, so the result is that of subtracting a row
- * from the statistics and fitting again. */
+ * Rows are the integers that the statistics were made of, so the result is that of subtracting a
+ * row from the statistics and fitting again. */
 #include "choose/loo_algebra.h"
 
 #include <math.h>
@@ -115,8 +116,8 @@ static double cosine(const kf_loo_row *r, double product, double length2) {
 
 static double own_score(const kf_loo *loo, const kf_loo_row *r) {
   if (loo->euclidean) return r->c * r->c * (r->v2 + r->f * r->v2 * r->v2);
-  /* The class mean without x, less the mean without x: along (1 + e) u - c v. With text its length is
-   * that of the mean with x, (1 + e) u - v. */
+  /* The class mean without x, less the mean without x: along (1 + e) u - c v. With text its
+   * length is that of the mean with x, (1 + e) u - v. */
   double g = 1 + loo->e, c = loo->text != NULL ? 1 : r->c;
   double up = g * r->q - r->c * r->a, vp = g * r->a - r->c * r->v2, wp = g * r->a - c * r->v2;
   double length2 = g * g * r->q - 2 * g * c * r->a + c * c * r->v2 + r->f * wp * wp;
@@ -183,8 +184,9 @@ void kf_loo_row_add_text(const kf_loo_view *w, kf_loo_row *r, const double *x, d
 
 /* --- bounds ---------------------------------------------------------------------------------- */
 
-/* Without text. 2^-23 covers the rounding of query and prototypes to f32, the rest of the slack that of
- * scores in f64, which is larger for distances near 0, since they are differences of squares. */
+/* Without text. 2^-23 covers the rounding of query and prototypes to f32, the rest of the slack
+ * that of scores in f64, which is larger for distances near 0, since they are differences of
+ * squares. */
 static double ask(const kf_loo_view *w, const kf_loo_row *r, const double *u, const double *v,
                   float *query) {
   const kf_loo *loo = w->loo;
@@ -207,8 +209,8 @@ static double ask(const kf_loo_view *w, const kf_loo_row *r, const double *u, co
   return least - 0x1p-22 * length - 0x1p-40;
 }
 
-/* With text, of index rows that hold text and prototype. A negative score may be closer to zero than its
- * bound, and the mean of all rows moves: both lower the score that is asked for. */
+/* With text, of index rows that hold text and prototype. A negative score may be closer to zero
+ * than its bound, and the mean of all rows moves: both lower the score that is asked for. */
 static double ask_both(const kf_loo_view *w, const kf_loo_row *r, const double *u, const double *v,
                        float *query) {
   const kf_loo *loo = w->loo;

@@ -70,8 +70,8 @@ void kf_loo_row_add_text(const kf_loo_view *view, kf_loo_row *row, const double 
 double kf_loo_score(const kf_loo_view *view, const kf_loo_row *row, uint32_t j);
 /* Whether class j comes before the row's own. */
 bool kf_loo_comes_before(const kf_loo_view *view, const kf_loo_row *row, uint32_t j);
-/* Fills in what the index is asked, query [width], and returns the score that a class must reach there
- * to be able to come before the row's own. */
+/* Fills in what the index is asked, query [width], and returns the score that a class must reach
+ * there to be able to come before the row's own. */
 double kf_loo_ask(const kf_loo_view *view, const kf_loo_row *row, const double *u, const double *v,
                   float *query);
 

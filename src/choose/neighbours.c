@@ -1,5 +1,6 @@
-/* neighbours.c - choosing k: each row of a gallery in turn is left out, and its neighbours vote. The
- * neighbours of a smaller k are the first of those of a larger one, so one search serves all k. */
+/* neighbours.c - choosing k: each row of a gallery in turn is left out, and its neighbours vote.
+ * The neighbours of a smaller k are the first of those of a larger one, so one search serves all
+ * k. */
 #include "choose/choose.h"
 
 #define MOST 50u

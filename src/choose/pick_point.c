@@ -1,9 +1,9 @@
 /* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no further
- * below the best one is good enough. (Settings are compared on the same rows, and a test of the rows
- * that only one of them gets right would see far smaller losses; it would keep hundreds of dimensions
- * for a tenth of a point.) */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no
+ * further below the best one is good enough. (Settings are compared on the same rows, and a test
+ * of the rows that only one of them gets right would see far smaller losses; it would keep
+ * hundreds of dimensions for a tenth of a point.) */
 #include "choose/choose.h"
 
 #include <math.h>

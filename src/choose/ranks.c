@@ -1,17 +1,17 @@
 /* ranks.c - nearest prototypes for many numbers of dimensions at once.
  *
  * With the first L directions, a row z and a prototype p have the product z.p = sum over l <= L of
- * z_l p_l, and one more direction adds one term. So the products with all prototypes are running sums,
- * continued from one L to the next in f32. A value that ranks prototypes follows from each by a scale
- * and an offset of the prototype at L:
+ * z_l p_l, and one more direction adds one term. So the products with all prototypes are running
+ * sums, continued from one L to the next in f32. A value that ranks prototypes follows from each by
+ * a scale and an offset of the prototype at L:
  *
  *     cosine:    z.p / |p|             (|z| is the same for all)
  *     distance:  z.p - |p|^2 / 2       (|z - p|^2 = |z|^2 - 2 (z.p - |p|^2 / 2))
  *
- * What is wanted is the rank of the right class: how many others come before it. A class whose value
- * differs from that of the right one by more than rounding can explain is simply counted; those in
- * between are compared as kf_eval does, by canonical scores of f32 rows with L columns. So every rank is
- * the one that a model with L dimensions gives. */
+ * What is wanted is the rank of the right class: how many others come before it. A class whose
+ * value differs from that of the right one by more than rounding can explain is simply counted;
+ * those in between are compared as kf_eval does, by canonical scores of f32 rows with L columns.
+ * So every rank is the one that a model with L dimensions gives. */
 #include "choose/ranks.h"
 
 #include <math.h>
@@ -68,8 +68,8 @@ static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
   return KF_OK;
 }
 
-/* The scale of a prototype. If it is all but orthogonal to the first directions, it may be too short
- * there for f32; then only canonical scores can tell. */
+/* The scale of a prototype. If it is all but orthogonal to the first directions, it may be too
+ * short there for f32; then only canonical scores can tell. */
 static float take_scale(kf_ranker *r, size_t t, double length2, bool zero) {
   bool held = length2 > 0x1p-240;
   double scale = held ? 1 / sqrt(length2) : 0;
@@ -173,7 +173,8 @@ static double canonical_value(const close_call *c, uint32_t j) {
   return value;
 }
 
-/* How many wrong classes come before the first right one, among those with values from low to high. */
+/* How many wrong classes come before the first right one, among those with values from low to
+ * high. */
 static uint32_t decide(const close_call *c, const kf_right *right, const float *x,
                        const float *scale, const float *offset, float low, float high) {
   const kf_ranker *r = c->r;
@@ -219,8 +220,9 @@ static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
   KF_TAKE(arena, w->prototype, r->most);
 }
 
-/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows too far
- * from all prototypes for f32 get an infinite length, which leaves them to canonical scores. */
+/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows
+ * too far from all prototypes for f32 get an infinite length, which leaves them to canonical
+ * scores. */
 static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
   uint32_t d = r->model->dim_out;
   for (uint64_t i = 0; i < n; i++) {
@@ -238,10 +240,10 @@ static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err)
   return KF_OK;
 }
 
-/* How far a value may be from that of the canonical scores: sums of L products in f32; rounding of rows
- * and prototypes to f32 on both sides, of scale, offset and value; and what is lost below the range of
- * f32, 2^-150 each time: numbers and products here, which a scale may make large, and the numbers of
- * canonical distances, which are not divided by size. */
+/* How far a value may be from that of the canonical scores: sums of L products in f32; rounding
+ * of rows and prototypes to f32 on both sides, of scale, offset and value; and what is lost
+ * below the range of f32, 2^-150 each time: numbers and products here, which a scale may make
+ * large, and the numbers of canonical distances, which are not divided by size. */
 static double doubt(const kf_ranker *r, size_t t, double length) {
   double dim = (double)r->dims[t], gamma = (dim + 16) * 0x1p-24 * 1.01, lost = dim * 0x1p-147;
   if (!r->euclidean) return gamma * length + lost * (1 + r->steepest[t]);

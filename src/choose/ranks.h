@@ -7,9 +7,9 @@
 #define KF_RANKS 5u /* ranks from 0 on that are told apart */
 
 typedef struct kf_ranker kf_ranker;
-/* Ranks for the first dims[t] directions of a model, with the classes of `stats` (which the model was
- * fitted on) that have rows and are in the mask (NULL: all). Everything must outlive it. dims rise; the
- * last is at most that of the model. */
+/* Ranks for the first dims[t] directions of a model, with the classes of `stats` (which the
+ * model was fitted on) that have rows and are in the mask (NULL: all). Everything must outlive
+ * it. dims rise; the last is at most that of the model. */
 kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
                         const unsigned char *mask, const uint32_t *dims, size_t n_dims,
                         kf_ranker **out);

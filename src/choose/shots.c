@@ -1,9 +1,9 @@
 /* shots.c - accuracy against the number of training rows of each class.
  *
- * Every row has a number that depends only on the seed and its place in the data set; the rows of each
- * class with the smallest numbers are drawn. So a draw is the same on every machine and for any number
- * of threads, and the draws of one seed are nested: the rows of two shots are among those of four, and a
- * curve shows what more rows add, not what other rows would have given.
+ * Every row has a number that depends only on the seed and its place in the data set; the rows of
+ * each class with the smallest numbers are drawn. So a draw is the same on every machine and for
+ * any number of threads, and the draws of one seed are nested: the rows of two shots are among
+ * those of four, and a curve shows what more rows add, not what other rows would have given.
  *
  * Lambda and alpha are chosen from the drawn rows; the test rows are used after the last choice. */
 #include "choose/choose.h"
@@ -95,8 +95,8 @@ static void draw_clear(draw *d) {
   kf_row_list_clear(&d->rows);
 }
 
-/* Unless a class has two different rows, there is no scatter within classes and nothing to leave out:
- * the map is a rotation then, whatever lambda is. */
+/* Unless a class has two different rows, there is no scatter within classes and nothing to leave
+ * out: the map is a rotation then, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
   if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;

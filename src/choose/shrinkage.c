@@ -5,9 +5,10 @@
  *
  *     r = min(b, a) / a,    a = |S - m I|^2,    b = (sum_i |d_i|^4 / n - |S|^2) / n
  *
- * (Frobenius norms). Up to a factor that is S_w + lambda I with lambda = n m r / (1 - r): r / (1 - r)
- * times the mean eigenvalue of S_w. Everything but the fourth powers follows from the statistics; these
- * need a pass over the rows, and are added as integers, so that their order does not matter. */
+ * (Frobenius norms). Up to a factor that is S_w + lambda I with lambda = n m r / (1 - r), or
+ * r / (1 - r) times the mean eigenvalue of S_w. Everything but the fourth powers follows from the
+ * statistics; these need a pass over the rows, and are added as integers, so that their order does
+ * not matter. */
 #include "choose/rows.h"
 
 #include <math.h>

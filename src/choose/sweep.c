@@ -1,5 +1,6 @@
-/* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets: a plan (sweep_plan.c) that is
- * run once on test rows, once by leaving training rows out, or on every fold, whose hits add up. */
+/* sweep.c - accuracy over lambda, dimensions, k, metrics and class sets: a plan (sweep_plan.c)
+ * that is run once on test rows, once by leaving training rows out, or on every fold, whose hits
+ * add up. */
 #include "choose/sweep.h"
 
 #include <string.h>

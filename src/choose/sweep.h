@@ -1,10 +1,12 @@
-/* sweep.h - the plan of a sweep (sweep_plan.c) and how it is run (sweep_run.c); for sweep.c alone. */
+/* sweep.h - the plan of a sweep (sweep_plan.c) and how it is run (sweep_run.c); for sweep.c
+ * alone. */
 #ifndef KF_CHOOSE_SWEEP_H
 #define KF_CHOOSE_SWEEP_H
 
 #include "choose/choose.h"
 
-/* Kinds of work at one lambda, in the order they are done. Text comes first, since it may be refused. */
+/* Kinds of work at one lambda, in the order they are done. Text comes first, since it may be
+ * refused. */
 typedef enum kf_sweep_kind {
   KF_SWEEP_RAW_TEXT,
   KF_SWEEP_TEXT,
@@ -16,9 +18,9 @@ typedef enum kf_sweep_kind {
   KF_SWEEP_LEAVE_ONE_OUT
 } kf_sweep_kind;
 
-/* What is done for a cell, as numbers to sort by. Cells that agree in all before KF_SWEEP_SHARED form a
- * group, which shares what is made for it: a fused model, a gallery. Cells that agree in all of them
- * share a pass over the test rows. */
+/* What is done for a cell, as numbers to sort by. Cells that agree in all before KF_SWEEP_SHARED
+ * form a group, which shares what is made for it: a fused model, a gallery. Cells that agree in
+ * all of them share a pass over the test rows. */
 enum {
   KF_SWEEP_BY_LAMBDA, /* its number in the options; 0: any will do */
   KF_SWEEP_BY_KIND,

@@ -1,8 +1,8 @@
 /* sweep_run.c - runs the plan of a sweep on one set of training and test rows.
  *
- * Shared work is done once: S_w is decomposed once for all lambdas; the alphas of all lambdas are chosen
- * in one pass over the training rows; a model or gallery serves all passes of its group; one pass ranks
- * all numbers of dimensions, one search serves all k. */
+ * Shared work is done once: S_w is decomposed once for all lambdas; the alphas of all lambdas
+ * are chosen in one pass over the training rows; a model or gallery serves all passes of its
+ * group; one pass ranks all numbers of dimensions, one search serves all k. */
 #include "choose/sweep.h"
 
 #include <stdlib.h>
@@ -57,7 +57,8 @@ static void add_hits(const runner *r, const kf_sweep_work *w, uint64_t n, uint64
   c->top5 += top5;
 }
 
-/* With test data, the counts of rows are those of prototypes, or else of neighbours, or else of text. */
+/* With test data, the counts of rows are those of prototypes, or else of neighbours, or else of
+ * text. */
 static void take_counts(const runner *r, kf_sweep_kind kind, const kf_eval_result *counts) {
   const kf_sweep_options *o = &r->plan->options;
   bool prototypes = o->prototypes != KF_OFF, text = kind <= KF_SWEEP_TEXT;
@@ -182,8 +183,8 @@ static kf_status run_ranks(runner *r, const kf_sweep_work *w, size_t n) {
   return status;
 }
 
-/* Whether a fold has rows of the classes that take part and have other rows. (If test data have none,
- * the evaluation says so.) */
+/* Whether a fold has rows of the classes that take part and have other rows. (If test data have
+ * none, the evaluation says so.) */
 static kf_status fold_counts(runner *r, const shared *s, const kf_sweep_work *w, bool *counts) {
   const kf_row_list *fold = r->rows->fold;
   kf_sweep_kind kind = kind_of(w);

@@ -45,8 +45,9 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
   }
 }
 
-/* Moves scored rows to the front. From here on a right answer is one that equals the truth: a row with
- * several right classes that was answered by another than the first takes that as its truth. */
+/* Moves scored rows to the front. From here on a right answer is one that equals the truth: a
+ * row with several right classes that was answered by another than the first takes that as its
+ * truth. */
 static uint64_t pack(outcomes *all, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++) {

@@ -1,5 +1,5 @@
-/* groups.c - leaves, ancestors and descendants of sets of classes, and the groups in the paper's table
- * of class sets. */
+/* groups.c - leaves, ancestors and descendants of sets of classes, and the groups in the paper's
+ * table of class sets. */
 #include "score/hierarchy.h"
 
 #include <string.h>
@@ -22,7 +22,8 @@ static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned c
   return KF_OK;
 }
 
-/* Marks in to [n] every class that can be reached from a class marked in `from`, in one step or more. */
+/* Marks in to [n] every class that can be reached from a class marked in `from`, in one step or
+ * more. */
 static kf_status reach(const kf_hierarchy *h, const kf_links *links, const unsigned char *from,
                        unsigned char *to, kf_err *err) {
   size_t n = h->classes.n, waiting = 0;

@@ -1,7 +1,7 @@
 /* hierarchy.c - reads a graph of classes from lines 'PARENT CHILD'.
  *
- * A class may have several parents, as in WordNet. Lines are kept as neighbours in both directions. To
- * find a cycle, classes without parents are removed until none is left. */
+ * A class may have several parents, as in WordNet. Lines are kept as neighbours in both
+ * directions. To find a cycle, classes without parents are removed until none is left. */
 #include "score/hierarchy.h"
 
 #include <inttypes.h>

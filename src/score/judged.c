@@ -1,7 +1,8 @@
 /* judged.c - counting rows, and the one pass over rows that are scored.
  *
- * Every worker counts in a tally of its own; sums of whole numbers do not depend on the order. Scored
- * rows are moved to the front of their batch, so that what is done with them sees no gaps. */
+ * Every worker counts in a tally of its own; sums of whole numbers do not depend on the order.
+ * Scored rows are moved to the front of their batch, so that what is done with them sees no
+ * gaps. */
 #include "score/score.h"
 
 #include <string.h>

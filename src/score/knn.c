@@ -1,8 +1,8 @@
 /* knn.c - k-nearest-neighbour accuracy of a gallery: over a data set, or leaving one out.
  *
- * One search with the largest k serves all smaller ones, since the neighbours of a smaller k are the
- * first of those of a larger. A batch of rows is mapped and searched on all threads; its votes are
- * counted on the calling one, which takes next to no time. */
+ * One search with the largest k serves all smaller ones, since the neighbours of a smaller k are
+ * the first of those of a larger. A batch of rows is mapped and searched on all threads; its
+ * votes are counted on the calling one, which takes next to no time. */
 #include "score/score.h"
 
 static const char stage[] = "eval k-NN";

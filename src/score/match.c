@@ -1,9 +1,9 @@
 /* match.c - classes of labels or of a truth, in the numbers of a model or gallery.
  *
- * A row is judged by its label or, if a truth is given, by the set of classes that this has for it.
- * Either way classes are translated to the numbers of the model (or gallery) once, before the pass over
- * the rows. A set keeps those of its classes that are known and take part; a row whose set is empty
- * then is counted as absent. */
+ * A row is judged by its label or, if a truth is given, by the set of classes that this has for
+ * it. Either way classes are translated to the numbers of the model (or gallery) once, before
+ * the pass over the rows. A set keeps those of its classes that are known and take part; a row
+ * whose set is empty then is counted as absent. */
 #include "score/score.h"
 
 #include <string.h>
@@ -46,8 +46,8 @@ bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *ou
 
 /* --- making a judge --------------------------------------------------------------------------- */
 
-/* Numbers mean nothing next to names that may have been sorted: guessing would give a wrong accuracy
- * without warning. */
+/* Numbers mean nothing next to names that may have been sorted: guessing would give a wrong
+ * accuracy without warning. */
 static kf_status check_names(const kf_judge *judge, const kf_names *own, kf_err *err) {
   const kf_truth *truth = judge->truth;
   const char *what = judge->known.what;

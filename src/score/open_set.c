@@ -1,9 +1,9 @@
 /* open_set.c - how well the score of the nearest prototype tells rows of known classes from others.
  *
- * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances change sign.
- * The area under the ROC curve is the share of pairs of a known and an unknown row in which the known
- * one has the larger score, ties counting half. Twice the number of such pairs is a whole number, so
- * only the last division rounds. */
+ * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances change
+ * sign. The area under the ROC curve is the share of pairs of a known and an unknown row in
+ * which the known one has the larger score, ties counting half. Twice the number of such pairs
+ * is a whole number, so only the last division rounds. */
 #include "score/trial.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* score.h - which rows of a data set can be scored, which classes are right for them, and the one pass
- * over such rows. Shared with the rooms above. */
+/* score.h - which rows of a data set can be scored, which classes are right for them, and the
+ * one pass over such rows. Shared with the rooms above. */
 #ifndef KF_SCORE_H
 #define KF_SCORE_H
 
@@ -17,7 +17,8 @@ typedef struct kf_known {
 } kf_known;
 kf_known kf_known_model(const kf_model *model, kf_part part);
 kf_known kf_known_gallery(const kf_gallery *gallery);
-/* to[k] = the known number of class k of `own`, or -1: by name if `own` has names, else by number. */
+/* to[k] = the known number of class k of `own`, or -1: by name if `own` has names, else by
+ * number. */
 kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n, int32_t *to,
                          kf_err *err);
 
@@ -73,10 +74,11 @@ typedef struct kf_judge {
   kf_arena arena;
 } kf_judge;
 
-/* Classes are matched by name if both sides have names, by number if neither has; KF_ERR_DATA if only
- * one has, if there are neither labels nor a truth, or if a truth has another number of rows. set NULL:
- * all classes take part. data NULL: labels are in known numbers already. Names, counts and truth must
- * outlive the judge, which must be cleared on failure, too. Errors go to the context. */
+/* Classes are matched by name if both sides have names, by number if neither has; KF_ERR_DATA if
+ * only one has, if there are neither labels nor a truth, or if a truth has another number of
+ * rows. set NULL: all classes take part. data NULL: labels are in known numbers already. Names,
+ * counts and truth must outlive the judge, which must be cleared on failure, too. Errors go to
+ * the context. */
 kf_status kf_judge_start(kf_ctx *ctx, kf_judge *judge, kf_known known, const kf_class_set *set,
                          const kf_data *data, uint64_t rows, const kf_truth *truth);
 void kf_judge_clear(kf_judge *judge);

@@ -1,5 +1,5 @@
-/* trial.c - the nearest prototypes of judged rows, in each space that is wanted. Every row is handed on
- * with its answers; nothing grows with rows times classes. */
+/* trial.c - the nearest prototypes of judged rows, in each space that is wanted. Every row is
+ * handed on with its answers; nothing grows with rows times classes. */
 #include "score/trial.h"
 
 #define BATCH 256u

@@ -36,8 +36,8 @@ typedef struct kf_answer {
 /* Called by any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
-/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. The trial must be cleared
- * on failure, too. Errors go to the context. */
+/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. The trial must be
+ * cleared on failure, too. Errors go to the context. */
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *options, uint32_t top);
 /* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. */

@@ -1,7 +1,7 @@
 /* truth.c - the right classes of each row, where a single label is not enough.
  *
- * Entries of a file belong to rows by their order or by ids. The truth keeps a list of classes for each
- * row, in numbers of its own; kf_judge_start translates them to those of a model. */
+ * Entries of a file belong to rows by their order or by ids. The truth keeps a list of classes
+ * for each row, in numbers of its own; kf_judge_start translates them to those of a model. */
 #include "score/truth.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* truth.h - the entries of a truth file, which truth_read.c reads and truth.c assigns to rows; no other
- * room sees it. */
+/* truth.h - the entries of a truth file, which truth_read.c reads and truth.c assigns to rows;
+ * no other room sees it. */
 #ifndef KF_SCORE_TRUTH_H
 #define KF_SCORE_TRUTH_H
 
@@ -25,8 +25,8 @@ typedef struct kf_entries {
   bool numbered; /* entry i is about the image with number i + 1: .json */
 } kf_entries;
 
-/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. The entries must be
- * cleared on failure, too. */
+/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. The entries
+ * must be cleared on failure, too. */
 kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,
                           const char *classes, kf_err *err);
 void kf_entries_clear(kf_entries *entries);

@@ -1,8 +1,8 @@
 /* truth_read.c - reads the right classes of rows from JSON, CSV or text.
  *
- * All three hold entries, each with its classes. Text and CSV are streamed, a JSON file is read whole.
- * The first class of a file decides whether its classes are numbers or names, so that a slip in a file
- * of numbers is an error and not a class called 'nan'. */
+ * All three hold entries, each with its classes. Text and CSV are streamed, a JSON file is read
+ * whole. The first class of a file decides whether its classes are numbers or names, so that a
+ * slip in a file of numbers is an error and not a class called 'nan'. */
 #include "score/truth.h"
 
 #include <inttypes.h>

@@ -51,7 +51,8 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   return status;
 }
 
-/* --- reading answers ------------------------------------------------------------------------------- */
+/* --- reading answers
+ * ------------------------------------------------------------------------------- */
 
 #define BATCH 4096u /* rows */
 
