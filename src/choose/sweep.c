@@ -32,24 +32,19 @@ static kf_status check_data(const kf_stats *stats, const kf_data *train, const k
 
 /* --- folds ----------------------------------------------------------------------------------- */
 
-typedef struct fold_job {
-  kf_ctx *ctx;
-  const kf_sweep_plan *plan;
-  kf_sweep *sweep;
-  kf_stage *stage;
-} fold_job;
-
 static kf_status run_fold(void *argument, const kf_fold *fold) {
-  const fold_job *j = argument;
-  kf_sweep_rows rows = {
-      .stats = fold->without, .train = fold->others, .test = fold->data, .fold = &fold->rows};
-  return kf_sweep_run(j->ctx, j->plan, &rows, j->sweep, j->stage);
+  kf_sweep_job job = *(const kf_sweep_job *)argument;
+  job.stats = fold->without;
+  job.train = fold->others;
+  job.test = fold->data;
+  job.fold = &fold->rows;
+  return kf_sweep_run(&job);
 }
 
-static kf_status run_folds(fold_job *j, const kf_stats *stats, const kf_data *data) {
+static kf_status run_folds(kf_sweep_job *j) {
   kf_sweep *s = j->sweep;
-  kf_folding folding = {.stats = stats,
-                        .data = data,
+  kf_folding folding = {.stats = j->stats,
+                        .data = j->train,
                         .folds = s->folds,
                         .others = true,
                         .work = run_fold,
@@ -64,32 +59,31 @@ static kf_status run_folds(fold_job *j, const kf_stats *stats, const kf_data *da
 
 /* --- kf_sweep_new ---------------------------------------------------------------------------- */
 
-static kf_status run(kf_ctx *ctx, const kf_sweep_plan *plan, const kf_sweep_rows *rows,
-                     kf_sweep *sweep) {
-  uint64_t steps = plan->passes + kf_sweep_chooses_alpha(plan);
+static kf_status run(kf_sweep_job *j) {
+  uint32_t folds = j->sweep->folds;
+  uint64_t steps = j->plan->passes + kf_sweep_chooses_alpha(j->plan);
   kf_stage stage;
-  kf_stage_begin(&stage, ctx, "sweep", sweep->folds > 0 ? steps * sweep->folds : steps);
-  fold_job j = {.ctx = ctx, .plan = plan, .sweep = sweep, .stage = &stage};
-  kf_status status = sweep->folds > 0 ? run_folds(&j, rows->stats, rows->train)
-                                      : kf_sweep_run(ctx, plan, rows, sweep, &stage);
+  j->stage = &stage;
+  kf_stage_begin(&stage, j->ctx, "sweep", folds > 0 ? steps * folds : steps);
+  kf_status status = folds > 0 ? run_folds(j) : kf_sweep_run(j);
   kf_stage_end(&stage);
   return status;
 }
 
-static kf_status make(kf_ctx *ctx, const kf_sweep_rows *rows, const kf_sweep_options *o,
-                      kf_sweep_plan *plan, kf_sweep *sweep) {
-  bool folds = rows->test == NULL && !o->leave_one_out;
-  if (folds) sweep->folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
+static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan *plan) {
+  kf_sweep *s = j->sweep;
+  bool folds = j->test == NULL && !o->leave_one_out;
   double trace;
-  KF_TRY(kf_measure_within(ctx, rows->stats, &trace, NULL));
-  sweep->mean_eigenvalue = trace / (double)rows->stats->dim;
-  KF_TRY(kf_sweep_plan_make(ctx, plan, o, rows->stats, rows->train != NULL, folds,
-                            sweep->mean_eigenvalue));
-  sweep->n_cells = plan->n_cells;
-  sweep->cells = kf_alloc(plan->n_cells, sizeof *sweep->cells);
-  if (sweep->cells == NULL) return kf_fail_memory(&ctx->err);
-  memcpy(sweep->cells, plan->cells, plan->n_cells * sizeof *sweep->cells);
-  return run(ctx, plan, rows, sweep);
+  if (folds) s->folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
+  KF_TRY(kf_measure_within(j->ctx, j->stats, &trace, NULL));
+  s->mean_eigenvalue = trace / (double)j->stats->dim;
+  KF_TRY(
+      kf_sweep_plan_make(j->ctx, plan, o, j->stats, j->train != NULL, folds, s->mean_eigenvalue));
+  s->n_cells = plan->n_cells;
+  s->cells = kf_alloc(plan->n_cells, sizeof *s->cells);
+  if (s->cells == NULL) return kf_fail_memory(&j->ctx->err);
+  memcpy(s->cells, plan->cells, plan->n_cells * sizeof *s->cells);
+  return run(j);
 }
 
 kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
@@ -97,15 +91,15 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   KF_ENTER(ctx, stats != NULL && out != NULL);
   KF_OPTIONS(kf_sweep_options, o, options);
   KF_TRY(check_data(stats, train, test, &o, err));
-  kf_sweep_rows rows = {.stats = stats, .train = train, .test = test};
   kf_sweep_plan plan = {0};
-  kf_sweep *sweep = kf_alloc_zero(1, sizeof *sweep);
-  kf_status status = sweep != NULL ? make(ctx, &rows, &o, &plan, sweep) : kf_fail_memory(err);
+  kf_sweep_job j = {.ctx = ctx, .plan = &plan, .stats = stats, .train = train, .test = test};
+  j.sweep = kf_alloc_zero(1, sizeof *j.sweep);
+  kf_status status = j.sweep != NULL ? make(&j, &o, &plan) : kf_fail_memory(err);
   kf_sweep_plan_clear(&plan);
   if (status == KF_OK)
-    *out = sweep;
+    *out = j.sweep;
   else
-    kf_sweep_free(sweep);
+    kf_sweep_free(j.sweep);
   return status;
 }
 

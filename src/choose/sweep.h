@@ -63,14 +63,23 @@ static inline bool kf_sweep_chooses_alpha(const kf_sweep_plan *plan) {
   return plan->options.fuse && plan->options.n_alphas != 1;
 }
 
-/* The rows that a plan is run on. */
-typedef struct kf_sweep_rows {
+/* A plan and the rows that it is run on. */
+typedef struct kf_sweep_job {
+  kf_ctx *ctx;
+  const kf_sweep_plan *plan;
   const kf_stats *stats; /* of the training rows */
   const kf_data *train, *test;
   const kf_row_list *fold; /* the test rows, if they are a fold */
-} kf_sweep_rows;
-/* Adds hits to the cells of `sweep`. Errors go to the context. */
-kf_status kf_sweep_run(kf_ctx *ctx, const kf_sweep_plan *plan, const kf_sweep_rows *rows,
-                       kf_sweep *sweep, kf_stage *stage);
+  kf_sweep *sweep;
+  kf_stage *stage;
+  /* while it runs: */
+  kf_fitter *fitter;
+  kf_model *model; /* of lambda number `fitted`; NULL: none yet */
+  size_t fitted;
+  double *alphas; /* [n_lambdas] of fused cells; NULL: not known yet */
+  kf_arena arena;
+} kf_sweep_job;
+/* Adds hits to the cells of the sweep. Errors go to the context. */
+kf_status kf_sweep_run(kf_sweep_job *job);
 
 #endif

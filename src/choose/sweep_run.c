@@ -7,19 +7,6 @@
 
 #include <stdlib.h>
 
-typedef struct runner {
-  kf_ctx *ctx;
-  const kf_sweep_plan *plan;
-  const kf_sweep_rows *rows;
-  kf_sweep *sweep;
-  kf_stage *stage;
-  kf_fitter *fitter;
-  kf_model *model; /* of lambda number `fitted`; NULL: none yet */
-  size_t fitted;
-  double *alphas; /* [n_lambdas] of fused cells; NULL: not known yet */
-  kf_arena arena;
-} runner;
-
 /* What a group shares besides the model of its lambda. */
 typedef struct shared {
   kf_model *map;   /* with the dimensions of the group */
@@ -31,26 +18,26 @@ static kf_sweep_kind kind_of(const kf_sweep_work *w) {
   return (kf_sweep_kind)w->key[KF_SWEEP_BY_KIND];
 }
 
-static const kf_sweep_cell *setting_of(const runner *r, const kf_sweep_work *w) {
-  return &r->plan->cells[w->cell];
+static const kf_sweep_cell *setting_of(const kf_sweep_job *j, const kf_sweep_work *w) {
+  return &j->plan->cells[w->cell];
 }
 
-static const kf_class_set *set_of(const runner *r, const kf_sweep_work *w) {
-  const kf_sweep_options *o = &r->plan->options;
-  return o->n_sets > 0 ? o->sets[setting_of(r, w)->set] : NULL;
+static const kf_class_set *set_of(const kf_sweep_job *j, const kf_sweep_work *w) {
+  const kf_sweep_options *o = &j->plan->options;
+  return o->n_sets > 0 ? o->sets[setting_of(j, w)->set] : NULL;
 }
 
 /* --- results --------------------------------------------------------------------------------- */
 
 /* Hits of folds add up; lambda and alpha are those of the first fold that counts. */
-static void add_hits(const runner *r, const kf_sweep_work *w, uint64_t n, uint64_t top1,
+static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, uint64_t top1,
                      uint64_t top5) {
-  kf_sweep_cell *c = &r->sweep->cells[w->cell];
-  if (c->n == 0 && !c->raw && r->model != NULL) {
-    double mean = r->model->mean_eigenvalue;
-    c->lambda = r->model->lambda;
+  kf_sweep_cell *c = &j->sweep->cells[w->cell];
+  if (c->n == 0 && !c->raw && j->model != NULL) {
+    double mean = j->model->mean_eigenvalue;
+    c->lambda = j->model->lambda;
     c->relative = mean > 0 ? c->lambda / mean : 0;
-    if (c->fused) c->alpha = r->alphas[w->lambda];
+    if (c->fused) c->alpha = j->alphas[w->lambda];
   }
   c->n += n;
   c->top1 += top1;
@@ -59,13 +46,13 @@ static void add_hits(const runner *r, const kf_sweep_work *w, uint64_t n, uint64
 
 /* With test data, the counts of rows are those of prototypes, or else of neighbours, or else of
  * text. */
-static void take_counts(const runner *r, kf_sweep_kind kind, const kf_eval_result *counts) {
-  const kf_sweep_options *o = &r->plan->options;
+static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval_result *counts) {
+  const kf_sweep_options *o = &j->plan->options;
   bool prototypes = o->prototypes != KF_OFF, text = kind <= KF_SWEEP_TEXT;
   bool neighbours = kind == KF_SWEEP_NEIGHBOURS || kind == KF_SWEEP_RAW_NEIGHBOURS;
-  if (r->rows->fold != NULL) return;
+  if (j->fold != NULL) return;
   if (prototypes ? kind != KF_SWEEP_PROTOTYPES : o->n_k > 0 ? !neighbours : !text) return;
-  kf_eval_result *to = &r->sweep->counts;
+  kf_eval_result *to = &j->sweep->counts;
   *to = *counts;
   to->top1 = to->top5 = to->raw_top1 = to->raw_top5 = 0;
 }
@@ -73,38 +60,39 @@ static void take_counts(const runner *r, kf_sweep_kind kind, const kf_eval_resul
 /* --- passes over the test rows --------------------------------------------------------------- */
 
 /* Nearest prototypes of one model. */
-static kf_status run_eval(runner *r, const kf_model *model, const kf_sweep_work *w, size_t n) {
-  const kf_sweep_cell *c = setting_of(r, w);
+static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep_work *w,
+                          size_t n) {
+  const kf_sweep_cell *c = setting_of(j, w);
   kf_eval_options options = {.metric = c->metric,
                              .raw = c->raw ? KF_ON : KF_OFF,
                              .mapped = c->raw ? KF_OFF : KF_ON,
                              .part = c->fused ? KF_PART_FUSED : KF_PART_DEFAULT,
-                             .truth = r->plan->options.truth,
-                             .set = set_of(r, w)};
+                             .truth = j->plan->options.truth,
+                             .set = set_of(j, w)};
   kf_eval_result e;
-  KF_TRY(kf_eval(r->ctx, model, r->rows->test, &options, &e));
+  KF_TRY(kf_eval(j->ctx, model, j->test, &options, &e));
   for (size_t i = 0; i < n; i++)
-    add_hits(r, &w[i], e.n, c->raw ? e.raw_top1 : e.top1, c->raw ? e.raw_top5 : e.top5);
-  take_counts(r, kind_of(w), &e);
+    add_hits(j, &w[i], e.n, c->raw ? e.raw_top1 : e.top1, c->raw ? e.raw_top5 : e.top5);
+  take_counts(j, kind_of(w), &e);
   return KF_OK;
 }
 
 /* All k at once. */
-static kf_status run_neighbours(runner *r, const kf_gallery *gallery, const kf_sweep_work *w,
+static kf_status run_neighbours(kf_sweep_job *j, const kf_gallery *gallery, const kf_sweep_work *w,
                                 size_t n) {
-  const kf_sweep_options *o = &r->plan->options;
+  const kf_sweep_options *o = &j->plan->options;
   kf_gallery_eval_options options = {
-      .k = o->k, .n_k = o->n_k, .truth = o->truth, .set = set_of(r, w)};
+      .k = o->k, .n_k = o->n_k, .truth = o->truth, .set = set_of(j, w)};
   kf_eval_result counts;
   kf_hits *hits = kf_alloc(o->n_k, sizeof *hits);
-  if (hits == NULL) return kf_fail_memory(&r->ctx->err);
-  kf_status status = kf_gallery_eval(r->ctx, gallery, r->rows->test, &options, &counts, hits, NULL);
+  if (hits == NULL) return kf_fail_memory(&j->ctx->err);
+  kf_status status = kf_gallery_eval(j->ctx, gallery, j->test, &options, &counts, hits, NULL);
   for (size_t i = 0; status == KF_OK && i < n; i++) {
     const kf_hits *h = hits;
-    while (h->k != setting_of(r, &w[i])->k) h++;
-    add_hits(r, &w[i], counts.n, h->top1, h->top5);
+    while (h->k != setting_of(j, &w[i])->k) h++;
+    add_hits(j, &w[i], counts.n, h->top1, h->top5);
   }
-  if (status == KF_OK) take_counts(r, kind_of(w), &counts);
+  if (status == KF_OK) take_counts(j, kind_of(w), &counts);
   kf_free(hits);
   return status;
 }
@@ -130,54 +118,54 @@ static int by_number(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static kf_status make_hits(const runner *r, const kf_sweep_work *w, size_t n, rank_hits *h,
+static kf_status make_hits(const kf_sweep_job *j, const kf_sweep_work *w, size_t n, rank_hits *h,
                            kf_arena *arena) {
   KF_TAKE(arena, h->dims, n);
-  if (arena->failed) return kf_fail_memory(&r->ctx->err);
-  for (size_t i = 0; i < n; i++) h->dims[i] = setting_of(r, &w[i])->dim;
+  if (arena->failed) return kf_fail_memory(&j->ctx->err);
+  for (size_t i = 0; i < n; i++) h->dims[i] = setting_of(j, &w[i])->dim;
   qsort(h->dims, n, sizeof *h->dims, by_number);
   for (size_t i = 0; i < n; i++)
     if (i == 0 || h->dims[i] != h->dims[h->n_dims - 1]) h->dims[h->n_dims++] = h->dims[i];
-  KF_TAKE_ZERO(arena, h->top1, (uint64_t)r->ctx->threads * h->n_dims);
-  KF_TAKE_ZERO(arena, h->top5, (uint64_t)r->ctx->threads * h->n_dims);
-  return arena->failed ? kf_fail_memory(&r->ctx->err) : KF_OK;
+  KF_TAKE_ZERO(arena, h->top1, (uint64_t)j->ctx->threads * h->n_dims);
+  KF_TAKE_ZERO(arena, h->top5, (uint64_t)j->ctx->threads * h->n_dims);
+  return arena->failed ? kf_fail_memory(&j->ctx->err) : KF_OK;
 }
 
-static kf_status rank_rows(runner *r, const kf_sweep_work *w, const kf_judge *judge, rank_hits *h,
-                           kf_eval_result *counts) {
-  const kf_stats *between = r->plan->options.between;
+static kf_status rank_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_judge *judge,
+                           rank_hits *h, kf_eval_result *counts) {
+  const kf_stats *between = j->plan->options.between;
   kf_ranker *ranker;
-  KF_TRY(kf_ranker_new(r->ctx, r->model, between != NULL ? between : r->rows->stats,
-                       setting_of(r, w)->metric == KF_METRIC_EUCLIDEAN, judge->known.mask, h->dims,
+  KF_TRY(kf_ranker_new(j->ctx, j->model, between != NULL ? between : j->stats,
+                       setting_of(j, w)->metric == KF_METRIC_EUCLIDEAN, judge->known.mask, h->dims,
                        h->n_dims, &ranker));
-  kf_status status = kf_rank_data(r->ctx, ranker, r->rows->test, judge, count_ranks, h, counts);
+  kf_status status = kf_rank_data(j->ctx, ranker, j->test, judge, count_ranks, h, counts);
   kf_ranker_free(ranker);
-  if (status != KF_OK || r->rows->fold != NULL) return status;
-  return kf_check_scored(judge, counts, &r->ctx->err);
+  if (status != KF_OK || j->fold != NULL) return status;
+  return kf_check_scored(judge, counts, &j->ctx->err);
 }
 
 /* All numbers of dimensions at once. */
-static kf_status run_ranks(runner *r, const kf_sweep_work *w, size_t n) {
-  const kf_data *test = r->rows->test;
+static kf_status run_ranks(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
+  const kf_data *test = j->test;
   kf_arena arena = {0};
   rank_hits h = {0};
   kf_judge judge;
   kf_eval_result counts;
-  kf_status status = kf_judge_start(r->ctx, &judge, kf_known_model(r->model, KF_PART_IMAGES),
-                                    set_of(r, w), test, test->rows, r->plan->options.truth);
-  if (status == KF_OK) status = make_hits(r, w, n, &h, &arena);
-  if (status == KF_OK) status = rank_rows(r, w, &judge, &h, &counts);
+  kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(j->model, KF_PART_IMAGES),
+                                    set_of(j, w), test, test->rows, j->plan->options.truth);
+  if (status == KF_OK) status = make_hits(j, w, n, &h, &arena);
+  if (status == KF_OK) status = rank_rows(j, w, &judge, &h, &counts);
   for (size_t i = 0; status == KF_OK && i < n; i++) {
     uint64_t top1 = 0, top5 = 0;
     size_t t = 0;
-    while (h.dims[t] != setting_of(r, &w[i])->dim) t++;
-    for (; t < r->ctx->threads * h.n_dims; t += h.n_dims) {
+    while (h.dims[t] != setting_of(j, &w[i])->dim) t++;
+    for (; t < j->ctx->threads * h.n_dims; t += h.n_dims) {
       top1 += h.top1[t];
       top5 += h.top5[t];
     }
-    add_hits(r, &w[i], counts.n, top1, top5);
+    add_hits(j, &w[i], counts.n, top1, top5);
   }
-  if (status == KF_OK) take_counts(r, kind_of(w), &counts);
+  if (status == KF_OK) take_counts(j, kind_of(w), &counts);
   kf_judge_clear(&judge);
   kf_arena_free(&arena);
   return status;
@@ -185,15 +173,16 @@ static kf_status run_ranks(runner *r, const kf_sweep_work *w, size_t n) {
 
 /* Whether a fold has rows of the classes that take part and have other rows. (If test data have
  * none, the evaluation says so.) */
-static kf_status fold_counts(runner *r, const shared *s, const kf_sweep_work *w, bool *counts) {
-  const kf_row_list *fold = r->rows->fold;
+static kf_status fold_counts(kf_sweep_job *j, const shared *s, const kf_sweep_work *w,
+                             bool *counts) {
+  const kf_row_list *fold = j->fold;
   kf_sweep_kind kind = kind_of(w);
   *counts = fold == NULL || kind == KF_SWEEP_RAW_TEXT || kind == KF_SWEEP_TEXT;
   if (*counts) return KF_OK;
   kf_arena arena = {0};
   kf_known known = kind == KF_SWEEP_FUSED ? kf_known_model(s->model, KF_PART_FUSED)
-                                          : kf_known_model(r->model, KF_PART_IMAGES);
-  kf_status status = kf_known_restrict(r->ctx, &known, set_of(r, w), &arena);
+                                          : kf_known_model(j->model, KF_PART_IMAGES);
+  kf_status status = kf_known_restrict(j->ctx, &known, set_of(j, w), &arena);
   for (uint64_t i = 0; status == KF_OK && i < fold->n; i++) {
     int32_t k = fold->label[i];
     *counts |= known.counts[k] > 0 && (known.mask == NULL || known.mask[k]);
@@ -202,78 +191,78 @@ static kf_status fold_counts(runner *r, const shared *s, const kf_sweep_work *w,
   return status;
 }
 
-static kf_status run_pass(runner *r, const shared *s, const kf_sweep_work *w, size_t n) {
+static kf_status run_pass(kf_sweep_job *j, const shared *s, const kf_sweep_work *w, size_t n) {
   bool counts;
-  KF_TRY(fold_counts(r, s, w, &counts));
+  KF_TRY(fold_counts(j, s, w, &counts));
   if (!counts) return KF_OK;
   if (s->gallery != NULL)
-    KF_TRY(run_neighbours(r, s->gallery, w, n));
+    KF_TRY(run_neighbours(j, s->gallery, w, n));
   else if (kind_of(w) == KF_SWEEP_PROTOTYPES)
-    KF_TRY(run_ranks(r, w, n));
+    KF_TRY(run_ranks(j, w, n));
   else
-    KF_TRY(run_eval(r, s->model != NULL ? s->model : r->model, w, n));
-  return kf_stage_step(r->stage);
+    KF_TRY(run_eval(j, s->model != NULL ? s->model : j->model, w, n));
+  return kf_stage_step(j->stage);
 }
 
 /* --- what groups share ----------------------------------------------------------------------- */
 
-static kf_status fit_lambda(runner *r, size_t lambda) {
-  const kf_sweep_options *o = &r->plan->options;
-  if (r->model != NULL && r->fitted == lambda) return KF_OK;
-  kf_model_free(r->model);
-  r->model = NULL;
+static kf_status fit_lambda(kf_sweep_job *j, size_t lambda) {
+  const kf_sweep_options *o = &j->plan->options;
+  if (j->model != NULL && j->fitted == lambda) return KF_OK;
+  kf_model_free(j->model);
+  j->model = NULL;
   uint32_t most = 0;
   for (size_t d = 0; d < o->n_dims; d++)
     if (o->dims[d] > most) most = o->dims[d];
-  r->fitted = lambda;
-  return kf_fitter_fit(r->fitter, o->lambdas[lambda], most, o->centre, &r->model);
+  j->fitted = lambda;
+  return kf_fitter_fit(j->fitter, o->lambdas[lambda], most, o->centre, &j->model);
 }
 
 /* The weight of prototypes next to text at each lambda, by the training rows. */
-static kf_status choose_alphas(runner *r) {
-  const kf_sweep_options *o = &r->plan->options;
-  if (r->alphas != NULL) return KF_OK;
-  if (KF_TAKE(&r->arena, r->alphas, o->n_lambdas) == NULL) return kf_fail_memory(&r->ctx->err);
-  if (!kf_sweep_chooses_alpha(r->plan)) {
-    for (size_t l = 0; l < o->n_lambdas; l++) r->alphas[l] = o->alphas[0];
+static kf_status choose_alphas(kf_sweep_job *j) {
+  const kf_sweep_options *o = &j->plan->options;
+  if (j->alphas != NULL) return KF_OK;
+  if (KF_TAKE(&j->arena, j->alphas, o->n_lambdas) == NULL) return kf_fail_memory(&j->ctx->err);
+  if (!kf_sweep_chooses_alpha(j->plan)) {
+    for (size_t l = 0; l < o->n_lambdas; l++) j->alphas[l] = o->alphas[0];
     return KF_OK;
   }
   kf_fuse_options options = {
       .centre = KF_CENTRE_MEAN, .sample = o->sample, .alphas = o->alphas, .n_alphas = o->n_alphas};
-  KF_TRY(kf_fuse_alphas(r->fitter, r->rows->train, o->text, &options, o->lambdas, o->n_lambdas,
-                        r->alphas));
-  return kf_stage_step(r->stage);
+  KF_TRY(
+      kf_fuse_alphas(j->fitter, j->train, o->text, &options, o->lambdas, o->n_lambdas, j->alphas));
+  return kf_stage_step(j->stage);
 }
 
 /* Fused maps are centred on the mean, as those of kf_fit with text are. */
-static kf_status make_fused(runner *r, const kf_sweep_work *w, shared *s) {
-  KF_TRY(choose_alphas(r));
-  KF_TRY(kf_fitter_shorten(r->fitter, r->model, setting_of(r, w)->dim, KF_CENTRE_MEAN, &s->map));
-  return kf_model_new_fused(r->ctx, s->map, r->plan->options.text, r->alphas[w->lambda], &s->model);
+static kf_status make_fused(kf_sweep_job *j, const kf_sweep_work *w, shared *s) {
+  KF_TRY(choose_alphas(j));
+  KF_TRY(kf_fitter_shorten(j->fitter, j->model, setting_of(j, w)->dim, KF_CENTRE_MEAN, &s->map));
+  return kf_model_new_fused(j->ctx, s->map, j->plan->options.text, j->alphas[w->lambda], &s->model);
 }
 
-static kf_status make_shared(runner *r, const kf_sweep_work *w, shared *s) {
-  const kf_sweep_cell *c = setting_of(r, w);
+static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s) {
+  const kf_sweep_cell *c = setting_of(j, w);
   kf_sweep_kind kind = kind_of(w);
-  KF_TRY(fit_lambda(r, w->lambda));
-  if (kind == KF_SWEEP_FUSED) return make_fused(r, w, s);
+  KF_TRY(fit_lambda(j, w->lambda));
+  if (kind == KF_SWEEP_FUSED) return make_fused(j, w, s);
   if (kind == KF_SWEEP_TEXT || kind == KF_SWEEP_NEIGHBOURS)
-    KF_TRY(kf_model_new_shorter(r->model, c->dim, &s->map, &r->ctx->err));
+    KF_TRY(kf_model_new_shorter(j->model, c->dim, &s->map, &j->ctx->err));
   if (c->text != KF_CENTRE_DEFAULT)
-    return kf_model_new_zero_shot(r->ctx, s->map != NULL ? s->map : r->model, r->plan->options.text,
+    return kf_model_new_zero_shot(j->ctx, s->map != NULL ? s->map : j->model, j->plan->options.text,
                                   c->text, &s->model);
   if (c->k > 0)
-    return kf_gallery_new(r->ctx, r->rows->train, s->map,
-                          &(kf_gallery_options){.metric = c->metric}, &s->gallery);
+    return kf_gallery_new(j->ctx, j->train, s->map, &(kf_gallery_options){.metric = c->metric},
+                          &s->gallery);
   return KF_OK;
 }
 
-static kf_status run_group(runner *r, const kf_sweep_work *w, size_t n) {
+static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   shared s = {0};
-  kf_status status = make_shared(r, w, &s);
+  kf_status status = make_shared(j, w, &s);
   for (size_t i = 0, next; status == KF_OK && i < n; i = next) {
     next = i + kf_sweep_agreeing(w + i, n - i, KF_SWEEP_KEYS);
-    status = run_pass(r, &s, w + i, next - i);
+    status = run_pass(j, &s, w + i, next - i);
   }
   kf_gallery_free(s.gallery);
   kf_model_free(s.model);
@@ -283,36 +272,36 @@ static kf_status run_group(runner *r, const kf_sweep_work *w, size_t n) {
 
 /* --- leave-one-out --------------------------------------------------------------------------- */
 
-static kf_status count_left_out(runner *r, kf_loo *loo, const kf_row_list *sample,
+static kf_status count_left_out(kf_sweep_job *j, kf_loo *loo, const kf_row_list *sample,
                                 const kf_sweep_work *w, size_t n) {
   kf_fuse_point *points;
   kf_loo_count count;
-  if (KF_TAKE_ZERO(&r->arena, points, n) == NULL) return kf_fail_memory(&r->ctx->err);
+  if (KF_TAKE_ZERO(&j->arena, points, n) == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; i < n; i++)
-    KF_TRY(kf_fitter_lambda(r->fitter, r->plan->options.lambdas[w[i].lambda], &points[i].lambda));
+    KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w[i].lambda], &points[i].lambda));
   KF_TRY(kf_loo_count_hits(loo, sample, "sweep", points, n, &count));
   if (count.n == 0)
-    return kf_fail(&r->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
-  double mean = r->sweep->mean_eigenvalue;
+    return kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
+  double mean = j->sweep->mean_eigenvalue;
   for (size_t i = 0; i < n; i++) {
-    kf_sweep_cell *c = &r->sweep->cells[w[i].cell];
+    kf_sweep_cell *c = &j->sweep->cells[w[i].cell];
     c->lambda = points[i].lambda;
     c->relative = mean > 0 ? c->lambda / mean : 0;
-    add_hits(r, &w[i], count.n, points[i].top1, points[i].top5);
+    add_hits(j, &w[i], count.n, points[i].top1, points[i].top5);
   }
-  return kf_stage_step(r->stage);
+  return kf_stage_step(j->stage);
 }
 
 /* All lambdas at once; the rows that are left out are training rows. */
-static kf_status leave_out(runner *r, const kf_sweep_work *w, size_t n) {
-  const kf_sweep_options *o = &r->plan->options;
-  const kf_data *train = r->rows->train;
+static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
+  const kf_sweep_options *o = &j->plan->options;
+  const kf_data *train = j->train;
   kf_row_list sample = {0};
   kf_loo *loo = NULL;
-  kf_status status = kf_sample_rows(r->ctx, train, o->sample, &sample, &r->sweep->counts.rows);
+  kf_status status = kf_sample_rows(j->ctx, train, o->sample, &sample, &j->sweep->counts.rows);
   if (status == KF_OK)
-    status = kf_loo_new(r->fitter, train, setting_of(r, w)->metric, o->centre, &loo);
-  if (status == KF_OK) status = count_left_out(r, loo, &sample, w, n);
+    status = kf_loo_new(j->fitter, train, setting_of(j, w)->metric, o->centre, &loo);
+  if (status == KF_OK) status = count_left_out(j, loo, &sample, w, n);
   kf_loo_free(loo);
   kf_row_list_clear(&sample);
   return status;
@@ -320,18 +309,17 @@ static kf_status leave_out(runner *r, const kf_sweep_work *w, size_t n) {
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-kf_status kf_sweep_run(kf_ctx *ctx, const kf_sweep_plan *plan, const kf_sweep_rows *rows,
-                       kf_sweep *sweep, kf_stage *stage) {
-  runner r = {.ctx = ctx, .plan = plan, .rows = rows, .sweep = sweep, .stage = stage};
-  kf_status status = kf_fitter_new(ctx, rows->stats, plan->options.between, &r.fitter);
+kf_status kf_sweep_run(kf_sweep_job *j) {
+  const kf_sweep_plan *plan = j->plan;
+  kf_status status = kf_fitter_new(j->ctx, j->stats, plan->options.between, &j->fitter);
   for (size_t i = 0, n; status == KF_OK && i < plan->n_cells; i += n) {
     const kf_sweep_work *group = plan->work + i;
     n = kf_sweep_agreeing(group, plan->n_cells - i, KF_SWEEP_SHARED);
-    status = kind_of(group) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(&r, group, n)
-                                                      : run_group(&r, group, n);
+    status =
+        kind_of(group) == KF_SWEEP_LEAVE_ONE_OUT ? leave_out(j, group, n) : run_group(j, group, n);
   }
-  kf_model_free(r.model);
-  kf_fitter_free(r.fitter);
-  kf_arena_free(&r.arena);
+  kf_model_free(j->model);
+  kf_fitter_free(j->fitter);
+  kf_arena_free(&j->arena);
   return status;
 }

@@ -7,20 +7,13 @@
 #include <string.h>
 
 static kf_verdicts *new_verdicts(uint64_t rows) {
-  kf_verdicts *v = kf_alloc_zero(1, sizeof *v);
-  if (v == NULL) return NULL;
-  v->rows = rows;
-  v->of = kf_alloc_zero(rows, 1);
-  if (v->of != NULL) return v;
-  kf_free(v);
-  return NULL;
+  uint64_t size;
+  kf_verdicts *v = kf_add_u64(sizeof *v, rows, &size) ? kf_alloc_zero(size, 1) : NULL;
+  if (v != NULL) v->rows = rows;
+  return v;
 }
 
-void kf_verdicts_free(kf_verdicts *verdicts) {
-  if (verdicts == NULL) return;
-  kf_free(verdicts->of);
-  kf_free(verdicts);
-}
+void kf_verdicts_free(kf_verdicts *verdicts) { kf_free(verdicts); }
 
 const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts) { return &verdicts->counts; }
 
