@@ -168,6 +168,24 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
                            uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* One stage made of many calls on a context (stage.c): between begin and end their progress counts
+ * as part of the stage, and a wish to stop still reaches them. */
+typedef struct kf_stage {
+  kf_ctx *ctx;
+  kf_ctx_options caller; /* the callbacks that were set aside */
+  const char *what;
+  uint64_t done, total;
+  bool inside; /* the progress of the calls is added to `done`; otherwise only steps count */
+  /* Hears every message before it is passed on. NULL: a repeated message is passed on once. */
+  kf_log_fn hear;
+  void *listener;
+  uint64_t heard[64]; /* hashes of messages */
+  unsigned n_heard;
+} kf_stage;
+void kf_stage_begin(kf_stage *stage, kf_ctx *ctx, const char *what, uint64_t total);
+kf_status kf_stage_step(kf_stage *stage); /* one of `total` */
+void kf_stage_end(kf_stage *stage);       /* twice does no harm */
+
 /* --- files ----------------------------------------------------------------------------------- */
 
 /* A regular file open for reading at any offset, from any thread. */
