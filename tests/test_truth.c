@@ -151,7 +151,7 @@ static void bad_files(void **state) {
   char *huge = malloc((64u << 20) + 1);
   memset(huge, ' ', (64u << 20) + 1);
   refuse(write_bytes("huge.json", huge, (64u << 20) + 1), NULL, NULL, KF_ERR_DATA, "huge.json",
-         "the limit for JSON");
+         "more than the limit of");
   unlink(at("huge.json"));
   refuse(write_bytes("long.txt", huge, 70000), NULL, NULL, KF_ERR_DATA, "long.txt",
          "line 1 is longer than");
@@ -256,7 +256,7 @@ static void eval_by_truth(void **state) {
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
   t = must_load(write_truth(&w, 2), write_text("six.txt", "a\nb\nc\nd\ne\nf\n"), NULL);
-  assert_error(ctx, KF_ERR_DATA, "are names, but the classes of the model have none",
+  assert_error(ctx, KF_ERR_DATA, "have names, those of the model only numbers",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
   kf_data_free(data);
@@ -284,7 +284,7 @@ static void truth_by_name(void **state) {
   assert_memory_equal(&by_labels, &by_truth, sizeof by_truth);
   kf_truth_free(t);
   t = must_load(path, NULL, NULL);
-  assert_error(ctx, KF_ERR_DATA, "are numbers, but the classes of the model have names",
+  assert_error(ctx, KF_ERR_DATA, "the classes of the model have names, those of ",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &by_truth));
   assert_int_equal(kf_errhint(ctx), KF_HINT_TRUTH_CLASSES);
   kf_truth_free(t);

@@ -283,7 +283,7 @@ static void nothing_to_score(void **state) {
   kf_gallery *g = save_and_load(numbers, NULL, 0);
   assert_no_score(g, wide, NULL, KF_ERR_DATA, "has 6 columns, the gallery takes 4");
   assert_no_score(g, bare, NULL, KF_ERR_DATA, "no labels to compare with");
-  assert_no_score(g, named, NULL, KF_ERR_DATA, "the classes of the gallery have none");
+  assert_no_score(g, named, NULL, KF_ERR_DATA, "those of the gallery only numbers");
   assert_no_score(g, absent, NULL, KF_ERR_DATA, "30 belong to classes that the gallery does not");
   kf_gallery_eval_options o = {.k = (uint32_t[]){1, 1}, .n_k = 2};
   assert_no_score(g, numbers, &o, KF_ERR_ARG, "must rise");

@@ -23,15 +23,15 @@ typedef struct kf_err {
 /* Room for "FILE, row 17". */
 #define KF_WHERE_SIZE 4300
 
-/* Sets the message and returns the status: `return kf_fail(err, KF_ERR_DATA, …)`. */
-kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* Sets the message, which begins with the path if that is not NULL, and returns the status. */
+kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *path,
+                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* `return kf_fail(err, KF_ERR_DATA, …)` */
+#define kf_fail(err, status, ...) kf_fail_with(err, status, KF_HINT_NONE, NULL, __VA_ARGS__)
 /* The same with a hint at what the caller can do about it; guests put it into words. */
-kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+#define kf_fail_hint(err, status, hint, ...) kf_fail_with(err, status, hint, NULL, __VA_ARGS__)
 /* KF_ERR_DATA: "PATH: …". */
-kf_status kf_fail_file(kf_err *err, const char *path, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define kf_fail_file(err, path, ...) kf_fail_with(err, KF_ERR_DATA, KF_HINT_NONE, path, __VA_ARGS__)
 /* KF_ERR_MEM with the standard sentence. */
 kf_status kf_fail_memory(kf_err *err);
 /* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */
@@ -65,6 +65,8 @@ bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum);
 void *kf_alloc(uint64_t count, uint64_t size);
 /* Zeroed, aligned like malloc; untouched pages take no memory. */
 void *kf_alloc_zero(uint64_t count, uint64_t size);
+/* A zeroed struct of `size` bytes and, right after it, count * element bytes. */
+void *kf_alloc_tail(uint64_t size, uint64_t count, uint64_t element);
 void kf_free(void *memory);
 char *kf_strdup(const char *text);
 /* Makes room for one more element of `size` bytes after the `used` ones in *block. */

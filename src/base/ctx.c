@@ -12,6 +12,12 @@
 
 #define MAX_THREADS 1024u
 
+typedef struct pool_worker {
+  struct kf_pool *pool;
+  size_t number; /* from 1; 0 is the calling thread */
+  pthread_t thread;
+} pool_worker;
+
 typedef struct kf_pool {
   pthread_mutex_t lock;
   pthread_cond_t start; /* a new job, or the end */
@@ -30,13 +36,8 @@ typedef struct kf_pool {
   kf_err err;           /* its error; under lock */
 
   unsigned n_workers; /* besides the calling thread */
-  pthread_t *threads;
+  pool_worker workers[];
 } kf_pool;
-
-typedef struct worker_start {
-  kf_pool *pool;
-  size_t number;
-} worker_start;
 
 static void note_failure(kf_pool *pool, size_t i, const kf_err *err) {
   pthread_mutex_lock(&pool->lock);
@@ -59,9 +60,8 @@ static void run_tasks(kf_pool *pool, size_t worker) {
 }
 
 static void *worker_main(void *argument) {
-  worker_start start = *(worker_start *)argument;
-  kf_free(argument);
-  kf_pool *pool = start.pool;
+  const pool_worker *self = argument;
+  kf_pool *pool = self->pool;
   uint64_t seen = 0;
   pthread_mutex_lock(&pool->lock);
   for (;;) {
@@ -69,7 +69,7 @@ static void *worker_main(void *argument) {
     if (pool->stop) break;
     seen = pool->job;
     pthread_mutex_unlock(&pool->lock);
-    run_tasks(pool, start.number);
+    run_tasks(pool, self->number);
     pthread_mutex_lock(&pool->lock);
     if (--pool->busy == 0) pthread_cond_signal(&pool->done);
   }
@@ -83,35 +83,25 @@ static void pool_free(kf_pool *pool) {
   pool->stop = true;
   pthread_cond_broadcast(&pool->start);
   pthread_mutex_unlock(&pool->lock);
-  for (unsigned t = 0; t < pool->n_workers; t++) pthread_join(pool->threads[t], NULL);
+  for (unsigned t = 0; t < pool->n_workers; t++) pthread_join(pool->workers[t].thread, NULL);
   pthread_cond_destroy(&pool->start);
   pthread_cond_destroy(&pool->done);
   pthread_mutex_destroy(&pool->lock);
-  kf_free(pool->threads);
   kf_free(pool);
 }
 
 /* A pool with fewer threads still does all the work, so a thread that cannot be started is not an
  * error. */
 static kf_pool *pool_new(unsigned n_workers) {
-  kf_pool *pool = kf_alloc_zero(1, sizeof *pool);
+  kf_pool *pool = kf_alloc_tail(sizeof *pool, n_workers, sizeof *pool->workers);
   if (pool == NULL) return NULL;
-  pool->threads = kf_alloc(n_workers, sizeof *pool->threads);
-  if (pool->threads == NULL) {
-    kf_free(pool);
-    return NULL;
-  }
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->start, NULL);
   pthread_cond_init(&pool->done, NULL);
   for (unsigned t = 0; t < n_workers; t++) {
-    worker_start *start = kf_alloc(1, sizeof *start);
-    if (start == NULL) break;
-    *start = (worker_start){.pool = pool, .number = (size_t)t + 1};
-    if (pthread_create(&pool->threads[t], NULL, worker_main, start) != 0) {
-      kf_free(start);
-      break;
-    }
+    pool_worker *w = &pool->workers[t];
+    *w = (pool_worker){.pool = pool, .number = (size_t)t + 1};
+    if (pthread_create(&w->thread, NULL, worker_main, w) != 0) break;
     pool->n_workers++;
   }
   return pool;

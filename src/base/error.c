@@ -20,43 +20,21 @@ const char *kf_status_name(kf_status status) {
   return "unknown status";
 }
 
-/* `path`, if not NULL, begins the message. */
-static kf_status fail(kf_err *err, kf_status status, kf_hint hint, const char *path,
-                      const char *format, va_list arguments) {
+kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *path,
+                       const char *format, ...) {
   err->status = status;
   err->hint = hint;
   size_t n = 0;
   if (path != NULL) n = (size_t)snprintf(err->message, KF_WHERE_SIZE, "%s: ", path);
   if (n >= KF_WHERE_SIZE) n = KF_WHERE_SIZE - 1;
+  va_list arguments;
+  va_start(arguments, format);
   vsnprintf(err->message + n, sizeof err->message - n, format, arguments);
+  va_end(arguments);
   /* Messages quote paths and names from files: no control characters for a terminal. */
   for (char *c = err->message; *c != '\0'; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
   return status;
-}
-
-kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fail(err, status, KF_HINT_NONE, NULL, format, arguments);
-  va_end(arguments);
-  return status;
-}
-
-kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fail(err, status, hint, NULL, format, arguments);
-  va_end(arguments);
-  return status;
-}
-
-kf_status kf_fail_file(kf_err *err, const char *path, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fail(err, KF_ERR_DATA, KF_HINT_NONE, path, format, arguments);
-  va_end(arguments);
-  return KF_ERR_DATA;
 }
 
 kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }

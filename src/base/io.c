@@ -76,13 +76,8 @@ static kf_status read_whole(const kf_in *in, uint64_t limit, char **text, kf_err
                         in->size, limit);
   char *bytes = kf_alloc(in->size + 1, 1);
   if (bytes == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(in, 0, bytes, in->size, err);
   bytes[in->size] = '\0';
-  if (status == KF_OK)
-    *text = bytes;
-  else
-    kf_free(bytes);
-  return status;
+  KF_HAND_OUT(kf_in_read(in, 0, bytes, in->size, err), text, bytes, kf_free);
 }
 
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_CAP    64
-#define SMALL_OBJECT 16u /* up to here duplicate keys are found by comparing all pairs */
+#define DEPTH_CAP 64
 
 typedef struct parser {
   kf_json_doc *doc;
@@ -153,24 +152,17 @@ static kf_status parse_scalar(parser *p, uint32_t *number) {
 /* --- lists and objects ------------------------------------------------------------------------ */
 
 static kf_status check_keys(const parser *p, const kf_json *object) {
-  const kf_json_doc *doc = p->doc;
-  kf_dict *seen = object->count > SMALL_OBJECT ? kf_dict_new(object->count) : NULL;
-  if (object->count > SMALL_OBJECT && seen == NULL) return kf_fail_memory(p->err);
-  const char *twice = NULL;
-  kf_status status = KF_OK;
-  for (const kf_json *a = kf_json_first(doc, object); a != NULL && status == KF_OK && twice == NULL;
-       a = kf_json_next(doc, a)) {
+  kf_dict *seen = kf_dict_new(object->count);
+  kf_status status = seen != NULL ? KF_OK : kf_fail_memory(p->err);
+  const kf_json *a = kf_json_first(p->doc, object);
+  for (; a != NULL && status == KF_OK; a = kf_json_next(p->doc, a)) {
     size_t n = strlen(a->key);
-    if (seen != NULL && kf_dict_find(seen, a->key, n) >= 0) twice = a->key;
-    if (seen != NULL && twice == NULL && !kf_dict_add(seen, a->key, n, 0))
+    if (kf_dict_find(seen, a->key, n) >= 0)
+      status = kf_fail(p->err, KF_ERR_DATA, "%s has the key '%.64s' twice", p->what, a->key);
+    else if (!kf_dict_add(seen, a->key, n, 0))
       status = kf_fail_memory(p->err);
-    for (const kf_json *b = kf_json_next(doc, a); seen == NULL && b != NULL;
-         b = kf_json_next(doc, b))
-      if (strcmp(a->key, b->key) == 0) twice = a->key;
   }
   kf_dict_free(seen);
-  if (twice != NULL)
-    return kf_fail(p->err, KF_ERR_DATA, "%s has the key '%.64s' twice", p->what, twice);
   return status;
 }
 

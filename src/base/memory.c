@@ -40,6 +40,13 @@ void *kf_alloc_zero(uint64_t count, uint64_t size) {
   return memory;
 }
 
+void *kf_alloc_tail(uint64_t size, uint64_t count, uint64_t element) {
+  uint64_t bytes;
+  return kf_mul_u64(count, element, &bytes) && kf_add_u64(bytes, size, &bytes)
+             ? kf_alloc_zero(bytes, 1)
+             : NULL;
+}
+
 void kf_free(void *memory) { free(memory); }
 
 char *kf_strdup(const char *text) {

@@ -93,11 +93,9 @@ kf_dict *kf_dict_new(uint32_t expected) {
   if (dict == NULL) return NULL;
   dict->slots = kf_alloc_zero(size, sizeof *dict->slots);
   dict->mask = size - 1;
-  if (dict->slots == NULL) {
-    kf_free(dict);
-    return NULL;
-  }
-  return dict;
+  if (dict->slots != NULL) return dict;
+  kf_free(dict);
+  return NULL;
 }
 
 void kf_dict_free(kf_dict *dict) {

@@ -70,8 +70,7 @@ static size_t best_point(const kf_fuse_point *points, size_t n) {
 static kf_status list_points(fuse_job *j) {
   const kf_fuse_options *o = &j->options;
   kf_fuse_choice *c = j->choice;
-  kf_fuse_point *p = c->points = kf_alloc_zero(j->n_lambdas * o->n_alphas, sizeof *p);
-  if (p == NULL) return kf_fail_memory(&j->ctx->err);
+  kf_fuse_point *p = c->points = (kf_fuse_point *)(c + 1);
   for (size_t l = 0; l < j->n_lambdas; l++) {
     double lambda;
     KF_TRY(kf_fitter_lambda(j->fitter, j->given[l], &lambda));
@@ -137,7 +136,8 @@ static kf_status check_options(fuse_job *j) {
 /* Makes j->choice, which the caller frees. */
 static kf_status choose(fuse_job *j) {
   KF_TRY(check_options(j));
-  j->choice = kf_alloc_zero(1, sizeof *j->choice);
+  j->choice = kf_alloc_tail(sizeof *j->choice, j->n_lambdas * j->options.n_alphas,
+                            sizeof *j->choice->points);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
   kf_row_list_clear(&j->rows);
@@ -195,8 +195,4 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
   return KF_OK;
 }
 
-void kf_fuse_choice_free(kf_fuse_choice *choice) {
-  if (choice == NULL) return;
-  kf_free(choice->points);
-  kf_free(choice);
-}
+void kf_fuse_choice_free(kf_fuse_choice *choice) { kf_free(choice); }

@@ -105,12 +105,9 @@ static kf_status hand_out(dim_job *j, kf_dim_choice **out) {
   if (j->n_scored == 0)
     return kf_fail(err, KF_ERR_MATH,
                    "the number of dimensions cannot be chosen: no class has rows in two folds");
-  kf_dim_choice *c = kf_alloc_zero(1, sizeof *c);
-  if (c != NULL) c->points = kf_alloc(dim, sizeof *c->points);
-  if (c == NULL || c->points == NULL) {
-    kf_dim_choice_free(c);
-    return kf_fail_memory(err);
-  }
+  kf_dim_choice *c = kf_alloc_tail(sizeof *c, dim, sizeof *c->points);
+  if (c == NULL) return kf_fail_memory(err);
+  c->points = (kf_dim_point *)(c + 1);
   size_t best;
   c->dim = (uint32_t)kf_first_good_enough(&j->card, j->options.tolerance, c->points, &best) + 1;
   c->best = (uint32_t)best + 1;
@@ -138,8 +135,4 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   return status;
 }
 
-void kf_dim_choice_free(kf_dim_choice *choice) {
-  if (choice == NULL) return;
-  kf_free(choice->points);
-  kf_free(choice);
-}
+void kf_dim_choice_free(kf_dim_choice *choice) { kf_free(choice); }

@@ -9,10 +9,10 @@ kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t fol
                        unsigned char **out, kf_err *err) {
   if (folds < 2 || folds > 100)
     return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
-  uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
   unsigned char *fold = kf_alloc(rows->n, 1);
-  if (next == NULL || fold == NULL) {
-    kf_free(next);
+  if (fold == NULL) return kf_fail_memory(err);
+  uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
+  if (next == NULL) {
     kf_free(fold);
     return kf_fail_memory(err);
   }
@@ -51,11 +51,7 @@ kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_
                          &s, &ctx->err));
   kf_status status = kf_stats_accumulate(ctx, s, fold, NULL, "folds");
   if (status == KF_OK) status = kf_stats_subtract(ctx, rest, s);
-  if (status == KF_OK)
-    *taken = s;
-  else
-    kf_stats_free(s);
-  return status;
+  KF_HAND_OUT(status, taken, s, kf_stats_free);
 }
 
 kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {

@@ -127,8 +127,7 @@ static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
                      const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
   c->metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized);
-  c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
-  if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
+  c->points = (kf_lambda_point *)(c + 1);
   KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
   c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
   KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
@@ -139,7 +138,8 @@ kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lamb
                            kf_lambda_choice **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
-  search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
+  search s = {.ctx = ctx};
+  s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
   kf_row_list_clear(&s.rows);
@@ -159,8 +159,4 @@ kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data
   return status;
 }
 
-void kf_lambda_choice_free(kf_lambda_choice *choice) {
-  if (choice == NULL) return;
-  kf_free(choice->points);
-  kf_free(choice);
-}
+void kf_lambda_choice_free(kf_lambda_choice *choice) { kf_free(choice); }

@@ -80,24 +80,18 @@ static kf_status prepare(k_job *j) {
 }
 
 static kf_status hand_out(k_job *j, kf_k_choice **out) {
-  kf_k_choice *c = kf_alloc_zero(1, sizeof *c);
   kf_dim_point *points;
-  if (c != NULL) c->points = kf_alloc_zero(j->most, sizeof *c->points);
-  if (KF_TAKE(&j->arena, points, j->most) == NULL || c == NULL || c->points == NULL) {
-    kf_k_choice_free(c);
-    return kf_fail_memory(&j->ctx->err);
-  }
+  if (KF_TAKE(&j->arena, points, j->most) == NULL) return kf_fail_memory(&j->ctx->err);
+  kf_k_choice *c = kf_alloc_tail(sizeof *c, j->most, sizeof *c->points);
+  if (c == NULL) return kf_fail_memory(&j->ctx->err);
+  c->points = (kf_k_point *)(c + 1);
   size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
-  for (uint32_t k = 0; k < j->most; k++)
-    c->points[k] = (kf_k_point){.k = k + 1,
-                                .top1 = points[k].top1,
-                                .top5 = points[k].top5,
-                                .lost = points[k].lost,
-                                .won = points[k].won};
+  for (const kf_dim_point *p = points; p < points + j->most; p++)
+    c->points[p - points] = (kf_k_point){p->dim, p->top1, p->top5, p->lost, p->won};
   *out = c;
   return KF_OK;
 }
@@ -117,8 +111,4 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
   return status;
 }
 
-void kf_k_choice_free(kf_k_choice *choice) {
-  if (choice == NULL) return;
-  kf_free(choice->points);
-  kf_free(choice);
-}
+void kf_k_choice_free(kf_k_choice *choice) { kf_free(choice); }

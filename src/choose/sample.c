@@ -6,37 +6,16 @@
 
 #define LABELS_AT_A_TIME 65536u
 
-/* Calls use(argument, row, label) for each row that has a label, in order. */
-typedef void (*label_fn)(void *argument, uint64_t row, int32_t label);
-
-typedef struct label_job {
-  label_fn use;
-  void *argument;
-} label_job;
-
-static kf_status use_labels(void *argument, const kf_batch *b, kf_err *err) {
-  const label_job *j = argument;
-  (void)err;
-  for (uint64_t i = 0; i < b->n; i++)
-    if (b->labels[i] >= 0) j->use(j->argument, b->first + i, b->labels[i]);
-  return KF_OK;
-}
-
-/* To leave bad rows out, rows have to be read. */
-static kf_status each_label(kf_ctx *ctx, const kf_data *data, label_fn use, void *argument) {
-  label_job j = {.use = use, .argument = argument};
-  return kf_each_batch(
-      ctx, data,
-      &(kf_pass){.rows = data->skip_bad ? kf_data_chunk(data->dim) : LABELS_AT_A_TIME,
-                 .workers = 1,
-                 .labels_only = !data->skip_bad,
-                 .work = use_labels,
-                 .argument = &j});
-}
-
-static void count_label(void *argument, uint64_t row, int32_t label) {
-  (void)row;
-  ((uint64_t *)argument)[label]++;
+/* One pass over the labels, in order. To leave bad rows out, rows have to be read. */
+static kf_status each_label(kf_ctx *ctx, const kf_data *data,
+                            kf_status (*work)(void *argument, const kf_batch *b, kf_err *err),
+                            void *argument) {
+  return kf_each_batch(ctx, data,
+                       &(kf_pass){.rows = data->skip_bad ? 0 : LABELS_AT_A_TIME,
+                                  .workers = 1,
+                                  .labels_only = !data->skip_bad,
+                                  .work = work,
+                                  .argument = argument});
 }
 
 kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err) {
@@ -63,10 +42,25 @@ typedef struct sampling {
   kf_arena arena;
 } sampling;
 
-static void take_some(void *argument, uint64_t row, int32_t label) {
+static kf_status count_labels(void *argument, const kf_batch *b, kf_err *err) {
+  const sampling *s = argument;
+  (void)err;
+  for (uint64_t i = 0; i < b->n; i++)
+    if (b->labels[i] >= 0) s->count[b->labels[i]]++;
+  return KF_OK;
+}
+
+static kf_status take_some(void *argument, const kf_batch *b, kf_err *err) {
   sampling *s = argument;
-  uint64_t t = s->seen[label]++; /* may reach the count if the file has changed */
-  if (kf_takes(t, s->share[label], s->count[label])) kf_row_list_add(&s->out, row, label);
+  (void)err;
+  for (uint64_t i = 0; i < b->n; i++) {
+    int32_t label = b->labels[i];
+    if (label < 0) continue;
+    uint64_t t = s->seen[label]++; /* may reach the count if the file has changed */
+    if (kf_takes(t, s->share[label], s->count[label]))
+      kf_row_list_add(&s->out, b->first + i, label);
+  }
+  return KF_OK;
 }
 
 static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, sampling *s,
@@ -77,7 +71,7 @@ static kf_status sample(kf_ctx *ctx, const kf_data *data, uint64_t most, samplin
   KF_TAKE_ZERO(&s->arena, s->seen, classes);
   KF_TAKE(&s->arena, s->share, classes);
   if (s->arena.failed) return kf_fail_memory(err);
-  KF_TRY(each_label(ctx, data, count_label, s->count));
+  KF_TRY(each_label(ctx, data, count_labels, s));
   uint64_t all = 0, taken = 0;
   if (most == 0) most = KF_DEFAULT_SAMPLE;
   for (uint32_t k = 0; k < classes; k++) all += s->count[k];

@@ -271,11 +271,9 @@ static kf_status run(shots_job *j) {
   kf_shots *s = j->out;
   s->seeds = o->seeds;
   s->n_sizes = o->n_shots;
-  s->n_classifiers = j->text != NULL ? KF_SHOTS_CLASSIFIERS : KF_SHOTS_TEXT;
   s->n_points = s->n_sizes * s->seeds * s->n_classifiers;
-  s->sizes = kf_alloc_zero(s->n_sizes, sizeof *s->sizes);
-  s->points = kf_alloc_zero(s->n_points, sizeof *s->points);
-  if (s->sizes == NULL || s->points == NULL) return kf_fail_memory(&ctx->err);
+  s->sizes = (kf_shots_size *)(s + 1);
+  s->points = (kf_shots_point *)(s->sizes + s->n_sizes);
   for (size_t i = 0; i < s->n_sizes; i++) s->sizes[i].shots = o->shots[i];
   uint64_t labelled;
   KF_TRY(kf_sample_rows(ctx, j->data, UINT64_MAX, &j->all, &labelled));
@@ -293,18 +291,18 @@ kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, co
   KF_OPTIONS(kf_shots_options, o, options);
   shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text, .options = o};
   KF_TRY(check_options(&j));
-  j.out = kf_alloc_zero(1, sizeof *j.out);
-  kf_status status = j.out != NULL ? run(&j) : kf_fail_memory(err);
+  const kf_shots_options *c = &j.options;
+  size_t classifiers = text != NULL ? KF_SHOTS_CLASSIFIERS : KF_SHOTS_TEXT;
+  size_t of_a_size = sizeof *j.out->sizes + c->seeds * classifiers * sizeof *j.out->points;
+  j.out = kf_alloc_tail(sizeof *j.out, c->n_shots, of_a_size);
+  if (j.out == NULL) return kf_fail_memory(err);
+  j.out->n_classifiers = classifiers;
+  kf_status status = run(&j);
   kf_row_list_clear(&j.all);
   KF_HAND_OUT(status, out, j.out, kf_shots_free);
 }
 
-void kf_shots_free(kf_shots *shots) {
-  if (shots == NULL) return;
-  kf_free(shots->sizes);
-  kf_free(shots->points);
-  kf_free(shots);
-}
+void kf_shots_free(kf_shots *shots) { kf_free(shots); }
 
 /* --- over seeds ------------------------------------------------------------------------------ */
 

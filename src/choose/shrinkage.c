@@ -70,7 +70,6 @@ static kf_status shrink(lw_job *j, kf_lambda *out) {
   /* The sum of all |d|^2 is the trace, so that of the integers is at most n^2 2^40, below 2^120. */
   j->unit = trace / n * (trace / n) * 0x1p-40;
   kf_pass pass = {.what = "shrinkage",
-                  .rows = kf_data_chunk(j->data->dim),
                   .work = add_powers,
                   .argument = j,
                   .scratch_size = sizeof(lw_scratch),

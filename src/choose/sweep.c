@@ -70,20 +70,22 @@ static kf_status run(kf_sweep_job *j) {
   return status;
 }
 
-static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan *plan) {
-  kf_sweep *s = j->sweep;
+static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan *plan,
+                      kf_sweep **out) {
+  kf_ctx *ctx = j->ctx;
   bool folds = j->test == NULL && !o->leave_one_out;
-  double trace;
+  double mean;
+  KF_TRY(kf_measure_within(ctx, j->stats, &mean, NULL));
+  mean /= (double)j->stats->dim;
+  KF_TRY(kf_sweep_plan_make(ctx, plan, o, j->stats, j->train != NULL, folds, mean));
+  kf_sweep *s = j->sweep = kf_alloc_tail(sizeof *s, plan->n_cells, sizeof *s->cells);
+  if (s == NULL) return kf_fail_memory(&ctx->err);
   if (folds) s->folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
-  KF_TRY(kf_measure_within(j->ctx, j->stats, &trace, NULL));
-  s->mean_eigenvalue = trace / (double)j->stats->dim;
-  KF_TRY(
-      kf_sweep_plan_make(j->ctx, plan, o, j->stats, j->train != NULL, folds, s->mean_eigenvalue));
+  s->mean_eigenvalue = mean;
   s->n_cells = plan->n_cells;
-  s->cells = kf_alloc(plan->n_cells, sizeof *s->cells);
-  if (s->cells == NULL) return kf_fail_memory(&j->ctx->err);
+  s->cells = (kf_sweep_cell *)(s + 1);
   memcpy(s->cells, plan->cells, plan->n_cells * sizeof *s->cells);
-  return run(j);
+  KF_HAND_OUT(run(j), out, s, kf_sweep_free);
 }
 
 kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
@@ -93,14 +95,9 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   KF_TRY(check_data(stats, train, test, &o, err));
   kf_sweep_plan plan = {0};
   kf_sweep_job j = {.ctx = ctx, .plan = &plan, .stats = stats, .train = train, .test = test};
-  j.sweep = kf_alloc_zero(1, sizeof *j.sweep);
-  kf_status status = j.sweep != NULL ? make(&j, &o, &plan) : kf_fail_memory(err);
+  kf_status status = make(&j, &o, &plan, out);
   kf_sweep_plan_clear(&plan);
-  KF_HAND_OUT(status, out, j.sweep, kf_sweep_free);
+  return status;
 }
 
-void kf_sweep_free(kf_sweep *sweep) {
-  if (sweep == NULL) return;
-  kf_free(sweep->cells);
-  kf_free(sweep);
-}
+void kf_sweep_free(kf_sweep *sweep) { kf_free(sweep); }

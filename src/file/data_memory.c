@@ -80,9 +80,5 @@ kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32
   if (labels != NULL) status = check_labels(&m->base, labels, n_classes, err);
   if (status == KF_OK && names != NULL)
     status = kf_names_take(names, n_classes, &m->base.names, err);
-  if (status == KF_OK)
-    *out = &m->base;
-  else
-    kf_data_free(&m->base);
-  return status;
+  KF_HAND_OUT(status, out, &m->base, kf_data_free);
 }

@@ -19,8 +19,7 @@ kf_status kf_stw_write_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf
 
 static kf_status expect(const kf_st *st, const kf_st_field *f, const kf_st_tensor **out,
                         kf_err *err) {
-  int64_t shape[2] = {(int64_t)f->shape[0], (int64_t)f->shape[1]};
-  return kf_st_expect(st, f->name, f->type, f->ndim, shape, out, err);
+  return kf_st_expect(st, f->name, f->type, f->ndim, (const int64_t *)f->shape, out, err);
 }
 
 kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err) {

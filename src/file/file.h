@@ -136,7 +136,6 @@ typedef struct kf_npy {
   uint64_t offset; /* of the data */
 } kf_npy;
 kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err);
-void kf_npy_close(kf_npy *npy);
 /* Writes the header of a C-order array of rows x dim (version 1.0, padded to 64 bytes). */
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err);
 
@@ -148,12 +147,16 @@ kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, 
 typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text, size_t length,
                                 kf_err *err);
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
+kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err *err);
+/* Compares two strings through pointers to them, for qsort. */
+int kf_by_bytes(const void *a, const void *b);
 
 /* Strings collected one by one, each once. */
 typedef struct kf_name_set {
   char **name;
   size_t n, room;
   kf_dict *map;
+  kf_arena arena; /* of the strings */
 } kf_name_set;
 /* Adds a string that is not in it yet. `line` is for messages. */
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,

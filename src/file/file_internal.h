@@ -24,9 +24,6 @@ typedef struct kf_paths {
 kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
-/* Compares two strings through pointers to them, for qsort. */
-int kf_by_bytes(const void *a, const void *b);
-
 /* --- safetensors ----------------------------------------------------------------------------- */
 
 #define KF_HEADER_CAP 100000000u /* that of the reference implementation */
@@ -61,8 +58,8 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err);
 
-kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
-kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+kf_status kf_fvecs_read(kf_in *in, kf_table *table, kf_err *err);
+kf_status kf_fbin_read(kf_in *in, kf_table *table, kf_err *err);
 
 /* --- text, line by line (lines.c) ------------------------------------------------------------ */
 
@@ -116,7 +113,8 @@ typedef struct kf_label_census {
   kf_name_set found; /* text labels without a list of names */
 } kf_label_census;
 
-/* Opens a label file: .npy, or text with any other ending that is not a data format. */
+/* Opens a label file: .npy, or text with any other ending that is not a data format. It must be closed
+ * even after a failure. */
 kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err);
 /* Labels in a tensor of a data file. */
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,

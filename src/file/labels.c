@@ -20,36 +20,25 @@ static bool is_list(uint32_t ndim, const uint64_t *shape) {
 static kf_status open_npy(kf_labels *labels, const char *path, kf_err *err) {
   kf_npy npy;
   KF_TRY(kf_npy_open(&npy, path, err));
-  kf_status status = KF_OK;
-  if (!kf_type_is_integer(npy.type)) {
-    status = kf_fail_file(
-        err, path, "labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
-        npy.type_name);
-  } else if (!is_list(npy.ndim, npy.shape)) {
-    status = kf_fail_file(
+  labels->own = npy.in; /* takes over the file */
+  if (!kf_type_is_integer(npy.type))
+    return kf_fail_file(err, path,
+                        "labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
+                        npy.type_name);
+  if (!is_list(npy.ndim, npy.shape))
+    return kf_fail_file(
         err, path, "labels must be a list, but the array has %" PRIu32 " dimensions", npy.ndim);
-  }
-  if (status != KF_OK) {
-    kf_npy_close(&npy);
-    return status;
-  }
-  labels->own = npy.in;
   labels->type = npy.type;
   labels->offset = npy.offset;
   labels->count = npy.shape[0];
   return KF_OK;
 }
 
-static kf_status open_text(kf_labels *labels, const char *path, kf_err *err) {
-  labels->type = KF_TYPE_OTHER;
-  return kf_in_open(&labels->own, path, err);
-}
-
 kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
-  *labels = (kf_labels){0};
+  *labels = (kf_labels){.type = KF_TYPE_OTHER};
   switch (kf_format_of(path)) {
   case KF_FORMAT_NPY: KF_TRY(open_npy(labels, path, err)); break;
-  case KF_FORMAT_OTHER: KF_TRY(open_text(labels, path, err)); break;
+  case KF_FORMAT_OTHER: KF_TRY(kf_in_open(&labels->own, path, err)); break;
   default:
     return kf_fail(err, KF_ERR_ARG, "%s: a label file is .npy or text with one label per line",
                    path);
@@ -141,9 +130,8 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
     uint64_t row = first + done;
     KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
     kf_decode_i64(labels->type, raw, count, value);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
       KF_TRY(resolve_integer(labels, rules, row + i, value[i], out + done + i, err));
-    }
     done += count;
   }
   return KF_OK;
@@ -209,9 +197,8 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
     if (text == NULL) break;
     if ((lines.line - 1) % KF_LABEL_STEP == 0) {
       if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,
-                   sizeof *labels->index)) {
+                   sizeof *labels->index))
         return kf_fail_memory(err);
-      }
       labels->index[labels->n_index++] = offset;
     }
     int32_t label;
@@ -230,4 +217,17 @@ kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_labe
                          kf_err *err) {
   return kf_labels_are_text(labels) ? scan_text(labels, rules, census, err)
                                     : scan_integers(labels, rules, census, err);
+}
+
+kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err) {
+  kf_labels labels;
+  kf_label_rules rules = {.allow_unlabelled = true};
+  kf_label_census census = {.largest = -1};
+  kf_status status = kf_labels_open(&labels, path, err);
+  if (status == KF_OK) status = kf_labels_scan(&labels, &rules, &census, err);
+  *lines = labels.count;
+  *distinct = census.found.n;
+  kf_name_set_clear(&census.found);
+  kf_labels_close(&labels);
+  return status;
 }

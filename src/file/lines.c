@@ -31,9 +31,8 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   size_t n = left < room ? (size_t)left : room;
   if (n == 0) return KF_OK;
   KF_TRY(kf_in_read(lines->in, lines->position, lines->buffer + lines->end, n, err));
-  if (lines->position == 0 && n >= 3 && memcmp(lines->buffer, "\xEF\xBB\xBF", 3) == 0) {
+  if (lines->position == 0 && n >= 3 && memcmp(lines->buffer, "\xEF\xBB\xBF", 3) == 0)
     lines->begin = 3;
-  }
   lines->position += n;
   lines->end += n;
   return KF_OK;
@@ -85,6 +84,14 @@ kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err 
   }
 }
 
+kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  kf_status status = kf_lines_each(&in, use, argument, err);
+  kf_in_close(&in);
+  return status;
+}
+
 /* --- names ----------------------------------------------------------------------------------- */
 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
@@ -96,17 +103,13 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   if (!kf_utf8_valid(text, length))
     return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);
-  if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
+  char *copy;
+  KF_TAKE_ZERO(&set->arena, copy, length + 1);
+  if (set->map == NULL || copy == NULL ||
+      !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
     return kf_fail_memory(err);
-  char *copy = kf_alloc(length + 1, 1);
-  if (copy == NULL) return kf_fail_memory(err);
-  memcpy(copy, text, length);
-  copy[length] = '\0';
-  set->name[set->n] = copy;
-  if (!kf_dict_add(set->map, copy, length, (uint32_t)set->n)) {
-    kf_free(copy);
-    return kf_fail_memory(err);
-  }
+  set->name[set->n] = memcpy(copy, text, length);
+  if (!kf_dict_add(set->map, copy, length, (uint32_t)set->n)) return kf_fail_memory(err);
   set->n++;
   return KF_OK;
 }
@@ -129,7 +132,7 @@ kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err 
 
 void kf_name_set_clear(kf_name_set *set) {
   kf_dict_free(set->map);
-  for (size_t i = 0; i < set->n; i++) kf_free(set->name[i]);
+  kf_arena_free(&set->arena);
   kf_free(set->name);
   *set = (kf_name_set){0};
 }
@@ -155,12 +158,9 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
 }
 
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
-  kf_in in;
-  KF_TRY(kf_in_open(&in, path, err));
   name_list list = {.path = path};
   kf_name_set *set = &list.set;
-  kf_status status = kf_lines_each(&in, add_name, &list, err);
-  kf_in_close(&in);
+  kf_status status = kf_lines_read(path, add_name, &list, err);
   if (status == KF_OK && set->n == 0) status = kf_fail_file(err, path, "has no class names");
   if (status == KF_OK) status = kf_name_set_list(set, false, out, err);
   kf_name_set_clear(set);

@@ -234,11 +234,9 @@ kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err) {
   *npy = (kf_npy){0};
   KF_TRY(kf_in_open(&npy->in, path, err));
   kf_status status = read_header(npy, err);
-  if (status != KF_OK) kf_npy_close(npy);
+  if (status != KF_OK) kf_in_close(&npy->in);
   return status;
 }
-
-void kf_npy_close(kf_npy *npy) { kf_in_close(&npy->in); }
 
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err) {
   enum { PREAMBLE = 10, HEADER = 128 }; /* a multiple of 64 that holds any shape */

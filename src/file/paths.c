@@ -72,9 +72,8 @@ static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err
 
   size_t first = list->n;
   kf_status status = KF_OK;
-  for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
+  for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++)
     status = append(list, NULL, found.gl_pathv[i], err);
-  }
   globfree(&found);
   sort_from(list, first);
   return status;

@@ -63,12 +63,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .where = where,
                       .refuse = refuse,
                       .destroy = destroy};
-  kf_status status = kf_names_clone(&from->names, &p->data.names, err);
-  if (status == KF_OK)
-    *out = &p->data;
-  else
-    kf_free(p);
-  return status;
+  KF_HAND_OUT(kf_names_clone(&from->names, &p->data.names, err), out, &p->data, kf_data_free);
 }
 
 void kf_pick_own(kf_data *data, kf_data *from, uint64_t *rows) {

@@ -41,10 +41,8 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
     fits = shape[i] < 0 || tensor->shape[i] == (uint64_t)shape[i];
   if (!fits) {
     char wanted[160], actual[160];
-    int64_t have[8];
-    for (uint32_t i = 0; i < tensor->ndim; i++) have[i] = (int64_t)tensor->shape[i];
     write_shape(wanted, sizeof wanted, ndim, shape);
-    write_shape(actual, sizeof actual, tensor->ndim, have);
+    write_shape(actual, sizeof actual, tensor->ndim, (const int64_t *)tensor->shape);
     return kf_fail_file(err, st->in.path, "tensor '%s' has the shape %s, but must have %s", name,
                         actual, wanted);
   }

@@ -11,6 +11,12 @@
 
 enum { LABELS_AT_ONCE = 16384 };
 
+/* Where the bytes go. */
+typedef struct sink {
+  kf_stw *native; /* NULL: a .npy */
+  kf_out npy;
+} sink;
+
 struct kf_saver {
   kf_ctx *ctx;
   const kf_data *data;
@@ -19,6 +25,8 @@ struct kf_saver {
   uint64_t batch;     /* rows; a multiple of 8, so that no two batches share a byte of `bad` */
   unsigned char *bad; /* a bit for each row; NULL: every row is written */
   uint64_t n_bad;
+  const int32_t *number; /* of classes in the file; NULL: as in the data set */
+  sink out;
 };
 
 /* --- where the bytes go ---------------------------------------------------------------------- */
@@ -33,14 +41,9 @@ kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *l, kf_err *err) {
   return kf_stw_declare(w, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, &l->id_bytes, err);
 }
 
-typedef struct sink {
-  kf_stw *native; /* NULL: a .npy */
-  kf_out npy;
-} sink;
-
-static kf_status sink_open(sink *out, const char *path, const kf_saver *save, uint64_t id_bytes,
-                           kf_err *err) {
+static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, kf_err *err) {
   const kf_data *data = save->data;
+  sink *out = &save->out;
   kf_set_layout layout = {.rows = kf_saver_rows(save),
                           .dim = save->spec->dim,
                           .type = save->type,
@@ -104,12 +107,6 @@ static kf_status find_bad(kf_saver *save) {
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-typedef struct writing {
-  const kf_saver *save;
-  const int32_t *number; /* of classes in the file; NULL: as in the data set */
-  sink *out;
-} writing;
-
 typedef struct scratch {
   float *mapped;        /* [batch][dim], if there is a map */
   unsigned char *bytes; /* the encoded batch */
@@ -117,7 +114,7 @@ typedef struct scratch {
 } scratch;
 
 static void make_scratch(const void *argument, void *own, kf_arena *arena) {
-  const kf_saver *save = ((const writing *)argument)->save;
+  const kf_saver *save = argument;
   scratch *s = own;
   uint64_t values = save->batch * save->spec->dim;
   if (save->spec->map != NULL) KF_TAKE(arena, s->mapped, values);
@@ -139,7 +136,7 @@ static kf_status encode_row(const kf_saver *save, uint64_t row, const float *val
 }
 
 static kf_status encode_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const kf_saver *save = ((const writing *)argument)->save;
+  const kf_saver *save = argument;
   const kf_save_spec *spec = save->spec;
   scratch *s = b->scratch;
   const float *out = b->rows;
@@ -160,17 +157,17 @@ static kf_status encode_batch(void *argument, const kf_batch *b, kf_err *err) {
 
 static kf_status write_batch(void *argument, const kf_batch *b, kf_err *err) {
   const scratch *s = b->scratch;
-  return sink_write(((const writing *)argument)->out, s->bytes, s->n, err);
+  return sink_write(&((kf_saver *)argument)->out, s->bytes, s->n, err);
 }
 
-static kf_status write_rows(const kf_saver *save, sink *out) {
+static kf_status write_rows(kf_saver *save) {
   return kf_each_batch(save->ctx, save->data,
                        &(kf_pass){.what = save->spec->what,
                                   .rows = save->batch,
                                   .rows_only = true,
                                   .work = encode_batch,
                                   .finish = write_batch,
-                                  .argument = &(writing){.save = save, .out = out},
+                                  .argument = save,
                                   .scratch_size = sizeof(scratch),
                                   .make_scratch = make_scratch});
 }
@@ -178,23 +175,23 @@ static kf_status write_rows(const kf_saver *save, sink *out) {
 /* --- labels, after the rows ------------------------------------------------------------------ */
 
 static kf_status write_label_batch(void *argument, const kf_batch *b, kf_err *err) {
-  const writing *w = argument;
+  kf_saver *save = argument;
   size_t kept = 0;
   for (uint64_t r = 0; r < b->n; r++) {
     int32_t label = b->labels[r];
-    if (!kf_saver_skips(w->save, b->first + r))
-      b->labels[kept++] = w->number != NULL && label >= 0 ? w->number[label] : label;
+    if (!kf_saver_skips(save, b->first + r))
+      b->labels[kept++] = save->number != NULL && label >= 0 ? save->number[label] : label;
   }
-  return sink_write(w->out, b->labels, kept * sizeof *b->labels, err);
+  return sink_write(&save->out, b->labels, kept * sizeof *b->labels, err);
 }
 
-static kf_status write_labels(const kf_saver *save, const int32_t *number, sink *out) {
+static kf_status write_labels(kf_saver *save) {
   return kf_each_batch(save->ctx, save->data,
                        &(kf_pass){.rows = LABELS_AT_ONCE,
                                   .workers = 1,
                                   .labels_only = true,
                                   .work = write_label_batch,
-                                  .argument = &(writing){save, number, out}});
+                                  .argument = save});
 }
 
 /* --- ids, before and after the rows ------------------------------------------------------------ */
@@ -237,11 +234,14 @@ void kf_saver_free(kf_saver *save) {
 uint64_t kf_saver_rows(const kf_saver *save) { return save->data->rows - save->n_bad; }
 
 kf_status kf_saver_write_rows(kf_saver *save, kf_stw *w) {
-  return write_rows(save, &(sink){.native = w});
+  save->out.native = w;
+  return write_rows(save);
 }
 
 kf_status kf_saver_write_labels(kf_saver *save, const int32_t *number, kf_stw *w) {
-  return write_labels(save, number, &(sink){.native = w});
+  save->out.native = w;
+  save->number = number;
+  return write_labels(save);
 }
 
 void kf_saver_log(const kf_saver *save) {
@@ -252,19 +252,20 @@ void kf_saver_log(const kf_saver *save) {
 
 /* --- whole files ------------------------------------------------------------------------------- */
 
-static kf_status write_file(const kf_saver *save, sink *out, const char *path) {
+static kf_status write_file(kf_saver *save, const char *path) {
   const kf_data *data = save->data;
   kf_err *err = &save->ctx->err;
   bool ids = data->fetch_ids != NULL && kf_format_of(path) == KF_FORMAT_SAFETENSORS;
   id_walk sizes = {.save = save};
   if (ids) KF_TRY(kf_data_each_id(data, walk_id, &sizes, err));
-  KF_TRY(sink_open(out, path, save, (uint64_t)sizes.end, err));
-  id_walk ends = {.save = save, .ends = out->native}, bytes = {.save = save, .bytes = out->native};
+  KF_TRY(sink_open(save, path, (uint64_t)sizes.end, err));
+  kf_stw *native = save->out.native;
+  id_walk ends = {.save = save, .ends = native}, bytes = {.save = save, .bytes = native};
   if (ids) KF_TRY(kf_data_each_id(data, walk_id, &ends, err));
-  KF_TRY(write_rows(save, out));
-  if (data->has_labels && out->native != NULL) KF_TRY(write_labels(save, NULL, out));
+  KF_TRY(write_rows(save));
+  if (data->has_labels && native != NULL) KF_TRY(write_labels(save));
   if (ids) KF_TRY(kf_data_each_id(data, walk_id, &bytes, err));
-  KF_TRY(sink_commit(out, err));
+  KF_TRY(sink_commit(&save->out, err));
   kf_saver_log(save);
   return KF_OK;
 }
@@ -286,9 +287,8 @@ kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_sp
   KF_TRY(kf_data_refuse_overwrite(data, path, &ctx->err));
   kf_saver *save;
   KF_TRY(kf_saver_new(ctx, data, spec, &save));
-  sink out = {0};
-  kf_status status = write_file(save, &out, path);
-  sink_abort(&out);
+  kf_status status = write_file(save, path);
+  sink_abort(&save->out);
   kf_saver_free(save);
   return status;
 }

@@ -23,24 +23,20 @@ bool kf_type_is_float(kf_type type) { return type <= KF_TYPE_F64; }
 
 bool kf_type_is_integer(kf_type type) { return type >= KF_TYPE_I8 && type <= KF_TYPE_U64; }
 
+static const struct {
+  kf_type type;
+  const char *name;
+} dtypes[] = {[KF_F32] = {KF_TYPE_F32, "f32"},
+              [KF_F16] = {KF_TYPE_F16, "f16"},
+              [KF_BF16] = {KF_TYPE_BF16, "bf16"},
+              [KF_F64] = {KF_TYPE_F64, "f64"}};
+
 kf_type kf_type_of(kf_dtype dtype) {
-  switch (dtype) {
-  case KF_F32: return KF_TYPE_F32;
-  case KF_F16: return KF_TYPE_F16;
-  case KF_BF16: return KF_TYPE_BF16;
-  case KF_F64: return KF_TYPE_F64;
-  }
-  return KF_TYPE_OTHER;
+  return (unsigned)dtype <= KF_F64 ? dtypes[dtype].type : KF_TYPE_OTHER;
 }
 
 const char *kf_dtype_name(kf_dtype dtype) {
-  switch (dtype) {
-  case KF_F32: return "f32";
-  case KF_F16: return "f16";
-  case KF_BF16: return "bf16";
-  case KF_F64: return "f64";
-  }
-  return NULL;
+  return (unsigned)dtype <= KF_F64 ? dtypes[dtype].name : NULL;
 }
 
 /* --- floats ---------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-static kf_status read_fvecs(kf_in *in, kf_table *table, kf_err *err) {
+kf_status kf_fvecs_read(kf_in *in, kf_table *table, kf_err *err) {
   if (in->size < 4)
     return kf_fail_file(err, in->path, "the file has %" PRIu64 " bytes, too few for a .fvecs row",
                         in->size);
@@ -28,7 +28,7 @@ static kf_status read_fvecs(kf_in *in, kf_table *table, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status read_fbin(kf_in *in, kf_table *table, kf_err *err) {
+kf_status kf_fbin_read(kf_in *in, kf_table *table, kf_err *err) {
   uint32_t header[2];
   if (in->size < sizeof header)
     return kf_fail_file(err, in->path, "the file has %" PRIu64 " bytes, but a .fbin header has 8",
@@ -45,21 +45,4 @@ static kf_status read_fbin(kf_in *in, kf_table *table, kf_err *err) {
   table->layout = KF_LAYOUT_ROWS;
   table->offset = sizeof header;
   return KF_OK;
-}
-
-static kf_status open_file(kf_in *in, kf_table *table, const char *path,
-                           kf_status (*read)(kf_in *in, kf_table *table, kf_err *err),
-                           kf_err *err) {
-  KF_TRY(kf_in_open(in, path, err));
-  kf_status status = read(in, table, err);
-  if (status != KF_OK) kf_in_close(in);
-  return status;
-}
-
-kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
-  return open_file(in, table, path, read_fvecs, err);
-}
-
-kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
-  return open_file(in, table, path, read_fbin, err);
 }

@@ -102,9 +102,7 @@ static int by_margin(const void *a, const void *b) {
 }
 
 /* Rows of equal margins stay in one bin, so bins may be larger, or missing. */
-static kf_status count_margins(outcome *rows, uint64_t n, kf_analysis *out, kf_err *err) {
-  out->bins = kf_alloc_zero(BINS, sizeof *out->bins);
-  if (out->bins == NULL) return kf_fail_memory(err);
+static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
   qsort(rows, n, sizeof *rows, by_margin);
   uint64_t at = 0;
   for (uint64_t b = 1; b <= BINS; b++) {
@@ -119,48 +117,44 @@ static kf_status count_margins(outcome *rows, uint64_t n, kf_analysis *out, kf_e
       bin->top1 += rows[at].truth == rows[at].answer;
     }
   }
-  return KF_OK;
 }
 
 /* --- kf_analysis_new -------------------------------------------------------------------------- */
 
-static kf_status analyse(const kf_trial *trial, outcomes *all, kf_analysis *out) {
-  kf_err *err = &trial->ctx->err;
-  uint64_t rows = trial->data->rows;
-  out->n_classes = trial->judge.known.n_classes;
-  out->classes = kf_alloc_zero(out->n_classes, sizeof *out->classes);
-  if (out->classes == NULL) return kf_fail_memory(err);
-  for (uint64_t i = 0; i < rows; i++) all->rows[i].truth = -1;
-  KF_TRY(kf_trial_run(trial, keep, all, &out->totals));
-  count_classes(all, rows, out->classes);
-  uint64_t n = pack(all, rows);
-  KF_TRY(count_confusions(all->rows, n, out, err));
-  return count_margins(all->rows, n, out, err);
+static kf_status analyse(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                         const kf_eval_options *space, kf_arena *arena, kf_analysis *out) {
+  outcomes all;
+  KF_TAKE(arena, all.rows, data->rows);
+  KF_TAKE(arena, all.rank, data->rows);
+  if (arena->failed) return kf_fail_memory(&ctx->err);
+  for (uint64_t i = 0; i < data->rows; i++) all.rows[i].truth = -1;
+  KF_TRY(kf_trial_once(ctx, model, data, space, KF_TOP, keep, &all, &out->totals));
+  count_classes(&all, data->rows, out->classes);
+  uint64_t n = pack(&all, data->rows);
+  KF_TRY(count_confusions(all.rows, n, out, &ctx->err));
+  count_margins(all.rows, n, out);
+  return KF_OK;
 }
 
 kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_analysis **out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
-  kf_trial trial;
   kf_eval_options space = kf_one_space(&o);
   kf_arena arena = {0};
-  outcomes all;
-  KF_TAKE(&arena, all.rows, data->rows);
-  KF_TAKE(&arena, all.rank, data->rows);
-  kf_analysis *analysis = kf_alloc_zero(1, sizeof *analysis);
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
-  if (status == KF_OK && (analysis == NULL || arena.failed)) status = kf_fail_memory(err);
-  if (status == KF_OK) status = analyse(&trial, &all, analysis);
-  kf_trial_clear(&trial);
+  kf_analysis *analysis =
+      kf_alloc_tail(sizeof *analysis, 1,
+                    BINS * sizeof *analysis->bins + model->n_classes * sizeof *analysis->classes);
+  if (analysis == NULL) return kf_fail_memory(err);
+  analysis->bins = (kf_margin_bin *)(analysis + 1);
+  analysis->classes = (kf_class_result *)(analysis->bins + BINS);
+  analysis->n_classes = model->n_classes;
+  kf_status status = analyse(ctx, model, data, &space, &arena, analysis);
   kf_arena_free(&arena);
   KF_HAND_OUT(status, out, analysis, kf_analysis_free);
 }
 
 void kf_analysis_free(kf_analysis *analysis) {
-  if (analysis == NULL) return;
-  kf_free(analysis->classes);
-  kf_free(analysis->confusions);
-  kf_free(analysis->bins);
+  if (analysis != NULL) kf_free(analysis->confusions);
   kf_free(analysis);
 }

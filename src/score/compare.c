@@ -9,7 +9,7 @@
  * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each
  * is its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than
  * the smallest number vanishes. The sum over all k divides the sum of the tail. */
-#include "score/verdicts.h"
+#include "score/trial.h"
 
 #include <math.h>
 

@@ -15,13 +15,7 @@ kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                   const kf_eval_options *options, kf_eval_result *out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_eval_options, o, options);
-  kf_trial trial;
-  kf_eval_result result = {0};
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &o, KF_TOP);
-  if (status == KF_OK) status = kf_trial_run(&trial, count_hits, NULL, &result);
-  if (status == KF_OK) *out = result;
-  kf_trial_clear(&trial);
-  return status;
+  return kf_trial_once(ctx, model, data, &o, KF_TOP, count_hits, NULL, out);
 }
 
 void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high) {

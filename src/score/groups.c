@@ -2,41 +2,45 @@
  * table of class sets. */
 #include "score/hierarchy.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* --- walking ---------------------------------------------------------------------------------- */
 
-/* Marks the classes of a set, which the hierarchy must know, in to [n]. */
-static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned char *to,
-                      kf_err *err) {
+/* Marks of a class, as bits. */
+enum { FIRST = 1, SECOND = 2, ABOVE = 4, BELOW = 8, NOT_LEAF = 16 };
+
+/* Marks the classes of a set, which the hierarchy must know, in marks [n]. */
+static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned char bit,
+                      unsigned char *marks, kf_err *err) {
   for (uint32_t i = 0; i < set->names.n; i++) {
     const char *name = set->names.name[i];
     int64_t at = kf_dict_find(h->classes.map, name, strlen(name));
     if (at < 0)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: '%.64s' (line %u) is not in %s; a class without relatives must be in "
-                     "the hierarchy's file of names",
-                     set->path != NULL ? set->path : "the class set", name, i + 1, h->path);
-    to[at] = 1;
+      return kf_fail_file(err, set->from,
+                          "'%.64s' (line %u) is not in %s; a class without relatives must be in "
+                          "the hierarchy's file of names",
+                          name, i + 1, h->path);
+    marks[at] |= bit;
   }
   return KF_OK;
 }
 
-/* Marks in to [n] every class that can be reached from a class marked in `from`, in one step or
- * more. */
-static kf_status reach(const kf_hierarchy *h, const kf_links *links, const unsigned char *from,
-                       unsigned char *to, kf_err *err) {
+/* Gives the mark `to` to every class that can be reached from one with any of the marks `from`, in
+ * one step or more. */
+static kf_status reach(const kf_hierarchy *h, const kf_links *links, unsigned char from,
+                       unsigned char to, unsigned char *marks, kf_err *err) {
   size_t n = h->classes.n, waiting = 0;
   uint32_t *stack = kf_alloc(2 * n, sizeof *stack); /* each class once as `from`, once as `to` */
   if (stack == NULL) return kf_fail_memory(err);
   for (uint32_t k = 0; k < n; k++)
-    if (from[k]) stack[waiting++] = k;
+    if (marks[k] & from) stack[waiting++] = k;
   while (waiting > 0) {
     uint32_t k = stack[--waiting];
     for (uint64_t i = k > 0 ? links->ends[k - 1] : 0; i < links->ends[k]; i++) {
       uint32_t other = links->list[i];
-      if (to[other]) continue;
-      to[other] = 1;
+      if (marks[other] & to) continue;
+      marks[other] |= to;
       stack[waiting++] = other;
     }
   }
@@ -46,43 +50,37 @@ static kf_status reach(const kf_hierarchy *h, const kf_links *links, const unsig
 
 /* --- kin -------------------------------------------------------------------------------------- */
 
-/* The classes whose mark is `wanted`: of the hierarchy, or of a list, in the order of either. */
+/* The classes whose marks in `mask` are those of `wanted`: of the hierarchy, or of a list, in the
+ * order of either. */
 static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *list,
-                            const unsigned char *marked, unsigned char wanted, kf_class_set **out) {
+                            const unsigned char *marks, unsigned char mask, unsigned char wanted,
+                            kf_class_set **out) {
   uint32_t all = list != NULL ? list->names.n : (uint32_t)h->classes.n, n = 0;
   const char **names = kf_alloc(all, sizeof *names);
   if (names == NULL) return kf_fail_memory(&ctx->err);
   for (uint32_t i = 0; i < all; i++) {
     const char *name = list != NULL ? list->names.name[i] : h->classes.name[i];
     int64_t at = list != NULL ? kf_dict_find(h->classes.map, name, strlen(name)) : (int64_t)i;
-    if (marked[at] == wanted) names[n++] = name;
+    if ((marks[at] & mask) == wanted) names[n++] = name;
   }
   kf_status status = kf_class_set_new(ctx, names, n, out);
   kf_free(names);
   return status;
 }
 
-static kf_status find_kin(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *set, kf_kin kin,
-                          unsigned char *in_set, unsigned char *found, kf_class_set **out) {
-  kf_err *err = &ctx->err;
-  KF_TRY(mark(h, set, in_set, err));
-  KF_TRY(reach(h, kin == KF_KIN_DESCENDANTS ? &h->children : &h->parents, in_set, found, err));
-  bool leaves = kin == KF_KIN_LEAVES; /* no ancestor of a class of the set */
-  return new_marked(ctx, h, leaves ? set : NULL, found, !leaves, out);
-}
-
-kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *hierarchy, const kf_class_set *set,
+kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *set,
                                kf_kin kin, kf_class_set **out) {
-  KF_ENTER(ctx, hierarchy != NULL && set != NULL && out != NULL);
+  KF_ENTER(ctx, h != NULL && set != NULL && out != NULL);
   if ((unsigned)kin > KF_KIN_DESCENDANTS)
     return kf_fail(err, KF_ERR_ARG, "invalid kin %d", (int)kin);
-  kf_arena arena = {0};
-  unsigned char *in_set, *found;
-  KF_TAKE_ZERO(&arena, in_set, hierarchy->classes.n);
-  KF_TAKE_ZERO(&arena, found, hierarchy->classes.n);
-  kf_status status =
-      arena.failed ? kf_fail_memory(err) : find_kin(ctx, hierarchy, set, kin, in_set, found, out);
-  kf_arena_free(&arena);
+  bool leaves = kin == KF_KIN_LEAVES, down = kin == KF_KIN_DESCENDANTS;
+  unsigned char *marks = kf_alloc_zero(h->classes.n, 1), bit = down ? BELOW : ABOVE;
+  if (marks == NULL) return kf_fail_memory(err);
+  kf_status status = mark(h, set, FIRST, marks, err);
+  if (status == KF_OK) status = reach(h, down ? &h->children : &h->parents, FIRST, bit, marks, err);
+  if (status == KF_OK) /* leaves: no ancestor of a class of the set */
+    status = new_marked(ctx, h, leaves ? set : NULL, marks, bit, leaves ? 0 : bit, out);
+  kf_free(marks);
   return status;
 }
 
@@ -94,65 +92,49 @@ const char *kf_group_name(kf_group group) {
   return (unsigned)group < KF_GROUPS ? names[group] : NULL;
 }
 
-/* Marks for each class of the hierarchy, [n] each. */
-typedef struct marks {
-  unsigned char *first, *second, *either; /* sets */
-  unsigned char *above, *below;           /* the first set */
-  unsigned char *not_leaf;                /* above a class of either set */
-  unsigned char *group;                   /* kf_group + 1; 0: in no set */
-} marks;
-
-static unsigned char group_of(const marks *m, size_t k) {
+/* kf_group + 1; 0: in no set. */
+static unsigned char group_of(unsigned char marks) {
   kf_group group = KF_GROUP_OTHER;
-  if (!m->either[k]) return 0;
-  if (m->first[k])
-    group = m->second[k] ? KF_GROUP_BOTH : KF_GROUP_ONLY;
-  else if (m->above[k])
+  if (!(marks & (FIRST | SECOND))) return 0;
+  if (marks & FIRST)
+    group = marks & SECOND ? KF_GROUP_BOTH : KF_GROUP_ONLY;
+  else if (marks & ABOVE)
     group = KF_GROUP_ANCESTORS;
-  else if (m->below[k])
+  else if (marks & BELOW)
     group = KF_GROUP_DESCENDANTS;
-  else if (!m->not_leaf[k])
+  else if (!(marks & NOT_LEAF))
     group = KF_GROUP_LEAVES;
   return (unsigned char)(group + 1);
 }
 
+/* groups [n], zeroed: the group of each class of the hierarchy. */
 static kf_status find_groups(const kf_hierarchy *h, const kf_class_set *first,
-                             const kf_class_set *second, marks *m, kf_err *err) {
-  KF_TRY(mark(h, first, m->first, err));
-  KF_TRY(mark(h, second, m->second, err));
-  for (size_t k = 0; k < h->classes.n; k++) m->either[k] = m->first[k] | m->second[k];
-  KF_TRY(reach(h, &h->parents, m->first, m->above, err));
-  KF_TRY(reach(h, &h->children, m->first, m->below, err));
-  KF_TRY(reach(h, &h->parents, m->either, m->not_leaf, err));
-  for (size_t k = 0; k < h->classes.n; k++) m->group[k] = group_of(m, k);
+                             const kf_class_set *second, unsigned char *groups, kf_err *err) {
+  KF_TRY(mark(h, first, FIRST, groups, err));
+  KF_TRY(mark(h, second, SECOND, groups, err));
+  KF_TRY(reach(h, &h->parents, FIRST, ABOVE, groups, err));
+  KF_TRY(reach(h, &h->children, FIRST, BELOW, groups, err));
+  KF_TRY(reach(h, &h->parents, FIRST | SECOND, NOT_LEAF, groups, err));
+  for (size_t k = 0; k < h->classes.n; k++) groups[k] = group_of(groups[k]);
   return KF_OK;
 }
 
 kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy, const kf_class_set *first,
                               const kf_class_set *second, kf_class_set **out) {
   KF_ENTER(ctx, hierarchy != NULL && first != NULL && second != NULL && out != NULL);
-  size_t n = hierarchy->classes.n;
-  kf_arena arena = {0};
-  marks m;
-  KF_TAKE_ZERO(&arena, m.first, n);
-  KF_TAKE_ZERO(&arena, m.second, n);
-  KF_TAKE_ZERO(&arena, m.either, n);
-  KF_TAKE_ZERO(&arena, m.above, n);
-  KF_TAKE_ZERO(&arena, m.below, n);
-  KF_TAKE_ZERO(&arena, m.not_leaf, n);
-  KF_TAKE_ZERO(&arena, m.group, n);
+  unsigned char *groups = kf_alloc_zero(hierarchy->classes.n, 1);
+  if (groups == NULL) return kf_fail_memory(err);
   kf_class_set *sets[KF_GROUPS] = {NULL};
-  kf_status status =
-      arena.failed ? kf_fail_memory(err) : find_groups(hierarchy, first, second, &m, err);
-  for (unsigned g = 0; g < KF_GROUPS && status == KF_OK; g++)
-    status = new_marked(ctx, hierarchy, g <= KF_GROUP_BOTH ? first : second, m.group,
-                        (unsigned char)(g + 1), &sets[g]);
+  kf_status status = find_groups(hierarchy, first, second, groups, err);
+  for (unsigned char g = 0; g < KF_GROUPS && status == KF_OK; g++)
+    status = new_marked(ctx, hierarchy, g <= KF_GROUP_BOTH ? first : second, groups, UCHAR_MAX,
+                        g + 1, &sets[g]);
   for (unsigned g = 0; g < KF_GROUPS; g++) {
     if (status == KF_OK)
       out[g] = sets[g];
     else
       kf_class_set_free(sets[g]);
   }
-  kf_arena_free(&arena);
+  kf_free(groups);
   return status;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef struct edge {
-  uint32_t parent, child;
+  int32_t parent, child;
 } edge;
 
 typedef struct reader {
@@ -18,19 +18,6 @@ typedef struct reader {
   size_t n, room;
   size_t names_room;
 } reader;
-
-/* The number of a class, which is added if it is new. */
-static kf_status number_of(reader *r, uint64_t line, const char *text, size_t length, uint32_t *out,
-                           kf_err *err) {
-  kf_name_set *set = &r->h->classes;
-  int64_t at = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
-  if (at < 0) {
-    at = (int64_t)set->n;
-    KF_TRY(kf_name_set_add(set, r->path, line, text, length, err));
-  }
-  *out = (uint32_t)at;
-  return KF_OK;
-}
 
 static bool is_space(char c) { return c == ' ' || c == '\t'; }
 
@@ -51,13 +38,14 @@ static kf_status edge_line(void *argument, uint64_t line, const char *text, size
   size_t m = next_word(&child, end);
   const char *rest = child + m;
   if (n == 0 || m == 0 || next_word(&rest, end) > 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not 'PARENT CHILD'", r->path, line);
+    return kf_fail_file(err, r->path, "line %" PRIu64 " is not 'PARENT CHILD'", line);
   if (n == m && memcmp(parent, child, n) == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " makes '%.*s' a parent of itself",
-                   r->path, line, (int)(n < 64 ? n : 64), parent);
+    return kf_fail_file(err, r->path, "line %" PRIu64 " makes '%.*s' a parent of itself", line,
+                        (int)(n < 64 ? n : 64), parent);
   if (!kf_grow((void **)&r->edges, &r->room, r->n, sizeof *r->edges)) return kf_fail_memory(err);
-  KF_TRY(number_of(r, line, parent, n, &r->edges[r->n].parent, err));
-  KF_TRY(number_of(r, line, child, m, &r->edges[r->n].child, err));
+  kf_name_set *set = &r->h->classes;
+  KF_TRY(kf_name_set_number(set, r->path, line, parent, n, &r->edges[r->n].parent, err));
+  KF_TRY(kf_name_set_number(set, r->path, line, child, m, &r->edges[r->n].child, err));
   r->n++;
   return KF_OK;
 }
@@ -68,17 +56,17 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
   reader *r = argument;
   const char *tab = memchr(text, '\t', length);
   if (tab == NULL || tab == text)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not a class, a tab and its name",
-                   r->path, line);
-  uint32_t class;
-  size_t next = r->h->classes.n; /* the place of a class that is new */
+    return kf_fail_file(err, r->path, "line %" PRIu64 " is not a class, a tab and its name", line);
+  int32_t class;
+  kf_name_set *set = &r->h->classes;
+  size_t next = set->n; /* the place of a class that is new */
   if (!kf_grow((void **)&r->h->names, &r->names_room, next, sizeof *r->h->names))
     return kf_fail_memory(err);
   r->h->names[next] = NULL;
-  KF_TRY(number_of(r, line, text, (size_t)(tab - text), &class, err));
+  KF_TRY(kf_name_set_number(set, r->path, line, text, (size_t)(tab - text), &class, err));
   if (r->h->names[class] != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " names '%.*s' a second time", r->path,
-                   line, (int)(tab - text < 64 ? tab - text : 64), text);
+    return kf_fail_file(err, r->path, "line %" PRIu64 " names '%.*s' a second time", line,
+                        (int)(tab - text < 64 ? tab - text : 64), text);
   size_t n = length - (size_t)(tab + 1 - text);
   char *name;
   if (KF_TAKE_ZERO(&r->h->arena, name, n + 1) == NULL) return kf_fail_memory(err);
@@ -87,22 +75,14 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
   return KF_OK;
 }
 
-static kf_status read_lines(reader *r, const char *path, kf_line_fn use, kf_err *err) {
-  kf_in in;
-  r->path = path;
-  KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = kf_lines_each(&in, use, r, err);
-  kf_in_close(&in);
-  return status;
-}
-
 /* Room for the names of all classes that the hierarchy has; more come with the lines. */
 static kf_status read_names(reader *r, const char *path, kf_err *err) {
   if (path == NULL) return KF_OK;
   r->names_room = r->h->classes.n;
   r->h->names = kf_alloc_zero(r->names_room, sizeof *r->h->names);
   if (r->h->names == NULL) return kf_fail_memory(err);
-  return read_lines(r, path, name_line, err);
+  r->path = path;
+  return kf_lines_read(path, name_line, r, err);
 }
 
 /* --- neighbours ------------------------------------------------------------------------------- */
@@ -116,8 +96,8 @@ static kf_status make_links(kf_hierarchy *h, const edge *edges, bool down, kf_er
   for (size_t i = 0; i < n_edges; i++) links->ends[down ? edges[i].parent : edges[i].child]++;
   for (size_t k = 1; k < n; k++) links->ends[k] += links->ends[k - 1];
   for (size_t i = n_edges; i-- > 0;) { /* backwards, each end moves to its beginning ... */
-    uint32_t of = down ? edges[i].parent : edges[i].child;
-    links->list[--links->ends[of]] = down ? edges[i].child : edges[i].parent;
+    int32_t of = down ? edges[i].parent : edges[i].child;
+    links->list[--links->ends[of]] = (uint32_t)(down ? edges[i].child : edges[i].parent);
   }
   for (size_t k = 0; k + 1 < n; k++) links->ends[k] = links->ends[k + 1]; /* ... and then back */
   if (n > 0) links->ends[n - 1] = n_edges;
@@ -155,8 +135,7 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
       while (parents[h->parents.list[i]] == 0) i++;
       at = h->parents.list[i];
     }
-    status = kf_fail(err, KF_ERR_DATA, "%s: '%.64s' is an ancestor of itself", h->path,
-                     h->classes.name[at]);
+    status = kf_fail_file(err, h->path, "'%.64s' is an ancestor of itself", h->classes.name[at]);
   }
   kf_arena_free(&arena);
   return status;
@@ -165,10 +144,9 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
 /* --- kf_hierarchy_load ------------------------------------------------------------------------ */
 
 static kf_status load(kf_hierarchy *h, const char *names, kf_err *err) {
-  reader r = {.h = h};
-  kf_status status = read_lines(&r, h->path, edge_line, err);
-  if (status == KF_OK && r.n == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: the file is empty", h->path);
+  reader r = {.h = h, .path = h->path};
+  kf_status status = kf_lines_read(h->path, edge_line, &r, err);
+  if (status == KF_OK && r.n == 0) status = kf_fail_file(err, h->path, "the file is empty");
   if (status == KF_OK) status = read_names(&r, names, err);
   h->n_edges = r.n;
   if (status == KF_OK) status = make_links(h, r.edges, false, err);
@@ -180,10 +158,11 @@ static kf_status load(kf_hierarchy *h, const char *names, kf_err *err) {
 
 kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf_hierarchy **out) {
   KF_ENTER(ctx, path != NULL && out != NULL);
-  kf_hierarchy *h = kf_alloc_zero(1, sizeof *h);
-  if (h != NULL) h->path = kf_strdup(path);
-  kf_status status = h != NULL && h->path != NULL ? load(h, names, err) : kf_fail_memory(err);
-  KF_HAND_OUT(status, out, h, kf_hierarchy_free);
+  size_t length = strlen(path);
+  kf_hierarchy *h = kf_alloc_tail(sizeof *h, length + 1, 1);
+  if (h == NULL) return kf_fail_memory(err);
+  memcpy(h->path, path, length);
+  KF_HAND_OUT(load(h, names, err), out, h, kf_hierarchy_free);
 }
 
 void kf_hierarchy_free(kf_hierarchy *h) {
@@ -191,7 +170,6 @@ void kf_hierarchy_free(kf_hierarchy *h) {
   kf_free(h->names);
   kf_name_set_clear(&h->classes);
   kf_arena_free(&h->arena);
-  kf_free(h->path);
   kf_free(h);
 }
 

@@ -73,7 +73,7 @@ kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_e
   if (sum->n > 0) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "none of the %llu rows can be scored: %llu have no label, %llu belong to classes "
-                 "that the %s does not know or that do not take part, %llu are bad, %llu are left "
+                 "that %s does not know or that do not take part, %llu are bad, %llu are left "
                  "out by the truth",
                  (unsigned long long)sum->rows, (unsigned long long)sum->n_unlabelled,
                  (unsigned long long)sum->n_absent, judge->known.what,

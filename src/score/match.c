@@ -6,32 +6,18 @@
  * whose set is empty then is counted as absent. */
 #include "score/score.h"
 
-#include <string.h>
-
 kf_known kf_known_model(const kf_model *model, kf_part part) {
-  return (kf_known){.what = "model",
+  return (kf_known){.what = "the model",
                     .n_classes = model->n_classes,
                     .names = &model->names,
                     .counts = kf_model_evidence(model, part)};
 }
 
 kf_known kf_known_gallery(const kf_gallery *gallery) {
-  return (kf_known){.what = "gallery",
+  return (kf_known){.what = "the gallery",
                     .n_classes = gallery->n_classes,
                     .names = &gallery->names,
                     .counts = gallery->counts};
-}
-
-kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n, int32_t *to,
-                         kf_err *err) {
-  kf_dict *by_name = NULL;
-  if (own->n > 0) KF_TRY(kf_dict_new_from_names(known->names, known->what, &by_name, err));
-  for (uint32_t k = 0; k < n; k++)
-    to[k] = by_name != NULL ? (int32_t)kf_dict_find(by_name, own->name[k], strlen(own->name[k]))
-            : k < known->n_classes ? (int32_t)k
-                                   : -1;
-  kf_dict_free(by_name);
-  return KF_OK;
 }
 
 bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out) {
@@ -45,23 +31,6 @@ bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *ou
 }
 
 /* --- making a judge --------------------------------------------------------------------------- */
-
-/* Numbers mean nothing next to names that may have been sorted: guessing would give a wrong
- * accuracy without warning. */
-static kf_status check_names(const kf_judge *judge, const kf_names *own, kf_err *err) {
-  const kf_truth *truth = judge->truth;
-  const char *what = judge->known.what;
-  bool named = own->n > 0;
-  if (truth != NULL && truth->n_classes == 0) return KF_OK; /* neither names nor numbers */
-  if (named == (judge->known.names->n > 0)) return KF_OK;
-  const char *of = truth != NULL ? "the classes of " : "the labels";
-  const char *path = truth != NULL ? truth->path : "";
-  if (named)
-    return kf_fail(err, KF_ERR_DATA, "%s%s are names, but the classes of the %s have none", of,
-                   path, what);
-  return kf_fail_hint(err, KF_ERR_DATA, truth != NULL ? KF_HINT_TRUTH_CLASSES : KF_HINT_CLASSES,
-                      "%s%s are numbers, but the classes of the %s have names", of, path, what);
-}
 
 static kf_status check_rows(const kf_data *data, uint64_t rows, const kf_truth *truth,
                             kf_err *err) {
@@ -77,9 +46,15 @@ static kf_status check_rows(const kf_data *data, uint64_t rows, const kf_truth *
 
 static kf_status match_classes(kf_judge *judge, const kf_names *own, kf_err *err) {
   const kf_known *known = &judge->known;
+  const kf_truth *truth = judge->truth;
   if (KF_TAKE(&judge->arena, judge->to, judge->n_classes) == NULL) return kf_fail_memory(err);
-  KF_TRY(check_names(judge, own, err));
-  KF_TRY(kf_known_match(known, own, judge->n_classes, judge->to, err));
+  kf_classes from = {truth != NULL ? truth->path : "the data", judge->n_classes, own};
+  kf_classes to = {known->what, known->n_classes, known->names};
+  if (truth != NULL && from.n == 0) return KF_OK; /* neither names nor numbers */
+  kf_status status = kf_match_classes(&from, &to, judge->to, err);
+  if (status == KF_ERR_DATA && err->hint == KF_HINT_CLASSES && (truth != NULL || own->n > 0))
+    err->hint = own->n > 0 ? KF_HINT_NONE : KF_HINT_TRUTH_CLASSES;
+  KF_TRY(status);
   for (uint32_t k = 0; k < judge->n_classes; k++) {
     int32_t at = judge->to[k];
     if (at >= 0 && (known->counts[at] == 0 || (known->mask != NULL && !known->mask[at])))

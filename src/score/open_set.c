@@ -32,12 +32,12 @@ static void sort(score_list *scores, uint64_t rows) {
   qsort(scores->at, n, sizeof *scores->at, by_value);
 }
 
-static kf_status make(score_list *scores, uint64_t rows, bool distances, kf_err *err) {
-  scores->sign = distances ? -1 : 1;
-  scores->at = kf_alloc(rows, sizeof *scores->at);
-  if (scores->at == NULL) return kf_fail_memory(err);
-  for (uint64_t i = 0; i < rows; i++) scores->at[i] = NAN;
-  return KF_OK;
+/* Empty; check the arena. */
+static score_list make(kf_arena *arena, uint64_t rows, bool distances) {
+  score_list scores = {.sign = distances ? -1 : 1};
+  KF_TAKE(arena, scores.at, rows);
+  for (uint64_t i = 0; !arena->failed && i < rows; i++) scores.at[i] = NAN;
+  return scores;
 }
 
 /* Walks up both lists: every known score beats the unknown ones below it. */
@@ -61,22 +61,23 @@ static void summarise(const score_list *known, const score_list *unknown, kf_ope
   out->threshold = known->sign * threshold;
 }
 
-static kf_status measure(const kf_trial *trial, const kf_data *others, score_list *known,
-                         score_list *unknown, kf_open_set_result *out) {
+static kf_status measure(const kf_trial *trial, const kf_data *others, kf_arena *arena,
+                         kf_open_set_result *out) {
   kf_err *err = &trial->ctx->err;
   const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
   bool distances = p->metric == KF_METRIC_EUCLIDEAN;
   kf_eval_result counts;
-  KF_TRY(make(known, trial->data->rows, distances, err));
-  KF_TRY(make(unknown, others->rows, distances, err));
-  KF_TRY(kf_trial_run(trial, keep, known, &counts));
+  score_list known = make(arena, trial->data->rows, distances);
+  score_list unknown = make(arena, others->rows, distances);
+  if (arena->failed) return kf_fail_memory(err);
+  KF_TRY(kf_trial_run(trial, NULL, keep, &known, &counts));
   out->n_known = counts.n;
-  KF_TRY(kf_trial_run_unjudged(trial, others, keep, unknown, &counts));
+  KF_TRY(kf_trial_run(trial, others, keep, &unknown, &counts));
   out->n_unknown = counts.n;
   if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all rows of unknown classes are bad");
-  sort(known, trial->data->rows);
-  sort(unknown, others->rows);
-  summarise(known, unknown, out);
+  sort(&known, trial->data->rows);
+  sort(&unknown, others->rows);
+  summarise(&known, &unknown, out);
   return KF_OK;
 }
 
@@ -87,14 +88,13 @@ kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
   KF_OPTIONS(kf_analysis_options, o, options);
   KF_TRY(kf_model_check_data(model, unknown, err));
   kf_trial trial;
-  score_list a = {0}, b = {0};
+  kf_arena arena = {0};
   kf_open_set_result result = {0};
   kf_eval_options space = kf_one_space(&o);
   kf_status status = kf_trial_start(&trial, ctx, model, known, &space, 1);
-  if (status == KF_OK) status = measure(&trial, unknown, &a, &b, &result);
+  if (status == KF_OK) status = measure(&trial, unknown, &arena, &result);
   if (status == KF_OK) *out = result;
   kf_trial_clear(&trial);
-  kf_free(a.at);
-  kf_free(b.at);
+  kf_arena_free(&arena);
   return status;
 }

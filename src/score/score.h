@@ -9,7 +9,7 @@
 
 /* The classes that rows are scored against: those of a model or of a gallery. */
 typedef struct kf_known {
-  const char *what; /* "model", for messages */
+  const char *what; /* "the model", for messages */
   uint32_t n_classes;
   const kf_names *names;
   const int64_t *counts;     /* [n_classes]; a class without rows is not known */
@@ -17,10 +17,6 @@ typedef struct kf_known {
 } kf_known;
 kf_known kf_known_model(const kf_model *model, kf_part part);
 kf_known kf_known_gallery(const kf_gallery *gallery);
-/* to[k] = the known number of class k of `own`, or -1: by name if `own` has names, else by
- * number. */
-kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n, int32_t *to,
-                         kf_err *err);
 
 /* Reads a whole number of digits alone, cut at `most`; false: it is none. */
 bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out);
@@ -28,9 +24,9 @@ bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *ou
 /* --- class sets (class_set.c) ----------------------------------------------------------------- */
 
 struct kf_class_set {
-  char *path; /* NULL: not from a file */
   kf_names names;
   kf_dict *map;
+  char from[]; /* for messages: the path, or "the class set" */
 };
 
 /* Sets the mask of `known`, taken from the arena, to the classes of a set (NULL: all). Logs unknown
@@ -40,12 +36,12 @@ kf_status kf_known_restrict(kf_ctx *ctx, kf_known *known, const kf_class_set *se
 /* --- what is right (match.c) ------------------------------------------------------------------ */
 
 struct kf_truth {
-  char *path;
   uint64_t rows;
   uint64_t *ends;     /* [rows] where the classes of each row end in the list */
   int32_t *classes;   /* of all rows, one after the other */
   uint32_t n_classes; /* names, or the largest number + 1 */
   kf_names names;     /* n = 0: no names */
+  char path[];
 };
 
 /* The right classes of a row, in known numbers. */

@@ -64,26 +64,28 @@ static kf_status answer_both(void *argument, const kf_judged *rows, kf_err *err)
   return answer(j, j->trial->raw, rows, err);
 }
 
-static kf_status run(const kf_trial *trial, const kf_data *data, bool unjudged, kf_answer_fn use,
-                     void *argument, kf_eval_result *counts) {
+kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
+                       void *argument, kf_eval_result *counts) {
   trial_job j = {.trial = trial, .use = use, .argument = argument};
   kf_judged_pass pass = {.what = "eval",
                          .rows = BATCH,
                          .judge = &trial->judge,
-                         .unjudged = unjudged,
+                         .unjudged = others != NULL,
                          .work = answer_both,
                          .argument = &j,
                          .scratch_size = sizeof(trial_scratch)};
-  return kf_each_judged(trial->ctx, data, &pass, counts);
+  KF_TRY(kf_each_judged(trial->ctx, others != NULL ? others : trial->data, &pass, counts));
+  return others != NULL ? KF_OK : kf_check_scored(&trial->judge, counts, &trial->ctx->err);
 }
 
-kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
-                       kf_eval_result *counts) {
-  KF_TRY(run(trial, trial->data, false, use, argument, counts));
-  return kf_check_scored(&trial->judge, counts, &trial->ctx->err);
-}
-
-kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_answer_fn use,
-                                void *argument, kf_eval_result *counts) {
-  return run(trial, data, true, use, argument, counts);
+kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                        const kf_eval_options *options, uint32_t top, kf_answer_fn use,
+                        void *argument, kf_eval_result *counts) {
+  kf_trial trial;
+  kf_eval_result result;
+  kf_status status = kf_trial_start(&trial, ctx, model, data, options, top);
+  if (status == KF_OK) status = kf_trial_run(&trial, NULL, use, argument, &result);
+  if (status == KF_OK) *counts = result;
+  kf_trial_clear(&trial);
+  return status;
 }

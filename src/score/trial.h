@@ -1,5 +1,5 @@
 /* trial.h - the nearest prototypes of judged rows, which accuracies, errors by class, open sets and
- * comparisons share; no other room sees it. */
+ * comparisons share, and verdicts on rows; no other room sees it. */
 #ifndef KF_SCORE_TRIAL_H
 #define KF_SCORE_TRIAL_H
 
@@ -40,12 +40,24 @@ typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *r
  * cleared on failure, too. Errors go to the context. */
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *options, uint32_t top);
-/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. */
-kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
-                       kf_eval_result *counts);
-/* The same over all rows of other data that are not bad, without right classes. */
-kf_status kf_trial_run_unjudged(const kf_trial *trial, const kf_data *data, kf_answer_fn use,
-                                void *argument, kf_eval_result *counts);
+/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. If `others` is
+ * not NULL, its rows instead: all that are not bad, without right classes. */
+kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
+                       void *argument, kf_eval_result *counts);
 void kf_trial_clear(kf_trial *trial);
+/* A whole trial. The counts are left alone on failure. */
+kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                        const kf_eval_options *options, uint32_t top, kf_answer_fn use,
+                        void *argument, kf_eval_result *counts);
+
+/* --- verdicts (verdicts.c) ---------------------------------------------------------------------- */
+
+enum { KF_VERDICT_NONE = 0, KF_VERDICT_RIGHT = 1, KF_VERDICT_WRONG = 2 };
+
+struct kf_verdicts {
+  uint64_t rows;
+  kf_eval_result counts;
+  unsigned char of[]; /* [rows] */
+};
 
 #endif

@@ -35,33 +35,23 @@ static uint64_t number_of(const char *id, size_t length) {
   while (digits < length && digits < 18 && is_digit(id[length - digits - 1])) digits++;
   if (digits == 0 || length - digits < 5 || memcmp(id + length - digits - 5, "_val_", 5) != 0)
     return 0;
-  uint64_t value = 0;
-  for (size_t i = length - digits; i < length; i++) value = value * 10 + (uint64_t)(id[i] - '0');
+  uint64_t value;
+  kf_read_digits(id + length - digits, digits, UINT64_MAX / 20, &value);
   return value;
 }
 
-static kf_status map_ids(const kf_entries *e, kf_dict **out, kf_err *err) {
-  kf_dict *map = kf_dict_new((uint32_t)e->n);
-  if (map == NULL) return kf_fail_memory(err);
+static kf_status add_ids(kf_dict *map, const kf_entries *e, kf_err *err) {
   uint64_t begin = 0;
-  kf_status status = KF_OK;
-  for (uint64_t i = 0; i < e->n && status == KF_OK; i++) {
+  for (uint64_t i = 0; i < e->n; begin = e->id_ends[i++]) {
     const char *id = e->ids.data + begin;
     size_t length = (size_t)(e->id_ends[i] - begin);
     int64_t before = kf_dict_find(map, id, length);
     if (before >= 0) /* line 1 is the header */
-      status =
-          kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " repeats the id '%.*s' of line %" PRId64,
-                  e->path, i + 2, (int)(length < 64 ? length : 64), id, before + 2);
-    else if (!kf_dict_add(map, id, length, (uint32_t)i))
-      status = kf_fail_memory(err);
-    begin = e->id_ends[i];
+      return kf_fail_file(err, e->path, "line %" PRIu64 " repeats the id '%.*s' of line %" PRId64,
+                          i + 2, (int)(length < 64 ? length : 64), id, before + 2);
+    if (!kf_dict_add(map, id, length, (uint32_t)i)) return kf_fail_memory(err);
   }
-  if (status != KF_OK)
-    kf_dict_free(map);
-  else
-    *out = map;
-  return status;
+  return KF_OK;
 }
 
 /* --- entries to rows -------------------------------------------------------------------------- */
@@ -91,10 +81,10 @@ static kf_status find_entry(const alignment *a, uint64_t line, const char *id, s
   }
   uint64_t number = number_of(id, length);
   if (number == 0)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 ": '%.*s' does not end in _val_ and a number from 1, which "
-                   "the entries of %s need",
-                   a->path, line, (int)(length < 64 ? length : 64), id, a->entries->path);
+    return kf_fail_file(err, a->path,
+                        "line %" PRIu64 ": '%.*s' does not end in _val_ and a number from 1, which "
+                        "the entries of %s need",
+                        line, (int)(length < 64 ? length : 64), id, a->entries->path);
   if (number <= a->entries->n) *out = (int64_t)number - 1;
   return KF_OK;
 }
@@ -105,8 +95,7 @@ static kf_status add_row(void *argument, uint64_t line, const char *text, size_t
   kf_truth *t = a->truth;
   int64_t entry;
   if (length == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, but must be an id", a->path,
-                   line);
+    return kf_fail_file(err, a->path, "line %" PRIu64 " is empty, but must be an id", line);
   KF_TRY(find_entry(a, line, text, length, &entry, err));
   a->matched += entry >= 0;
   uint64_t begin = entry > 0 ? a->entries->ends[entry - 1] : 0;
@@ -124,33 +113,27 @@ static kf_status add_row(void *argument, uint64_t line, const char *text, size_t
 
 static kf_status by_ids(kf_truth *truth, const kf_entries *e, const char *path, kf_err *err) {
   if (!e->has_ids && !e->numbered)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: its entries have no ids and can only be taken in the order of the rows",
-                   e->path);
+    return kf_fail_file(err, e->path,
+                        "its entries have no ids and can only be taken in the order of the rows");
   alignment a = {.entries = e, .path = path, .truth = truth};
-  if (e->has_ids) KF_TRY(map_ids(e, &a.map, err));
-  kf_in in = {0};
-  kf_status status = kf_in_open(&in, path, err);
-  if (status == KF_OK) {
-    status = kf_lines_each(&in, add_row, &a, err);
-    kf_in_close(&in);
-  }
+  if (e->has_ids && (a.map = kf_dict_new((uint32_t)e->n)) == NULL) return kf_fail_memory(err);
+  kf_status status = e->has_ids ? add_ids(a.map, e, err) : KF_OK;
+  if (status == KF_OK) status = kf_lines_read(path, add_row, &a, err);
   kf_dict_free(a.map);
   if (status == KF_OK && a.matched == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: none of its %" PRIu64 " ids has an entry in %s", path,
-                     truth->rows, e->path);
+    status = kf_fail_file(err, path, "none of its %" PRIu64 " ids has an entry in %s", truth->rows,
+                          e->path);
   return status;
 }
 
 /* --- kf_truth_load ---------------------------------------------------------------------------- */
 
-static kf_status take_names(kf_truth *truth, const kf_entries *e, kf_names *given, kf_err *err) {
+static kf_status take_names(kf_truth *truth, kf_entries *e, kf_names *given, kf_err *err) {
   if (given->n > 0) {
     truth->names = *given;
     *given = (kf_names){0};
-  } else if (e->found.n > 0) {
-    KF_TRY(kf_names_copy((const char *const *)e->found.name, (uint32_t)e->found.n, &truth->names,
-                         err));
+  } else {
+    KF_TRY(kf_name_set_list(&e->found, false, &truth->names, err));
   }
   truth->n_classes = truth->names.n > 0 ? truth->names.n : (uint32_t)(e->largest + 1);
   return KF_OK;
@@ -184,16 +167,15 @@ kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *o
                         kf_truth **out) {
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_truth_options, o, options);
-  kf_truth *truth = kf_alloc_zero(1, sizeof *truth);
-  if (truth != NULL) truth->path = kf_strdup(path);
-  kf_status status =
-      truth != NULL && truth->path != NULL ? load(truth, &o, err) : kf_fail_memory(err);
-  KF_HAND_OUT(status, out, truth, kf_truth_free);
+  size_t length = strlen(path);
+  kf_truth *truth = kf_alloc_tail(sizeof *truth, length + 1, 1);
+  if (truth == NULL) return kf_fail_memory(err);
+  memcpy(truth->path, path, length);
+  KF_HAND_OUT(load(truth, &o, err), out, truth, kf_truth_free);
 }
 
 void kf_truth_free(kf_truth *truth) {
   if (truth == NULL) return;
-  kf_free(truth->path);
   kf_free(truth->ends);
   kf_free(truth->classes);
   kf_names_clear(&truth->names);

@@ -25,8 +25,8 @@ typedef struct reader {
 
 static kf_status bad(const reader *r, kf_err *err, const char *reason, const char *text,
                      size_t length) {
-  return kf_fail(err, KF_ERR_DATA, "%s: %s %" PRIu64 ": '%.*s' %s", r->entries->path, r->unit,
-                 r->place, (int)(length < 64 ? length : 64), text, reason);
+  return kf_fail_file(err, r->entries->path, "%s %" PRIu64 ": '%.*s' %s", r->unit, r->place,
+                      (int)(length < 64 ? length : 64), text, reason);
 }
 
 /* --- classes ---------------------------------------------------------------------------------- */
@@ -50,27 +50,20 @@ static kf_status read_number(const reader *r, const char *text, size_t length, i
     return KF_OK;
   }
   if (r->names->n == 0) return bad(r, err, "is too large for a class number", text, length);
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: %s %" PRIu64 " has class %.*s, but %s has only %" PRIu32
-                 " class names, counted from 0",
-                 r->entries->path, r->unit, r->place, (int)(length < 64 ? length : 64), text,
-                 r->classes, r->names->n);
+  return kf_fail_file(
+      err, r->entries->path,
+      "%s %" PRIu64 " has class %.*s, but %s has only %" PRIu32 " class names, counted from 0",
+      r->unit, r->place, (int)(length < 64 ? length : 64), text, r->classes, r->names->n);
 }
 
 static kf_status read_name(reader *r, const char *text, size_t length, int32_t *out, kf_err *err) {
-  kf_name_set *found = &r->entries->found;
-  const kf_dict *map = r->names->n > 0 ? r->map : found->map;
-  int64_t at = map != NULL ? kf_dict_find(map, text, length) : -1;
-  if (at < 0 && r->names->n > 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: %s %" PRIu64 ": '%.*s' is no class of %s",
-                   r->entries->path, r->unit, r->place, (int)(length < 64 ? length : 64), text,
-                   r->classes);
-  if (at < 0) {
-    at = (int64_t)found->n;
-    KF_TRY(kf_name_set_add(found, r->entries->path, r->place, text, length, err));
-  }
-  *out = (int32_t)at;
-  return KF_OK;
+  kf_entries *e = r->entries;
+  if (r->names->n == 0)
+    return kf_name_set_number(&e->found, e->path, r->place, text, length, out, err);
+  *out = (int32_t)kf_dict_find(r->map, text, length);
+  if (*out >= 0) return KF_OK;
+  return kf_fail_file(err, e->path, "%s %" PRIu64 ": '%.*s' is no class of %s", r->unit, r->place,
+                      (int)(length < 64 ? length : 64), text, r->classes);
 }
 
 /* Adds a class to the current entry, once. */
@@ -117,7 +110,7 @@ static void begin_entry(reader *r, uint64_t place) {
 static kf_status end_entry(reader *r, kf_err *err) {
   kf_entries *e = r->entries;
   if (e->n == UINT32_MAX) /* ids are mapped to 32-bit numbers */
-    return kf_fail(err, KF_ERR_DATA, "%s: has more than %u entries", e->path, UINT32_MAX);
+    return kf_fail_file(err, e->path, "has more than %u entries", UINT32_MAX);
   if (!kf_grow((void **)&e->ends, &e->ends_room, e->n, sizeof *e->ends)) return kf_fail_memory(err);
   e->ends[e->n++] = e->n_classes;
   return KF_OK;
@@ -174,9 +167,8 @@ static kf_status csv_header(reader *r, const char *text, size_t length, kf_err *
       }
   }
   if (r->label_column == SIZE_MAX)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the header line has no column 'proposed_labels', 'labels' or 'label'",
-                   r->entries->path);
+    return kf_fail_file(err, r->entries->path,
+                        "the header line has no column 'proposed_labels', 'labels' or 'label'");
   r->entries->has_ids = r->id_column != SIZE_MAX;
   return KF_OK;
 }
@@ -187,8 +179,7 @@ static kf_status add_id(reader *r, kf_err *err) {
   size_t length = r->field.n;
   kf_id_without_folder(&text, &length);
   kf_id_without_ending(text, &length);
-  if (length == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has no id", e->path, r->place);
+  if (length == 0) return kf_fail_file(err, e->path, "line %" PRIu64 " has no id", r->place);
   kf_string_add(&e->ids, text, length);
   if (e->ids.failed || !kf_grow((void **)&e->id_ends, &e->id_ends_room, e->n, sizeof *e->id_ends))
     return kf_fail_memory(err);
@@ -210,9 +201,9 @@ static kf_status csv_line(void *argument, uint64_t line, const char *text, size_
   size_t needed = r->label_column;
   if (r->id_column != SIZE_MAX && r->id_column > needed) needed = r->id_column;
   if (column <= needed)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 " has %zu fields, but the header needs %zu",
-                   r->entries->path, line, column, needed + 1);
+    return kf_fail_file(err, r->entries->path,
+                        "line %" PRIu64 " has %zu fields, but the header needs %zu", line, column,
+                        needed + 1);
   return end_entry(r, err);
 }
 
@@ -224,8 +215,8 @@ static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
   const char *text = node->text;
   bool number = node->kind == KF_JSON_NUMBER;
   if (!number && node->kind != KF_JSON_STRING)
-    return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " holds something other than classes",
-                   e->path, r->place);
+    return kf_fail_file(err, e->path, "entry %" PRIu64 " holds something other than classes",
+                        r->place);
   size_t length = number ? strspn(text, "+-.eE0123456789") : strlen(text);
   if (number && !looks_like_number(text, length))
     return bad(r, err, "is no whole number", text, length);
@@ -241,15 +232,14 @@ static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
 
 static kf_status json_entries(reader *r, const kf_json_doc *doc, kf_err *err) {
   if (doc->nodes[0].kind != KF_JSON_LIST)
-    return kf_fail(err, KF_ERR_DATA, "%s: this is not a list of lists of classes",
-                   r->entries->path);
+    return kf_fail_file(err, r->entries->path, "this is not a list of lists of classes");
   uint64_t place = 0;
   for (const kf_json *list = kf_json_first(doc, doc->nodes); list != NULL;
        list = kf_json_next(doc, list)) {
     begin_entry(r, place++);
     if (list->kind != KF_JSON_LIST)
-      return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " is not a list of classes",
-                     r->entries->path, r->place);
+      return kf_fail_file(err, r->entries->path, "entry %" PRIu64 " is not a list of classes",
+                          r->place);
     for (const kf_json *node = kf_json_first(doc, list); node != NULL;
          node = kf_json_next(doc, node))
       KF_TRY(json_class(r, node, err));
@@ -258,42 +248,31 @@ static kf_status json_entries(reader *r, const kf_json_doc *doc, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status read_json(reader *r, const kf_in *in, kf_err *err) {
-  if (in->size > JSON_CAP)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %" PRIu64 " bytes, the limit for JSON is %u",
-                   in->path, in->size, JSON_CAP);
-  char *text = kf_alloc(in->size + 1, 1);
-  if (text == NULL) return kf_fail_memory(err);
-  kf_json_doc doc = {0};
-  kf_status status = kf_in_read(in, 0, text, in->size, err);
-  if (status == KF_OK) status = kf_json_parse(&doc, text, (size_t)in->size, in->path, err);
-  kf_free(text);
-  if (status == KF_OK) status = json_entries(r, &doc, err);
+static kf_status read_json(reader *r, kf_err *err) {
+  kf_json_doc doc;
+  KF_TRY(kf_json_load(r->entries->path, JSON_CAP, &doc, err));
+  kf_status status = json_entries(r, &doc, err);
   kf_json_clear(&doc);
   return status;
 }
 
 /* --- a file ----------------------------------------------------------------------------------- */
 
-static kf_status read_file(reader *r, const kf_in *in, kf_err *err) {
+static kf_status read_file(reader *r, kf_err *err) {
   kf_entries *e = r->entries;
   e->numbered = kf_ends_with(e->path, ".json");
-  bool csv = kf_ends_with(e->path, ".csv");
+  kf_line_fn use = kf_ends_with(e->path, ".csv") ? csv_line : text_line;
   r->unit = e->numbered ? "entry" : "line";
   if (r->names->n > 0) KF_TRY(kf_dict_new_from_names(r->names, r->classes, &r->map, err));
-  KF_TRY(e->numbered ? read_json(r, in, err)
-                     : kf_lines_each(in, csv ? csv_line : text_line, r, err));
-  return e->n > 0 ? KF_OK : kf_fail(err, KF_ERR_DATA, "%s: the file has no entries", e->path);
+  KF_TRY(e->numbered ? read_json(r, err) : kf_lines_read(e->path, use, r, err));
+  return e->n > 0 ? KF_OK : kf_fail_file(err, e->path, "the file has no entries");
 }
 
 kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,
                           const char *classes, kf_err *err) {
   *entries = (kf_entries){.path = path, .largest = -1};
   reader r = {.entries = entries, .names = names, .classes = classes};
-  kf_in in;
-  KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = read_file(&r, &in, err);
-  kf_in_close(&in);
+  kf_status status = read_file(&r, err);
   kf_dict_free(r.map);
   kf_string_clear(&r.field);
   return status;

@@ -1,17 +1,9 @@
 /* verdicts.c - right or wrong, row by row: of a model, or of answers in a file. */
 #include "score/trial.h"
-#include "score/verdicts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static kf_verdicts *new_verdicts(uint64_t rows) {
-  uint64_t size;
-  kf_verdicts *v = kf_add_u64(sizeof *v, rows, &size) ? kf_alloc_zero(size, 1) : NULL;
-  if (v != NULL) v->rows = rows;
-  return v;
-}
 
 void kf_verdicts_free(kf_verdicts *verdicts) { kf_free(verdicts); }
 
@@ -30,18 +22,15 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
                           const kf_analysis_options *options, kf_verdicts **out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
-  kf_verdicts *v = new_verdicts(data->rows);
+  kf_verdicts *v = kf_alloc_tail(sizeof *v, data->rows, 1);
   if (v == NULL) return kf_fail_memory(err);
-  kf_trial trial;
+  v->rows = data->rows;
   kf_eval_options space = kf_one_space(&o);
-  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, 1);
-  if (status == KF_OK) status = kf_trial_run(&trial, keep, v, &v->counts);
-  kf_trial_clear(&trial);
-  KF_HAND_OUT(status, out, v, kf_verdicts_free);
+  KF_HAND_OUT(kf_trial_once(ctx, model, data, &space, 1, keep, v, &v->counts), out, v,
+              kf_verdicts_free);
 }
 
-/* --- reading answers
- * ------------------------------------------------------------------------------- */
+/* --- reading answers -------------------------------------------------------------------------- */
 
 #define BATCH 4096u /* rows */
 
@@ -57,10 +46,6 @@ typedef struct answers {
 } answers;
 
 enum { NO_LINE = -2, NO_CLASS = -1 };
-
-static kf_status bad_line(const answers *a, uint64_t line, const char *reason, kf_err *err) {
-  return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " %s", a->path, line, reason);
-}
 
 /* Undoes the escapes \t, \n, \r, \\ and \x1b of class names in tables. */
 static void unescape(const char *text, size_t length, kf_string *out) {
@@ -94,7 +79,8 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
     return KF_OK;
   }
   if (!kf_read_digits(text, length, KF_MAX_CLASSES, &number))
-    return bad_line(a, line, "has a class name, but the labels are class numbers", err);
+    return kf_fail_file(
+        err, a->path, "line %" PRIu64 " has a class name, but the labels are class numbers", line);
   if (number < a->n_classes) *out = (int32_t)number;
   return KF_OK;
 }
@@ -105,35 +91,26 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
   answers *a = argument;
   if (line == 1) {
     if (length > sizeof header - 1 && memcmp(text, header, sizeof header - 1) == 0) return KF_OK;
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: this is no table of answers: its first line does not begin with the "
-                   "columns 'row' and 'class1'",
-                   a->path);
+    return kf_fail_file(err, a->path,
+                        "this is no table of answers: its first line does not begin with the "
+                        "columns 'row' and 'class1'");
   }
   const char *tab = memchr(text, '\t', length);
   uint64_t row;
   if (tab == NULL || !kf_read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
-    return bad_line(a, line, "does not begin with a row number and a tab", err);
+    return kf_fail_file(err, a->path, "line %" PRIu64 " does not begin with a row number and a tab",
+                        line);
   if (row >= a->rows)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 " is about row %" PRIu64 ", but there are %" PRIu64 " rows",
-                   a->path, line, row, a->rows);
+    return kf_fail_file(err, a->path,
+                        "line %" PRIu64 " is about row %" PRIu64 ", but there are %" PRIu64 " rows",
+                        line, row, a->rows);
   if (a->answer[row] != NO_LINE)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " answers row %" PRIu64 " again", a->path,
-                   line, row);
+    return kf_fail_file(err, a->path, "line %" PRIu64 " answers row %" PRIu64 " again", line, row);
   const char *class = tab + 1;
   size_t left = length - (size_t)(class - text);
   const char *end = memchr(class, '\t', left);
   return read_class(a, line, class, end != NULL ? (size_t)(end - class) : left, &a->answer[row],
                     err);
-}
-
-static kf_status read_answers(answers *a, kf_err *err) {
-  kf_in in;
-  KF_TRY(kf_in_open(&in, a->path, err));
-  kf_status status = kf_lines_each(&in, answer_line, a, err);
-  kf_in_close(&in);
-  return status;
 }
 
 /* --- judging answers -------------------------------------------------------------------------- */
@@ -183,7 +160,7 @@ static kf_status judge_answers(kf_ctx *ctx, const answers *a, const kf_truth *tr
   if (KF_TAKE(&arena, counts, a->n_classes) == NULL) return kf_fail_memory(&ctx->err);
   for (uint32_t k = 0; k < a->n_classes; k++) counts[k] = 1;
   kf_known known = {
-      .what = "labels", .n_classes = a->n_classes, .names = a->names, .counts = counts};
+      .what = "the labels", .n_classes = a->n_classes, .names = a->names, .counts = counts};
   kf_status status = kf_judge_start(ctx, &j.judge, known, set, a->data, a->rows, truth);
   if (status == KF_OK) {
     j.tally = kf_tallies_take(&arena, &j.judge, 1);
@@ -197,10 +174,10 @@ static kf_status judge_answers(kf_ctx *ctx, const answers *a, const kf_truth *tr
 static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth, const kf_class_set *set,
                             kf_verdicts *v) {
   a->answer = kf_alloc(a->rows, sizeof *a->answer);
-  if (a->answer == NULL || v == NULL) return kf_fail_memory(&ctx->err);
+  if (a->answer == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < a->rows; i++) a->answer[i] = NO_LINE;
   if (a->names->n > 0) KF_TRY(kf_dict_new_from_names(a->names, "labels", &a->map, &ctx->err));
-  KF_TRY(read_answers(a, &ctx->err));
+  KF_TRY(kf_lines_read(a->path, answer_line, a, &ctx->err));
   return judge_answers(ctx, a, truth, set, v);
 }
 
@@ -210,7 +187,9 @@ kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
   answers a = {.path = path, .data = data, .rows = data != NULL ? data->rows : truth->rows};
   a.n_classes = truth != NULL ? truth->n_classes : data->n_classes;
   a.names = truth != NULL ? &truth->names : &data->names;
-  kf_verdicts *v = new_verdicts(a.rows);
+  kf_verdicts *v = kf_alloc_tail(sizeof *v, a.rows, 1);
+  if (v == NULL) return kf_fail_memory(err);
+  v->rows = a.rows;
   kf_status status = judge_file(ctx, &a, truth, set, v);
   kf_free(a.answer);
   kf_dict_free(a.map);

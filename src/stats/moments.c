@@ -54,12 +54,7 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
     w->packed = kf_arena_take(&m->arena, m->panels, m->kernel->panel_size);
     KF_TAKE_ZERO(&m->arena, w->products, (uint64_t)m->width * m->width);
   }
-  if (m->arena.failed) {
-    kf_moments_free(m);
-    return kf_fail_memory(&ctx->err);
-  }
-  *out = m;
-  return KF_OK;
+  KF_HAND_OUT(m->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK, out, m, kf_moments_free);
 }
 
 void kf_moments_free(kf_moments *m) {

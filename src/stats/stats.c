@@ -55,30 +55,23 @@ kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char
 typedef struct check_job {
   const kf_stats *stats;
   const kf_data *data; /* over the rows */
-  const float *rows;
   const int32_t *labels;
-  const kf_kernels *kernels;
-  uint64_t rows_at_once;
 } check_job;
 
 /* Checks everything that could make adding these rows fail half-way. */
-static kf_status check_rows(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
+static kf_status check_rows(void *argument, const kf_batch *b, kf_err *err) {
   const check_job *j = argument;
   const kf_stats *s = j->stats;
-  uint64_t first = i * j->rows_at_once, left = j->data->rows - first;
-  uint64_t end = first + (left < j->rows_at_once ? left : j->rows_at_once);
-  for (uint64_t r = first; r < end; r++) {
-    if (j->labels[r] == KF_LABEL_NONE || j->labels[r] == KF_LABEL_BAD) continue;
-    if (j->labels[r] < 0 || (uint32_t)j->labels[r] >= s->n_classes)
-      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is not in 0 … %u", (unsigned long long)r,
-                     j->labels[r], s->n_classes - 1);
-    const float *row = j->rows + r * s->dim;
-    double norm2 = j->kernels->norm2(row, s->dim);
-    if (!(norm2 > 0 && isfinite(norm2)))
-      return kf_fail(err, KF_ERR_DATA, "row %llu: is %s", (unsigned long long)r,
-                     norm2 == 0 ? "all zeros" : "not finite");
-    if (!s->normalized) KF_TRY(kf_check_magnitude(row, s->dim, s->exponent, j->data, r, err));
+  for (uint64_t i = 0, row = b->first; i < b->n; i++, row++) {
+    int32_t label = j->labels[row];
+    if (label == KF_LABEL_NONE || label == KF_LABEL_BAD) continue;
+    if (label < 0 || (uint32_t)label >= s->n_classes)
+      return kf_fail_row(err, j->data, row, KF_HINT_NONE, "label %d is not in 0 … %u", label,
+                         s->n_classes - 1);
+    if (b->norm2[i] == 0)
+      return kf_fail_row(err, j->data, row, KF_HINT_NONE, "is NaN, infinite or zero");
+    if (!s->normalized)
+      KF_TRY(kf_check_magnitude(b->rows + i * s->dim, s->dim, s->exponent, j->data, row, err));
   }
   return KF_OK;
 }
@@ -91,14 +84,9 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
   kf_data *data;
   KF_TRY(kf_data_open_memory(ctx, rows, n, stats->dim, NULL, NULL, 0, &data));
   data->skip_bad = true; /* rows without a label may hold anything; the others are checked here */
-  check_job j = {.stats = stats,
-                 .data = data,
-                 .rows = rows,
-                 .labels = labels,
-                 .kernels = ctx->kernels,
-                 .rows_at_once = kf_data_chunk(stats->dim)};
-  uint64_t tasks = (n + j.rows_at_once - 1) / j.rows_at_once;
-  kf_status status = kf_parallel(ctx, (size_t)tasks, check_rows, &j);
+  check_job j = {stats, data, labels};
+  kf_pass pass = {.rows_only = true, .work = check_rows, .argument = &j};
+  kf_status status = kf_each_batch(ctx, data, &pass);
   if (status == KF_OK) status = kf_stats_accumulate(ctx, stats, data, labels, NULL);
   kf_data_free(data);
   return status;
@@ -171,10 +159,6 @@ static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) 
       a->exponent, b->exponent);
 }
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* The sorted union of two lists of names; the result points into them. */
 static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, kf_err *err) {
   uint32_t n = a->n + b->n, kept = 0;
@@ -182,7 +166,7 @@ static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, k
   if (list == NULL) return kf_fail_memory(err);
   memcpy(list, a->name, a->n * sizeof *list);
   if (b->n > 0) memcpy(list + a->n, b->name, b->n * sizeof *list);
-  qsort(list, n, sizeof *list, compare_names);
+  qsort(list, n, sizeof *list, kf_by_bytes);
   for (uint32_t k = 0; k < n; k++)
     if (kept == 0 || strcmp(list[k], list[kept - 1]) != 0) list[kept++] = list[k];
   *out = (kf_names){.n = kept, .name = list};

@@ -59,22 +59,17 @@ kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path) {
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-static kf_status read_moments(const kf_st *st, kf_stats *s, kf_err *err) {
-  const kf_st_tensor *high = kf_st_find(st, "moments_high"), *low = kf_st_find(st, "moments_low");
-  int64_t *h;
-  uint64_t *l, total = kf_triangle(s->dim);
-  kf_arena arena = {0};
-  KF_TAKE(&arena, h, MOMENTS_AT_ONCE);
-  KF_TAKE(&arena, l, MOMENTS_AT_ONCE);
-  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
+static kf_status read_half(const kf_st *st, const char *name, kf_stats *s, int shift, kf_err *err) {
+  uint64_t *half = kf_alloc(MOMENTS_AT_ONCE, sizeof *half), total = kf_triangle(s->dim);
+  uint64_t offset = kf_st_find(st, name)->offset;
+  kf_status status = half == NULL ? kf_fail_memory(err) : KF_OK;
   for (uint64_t first = 0; first < total && status == KF_OK; first += MOMENTS_AT_ONCE) {
     uint64_t n = total - first < MOMENTS_AT_ONCE ? total - first : MOMENTS_AT_ONCE;
-    status = kf_in_read(&st->in, high->offset + first * 8, h, n * 8, err);
-    if (status == KF_OK) status = kf_in_read(&st->in, low->offset + first * 8, l, n * 8, err);
+    status = kf_in_read(&st->in, offset + first * sizeof *half, half, n * sizeof *half, err);
     for (uint64_t i = 0; i < n && status == KF_OK; i++)
-      s->moments[first + i] = (kf_i128)((kf_u128)h[i] << 64 | l[i]);
+      s->moments[first + i] |= (kf_i128)((kf_u128)half[i] << shift);
   }
-  kf_arena_free(&arena);
+  kf_free(half);
   return status;
 }
 
@@ -128,7 +123,8 @@ static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t
   fields[COUNTS].memory = s->counts;
   fields[SUMS].memory = s->sums;
   KF_TRY(kf_st_read_fields(st, fields, HIGH, err));
-  KF_TRY(read_moments(st, s, err));
+  KF_TRY(read_half(st, "moments_high", s, 64, err));
+  KF_TRY(read_half(st, "moments_low", s, 0, err));
   return check_sums(st, s, rows, err);
 }
 

@@ -127,21 +127,14 @@ static kf_status open_synth(kf_ctx *ctx, const kf_synth_options *options, bool t
   synth_data *synth = kf_alloc_zero(1, sizeof *synth);
   if (synth == NULL) return kf_fail_memory(err);
   synth->options = o;
-  kf_status status = fill(synth, ctx->kernels, text, err);
-  if (status != KF_OK) {
-    kf_names_clear(&synth->data.names);
-    destroy(&synth->data);
-    return status;
-  }
-  synth->data.rows = text ? o.classes : rows;
-  synth->data.dim = o.dim;
-  synth->data.has_labels = true;
-  synth->data.n_classes = o.classes;
-  synth->data.fetch = text ? fetch_texts : fetch_images;
-  synth->data.where = where;
-  synth->data.destroy = destroy;
-  *out = &synth->data;
-  return KF_OK;
+  synth->data = (kf_data){.rows = text ? o.classes : rows,
+                          .dim = o.dim,
+                          .has_labels = true,
+                          .n_classes = o.classes,
+                          .fetch = text ? fetch_texts : fetch_images,
+                          .where = where,
+                          .destroy = destroy};
+  KF_HAND_OUT(fill(synth, ctx->kernels, text, err), out, &synth->data, kf_data_free);
 }
 
 kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_data **out) {
