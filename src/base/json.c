@@ -230,12 +230,7 @@ kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const
   if (doc->text == NULL) return kf_fail_memory(err);
   memcpy(doc->text, text, length);
   doc->text[length] = '\0';
-  parser p = {.doc = doc,
-              .at = doc->text,
-              .begin = doc->text,
-              .end = doc->text + length,
-              .what = what,
-              .err = err};
+  parser p = {doc, doc->text, doc->text, doc->text + length, what, err};
   uint32_t whole;
   skip_space(&p);
   kf_status status = parse_value(&p, 0, &whole);

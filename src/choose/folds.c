@@ -54,12 +54,6 @@ kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_
   KF_HAND_OUT(status, taken, s, kf_stats_free);
 }
 
-kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {
-  kf_status status = kf_stats_merge(ctx, rest, taken);
-  kf_stats_free(taken);
-  return status;
-}
-
 /* Adds the number of the left-out fold to the error. */
 static kf_status fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds) {
   if (status != KF_ERR_MATH && status != KF_ERR_ARG) return status;
@@ -83,9 +77,12 @@ static kf_status run_fold(kf_ctx *ctx, const kf_folding *f, kf_stats *rest, cons
   kf_stats *taken;
   KF_TRY(kf_fold_take_out(ctx, rest, fold->data, &taken));
   kf_status status = f->work(f->argument, fold);
-  if (status == KF_OK) return kf_fold_put_back(ctx, rest, taken);
-  kf_stats_free(taken); /* nothing is needed any more but the message */
-  return fold_failed(ctx, status, fold->number, f->folds);
+  if (status == KF_OK)
+    status = kf_stats_merge(ctx, rest, taken);
+  else
+    status = fold_failed(ctx, status, fold->number, f->folds);
+  kf_stats_free(taken);
+  return status;
 }
 
 kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {

@@ -317,22 +317,12 @@ typedef struct rank_job {
   void *argument;
 } rank_job;
 
-typedef struct rank_scratch {
-  unsigned char *ranks; /* [KF_MAP_ROWS][n_dims] */
-} rank_scratch;
-
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
-  const rank_job *j = argument;
-  rank_scratch *s = scratch;
-  KF_TAKE(arena, s->ranks, KF_MAP_ROWS * j->ranker->n_dims);
-}
-
 static kf_status rank_judged(void *argument, const kf_judged *rows, kf_err *err) {
   const rank_job *j = argument;
-  const rank_scratch *s = rows->scratch;
-  KF_TRY(kf_ranker_rank(j->ranker, rows->rows, rows->norm2, rows->n, rows->right, s->ranks, err));
+  unsigned char *ranks = rows->scratch; /* [KF_MAP_ROWS][n_dims] */
+  KF_TRY(kf_ranker_rank(j->ranker, rows->rows, rows->norm2, rows->n, rows->right, ranks, err));
   for (uint64_t i = 0; i < rows->n; i++)
-    j->use(j->argument, rows->worker, rows->number[i], s->ranks + i * j->ranker->n_dims);
+    j->use(j->argument, rows->worker, rows->number[i], ranks + i * j->ranker->n_dims);
   return KF_OK;
 }
 
@@ -345,7 +335,6 @@ kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data
                          .judge = judge,
                          .work = rank_judged,
                          .argument = &j,
-                         .scratch_size = sizeof(rank_scratch),
-                         .make_scratch = make_scratch};
+                         .scratch_size = KF_MAP_ROWS * ranker->n_dims};
   return kf_each_judged(ctx, data, &pass, counts);
 }

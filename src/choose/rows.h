@@ -11,8 +11,7 @@
 typedef struct kf_row_list {
   uint64_t n;
   uint64_t *row;
-  int32_t *label;
-  kf_arena arena;
+  int32_t *label; /* after the rows, in the same block */
 } kf_row_list;
 kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err); /* empty, with room */
 void kf_row_list_clear(kf_row_list *rows);
@@ -48,10 +47,9 @@ kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t fol
 kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_row_list *out, kf_err *err);
 /* Statistics of all rows but those of a fold: the whole minus the fold, exactly. `rest` is a
- * copy of the whole, made by kf_stats_copy, which kf_fold_put_back restores. */
+ * copy of the whole, made by kf_stats_copy; merging what was taken restores it. */
 kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
-kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
 
 /* One fold, left out of everything else. */
 typedef struct kf_fold {

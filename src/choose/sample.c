@@ -19,16 +19,14 @@ static kf_status each_label(kf_ctx *ctx, const kf_data *data,
 }
 
 kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err) {
-  *rows = (kf_row_list){0};
-  KF_TAKE(&rows->arena, rows->row, most);
-  KF_TAKE(&rows->arena, rows->label, most);
-  if (!rows->arena.failed) return KF_OK;
-  kf_row_list_clear(rows);
-  return kf_fail_memory(err);
+  uint64_t *row = kf_alloc(most, sizeof *row + sizeof *rows->label);
+  if (row == NULL) return kf_fail_memory(err);
+  *rows = (kf_row_list){.row = row, .label = (int32_t *)(row + most)};
+  return KF_OK;
 }
 
 void kf_row_list_clear(kf_row_list *rows) {
-  kf_arena_free(&rows->arena);
+  kf_free(rows->row);
   *rows = (kf_row_list){0};
 }
 

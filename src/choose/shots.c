@@ -113,28 +113,23 @@ static void set_point(draw *d, kf_shots_classifier classifier, uint64_t n, uint6
   p->top5 = top5;
 }
 
-static kf_status judge_images(shots_job *j, draw *d) {
-  kf_eval_options options = {.truth = j->options.truth};
+/* Fits of images are judged in the original space as well. */
+static kf_status judge(shots_job *j, draw *d, const kf_model *model, kf_part part,
+                       kf_shots_classifier classifier) {
+  bool images = classifier == KF_SHOTS_KOOFU;
+  kf_eval_options options = {
+      .raw = images ? KF_ON : KF_OFF, .part = part, .truth = j->options.truth};
   kf_eval_result r;
-  KF_TRY(kf_eval(j->ctx, d->model, j->test, &options, &r));
-  set_point(d, KF_SHOTS_RAW, r.n, r.raw_top1, r.raw_top5);
-  set_point(d, KF_SHOTS_KOOFU, r.n, r.top1, r.top5);
-  d->points[KF_SHOTS_KOOFU].lambda = d->model->lambda;
-  return KF_OK;
-}
-
-static kf_status judge_part(shots_job *j, draw *d, kf_part part, kf_shots_classifier classifier) {
-  kf_eval_options options = {.raw = KF_OFF, .part = part, .truth = j->options.truth};
-  kf_eval_result r;
-  KF_TRY(kf_eval(j->ctx, d->fused, j->test, &options, &r));
+  KF_TRY(kf_eval(j->ctx, model, j->test, &options, &r));
   set_point(d, classifier, r.n, r.top1, r.top5);
+  if (images) set_point(d, KF_SHOTS_RAW, r.n, r.raw_top1, r.raw_top5);
   return KF_OK;
 }
 
 /* Text alone is the same for all draws and judged once. */
 static kf_status judge_text(shots_job *j, draw *d) {
   const kf_shots_point *first = j->out->points;
-  if (d->points == first) return judge_part(j, d, KF_PART_TEXT, KF_SHOTS_TEXT);
+  if (d->points == first) return judge(j, d, d->fused, KF_PART_TEXT, KF_SHOTS_TEXT);
   first += KF_SHOTS_TEXT;
   set_point(d, KF_SHOTS_TEXT, first->n, first->top1, first->top5);
   return KF_OK;
@@ -163,11 +158,12 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   KF_TRY(kf_fitter_new(ctx, d->stats, NULL, &d->fitter));
   KF_TRY(choose_lambda(d, &lambda));
   KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_NONE, &d->model));
-  KF_TRY(judge_images(j, d));
+  d->points[KF_SHOTS_KOOFU].lambda = d->model->lambda;
+  KF_TRY(judge(j, d, d->model, KF_PART_DEFAULT, KF_SHOTS_KOOFU));
   if (j->text != NULL) {
     KF_TRY(fit_fused(j, d));
     KF_TRY(judge_text(j, d));
-    KF_TRY(judge_part(j, d, KF_PART_FUSED, KF_SHOTS_FUSED));
+    KF_TRY(judge(j, d, d->fused, KF_PART_FUSED, KF_SHOTS_FUSED));
   }
   return kf_stage_step(&j->stage);
 }

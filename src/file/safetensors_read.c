@@ -36,6 +36,7 @@ static const element known[] = {
     {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
 
 const char *kf_st_type_name(kf_type type) { return known[type].name; }
+size_t kf_type_size(kf_type type) { return type < KF_TYPE_OTHER ? known[type].bits / 8 : 0; }
 
 static const element *find_element(const char *name) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

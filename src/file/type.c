@@ -10,15 +10,6 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are read without swapping bytes");
 
-size_t kf_type_size(kf_type type) {
-  static const unsigned char size[] = {
-      [KF_TYPE_F16] = 2,  [KF_TYPE_BF16] = 2, [KF_TYPE_F32] = 4, [KF_TYPE_F64] = 8,
-      [KF_TYPE_I8] = 1,   [KF_TYPE_I16] = 2,  [KF_TYPE_I32] = 4, [KF_TYPE_I64] = 8,
-      [KF_TYPE_U8] = 1,   [KF_TYPE_U16] = 2,  [KF_TYPE_U32] = 4, [KF_TYPE_U64] = 8,
-      [KF_TYPE_OTHER] = 0};
-  return size[type];
-}
-
 bool kf_type_is_float(kf_type type) { return type <= KF_TYPE_F64; }
 
 bool kf_type_is_integer(kf_type type) { return type >= KF_TYPE_I8 && type <= KF_TYPE_U64; }
@@ -73,9 +64,8 @@ static uint16_t encode_bf16(float value) {
 /* The first finite element that was rounded to infinity, or n; `infinity` is the exponent field of the
  * narrow type. */
 static size_t find_overflow(const float *in, const uint16_t *out, size_t n, uint16_t infinity) {
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n; i++)
     if ((out[i] & infinity) == infinity && isfinite(in[i])) return i;
-  }
   return n;
 }
 
@@ -96,9 +86,9 @@ size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, s
 
 /* --- integers -------------------------------------------------------------------------------- */
 
-static int64_t integer_at(kf_type type, const unsigned char *in) {
+static int64_t integer_at(kf_type type, size_t size, const unsigned char *in) {
   uint64_t bits = 0;
-  memcpy(&bits, in, kf_type_size(type));
+  memcpy(&bits, in, size);
   switch (type) {
   case KF_TYPE_I8: return (int8_t)bits;
   case KF_TYPE_I16: return (int16_t)bits;
@@ -111,5 +101,5 @@ static int64_t integer_at(kf_type type, const unsigned char *in) {
 void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out) {
   const unsigned char *bytes = in;
   size_t size = kf_type_size(type);
-  for (size_t i = 0; i < n; i++) out[i] = integer_at(type, bytes + i * size);
+  for (size_t i = 0; i < n; i++) out[i] = integer_at(type, size, bytes + i * size);
 }

@@ -59,16 +59,6 @@ static kf_status search_batch(void *argument, const kf_judged *rows, kf_err *err
   return KF_OK;
 }
 
-static kf_status search_data(knn_job *j, const kf_data *data) {
-  kf_judged_pass pass = {.what = stage,
-                         .rows = j->batch,
-                         .workers = 1,
-                         .judge = &j->judge,
-                         .work = search_batch,
-                         .argument = j};
-  return kf_each_judged(j->ctx, data, &pass, &j->counts);
-}
-
 /* --- over the gallery itself ----------------------------------------------------------------- */
 
 static kf_status search_itself(knn_job *j) {
@@ -111,7 +101,13 @@ static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_opti
   if (j->arena.failed) return kf_fail_memory(err);
   for (size_t t = 0; t < j->n_k; t++) j->hits[t].k = j->k[t];
   KF_TRY(kf_progress(j->ctx, stage, 0, rows));
-  KF_TRY(data != NULL ? search_data(j, data) : search_itself(j));
+  kf_judged_pass pass = {.what = stage,
+                         .rows = j->batch,
+                         .workers = 1,
+                         .judge = &j->judge,
+                         .work = search_batch,
+                         .argument = j};
+  KF_TRY(data != NULL ? kf_each_judged(j->ctx, data, &pass, &j->counts) : search_itself(j));
   return kf_check_scored(&j->judge, &j->counts, err);
 }
 

@@ -43,6 +43,10 @@ typedef struct answers {
   kf_dict *map;          /* of the names */
   int32_t *answer;       /* [rows] class of labels or truth, NO_CLASS or NO_LINE */
   kf_string name;        /* without escapes */
+  kf_judge judge;
+  kf_tally *tally;
+  kf_verdicts *out;
+  kf_arena arena;
 } answers;
 
 enum { NO_LINE = -2, NO_CLASS = -1 };
@@ -115,21 +119,14 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
 
 /* --- judging answers -------------------------------------------------------------------------- */
 
-typedef struct answers_job {
-  const answers *answers;
-  kf_judge judge;
-  kf_tally *tally;
-  kf_verdicts *out;
-} answers_job;
-
-static void judge_row(answers_job *j, uint64_t row, int32_t label) {
-  int32_t answer = j->answers->answer[row];
+static void judge_row(answers *a, uint64_t row, int32_t label) {
+  int32_t answer = a->answer[row];
   kf_right right;
   if (answer == NO_LINE) label = KF_LABEL_BAD; /* was left out */
-  if (kf_count_row(j->tally, &j->judge, row, label, &right) != KF_FATE_SCORED) return;
+  if (kf_count_row(a->tally, &a->judge, row, label, &right) != KF_FATE_SCORED) return;
   bool hit = kf_is_right(&right, answer);
-  j->out->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
-  j->tally->sum.top1 += hit;
+  a->out->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
+  a->tally->sum.top1 += hit;
 }
 
 static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
@@ -138,47 +135,31 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status judge_rows(kf_ctx *ctx, answers_job *j) {
-  const answers *a = j->answers;
-  if (a->data != NULL)
-    KF_TRY(kf_each_batch(
-        ctx, a->data,
-        &(kf_pass){
-            .rows = BATCH, .workers = 1, .labels_only = true, .work = judge_batch, .argument = j}));
-  else
-    for (uint64_t i = 0; i < a->rows; i++) judge_row(j, i, KF_LABEL_NONE);
-  kf_tallies_sum(j->tally, 1, &j->judge, &j->out->counts);
-  return kf_check_scored(&j->judge, &j->out->counts, &ctx->err);
+static kf_status judge_rows(kf_ctx *ctx, answers *a) {
+  kf_pass pass = {
+      .rows = BATCH, .workers = 1, .labels_only = true, .work = judge_batch, .argument = a};
+  if (a->data != NULL) KF_TRY(kf_each_batch(ctx, a->data, &pass));
+  for (uint64_t i = 0; a->data == NULL && i < a->rows; i++) judge_row(a, i, KF_LABEL_NONE);
+  kf_tallies_sum(a->tally, 1, &a->judge, &a->out->counts);
+  return kf_check_scored(&a->judge, &a->out->counts, &ctx->err);
 }
 
-/* Every class of the labels or of the truth is known. */
-static kf_status judge_answers(kf_ctx *ctx, const answers *a, const kf_truth *truth,
-                               const kf_class_set *set, kf_verdicts *v) {
-  kf_arena arena = {0};
-  answers_job j = {.answers = a, .out = v};
-  int64_t *counts;
-  if (KF_TAKE(&arena, counts, a->n_classes) == NULL) return kf_fail_memory(&ctx->err);
+static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth,
+                            const kf_class_set *set) {
+  kf_err *err = &ctx->err;
+  int64_t *counts; /* every class of the labels or of the truth is known */
+  KF_TAKE(&a->arena, a->answer, a->rows);
+  KF_TAKE(&a->arena, counts, a->n_classes);
+  if (a->arena.failed) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < a->rows; i++) a->answer[i] = NO_LINE;
   for (uint32_t k = 0; k < a->n_classes; k++) counts[k] = 1;
+  if (a->names->n > 0) KF_TRY(kf_dict_new_from_names(a->names, "labels", &a->map, err));
+  KF_TRY(kf_lines_read(a->path, answer_line, a, err));
   kf_known known = {
       .what = "the labels", .n_classes = a->n_classes, .names = a->names, .counts = counts};
-  kf_status status = kf_judge_start(ctx, &j.judge, known, set, a->data, a->rows, truth);
-  if (status == KF_OK) {
-    j.tally = kf_tallies_take(&arena, &j.judge, 1);
-    status = j.tally != NULL ? judge_rows(ctx, &j) : kf_fail_memory(&ctx->err);
-  }
-  kf_judge_clear(&j.judge);
-  kf_arena_free(&arena);
-  return status;
-}
-
-static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth, const kf_class_set *set,
-                            kf_verdicts *v) {
-  a->answer = kf_alloc(a->rows, sizeof *a->answer);
-  if (a->answer == NULL) return kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; i < a->rows; i++) a->answer[i] = NO_LINE;
-  if (a->names->n > 0) KF_TRY(kf_dict_new_from_names(a->names, "labels", &a->map, &ctx->err));
-  KF_TRY(kf_lines_read(a->path, answer_line, a, &ctx->err));
-  return judge_answers(ctx, a, truth, set, v);
+  KF_TRY(kf_judge_start(ctx, &a->judge, known, set, a->data, a->rows, truth));
+  a->tally = kf_tallies_take(&a->arena, &a->judge, 1);
+  return a->tally != NULL ? judge_rows(ctx, a) : kf_fail_memory(err);
 }
 
 kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
@@ -190,8 +171,10 @@ kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
   kf_verdicts *v = kf_alloc_tail(sizeof *v, a.rows, 1);
   if (v == NULL) return kf_fail_memory(err);
   v->rows = a.rows;
-  kf_status status = judge_file(ctx, &a, truth, set, v);
-  kf_free(a.answer);
+  a.out = v;
+  kf_status status = judge_file(ctx, &a, truth, set);
+  kf_judge_clear(&a.judge);
+  kf_arena_free(&a.arena);
   kf_dict_free(a.map);
   kf_string_clear(&a.name);
   KF_HAND_OUT(status, out, v, kf_verdicts_free);

@@ -31,7 +31,7 @@ static kf_status fetch_images(const kf_data *data, const kf_kernels *kernels, ui
   const synth_data *synth = (const synth_data *)data;
   if (labels != NULL) fetch_labels(data, first, n, labels);
   if (rows == NULL) return KF_OK;
-  float *scratch = kf_alloc(kf_world_scratch(synth->world), sizeof *scratch);
+  float *scratch = kf_alloc(2 * (uint64_t)data->dim, sizeof *scratch);
   if (scratch == NULL) return kf_fail_memory(err);
   for (uint64_t i = 0; i < n; i++)
     kf_world_image(synth->world, kernels, synth->options.split, first + i, scratch,

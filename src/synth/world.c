@@ -390,8 +390,6 @@ static void finish(const kf_world *world, const kf_kernels *kernels, float *late
   map_apply(&world->q, 1, latent, rest, out);
 }
 
-uint64_t kf_world_scratch(const kf_world *world) { return 2 * (uint64_t)world->dim; }
-
 /* The class that is also in the picture. It may be the class itself. */
 static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {
   if (uniform(key, 1) >= SIBLING_SHARE) return below(key, 2, world->n_classes);
@@ -447,13 +445,6 @@ static void text_gap(const kf_world *world, uint32_t k, float *latent) {
   latent[q] = (float)(TEXT_Q + TEXT_Q_SPREAD * bell_unit() * bell(key, world->dim + 1));
 }
 
-/* Texts are scaled as a whole: their components along p and q vary anyway. */
-static void text_finish(const kf_world *world, const kf_kernels *kernels, float *latent,
-                        float *rest, float *out) {
-  float scale = (float)(1 / sqrt(kernels->norm2(latent, world->dim)));
-  map_apply(&world->q, scale, latent, rest, out);
-}
-
 kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float *rows,
                          kf_err *err) {
   family f;
@@ -465,7 +456,9 @@ kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float
     family_next(world, &f, k);
     text_latent(world, &f, k, noise_scale, f.rest);
     text_gap(world, k, f.rest);
-    text_finish(world, kernels, f.rest, f.rest + world->dim, rows + (size_t)k * world->dim);
+    /* Texts are scaled as a whole: their components along p and q vary anyway. */
+    float scale = (float)(1 / sqrt(kernels->norm2(f.rest, world->dim)));
+    map_apply(&world->q, scale, f.rest, f.rest + world->dim, rows + (size_t)k * world->dim);
   }
   kf_arena_free(&f.arena);
   return KF_OK;
