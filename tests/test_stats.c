@@ -151,7 +151,7 @@ static void adding_in_steps(void **state) {
   kf_stats *rest = stats_of(ctx, rows + 1000 * D, labels + 1000, N - 1000, NULL);
   assert_ok(ctx, kf_stats_subtract(ctx, s, part));
   assert_same(s, rest);
-  assert_error(ctx, KF_ERR_DATA, "more rows", kf_stats_subtract(ctx, part, s));
+  assert_error(ctx, KF_ERR_DATA, "fewer rows", kf_stats_subtract(ctx, part, s));
   /* As many rows of the classes, but not these rows. */
   for (uint64_t i = 0; i < K * D; i++) part->sums[i] = -part->sums[i] - 1000000000;
   assert_error(ctx, KF_ERR_DATA, "not those of a subset", kf_stats_subtract(ctx, rest, part));

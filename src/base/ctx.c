@@ -107,11 +107,6 @@ static kf_pool *pool_new(unsigned n_workers) {
   return pool;
 }
 
-static kf_status parallel_alone(size_t n, kf_task_fn task, void *argument, kf_err *err) {
-  for (size_t i = 0; i < n; i++) KF_TRY(task(argument, i, 0, err));
-  return KF_OK;
-}
-
 kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument) {
   return kf_parallel_limited(ctx, ctx->threads, n, task, argument);
 }
@@ -124,7 +119,10 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
     if (ctx->pool == NULL) return kf_fail_memory(&ctx->err);
   }
   kf_pool *pool = ctx->pool;
-  if (pool == NULL || alone) return parallel_alone(n, task, argument, &ctx->err);
+  if (pool == NULL || alone) {
+    for (size_t i = 0; i < n; i++) KF_TRY(task(argument, i, 0, &ctx->err));
+    return KF_OK;
+  }
 
   pthread_mutex_lock(&pool->lock);
   pool->task = task;

@@ -133,19 +133,6 @@ typedef struct loo_batch {
   const kf_loo_view *view;
 } loo_batch;
 
-static void take_batch(const kf_loo *loo, loo_batch *b, kf_arena *arena) {
-  uint64_t dim = loo->dim;
-  KF_TAKE(arena, b->queries, BATCH * (uint64_t)kf_loo_width(loo));
-  KF_TAKE(arena, b->fixed, dim);
-  KF_TAKE(arena, b->x, BATCH * dim);
-  KF_TAKE(arena, b->unit, loo->text != NULL ? BATCH * dim : 0);
-  KF_TAKE(arena, b->ax, BATCH * dim);
-  KF_TAKE(arena, b->ad, BATCH * dim);
-  KF_TAKE(arena, b->columns, BATCH * dim);
-  KF_TAKE(arena, b->u, dim);
-  KF_TAKE(arena, b->v, dim);
-}
-
 /* Rows as the statistics saw them, in the basis V. */
 static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_batch *from,
                             loo_batch *b, kf_loo_count *count, kf_err *err) {
@@ -233,8 +220,19 @@ typedef struct loo_job {
   kf_arena arena;
 } loo_job;
 
-static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
-  take_batch(((const loo_job *)argument)->loo, scratch, arena);
+static void take_batch(const void *argument, void *scratch, kf_arena *arena) {
+  const kf_loo *loo = ((const loo_job *)argument)->loo;
+  loo_batch *b = scratch;
+  uint64_t dim = loo->dim;
+  KF_TAKE(arena, b->queries, BATCH * (uint64_t)kf_loo_width(loo));
+  KF_TAKE(arena, b->fixed, dim);
+  KF_TAKE(arena, b->x, BATCH * dim);
+  KF_TAKE(arena, b->unit, loo->text != NULL ? BATCH * dim : 0);
+  KF_TAKE(arena, b->ax, BATCH * dim);
+  KF_TAKE(arena, b->ad, BATCH * dim);
+  KF_TAKE(arena, b->columns, BATCH * dim);
+  KF_TAKE(arena, b->u, dim);
+  KF_TAKE(arena, b->v, dim);
 }
 
 static kf_status count_batch(void *argument, const kf_batch *batch, kf_err *err) {
@@ -275,7 +273,7 @@ static kf_status count_all(loo_job *j, const char *what, kf_fuse_point *points,
                   .work = count_batch,
                   .argument = j,
                   .scratch_size = sizeof(loo_batch),
-                  .make_scratch = make_scratch};
+                  .make_scratch = take_batch};
   KF_TRY(kf_each_batch(ctx, j->data, &pass));
   *count = (kf_loo_count){0};
   for (unsigned t = 0; t < ctx->threads; t++) {
@@ -313,7 +311,7 @@ static kf_status score_row(kf_loo *loo, uint64_t number, kf_loo_view *view, kf_a
   double norm2;
   loo_batch *b;
   KF_TAKE(arena, row, loo->dim);
-  if (KF_TAKE_ZERO(arena, b, 1) != NULL) take_batch(loo, b, arena);
+  if (KF_TAKE_ZERO(arena, b, 1) != NULL) take_batch(&(loo_job){.loo = loo}, b, arena);
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(kf_data_fetch(loo->data, loo->ctx->kernels, number, 1, row, &label, &norm2, err));
   kf_batch one = {.first = number, .n = 1, .rows = row, .labels = &label, .norm2 = &norm2};

@@ -4,18 +4,12 @@
  * floor((t + 1) s_k / n_k) is more than floor(t s_k / n_k), which spreads the sample evenly. */
 #include "choose/rows.h"
 
-#define LABELS_AT_A_TIME 65536u
-
 /* One pass over the labels, in order. To leave bad rows out, rows have to be read. */
 static kf_status each_label(kf_ctx *ctx, const kf_data *data,
                             kf_status (*work)(void *argument, const kf_batch *b, kf_err *err),
                             void *argument) {
-  return kf_each_batch(ctx, data,
-                       &(kf_pass){.rows = data->skip_bad ? 0 : LABELS_AT_A_TIME,
-                                  .workers = 1,
-                                  .labels_only = !data->skip_bad,
-                                  .work = work,
-                                  .argument = argument});
+  kf_pass pass = {.workers = 1, .labels_only = !data->skip_bad, .work = work, .argument = argument};
+  return kf_each_batch(ctx, data, &pass);
 }
 
 kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err) {

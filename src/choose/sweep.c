@@ -13,9 +13,7 @@ static kf_status check_data(const kf_stats *stats, const kf_data *train, const k
     return kf_fail(err, KF_ERR_ARG, "a sweep over %s needs the training rows",
                    test == NULL ? "folds" : "neighbours");
   if (o->between != NULL && neighbours)
-    return kf_fail(err, KF_ERR_ARG,
-                   "a sweep over neighbours, which are rows of S_w, cannot be used with S_b from "
-                   "other statistics");
+    return kf_fail(err, KF_ERR_ARG, "neighbours cannot be used with S_b from other statistics");
   if (test == NULL) {
     if (o->truth == NULL && o->between == NULL) return KF_OK;
     return kf_fail(err, KF_ERR_ARG, "%s needs test data",

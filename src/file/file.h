@@ -161,8 +161,6 @@ typedef struct kf_name_set {
 /* Adds a string that is not in it yet. `line` is for messages. */
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err);
-/* -1 if the string is not in it. */
-int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length);
 /* The number of a string, which is added if it is new. */
 kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
                              size_t length, int32_t *number, kf_err *err);
@@ -224,7 +222,7 @@ typedef struct kf_batch {
 
 typedef struct kf_pass {
   const char *what; /* the stage, for progress from 0 to all rows; NULL: none is reported */
-  uint64_t rows;    /* in a batch; 0: kf_data_chunk(dim) */
+  uint64_t rows;    /* in a batch; 0: as many as are good */
   size_t workers;   /* at most; 0: all threads; 1: in order, on the calling thread */
   bool labels_only; /* rows and norm2 are NULL, and bad rows are not known */
   bool rows_only;   /* labels is NULL */

@@ -58,8 +58,9 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err);
 
-kf_status kf_fvecs_read(kf_in *in, kf_table *table, kf_err *err);
-kf_status kf_fbin_read(kf_in *in, kf_table *table, kf_err *err);
+/* The file must be closed after a failure, too. */
+kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
+kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err);
 
 /* --- text, line by line (lines.c) ------------------------------------------------------------ */
 
@@ -168,10 +169,7 @@ typedef struct kf_files {
 /* An empty one, to be filled by kf_data_open; NULL: out of memory. */
 kf_files *kf_files_new(void);
 
-/* Makes a pick free its data set and its rows. */
-void kf_pick_own(kf_data *pick, kf_data *from, uint64_t *rows);
-
-/* Replaces a data set by those of its rows whose classes are in a list of names (only.c). Left as it
+/* Replaces a data set by those of its rows whose classes are in a list of names (pick.c). Left as it
  * is on failure. */
 kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list);
 

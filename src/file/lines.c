@@ -114,13 +114,14 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   return KF_OK;
 }
 
-int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length) {
+/* -1: it is not in the set. */
+static int64_t find(const kf_name_set *set, const char *text, size_t length) {
   return set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
 }
 
 kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
                              size_t length, int32_t *number, kf_err *err) {
-  int64_t at = kf_name_set_find(set, text, length);
+  int64_t at = find(set, text, length);
   *number = at >= 0 ? (int32_t)at : (int32_t)set->n;
   return at >= 0 ? KF_OK : kf_name_set_add(set, path, line, text, length, err);
 }
@@ -149,7 +150,7 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
   if (length == 0)
     return kf_fail_file(err, list->path, "line %" PRIu64 " is empty; a class name is expected",
                         line);
-  int64_t before = kf_name_set_find(set, text, length);
+  int64_t before = find(set, text, length);
   if (before >= 0)
     return kf_fail_file(err, list->path,
                         "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64, line,

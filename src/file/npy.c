@@ -86,8 +86,7 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
     if (npy->ndim == 8)
       return kf_fail_file(p->err, p->path, "the array has more than 8 dimensions");
     KF_TRY(parse_size(p, &npy->shape[npy->ndim++]));
-    bool comma = accept(p, ',');
-    if (comma) continue;
+    if (accept(p, ',')) continue;
     /* (n) is a number in Python, not a shape */
     if (npy->ndim < 2 || !accept(p, ')')) return expected(p, "',' or ')'");
     return KF_OK;
@@ -116,8 +115,7 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   }
   if (strchr(name, 'O') != NULL)
     return kf_fail_file(p->err, p->path,
-                        "the array holds Python objects, which koofu does not load (save floats, "
-                        "or strings in a text file)");
+                        "the array holds Python objects, which koofu does not load");
   if (name[0] == '>')
     return kf_fail_file(p->err, p->path,
                         "dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')", name,

@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 
+enum { LABELS_AT_ONCE = 16384 };
+
 typedef struct worker {
   kf_batch batch;
   kf_arena arena;
@@ -95,7 +97,7 @@ static kf_status run(pass_job *j, size_t workers) {
 
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows};
-  if (j.rows == 0) j.rows = kf_data_chunk(data->dim);
+  if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
   uint64_t batches = (data->rows + j.rows - 1) / j.rows;
   size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
   if (n > batches) n = (size_t)batches;

@@ -9,8 +9,6 @@
 
 #include <inttypes.h>
 
-enum { LABELS_AT_ONCE = 16384 };
-
 /* Where the bytes go. */
 typedef struct sink {
   kf_stw *native; /* NULL: a .npy */
@@ -186,12 +184,9 @@ static kf_status write_label_batch(void *argument, const kf_batch *b, kf_err *er
 }
 
 static kf_status write_labels(kf_saver *save) {
-  return kf_each_batch(save->ctx, save->data,
-                       &(kf_pass){.rows = LABELS_AT_ONCE,
-                                  .workers = 1,
-                                  .labels_only = true,
-                                  .work = write_label_batch,
-                                  .argument = save});
+  return kf_each_batch(
+      save->ctx, save->data,
+      &(kf_pass){.workers = 1, .labels_only = true, .work = write_label_batch, .argument = save});
 }
 
 /* --- ids, before and after the rows ------------------------------------------------------------ */

@@ -28,13 +28,6 @@ static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status open_vectors(kf_shard *shard, const char *path,
-                              kf_status (*read)(kf_in *in, kf_table *table, kf_err *err),
-                              kf_err *err) {
-  KF_TRY(kf_in_open(&shard->in, path, err));
-  return read(&shard->in, &shard->table, err);
-}
-
 /* --- safetensors ----------------------------------------------------------------------------- */
 
 static bool is_matrix(const kf_st_tensor *tensor) {
@@ -131,8 +124,8 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   switch (kf_format_of(path)) {
   case KF_FORMAT_NPY: return open_npy(shard, path, err);
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
-  case KF_FORMAT_FVECS: return open_vectors(shard, path, kf_fvecs_read, err);
-  case KF_FORMAT_FBIN: return open_vectors(shard, path, kf_fbin_read, err);
+  case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
+  case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
   default: return refuse_ending(path, err);
   }
 }

@@ -7,7 +7,8 @@
 
 #include <inttypes.h>
 
-kf_status kf_fvecs_read(kf_in *in, kf_table *table, kf_err *err) {
+kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
+  KF_TRY(kf_in_open(in, path, err));
   if (in->size < 4)
     return kf_fail_file(err, in->path, "the file has %" PRIu64 " bytes, too few for a .fvecs row",
                         in->size);
@@ -28,8 +29,9 @@ kf_status kf_fvecs_read(kf_in *in, kf_table *table, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_fbin_read(kf_in *in, kf_table *table, kf_err *err) {
+kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err) {
   uint32_t header[2];
+  KF_TRY(kf_in_open(in, path, err));
   if (in->size < sizeof header)
     return kf_fail_file(err, in->path, "the file has %" PRIu64 " bytes, but a .fbin header has 8",
                         in->size);

@@ -100,18 +100,15 @@ static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   return KF_OK;
 }
 
-static void describe_answers(kf_info *out) {
-  out->kind = "answers";
-  for (size_t i = 0; i < out->n_tensors; i++)
-    if (strcmp(out->tensors[i].name, "rows") == 0) out->rows = out->tensors[i].shape[0];
-}
-
-static kf_status describe_format(kf_ctx *ctx, kf_info *out, const char *path, const char *format) {
+static kf_status describe_format(kf_ctx *ctx, info *i, const char *path, const char *format) {
+  kf_info *out = &i->base;
   if (strcmp(format, "koofu.stats") == 0) return describe_stats(ctx, out, path);
   if (strcmp(format, "koofu.model") == 0) return describe_model(ctx, out, path);
   if (strcmp(format, KF_GALLERY_FORMAT) == 0) return describe_gallery(ctx, out, path);
   if (strcmp(format, "koofu.answers") != 0) return describe_tensors(ctx, out, path);
-  describe_answers(out);
+  const kf_st_tensor *rows = kf_st_find(&i->st, "rows");
+  out->kind = "answers";
+  out->rows = rows != NULL ? rows->shape[0] : 0;
   return KF_OK;
 }
 
@@ -132,7 +129,7 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
   kf_in_close(&st->in);
   const char *format = kf_st_meta(st, "format");
   if (status != KF_OK) return status;
-  return describe_format(ctx, &out->base, path, format != NULL ? format : "");
+  return describe_format(ctx, out, path, format != NULL ? format : "");
 }
 
 /* --- the others ------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* compare.c - two classifiers on the same rows.
+/* compare.c - intervals of accuracies, and two classifiers on the same rows.
  *
  * McNemar's test looks at the rows that one of them alone has right. If both were equally good,
  * each such row would be a throw of a fair coin; the p-value is the chance that b + c = n throws
@@ -14,6 +14,21 @@
 #include <math.h>
 
 #define EXACT_UP_TO (UINT64_C(1) << 30)
+#define NORMAL_97_5 1.959963984540054 /* a point of the normal distribution */
+
+void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high) {
+  const double z = NORMAL_97_5;
+  if (n == 0) {
+    *low = 0;
+    *high = 1;
+    return;
+  }
+  double p = (double)hits / (double)n, m = (double)n;
+  double centre = (p + z * z / (2 * m)) / (1 + z * z / m);
+  double half = z * sqrt(p * (1 - p) / m + z * z / (4 * m * m)) / (1 + z * z / m);
+  *low = hits == 0 ? 0 : centre - half;
+  *high = hits == n ? 1 : centre + half;
+}
 
 /* The sum of C(n, k) for k <= m <= n / 2, in units of C(n, n/2). */
 static double tail_sum(uint64_t n, uint64_t m) {
@@ -40,7 +55,7 @@ double kf_mcnemar(uint64_t b, uint64_t c) {
 
 /* The difference of two proportions of the same n rows, of which b and c are right in one alone. */
 static void paired_interval(kf_comparison *r) {
-  const double z = 1.959963984540054; /* the 97.5 % point of the normal distribution */
+  const double z = NORMAL_97_5;
   double b = (double)r->only_a + 0.5, c = (double)r->only_b + 0.5, n = (double)r->n + 2;
   double d = (b - c) / n, half = z * sqrt((b + c - (b - c) * (b - c) / n)) / n;
   r->low = d - half > -1 ? d - half : -1;

@@ -111,15 +111,6 @@ static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_opti
   return kf_check_scored(&j->judge, &j->counts, err);
 }
 
-static void hand_out(const knn_job *j, kf_eval_result *counts, kf_hits *hits,
-                     kf_search_report *report) {
-  *counts = j->counts;
-  for (size_t t = 0; t < j->n_k; t++) hits[t] = j->hits[t];
-  if (report == NULL) return;
-  report->queries += j->report.queries;
-  report->candidates += j->report.candidates;
-}
-
 kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
                           const kf_gallery_eval_options *options, kf_eval_result *counts,
                           kf_hits *hits, kf_search_report *report) {
@@ -135,7 +126,14 @@ kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data 
   KF_TRY(check_list(&j, gallery->rows - (data == NULL), err));
   if (data != NULL) KF_TRY(kf_gallery_check_data(gallery, data, err));
   kf_status status = run(&j, data, &o);
-  if (status == KF_OK) hand_out(&j, counts, hits, report);
+  if (status == KF_OK) {
+    *counts = j.counts;
+    for (size_t t = 0; t < j.n_k; t++) hits[t] = j.hits[t];
+  }
+  if (status == KF_OK && report != NULL) {
+    report->queries += j.report.queries;
+    report->candidates += j.report.candidates;
+  }
   kf_judge_clear(&j.judge);
   kf_arena_free(&j.arena);
   return status;

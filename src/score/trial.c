@@ -1,5 +1,5 @@
-/* trial.c - the nearest prototypes of judged rows, in each space that is wanted. Every row is
- * handed on with its answers; nothing grows with rows times classes. */
+/* trial.c - the nearest prototypes of judged rows, in each space that is wanted, and their accuracy.
+ * Every row is handed on with its answers; nothing grows with rows times classes. */
 #include "score/trial.h"
 
 #define BATCH 256u
@@ -88,4 +88,21 @@ kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,
   if (status == KF_OK) *counts = result;
   kf_trial_clear(&trial);
   return status;
+}
+
+/* --- accuracy --------------------------------------------------------------------------------- */
+
+static void count_hits(void *argument, kf_tally *tally, const kf_answer *row) {
+  (void)argument;
+  kf_eval_result *sum = &tally->sum;
+  uint32_t rank = kf_right_rank(&row->right, row->answers, row->top);
+  *(row->raw ? &sum->raw_top1 : &sum->top1) += rank == 0;
+  *(row->raw ? &sum->raw_top5 : &sum->top5) += rank < row->top;
+}
+
+kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                  const kf_eval_options *options, kf_eval_result *out) {
+  KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
+  KF_OPTIONS(kf_eval_options, o, options);
+  return kf_trial_once(ctx, model, data, &o, KF_TOP, count_hits, NULL, out);
 }

@@ -29,6 +29,12 @@ static kf_status bad(const reader *r, kf_err *err, const char *reason, const cha
                       (int)(length < 64 ? length : 64), text, reason);
 }
 
+static kf_status no_class(const reader *r, kf_err *err, const char *text, size_t length) {
+  char reason[KF_WHERE_SIZE];
+  snprintf(reason, sizeof reason, "is no class of %s", r->classes);
+  return bad(r, err, reason, text, length);
+}
+
 /* --- classes ---------------------------------------------------------------------------------- */
 
 static bool looks_like_number(const char *text, size_t length) {
@@ -50,10 +56,7 @@ static kf_status read_number(const reader *r, const char *text, size_t length, i
     return KF_OK;
   }
   if (r->names->n == 0) return bad(r, err, "is too large for a class number", text, length);
-  return kf_fail_file(
-      err, r->entries->path,
-      "%s %" PRIu64 " has class %.*s, but %s has only %" PRIu32 " class names, counted from 0",
-      r->unit, r->place, (int)(length < 64 ? length : 64), text, r->classes, r->names->n);
+  return no_class(r, err, text, length);
 }
 
 static kf_status read_name(reader *r, const char *text, size_t length, int32_t *out, kf_err *err) {
@@ -62,8 +65,7 @@ static kf_status read_name(reader *r, const char *text, size_t length, int32_t *
     return kf_name_set_number(&e->found, e->path, r->place, text, length, out, err);
   *out = (int32_t)kf_dict_find(r->map, text, length);
   if (*out >= 0) return KF_OK;
-  return kf_fail_file(err, e->path, "%s %" PRIu64 ": '%.*s' is no class of %s", r->unit, r->place,
-                      (int)(length < 64 ? length : 64), text, r->classes);
+  return no_class(r, err, text, length);
 }
 
 /* Adds a class to the current entry, once. */

@@ -32,8 +32,6 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
 
 /* --- reading answers -------------------------------------------------------------------------- */
 
-#define BATCH 4096u /* rows */
-
 typedef struct answers {
   const char *path;
   uint64_t rows;
@@ -136,8 +134,7 @@ static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
 }
 
 static kf_status judge_rows(kf_ctx *ctx, answers *a) {
-  kf_pass pass = {
-      .rows = BATCH, .workers = 1, .labels_only = true, .work = judge_batch, .argument = a};
+  kf_pass pass = {.workers = 1, .labels_only = true, .work = judge_batch, .argument = a};
   if (a->data != NULL) KF_TRY(kf_each_batch(ctx, a->data, &pass));
   for (uint64_t i = 0; a->data == NULL && i < a->rows; i++) judge_row(a, i, KF_LABEL_NONE);
   kf_tallies_sum(a->tally, 1, &a->judge, &a->out->counts);

@@ -27,10 +27,6 @@ typedef struct job {
   pthread_mutex_t class_locks[N_LOCKS];
 } job;
 
-typedef struct scratch {
-  int32_t *fixed; /* [batch][dim] */
-} scratch;
-
 double kf_fixed_scale(bool normalized, int exponent, double norm2) {
   return normalized ? (double)KF_FIXED_ONE / sqrt(norm2) : ldexp(1.0, exponent);
 }
@@ -61,7 +57,7 @@ static void add_to_class(job *j, int32_t label, const int32_t *x) {
 static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   job *j = argument;
   const kf_stats *stats = j->stats;
-  int32_t *fixed = ((const scratch *)b->scratch)->fixed;
+  int32_t *fixed = *(int32_t **)b->scratch; /* [batch][dim] */
   size_t kept = 0;
   for (uint64_t r = 0; r < b->n; r++) {
     int32_t label = b->labels[r];
@@ -81,7 +77,7 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
 
 static void make_scratch(const void *argument, void *own, kf_arena *arena) {
   const job *j = argument;
-  KF_TAKE(arena, ((scratch *)own)->fixed, j->batch * j->stats->dim);
+  KF_TAKE(arena, *(int32_t **)own, j->batch * j->stats->dim);
 }
 
 static kf_status run(job *j, const char *what) {
@@ -93,7 +89,7 @@ static kf_status run(job *j, const char *what) {
                                   .workers = kf_moments_workers(j->moments),
                                   .work = add_batch,
                                   .argument = j,
-                                  .scratch_size = sizeof(scratch),
+                                  .scratch_size = sizeof(int32_t *),
                                   .make_scratch = make_scratch}));
   kf_moments_flush(j->moments, 0);
   return KF_OK;

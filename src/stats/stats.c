@@ -257,10 +257,7 @@ static kf_status check_difference(const kf_stats *a, const int32_t *place, const
                                   kf_err *err) {
   for (uint32_t k = 0; k < b->n_classes; k++)
     if (b->counts[k] != 0 && (place[k] < 0 || a->counts[place[k]] < b->counts[k]))
-      return kf_fail(err, KF_ERR_DATA,
-                     "class %u has more rows in the statistics to subtract than in those they are "
-                     "subtracted from",
-                     k);
+      return kf_fail(err, KF_ERR_DATA, "class %u has fewer rows than are to be subtracted", k);
   if (difference_fits(a, place, b)) return KF_OK;
   return kf_fail(err, KF_ERR_DATA,
                  "the statistics to subtract are not those of a subset of the same rows");
