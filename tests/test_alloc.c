@@ -8,6 +8,7 @@
  * (of streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
  * out. */
 #include "test.h"
+#include "report/report.h"
 
 #include "encode/image.h"
 #include "encode/tokenizer.h"
@@ -213,8 +214,7 @@ static kf_status judging_scenario(unsigned threads) {
   STEP(kf_class_set_load(ctx, classes, &set));
   STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
   STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
-  STEP(kf_report_save(
-      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
+  STEP(kf_page_save(&(kf_page){.model = m, .lambda = &choice, .analysis = analysis}, out, &ctx->err));
   STEP(kf_open_set(ctx, m, data, data, NULL, &open));
   STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
   STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
@@ -322,7 +322,7 @@ static kf_status shots_scenario(unsigned threads) {
   STEP(kf_synth_open_text(ctx, &world, &names));
   STEP(kf_text_new(ctx, names, NULL, &text));
   STEP(kf_shots_new(ctx, data, data, text, &options, &shots));
-  STEP(kf_report_save(ctx, &(kf_report_content){.shots = shots}, out));
+  STEP(kf_page_save(&(kf_page){.shots = shots}, out, &ctx->err));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
@@ -389,7 +389,7 @@ static kf_status fused_scenario(unsigned threads) {
   STEP(kf_fuse_choice_new(ctx, s, data, own, &few, &fuse));
   kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .raw = KF_OFF};
   STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
-  STEP(kf_report_save(ctx, &(kf_report_content){.fuse = fuse, .sweep = sweep}, out));
+  STEP(kf_page_save(&(kf_page){.fuse = fuse, .sweep = sweep}, out, &ctx->err));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));

@@ -1,8 +1,8 @@
-/* chart.c - accuracy against something.
+/* chart.c - accuracy over one setting.
  *
  * Readings. A page without scripts can still answer the pointer: every x of the first curve has a
- * strip over the whole height, and behind it a group with a line, dots and numbers that the style
- * sheet shows while the pointer is over the strip. A tap does the same on a phone. */
+ * strip over the whole height, followed by a group with a line, dots and numbers that the style sheet
+ * shows while the pointer is over the strip. A tap does the same on a phone. */
 #include "report/chart.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static double height(const kf_chart *c, const kf_point *p) {
 
 /* --- scale ------------------------------------------------------------------------------------ */
 
-/* From the lowest to the highest share, with air, on round numbers. */
+/* From the lowest to the highest share, with some air, on round numbers. */
 static void fit_y(kf_chart *c) {
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < c->n; i++)
@@ -86,7 +86,7 @@ static void put_key(const kf_chart *c) {
   kf_put(out, "</ul>\n");
 }
 
-/* --- what stands in the plot ------------------------------------------------------------------ */
+/* --- inside the plot --------------------------------------------------------------------------- */
 
 static void put_band(const kf_chart *c) {
   if (!(c->band_high > c->band_low)) return;
@@ -118,7 +118,7 @@ static void put_dot(kf_string *out, unsigned colour, double x, double y, double 
   kf_put(out, "/>\n");
 }
 
-/* Between what a curve varies, where it does. */
+/* The range of a curve, if it has one. */
 static void put_spread(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
   char class[16];
@@ -162,7 +162,7 @@ static void put_curve(const kf_chart *c, const kf_curve *v) {
 typedef struct value {
   unsigned colour;
   const kf_point *point;
-  double y, label; /* where it is, and where its number stands */
+  double y, label; /* of the dot, and of its number */
 } value;
 
 static const kf_point *find_point(const kf_curve *v, double x) {
@@ -171,7 +171,7 @@ static const kf_point *find_point(const kf_curve *v, double x) {
   return NULL;
 }
 
-/* The values of all curves at x, from the top down, and their numbers apart from each other. */
+/* The values of all curves at x, from the top down, with their numbers spaced apart. */
 static size_t read_values(const kf_chart *c, double x, value *values) {
   size_t n = 0;
   for (size_t i = 0; i < c->n; i++) {
@@ -215,7 +215,7 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   kf_put(p->out, "</g></g>\n");
 }
 
-/* The next point of a curve that is at least a few pixels further; v->n: none is. */
+/* The next point of a curve at least a few pixels further; v->n: none. */
 static size_t next_reading(const kf_chart *c, const kf_curve *v, size_t i) {
   double here = kf_scale_at(&c->plot.x, v->points[i].x);
   for (i++; i < v->n && kf_scale_at(&c->plot.x, v->points[i].x) - here < 6; i++) {

@@ -73,7 +73,7 @@ kf_shown kf_tick_times(double value, double factor) { return kf_show_times(value
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* One decimal, and none where it is zero: a tenth of a pixel is as fine as anyone can see. */
+/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
 static void put_number(kf_string *out, double value) {
   char text[32];
   int n = snprintf(text, sizeof text, "%.1f", value);
@@ -144,14 +144,14 @@ void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
   }
 }
 
-/* How wide a tick's label is, about; narrow spaces and raised figures are several bytes each. */
+/* The approximate width of a label; narrow spaces and raised figures take several bytes each. */
 static double label_width(const char *text) {
   size_t n = 0;
   for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
   return 7.4 * (double)n + 7;
 }
 
-/* Whether a label of this width at x would touch one that is there. */
+/* Whether a label of this width at x would touch an earlier one. */
 static bool touches(const double (*taken)[2], size_t n, double x, double width) {
   for (size_t i = 0; i < n; i++)
     if (fabs(x - taken[i][0]) < (width + taken[i][1]) / 2) return true;
