@@ -90,9 +90,9 @@ def rows_alone_in_their_class(box):
 def choosing_refused(box):
     make_data(box)
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
-    for words, naming in ((["s.safetensors", "--lambda", "auto"], "needs the rows themselves"),
-                          (["s.safetensors", "--lambda", "ledoit-wolf"], "needs the rows themselves"),
-                          (["s.safetensors", "--dim", "auto"], "needs the rows themselves"),
+    for words, naming in ((["s.safetensors", "--lambda", "auto"], "the rows themselves"),
+                          (["s.safetensors", "--lambda", "ledoit-wolf"], "the rows themselves"),
+                          (["s.safetensors", "--dim", "auto"], "the rows themselves"),
                           (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--between"),
                           (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
                           (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),

@@ -82,7 +82,7 @@ def fusing_refused(box):
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     text = ["--text", "text.safetensors"]
     for words, naming in ((["train.safetensors", "--fuse", "auto"], "--fuse needs --text"),
-                          (["s.safetensors", *text], "needs the rows themselves"),
+                          (["s.safetensors", *text], "the rows themselves"),
                           (["train.safetensors", *text, "--fuse", "much"], "--fuse must be auto or a number"),
                           (["train.safetensors", *text, "--fuse", "-1"], "--fuse must be auto or a number"),
                           (["train.safetensors", *text, "--no-normalize"], "--no-normalize"),
