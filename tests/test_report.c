@@ -139,7 +139,7 @@ static void everything(void **state) {
                                        "10 were left out",
                                        "memory of 4,000 rows",
                                        "prefers-color-scheme",
-                                       "highest at λ",
+                                       "highest, <b>55.00\u202F%</b>, at λ",
                                        "class 4",
                                        "Content-Security-Policy",
                                        "default-src 'none'"};

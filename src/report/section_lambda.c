@@ -107,10 +107,10 @@ static void lambda_words(kf_string *out, const kf_page *c) {
   kf_string_addf(out,
                  "<p class=\"lead\">Leaving out each of %s training rows in turn, accuracy is ",
                  kf_show_count(choice->n).text);
-  kf_string_addf(out, "highest at λ = %s, <b>%s</b>", kf_show_real(best->lambda).text,
-                 kf_show_percent(best->top1, choice->n).text);
+  kf_string_addf(out, "highest, <b>%s</b>, at λ = %s", kf_show_percent(best->top1, choice->n).text,
+                 kf_show_real(best->lambda).text);
   if (choice->mean_eigenvalue > 0)
-    kf_string_addf(out, ", which is %s the mean eigenvalue of the scatter within classes",
+    kf_string_addf(out, ", %s the mean eigenvalue of the scatter within classes",
                    kf_show_times(best->lambda / choice->mean_eigenvalue).text);
   if (from > 0 && to > from)
     kf_string_addf(out, ". It stays within one standard error (%s points) from %s to %s",

@@ -212,7 +212,7 @@ static void put_gain(kf_string *out, const kf_page *c, const line *raw) {
                  only_folds(c) ? "held-out rows" : "test rows");
   kf_string_addf(out, "against %s in the raw space: <b>%s points %s</b>",
                  kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
-                 gain < 0 ? "fewer" : "more");
+                 gain < 0 ? "less" : "more");
   if (mapped->dim > 0 && mapped->dim < raw->dim)
     kf_string_addf(out, ", with %u of %u dimensions and %.0f\u202F%% of the memory", mapped->dim,
                    raw->dim, 100.0 * mapped->dim / raw->dim);
@@ -226,7 +226,7 @@ static void put_more(kf_string *out, const line *both, const line *part, const c
     kf_string_addf(out, "<b>the same</b> as %s", name);
   else
     kf_string_addf(out, "<b>%s points %s</b> than %s", kf_show_points(fabs(gain)).text,
-                   gain < 0 ? "fewer" : "more", name);
+                   gain < 0 ? "less" : "more", name);
 }
 
 static void put_both(kf_string *out, const kf_page *c, const table *t) {
