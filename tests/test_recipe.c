@@ -473,6 +473,8 @@ static void pictures_in_blocks(void **state) {
   assert_null(kf_reader_id(reader, 3));
   assert_ok(ctx, kf_encode_images(ctx, encoder, paths + 2, 1, alone, NULL));
   assert_memory_equal(b.rows, alone, dim * sizeof *alone);
+  assert_ok(ctx, kf_reader_next(ctx, reader, &b));
+  assert_true(b.first == 3 && b.taken == 0 && b.n == 0);
   kf_reader_free(reader);
   assert_ok(ctx, kf_reader_open_pictures(ctx, encoder, pictures, NULL, &reader));
   assert_error(ctx, KF_ERR_DATA, "bad.png", kf_reader_next(ctx, reader, &b));

@@ -68,7 +68,10 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
   *j = (kf_report_job){.ctx = ctx, .train = train, .options = *options, .text = options->fit.text};
   KF_TRY(check_options(options, &ctx->err));
   KF_TRY(options->model != NULL ? take_model(j) : fit_model(j));
-  return add_curves(j);
+  KF_TRY(add_curves(j));
+  kf_fitter_free(j->fit.fitter); /* sweeps have their own */
+  j->fit.fitter = NULL;
+  return KF_OK;
 }
 
 /* --- accuracy --------------------------------------------------------------------------------- */

@@ -32,6 +32,19 @@ kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *
   return curve;
 }
 
+void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n) {
+  size_t at = curve->n++;
+  for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
+  curve->points[at] = (kf_point){.x = x, .hits = hits, .n = n};
+}
+
+void kf_chart_baseline(kf_chart *c, const char *name, unsigned colour, uint64_t hits, uint64_t n) {
+  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name);
+  if (curve == NULL) return;
+  curve->colour = colour;
+  kf_curve_add(curve, 0, hits, n);
+}
+
 void kf_chart_clear(kf_chart *c) {
   for (size_t i = 0; i < c->n; i++) kf_free(c->curves[i].points);
   c->n = 0;
@@ -92,11 +105,7 @@ static void put_band(const kf_chart *c) {
   if (!(c->band_high > c->band_low)) return;
   const kf_plot *p = &c->plot;
   double top = kf_scale_at(&p->y, c->band_high), bottom = kf_scale_at(&p->y, c->band_low);
-  kf_put(p->out, "<rect class=\"band\"");
-  kf_svg_attribute(p->out, "x", p->x.from);
-  kf_svg_attribute(p->out, "y", top);
-  kf_svg_attribute(p->out, "width", p->x.to - p->x.from);
-  kf_svg_attribute(p->out, "height", fmax(bottom - top, 1));
+  kf_svg_rect(p->out, "band", p->x.from, top, p->x.to - p->x.from, fmax(bottom - top, 1));
   kf_put(p->out, "/>\n");
 }
 
@@ -111,10 +120,9 @@ static void put_mark(const kf_chart *c) {
 }
 
 static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
-  kf_string_addf(out, "<circle class=\"dot s%u\"", colour);
-  kf_svg_attribute(out, "cx", x);
-  kf_svg_attribute(out, "cy", y);
-  kf_svg_attribute(out, "r", r);
+  char class[16];
+  snprintf(class, sizeof class, "dot s%u", colour % 10);
+  kf_svg_circle(out, class, x, y, r);
   kf_put(out, "/>\n");
 }
 
@@ -197,11 +205,8 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   size_t n = read_values(c, x, values);
   double at = kf_scale_at(&p->x, x);
   bool left = at > p->x.from + 0.75 * (p->x.to - p->x.from);
-  kf_put(p->out, "<g class=\"read\"><rect");
-  kf_svg_attribute(p->out, "x", from);
-  kf_svg_attribute(p->out, "y", p->y.to);
-  kf_svg_attribute(p->out, "width", to - from);
-  kf_svg_attribute(p->out, "height", p->y.from - p->y.to);
+  kf_put(p->out, "<g class=\"read\">");
+  kf_svg_rect(p->out, NULL, from, p->y.to, to - from, p->y.from - p->y.to);
   kf_put(p->out, "/><g>");
   kf_svg_line(p->out, "rule", at, p->y.from, at, p->y.to);
   kf_svg_text(p->out, "tip end", p->x.to, 14, c->reading(x, c->above_factor).text);

@@ -50,6 +50,11 @@ void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bo
 /* Adds a curve with room for n points; NULL: too many curves, or no memory. The caller sets its
  * colour. */
 kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name);
+/* Adds a point, keeping x rising. */
+void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n);
+/* Adds a baseline. */
+void kf_chart_baseline(kf_chart *chart, const char *name, unsigned colour, uint64_t hits,
+                       uint64_t n);
 /* Sets the scale of y and draws. */
 void kf_chart_draw(kf_chart *chart);
 void kf_chart_clear(kf_chart *chart);

@@ -29,6 +29,13 @@ void kf_figure_end(kf_string *out, const char *caption) {
   kf_put(out, "</figure>\n");
 }
 
+void kf_figure_chart(kf_chart *chart, const char *headline, const char *caption) {
+  kf_figure_begin(chart->plot.out, headline);
+  kf_chart_draw(chart);
+  kf_figure_end(chart->plot.out, caption);
+  kf_chart_clear(chart);
+}
+
 void kf_table_begin(kf_string *out, const char *label, const char *heads) {
   kf_string_addf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
                  label);

@@ -90,11 +90,8 @@ enum { BINS = 10 };
 
 static void put_column(const kf_plot *p, int bin, size_t count, size_t n) {
   double left = kf_scale_at(&p->x, bin / (double)BINS), top = kf_scale_at(&p->y, (double)count);
-  kf_put(p->out, "<rect class=\"column f0\"");
-  kf_svg_attribute(p->out, "x", left + 1);
-  kf_svg_attribute(p->out, "y", top);
-  kf_svg_attribute(p->out, "width", (p->x.to - p->x.from) / BINS - 2);
-  kf_svg_attribute(p->out, "height", p->y.from - top);
+  kf_svg_rect(p->out, "column f0", left + 1, top, (p->x.to - p->x.from) / BINS - 2,
+              p->y.from - top);
   kf_string_addf(p->out, "><title>%d to %d %%: %s of %s classes</title></rect>\n", bin * 100 / BINS,
                  (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
 }

@@ -64,14 +64,9 @@ static void put_matrix_cell(kf_string *out, const matrix *m, size_t i, size_t j,
                             double size) {
   uint64_t n = m->page->analysis->classes[m->class[i]].n;
   double share = kf_share(m->hits[i][j], n);
-  kf_string_addf(out, "<g class=\"heat\"><rect class=\"%s\"",
-                 m->hits[i][j] == 0 ? "none"
-                 : i == j           ? "f0"
-                                    : "f1");
-  kf_svg_attribute(out, "x", x);
-  kf_svg_attribute(out, "y", y);
-  kf_svg_attribute(out, "width", size - 1.5);
-  kf_svg_attribute(out, "height", size - 1.5);
+  const char *class = m->hits[i][j] == 0 ? "none" : i == j ? "f0" : "f1";
+  kf_put(out, "<g class=\"heat\">");
+  kf_svg_rect(out, class, x, y, size - 1.5, size - 1.5);
   kf_string_addf(out, " fill-opacity=\"%.2f\"/><title>",
                  share > 0 ? 0.12 + 0.88 * fmin(share, 1) : 0.3);
   kf_put_class(out, m->page, m->class[i], 80);

@@ -32,8 +32,7 @@ static void add_validated(kf_chart *chart, const kf_dim_choice *choice) {
   curve->colour = 0;
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].dim >= chart->plot.x.low)
-      curve->points[curve->n++] =
-          (kf_point){.x = choice->points[i].dim, .hits = choice->points[i].top1, .n = choice->n};
+      kf_curve_add(curve, choice->points[i].dim, choice->points[i].top1, choice->n);
 }
 
 /* Prototypes and up to three values of k, and the original space of each. */
@@ -73,12 +72,10 @@ static void dim_chart(kf_string *out, const kf_page *c, double low, double high)
   chart.label = "Accuracy over the number of dimensions";
   if (kf_sweep_place(c, &place)) add_swept(&chart, c, &place);
   if (c->dim != NULL) add_validated(&chart, c->dim);
-  kf_figure_begin(out, "Accuracy over dimensions");
-  kf_chart_draw(&chart);
-  kf_figure_end(
-      out, "Dashed: the original space with all its dimensions. Top scale: memory of a gallery in "
-           "f32.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(
+      &chart, "Accuracy over dimensions",
+      "Dashed: the original space with all its dimensions. Top scale: memory of a gallery in "
+      "f32.");
 }
 
 /* The fewest dimensions in the sweep, but not all, with at least the accuracy of the raw space. */

@@ -31,8 +31,7 @@ static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
   if (curve == NULL) return;
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].lambda > 0)
-      curve->points[curve->n++] =
-          (kf_point){.x = choice->points[i].lambda, .hits = choice->points[i].top1, .n = choice->n};
+      kf_curve_add(curve, choice->points[i].lambda, choice->points[i].top1, choice->n);
   double best = kf_share(choice->points[choice->best].top1, choice->n);
   chart->band_low = best - choice->standard_error;
   chart->band_high = best;
@@ -72,13 +71,11 @@ static void lambda_chart(kf_string *out, const kf_page *c, double low, double hi
                    c->sweep->folds ? "held-out folds" : "test rows", 1);
     if (chart.n > before) kf_sweep_baseline(&chart, c, &place, 0, "raw space", 5);
   }
-  kf_figure_begin(out, "Accuracy over λ");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, c->lambda != NULL
-                         ? "Band: one standard error below the best accuracy. As far as these rows "
-                           "can tell, everything in it is as good as the best."
-                         : NULL);
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, "Accuracy over λ",
+                  c->lambda != NULL
+                      ? "Band: one standard error below the best accuracy. As far as these rows "
+                        "can tell, everything in it is as good as the best."
+                      : NULL);
 }
 
 /* The run of lambdas around the best that are within one standard error of it. */

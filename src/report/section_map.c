@@ -145,10 +145,9 @@ static void put_about(kf_string *out, const kf_page *c, uint32_t k) {
 static void put_circles(kf_string *out, const map *m) {
   for (size_t i = 0; i < m->n; i++) {
     const spot *s = &m->spots[i];
-    kf_string_addf(out, "<circle class=\"spot a%u\"", s->colour);
-    kf_svg_attribute(out, "cx", s->x);
-    kf_svg_attribute(out, "cy", s->y);
-    kf_svg_attribute(out, "r", s->r);
+    char class[16];
+    snprintf(class, sizeof class, "spot a%u", s->colour % 10);
+    kf_svg_circle(out, class, s->x, s->y, s->r);
     kf_put(out, "><title>");
     put_about(out, m->page, s->class);
     kf_put(out, "</title></circle>\n");
@@ -180,11 +179,9 @@ static int by_cell(const void *a, const void *b) {
 
 static void put_grid_cell(kf_string *out, const map *m, size_t first, size_t n) {
   int cell = cell_of(&m->order[first]);
-  kf_put(out, "<rect class=\"cell\"");
-  kf_svg_attribute(out, "x", (double)(cell % COLUMNS) * WIDTH / COLUMNS);
-  kf_svg_attribute(out, "y", (double)cell / COLUMNS * HEIGHT / ROWS);
-  kf_svg_attribute(out, "width", (double)WIDTH / COLUMNS);
-  kf_svg_attribute(out, "height", (double)HEIGHT / ROWS);
+  double width = (double)WIDTH / COLUMNS, height = (double)HEIGHT / ROWS;
+  kf_svg_rect(out, "cell", (double)(cell % COLUMNS) * WIDTH / COLUMNS,
+              (double)cell / COLUMNS * HEIGHT / ROWS, width, height);
   kf_put(out, "><title>");
   for (size_t i = 0; i < n && i < NAMES_IN_CELL; i++) {
     put_about(out, m->page, m->order[first + i].class);

@@ -15,10 +15,8 @@ static void put_bin(kf_string *out, const kf_plot *p, const kf_margin_bin *b) {
                  kf_show_percent(b->top1, b->n).text, kf_show_count(b->n).text);
   kf_svg_line(out, "whisker s0", x, kf_scale_at(&p->y, low), x, kf_scale_at(&p->y, high));
   kf_svg_line(out, "line s0", kf_scale_at(&p->x, b->low), y, kf_scale_at(&p->x, b->high), y);
-  kf_put(out, "<circle class=\"dot s0\"");
-  kf_svg_attribute(out, "cx", x);
-  kf_svg_attribute(out, "cy", y);
-  kf_put(out, " r=\"3.4\"/></g>\n");
+  kf_svg_circle(out, "dot s0", x, y, 3.4);
+  kf_put(out, "/></g>\n");
 }
 
 static void put_margins(kf_string *out, const kf_analysis *a) {

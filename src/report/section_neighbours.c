@@ -20,8 +20,7 @@ static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
   if (curve == NULL) return;
   curve->colour = 2;
   for (size_t i = 0; i < choice->n_points; i++)
-    curve->points[curve->n++] =
-        (kf_point){.x = choice->points[i].k, .hits = choice->points[i].top1, .n = choice->n};
+    kf_curve_add(curve, choice->points[i].k, choice->points[i].top1, choice->n);
 }
 
 static void add_swept_k(kf_chart *chart, const kf_page *c, const kf_place *place) {
@@ -48,11 +47,10 @@ static void swept_k_chart(kf_string *out, const kf_page *c, double low, double h
   kf_place place;
   begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
   if (kf_sweep_place(c, &place)) add_swept_k(&chart, c, &place);
-  kf_figure_begin(out, c->sweep != NULL && c->sweep->folds ? "Accuracy over k, held-out folds"
-                                                           : "Accuracy over k, test rows");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, NULL);
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart,
+                  c->sweep != NULL && c->sweep->folds ? "Accuracy over k, held-out folds"
+                                                      : "Accuracy over k, test rows",
+                  NULL);
 }
 
 static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
@@ -62,12 +60,9 @@ static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
   add_each_k(&chart, choice);
   chart.mark = choice->k;
   chart.mark_name = "chosen";
-  kf_figure_begin(out, "Choosing k: leave one out");
-  kf_chart_draw(&chart);
-  kf_figure_end(out,
-                "Optimistic, since the map was fitted on the same rows: look at where the curve "
-                "is high, not at how high it is.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, "Choosing k: leave one out",
+                  "Optimistic, since the map was fitted on the same rows: look at where the curve "
+                  "is high, not at how high it is.");
 }
 
 static void k_words(kf_string *out, const kf_k_choice *choice) {

@@ -49,11 +49,9 @@ static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
                                               KF_SHOTS_RAW};
   for (size_t i = 0; i < KF_SHOTS_CLASSIFIERS; i++)
     if ((size_t)order[i] < s->n_classifiers) add_curve(&chart, s, order[i], top5);
-  kf_figure_begin(out, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots");
-  kf_chart_draw(&chart);
-  kf_figure_end(
-      out, top5 || s->seeds == 1 ? NULL : "Lines: means of all draws. Bands: worst to best draw.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots",
+                  top5 || s->seeds == 1 ? NULL
+                                        : "Lines: means of all draws. Bands: worst to best draw.");
 }
 
 static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier classifier) {

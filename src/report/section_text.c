@@ -46,11 +46,9 @@ static void lambda_figure(kf_string *out, const kf_page *c, const kf_place *plac
   kf_lambda_axis(&chart, out, c, low, high);
   chart.label = "Accuracy of text and prototypes over the regulariser lambda";
   add_curves(&chart, c, &all, KF_ALONG_LAMBDA);
-  kf_figure_begin(out, c->sweep->folds ? "Accuracy over λ, held-out folds"
-                                       : "Accuracy over λ, test rows");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, "With all dimensions. α is chosen for each λ, unless it was given.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(
+      &chart, c->sweep->folds ? "Accuracy over λ, held-out folds" : "Accuracy over λ, test rows",
+      "With all dimensions. α is chosen for each λ, unless it was given.");
 }
 
 static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) {
@@ -61,11 +59,10 @@ static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) 
   kf_dim_axis(&chart, out, c, low, high, &above);
   chart.label = "Accuracy of text and prototypes over the number of dimensions";
   add_curves(&chart, c, place, KF_ALONG_DIM);
-  kf_figure_begin(out, c->sweep->folds ? "Accuracy over dimensions, held-out folds"
-                                       : "Accuracy over dimensions, test rows");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, "Dimensions of the prototypes; the text keeps all of its own.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart,
+                  c->sweep->folds ? "Accuracy over dimensions, held-out folds"
+                                  : "Accuracy over dimensions, test rows",
+                  "Dimensions of the prototypes; the text keeps all of its own.");
 }
 
 /* --- accuracy over alpha ----------------------------------------------------------------------- */
@@ -85,18 +82,8 @@ static void add_alphas(kf_chart *chart, const kf_fuse_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++) {
     const kf_fuse_point *p = &choice->points[i];
     if (p->lambda != choice->points[choice->chosen].lambda || !(p->alpha > 0)) continue;
-    size_t at = curve->n++;
-    for (; at > 0 && curve->points[at - 1].x > p->alpha; at--)
-      curve->points[at] = curve->points[at - 1];
-    curve->points[at] = (kf_point){.x = p->alpha, .hits = p->top1, .n = choice->n};
+    kf_curve_add(curve, p->alpha, p->top1, choice->n);
   }
-}
-
-static void add_text_alone(kf_chart *chart, const kf_fuse_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_BASE, 1, "text alone (α = 0)");
-  if (curve == NULL) return;
-  curve->colour = COLOUR_TEXT;
-  curve->points[curve->n++] = (kf_point){.hits = choice->text_top1, .n = choice->n};
 }
 
 static double alpha_of(const kf_page *c) {
@@ -106,11 +93,7 @@ static double alpha_of(const kf_page *c) {
 static void alpha_figure(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *choice = c->fuse;
   double low = INFINITY, high = 0;
-  for (size_t i = 0; i < choice->n_points; i++) {
-    if (!(choice->points[i].alpha > 0)) continue;
-    low = fmin(low, choice->points[i].alpha);
-    high = fmax(high, choice->points[i].alpha);
-  }
+  for (size_t i = 0; i < choice->n_points; i++) kf_stretch(&low, &high, choice->points[i].alpha);
   if (!(high > low)) return;
   kf_chart chart;
   kf_chart_begin(&chart, out, low, high, true, false);
@@ -119,17 +102,15 @@ static void alpha_figure(kf_string *out, const kf_page *c) {
   chart.x_ticks = kf_ticks_log(chart.plot.x.low, chart.plot.x.high);
   chart.reading = read_alpha;
   add_alphas(&chart, choice);
-  add_text_alone(&chart, choice);
+  kf_chart_baseline(&chart, "text alone (α = 0)", COLOUR_TEXT, choice->text_top1, choice->n);
   double best = kf_share(choice->points[choice->chosen].top1, choice->n);
   chart.band_low = best - choice->standard_error;
   chart.band_high = best;
   double mark = alpha_of(c);
   if (mark >= low && mark <= high) chart.mark = mark;
   chart.mark_name = "chosen";
-  kf_figure_begin(out, "Choosing α: leave one out");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, "Band: one standard error below the best accuracy.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, "Choosing α: leave one out",
+                  "Band: one standard error below the best accuracy.");
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -16,6 +16,8 @@ void kf_section_end(kf_string *out);
 /* A figure with a headline, and its end with a caption (NULL: none); both are markup. */
 void kf_figure_begin(kf_string *out, const char *headline);
 void kf_figure_end(kf_string *out, const char *caption);
+/* A chart in a figure of its own; clears the chart. */
+void kf_figure_chart(kf_chart *chart, const char *headline, const char *caption);
 /* A table that scrolls when it is too wide, and its end. `label` is for screen readers; `heads` is
  * markup for the cells of its first row. */
 void kf_table_begin(kf_string *out, const char *label, const char *heads);

@@ -96,12 +96,30 @@ void kf_svg_text(kf_string *out, const char *class, double x, double y, const ch
   kf_put(out, "</text>\n");
 }
 
+/* Several attributes: "cx" "cy" … and their values. */
+static void put_attributes(kf_string *out, const char *const *names, const double *values,
+                           size_t n) {
+  for (size_t i = 0; i < n; i++) kf_svg_attribute(out, names[i], values[i]);
+}
+
+void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
+                 double height) {
+  static const char *const names[] = {"x", "y", "width", "height"};
+  kf_put(out, "<rect");
+  if (class != NULL) kf_string_addf(out, " class=\"%s\"", class);
+  put_attributes(out, names, (const double[]){x, y, width, height}, 4);
+}
+
+void kf_svg_circle(kf_string *out, const char *class, double x, double y, double r) {
+  static const char *const names[] = {"cx", "cy", "r"};
+  kf_string_addf(out, "<circle class=\"%s\"", class);
+  put_attributes(out, names, (const double[]){x, y, r}, 3);
+}
+
 void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2) {
+  static const char *const names[] = {"x1", "y1", "x2", "y2"};
   kf_string_addf(out, "<line class=\"%s\"", class);
-  kf_svg_attribute(out, "x1", x1);
-  kf_svg_attribute(out, "y1", y1);
-  kf_svg_attribute(out, "x2", x2);
-  kf_svg_attribute(out, "y2", y2);
+  put_attributes(out, names, (const double[]){x1, y1, x2, y2}, 4);
   kf_put(out, "/>\n");
 }
 

@@ -61,6 +61,10 @@ void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
 void kf_svg_attribute(kf_string *out, const char *name, double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);
+/* <rect … and <circle …, not closed yet; class NULL: none. */
+void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
+                 double height);
+void kf_svg_circle(kf_string *out, const char *class, double x, double y, double r);
 void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2);
 
 /* A path, point by point. Invisible points (less than half a pixel further, at the same height) are

@@ -95,12 +95,6 @@ static bool on_line(const kf_page *c, const kf_sweep_cell *cell, const kf_place 
   return neighbours && fits(c, cell, &here, raw);
 }
 
-static void add_point(kf_curve *curve, const kf_sweep_cell *cell, double x) {
-  size_t at = curve->n++;
-  for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
-  curve->points[at] = (kf_point){.x = x, .hits = cell->top1, .n = cell->n};
-}
-
 void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
                     bool raw, uint32_t k, const char *name, unsigned colour) {
   kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name);
@@ -110,7 +104,7 @@ void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf
     const kf_sweep_cell *cell = &c->sweep->cells[i];
     double x = along_x(c, cell, along);
     if (x >= chart->plot.x.low && x <= chart->plot.x.high && on_line(c, cell, place, along, raw, k))
-      add_point(curve, cell, x);
+      kf_curve_add(curve, x, cell->top1, cell->n);
   }
   if (curve->n >= 2) return;
   kf_free(curve->points);
@@ -120,10 +114,7 @@ void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf
 void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place, uint32_t k,
                        const char *name, unsigned colour) {
   const kf_sweep_cell *cell = kf_sweep_find(c, place, true, k);
-  kf_curve *curve = cell != NULL ? kf_chart_curve(chart, KF_CURVE_BASE, 1, name) : NULL;
-  if (curve == NULL) return;
-  curve->colour = colour;
-  curve->points[curve->n++] = (kf_point){.hits = cell->top1, .n = cell->n};
+  if (cell != NULL) kf_chart_baseline(chart, name, colour, cell->top1, cell->n);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
