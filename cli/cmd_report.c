@@ -81,10 +81,10 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
   if (r->eval.n)
     say(cli, "top-1 accuracy: raw %s, Koo-Fu %s", show_percent(r->eval.raw_top1, r->eval.n).text,
         show_percent(r->eval.top1, r->eval.n).text);
-  if (r->by_both.n)
+  if (r->eval_fused.n)
     say(cli, "text alone %s, text and prototypes together %s",
-        show_percent(r->by_text.top1, r->by_text.n).text,
-        show_percent(r->by_both.top1, r->by_both.n).text);
+        show_percent(r->eval_text.top1, r->eval_text.n).text,
+        show_percent(r->eval_fused.top1, r->eval_fused.n).text);
 }
 
 static int run(cli_run *cli) {

@@ -53,9 +53,9 @@
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
- *     between threads as long as nobody changes them; kf_stats_add, kf_stats_merge and
- *     kf_stats_subtract are the only functions that change an object. A context does not survive
- *     fork(): the child makes its own.
+ *     between threads as long as nobody changes them; only kf_stats_add, kf_stats_merge,
+ *     kf_stats_subtract and kf_reader_next change an object. A context does not survive fork(): the
+ *     child makes its own.
  *   - In option structs zero means default, and a NULL pointer means all defaults. A kf_switch is
  *     for what may be on by default.
  *   - An index out of range gives NULL, 0 or KF_LABEL_NONE, never undefined behaviour.
@@ -854,7 +854,7 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
  * work. */
 #define KF_PICTURE_BLOCK 256u
 
-/* Reads rows in order, without the bad ones. A reader belongs to one thread at a time. */
+/* Reads rows in order, without the bad ones. */
 typedef struct kf_reader kf_reader;
 
 typedef struct kf_reader_options {
@@ -869,6 +869,7 @@ typedef struct kf_reader_block {
   uint64_t n;              /* good ones among them */
   const float *rows;       /* [n][dim] */
   const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  uint64_t reserved[4];
 } kf_reader_block;
 
 /* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */

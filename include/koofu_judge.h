@@ -591,8 +591,8 @@ typedef struct kf_report_result {
   uint64_t n, right;
   double standard_error;
   /* Accuracy on the test rows; n is 0 without them. */
-  kf_eval_result eval;             /* prototypes, raw and Koo-Fu */
-  kf_eval_result by_text, by_both; /* of a model with text: text alone, and with prototypes */
+  kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
+  kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
   uint64_t reserved[8];
 } kf_report_result;
 

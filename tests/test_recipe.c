@@ -219,7 +219,7 @@ static void report_and_model(void **state) {
   kf_eval_result eval;
   assert_ok(ctx, kf_eval(ctx, model, test, NULL, &eval));
   assert_memory_equal(&r.eval, &eval, sizeof eval);
-  assert_int_equal(r.by_both.n, 0);
+  assert_int_equal(r.eval_fused.n, 0);
   o.model = model; /* the same model, given */
   assert_ok(ctx, kf_report_write(ctx, train, &o, at("given.html"), NULL));
   assert_same_file(at("own.html"), at("given.html"));
@@ -246,7 +246,7 @@ static void report_with_text(void **state) {
     kf_eval_result eval;
     kf_eval_options by = {.raw = KF_OFF, .part = parts[i]};
     assert_ok(ctx, kf_eval(ctx, model, test, &by, &eval));
-    assert_memory_equal(i == 0 ? &r.by_text : &r.by_both, &eval, sizeof eval);
+    assert_memory_equal(i == 0 ? &r.eval_text : &r.eval_fused, &eval, sizeof eval);
   }
   kf_model_free(model);
 }

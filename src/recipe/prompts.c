@@ -162,8 +162,8 @@ static kf_status check_repeats(const builder *b) {
     const class_names *c = &b->classes[k];
     const char *text = by_label ? c->label : c->names;
     size_t length = by_label ? strlen(text) : name_length(c, text);
-    status = add_once(dict, o->names != NULL ? "the list of class names" : o->classes, k, text, length,
-                      by_label ? KF_HINT_NONE : KF_HINT_REPEATS, b->err);
+    status = add_once(dict, o->names != NULL ? "the list of class names" : o->classes, k, text,
+                      length, by_label ? KF_HINT_NONE : KF_HINT_REPEATS, b->err);
   }
   kf_dict_free(dict);
   return status;

@@ -50,7 +50,7 @@ typedef struct kf_report_job {
   kf_text *own_text;   /* the same, if it is from the model */
   bool fused;          /* the model has text */
   kf_k_choice *k;
-  kf_eval_result eval, by_text, by_both; /* n is 0 without test rows */
+  kf_eval_result eval, eval_text, eval_fused; /* n is 0 without test rows */
   kf_analysis *analysis;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */

@@ -84,9 +84,9 @@ static kf_status judge(kf_report_job *j) {
   KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval));
   o.raw = KF_OFF;
   o.part = KF_PART_TEXT;
-  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->by_text));
+  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_text));
   o.part = KF_PART_FUSED;
-  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->by_both));
+  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_fused));
   return kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis);
 }
 
@@ -205,8 +205,8 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .train_rows = j->fit.stats->rows,
                   .model = j->model,
                   .eval = r->test != NULL ? &j->eval : NULL,
-                  .text = both ? &j->by_text : NULL,
-                  .fused = both ? &j->by_both : NULL,
+                  .text = both ? &j->eval_text : NULL,
+                  .fused = both ? &j->eval_fused : NULL,
                   .fuse = chosen->by_fusion,
                   .lambda = chosen->by_lambda,
                   .dim = chosen->by_dim,
@@ -257,8 +257,8 @@ static void fill_result(const kf_report_job *j, kf_report_result *out) {
                             .right = r->right,
                             .standard_error = r->standard_error,
                             .eval = j->eval,
-                            .by_text = j->by_text,
-                            .by_both = j->by_both};
+                            .eval_text = j->eval_text,
+                            .eval_fused = j->eval_fused};
 }
 
 kf_status kf_report_write(kf_ctx *ctx, const kf_data *train, const kf_report_options *options,
