@@ -1,4 +1,5 @@
-/* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about it. */
+/* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about
+ * it. */
 #include "cli.h"
 #include "commands.h"
 

@@ -23,7 +23,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
   return EXIT_OK;
 }
 
-/* --- pictures ---------------------------------------------------------------------------------- */
+/* --- pictures --------------------------------------------------------------------------------- */
 
 int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   const cli_list *operands = &cli->args.operands;

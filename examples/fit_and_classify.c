@@ -1,7 +1,7 @@
 /* fit_and_classify.c - rows in memory: fit a model, classify other rows, count the hits.
  *
- * Here the rows come from koofu's synthetic world. In your program they are the embeddings from your
- * encoder: N rows of DIM floats, one after another, and a class number for each.
+ * Here the rows come from koofu's synthetic world. In your program they are the embeddings from
+ * your encoder: N rows of DIM floats, one after another, and a class number for each.
  *
  * cc fit_and_classify.c $(pkg-config --cflags --libs koofu) */
 #include <koofu.h>

@@ -1,4 +1,5 @@
-/* search_gallery.c - makes a gallery in the space of a model, searches it, and lets neighbours vote.
+/* search_gallery.c - makes a gallery in the space of a model, searches it, and lets neighbours
+ * vote.
  *
  *     search_gallery [GALLERY.safetensors QUERIES]
  *
@@ -19,8 +20,8 @@ enum { QUERIES = 4, NEIGHBOURS = 3, VOTERS = 15 };
 static const kf_synth_options train = {.classes = 50, .dim = 64};
 static const kf_synth_options test = {.classes = 50, .dim = 64, .split = 1};
 
-/* Without a gallery: fits a model and maps the rows it was fitted to. The map goes into the file with
- * them, so searching needs no model. */
+/* Without a gallery: fits a model and maps the rows it was fitted to. The map goes into the file
+ * with them, so searching needs no model. */
 static kf_status make_gallery(kf_ctx *ctx, const char *path) {
   kf_data *data = NULL;
   kf_model *model = NULL;

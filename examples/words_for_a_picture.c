@@ -3,8 +3,8 @@
  *     words_for_a_picture MODEL-DIR PICTURE TEXT...
  *     words_for_a_picture clip photo.jpg "a photo of a cat" "a photo of a dog"
  *
- * MODEL-DIR is a folder as Hugging Face publishes CLIP models. Prints the cosine of the picture with
- * every text, best first. */
+ * MODEL-DIR is a folder as Hugging Face publishes CLIP models. Prints the cosine of the picture
+ * with every text, best first. */
 #include <koofu.h>
 
 #include <math.h>

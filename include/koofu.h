@@ -819,7 +819,8 @@ typedef struct kf_prompts_options {
   /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */
   const char *spoken;
   /* Text file with one template a line, in which {} is the name; or "builtin1" (the paper's single
-   * prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL: "builtin7". */
+   * prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
+   * "builtin7". */
   const char *templates;
   int all_names; /* prompts of every name of a class, not just the first */
   kf_repeats repeats;
@@ -884,8 +885,8 @@ KF_API uint32_t kf_reader_dim(const kf_reader *reader);
 KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
 /* The id of a picture by its number; NULL for the rows of a data set. */
 KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
-/* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a picture
- * whose embedding is zero. */
+/* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
+ * picture whose embedding is zero. */
 KF_API kf_status kf_reader_next(kf_ctx *ctx, kf_reader *reader, kf_reader_block *out);
 
 /* ---------------------------------------------------------------------------------------------
@@ -907,13 +908,14 @@ typedef struct kf_quickstart_result {
   uint32_t classes, dim_in, dim; /* of the model */
   uint64_t prompts;              /* that class names were embedded in; 0: no text */
   double lambda, alpha;
-  /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class and
-   * cannot be left out. */
+  /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class
+   * and cannot be left out. */
   uint64_t n, n_single;
   uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
-  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text only. */
+  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
+   * only. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
   uint64_t reserved[8];

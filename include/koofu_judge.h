@@ -566,9 +566,9 @@ typedef struct kf_report_options {
   const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
-  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with text
-   * all are kept). Of a given model everything is as it was fitted; its text is used unless one is
-   * given here. `between` must be NULL. */
+  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
+   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
+   * one is given here. `between` must be NULL. */
   kf_fit_options fit;
   const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
   size_t n_dims;
@@ -597,10 +597,10 @@ typedef struct kf_report_result {
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model: what `koofu report` does. It shows
- * accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions, neighbours and shots; the
- * spectra; a map of the classes; and errors on the test rows. The page needs nothing else: no network,
- * no script; the same input gives the same bytes. Training rows are held in memory for the neighbours,
- * five bytes per value. out may be NULL. */
+ * accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions, neighbours and shots;
+ * the spectra; a map of the classes; and errors on the test rows. The page needs nothing else: no
+ * network, no script; the same input gives the same bytes. Training rows are held in memory for the
+ * neighbours, five bytes per value. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);

@@ -1,5 +1,5 @@
-/* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with text),
- * then the number of dimensions, then the map.
+/* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with
+ * text), then the number of dimensions, then the map.
  *
  * S_w is decomposed once: leave-one-out and the fit itself start from the same kf_fitter. */
 #include "recipe/recipe.h"

@@ -1,5 +1,6 @@
-/* quickstart.c - from pictures in class folders to a classifier and a page about it, with everything
- * chosen: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after another. */
+/* quickstart.c - from pictures in class folders to a classifier and a page about it, with
+ * everything chosen: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after
+ * another. */
 #include "recipe/recipe.h"
 
 #include <errno.h>

@@ -1,12 +1,12 @@
-/* recipe.h - what a user calls fit, report or quickstart: one call each, made of the rooms below. Sees
- * all of them. */
+/* recipe.h - what a user calls fit, report or quickstart: one call each, made of the rooms below.
+ * Sees all of them. */
 #ifndef KF_RECIPE_H
 #define KF_RECIPE_H
 
 #include "choose/choose.h"
 #include "report/report.h"
 
-/* --- fit.c: the steps of a fit, which the other recipes share ---------------------------------- */
+/* --- fit.c: the steps of a fit, which the other recipes share --------------------------------- */
 
 typedef struct kf_fit_job {
   kf_ctx *ctx;
@@ -28,8 +28,8 @@ kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options);
 /* Sets lambda, alpha and dim, as given or chosen. */
 kf_status kf_fit_choose(kf_fit_job *j);
-/* Accuracy over lambda, over alpha (and lambda, if j->lambda is KF_LAMBDA_AUTO) and over dimensions,
- * into the report. */
+/* Accuracy over lambda, over alpha (and lambda, if j->lambda is KF_LAMBDA_AUTO) and over
+ * dimensions, into the report. */
 kf_status kf_fit_try_lambdas(kf_fit_job *j);
 kf_status kf_fit_try_alphas(kf_fit_job *j);
 kf_status kf_fit_try_dims(kf_fit_job *j);
@@ -37,7 +37,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j);
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out);
 void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
 
-/* --- report.c: the steps of a report ----------------------------------------------------------- */
+/* --- report.c: the steps of a report ---------------------------------------------------------- */
 
 typedef struct kf_report_job {
   kf_ctx *ctx;
@@ -63,7 +63,7 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
 kf_status kf_report_finish(kf_report_job *j, const char *path);
 void kf_report_clear(kf_report_job *j);
 
-/* --- prompts.c ---------------------------------------------------------------------------------- */
+/* --- prompts.c -------------------------------------------------------------------------------- */
 
 /* Whether a class name is a word, not a number of its own or of WordNet ("n01440764"). */
 bool kf_is_word(const char *name);

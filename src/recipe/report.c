@@ -8,7 +8,7 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof *(array))
 
-/* --- lambda, alpha, dimensions, model ---------------------------------------------------------- */
+/* --- lambda, alpha, dimensions, model --------------------------------------------------------- */
 
 static kf_status check_options(const kf_report_options *o, kf_err *err) {
   if (o->fit.between != NULL)
@@ -90,8 +90,8 @@ static kf_status judge(kf_report_job *j) {
   return kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis);
 }
 
-/* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha counts
- * everywhere. */
+/* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha
+ * counts everywhere. */
 static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *lambdas, size_t n) {
   const kf_fit_options *fit = &j->options.fit;
   bool given = lambdas == &j->fit.lambda || (j->options.model == NULL && fit->alpha != NULL);
@@ -125,8 +125,8 @@ static kf_status sweep_lambdas(kf_report_job *j) {
   return n > 0 ? sweep(j, &o, &j->sweeps[0]) : KF_OK;
 }
 
-/* The dimensions to compare, rising: those given, or D, D/2, D/4, …; and that of the model. `dims` has
- * room for the given ones and 34 more. */
+/* The dimensions to compare, rising: those given, or D, D/2, D/4, …; and that of the model. `dims`
+ * has room for the given ones and 34 more. */
 static size_t list_dims(const kf_report_job *j, uint32_t *dims) {
   uint32_t own = kf_model_dim_out(j->model), all = kf_model_dim_in(j->model);
   size_t n = 0, n_given = j->options.n_dims;

@@ -1,8 +1,8 @@
 /* chart.c - accuracy over one setting.
  *
  * Readings. A page without scripts can still answer the pointer: every x of the first curve has a
- * strip over the whole height, followed by a group with a line, dots and numbers that the style sheet
- * shows while the pointer is over the strip. A tap does the same on a phone. */
+ * strip over the whole height, followed by a group with a line, dots and numbers that the style
+ * sheet shows while the pointer is over the strip. A tap does the same on a phone. */
 #include "report/chart.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ static void put_key(const kf_chart *c) {
   kf_put(out, "</ul>\n");
 }
 
-/* --- inside the plot --------------------------------------------------------------------------- */
+/* --- inside the plot -------------------------------------------------------------------------- */
 
 static void put_band(const kf_chart *c) {
   if (!(c->band_high > c->band_low)) return;

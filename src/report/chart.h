@@ -1,5 +1,5 @@
-/* chart.h - accuracy over one setting: curves, baselines, a band, a mark, and readings that appear under
- * the pointer by style sheet alone. */
+/* chart.h - accuracy over one setting: curves, baselines, a band, a mark, and readings that appear
+ * under the pointer by style sheet alone. */
 #ifndef KF_REPORT_CHART_H
 #define KF_REPORT_CHART_H
 
@@ -44,8 +44,8 @@ typedef struct kf_chart {
   kf_tick_fn reading;         /* what x is, under the pointer; gets above_factor */
 } kf_chart;
 
-/* A chart with x from low to high; log: on a logarithmic scale; two: with room for a second scale at
- * the top. */
+/* A chart with x from low to high; log: on a logarithmic scale; two: with room for a second scale
+ * at the top. */
 void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool log, bool two);
 /* Adds a curve with room for n points; NULL: too many curves, or no memory. The caller sets its
  * colour. */

@@ -1,5 +1,5 @@
-/* section_classes.c - accuracy by class: sorted, as a histogram, the worst classes, and the classes that
- * are most often a wrong answer. */
+/* section_classes.c - accuracy by class: sorted, as a histogram, the worst classes, and the classes
+ * that are most often a wrong answer. */
 #include "report/sections.h"
 
 #include <stdlib.h>

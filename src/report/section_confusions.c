@@ -1,5 +1,5 @@
-/* section_confusions.c - what is taken for what: a matrix of the classes confused most, and the most
- * frequent pairs. */
+/* section_confusions.c - what is taken for what: a matrix of the classes confused most, and the
+ * most frequent pairs. */
 #include "report/sections.h"
 
 /* --- the matrix ------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* section_dims.c - accuracy and memory over the number of dimensions, next to the spectrum that orders
- * them. */
+/* section_dims.c - accuracy and memory over the number of dimensions, next to the spectrum that
+ * orders them. */
 #include "report/sections.h"
 
 static kf_shown read_dim(double x, double factor) {

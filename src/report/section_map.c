@@ -2,8 +2,8 @@
  *
  * Up to a few thousand classes, each is a circle with its name under the pointer. Beyond that the
  * circles become points of one path per colour, and the pointer reads a cell of a grid, which keeps
- * the page small and quick. Some names are written out where there is room, those far from the middle
- * first. */
+ * the page small and quick. Some names are written out where there is room, those far from the
+ * middle first. */
 #include "report/sections.h"
 
 #include <stdlib.h>
@@ -100,7 +100,8 @@ static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   return true;
 }
 
-/* Writes the name of a class next to its spot, at the first free place: right, left, below, above. */
+/* Writes the name of a class next to its spot, at the first free place: right, left, below,
+ * above. */
 static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, size_t n) {
   static const char *const classes[] = {"place", "place end", "place mid", "place mid"};
   double width = 6.7 * (double)kf_class_characters(m->page, s->class, NAME) + 4;

@@ -1,4 +1,5 @@
-/* section_summary.c - the head of the page: what it is about, the gain in a sentence, and a table. */
+/* section_summary.c - the head of the page: what it is about, the gain in a sentence, and a
+ * table. */
 #include "report/sections.h"
 
 /* --- facts ------------------------------------------------------------------------------------ */

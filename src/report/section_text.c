@@ -4,7 +4,7 @@
 /* The same on the whole page. */
 enum { COLOUR_IMAGES = 0, COLOUR_BOTH = 1, COLOUR_TEXT = 2, COLOUR_RAW = 5 };
 
-/* --- accuracy over lambda and dimensions ------------------------------------------------------- */
+/* --- accuracy over lambda and dimensions ------------------------------------------------------ */
 
 /* Whether the sweep has text, alone or with prototypes. */
 static bool has_text(const kf_page *c) {
@@ -65,7 +65,7 @@ static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) 
                   "Dimensions of the prototypes; the text keeps all of its own.");
 }
 
-/* --- accuracy over alpha ----------------------------------------------------------------------- */
+/* --- accuracy over alpha ---------------------------------------------------------------------- */
 
 static kf_shown read_alpha(double x, double factor) {
   (void)factor;

@@ -1,5 +1,5 @@
-/* sections.h - the sections of the page, for the files of this room. A section without content writes
- * nothing. */
+/* sections.h - the sections of the page, for the files of this room. A section without content
+ * writes nothing. */
 #ifndef KF_REPORT_SECTIONS_H
 #define KF_REPORT_SECTIONS_H
 
@@ -28,7 +28,7 @@ void kf_table_end(kf_string *out);
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most);
 size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most);
 
-/* --- sweep_cells.c: reading a sweep ------------------------------------------------------------ */
+/* --- sweep_cells.c: reading a sweep ----------------------------------------------------------- */
 
 /* The lambda of a cell in units of all rows. Folds have fewer rows and less scatter, so only the
  * relative lambda carries over. */
@@ -62,7 +62,7 @@ void kf_sweep_table(kf_string *out, const kf_page *c);
 /* "prototypes", "15-NN" */
 kf_shown kf_show_classifier(uint32_t k);
 
-/* --- scales that several sections use ---------------------------------------------------------- */
+/* --- scales that several sections use --------------------------------------------------------- */
 
 /* Extends a range for a logarithmic axis, which has no place for 0. */
 static inline void kf_stretch(double *low, double *high, double value) {
@@ -80,7 +80,7 @@ bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high);
 void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high,
                  kf_shown *above);
 
-/* --- the sections, in the order of the page; each is in the file of its name --------------------- */
+/* --- the sections, in the order of the page; each is in the file of its name ------------------ */
 
 void kf_section_summary(kf_string *out, const kf_page *c);
 void kf_section_text(kf_string *out, const kf_page *c);

@@ -3,8 +3,8 @@
 
 enum { WIDTH = 480, HEIGHT = 340, LEFT = 50, RIGHT = 466, TOP = 34, BELOW = 46 };
 
-/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it times the largest, make
- * no visible difference and would only stretch the axis. */
+/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it times the largest,
+ * make no visible difference and would only stretch the axis. */
 static const double NOTHING = 1e-3;
 
 static size_t above(const double *values, size_t n, double least) {

@@ -7,10 +7,10 @@
 
 void kf_put(kf_string *out, const char *markup) { kf_string_add(out, markup, strlen(markup)); }
 
-/* --- foreign text ------------------------------------------------------------------------------ */
+/* --- foreign text ----------------------------------------------------------------------------- */
 
-/* U+202A to U+202E and U+2066 to U+2069, which would reverse what is next to a name: an isolate left
- * open in a name swallows the end of the one that the page puts around it. */
+/* U+202A to U+202E and U+2066 to U+2069, which would reverse what is next to a name: an isolate
+ * left open in a name swallows the end of the one that the page puts around it. */
 static bool turns_around(const char *text) {
   unsigned char second = (unsigned char)text[1], third = (unsigned char)text[2];
   return (unsigned char)text[0] == 0xE2 && ((second == 0x80 && third >= 0xAA && third <= 0xAE) ||
@@ -25,7 +25,8 @@ static size_t step(const char *text) {
   return 1;
 }
 
-/* Whether a character may appear: valid UTF-8 and no control (U+0000 to U+001F, U+007F to U+009F). */
+/* Whether a character may appear: valid UTF-8 and no control (U+0000 to U+001F, U+007F to
+ * U+009F). */
 static bool is_allowed(const char *text, size_t n) {
   unsigned char lead = (unsigned char)text[0];
   if (lead < 0x20 || lead == 0x7F || !kf_utf8_valid(text, n)) return false;
