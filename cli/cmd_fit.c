@@ -39,13 +39,8 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
 static int check(cli_run *cli, int statistics) {
   const cli_args *a = &cli->args;
   int explicitly = a->lambda && strcmp(a->lambda, "auto") == 0;
-  if (explicitly && statistics)
+  if (explicitly && (statistics || a->between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
-  if (a->between && (explicitly || a->text))
-    return fail_usage(cli, "--%s cannot be used with --between",
-                      explicitly ? "lambda auto" : "text");
-  if (a->text && a->no_normalize)
-    return fail_usage(cli, "--text cannot be used with --no-normalize");
   if (a->fuse && !a->text) return fail_usage(cli, "--fuse needs --text TEXT");
   if (a->exponent.given && !a->no_normalize)
     return fail_usage(cli, "--exponent needs --no-normalize");
