@@ -88,7 +88,7 @@ static void text_of_a_model(void **state) {
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, got, 0.2, &again));
   assert_memory_equal(again->fused, fused->fused, (K + 2) * 7 * sizeof(float));
   kf_text_free(got);
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text", kf_text_new_of_model(p->ctx, p->model, &got));
+  assert_error(p->ctx, KF_ERR_ARG, "has no text", kf_text_new_of_model(p->ctx, p->model, &got));
   fused->names.n = 0; /* by number, a class without text may not come first */
   assert_error(p->ctx, KF_ERR_DATA, "class 0 of the model has no text",
                kf_text_new_of_model(p->ctx, fused, &got));
@@ -244,7 +244,7 @@ static void classes_of_one_side(void **state) {
   assert_true(kf_model_has_text(most, K + 5) && kf_model_count(most, K + 5) == 0);
   assert_memory_equal(most->text, wider->text, (K + 5) * D * sizeof(float));
   kf_model *none = NULL;
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+  assert_error(p->ctx, KF_ERR_ARG, "has no text",
                kf_model_new_with_text(p->ctx, p->model, more, &none));
   kf_data_free(samples);
   kf_text_free(more);
@@ -458,16 +458,16 @@ static void refused(void **state) {
   assert_error(p->ctx, KF_ERR_ARG, "alpha", kf_model_new_fused(p->ctx, p->model, text, -1, &fused));
   assert_error(p->ctx, KF_ERR_ARG, "alpha",
                kf_model_new_fused(p->ctx, p->model, text, NAN, &fused));
-  assert_error(p->ctx, KF_ERR_DATA, "no classes of the model and of the text",
+  assert_error(p->ctx, KF_ERR_DATA, "model and text have no class in common",
                kf_model_new_fused(p->ctx, p->model, strange, 0.1, &fused));
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
-  assert_error(p->ctx, KF_ERR_ARG, "knows text already",
+  assert_error(p->ctx, KF_ERR_ARG, "has text already",
                kf_model_new_fused(p->ctx, fused, again, 0.1, &other));
   int32_t class;
   assert_error(p->ctx, KF_ERR_ARG, "Euclidean",
                kf_classify(p->ctx, fused, p->w.rows, 1,
                            &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN}, &class, NULL));
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+  assert_error(p->ctx, KF_ERR_ARG, "has no text",
                kf_classify(p->ctx, p->model, p->w.rows, 1,
                            &(kf_classify_options){.part = KF_PART_TEXT}, &class, NULL));
   kf_model_free(fused);

@@ -255,9 +255,9 @@ static void bad_questions(void **state) {
   assert_ok(ctx, kf_gallery_search(ctx, g, q, 2000, 20, NULL, rows, NULL, NULL));
   kf_vote_options vote = {.k = 3};
   q[1777 * 3 + 1] = NAN;
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has a NaN",
                kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has a NaN",
                kf_gallery_classify(ctx, g, q, 2000, &vote, classes, NULL, NULL));
   memset(q + 3 * 3, 0, 3 * sizeof *q);
   assert_error(ctx, KF_ERR_DATA, "query 3 is zero",
@@ -265,7 +265,7 @@ static void bad_questions(void **state) {
   kf_gallery_free(g);
   g = plain_gallery(w.rows, 20, 3, NULL, KF_METRIC_EUCLIDEAN);
   assert_ok(ctx, kf_gallery_search(ctx, g, q + 3 * 3, 1, 2, NULL, rows, NULL, NULL));
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has",
                kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
   assert_error(ctx, KF_ERR_DATA, "no labels",
                kf_gallery_classify(ctx, g, q, 1, &vote, classes, NULL, NULL));

@@ -447,8 +447,6 @@ static void bad_queries(void **state) {
 
 /* --- what only an engine with a first pass has ------------------------------------------------ */
 
-#ifdef KF_BOUND_KNOB
-
 /* A data set whose rows can be read no more when `broken` is set. */
 typedef struct breakable {
   kf_data base;
@@ -537,7 +535,7 @@ static void first_pass_filters(void **state) {
   free_problem(&p);
 }
 
-/* How many queries go wrong with the bound of the error multiplied by `scale`. */
+/* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
@@ -545,12 +543,10 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
   double *scores = malloc(p->n_queries * K * sizeof *scores);
   char text[256];
-  double before = kf_bound_scale;
-  kf_bound_scale = scale; /* while the index is made as well: it may keep bounds of its rows */
   kf_index *index = index_of(ctx, p, a->metric, false, NULL);
-  kf_status status = search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL);
-  kf_bound_scale = before;
-  assert_int_equal(status, KF_OK);
+  assert_true(index->bound_scale == 1);
+  index->bound_scale = scale;
+  assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
   uint64_t wrong = count_wrong(a, K, NULL, rows, scores, text);
   kf_index_free(index);
   free(rows);
@@ -563,7 +559,6 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
 static void bound_is_needed(void **state) {
   (void)state;
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
-  assert_true(kf_bound_scale == 1);
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong[KF_ISA_AMX + 1] = {0};
     for (size_t i = 0; i < 3; i++) {
@@ -585,8 +580,6 @@ static void bound_is_needed(void **state) {
     }
   }
 }
-
-#endif
 
 int main(void) {
   static kf_metric cosine = KF_METRIC_COSINE, inner = KF_METRIC_INNER,
@@ -610,11 +603,9 @@ int main(void) {
       cmocka_unit_test(bad_rows),
       cmocka_unit_test(bad_arguments_of_a_search),
       cmocka_unit_test(bad_queries),
-#ifdef KF_BOUND_KNOB
       cmocka_unit_test(source_that_breaks_later),
       cmocka_unit_test(first_pass_filters),
       cmocka_unit_test(bound_is_needed),
-#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

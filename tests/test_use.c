@@ -28,7 +28,7 @@ static void two_statistics(void **state) {
                            kf_model_between_eigenvalues(m)) < 1e-9);
   kf_model_free(m);
   kf_stats *raw = stats_of(ctx, &b, 1);
-  assert_error(ctx, KF_ERR_DATA, "do not go together",
+  assert_error(ctx, KF_ERR_DATA, "do not match",
                kf_fit_stats(ctx, s, &(kf_fit_options){.between = raw}, &m));
   kf_stats_free(s);
   kf_stats_free(t);
@@ -41,12 +41,12 @@ static void two_statistics(void **state) {
 /* z = T (x / |x| - mean), by the book. */
 static void map_by_hand(const kf_model *m, const float *x, int centred, double *z) {
   double norm2 = 0;
-  for (uint32_t j = 0; j < m->dim_in; j++) norm2 += (double)x[j] * (double)x[j];
-  for (uint32_t l = 0; l < m->dim_out; l++) {
+  for (uint32_t j = 0; j < m->map.dim_in; j++) norm2 += (double)x[j] * (double)x[j];
+  for (uint32_t l = 0; l < m->map.dim_out; l++) {
     z[l] = 0;
-    for (uint32_t j = 0; j < m->dim_in; j++)
-      z[l] += m->transform[l * m->dim_in + j] *
-              ((double)x[j] / sqrt(norm2) - (centred ? m->mean[j] : 0));
+    for (uint32_t j = 0; j < m->map.dim_in; j++)
+      z[l] += m->map.transform[l * m->map.dim_in + j] *
+              ((double)x[j] / sqrt(norm2) - (centred ? m->map.mean[j] : 0));
   }
 }
 
@@ -91,7 +91,7 @@ static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_
   double *scores = malloc(w->n * 3 * sizeof *scores);
   kf_classify_options options = {.top = 3, .metric = metric, .raw = raw};
   assert_ok(ctx, kf_classify(ctx, m, w->rows, w->n, &options, found, scores));
-  uint32_t dim = raw ? m->dim_in : m->dim_out;
+  uint32_t dim = raw ? m->map.dim_in : m->map.dim_out;
   for (uint64_t i = 0; i < w->n; i++) {
     double z[64], norm2 = 0, best = -1e300;
     const float *x = w->rows + i * w->dim;
@@ -177,7 +177,7 @@ static void raw_norm_model(void **state) {
             kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF}, out));
   for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
     double z = 0;
-    for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
+    for (uint32_t j = 0; j < 20; j++) z += m->map.transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
     assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
   }
   float *as_is = malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */

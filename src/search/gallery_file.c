@@ -1,27 +1,20 @@
 /* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
- * checksum, and with the map inside (docs/formats.md). gallery_save.c writes it.
+ * checksum and the map inside (docs/formats.md). gallery_save.c writes it.
  *
- * The rows stay in the file and are read by position. Nothing else may come to memory before it is
- * known to be in the file, and nothing is used before it has been checked. */
+ * The rows stay in the file and are read by position. Memory is taken only for what is known to be in
+ * the file, and nothing is used before it has been checked. */
 #include "search/gallery.h"
 #include "search/index.h"
-
-#include "base/json.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
-const char *kf_metric_name(kf_metric metric) {
-  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
-  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
-}
-
 /* --- rows ------------------------------------------------------------------------------------ */
 
 static kf_status stat_file(const kf_gallery *g, struct stat *info, kf_err *err) {
   if (fstat(g->in.fd, info) == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_IO, "%s: cannot be looked at any more", g->in.path);
+  return kf_fail(err, KF_ERR_IO, "%s: cannot be examined any more", g->in.path);
 }
 
 kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
@@ -37,9 +30,9 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
 static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_err *err) {
   const char *cause = NULL;
   if (!isfinite(norm2))
-    cause = "holds a NaN or an infinity";
+    cause = "has a NaN or an infinity";
   else if (g->space.metric == KF_METRIC_COSINE && !(fabs(norm2 - 1) < 1e-5))
-    cause = "is not of unit length, as rows of a cosine gallery are";
+    cause = "does not have unit length, as rows of a cosine gallery must";
   if (cause == NULL) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s, row %llu: %s", g->in.path, (unsigned long long)row, cause);
 }
@@ -62,7 +55,7 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
   KF_TRY(kf_st_expect(st, "embeddings", KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
   if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)
-    return kf_fail(err, KF_ERR_DATA, "%s: a gallery of %llu rows of %llu columns cannot be",
+    return kf_fail(err, KF_ERR_DATA, "%s: invalid gallery of %llu rows of %llu columns",
                    st->in.path, (unsigned long long)rows->shape[0],
                    (unsigned long long)rows->shape[1]);
   g->rows = rows->shape[0];
@@ -73,25 +66,32 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
     if (strcmp(metric, kf_metric_name((kf_metric)m)) == 0) g->space.metric = (kf_metric)m;
   if (g->space.metric == KF_METRIC_DEFAULT)
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: metadata 'metric' is none of 'cosine', 'euclidean' and 'inner'",
-                   st->in.path);
+                   "%s: metadata 'metric' is not 'cosine', 'euclidean' or 'inner'", st->in.path);
   if (kf_st_find(st, "transform") == NULL) return KF_OK;
-  KF_TRY(kf_map_load(st, &g->map, err));
-  g->space.map = g->map;
-  if (g->map->dim_out == g->space.dim) return KF_OK;
+  KF_TRY(kf_map_load(st, &g->map, &g->arena, err));
+  g->space.map = &g->map;
+  if (g->map.dim_out == g->space.dim) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: the map gives %u columns, the rows have %u", st->in.path,
-                 g->map->dim_out, g->space.dim);
+                 g->map.dim_out, g->space.dim);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
+
+kf_status kf_gallery_count(kf_gallery *g, kf_err *err) {
+  KF_TAKE_ZERO(&g->arena, g->counts, g->n_classes);
+  if (g->arena.failed) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < g->rows; i++)
+    if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
+  return KF_OK;
+}
 
 static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *labels;
   if (kf_st_find(st, "labels") == NULL) return KF_OK;
   KF_TRY(kf_st_expect(st, "labels", KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels, err));
   KF_TRY(kf_st_meta_names(st, &g->names, err));
-  g->labels = kf_alloc(g->rows, sizeof *g->labels);
-  if (g->labels == NULL) return kf_fail_memory(err);
+  KF_TAKE(&g->arena, g->labels, g->rows);
+  if (g->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(st, labels, g->labels, err));
   uint32_t limit = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES;
   g->n_classes = g->names.n;
@@ -102,16 +102,12 @@ static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
                      st->in.path, (unsigned long long)i, label, limit - 1);
     if (label >= (int64_t)g->n_classes) g->n_classes = (uint32_t)label + 1;
   }
-  g->counts = kf_alloc_zero(g->n_classes, sizeof *g->counts);
-  if (g->counts == NULL) return kf_fail_memory(err);
-  for (uint64_t i = 0; i < g->rows; i++)
-    if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
-  return KF_OK;
+  return kf_gallery_count(g, err);
 }
 
 /* --- ids ------------------------------------------------------------------------------------- */
 
-/* Every id has a byte at least, and together they have all of them. */
+/* Every id has at least one byte, and together they have all of them. */
 static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes, kf_err *err) {
   int64_t end = 0;
   for (uint64_t i = 0; i < g->rows; i++) {
@@ -126,8 +122,8 @@ static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes
                  (long long)end, (unsigned long long)bytes);
 }
 
-/* The ids lie without gaps at ids + rows. Each one moves forward, to where a NUL behind each of
- * those before it leaves it: never past the place it comes from. */
+/* The ids lie without gaps at ids + rows. Each moves forward to make room for a NUL after each of those
+ * before it: never past where it comes from. */
 static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
   int64_t begin = 0;
   for (uint64_t i = 0; i < g->rows; i++) {
@@ -148,9 +144,9 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
   if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
   KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends, err));
   KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
-  g->id_ends = kf_alloc(g->rows, sizeof *g->id_ends);
-  g->ids = kf_alloc(bytes->bytes + g->rows, 1);
-  if (g->id_ends == NULL || g->ids == NULL) return kf_fail_memory(err);
+  KF_TAKE(&g->arena, g->id_ends, g->rows);
+  KF_TAKE(&g->arena, g->ids, bytes->bytes + g->rows);
+  if (g->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(st, ends, g->id_ends, err));
   KF_TRY(check_ends(st, g, bytes->bytes, err));
   KF_TRY(kf_st_read_all(st, bytes, g->ids + g->rows, err));

@@ -1,17 +1,26 @@
-/* search.c - the public face of the index: rows from the caller or from a data set, and queries
- * checked and brought to unit length where the metric is cosine. */
+/* search.c - the public face of the index: rows from the caller or from a data set, and queries, all
+ * checked, and scaled to unit length for cosine. */
 #include "search/search.h"
 
 #include <math.h>
 #include <string.h>
+
+const char *kf_metric_name(kf_metric metric) {
+  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
+  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
+}
+
+kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
+  return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
+}
 
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out) {
   double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
 }
 
-/* Checks n rows [n][dim], of which the first one has number `first`, and makes them ready for a
- * metric; out may be rows. */
+/* Checks rows [n][dim], counted from `first` on in messages, and makes them ready for a metric; out
+ * may be rows. */
 static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
                             const float *rows, uint64_t first, uint64_t n, uint32_t dim, float *out,
                             kf_err *err) {
@@ -20,7 +29,7 @@ static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const c
     double norm2 = kernels->norm2(x, dim);
     if (!isfinite(norm2) || (metric == KF_METRIC_COSINE && norm2 == 0))
       return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)(first + i),
-                     norm2 == 0 ? "is zero, and has no direction" : "holds a NaN or an infinity");
+                     norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
     if (metric == KF_METRIC_COSINE)
       kf_unit_f32(x, norm2, dim, out + i * dim);
     else if (out != rows)
@@ -61,12 +70,12 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
 
 static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n,
                            const kf_index_options *options, kf_index **out) {
-  kf_index_options o = options != NULL ? *options : (kf_index_options){0};
-  if ((unsigned)o.metric > KF_METRIC_INNER)
-    return kf_fail(&ctx->err, KF_ERR_ARG, "metric %d is none of its choices", (int)o.metric);
-  if (n == 0) return kf_fail(&ctx->err, KF_ERR_DATA, "there are no rows to search in");
+  kf_err *err = &ctx->err;
+  KF_OPTIONS(kf_index_options, o, options);
+  if ((unsigned)o.metric > KF_METRIC_INNER) return kf_fail_metric(o.metric, err);
+  if (n == 0) return kf_fail(err, KF_ERR_DATA, "there are no rows to search in");
   origin *kept = kf_alloc(1, sizeof *kept);
-  if (kept == NULL) return kf_fail_memory(&ctx->err);
+  if (kept == NULL) return kf_fail_memory(err);
   *kept = *from;
   kept->metric = o.metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o.metric;
   kf_source source = {
@@ -109,8 +118,8 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
                     uint32_t k, const kf_search_options *options, int64_t *rows, double *scores,
                     kf_search_report *report) {
   KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
-  const int64_t *leave_out = options != NULL ? options->leave_out : NULL;
-  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), leave_out, n), err));
+  KF_OPTIONS(kf_search_options, o, options);
+  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
   uint32_t dim = kf_index_dim(index);
   float *ready = kf_alloc(n, dim * sizeof *ready);
   if (ready == NULL) return kf_fail_memory(err);
@@ -119,7 +128,7 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
       ready_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n, dim, ready, err);
   if (status == KF_OK)
     status =
-        kf_index_nearest_parallel(ctx, index, ready, n, k, leave_out, rows, scores, &candidates);
+        kf_index_nearest_parallel(ctx, index, ready, n, k, o.leave_out, rows, scores, &candidates);
   kf_free(ready);
   if (status == KF_OK && report != NULL) {
     report->queries += n;
