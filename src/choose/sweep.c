@@ -202,17 +202,18 @@ static kf_status raw_prototypes(sweep_job *j, const kf_model *model, const place
 
 /* --- neighbours ------------------------------------------------------------------------------ */
 
-static kf_status sweep_gallery(sweep_job *j, const kf_model *map, const place *p) {
+static kf_status sweep_gallery(sweep_job *j, const kf_map *map, const place *p) {
   kf_ctx *ctx = j->ctx;
   const kf_sweep_options *o = &j->options;
   kf_gallery *gallery = NULL;
   kf_eval_result counts;
   kf_hits *hits = kf_alloc(o->n_k, sizeof *hits);
-  kf_gallery_options options = {.metric = p->setting.metric};
   kf_gallery_eval_options eval = {
       .k = o->k, .n_k = o->n_k, .truth = o->truth, .set = set_at(j, p->setting.set)};
-  kf_status status = hits != NULL ? kf_gallery_new(ctx, j->train, map, &options, &gallery)
-                                  : kf_fail_memory(&ctx->err);
+  kf_status status = hits != NULL
+                         ? kf_gallery_make(ctx, j->train, map, p->setting.dim, p->setting.metric,
+                                           &gallery)
+                         : kf_fail_memory(&ctx->err);
   if (status == KF_OK) status = kf_gallery_eval(ctx, gallery, j->test, &eval, &counts, hits, NULL);
   for (size_t t = 0; status == KF_OK && t < o->n_k; t++)
     add_hits(j, p, t + (o->prototypes != KF_OFF), o->k[t], counts.n, hits[t].top1, hits[t].top5);
@@ -224,12 +225,8 @@ static kf_status sweep_gallery(sweep_job *j, const kf_model *map, const place *p
 
 static kf_status sweep_neighbours(sweep_job *j, const kf_model *model, place p) {
   for (p.dim = 0; p.dim < j->options.n_dims; p.dim++) {
-    kf_model *map;
     p.setting.dim = j->dims[p.dim];
-    KF_TRY(kf_model_new_shorter(model, p.setting.dim, &map, &j->ctx->err));
-    kf_status status = sweep_gallery(j, map, &p);
-    kf_model_free(map);
-    KF_TRY(status);
+    KF_TRY(sweep_gallery(j, &model->map, &p));
   }
   return KF_OK;
 }
@@ -261,9 +258,10 @@ static kf_status eval_text(sweep_job *j, const kf_model *zero, place p) {
   return KF_OK;
 }
 
-static kf_status sweep_text_model(sweep_job *j, const kf_model *map, const place *p) {
+static kf_status sweep_text_model(sweep_job *j, const kf_model *model, const place *p) {
   kf_model *zero;
-  KF_TRY(kf_model_new_zero_shot(j->ctx, map, j->options.text, p->setting.text, &zero));
+  uint32_t dim = p->setting.raw ? model->map.dim_out : p->setting.dim;
+  KF_TRY(kf_zero_shot_new(j->ctx, model, dim, j->options.text, p->setting.text, &zero));
   kf_status status = eval_text(j, zero, *p);
   kf_model_free(zero);
   return status;
@@ -273,16 +271,11 @@ static kf_status sweep_text(sweep_job *j, const kf_model *model, place p) {
   const kf_sweep_options *o = &j->options;
   if (p.setting.raw) return sweep_text_model(j, model, &p);
   for (p.dim = 0; p.dim < o->n_dims; p.dim++) {
-    kf_model *map;
     p.setting.dim = j->dims[p.dim];
-    KF_TRY(kf_model_new_shorter(model, p.setting.dim, &map, &j->ctx->err));
-    kf_status status = KF_OK;
-    for (p.centre = 0; status == KF_OK && p.centre < o->n_text_centres; p.centre++) {
+    for (p.centre = 0; p.centre < o->n_text_centres; p.centre++) {
       p.setting.text = o->text_centres[p.centre];
-      status = sweep_text_model(j, map, &p);
+      KF_TRY(sweep_text_model(j, model, &p));
     }
-    kf_model_free(map);
-    KF_TRY(status);
   }
   return KF_OK;
 }
@@ -383,8 +376,8 @@ static kf_status sweep_lambda(sweep_job *j, size_t number) {
   uint32_t most = j->rising[j->n_rising - 1];
   kf_model *model;
   KF_TRY(kf_fitter_fit(j->fitter, j->lambdas[number], most, j->options.centre, &model));
-  place p = {.lambda = number, .setting.lambda = model->lambda};
-  if (model->mean_eigenvalue > 0) p.setting.relative = model->lambda / model->mean_eigenvalue;
+  place p = {.lambda = number, .setting.lambda = model->map.lambda};
+  if (model->mean_eigenvalue > 0) p.setting.relative = model->map.lambda / model->mean_eigenvalue;
   place raw = {.setting = {.raw = 1, .dim = j->stats->dim}}, raw_text = raw;
   raw_text.setting.text = KF_CENTRE_NONE;
   kf_status status = KF_OK;

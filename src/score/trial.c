@@ -25,7 +25,7 @@ kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, co
   *trial = (kf_trial){.ctx = ctx,
                       .data = data,
                       .known = kf_known_model(model, o->mapped ? o->part : KF_PART_IMAGES)};
-  KF_TRY(kf_model_check_data(model, data, &ctx->err));
+  KF_TRY(kf_map_check_data(&model->map, data, &ctx->err));
   KF_TRY(choose_classes(trial, o->set));
   KF_TRY(kf_judge_start(&trial->judge, &trial->known, data, data->rows, o->truth, &ctx->err));
   if (o->mapped)
