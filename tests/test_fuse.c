@@ -477,6 +477,95 @@ static void refused(void **state) {
   clear_problem(p);
 }
 
+/* --- what is said of classes ------------------------------------------------------------------- */
+
+typedef struct notes {
+  char text[2048];
+  int n;
+} notes;
+
+static void note(void *user, const char *message) {
+  notes *n = user;
+  size_t used = strlen(n->text);
+  snprintf(n->text + used, sizeof n->text - used, "%s\n", message);
+  n->n++;
+}
+
+/* Zero-shot models say which classes are on one side alone; text may be of other classes altogether.
+ * Text that replaces some of a model's says which of it is new. */
+static void unmatched_classes_are_logged(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
+  notes said = {0};
+  kf_ctx *ctx;
+  kf_model *zero, *fused, *more;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .log = note, .user = &said}, &ctx),
+                   KF_OK);
+  assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, same, KF_CENTRE_NONE, &zero));
+  assert_int_equal(said.n, 0);
+  kf_model_free(zero);
+  assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, some, KF_CENTRE_NONE, &zero));
+  assert_string_equal(said.text,
+                      "2 of the 8 classes of the model are not in the text ('c00', 'c01'); their "
+                      "rows are left out where text classifies\n"
+                      "2 of the 8 classes of the text are not in the model ('c08', 'c09'); they "
+                      "take part where text classifies\n");
+  kf_model_free(zero);
+  said = (notes){0};
+  assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, others, KF_CENTRE_NONE, &zero));
+  assert_int_equal(said.n, 2);
+  assert_non_null(strstr(said.text, "8 of the 8 classes of the model are not in the text ('c00', "
+                                    "'c01', 'c02', ...)"));
+  kf_model_free(zero);
+
+  said = (notes){0};
+  assert_ok(ctx, kf_model_new_fused(ctx, p->model, some, 0.2, &fused));
+  assert_ok(ctx, kf_model_new_with_text(ctx, fused, others, &more)); /* c08 and c09 are known */
+  assert_string_equal(said.text, "2 of the 4 classes of the text are not in the model ('c10', "
+                                 "'c11'); they are added by name\n");
+  kf_model_free(more);
+  kf_model_free(fused);
+  said = (notes){0};
+  assert_ok(ctx, kf_model_new_fused(ctx, p->model, same, 0.2, &fused));
+  assert_ok(ctx, kf_model_new_with_text(ctx, fused, others, &more));
+  assert_int_equal(said.n, 0); /* all are new, and meant to be */
+  kf_model_free(more);
+  kf_model_free(fused);
+  kf_text_free(same);
+  kf_text_free(some);
+  kf_text_free(others);
+  kf_ctx_free(ctx);
+  clear_problem(p);
+}
+
+/* A fit needs classes that it can match. */
+static void matching_for_a_fit(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered;
+  const kf_names *names = &p->stats->names, none = {0};
+  kf_data *data;
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->text, K - 1, D, NULL, NULL, 0, &data));
+  assert_ok(p->ctx, kf_text_new(p->ctx, data, &(kf_text_options){.per_class = 1}, &numbered));
+  assert_ok(p->ctx, kf_text_match(p->ctx, same, "training data", names, K));
+  assert_error(p->ctx, KF_ERR_DATA, "no class of the text ('c08', ...)",
+               kf_text_match(p->ctx, others, "training data", names, K));
+  assert_error(p->ctx, KF_ERR_DATA, "the training data names its classes and the text numbers them",
+               kf_text_match(p->ctx, numbered, "training data", names, K));
+  assert_int_equal(kf_errhint(p->ctx), KF_HINT_CLASSES);
+  assert_error(p->ctx, KF_ERR_DATA, "the text names its classes and the training data numbers them",
+               kf_text_match(p->ctx, same, "training data", &none, K));
+  assert_ok(p->ctx, kf_text_match(p->ctx, numbered, "training data", &none, K - 1));
+  assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes and the training data 8",
+               kf_text_match(p->ctx, numbered, "training data", &none, K));
+  kf_data_free(data);
+  kf_text_free(same);
+  kf_text_free(others);
+  kf_text_free(numbered);
+  clear_problem(p);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(text_of_a_model),
@@ -488,6 +577,8 @@ int main(void) {
       cmocka_unit_test(choice),
       cmocka_unit_test(one_row_each),
       cmocka_unit_test(refused),
+      cmocka_unit_test(unmatched_classes_are_logged),
+      cmocka_unit_test(matching_for_a_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

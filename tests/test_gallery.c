@@ -60,6 +60,10 @@ static void round_trip(void **state) {
     assert_int_equal(kf_gallery_label(g, i), w.labels[i]);
     check_id(g, i, i);
   }
+  assert_int_equal(kf_gallery_label(g, w.n), KF_LABEL_NONE);
+  assert_int_equal(kf_gallery_label(g, UINT64_MAX), KF_LABEL_NONE);
+  assert_null(kf_gallery_id(g, w.n));
+  assert_null(kf_gallery_id(g, UINT64_MAX));
   kf_gallery_free(g);
   kf_model_free(m);
   kf_model_free(other);
@@ -355,6 +359,16 @@ static void cancelled(void **state) {
   free_world(&w);
 }
 
+static void metric_names(void **state) {
+  (void)state;
+  assert_string_equal(kf_metric_name(KF_METRIC_DEFAULT), "default");
+  assert_string_equal(kf_metric_name(KF_METRIC_COSINE), "cosine");
+  assert_string_equal(kf_metric_name(KF_METRIC_EUCLIDEAN), "euclidean");
+  assert_string_equal(kf_metric_name(KF_METRIC_INNER), "inner");
+  assert_null(kf_metric_name((kf_metric)(KF_METRIC_INNER + 1)));
+  assert_null(kf_metric_name((kf_metric)-1));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
@@ -368,6 +382,7 @@ int main(void) {
       cmocka_unit_test(refused_outputs),
       cmocka_unit_test(mapped_to_zero),
       cmocka_unit_test(cancelled),
+      cmocka_unit_test(metric_names),
   };
   return cmocka_run_group_tests_name("gallery", tests, make_test_folder, remove_test_folder);
 }

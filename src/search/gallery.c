@@ -127,9 +127,7 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
   uint32_t dim = kf_gallery_dim_in(j->gallery);
   bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
   *norm2 = j->kernels->norm2(j->queries + i * dim, dim);
-  if (!isfinite(*norm2) || (direction && *norm2 == 0))
-    return kf_fail(err, KF_ERR_DATA, "query %llu %s", (unsigned long long)(j->first + i),
-                   *norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
+  KF_TRY(kf_check_norm2("query", j->first + i, *norm2, direction, err));
   /* If lengths are kept, zero is a point like any other; kf_map_rows takes a length of 0 for a bad row,
    * and does not look at lengths otherwise. */
   if (*norm2 == 0) *norm2 = 1;

@@ -19,6 +19,13 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out) {
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
 }
 
+kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
+                         kf_err *err) {
+  if (isfinite(norm2) && !(direction && norm2 == 0)) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)number,
+                 norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
+}
+
 /* Checks rows [n][dim], counted from `first` on in messages, and makes them ready for a metric; out
  * may be rows. */
 static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
@@ -27,9 +34,7 @@ static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const c
   for (uint64_t i = 0; i < n; i++) {
     const float *x = rows + i * dim;
     double norm2 = kernels->norm2(x, dim);
-    if (!isfinite(norm2) || (metric == KF_METRIC_COSINE && norm2 == 0))
-      return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)(first + i),
-                     norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
+    KF_TRY(kf_check_norm2(what, first + i, norm2, metric == KF_METRIC_COSINE, err));
     if (metric == KF_METRIC_COSINE)
       kf_unit_f32(x, norm2, dim, out + i * dim);
     else if (out != rows)
@@ -68,33 +73,34 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
   return KF_OK;
 }
 
-static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n,
-                           const kf_index_options *options, kf_index **out) {
+static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf_index_options *o,
+                           kf_index **out) {
   kf_err *err = &ctx->err;
-  KF_OPTIONS(kf_index_options, o, options);
-  if ((unsigned)o.metric > KF_METRIC_INNER) return kf_fail_metric(o.metric, err);
+  if ((unsigned)o->metric > KF_METRIC_INNER) return kf_fail_metric(o->metric, err);
   if (n == 0) return kf_fail(err, KF_ERR_DATA, "there are no rows to search in");
   origin *kept = kf_alloc(1, sizeof *kept);
   if (kept == NULL) return kf_fail_memory(err);
   *kept = *from;
-  kept->metric = o.metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o.metric;
+  kept->metric = o->metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o->metric;
   kf_source source = {
       .rows = n, .dim = from->dim, .fetch = fetch_origin, .self = kept, .owned = kept};
-  return kf_index_build(ctx, &source, kept->metric, o.rows_in_place != 0, out);
+  return kf_index_build(ctx, &source, kept->metric, o->rows_in_place != 0, out);
 }
 
 kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                        const kf_index_options *options, kf_index **out) {
   KF_ENTER(ctx, (rows != NULL || n == 0) && out != NULL);
+  KF_OPTIONS(kf_index_options, o, options);
   if (dim < 1 || dim > KF_MAX_DIM)
     return kf_fail(err, KF_ERR_ARG, "rows have %u columns, there must be 1 to %u", dim, KF_MAX_DIM);
-  return new_index(ctx, &(origin){.dim = dim, .rows = rows}, n, options, out);
+  return new_index(ctx, &(origin){.dim = dim, .rows = rows}, n, &o, out);
 }
 
 kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_index_options *options,
                                  kf_index **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
-  return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, options, out);
+  KF_OPTIONS(kf_index_options, o, options);
+  return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, &o, out);
 }
 
 /* --- searching ------------------------------------------------------------------------------- */

@@ -43,6 +43,10 @@ uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n
 /* KF_ERR_ARG if k is out of range for `rows` rows that can be found. */
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 
+/* KF_ERR_DATA, naming a row or query by `what` and its number, if its squared length is not finite, or
+ * zero while its direction counts. */
+kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
+                         kf_err *err);
 /* KF_ERR_ARG: invalid metric. */
 kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 /* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
