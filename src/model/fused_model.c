@@ -235,17 +235,12 @@ typedef struct fusing {
 static kf_status widen(fusing *f) {
   kf_err *err = &f->ctx->err;
   const kf_model *m = f->model;
-  const kf_names *added = kf_text_names(f->text);
-  KF_TRY(kf_text_find(f->text, "model", &m->names, m->n_classes, &f->places, err));
-  uint32_t n = m->n_classes, n_text = kf_text_classes(f->text);
-  const char **list = kf_arena_take(&f->places.arena, (uint64_t)n + n_text, sizeof *list);
+  kf_classes own = kf_model_class_list(m), added = kf_text_class_list(f->text);
+  const char **list;
+  KF_TRY(kf_text_find(f->text, &own, &f->places, err));
+  KF_TAKE(&f->places.arena, list, (uint64_t)own.n + added.n);
   if (list == NULL) return kf_fail_memory(err);
-  for (uint32_t k = 0; k < m->names.n; k++) list[k] = m->names.name[k];
-  for (uint32_t k = 0; k < n_text; k++) {
-    if (f->places.known[k]) continue;
-    if (added->n > 0) list[n] = added->name[k];
-    f->places.place[k] = n++;
-  }
+  uint32_t n = kf_join_classes(&own, &added, f->places.place, list);
   const kf_names names = {.n = m->names.n > 0 ? n : 0, .name = (char **)list};
   KF_TRY(kf_model_create(m->map.dim_in, m->map.dim_out, n, &names, &f->out, err));
   kf_model_copy(m, f->out);
@@ -279,7 +274,9 @@ static kf_status fuse(fusing *f, double alpha) {
 }
 
 static kf_status replace_text(fusing *f) {
-  kf_text_log_new(f->ctx, f->text, &f->places);
+  kf_classes classes = kf_model_class_list(f->model);
+  if (f->places.shared > 0) /* otherwise all are new, and meant to be */
+    kf_text_log(f->ctx, f->text, &classes, &f->places, NULL, "; they are added by name");
   kf_model_copy_text(f->model, f->out);
   take_text(f);
   for (uint32_t k = 0; k < kf_text_classes(f->text); k++)

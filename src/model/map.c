@@ -47,10 +47,8 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == map->dim_in) return KF_OK;
-  char where[KF_WHERE_SIZE];
-  data->where(data, 0, where, sizeof where);
-  return kf_fail(err, KF_ERR_DATA, "%s: has %u columns, the model takes %u", where, data->dim,
-                 map->dim_in);
+  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the model takes %u", data->dim,
+                     map->dim_in);
 }
 
 kf_status kf_fail_range(const kf_map *map, kf_err *err) {
@@ -198,7 +196,9 @@ kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, ui
   transformation t = transformation_by(ctx, model, &o);
   t.out = out;
   kf_status status = kf_each_batch(
-      ctx, data, &(kf_pass){.rows = 2 * KF_MAP_ROWS, .work = transform_batch, .argument = &t});
+      ctx, data,
+      &(kf_pass){
+          .rows = 2 * KF_MAP_ROWS, .rows_only = true, .work = transform_batch, .argument = &t});
   kf_data_free(data);
   return status;
 }

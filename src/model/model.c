@@ -19,9 +19,7 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   KF_TAKE_ZERO(arena, m->class_means, k * d);
   KF_TAKE_ZERO(arena, m->prototypes, k * l);
   KF_TAKE_ZERO(arena, m->lengths, k);
-  kf_status status =
-      arena->failed ? kf_fail_memory(err)
-                    : kf_names_copy((const char *const *)names->name, names->n, &m->names, err);
+  kf_status status = arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err);
   if (status == KF_OK)
     *out = m;
   else

@@ -110,6 +110,10 @@ void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, 
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
+static inline kf_classes kf_model_class_list(const kf_model *model) {
+  return (kf_classes){"the model", model->n_classes, &model->names};
+}
+
 /* The metric that a default stands for. */
 static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
   if (metric != KF_METRIC_DEFAULT) return metric;
@@ -159,6 +163,7 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
 const kf_names *kf_text_names(const kf_text *text);
+kf_classes kf_text_class_list(const kf_text *text);
 void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
 /* KF_ERR_DATA if its rows are not as long as those of images. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
@@ -166,25 +171,28 @@ kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
                            kf_centre centre, kf_model **out);
 
-/* Which classes of some text are which of n others, those of training data or of a model. */
+/* Which classes of some text are which of others, those of training data or of a model. */
 typedef struct kf_text_places {
-  int64_t *place;          /* [text classes] its number among the others; -1: none */
+  int32_t *place;          /* [text classes] its number among the others; -1: none */
   unsigned char *known;    /* [text classes] place >= 0 */
-  unsigned char *has_text; /* [n] */
+  unsigned char *has_text; /* [others] */
   uint32_t shared;         /* classes on both sides */
   kf_arena arena;          /* the caller frees it, also after a failure */
 } kf_text_places;
-/* By name, or by number if neither side has names; KF_ERR_DATA if only one has. `of` ("model") is for
- * messages. */
-kf_status kf_text_find(const kf_text *text, const char *of, const kf_names *names, uint32_t n,
-                       kf_text_places *out, kf_err *err);
-/* For a fit: logs which of the n classes of `of` have no text, and which text has no such class.
- * KF_ERR_DATA if they cannot be matched or share no class. The error goes to the context. */
+/* Fails as kf_match_classes does. */
+kf_status kf_text_find(const kf_text *text, const kf_classes *others, kf_text_places *out,
+                       kf_err *err);
+/* Numbers the classes of `from` that `to` lacks (place -1, see kf_match_classes) after those of `to`, and
+ * lists all names, if there are any; list: [to + from]. Returns the number of all classes. */
+uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *place,
+                         const char **list);
+/* Logs which of the others have no text (unless `without` is NULL), and which text is of none of them;
+ * `without` and `added` say what follows from it. Nothing without names. */
+void kf_text_log(kf_ctx *ctx, const kf_text *text, const kf_classes *others,
+                 const kf_text_places *places, const char *without, const char *added);
+/* Both for a fit to n classes of `of` ("training data"); KF_ERR_DATA if no class is shared, or if
+ * there are no names and the numbers differ. The error goes to the context. */
 kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
                         uint32_t n);
-/* The same for zero-shot use of a model, as a log alone: text may be of other classes. */
-kf_status kf_text_log_match(kf_ctx *ctx, const kf_text *text, const kf_model *model);
-/* For text that replaces some of a model's: logs which of it is of new classes, unless all is. */
-void kf_text_log_new(kf_ctx *ctx, const kf_text *text, const kf_text_places *places);
 
 #endif

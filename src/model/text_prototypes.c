@@ -99,11 +99,7 @@ static kf_status average(kf_ctx *ctx, const kf_data *data, const kf_text_options
   kf_arena arena = {0};
   KF_TAKE_ZERO(&arena, a.sum, (uint64_t)t->n_classes * t->dim);
   KF_TAKE_ZERO(&arena, a.count, t->n_classes);
-  kf_pass pass = {.what = "text",
-                  .rows = kf_data_chunk(t->dim),
-                  .workers = 1,
-                  .work = add_batch,
-                  .argument = &a};
+  kf_pass pass = {.what = "text", .workers = 1, .work = add_batch, .argument = &a};
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : kf_each_batch(ctx, data, &pass);
   if (status == KF_OK) status = take_means(&a, ctx->kernels, t, &ctx->err);
   kf_arena_free(&arena);
@@ -117,7 +113,7 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
   else if (o->classes != NULL)
     KF_TRY(kf_names_read(o->classes, &t->names, err));
   else if (o->per_class == 0 || data->names.n > 0)
-    KF_TRY(kf_names_copy((const char *const *)data->names.name, data->names.n, &t->names, err));
+    KF_TRY(kf_names_clone(&data->names, &t->names, err));
   KF_TRY(count_classes(data, o, &t->names, &t->n_classes, err));
   t->dim = data->dim;
   t->rows = kf_alloc((uint64_t)t->n_classes * t->dim, sizeof *t->rows);
@@ -262,17 +258,21 @@ static kf_status take_text(kf_ctx *ctx, const kf_text *text, kf_centre centre, k
   return status;
 }
 
+static kf_status check_zero_shot(const kf_model *model, const kf_text *text, kf_centre centre,
+                                 kf_err *err) {
+  if ((unsigned)centre > KF_CENTRE_MODALITY)
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d of text", (int)centre);
+  if (model->map.normalized) return kf_text_check(text, model->map.dim_in, err);
+  return kf_fail(err, KF_ERR_DATA,
+                 "the model keeps the lengths of images, which text cannot be compared with; fit "
+                 "one that normalises rows");
+}
+
 kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
                            kf_centre centre, kf_model **out) {
   kf_err *err = &ctx->err;
-  if ((unsigned)centre > KF_CENTRE_MODALITY)
-    return kf_fail(err, KF_ERR_ARG, "invalid centre %d of text", (int)centre);
+  KF_TRY(check_zero_shot(model, text, centre, err));
   if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_MODALITY;
-  KF_TRY(kf_text_check(text, model->map.dim_in, err));
-  if (!model->map.normalized)
-    return kf_fail(err, KF_ERR_DATA,
-                   "the model keeps the lengths of images, which those of text cannot be compared "
-                   "with; fit one that normalises rows");
   kf_model *m;
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m);
@@ -285,16 +285,23 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   return status;
 }
 
+/* Text may be of other classes than the model, named or not. */
+static kf_status log_classes(kf_ctx *ctx, const kf_model *model, const kf_text *text) {
+  kf_classes classes = kf_model_class_list(model);
+  kf_text_places places;
+  if (model->names.n == 0 || text->names.n == 0) return KF_OK;
+  kf_status status = kf_text_find(text, &classes, &places, &ctx->err);
+  if (status == KF_OK)
+    kf_text_log(ctx, text, &classes, &places, "; their rows are left out where text classifies",
+                "; they take part where text classifies");
+  kf_arena_free(&places.arena);
+  return status;
+}
+
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_centre centre, kf_model **out) {
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
-  kf_model *m;
-  KF_TRY(kf_zero_shot_new(ctx, model, model->map.dim_out, text, centre, &m));
-  kf_status status = kf_text_log_match(ctx, text, model);
-  (void)err;
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  KF_TRY(check_zero_shot(model, text, centre, err));
+  KF_TRY(log_classes(ctx, model, text));
+  return kf_zero_shot_new(ctx, model, model->map.dim_out, text, centre, out);
 }

@@ -79,10 +79,8 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
   if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
-  char where[KF_WHERE_SIZE];
-  data->where(data, 0, where, sizeof where);
-  return kf_fail(err, KF_ERR_DATA, "%s: has %u columns, the gallery takes %u", where, data->dim,
-                 kf_gallery_dim_in(g));
+  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the gallery takes %u", data->dim,
+                     kf_gallery_dim_in(g));
 }
 
 uint64_t kf_gallery_batch(const kf_gallery *g) {

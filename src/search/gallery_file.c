@@ -24,7 +24,7 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
   if ((uint64_t)info.st_size == g->in.size && info.st_mtim.tv_sec == g->changed.tv_sec &&
       info.st_mtim.tv_nsec == g->changed.tv_nsec)
     return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: changed since it was loaded", g->in.path);
+  return kf_fail_file(err, g->in.path, "changed since it was loaded");
 }
 
 static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_err *err) {
@@ -53,11 +53,10 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
 
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
-  KF_TRY(kf_st_expect(st, "embeddings", KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
   if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)
-    return kf_fail(err, KF_ERR_DATA, "%s: invalid gallery of %llu rows of %llu columns",
-                   st->in.path, (unsigned long long)rows->shape[0],
-                   (unsigned long long)rows->shape[1]);
+    return kf_fail_file(err, st->in.path, "invalid gallery of %llu rows of %llu columns",
+                        (unsigned long long)rows->shape[0], (unsigned long long)rows->shape[1]);
   g->rows = rows->shape[0];
   g->offset = rows->offset;
   g->space.dim = (uint32_t)rows->shape[1];
@@ -65,14 +64,14 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   for (int m = KF_METRIC_COSINE; metric != NULL && m <= KF_METRIC_INNER; m++)
     if (strcmp(metric, kf_metric_name((kf_metric)m)) == 0) g->space.metric = (kf_metric)m;
   if (g->space.metric == KF_METRIC_DEFAULT)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: metadata 'metric' is not 'cosine', 'euclidean' or 'inner'", st->in.path);
+    return kf_fail_file(err, st->in.path,
+                        "metadata 'metric' is not 'cosine', 'euclidean' or 'inner'");
   if (kf_st_find(st, "transform") == NULL) return KF_OK;
   KF_TRY(kf_map_load(st, &g->map, &g->arena, err));
   g->space.map = &g->map;
   if (g->map.dim_out == g->space.dim) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the map gives %u columns, the rows have %u", st->in.path,
-                 g->map.dim_out, g->space.dim);
+  return kf_fail_file(err, st->in.path, "the map gives %u columns, the rows have %u",
+                      g->map.dim_out, g->space.dim);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -87,8 +86,9 @@ kf_status kf_gallery_count(kf_gallery *g, kf_err *err) {
 
 static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *labels;
-  if (kf_st_find(st, "labels") == NULL) return KF_OK;
-  KF_TRY(kf_st_expect(st, "labels", KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels, err));
+  if (kf_st_find(st, KF_TENSOR_LABELS) == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_LABELS, KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels,
+                      err));
   KF_TRY(kf_st_meta_names(st, &g->names, err));
   KF_TAKE(&g->arena, g->labels, g->rows);
   if (g->arena.failed) return kf_fail_memory(err);
@@ -98,8 +98,8 @@ static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
   for (uint64_t i = 0; i < g->rows; i++) {
     int32_t label = g->labels[i];
     if (label < KF_LABEL_NONE || label >= (int64_t)limit)
-      return kf_fail(err, KF_ERR_DATA, "%s: the label of row %llu is %d, it must be -1 to %u",
-                     st->in.path, (unsigned long long)i, label, limit - 1);
+      return kf_fail_file(err, st->in.path, "the label of row %llu is %d, it must be -1 to %u",
+                          (unsigned long long)i, label, limit - 1);
     if (label >= (int64_t)g->n_classes) g->n_classes = (uint32_t)label + 1;
   }
   return kf_gallery_count(g, err);
@@ -112,14 +112,15 @@ static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes
   int64_t end = 0;
   for (uint64_t i = 0; i < g->rows; i++) {
     if (g->id_ends[i] <= end || (uint64_t)g->id_ends[i] > bytes)
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu goes from byte %lld to %lld of %llu",
-                     st->in.path, (unsigned long long)i, (long long)end, (long long)g->id_ends[i],
-                     (unsigned long long)bytes);
+      return kf_fail_file(err, st->in.path,
+                          "the id of row %llu goes from byte %lld to %lld of %llu",
+                          (unsigned long long)i, (long long)end, (long long)g->id_ends[i],
+                          (unsigned long long)bytes);
     end = g->id_ends[i];
   }
   if ((uint64_t)end == bytes) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the ids end at byte %lld of %llu", st->in.path,
-                 (long long)end, (unsigned long long)bytes);
+  return kf_fail_file(err, st->in.path, "the ids end at byte %lld of %llu", (long long)end,
+                      (unsigned long long)bytes);
 }
 
 /* The ids lie without gaps at ids + rows. Each moves forward to make room for a NUL after each of those
@@ -131,8 +132,8 @@ static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
     char *id = g->ids + begin + i;
     memmove(id, g->ids + g->rows + begin, length);
     if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu is not valid UTF-8", st->in.path,
-                     (unsigned long long)i);
+      return kf_fail_file(err, st->in.path, "the id of row %llu is not valid UTF-8",
+                          (unsigned long long)i);
     id[length] = '\0';
     begin = g->id_ends[i];
   }
@@ -141,9 +142,11 @@ static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
 
 static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
-  if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
-  KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends, err));
-  KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
+  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL && kf_st_find(st, KF_TENSOR_ID_BYTES) == NULL)
+    return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends,
+                      err));
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
   KF_TAKE(&g->arena, g->id_ends, g->rows);
   KF_TAKE(&g->arena, g->ids, bytes->bytes + g->rows);
   if (g->arena.failed) return kf_fail_memory(err);

@@ -21,11 +21,9 @@ static kf_status fetch_mapped(const void *self, const kf_kernels *kernels, uint6
                          : kf_data_fetch(m->data, kernels, first, n, fetched, NULL, norm2, err);
   if (status == KF_OK) status = kf_to_space(m->space, kernels, fetched, norm2, n, rows, err);
   for (uint64_t i = 0; status == KF_OK && i < n && m->space->metric == KF_METRIC_COSINE; i++)
-    if (kernels->norm2(rows + i * dim, (size_t)dim) == 0) {
-      char where[KF_WHERE_SIZE];
-      m->data->where(m->data, first + i, where, sizeof where);
-      status = kf_fail(err, KF_ERR_DATA, "%s: is mapped to zero and has no direction", where);
-    }
+    if (kernels->norm2(rows + i * dim, (size_t)dim) == 0)
+      status = kf_fail_row(err, m->data, first + i, KF_HINT_NONE,
+                           "is mapped to zero and has no direction");
   kf_arena_free(&arena);
   return status;
 }
@@ -49,9 +47,7 @@ static kf_status find_good(kf_ctx *ctx, const kf_data *data, kf_arena *arena, kf
   good_rows good = {0};
   KF_TAKE(arena, good.rows, data->rows);
   if (arena->failed) return kf_fail_memory(&ctx->err);
-  kf_pass pass = {
-      .rows = kf_data_chunk(data->dim), .workers = 1, .work = note_good, .argument = &good};
-  KF_TRY(kf_each_batch(ctx, data, &pass));
+  KF_TRY(kf_each_batch(ctx, data, &(kf_pass){.workers = 1, .work = note_good, .argument = &good}));
   return kf_data_new_pick(data, good.rows, good.n, out, &ctx->err);
 }
 
@@ -59,12 +55,11 @@ static kf_status find_good(kf_ctx *ctx, const kf_data *data, kf_arena *arena, kf
 
 static kf_status take_labels(const maker *m, kf_gallery *g) {
   kf_err *err = &m->ctx->err;
-  const kf_names *names = &m->data->names;
   if (!m->data->has_labels) return KF_OK;
   g->n_classes = m->data->n_classes;
   KF_TAKE(&g->arena, g->labels, g->rows);
   if (g->arena.failed) return kf_fail_memory(err);
-  KF_TRY(kf_names_copy((const char *const *)names->name, names->n, &g->names, err));
+  KF_TRY(kf_names_clone(&m->data->names, &g->names, err));
   KF_TRY(kf_data_fetch(m->data, m->ctx->kernels, 0, g->rows, NULL, g->labels, NULL, err));
   return kf_gallery_count(g, err);
 }

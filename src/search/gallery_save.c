@@ -49,45 +49,25 @@ static kf_status map_rows(const void *argument, const kf_kernels *kernels, const
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-/* The names of the old gallery, then those of the data set that are new. */
-static kf_status join_names(writer *w, const kf_dict *known, const char **list, kf_err *err) {
-  const kf_names *old = &w->old->names, *added = &w->data->names;
-  uint32_t n = old->n;
-  for (uint32_t k = 0; k < n; k++) list[k] = old->name[k];
-  for (uint32_t k = 0; k < added->n; k++) {
-    int64_t at = kf_dict_find(known, added->name[k], strlen(added->name[k]));
-    if (at < 0) {
-      at = n++;
-      list[at] = added->name[k];
-    }
-    w->number[k] = (int32_t)at;
-  }
-  if (n > KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA, "%s: would have %u classes, more than %u", w->old->in.path, n,
-                   KF_MAX_CLASSES);
-  return kf_names_copy(list, n, &w->names, err);
-}
-
+/* The classes of the old gallery, then those of the data set that are new. */
 static kf_status match_classes(writer *w, kf_err *err) {
   const kf_gallery *old = w->old;
   const kf_data *data = w->data;
+  const char *path = old->in.path, **list;
   if (data->has_labels != (old->labels != NULL))
-    return kf_fail(err, KF_ERR_DATA, "%s: has %s, the rows to be added have %s", old->in.path,
-                   data->has_labels ? "no labels" : "labels", data->has_labels ? "some" : "none");
-  if ((data->names.n > 0) != (old->names.n > 0))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: its classes have %s, those of the rows to be added have %s", old->in.path,
-                   old->names.n > 0 ? "names" : "numbers only",
-                   old->names.n > 0 ? "numbers only" : "names");
-  if (old->names.n == 0) return KF_OK;
-  kf_dict *known;
-  KF_TRY(kf_dict_new_from_names(&old->names, old->in.path, &known, err));
-  const char **list;
-  KF_TAKE(&w->arena, list, (uint64_t)old->names.n + data->names.n);
-  KF_TAKE(&w->arena, w->number, data->names.n);
-  kf_status status = w->arena.failed ? kf_fail_memory(err) : join_names(w, known, list, err);
-  kf_dict_free(known);
-  return status;
+    return kf_fail_file(err, path, "has %s, the rows to be added have %s",
+                        data->has_labels ? "no labels" : "labels",
+                        data->has_labels ? "some" : "none");
+  kf_classes to = {path, old->n_classes, &old->names};
+  kf_classes from = {"the rows to be added", data->n_classes, &data->names};
+  KF_TAKE(&w->arena, w->number, from.n);
+  KF_TAKE(&w->arena, list, (uint64_t)to.n + from.n);
+  if (w->arena.failed) return kf_fail_memory(err);
+  KF_TRY(kf_match_classes(&from, &to, w->number, err));
+  uint32_t n = kf_join_classes(&to, &from, w->number, list);
+  if (n > KF_MAX_CLASSES)
+    return kf_fail_file(err, path, "would have %u classes, more than %u", n, KF_MAX_CLASSES);
+  return kf_names_copy(list, old->names.n > 0 ? n : 0, &w->names, err);
 }
 
 /* --- ids ------------------------------------------------------------------------------------- */
@@ -109,8 +89,8 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
   w->n_lines = line;
   if (line > w->data->rows || kf_saver_skips(w->rows, line - 1)) return KF_OK;
   if (length == 0 || !kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %llu is %s, not an id", w->ids,
-                   (unsigned long long)line, length == 0 ? "empty" : "not valid UTF-8");
+    return kf_fail_file(err, w->ids, "line %llu is %s, not an id", (unsigned long long)line,
+                        length == 0 ? "empty" : "not valid UTF-8");
   return add_id(w, text, length, err);
 }
 
@@ -128,29 +108,25 @@ static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   if (status == KF_OK) status = kf_lines_each(&in, take_id, w, err);
   kf_in_close(&in);
   if (status == KF_OK && w->n_lines != w->data->rows)
-    status = kf_fail(err, KF_ERR_DATA, "%s: %llu ids for %llu rows", w->ids,
-                     (unsigned long long)w->n_lines, (unsigned long long)w->data->rows);
+    status = kf_fail_file(err, w->ids, "%llu ids for %llu rows", (unsigned long long)w->n_lines,
+                          (unsigned long long)w->data->rows);
   return status;
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-/* Tensors come in the order of their alignment, so that all are aligned. */
 static kf_status declare(const writer *w, kf_err *err) {
-  kf_stw *file = w->file;
-  const kf_names *names = w->old != NULL ? &w->names : &w->data->names;
-  uint64_t rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0);
-  KF_TRY(kf_stw_meta(file, "format", KF_GALLERY_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(file, "version", 1, err));
-  KF_TRY(kf_stw_meta(file, "metric", kf_metric_name(w->space.metric), err));
-  if (w->space.map != NULL) KF_TRY(kf_map_declare(file, w->space.map, err));
-  if (names->n > 0) KF_TRY(kf_stw_meta_names(file, names, err));
-  if (w->id_ends != NULL) KF_TRY(kf_stw_declare(file, "id_ends", KF_TYPE_I64, 1, &rows, err));
-  KF_TRY(kf_stw_declare(file, "embeddings", KF_TYPE_F32, 2, (uint64_t[]){rows, w->space.dim}, err));
-  if (w->data->has_labels) KF_TRY(kf_stw_declare(file, "labels", KF_TYPE_I32, 1, &rows, err));
-  if (w->id_ends == NULL) return KF_OK;
-  uint64_t bytes = (uint64_t)old_id_bytes(w) + w->id_bytes.n;
-  return kf_stw_declare(file, "id_bytes", KF_TYPE_U8, 1, &bytes, err);
+  kf_set_layout layout = {.rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0),
+                          .dim = w->space.dim,
+                          .type = KF_TYPE_F32,
+                          .labels = w->data->has_labels,
+                          .names = w->old != NULL ? &w->names : &w->data->names,
+                          .id_bytes =
+                              w->id_ends != NULL ? (uint64_t)old_id_bytes(w) + w->id_bytes.n : 0};
+  KF_TRY(kf_stw_format(w->file, KF_GALLERY_FORMAT, err));
+  KF_TRY(kf_stw_meta(w->file, "metric", kf_metric_name(w->space.metric), err));
+  if (w->space.map != NULL) KF_TRY(kf_map_declare(w->file, w->space.map, err));
+  return kf_stw_declare_set(w->file, &layout, err);
 }
 
 static kf_status copy_rows(const writer *w, kf_err *err) {
@@ -222,8 +198,8 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
       ids = w->own_ids = false;
     }
     if (ids != (w->old->ids != NULL))
-      return kf_fail(err, KF_ERR_DATA, "%s: has %s, the rows to be added have %s", w->old->in.path,
-                     ids ? "no ids" : "ids", ids ? "some" : "none");
+      return kf_fail_file(err, w->old->in.path, "has %s, the rows to be added have %s",
+                          ids ? "no ids" : "ids", ids ? "some" : "none");
   }
   bool cosine = w->space.metric == KF_METRIC_COSINE;
   w->spec = (kf_save_spec){.what = "index",

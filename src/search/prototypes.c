@@ -211,7 +211,7 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
                            top, p->n)
                  : kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data);
   classify_job j = {.prototypes = p, .top = top, .classes = classes, .scores = scores};
-  kf_pass pass = {.rows = KF_MAP_ROWS, .work = classify_batch, .argument = &j};
+  kf_pass pass = {.rows = KF_MAP_ROWS, .rows_only = true, .work = classify_batch, .argument = &j};
   if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
   kf_data_free(data);
   kf_prototypes_free(p);

@@ -64,12 +64,9 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
   kf_err plain;
   for (uint64_t i = 0; i < n; i++)
     if (ready_rows(kernels, from->metric, "row", rows + i * dim, first + i, 1, dim, rows + i * dim,
-                   &plain) != KF_OK) {
-      char where[KF_WHERE_SIZE];
-      from->data->where(from->data, first + i, where, sizeof where);
-      return kf_fail(err, KF_ERR_DATA, "%s: is NaN%s", where,
-                     from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
-    }
+                   &plain) != KF_OK)
+      return kf_fail_row(err, from->data, first + i, KF_HINT_NONE, "is NaN%s",
+                         from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
   return KF_OK;
 }
 
