@@ -238,7 +238,7 @@ static void whole_or_absent(void **state) {
   test_remove(folder);
 }
 
-/* Every length around the buffer, in pieces. */
+/* Every length around the buffer, in several writes. */
 static void long_files(void **state) {
   (void)state;
   const char *folder = test_folder(), *path = test_path(folder, "file");

@@ -1,5 +1,5 @@
-/* test_file.c - data sets that are as they should be: formats, types, shards, labels, classes,
- * writing. What is wrong with files is in test_file_bad.c. */
+/* test_file.c - good data sets: formats, types, shards, labels, classes,
+ * writing, passes over rows. Bad files are in test_file_bad.c. */
 #include "files.h"
 
 #include "file/file_internal.h"
@@ -67,7 +67,7 @@ static void test_npy_headers(void **state) {
 
 static void test_npy_fortran(void **state) {
   (void)state;
-  /* Many rows, so that a column is read in several pieces. */
+  /* Many rows, so a column is read in several steps. */
   enum { N = 20000, D = 3 };
   double *columns = malloc(sizeof(double) * N * D);
   float *rows = malloc(sizeof(float) * N * D);
@@ -125,7 +125,7 @@ static void test_vecs(void **state) {
   assert_file(write_bytes("a.fbin", fbin, sizeof fbin), NULL, 2, 3, six, NULL);
 }
 
-/* Rows wider than the pieces that are read. */
+/* Rows wider than the buffer. */
 static void test_wide_fvecs(void **state) {
   (void)state;
   enum { N = 3, D = 20001 };

@@ -1,4 +1,4 @@
-/* test_json.c - the JSON of file headers: what it takes, what it refuses, and numbers in any
+/* test_json.c - the JSON of file headers: what it accepts, what it refuses, and numbers in any
  * locale. */
 #include "test.h"
 
@@ -107,8 +107,7 @@ static void refused(void **state) {
   }
   kf_json_doc doc;
   kf_err err;
-  assert_int_equal(kf_json_parse(&doc, "{}\0", 3, "it", &err),
-                   KF_ERR_DATA); /* NUL behind the end */
+  assert_int_equal(kf_json_parse(&doc, "{}\0", 3, "it", &err), KF_ERR_DATA); /* NUL after the end */
   assert_int_equal(kf_json_parse(&doc, "\"a\0b\"", 5, "it", &err), KF_ERR_DATA);
 }
 

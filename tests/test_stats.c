@@ -136,7 +136,7 @@ static void shards_in_any_tree(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void adding_in_pieces(void **state) {
+static void adding_in_steps(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *whole = stats_of(ctx, rows, labels, N, NULL), *s;
@@ -533,7 +533,7 @@ int main(void) {
       cmocka_unit_test(definition),
       cmocka_unit_test(threads_and_instruction_sets),
       cmocka_unit_test(shards_in_any_tree),
-      cmocka_unit_test(adding_in_pieces),
+      cmocka_unit_test(adding_in_steps),
       cmocka_unit_test(failed_add_changes_nothing),
       cmocka_unit_test(no_overflow),
       cmocka_unit_test(many_classes),

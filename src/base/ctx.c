@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MAX_THREADS 1024u

@@ -220,7 +220,7 @@ typedef struct kf_batch {
 } kf_batch;
 
 typedef struct kf_pass {
-  const char *what; /* the stage, for progress; NULL: none is reported */
+  const char *what; /* the stage, for progress from 0 to all rows; NULL: none is reported */
   uint64_t rows;    /* in a batch; 0: kf_data_chunk(dim) */
   size_t workers;   /* at most; 0: all threads; 1: in order, on the calling thread */
   bool labels_only; /* rows and norm2 are NULL, and bad rows are not known */

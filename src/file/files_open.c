@@ -6,8 +6,6 @@
 #include "file/file_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
@@ -20,10 +18,10 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
   bool equal = kf_names_equal(&files->base.names, names);
   kf_names_clear(names);
   if (equal) return KF_OK;
-  return kf_fail(
-      err, KF_ERR_DATA,
-      "%s: the class names differ from those of %s; compute statistics of each and merge them",
-      path, files->shards[0].in.path);
+  return kf_fail_file(
+      err, path,
+      "the class names differ from those of %s; compute statistics of each and merge them",
+      files->shards[0].in.path);
 }
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,

@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <stdalign.h>
-#include <string.h>
 
 enum { LABELS_AT_ONCE = 4096 };
 

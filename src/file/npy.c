@@ -122,10 +122,11 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
     return kf_fail_file(p->err, p->path,
                         "dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')", name,
                         name + 1);
-  return kf_fail(p->err, KF_ERR_DATA,
-                 "%s: dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, "
-                 "and a text file for strings",
-                 p->path, name);
+  return kf_fail_file(
+      p->err, p->path,
+      "dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, "
+      "and a text file for strings",
+      name);
 }
 
 static kf_status parse_order(parser *p, kf_npy *npy) {

@@ -2,7 +2,7 @@
  *
  * Every worker has its own buffers, taken before the first row is read, so a pass cannot run out of
  * memory half-way. Batches are handed out in rising order, so the position of worker 0's batch tells
- * how far the pass is; at the end all rows are reported, whoever had the last batch.
+ * how far the pass is; no rows are reported at the start and all at the end, whoever works.
  *
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
@@ -85,8 +85,12 @@ static kf_status run(pass_job *j, size_t workers) {
     make_worker(j, t);
     if (j->workers[t].arena.failed) return kf_fail_memory(&j->ctx->err);
   }
-  size_t batches = (size_t)((j->data->rows + j->rows - 1) / j->rows);
-  return kf_parallel_limited(j->ctx, workers, batches, run_batch, j);
+  const char *what = j->pass->what;
+  uint64_t rows = j->data->rows;
+  if (what != NULL) KF_TRY(kf_progress(j->ctx, what, 0, rows));
+  size_t batches = (size_t)((rows + j->rows - 1) / j->rows);
+  KF_TRY(kf_parallel_limited(j->ctx, workers, batches, run_batch, j));
+  return what != NULL ? kf_progress(j->ctx, what, rows, rows) : KF_OK;
 }
 
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
@@ -100,8 +104,6 @@ kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pthread_mutex_init(&j.lock, NULL);
   pthread_cond_init(&j.turn, NULL);
   kf_status status = run(&j, n);
-  if (status == KF_OK && pass->what != NULL)
-    status = kf_progress(ctx, pass->what, data->rows, data->rows);
   pthread_cond_destroy(&j.turn);
   pthread_mutex_destroy(&j.lock);
   for (size_t t = 0; t < n; t++) kf_arena_free(&j.workers[t].arena);

@@ -1,8 +1,6 @@
 /* pick.c - some rows of a data set as a data set: samples, folds, and the rows of some classes. */
 #include "file/file_internal.h"
 
-#include <string.h>
-
 typedef struct pick {
   kf_data data; /* first, so that a kf_data * is one of these */
   const kf_data *from;

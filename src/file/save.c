@@ -8,7 +8,6 @@
 #include "file/file_internal.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { LABELS_AT_ONCE = 16384 };
 

@@ -14,7 +14,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <string.h>
 
 #define N_LOCKS 64
 

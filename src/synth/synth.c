@@ -6,7 +6,6 @@
 #include "synth/world.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_CLASSES   1000u

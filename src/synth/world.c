@@ -36,7 +36,6 @@
 #include "synth/world.h"
 
 #include <math.h>
-#include <string.h>
 
 /* --- constants ------------------------------------------------------------------------------- *
  *
