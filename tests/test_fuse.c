@@ -551,13 +551,13 @@ static void matching_for_a_fit(void **state) {
   assert_ok(p->ctx, kf_text_match(p->ctx, same, "training data", names, K));
   assert_error(p->ctx, KF_ERR_DATA, "no class of the text ('c08', ...)",
                kf_text_match(p->ctx, others, "training data", names, K));
-  assert_error(p->ctx, KF_ERR_DATA, "the training data names its classes and the text numbers them",
+  assert_error(p->ctx, KF_ERR_DATA, "the classes of training data have names, those of the text only numbers",
                kf_text_match(p->ctx, numbered, "training data", names, K));
   assert_int_equal(kf_errhint(p->ctx), KF_HINT_CLASSES);
-  assert_error(p->ctx, KF_ERR_DATA, "the text names its classes and the training data numbers them",
+  assert_error(p->ctx, KF_ERR_DATA, "the classes of the text have names, those of training data only numbers",
                kf_text_match(p->ctx, same, "training data", &none, K));
   assert_ok(p->ctx, kf_text_match(p->ctx, numbered, "training data", &none, K - 1));
-  assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes and the training data 8",
+  assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes, training data 8",
                kf_text_match(p->ctx, numbered, "training data", &none, K));
   kf_data_free(data);
   kf_text_free(same);

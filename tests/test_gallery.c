@@ -209,7 +209,7 @@ static void append_what_does_not_fit(void **state) {
   const char *ids = write_ids("base.txt", 0, 40);
   assert_ok(ctx, kf_gallery_save(ctx, named, m, &(kf_gallery_options){.ids = ids},
                                  at("base.safetensors")));
-  assert_unappendable(numbers, NULL, 0, ids, KF_ERR_DATA, "numbers only");
+  assert_unappendable(numbers, NULL, 0, ids, KF_ERR_DATA, "only numbers");
   assert_unappendable(bare, NULL, 0, ids, KF_ERR_DATA, "has labels");
   assert_unappendable(named, NULL, 0, NULL, KF_ERR_DATA, "has ids");
   assert_unappendable(named, m, 0, ids, KF_ERR_ARG, "its own map");

@@ -243,7 +243,7 @@ static void bad_maps(void **state) {
   assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"x\",\"lambda\":\"0\"", &c),
                     "metadata 'centre'");
   assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"none\",\"lambda\":\"-1\"", &c),
-                    "lambda in the metadata is negative");
+                    "metadata 'lambda' is negative");
   c.more.map.transform[2] = NAN;
   assert_unloadable(with_map(meta, &c), "element 2 of tensor 'transform' is not finite");
   c.more.map.transform[2] = 0;

@@ -106,7 +106,7 @@ def prototypes_that_cannot_be(box):
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "n.txt", *out,
                 naming="12 embeddings cannot be shared out evenly among the 5 classes of n.txt")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "n.txt", "--per-class", 4, *out,
-                naming="make 3 classes, and there are 5 names")
+                naming="make 3 classes; there are 5 names")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "twice.txt", *out,
                 naming="twice.txt: line 3 repeats the class name 'a' of line 1")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--labels", "y.txt", *out, naming="11")
