@@ -514,9 +514,7 @@ static void unmatched_classes_are_logged(void **state) {
   kf_model_free(zero);
   said = (notes){0};
   assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, others, KF_CENTRE_NONE, &zero));
-  assert_int_equal(said.n, 2);
-  assert_non_null(strstr(said.text, "8 of the 8 classes of the model are not in the text ('c00', "
-                                    "'c01', 'c02', ...)"));
+  assert_string_equal(said.text, "no class of the text is a class of the model\n");
   kf_model_free(zero);
 
   said = (notes){0};
@@ -551,10 +549,12 @@ static void matching_for_a_fit(void **state) {
   assert_ok(p->ctx, kf_text_match(p->ctx, same, "training data", names, K));
   assert_error(p->ctx, KF_ERR_DATA, "no class of the text ('c08', ...)",
                kf_text_match(p->ctx, others, "training data", names, K));
-  assert_error(p->ctx, KF_ERR_DATA, "the classes of training data have names, those of the text only numbers",
+  assert_error(p->ctx, KF_ERR_DATA,
+               "the classes of training data have names, those of the text only numbers",
                kf_text_match(p->ctx, numbered, "training data", names, K));
   assert_int_equal(kf_errhint(p->ctx), KF_HINT_CLASSES);
-  assert_error(p->ctx, KF_ERR_DATA, "the classes of the text have names, those of training data only numbers",
+  assert_error(p->ctx, KF_ERR_DATA,
+               "the classes of the text have names, those of training data only numbers",
                kf_text_match(p->ctx, same, "training data", &none, K));
   assert_ok(p->ctx, kf_text_match(p->ctx, numbered, "training data", &none, K - 1));
   assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes, training data 8",

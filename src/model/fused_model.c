@@ -227,8 +227,9 @@ typedef struct fusing {
   kf_ctx *ctx;
   const kf_model *model;
   const kf_text *text;
-  kf_text_places places; /* in the end in the result, for every class of the text */
+  int32_t *place; /* [text classes] class of the result */
   kf_model *out;
+  kf_arena arena;
 } fusing;
 
 /* A copy of the model with room for all classes and their text. */
@@ -237,10 +238,11 @@ static kf_status widen(fusing *f) {
   const kf_model *m = f->model;
   kf_classes own = kf_model_class_list(m), added = kf_text_class_list(f->text);
   const char **list;
-  KF_TRY(kf_text_find(f->text, &own, &f->places, err));
-  KF_TAKE(&f->places.arena, list, (uint64_t)own.n + added.n);
-  if (list == NULL) return kf_fail_memory(err);
-  uint32_t n = kf_join_classes(&own, &added, f->places.place, list);
+  KF_TAKE(&f->arena, f->place, added.n);
+  KF_TAKE(&f->arena, list, (uint64_t)own.n + added.n);
+  if (f->arena.failed) return kf_fail_memory(err);
+  KF_TRY(kf_match_classes(&added, &own, f->place, err));
+  uint32_t n = kf_join_classes(&own, &added, f->place, list);
   const kf_names names = {.n = m->names.n > 0 ? n : 0, .name = (char **)list};
   KF_TRY(kf_model_create(m->map.dim_in, m->map.dim_out, n, &names, &f->out, err));
   kf_model_copy(m, f->out);
@@ -252,7 +254,7 @@ static void take_text(fusing *f) {
   const float *rows = kf_text_rows(f->text);
   uint64_t d = m->map.dim_in;
   for (uint32_t k = 0; k < kf_text_classes(f->text); k++) {
-    uint64_t to = (uint64_t)f->places.place[k];
+    uint64_t to = (uint64_t)f->place[k];
     double norm2 = f->ctx->kernels->norm2(rows + k * d, m->map.dim_in), scale = 1 / sqrt(norm2);
     for (uint64_t i = 0; i < d; i++) m->text[to * d + i] = (float)((double)rows[k * d + i] * scale);
     m->text_given[to] = 1;
@@ -274,19 +276,19 @@ static kf_status fuse(fusing *f, double alpha) {
 }
 
 static kf_status replace_text(fusing *f) {
-  kf_classes classes = kf_model_class_list(f->model);
-  if (f->places.shared > 0) /* otherwise all are new, and meant to be */
-    kf_text_log(f->ctx, f->text, &classes, &f->places, NULL, "; they are added by name");
+  kf_classes own = kf_model_class_list(f->model), added = kf_text_class_list(f->text);
+  uint32_t missing;
+  KF_TRY(kf_log_missing(f->ctx, &added, &own, "; they are added by name", &missing));
   kf_model_copy_text(f->model, f->out);
   take_text(f);
   for (uint32_t k = 0; k < kf_text_classes(f->text); k++)
-    KF_TRY(kf_model_complete(f->ctx, f->out, f->places.place[k]));
+    KF_TRY(kf_model_complete(f->ctx, f->out, f->place[k]));
   return KF_OK;
 }
 
 /* The end of both calls below. */
 static kf_status hand_out(fusing *f, kf_status status, kf_model **out) {
-  kf_arena_free(&f->places.arena);
+  kf_arena_free(&f->arena);
   if (status == KF_OK)
     *out = f->out;
   else

@@ -171,27 +171,16 @@ kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
                            kf_centre centre, kf_model **out);
 
-/* Which classes of some text are which of others, those of training data or of a model. */
-typedef struct kf_text_places {
-  int32_t *place;          /* [text classes] its number among the others; -1: none */
-  unsigned char *known;    /* [text classes] place >= 0 */
-  unsigned char *has_text; /* [others] */
-  uint32_t shared;         /* classes on both sides */
-  kf_arena arena;          /* the caller frees it, also after a failure */
-} kf_text_places;
-/* Fails as kf_match_classes does. */
-kf_status kf_text_find(const kf_text *text, const kf_classes *others, kf_text_places *out,
-                       kf_err *err);
 /* Numbers the classes of `from` that `to` lacks (place -1, see kf_match_classes) after those of `to`, and
  * lists all names, if there are any; list: [to + from]. Returns the number of all classes. */
 uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *place,
                          const char **list);
-/* Logs which of the others have no text (unless `without` is NULL), and which text is of none of them;
- * `without` and `added` say what follows from it. Nothing without names. */
-void kf_text_log(kf_ctx *ctx, const kf_text *text, const kf_classes *others,
-                 const kf_text_places *places, const char *without, const char *added);
-/* Both for a fit to n classes of `of` ("training data"); KF_ERR_DATA if no class is shared, or if
- * there are no names and the numbers differ. The error goes to the context. */
+/* Logs how many classes of one list the other lacks, and names a few, unless it lacks all; says how many
+ * in any case. Fails as kf_match_classes does; the error goes to the context. */
+kf_status kf_log_missing(kf_ctx *ctx, const kf_classes *in, const kf_classes *other,
+                         const char *consequence, uint32_t *missing);
+/* Does so both ways for a fit to n classes of `of` ("training data"). KF_ERR_DATA if no class is in
+ * both, or if there are no names and the numbers of classes differ. */
 kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
                         uint32_t n);
 

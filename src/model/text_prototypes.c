@@ -285,17 +285,15 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   return status;
 }
 
-/* Text may be of other classes than the model, named or not. */
+/* Text may be of other classes than the model. */
 static kf_status log_classes(kf_ctx *ctx, const kf_model *model, const kf_text *text) {
-  kf_classes classes = kf_model_class_list(model);
-  kf_text_places places;
+  kf_classes own = kf_model_class_list(model), by_text = kf_text_class_list(text);
+  uint32_t missing;
   if (model->names.n == 0 || text->names.n == 0) return KF_OK;
-  kf_status status = kf_text_find(text, &classes, &places, &ctx->err);
-  if (status == KF_OK)
-    kf_text_log(ctx, text, &classes, &places, "; their rows are left out where text classifies",
-                "; they take part where text classifies");
-  kf_arena_free(&places.arena);
-  return status;
+  KF_TRY(kf_log_missing(ctx, &own, &by_text, "; their rows are left out where text classifies",
+                        &missing));
+  if (missing == own.n) kf_log(ctx, "no class of the text is a class of the model");
+  return kf_log_missing(ctx, &by_text, &own, "; they take part where text classifies", &missing);
 }
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
