@@ -107,53 +107,40 @@ static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
 
 /* --- ids ------------------------------------------------------------------------------------- */
 
-/* Every id has at least one byte, and together they have all of them. */
-static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes, kf_err *err) {
-  int64_t end = 0;
-  for (uint64_t i = 0; i < g->rows; i++) {
-    if (g->id_ends[i] <= end || (uint64_t)g->id_ends[i] > bytes)
-      return kf_fail_file(err, st->in.path,
-                          "the id of row %llu goes from byte %lld to %lld of %llu",
-                          (unsigned long long)i, (long long)end, (long long)g->id_ends[i],
-                          (unsigned long long)bytes);
-    end = g->id_ends[i];
-  }
-  if ((uint64_t)end == bytes) return KF_OK;
-  return kf_fail_file(err, st->in.path, "the ids end at byte %lld of %llu", (long long)end,
-                      (unsigned long long)bytes);
-}
+enum { IDS_AT_ONCE = 256 };
 
-/* The ids lie without gaps at ids + rows. Each moves forward to make room for a NUL after each of those
- * before it: never past where it comes from. */
-static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
-  int64_t begin = 0;
-  for (uint64_t i = 0; i < g->rows; i++) {
-    size_t length = (size_t)(g->id_ends[i] - begin);
-    char *id = g->ids + begin + i;
-    memmove(id, g->ids + g->rows + begin, length);
-    if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail_file(err, st->in.path, "the id of row %llu is not valid UTF-8",
-                          (unsigned long long)i);
-    id[length] = '\0';
-    begin = g->id_ends[i];
+/* Ids [first, first + n), which begin at byte `end` of all. */
+static kf_status take_ids(const kf_st *st, const kf_ids *ids, uint64_t first, uint64_t n,
+                          kf_gallery *g, kf_err *err) {
+  uint64_t lengths[IDS_AT_ONCE];
+  int64_t end = first > 0 ? g->id_ends[first - 1] : 0;
+  kf_string bytes = {0};
+  kf_status status = kf_ids_fetch(ids, &st->in, first, n, lengths, &bytes, err);
+  const char *from = bytes.data;
+  for (uint64_t i = 0; status == KF_OK && i < n; from += lengths[i++]) {
+    char *id = g->ids + end + first + i; /* after the ids before it, and a NUL for each */
+    memcpy(id, from, lengths[i]);
+    id[lengths[i]] = '\0';
+    end = g->id_ends[first + i] = end + (int64_t)lengths[i];
   }
-  return KF_OK;
+  kf_string_clear(&bytes);
+  return status;
 }
 
 static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
-  const kf_st_tensor *ends, *bytes;
-  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL && kf_st_find(st, KF_TENSOR_ID_BYTES) == NULL)
-    return KF_OK;
-  KF_TRY(kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends,
-                      err));
-  KF_TRY(kf_st_expect(st, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
+  kf_ids ids;
+  KF_TRY(kf_ids_open(&ids, st, g->rows, err));
+  if (!ids.there) return KF_OK;
   KF_TAKE(&g->arena, g->id_ends, g->rows);
-  KF_TAKE(&g->arena, g->ids, bytes->bytes + g->rows);
+  KF_TAKE(&g->arena, g->ids, ids.n_bytes + g->rows);
   if (g->arena.failed) return kf_fail_memory(err);
-  KF_TRY(kf_st_read_all(st, ends, g->id_ends, err));
-  KF_TRY(check_ends(st, g, bytes->bytes, err));
-  KF_TRY(kf_st_read_all(st, bytes, g->ids + g->rows, err));
-  return end_ids(st, g, err);
+  for (uint64_t first = 0; first < g->rows; first += IDS_AT_ONCE) {
+    uint64_t left = g->rows - first;
+    KF_TRY(take_ids(st, &ids, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, g, err));
+  }
+  if ((uint64_t)g->id_ends[g->rows - 1] == ids.n_bytes) return KF_OK;
+  return kf_fail_file(err, st->in.path, "the ids end at byte %lld of %llu",
+                      (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
