@@ -298,12 +298,7 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
-  kf_status status = fit_model(f, value, centre, m);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  return kf_model_hand_out(fit_model(f, value, centre, m), m, out);
 }
 
 kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,
@@ -312,10 +307,5 @@ kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t 
   KF_TRY(kf_model_create(f->dim, dim, f->between->n_classes, &f->between->names, &m, &f->ctx->err));
   kf_model_copy_map(model, m);
   m->map.centre = centre; /* the map itself does not depend on it */
-  kf_status status = set_all_classes(f, m);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  return kf_model_hand_out(set_all_classes(f, m), m, out);
 }

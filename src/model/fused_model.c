@@ -289,11 +289,7 @@ static kf_status replace_text(fusing *f) {
 /* The end of both calls below. */
 static kf_status hand_out(fusing *f, kf_status status, kf_model **out) {
   kf_arena_free(&f->arena);
-  if (status == KF_OK)
-    *out = f->out;
-  else
-    kf_model_free(f->out);
-  return status;
+  return kf_model_hand_out(status, f->out, out);
 }
 
 kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text, double alpha,

@@ -87,6 +87,8 @@ struct kf_model {
 /* A model with all its arrays, zeroed; the names are copied. */
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err);
+/* Hands out a model, or frees it if its making failed; returns the status of that. */
+kf_status kf_model_hand_out(kf_status status, kf_model *model, kf_model **out);
 /* Copies everything that is not about classes, with the first `to->map.dim_out` directions. */
 void kf_model_copy_map(const kf_model *from, kf_model *to);
 /* The same and the classes, without text; `to` has as many classes or more, and keeps its names. */

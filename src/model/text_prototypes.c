@@ -120,6 +120,14 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
   return t->rows != NULL ? average(ctx, data, o, t) : kf_fail_memory(err);
 }
 
+static kf_status hand_out(kf_status status, kf_text *t, kf_text **out) {
+  if (status == KF_OK)
+    *out = t;
+  else
+    kf_text_free(t);
+  return status;
+}
+
 kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                       kf_text **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
@@ -131,12 +139,7 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
   KF_TRY(kf_data_refuse_mapped(data, err));
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
-  kf_status status = build(ctx, data, &o, t);
-  if (status == KF_OK)
-    *out = t;
-  else
-    kf_text_free(t);
-  return status;
+  return hand_out(build(ctx, data, &o, t), t, out);
 }
 
 void kf_text_free(kf_text *t) {
@@ -201,12 +204,7 @@ kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
   t->dim = model->map.dim_in;
-  kf_status status = take_from_model(model, t, err);
-  if (status == KF_OK)
-    *out = t;
-  else
-    kf_text_free(t);
-  return status;
+  return hand_out(take_from_model(model, t, err), t, out);
 }
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
@@ -277,12 +275,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m);
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
-  kf_status status = take_text(ctx, text, centre, m);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  return kf_model_hand_out(take_text(ctx, text, centre, m), m, out);
 }
 
 /* Text may be of other classes than the model. */

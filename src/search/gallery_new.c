@@ -97,11 +97,7 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
   }
   kf_data_free(good);
   kf_arena_free(&arena);
-  if (status == KF_OK)
-    *out = g;
-  else
-    kf_gallery_free(g);
-  return status;
+  return kf_gallery_hand_out(status, g, out);
 }
 
 kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
