@@ -1,8 +1,8 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
- * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below it,
- * on the CPU that the BLAS detects, and on the number of threads. The problem is small (D^3, D of a
- * few hundred), so we solve it ourselves, in the classical way:
+ * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below
+ * it, on the CPU that the BLAS detects, and on the number of threads. The problem is small (D^3, D
+ * of a few hundred), so we solve it ourselves, in the classical way:
  *
  *   1. Householder reflections take A to tridiagonal form, A = Q T Q^T. Reflection i (i = n-1 … 2)
  *      clears row i left of the sub-diagonal. With v the reflector and H = I - tau v v^T,
@@ -204,8 +204,8 @@ static void ql_sweep(eigen *g, size_t l, size_t m) {
 }
 
 static kf_status diagonalise(eigen *g) {
-  /* Anything far below the rounding errors of step 1 is zero: this keeps clusters of zero eigenvalues
-   * (fewer rows than dimensions) from chasing noise. */
+  /* Anything far below the rounding errors of step 1 is zero: this keeps clusters of zero
+   * eigenvalues (fewer rows than dimensions) from chasing noise. */
   double largest = 0;
   for (size_t i = 0; i < g->n; i++) {
     double size = fabs(g->d[i]) + fabs(g->e[i]);

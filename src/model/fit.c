@@ -42,7 +42,7 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   return KF_OK;
 }
 
-/* --- what all fits of the same statistics share ---------------------------------------------- */
+/* --- shared by all fits of the same statistics ----------------------------------------------- */
 
 struct kf_fitter {
   kf_ctx *ctx;

@@ -5,10 +5,11 @@
  *
  *     sum_k |(mean_k - m) - W^T (t_k - n)|^2 + r |W|^2.
  *
- * With X = [t_k - n], Y = [mean_k - m] and X^T X = V^T diag(g) V, W = V^T diag(1 / (g + r)) V X^T Y. The
- * strength r is the one with the least error when each class in turn is left out, which follows from
- * the errors e_k with it: e_k / (1 - h_k), h_k = x_k^T (X^T X + r)^-1 x_k. If a class has rows and no
- * text, its text is predicted in the same way, with X and Y exchanged. */
+ * With X = [t_k - n], Y = [mean_k - m] and X^T X = V^T diag(g) V,
+ * W = V^T diag(1 / (g + r)) V X^T Y. The strength r is the one with the least error when each class
+ * in turn is left out, which follows from the errors e_k with it: e_k / (1 - h_k),
+ * h_k = x_k^T (X^T X + r)^-1 x_k. If a class has rows and no text, its text is predicted in the same
+ * way, with X and Y exchanged. */
 #include "model/model.h"
 
 #include <math.h>
@@ -107,7 +108,7 @@ static void apply_regression(const regression *r, const kf_kernels *kernels, con
   predict(r, kernels, turned, r->strength);
 }
 
-/* --- what is missing ------------------------------------------------------------------------- */
+/* --- missing text and prototypes ------------------------------------------------------------- */
 
 typedef struct filling {
   kf_ctx *ctx;
@@ -156,8 +157,8 @@ static void set_fused(const filling *f, uint64_t k, const double *centred) {
   kf_unit_row(f->ctx->kernels, f->mapped, map->dim_out, m->fused + k * map->dim_out);
 }
 
-/* Fits text to means (`text`) or means to text, over the `both` classes that have both, and predicts
- * what classes lack. */
+/* Relates means to text (`text`) or text to means over the classes that have both, and predicts
+ * what the others lack. */
 static kf_status predict_missing(const filling *f, regression *r, bool text) {
   const kf_model *m = f->model;
   uint64_t d = m->map.dim_in, at = 0;

@@ -107,8 +107,8 @@ void kf_model_weigh(kf_model *model);
  */
 void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                         const double *means, const double *mapped);
-/* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes of
- * some statistics from `from` on. */
+/* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
+ * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
@@ -133,8 +133,8 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model that kf_fit gives. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
-/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before, and
- * another centre, without decomposing anything again. */
+/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
+ * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
@@ -173,12 +173,13 @@ kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
                            kf_centre centre, kf_model **out);
 
-/* Numbers the classes of `from` that `to` lacks (place -1, see kf_match_classes) after those of `to`, and
- * lists all names, if there are any; list: [to + from]. Returns the number of all classes. */
+/* Numbers the classes of `from` that `to` lacks (place -1, see kf_match_classes) after those of
+ * `to`, and lists all names, if there are any; list: [to + from]. Returns the number of all
+ * classes. */
 uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *place,
                          const char **list);
-/* Logs how many classes of one list the other lacks, and names a few, unless it lacks all; says how many
- * in any case. Fails as kf_match_classes does; the error goes to the context. */
+/* Logs how many classes of one list the other lacks, and names a few, unless it lacks all; says how
+ * many in any case. Fails as kf_match_classes does; the error goes to the context. */
 kf_status kf_log_missing(kf_ctx *ctx, const kf_classes *in, const kf_classes *other,
                          const char *consequence, uint32_t *missing);
 /* Does so both ways for a fit to n classes of `of` ("training data"). KF_ERR_DATA if no class is in

@@ -122,8 +122,8 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 
 /* --- reading a model ------------------------------------------------------------------------- */
 
-/* A model of the sizes in the file, with its names. All tensors must be in the file before memory is
- * taken for them. */
+/* A model of the sizes in the file, with its names. All tensors must be in the file before memory
+ * is taken for them. */
 static kf_status create(const kf_st *st, size_t n_fields, kf_model **out, kf_err *err) {
   kf_model sizes = {0};
   kf_names names;

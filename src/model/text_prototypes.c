@@ -1,11 +1,11 @@
-/* text_prototypes.c - classes by name: text prototypes, and zero-shot models that have them in place
- * of class means.
+/* text_prototypes.c - classes by name: text prototypes, and zero-shot models that have them in
+ * place of class means.
  *
  * Text and image embeddings of the same thing differ by an offset that hardly depends on the thing:
  * the modality gap. Part of it lies in directions in which images hardly vary, and whitening blows
  * these up. A zero-shot model therefore subtracts its own mean from each modality. In terms of a
- * model that subtracts the image mean m from everything, a text t with text mean n is the class mean
- * t - n + m. */
+ * model that subtracts the image mean m from everything, a text t with text mean n is the class
+ * mean t - n + m. */
 #include "model/model.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
   return KF_OK;
 }
 
-/* "class 'cat'", or "class 7" where there are no names. */
+/* "class 'cat'", or "class 7" without names. */
 static void call_class(const kf_names *names, uint32_t k, char *text, size_t size) {
   if (k < names->n)
     snprintf(text, size, "class '%s'", names->name[k]);

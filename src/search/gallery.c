@@ -1,7 +1,7 @@
 /* gallery.c - the life of a gallery, and searching it.
  *
- * Queries come from the original space. They go through the map of the gallery as its rows did, 64 at
- * a time on all threads, and then to the index. */
+ * Queries come from the original space. They go through the map of the gallery as its rows did, 64
+ * at a time on all threads, and then to the index. */
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -129,8 +129,8 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
   bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
   *norm2 = j->kernels->norm2(j->queries + i * dim, dim);
   KF_TRY(kf_check_norm2("query", j->first + i, *norm2, direction, err));
-  /* If lengths are kept, zero is a point like any other; kf_map_rows takes a length of 0 for a bad row,
-   * and does not look at lengths otherwise. */
+  /* If lengths are kept, zero is a point like any other; kf_map_rows takes a length of 0 for a bad
+   * row, and does not look at lengths otherwise. */
   if (*norm2 == 0) *norm2 = 1;
   return KF_OK;
 }

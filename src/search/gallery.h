@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-/* Where rows are compared. */
+/* The space in which rows are compared. */
 typedef struct kf_space {
   uint32_t dim;
   kf_metric metric;  /* never KF_METRIC_DEFAULT */
@@ -68,8 +68,8 @@ kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const fl
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                              uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
                              int64_t *rows, double *scores, kf_search_report *report);
-/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, or have been mapped already
- * and would be again. */
+/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, or have been mapped
+ * already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
 
 /* --- votes (vote.c) -------------------------------------------------------------------------- */
@@ -85,7 +85,8 @@ typedef struct kf_poll {
   double votes[KF_MAX_NEIGHBOURS];
 } kf_poll;
 
-/* KF_ERR_DATA if the gallery has no labels, KF_ERR_ARG if the temperature is negative or not finite. */
+/* KF_ERR_DATA if the gallery has no labels, KF_ERR_ARG if the temperature is negative or not
+ * finite. */
 kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
                         kf_err *err);
 /* Counts the votes of neighbours [from, end) of a list, best first; from = 0 begins a new poll. One

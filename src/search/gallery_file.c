@@ -1,8 +1,8 @@
 /* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
  * checksum and the map inside (docs/formats.md). gallery_save.c writes it.
  *
- * The rows stay in the file and are read by position. Memory is taken only for what is known to be in
- * the file, and nothing is used before it has been checked. */
+ * The rows stay in the file and are read by position. Memory is taken only for what is known to be
+ * in the file, and nothing is used before it has been checked. */
 #include "search/gallery.h"
 #include "search/index.h"
 

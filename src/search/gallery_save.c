@@ -1,8 +1,8 @@
 /* gallery_save.c - writing a gallery, or an existing one with more rows after its own.
  *
- * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file is
- * the one that all rows together would have given. Ids are kept in memory while the file is written,
- * as they are when it is loaded. */
+ * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file
+ * is the one that all rows together would have given. Ids are kept in memory while the file is
+ * written, as they are when it is loaded. */
 #include "search/gallery.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct writer {
   kf_arena arena;
 } writer;
 
-/* --- what the rows become -------------------------------------------------------------------- */
+/* --- the space of the rows -------------------------------------------------------------------- */
 
 static kf_status choose_space(writer *w, const kf_model *model, kf_metric metric, kf_err *err) {
   const kf_data *data = w->data;
@@ -193,7 +193,7 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
   if (w->old != NULL) {
     KF_TRY(match_classes(w, err));
     bool ids = o->ids != NULL || w->own_ids;
-    if (w->old->ids == NULL && w->own_ids) { /* nobody has asked for these */
+    if (w->old->ids == NULL && w->own_ids) { /* the caller did not ask for these */
       kf_log(w->ctx, "%s has no ids; those of the rows to be added are left out", w->old->in.path);
       ids = w->own_ids = false;
     }

@@ -1,5 +1,5 @@
-/* index.h - what an index holds, and the bounds that the first pass of a search relies on. Stays in
- * this room. docs/numerics.md has the proof.
+/* index.h - the contents of an index, and the bounds that the first pass of a search relies on.
+ * Stays in this room. docs/numerics.md has the proof.
  *
  * With the centre m, a row x and a query q are y = x - m and p = q - m. Rows are ranked by the key
  *
@@ -38,11 +38,12 @@ struct kf_index {
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
   kf_row_block *blocks;
-  /* A query's factor is not below this, so that offsets of most blocks are not too large in units of
-   * a dot product. It matters for queries next to the centre, of which rounding leaves little. */
+  /* A query's factor is at least this, so that the offsets of most blocks are not too large in
+   * units of a dot product. It matters for queries next to the centre, which it rounds to almost
+   * nothing. */
   double least_factor;
-  /* Every margin is multiplied by this: 1. Tests shrink it and demand wrong answers, to show that the
-   * bound is needed. */
+  /* Every margin is multiplied by this: 1. Tests shrink it and demand wrong answers, to show that
+   * the bound is needed. */
   double bound_scale;
   kf_arena arena;
 };
@@ -62,29 +63,29 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
-/* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor becomes
- * zeros with an infinite error. scratch: [dim]. */
+/* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
+ * becomes zeros with an infinite error. scratch: [dim]. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
                     double *scratch, kf_query *query, int8_t *bytes);
 
-/* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
- * is possible. */
+/* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
+ * anything is possible. */
 static inline double kf_margin(const kf_index *index, const kf_query *query,
                                const kf_row_block *block) {
   return index->bound_scale *
          (query->by_length * (double)block->length + query->by_error * (double)block->error +
           query->fixed + (double)block->fixed);
 }
-/* What 1 in a dot product of a group of queries with a block is worth, in the key; 0 if that is of no
- * use, and every row must be a hit. */
+/* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
+ * and every row must be a hit. */
 static inline double kf_value_of_one(float factor, const kf_row_block *block) {
   double value = (double)factor * (double)block->scale;
   bool usable =
       value > 1e-30 && value < 1e30 && (double)block->offset < value * 0.5 * KF_SCAN_LIMIT;
   return usable ? value : 0;
 }
-/* What dot - offset, in units of the dot product, must reach for the key of a row of the block to be
- * `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
+/* The least dot - offset, in units of the dot product, with which the key of a row of the block can
+ * be `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
 static inline int32_t kf_floor(double least, double margin, double value_of_one,
                                const kf_row_block *block) {
   if (!(value_of_one > 0)) return KF_SCAN_ALL;
@@ -124,8 +125,8 @@ typedef struct kf_groups {
 /* Takes room for up to `most` queries; the caller checks the arena. */
 void kf_groups_make(kf_groups *groups, const kf_index *index, const kf_kernels *kernels,
                     uint32_t most, kf_arena *arena);
-/* Takes n queries. by_size: in the order of their largest numbers, so that those of a group are alike
- * and rounding loses little. */
+/* Takes n queries. by_size: in the order of their largest numbers, so that those of a group are
+ * alike and rounding loses little. */
 void kf_groups_take(kf_groups *groups, const float *x, uint32_t n, bool by_size);
 static inline const float *kf_groups_row(const kf_groups *groups, uint32_t place) {
   return groups->x + (uint64_t)groups->order[place] * groups->index->dim;

@@ -19,9 +19,9 @@
 #define FIRST_ROWS  64u         /* of a span, at least; spans grow by half, up to a block */
 #define FEW         8u          /* queries for each thread below which rows are divided instead */
 
-/* --- what a thread works with ---------------------------------------------------------------- */
+/* --- requests and finders -------------------------------------------------------------------- */
 
-/* Everything that is asked for. */
+/* The arguments of a search. */
 typedef struct request {
   const kf_index *index;
   const kf_kernels *kernels;
@@ -165,16 +165,16 @@ static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t ro
 
 #define PEAK_ROWS 1024u
 
-/* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too large.
- */
+/* How many of this many rows are looked at beforehand; 0: too few to be worth it, or k is too
+ * large. */
 static uint64_t peak_rows(const finder *f, uint64_t rows) {
   uint64_t some = rows / 16 / KF_PEAKS * KF_PEAKS;
   if (some < PEAK_ROWS / 4 || f->k > KF_PEAKS / 2) return 0;
   return some < PEAK_ROWS ? some : PEAK_ROWS;
 }
 
-/* Raises lower[r] to the bound implied by peak r of query i in a block. A peak is off by the rounding
- * of its offset; one beyond the limit says nothing. */
+/* Raises lower[r] to the bound implied by peak r of query i in a block. A peak is off by the
+ * rounding of its offset; one beyond the limit says nothing. */
 static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
                          double value_of_one, const int32_t *peaks, double *lower) {
   double margin = kf_margin(f->index, &f->groups.query[i], block);
@@ -187,8 +187,8 @@ static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
 }
 
 /* Divides rows from `begun` on into KF_PEAKS classes by their number: the best of each class is a
- * different row, so the k-th best of these is a first floor. It saves most of the hits that rows would
- * be while little is known. */
+ * different row, so the k-th best of these is a first floor. It saves most of the hits that rows
+ * would be while little is known. */
 static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
   const kf_groups *g = &f->groups;
@@ -224,9 +224,9 @@ static uint64_t span_rows(const kf_index *index, uint64_t row, uint64_t seen) {
   return rows < most ? rows : most;
 }
 
-/* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span, its
- * share of the next span is prefetched, unless there are only one or two groups, which read as fast as
- * memory goes. */
+/* The blocks from `block` up to `end`, span by span. While a group of queries passes over a span,
+ * its share of the next span is prefetched, unless there are only one or two groups, which read as
+ * fast as memory goes. */
 static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *err) {
   const kf_index *index = f->index;
   const kf_scan_kernel *scan = f->groups.scan;
@@ -253,7 +253,7 @@ static kf_status scan_blocks(finder *f, uint64_t block, uint64_t end, kf_err *er
 
 /* --- the answer ------------------------------------------------------------------------------ */
 
-/* Scores what is left of query i, and writes its answer. */
+/* Scores the remaining rows of query i, and writes its answer. */
 static kf_status finish(finder *f, uint32_t i, kf_err *err) {
   const request *r = f->r;
   kf_shortlist *list = &f->lists[i];

@@ -1,9 +1,9 @@
 /* prototypes.c - nearest prototype classification.
  *
  * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and the nearest
- * prototypes are found like nearest rows: by canonical sums of f32 rows, so the answer does not depend
- * on how the work is divided. Classes are in the order of their numbers, so equal scores go to the
- * lower one. */
+ * prototypes are found like nearest rows: by canonical sums of f32 rows, so the answer does not
+ * depend on how the work is divided. Classes are in the order of their numbers, so equal scores go
+ * to the lower one. */
 #include "search/search.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ static bool full_length(const kf_prototypes *p, const float *unit, double length
   return length == 0 || (norm2 > 0 && isfinite(norm2));
 }
 
-/* The row of class k; false if f32 cannot hold it. Mapped prototypes and text are unit rows already,
- * original class means have lengths of their own. */
+/* The row of class k; false if f32 cannot hold it. Mapped prototypes and text are unit rows
+ * already, original class means have lengths of their own. */
 static bool take_class(const kf_prototypes *p, uint64_t k, float *to) {
   const kf_model *m = p->model;
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
@@ -206,10 +206,11 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   kf_data *data = NULL;
   uint32_t top = o.top > 0 ? o.top : 1;
   kf_status status =
-      top > p->n ? kf_fail(err, KF_ERR_ARG,
-                           "the %u nearest classes are asked for, only %u of the model take part",
-                           top, p->n)
-                 : kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data);
+      top > p->n
+          ? kf_fail(err, KF_ERR_ARG,
+                    "the %u nearest classes were requested, but only %u of the model take part",
+                    top, p->n)
+          : kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data);
   classify_job j = {.prototypes = p, .top = top, .classes = classes, .scores = scores};
   kf_pass pass = {.rows = KF_MAP_ROWS, .rows_only = true, .work = classify_batch, .argument = &j};
   if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);

@@ -1,8 +1,8 @@
 /* reach.c - the rows whose scores may reach a bound of each query.
  *
  * The first pass of a search alone: 8-bit products and their error bound rule out all rows but a
- * few, and the caller decides on those in whatever arithmetic it likes. To answer 'does any row come
- * before this score?', no list is kept and no row is read. */
+ * few, and the caller decides on those in whatever arithmetic it likes. To answer 'does any row
+ * come before this score?', no list is kept and no row is read. */
 #include "search/index.h"
 
 /* One block of rows against one group of queries. */

@@ -1,5 +1,5 @@
-/* search.c - the public face of the index: rows from the caller or from a data set, and queries, all
- * checked, and scaled to unit length for cosine. */
+/* search.c - the public face of the index: rows from the caller or from a data set, and queries,
+ * all checked, and scaled to unit length for cosine. */
 #include "search/search.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const c
 
 /* --- making an index ------------------------------------------------------------------------- */
 
-/* What an index over the caller's rows or data set fetches from; lives as long as the index. */
+/* The caller's rows or data set, from which an index fetches; lives as long as the index. */
 typedef struct origin {
   kf_metric metric;
   uint32_t dim;
@@ -110,9 +110,9 @@ uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n
 
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err) {
   if (k < 1 || k > KF_MAX_NEIGHBOURS)
-    return kf_fail(err, KF_ERR_ARG, "k is %u, it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
+    return kf_fail(err, KF_ERR_ARG, "k is %u; it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
   if (k > rows)
-    return kf_fail(err, KF_ERR_ARG, "the %u nearest rows are asked for, there are %llu", k,
+    return kf_fail(err, KF_ERR_ARG, "the %u nearest rows were requested, but there are %llu", k,
                    (unsigned long long)rows);
   return KF_OK;
 }

@@ -6,8 +6,8 @@
 
 /* --- the engine ------------------------------------------------------------------------------ */
 
-/* Where the rows of an index come from, as the scores see them (for cosine: unit rows). `fetch` may be
- * called from any worker thread. */
+/* Where the rows of an index come from, as the scores see them (for cosine: unit rows). `fetch` may
+ * be called from any worker thread. */
 typedef struct kf_source {
   uint64_t rows;
   uint32_t dim;
@@ -17,23 +17,25 @@ typedef struct kf_source {
   void *owned; /* freed with the index, or when building it fails; may be NULL */
 } kf_source;
 
-/* in_place: rows that the first pass leaves over are fetched again from the source, which must outlive
- * the index; otherwise the index keeps all rows. */
+/* in_place: rows that the first pass leaves over are fetched again from the source, which must
+ * outlive the index; otherwise the index keeps all rows. */
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
-/* The k nearest rows of n queries, which are as the scores see them, on the calling thread. k has been
- * checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of rows
- * scored is added to *candidates. */
+/* The k nearest rows of n queries, which are as the scores see them, on the calling thread. k has
+ * been checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of
+ * rows scored is added to *candidates. */
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err);
-/* The same on all threads of the context, which divide the queries or, if these are few, the rows. */
+/* The same on all threads of the context, which divide the queries or, if these are few, the
+ * rows. */
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
-/* Hands out, for each of n < 2^32 queries, every row whose canonical score (dot product, or squared
- * distance) is as good as least[i] or better, and some others; in no order. On the calling thread. */
+/* Hands out, for each of n < 2^32 queries, every row whose canonical score (dot product, or
+ * squared distance) is as good as least[i] or better, and some others; in no order. On the
+ * calling thread. */
 typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
                             uint64_t n, const double *least, kf_reach_fn use, void *argument,
@@ -43,8 +45,8 @@ uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n
 /* KF_ERR_ARG if k is out of range for `rows` rows that can be found. */
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 
-/* KF_ERR_DATA, naming a row or query by `what` and its number, if its squared length is not finite, or
- * zero while its direction counts. */
+/* KF_ERR_DATA, naming a row or query by `what` and its number, if its squared length is not finite,
+ * or zero while its direction counts. */
 kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
                          kf_err *err);
 /* KF_ERR_ARG: invalid metric. */
