@@ -1,5 +1,5 @@
-/* test_fuse.c - models that know text: scores by the definition, classes with text or rows alone, and
- * what prototypes count beside text, chosen as by fitting again without each row. */
+/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows, and
+ * the weight of prototypes against text, chosen as if by fitting again without each row. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -17,8 +17,7 @@ typedef struct problem {
   float text[(K + 4) * D];
 } problem;
 
-/* Rows of classes c00 … c07, and text of as many classes and four more, which is an image mean turned
- * and moved. */
+/* Rows of classes c00 … c07, and text of these and four more: image means, rotated and shifted. */
 static problem *make_problem(unsigned threads, kf_isa isa, kf_centre centre) {
   problem *p = calloc(1, sizeof *p);
   p->ctx = test_ctx(threads, isa);
@@ -72,7 +71,7 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
-/* What a model knows as text is what it was given. */
+/* The text of a model is the text that it was given. */
 static void text_of_a_model(void **state) {
   (void)state;
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
@@ -255,7 +254,7 @@ static void classes_of_one_side(void **state) {
   clear_problem(p);
 }
 
-/* Where text is a linear function of means, what is missing is predicted well. */
+/* If text is a linear function of means, missing text and means are predicted well. */
 static void prediction(void **state) {
   (void)state;
   enum { CLASSES = 60, MISSING = 6 };
@@ -477,7 +476,7 @@ static void refused(void **state) {
   clear_problem(p);
 }
 
-/* --- what is said of classes ------------------------------------------------------------------- */
+/* --- classes on one side only ------------------------------------------------------------------ */
 
 typedef struct notes {
   char text[2048];
@@ -491,8 +490,8 @@ static void note(void *user, const char *message) {
   n->n++;
 }
 
-/* Zero-shot models say which classes are on one side alone; text may be of other classes altogether.
- * Text that replaces some of a model's says which of it is new. */
+/* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
+ * Text that replaces some of a model's logs which of it is new. */
 static void unmatched_classes_are_logged(void **state) {
   (void)state;
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);

@@ -1,4 +1,4 @@
-/* test_gallery.c - gallery files: written, grown and loaded. What is wrong with files is in
+/* test_gallery.c - gallery files: written, grown and loaded. Bad files are in
  * test_gallery_bad.c. */
 #include "galleries.h"
 
@@ -141,7 +141,7 @@ static void which_model(void **state) {
 
 /* --- appending ------------------------------------------------------------------------------- */
 
-/* Saves rows [first, first + n) of a world, alone or behind a gallery. */
+/* Saves rows [first, first + n) of a world, alone or after a gallery. */
 static kf_status save_part(const world *w, uint64_t first, uint64_t n, const kf_model *m,
                            uint32_t named, const char *append_to, const char *path) {
   kf_data *data = data_of(w->rows + first * w->dim, n, w->dim, w->labels + first, named);
@@ -169,7 +169,7 @@ static void append_is_one_go(void **state) {
   free_world(&w);
 }
 
-/* Old labels stay, and new classes go behind. */
+/* Old labels stay, and new classes come after the old ones. */
 static void append_other_classes(void **state) {
   (void)state;
   float rows[] = {1, 0, 0, 1, 1, 1, 2, 1};
@@ -320,7 +320,7 @@ static void mapped_to_zero(void **state) {
   free_world(&w);
 }
 
-/* Before any of it is done. */
+/* Stops before anything is done. */
 static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)total;
   return done == 0 && strcmp(what, user) == 0;

@@ -1,5 +1,4 @@
-/* test_gallery_bad.c - gallery files that are damaged, that no gallery could be, or that change
- * while they are in use. */
+/* test_gallery_bad.c - gallery files that are damaged, invalid, or change while they are in use. */
 #include "world.h"
 
 #include "files.h"

@@ -199,7 +199,7 @@ static void same_answers(void **state) {
   free_world(&q);
 }
 
-/* Every row stands twice, so that its twin comes first and itself never. */
+/* Every row appears twice, so its twin comes first and itself never. */
 static void leave_one_out(void **state) {
   (void)state;
   enum { N = 120, K = 6 };

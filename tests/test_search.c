@@ -1,5 +1,5 @@
 /* test_search.c - the nearest rows are those of brute force, to the bit, for data of every kind and
- * however the index is asked. */
+ * every way of asking. */
 #include "problems.h"
 
 #include "search/index.h"
@@ -102,7 +102,7 @@ static void weakest_places(void **state) {
     }
 }
 
-/* So many that the rows themselves are split over threads, with ties on both sides of each split.
+/* Enough that the rows themselves are divided among threads, with ties on both sides of each split.
  */
 static void many_rows(void **state) {
   (void)state;
@@ -140,7 +140,7 @@ static void squares_of_distances_decide(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- however it is asked --------------------------------------------------------------------- */
+/* --- every way of asking --------------------------------------------------------------------- */
 
 static void ask_in_every_way(const answer *a) {
   static const uint64_t batches[] = {1, 7, 64, 4096};
@@ -354,7 +354,7 @@ static void bad_arguments_of_an_index(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* One bad element or row, far enough behind to be in any block, named by its number. */
+/* One bad element or row, in any block, named by its number. */
 static void bad_rows(void **state) {
   (void)state;
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
@@ -445,9 +445,9 @@ static void bad_queries(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- what only an engine with a first pass has ------------------------------------------------ */
+/* --- the first pass --------------------------------------------------------------------------- */
 
-/* A data set whose rows can be read no more when `broken` is set. */
+/* A data set whose rows can no longer be read once `broken` is set. */
 typedef struct breakable {
   kf_data base;
   const float *rows;
@@ -469,8 +469,8 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
   snprintf(text, size, "row %" PRIu64, row);
 }
 
-/* An index in place asks its source again, and says what that says; one with its own rows does not
- * ask, and takes more memory. */
+/* An index in place fetches from its source again and passes its errors on; one with its own rows does
+ * not, and takes more memory. */
 static void source_that_breaks_later(void **state) {
   (void)state;
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
@@ -555,7 +555,7 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   return wrong;
 }
 
-/* The bound is what makes the answer right: without it, answers are wrong. */
+/* The bound makes the answers right: without it, some are wrong. */
 static void bound_is_needed(void **state) {
   (void)state;
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};

@@ -177,7 +177,7 @@ static void what_cannot_be_averaged(void **state) {
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
-/* A model of K classes in D columns, and a text that is its class means behind an offset. */
+/* A model of K classes in D columns, and text that is its class means plus an offset. */
 typedef struct setting {
   kf_ctx *ctx;
   world w;
@@ -281,7 +281,7 @@ static void scores_are_those_of_the_definition(void **state) {
   free_setting(&s);
 }
 
-/* In the original space, text as it is. */
+/* In the original space, text is used as given. */
 static void raw_scores_are_cosines_with_the_text(void **state) {
   (void)state;
   setting s = make_setting(1, KF_ISA_AUTO, 0);
@@ -365,7 +365,7 @@ static void what_cannot_be_zero_shot(void **state) {
   free_setting(&raw);
 }
 
-/* --- what the paper saw ---------------------------------------------------------------------- */
+/* --- the paper's observation ----------------------------------------------------------------- */
 
 typedef struct synth_world {
   kf_ctx *ctx;

@@ -1,8 +1,6 @@
-/* test_use.c - what a model is used for: two sets of statistics, mapping, classifying, another
- * class, evaluating. */
+/* test_use.c - using a model: two sets of statistics, mapping, classifying, one more class,
+ * evaluating. */
 #include "world.h"
-
-/* --- two statistics, centring, another class -------------------------------------------------- */
 
 /* Numbers of classes that a model does not have, and options of a later header. */
 static void arguments_out_of_range(void **state) {
@@ -46,6 +44,8 @@ static void arguments_out_of_range(void **state) {
   free_world(&w);
   kf_ctx_free(ctx);
 }
+
+/* --- two statistics, centring, another class -------------------------------------------------- */
 
 static void two_statistics(void **state) {
   (void)state;

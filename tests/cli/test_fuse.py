@@ -86,7 +86,7 @@ def fusing_refused(box):
                           (["train.safetensors", *text, "--fuse", "much"], "--fuse must be auto or a number"),
                           (["train.safetensors", *text, "--fuse", "-1"], "--fuse must be auto or a number"),
                           (["train.safetensors", *text, "--no-normalize"], "not normalised"),
-                          (["train.safetensors", *text, "--between", "s.safetensors"], "--between")):
+                          (["train.safetensors", *text, "--between", "s.safetensors"], "S_b from other statistics")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
     box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="knows no text")
