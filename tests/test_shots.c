@@ -331,7 +331,7 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_DATA, "no labels", kf_shots_new(p.ctx, bare, p.test, NULL, NULL, &s));
   assert_int_equal(kf_errhint(p.ctx), KF_HINT_LABELS);
   kf_shots_options newer = {.reserved = {1}};
-  assert_error(p.ctx, KF_ERR_ARG, "the options are not zeroed",
+  assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
   kf_text *fewer; /* text of eight of nine classes, without names */
   kf_data *rows;

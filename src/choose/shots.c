@@ -262,7 +262,7 @@ static kf_status check_options(shots_job *j) {
                    j->test->dim, j->data->dim);
   if (j->text == NULL) return KF_OK;
   KF_TRY(kf_text_check(j->text, j->data->dim, err));
-  return kf_text_match(j->ctx, j->text, "training data", &j->data->names, j->data->n_classes);
+  return kf_text_match(j->ctx, j->text, "the training data", &j->data->names, j->data->n_classes);
 }
 
 static kf_status run(shots_job *j) {

@@ -197,7 +197,7 @@ static kf_status check_text(kf_ctx *ctx, kf_sweep_plan *p, const kf_stats *stats
     if (o->text_centres[i] < KF_CENTRE_NONE || o->text_centres[i] > KF_CENTRE_MODALITY)
       return kf_fail(err, KF_ERR_ARG, "invalid centre of text %d", (int)o->text_centres[i]);
   KF_TRY(kf_text_check(o->text, stats->dim, err));
-  return kf_text_match(ctx, o->text, "training data", &stats->names, stats->n_classes);
+  return kf_text_match(ctx, o->text, "the training data", &stats->names, stats->n_classes);
 }
 
 static kf_status check_fusion(kf_sweep_options *o, bool train, kf_err *err) {

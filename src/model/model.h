@@ -182,7 +182,7 @@ uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *
  * many in any case. Fails as kf_match_classes does; the error goes to the context. */
 kf_status kf_log_missing(kf_ctx *ctx, const kf_classes *in, const kf_classes *other,
                          const char *consequence, uint32_t *missing);
-/* Does so both ways for a fit to n classes of `of` ("training data"). KF_ERR_DATA if no class is in
+/* Does so both ways for a fit to n classes of `of` ("the training data"). KF_ERR_DATA if no class is in
  * both, or if there are no names and the numbers of classes differ. */
 kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
                         uint32_t n);
