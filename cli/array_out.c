@@ -2,7 +2,8 @@
  *
  * OUT.npy and OUT_scores.npy hold one each; OUT.safetensors holds both, as `rows` and `scores`. All
  * sizes are known before the first answer, so that a block of answers goes to its place at once. */
-#include "cli.h"
+#include "array_out.h"
+#include "outputs.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* blocks.c - the rows that a command is asked about, a block at a time, with the bad ones sorted out. */
-#include "cli.h"
+#include "blocks.h"
+#include "encoders.h"
+#include "inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +14,19 @@ enum { PICTURES = 256 };
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;
   int result;
-  if (!a->encoder) {
-    if (a->precision || a->max_pixels.given)
+  if (!a->encoder.folder) {
+    if (a->encoder.precision || a->encoder.max_pixels.given)
       return fail_usage(cli, "--%s needs --encoder MODEL-DIR",
-                        a->precision ? "precision" : "max-pixels");
+                        a->encoder.precision ? "precision" : "max-pixels");
     result = open_data(cli, first, LABELS_IGNORED, &out->data);
     if (result != EXIT_OK) return result;
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;
   }
-  if (a->tensor) return fail_usage(cli, "--tensor has no meaning with --encoder");
+  if (a->data.tensor) return fail_usage(cli, "--tensor has no meaning with --encoder");
   result = open_pictures(cli, first, &out->pictures);
-  if (result == EXIT_OK) result = load_encoder(cli, a->encoder, TOWER_IMAGES, &out->encoder);
+  if (result == EXIT_OK) result = load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder);
   if (result != EXIT_OK) return result;
   out->n = kf_pictures_count(out->pictures);
   out->dim = kf_encoder_dim(out->encoder);
@@ -65,15 +67,15 @@ static int read_pictures(cli_run *cli, row_block *b, uint64_t first, uint64_t n)
   const cli_queries *q = b->from;
   for (uint64_t i = 0; i < n; i++) b->paths[i] = kf_pictures_path(q->pictures, first + i);
   kf_status status = kf_encode_images(cli->ctx, q->encoder, b->paths, n, b->rows,
-                                      cli->args.skip_bad ? b->status : NULL);
-  if (status == KF_ERR_DATA && !cli->args.skip_bad)
+                                      cli->args.data.skip_bad ? b->status : NULL);
+  if (status == KF_ERR_DATA && !cli->args.data.skip_bad)
     return fail_with(cli, EXIT_BAD_DATA, "%s (such pictures can be skipped: --skip-bad)",
                      kf_errmsg(cli->ctx));
   if (status != KF_OK) return fail(cli, status);
   for (uint64_t i = 0; i < n; i++) {
     b->labels[i] = b->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;
     if (b->status[i] != KF_OK || !is_zero(b->rows + i * q->dim, q->dim)) continue;
-    if (!cli->args.skip_bad)
+    if (!cli->args.data.skip_bad)
       return fail_with(cli, EXIT_BAD_DATA,
                        "%s: the embedding is zero (such pictures can be skipped: --skip-bad)",
                        b->paths[i]);

@@ -1,5 +1,7 @@
 /* choosing.c - lambda and the number of dimensions, chosen from the training rows. */
-#include "cli.h"
+#include "choosing.h"
+#include "format.h"
+#include "inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +12,17 @@ static int wants(const char *given, const char *rule) { return given && strcmp(g
 
 int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int lambda = !a->lambda || wants(a->lambda, "auto");
-  if (a->one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->folds.given || a->tolerance.given) && !a->dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->folds.given ? "folds" : "tolerance");
-  if (a->sample.given && !lambda && !a->dim.automatic)
+  int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
+  if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
+  if ((a->fit.folds.given || a->fit.tolerance.given) && !a->fit.dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "tolerance");
+  if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
 }
 
 int check_lambda(cli_run *cli) {
-  const char *given = cli->args.lambda;
+  const char *given = cli->args.fit.lambda;
   kf_lambda parsed;
   if (!given || wants(given, "auto") || wants(given, "ledoit-wolf")) return EXIT_OK;
   kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
@@ -57,16 +59,16 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   if (c->n_single)
     say(cli, "%s alone in %s class and left out of this count",
         show_counted(c->n_single, "row is", "rows are").text, c->n_single == 1 ? "its" : "their");
-  if (cli->args.verbose) say_curve(cli, c);
+  if (cli->args.common.verbose) say_curve(cli, c);
 }
 
 static int by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
                             kf_lambda *lambda, kf_lambda_choice **out) {
   const cli_args *a = &cli->args;
   kf_lambda_options options = {.metric = (kf_metric)a->metric,
-                               .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
-                               .sample = (uint64_t)a->sample.value,
-                               .one_se = a->one_se};
+                               .centre = a->text.path ? KF_CENTRE_MEAN : (kf_centre)a->fit.centre,
+                               .sample = (uint64_t)a->fit.sample.value,
+                               .one_se = a->fit.one_se};
   kf_lambda_choice *choice;
   kf_status status = kf_lambda_choice_new(cli->ctx, stats, data, &options, &choice);
   if (status != KF_OK) return fail(cli, status);
@@ -81,15 +83,15 @@ static int by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *
 
 int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda *lambda,
                   kf_lambda_choice **out) {
-  const char *given = cli->args.lambda;
+  const char *given = cli->args.fit.lambda;
   int shrunk = wants(given, "ledoit-wolf");
   if (!data && (shrunk || wants(given, "auto")))
     return fail_usage(cli, "--lambda %s needs the rows themselves, and a statistics file is given",
                       given);
-  if (cli->args.between && (shrunk || wants(given, "auto")))
+  if (cli->args.fit.between && (shrunk || wants(given, "auto")))
     return fail_usage(cli, "--lambda %s has no meaning with --between, whose rows are not at hand",
                       given);
-  if (wants(given, "auto") || (!given && data && !cli->args.between))
+  if (wants(given, "auto") || (!given && data && !cli->args.fit.between))
     return by_leave_one_out(cli, stats, data, lambda, out);
   kf_status status = KF_OK;
   if (shrunk)
@@ -118,17 +120,17 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
-  *o = (kf_fit_options){.dim = (uint32_t)a->dim.value,
-                        .choose_dim = a->dim.automatic,
-                        .centre = (kf_centre)a->centre,
+  *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
+                        .choose_dim = a->fit.dim.automatic,
+                        .centre = (kf_centre)a->fit.centre,
                         .metric = (kf_metric)a->metric,
-                        .alpha = a->text && !automatic ? alpha : NULL,
+                        .alpha = a->text.path && !automatic ? alpha : NULL,
                         .statistics = stats_options_of(a),
-                        .one_se = a->one_se,
-                        .sample = (uint64_t)a->sample.value,
-                        .folds = (uint32_t)a->folds.value,
-                        .tolerance = a->tolerance.value / 100};
-  kf_status status = a->lambda ? kf_lambda_parse(cli->ctx, a->lambda, &o->lambda) : KF_OK;
+                        .one_se = a->fit.one_se,
+                        .sample = (uint64_t)a->fit.sample.value,
+                        .folds = (uint32_t)a->fit.folds.value,
+                        .tolerance = a->fit.tolerance.value / 100};
+  kf_status status = a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK;
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
@@ -149,7 +151,7 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
       show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text,
       100 * c->standard_error, show_percent(c->text_top1, c->n).text);
-  for (size_t i = 0; cli->args.verbose && i < c->n_points; i++)
+  for (size_t i = 0; cli->args.common.verbose && i < c->n_points; i++)
     say(cli, "  lambda %9s  alpha %5s  top-1 %s  top-5 %s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
         show_real(c->points[i].alpha).text, show_percent(c->points[i].top1, c->n).text,
@@ -160,8 +162,9 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
 static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
                                  const kf_text *text, kf_lambda *lambda, double *alpha,
                                  kf_fuse_choice **out) {
-  kf_fuse_options options = {.centre = KF_CENTRE_MEAN, .sample = (uint64_t)cli->args.sample.value};
-  if (cli->args.lambda && !wants(cli->args.lambda, "auto")) {
+  kf_fuse_options options = {.centre = KF_CENTRE_MEAN,
+                             .sample = (uint64_t)cli->args.fit.sample.value};
+  if (cli->args.fit.lambda && !wants(cli->args.fit.lambda, "auto")) {
     int result = choose_lambda(cli, stats, data, lambda, NULL);
     if (result != EXIT_OK) return result;
     options.lambda = *lambda;
@@ -180,7 +183,7 @@ static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_d
 }
 
 int read_fuse(cli_run *cli, int *automatic, double *alpha) {
-  const char *given = cli->args.fuse;
+  const char *given = cli->args.text.fuse;
   *automatic = !given || wants(given, "auto");
   if (*automatic) return EXIT_OK;
   char *end = NULL;
@@ -207,16 +210,17 @@ int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, cons
 int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
                uint32_t *dim) {
   const cli_args *a = &cli->args;
-  if (!data || a->between)
-    return fail_usage(cli, a->between ? "--dim auto has no meaning with --between"
-                                      : "--dim auto needs the rows themselves, and a statistics "
-                                        "file is given");
+  if (!data || a->fit.between)
+    return fail_usage(cli, a->fit.between
+                               ? "--dim auto has no meaning with --between"
+                               : "--dim auto needs the rows themselves, and a statistics "
+                                 "file is given");
   kf_dim_options options = {.lambda = lambda,
                             .metric = (kf_metric)a->metric,
-                            .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
-                            .folds = (uint32_t)a->folds.value,
-                            .sample = (uint64_t)a->sample.value,
-                            .tolerance = a->tolerance.value / 100};
+                            .centre = a->text.path ? KF_CENTRE_MEAN : (kf_centre)a->fit.centre,
+                            .folds = (uint32_t)a->fit.folds.value,
+                            .sample = (uint64_t)a->fit.sample.value,
+                            .tolerance = a->fit.tolerance.value / 100};
   kf_dim_choice *c;
   kf_status status = kf_dim_choice_new(cli->ctx, stats, data, &options, &c);
   if (status != KF_OK) return fail(cli, status);

@@ -1,15 +1,22 @@
-/* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by the votes
- * of neighbours. */
-#include "cli.h"
+/* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by votes of
+ * neighbours. */
+#include "blocks.h"
 #include "commands.h"
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
+#include "json.h"
+#include "out_file.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows are read, classified and printed in blocks of at most so many bytes, and of so many products
- * for each thread: half a second of plain C, after which a signal is heard. */
+/* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
+ * per thread: half a second of plain C, so that a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but no fewer rows for each thread than it takes to keep it busy. */
+/* ... but at least this many rows per thread, to keep it busy. */
 enum { LEAST_ROWS = 64 };
 
 /* One run: the block in hand and where its lines go. */
@@ -22,7 +29,7 @@ typedef struct classify_job {
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
   const char *score_name;
-  int score_digits; /* behind the point */
+  int score_digits; /* after the decimal point */
   uint64_t room;    /* rows at a time */
   row_block block;
   int32_t *classes; /* [room][top] */
@@ -42,7 +49,7 @@ static void print_header(const classify_job *job) {
   putc('\n', job->out.file);
 }
 
-/* Where fewer classes have votes, the last columns are empty. */
+/* If fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
   const char *path = block_name(&job->block, i);
@@ -71,19 +78,13 @@ static void print_json(const classify_job *job, uint64_t i) {
   else
     jw_count(&j, "row", job->block.numbers[i]);
   jw_open(&j, "classes", '[');
-  for (uint64_t at = begin; at < end; at++) {
-    const char *name = class_name(job, job->classes[at]);
-    if (name)
-      jw_text(&j, NULL, name);
-    else
-      jw_number(&j, NULL, job->classes[at]);
-  }
+  for (uint64_t at = begin; at < end; at++)
+    jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
   jw_close(&j, ']');
   jw_open(&j, job->gallery ? "votes" : "scores", '[');
   for (uint64_t at = begin; at < end; at++) jw_real(&j, NULL, job->scores[at]);
   jw_close(&j, ']');
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
 static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
@@ -91,7 +92,7 @@ static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
   row_block *b = &job->block;
   int result = block_read(job->cli, b, first, n);
   if (result != EXIT_OK) return result;
-  if (first == 0 && !job->cli->args.json) print_header(job); /* not before rows that are refused */
+  if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
   kf_status status =
       job->gallery
@@ -124,7 +125,7 @@ static int classify_all(classify_job *job) {
 
 /* There are no more answers than classes. */
 static int choose_top(classify_job *job, uint32_t most, const char *what) {
-  const cli_number *given = &job->cli->args.top;
+  const cli_number *given = &job->cli->args.use.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
   if (job->top <= most) return EXIT_OK;
   return fail_usage(job->cli,
@@ -132,7 +133,7 @@ static int choose_top(classify_job *job, uint32_t most, const char *what) {
                     what, job->top);
 }
 
-static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
+static kf_metric metric_of(const cli_run *cli, const kf_model *model) {
   if (cli->args.metric) return (kf_metric)cli->args.metric;
   return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
@@ -150,19 +151,18 @@ static uint64_t prototype_block(const classify_job *job) {
 }
 
 static int choose_prototypes(classify_job *job) {
-  kf_part part = job->cli->args.raw ? KF_PART_IMAGES : (kf_part)job->cli->args.part;
-  int text = kf_model_fused(job->model) && part != KF_PART_IMAGES;
+  const use_args *use = &job->cli->args.use;
+  int fused = kf_model_fused(job->model) && !use->raw;
+  kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
   int result = choose_top(job, kf_model_answers(job->model, part),
-                          !text                  ? "with rows"
+                          part == KF_PART_IMAGES ? "with rows"
                           : part == KF_PART_TEXT ? "with text"
                                                  : "with rows or text");
-  job->options.top = job->top;
-  job->options.metric = choose_metric(job->cli, job->model);
-  job->options.raw = job->cli->args.raw;
-  job->options.part = (kf_part)job->cli->args.part;
-  int fused = kf_model_fused(job->model) && !job->options.raw &&
-              (job->options.part == KF_PART_DEFAULT || job->options.part == KF_PART_FUSED);
-  job->score_name = fused                                        ? "score"
+  job->options = (kf_classify_options){.top = job->top,
+                                       .metric = metric_of(job->cli, job->model),
+                                       .raw = use->raw,
+                                       .part = (kf_part)use->part};
+  job->score_name = part == KF_PART_FUSED                        ? "score"
                     : job->options.metric == KF_METRIC_EUCLIDEAN ? "distance"
                                                                  : "cosine";
   job->score_digits = 6;
@@ -173,16 +173,16 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = a->neighbours.automatic
-                   ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
-                   : choose_neighbours(job->cli, a->gallery, kf_gallery_rows(job->gallery), &v->k);
+  int result = a->search.k.automatic ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
+                                     : choose_neighbours(job->cli, a->votes.gallery,
+                                                         kf_gallery_rows(job->gallery), &v->k);
   if (result == EXIT_OK)
     result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
   v->top = job->top;
-  v->weighted = a->weighted;
+  v->weighted = a->votes.weighted;
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
-  job->score_digits = a->weighted ? 6 : 0;
+  job->score_digits = a->votes.weighted ? 6 : 0;
   job->room = query_block(job->cli, job->gallery, v->k, job->queries->n);
   return result;
 }
@@ -223,35 +223,34 @@ static int classify(classify_job *job) {
   return result;
 }
 
-/* The answers are text, and must not look like an array. */
-static int check_text_output(cli_run *cli) {
+/* The answers are text, so the name must not be that of an array. */
+static int check_answers(cli_run *cli) {
   static const char *const binary[] = {".npy", ".safetensors", ".fvecs", ".fbin"};
   const char *path = cli->args.output;
-  if (is_stdout(path)) return EXIT_OK;
-  int result = check_output(cli, path);
-  for (size_t i = 0; result == EXIT_OK && i < COUNT_OF(binary); i++)
+  int result = check_text_output(cli, path);
+  for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)
     if (ends_with(path, binary[i]))
-      result = fail_usage(cli,
-                          "%s: classify writes text; choose a name without %s, such as "
-                          "answers.tsv",
-                          path, binary[i]);
+      result =
+          fail_usage(cli, "%s: classify writes text; choose a name without %s, such as answers.tsv",
+                     path, binary[i]);
   return result;
 }
 
 static int check_options(cli_run *cli) {
-  if (cli->args.gallery && cli->args.text)
-    return fail_usage(cli, "--text and --gallery are two ways to classify; choose one");
-  if (cli->args.gallery && (cli->args.raw || cli->args.metric))
-    return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
-                           "space and metric");
-  if (cli->args.part && (cli->args.raw || cli->args.gallery || cli->args.text))
-    return fail_usage(cli, "--part has no meaning with --%s",
-                      cli->args.raw       ? "raw"
-                      : cli->args.gallery ? "gallery"
-                                          : "text");
+  const cli_args *a = &cli->args;
+  if (a->votes.gallery && a->text.path)
+    return fail_usage(cli, "--text cannot be used with --gallery");
+  if (a->votes.gallery && (a->use.raw || a->metric))
+    return fail_usage(cli, "--%s cannot be used with --gallery, which has its own space and metric",
+                      a->use.raw ? "raw" : "metric");
+  if (a->use.part && (a->use.raw || a->votes.gallery || a->text.path))
+    return fail_usage(cli, "--part cannot be used with --%s",
+                      a->use.raw         ? "raw"
+                      : a->votes.gallery ? "gallery"
+                                         : "text");
   int result = check_vote_options(cli);
   if (result == EXIT_OK) result = check_text_options(cli);
-  return result == EXIT_OK ? check_text_output(cli) : result;
+  return result == EXIT_OK ? check_answers(cli) : result;
 }
 
 static int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
@@ -261,7 +260,7 @@ static int check_queries(cli_run *cli, const cli_queries *q, const kf_model *mod
                    : EXIT_OK;
   if (result != EXIT_OK || q->dim == kf_model_dim_in(model)) return result;
   return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the model takes %u",
-                   q->data ? cli->args.operands.items[1] : cli->args.encoder,
+                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
                    q->data ? "has" : "gives", q->dim, kf_model_dim_in(model));
 }
 
@@ -273,15 +272,15 @@ static int run(cli_run *cli) {
   cli_queries queries = {0};
   cli_zero_shot zero = {0};
   result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK && cli->args.text) result = load_zero_shot(cli, model, &zero);
-  if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
+  if (result == EXIT_OK && cli->args.text.path) result = load_zero_shot(cli, model, &zero);
+  if (result == EXIT_OK && cli->args.votes.gallery) result = load_voters(cli, model, &gallery);
   if (result == EXIT_OK) result = queries_open(cli, 1, &queries);
   if (result == EXIT_OK) result = check_queries(cli, &queries, model, gallery);
   if (result == EXIT_OK) {
     classify_job job;
     memset(&job, 0, sizeof job);
     job.cli = cli;
-    job.model = !zero.text ? model : cli->args.raw ? zero.raw : zero.mapped;
+    job.model = !zero.text ? model : cli->args.use.raw ? zero.raw : zero.mapped;
     job.gallery = gallery;
     job.queries = &queries;
     result = classify(&job);
@@ -293,30 +292,22 @@ static int run(cli_run *cli) {
   return result;
 }
 
+static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
+
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"top", 0, OPTION_NUMBER, offsetof(cli_args, top), 0, "N",
-         "classes for each row (default: 5, or all where there are fewer)", 1, KF_MAX_CLASSES,
-         NULL},
-        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
-         "cosine or euclidean (default: cosine; euclidean for a model fitted without normalising)",
-         KF_METRIC_COSINE, 0, metric_choices},
-        {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
-         "classify in the original space, against the class means or the text as it is", 0, 0,
-         NULL},
-        {"part", 0, OPTION_CHOICE, offsetof(cli_args, part), 0, "NAME",
-         "of a model that knows text: images, text or fused (default: fused)", KF_PART_IMAGES, 0,
-         part_choices},
-        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), OPTION_AUTO, "K",
-         "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all where there "
-         "are fewer)",
-         1, KF_MAX_NEIGHBOURS, NULL},
-        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
-         "one JSON object for each row, one a line", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
-         "write the text to a file instead of standard output", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {NUMBER("top", use.top, "N", 1, KF_MAX_CLASSES),
+         .help = "classes per row (default: 5, or all if there are fewer)"},
+        {MODEL_METRIC},
+        {FLAG("raw", use.raw),
+         .help = "classify in the original space, against the class means or the text as given"},
+        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
+         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {NEIGHBOURS, .automatic = 1,
+         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
+                 "if there are fewer)"},
+        {JSON, .help = "one JSON object per row, one a line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
     .name = "classify",
@@ -327,41 +318,40 @@ const cli_command classify_command = {
     .missing_rest = "the data to classify are",
     .summary = "find the nearest classes of every row or picture",
     .details =
-        "Prints a line for each row: its number, counted from 0, then class and score of the "
-        "nearest prototype, of the second nearest and so on, separated by tabs, below a header "
-        "line. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). Classes are printed by name where the model has names, by number otherwise; tab, "
-        "line end, backslash and control characters in names are printed as \\t, \\n, \\\\ and "
-        "\\x1b.\n\n"
-        "The nearest prototypes are exact: no approximate search is involved. Labels in the data "
-        "are not looked at. With --skip-bad, bad rows have no line.\n\n"
-        "With --gallery the K nearest rows of the gallery vote instead. Columns are then class and "
-        "votes, most votes first; of equal ones the class whose nearest member is nearest comes "
-        "first. Where fewer classes have votes the last columns are empty. The gallery is one of "
-        "the original space, or was made with this very model; class names are those of the "
+        "Prints a header line and one line per row, separated by tabs: the number of the row, "
+        "counted from 0, then class and score of the nearest prototype, of the second nearest and "
+        "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
+        "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
+        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ "
+        "and \\x1b.\n\n"
+        "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
+        "are ignored. With --skip-bad, bad rows have no line.\n\n"
+        "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
+        "class "
+        "and votes, most votes first; of equal ones, the class whose nearest member is nearest "
+        "comes first. If fewer classes have votes, the last columns are empty. The gallery must be "
+        "of the original space or made with this very model; class names are those of the "
         "gallery.\n\n"
-        "With --text prototypes are text instead of class means: zero-shot classification, in the "
-        "model's space or, with --raw, in the original one. Classes are those of the text, also "
-        "where the model has never seen them.\n\n"
-        "With --encoder what is classified are pictures, folders of them or patterns (see 'koofu "
-        "embed'), by the CLIP model that the rows behind the model were made with. Lines then "
+        "With --text, the prototypes are text instead of class means: zero-shot classification, in "
+        "the model's space or, with --raw, in the original one. The classes are those of the text, "
+        "even if the model has never seen them.\n\n"
+        "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
+        "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
         "read.\n\n"
-        "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
-        "--gallery it has \"votes\" for \"scores\", with --encoder \"picture\" for \"row\".",
-    .groups = (const cli_group *const[]){&own_options, &encoder_options, &text_options,
-                                         &vote_options, &row_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
-            {"The best class of a picture",
-             "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
-            {"The five best, into a file",
-             "koofu classify model.safetensors photos.npy -o answers.tsv"},
-            {"By the votes of 15 neighbours",
-             "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
-            {"By names alone (zero-shot)",
-             "koofu classify model.safetensors photos.npy --text text.safetensors"},
-            {NULL, NULL}},
+        "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
+        "--gallery it has \"votes\" instead of \"scores\", with --encoder \"picture\" instead of "
+        "\"row\".",
+    .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &row_options),
+    .examples = EXAMPLES(
+        {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
+        {"The best class of a picture",
+         "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
+        {"The five best, into a file",
+         "koofu classify model.safetensors photos.npy -o answers.tsv"},
+        {"By the votes of 15 neighbours",
+         "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
+        {"By class names alone (zero-shot)",
+         "koofu classify model.safetensors photos.npy --text text.safetensors"}),
     .run = run,
 };

@@ -1,22 +1,26 @@
 /* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
-#include "cli.h"
 #include "commands.h"
+#include "encoders.h"
+#include "outputs.h"
+#include "texts.h"
 
 /* As OpenAI's notebook ends, and as the paper likely has it. */
 static const char usual_templates[] = "builtin7";
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->classes == !a->prompts)
-    return fail_usage(cli, a->classes ? "--classes and --prompts are two ways to say what to embed"
-                                      : "--classes FILE or --prompts FILE is missing");
-  if (a->prompts && (a->templates || a->names || a->all_names || a->prompt_rows))
+  if (!a->data.classes == !a->prompts.lines)
+    return fail_usage(cli, a->data.classes
+                               ? "--classes and --prompts are two ways to say what to embed"
+                               : "--classes FILE or --prompts FILE is missing");
+  if (a->prompts.lines &&
+      (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
     return fail_usage(cli, "--%s has no meaning with --prompts, whose lines are taken as they are",
-                      a->templates   ? "templates"
-                      : a->names     ? "names"
-                      : a->all_names ? "all-names"
-                                     : "prompt-rows");
-  if (a->classes && !a->prompt_rows && a->dtype != KF_F32)
+                      a->prompts.templates   ? "templates"
+                      : a->prompts.names     ? "names"
+                      : a->prompts.all_names ? "all-names"
+                                             : "prompt-rows");
+  if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
     return fail_usage(cli, "--dtype has no meaning for text prototypes, which are f32");
   return check_safetensors(cli, a->output, "file of text embeddings");
 }
@@ -42,7 +46,7 @@ static int embed_classes(cli_run *cli, const kf_encoder *encoder, const prompt_s
   encoded_text text = {0};
   int result = encode_prompts(cli, encoder, set, &text);
   if (result == EXIT_OK)
-    result = cli->args.prompt_rows ? save_rows(cli, text.data) : save_prototypes(cli, text.data);
+    result = cli->args.prompts.rows ? save_rows(cli, text.data) : save_prototypes(cli, text.data);
   encoded_text_free(&text);
   return result;
 }
@@ -62,11 +66,14 @@ static int run(cli_run *cli) {
   kf_encoder *encoder = NULL;
   int result = check_options(cli);
   if (result == EXIT_OK)
-    result = a->prompts ? read_lines(cli, a->prompts, &lines)
-                        : prompts_read(cli, a->templates ? a->templates : usual_templates, &set);
+    result = a->prompts.lines
+                 ? read_lines(cli, a->prompts.lines, &lines)
+                 : prompts_read(cli, a->prompts.templates ? a->prompts.templates : usual_templates,
+                                &set);
   if (result == EXIT_OK) result = load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder);
   if (result == EXIT_OK)
-    result = a->prompts ? embed_lines(cli, encoder, &lines) : embed_classes(cli, encoder, &set);
+    result =
+        a->prompts.lines ? embed_lines(cli, encoder, &lines) : embed_classes(cli, encoder, &set);
   kf_encoder_free(encoder);
   lines_free(&lines);
   prompts_free(&set);
@@ -75,27 +82,20 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "TEXT.safetensors", "the file to write; its name ends in .safetensors", 0, 0, NULL},
-        {"classes", 0, OPTION_TEXT, offsetof(cli_args, classes), 0, "FILE",
-         "class names, one a line: one text prototype for each", 0, 0, NULL},
-        {"prompts", 0, OPTION_TEXT, offsetof(cli_args, prompts), 0, "FILE",
-         "texts, one a line: one row for each", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), 0, "FILE",
-         "templates, one a line, with {} for the name; or builtin1, builtin7 (default), builtin80",
-         0, 0, NULL},
-        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
-         "lines 'CLASS<tab>NAME, ...', such as WordNet's: --classes are looked up here", 0, 0,
-         NULL},
-        {"all-names", 0, OPTION_FLAG, offsetof(cli_args, all_names), 0, NULL,
-         "prompts for each of several names of a class, instead of the first", 0, 0, NULL},
-        {"prompt-rows", 0, OPTION_FLAG, offsetof(cli_args, prompt_rows), 0, NULL,
-         "with --classes: a row for each prompt, labelled with its class, instead of their mean", 0,
-         0, NULL},
-        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-         "type of the numbers of rows: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
-        {0}}};
+    OPTIONS(
+        {OUTPUT("TEXT.safetensors"), .required = 1,
+         .help = "the file to write; its name ends in .safetensors"},
+        {INPUT("classes", data.classes, "FILE"),
+         .help = "class names, one a line: one text prototype for each"},
+        {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one a line: one row for each"},
+        {TEMPLATES,
+         .help = "templates, one a line, with {} for the name; or builtin1, builtin7 (default), "
+                 "builtin80"},
+        {SPOKEN_NAMES}, {ALL_NAMES},
+        {FLAG("prompt-rows", prompts.rows),
+         .help = "with --classes: a row for each prompt, labelled with its class, instead of their "
+                 "mean"},
+        {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
     .name = "embed-text",

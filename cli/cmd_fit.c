@@ -1,6 +1,10 @@
 /* cmd_fit.c - koofu fit: data or statistics to a model. */
-#include "cli.h"
+#include "choosing.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <string.h>
 
@@ -37,14 +41,14 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
 /* Options that contradict each other or the kind of input. */
 static int check(cli_run *cli, int statistics) {
   const cli_args *a = &cli->args;
-  int explicitly = a->lambda && strcmp(a->lambda, "auto") == 0;
-  if (explicitly && (statistics || a->between))
+  int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
+  if (explicitly && (statistics || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows that all statistics are from");
-  if (a->fuse && !a->text) return fail_usage(cli, "--fuse needs --text TEXT");
-  if (a->exponent.given && !a->no_normalize)
+  if (a->text.fuse && !a->text.path) return fail_usage(cli, "--fuse needs --text TEXT");
+  if (a->stats.exponent.given && !a->stats.no_normalize)
     return fail_usage(cli, "--exponent needs --no-normalize");
-  if (statistics && (data_options_given(a) || a->allow_unlabelled || a->allow_unknown ||
-                     a->no_normalize || a->exponent.given))
+  if (statistics && (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
+                     a->stats.no_normalize || a->stats.exponent.given))
     return fail_usage(cli,
                       "%s is a statistics file, so options on rows and labels cannot be used",
                       a->operands.items[0]);
@@ -63,8 +67,8 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
   if (result == EXIT_OK) result = is_stats_file(cli, &statistics);
   if (result == EXIT_OK) result = check(cli, statistics);
-  if (result == EXIT_OK && a->between) result = load_stats(cli, a->between, &between);
-  if (result == EXIT_OK && a->text) result = load_text(cli, &text);
+  if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &between);
+  if (result == EXIT_OK && a->text.path) result = load_text(cli, &text);
   if (result == EXIT_OK)
     result = statistics ? load_stats(cli, a->operands.items[0], &stats)
                         : open_data(cli, 0, LABELS_NEEDED, &data);
@@ -81,30 +85,18 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "MODEL.safetensors", "the model to write", 0, 0, NULL},
-        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: auto; "
-         "0.3x for statistics)",
-         0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), OPTION_AUTO, "L",
-         "dimensions to keep, or auto (default: all)", 1, KF_MAX_DIM, NULL},
-        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
-         "how prototypes are compared while choosing: cosine or euclidean", KF_METRIC_COSINE, 0,
-         metric_choices},
-        {"centre", 0, OPTION_CHOICE, offsetof(cli_args, centre), 0, "WHAT",
-         "subtract before mapping: none (default) or mean, that of the training rows",
-         KF_CENTRE_NONE, 0, centre_choices},
-        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "text prototypes to go with the rows (see 'koofu text-prototypes'); rows are centred then",
-         0, 0, NULL},
-        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
-         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
-         NULL},
-        {"between", 0, OPTION_TEXT, offsetof(cli_args, between), 0, "STATS",
-         "take the scatter between classes and the class means from these statistics", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
+        {LAMBDA,
+         .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: "
+                 "auto; 0.3x for statistics)"},
+        {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
+        {METRIC(metric_choices),
+         .help = "how prototypes are compared while choosing: cosine or euclidean"},
+        {CENTRE},
+        {TEXT_INPUT, .help = "fit text prototypes (see 'koofu text-prototypes') and rows together, "
+                             "centred on the mean"},
+        {FUSE("")}, {BETWEEN})};
 
 const cli_command fit_command = {
     .name = "fit",

@@ -1,6 +1,9 @@
 /* cmd_prompts.c - koofu prompts: class names and templates to prompts for a text encoder. */
-#include "cli.h"
 #include "commands.h"
+#include "format.h"
+#include "out_file.h"
+#include "outputs.h"
+#include "prompting.h"
 
 typedef struct prompts_job {
   cli_run *cli;
@@ -22,12 +25,12 @@ static int write_prompts(prompts_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;
   int result = out_file_open(cli, &j->out, a->output);
-  if (result == EXIT_OK && a->label_output)
-    result = out_file_open(cli, &j->labels, a->label_output);
+  if (result == EXIT_OK && a->prompts.label_output)
+    result = out_file_open(cli, &j->labels, a->prompts.label_output);
   if (result != EXIT_OK) return result;
-  prompts_each(&j->set, a->all_names, write_prompt, j);
+  prompts_each(&j->set, a->prompts.all_names, write_prompt, j);
   result = out_file_finish(cli, &j->out);
-  if (result == EXIT_OK && a->label_output) result = out_file_commit(cli, &j->labels);
+  if (result == EXIT_OK && a->prompts.label_output) result = out_file_commit(cli, &j->labels);
   if (result == EXIT_OK) result = out_file_commit(cli, &j->out);
   if (result == EXIT_OK && !is_stdout(a->output))
     say_written(cli, a->output, "%s of %s", show_counted(j->n_prompts, "prompt", "prompts").text,
@@ -38,16 +41,16 @@ static int write_prompts(prompts_job *j) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int result = is_stdout(a->output) ? EXIT_OK : check_output(cli, a->output);
-  if (a->all_names && !a->label_output)
+  if (a->prompts.all_names && !a->prompts.label_output)
     return fail_usage(cli, "--all-names needs --label-output FILE, since classes then have "
                            "different numbers of prompts");
-  if (a->repeats && a->names)
+  if (a->prompts.repeats && a->prompts.names)
     return fail_usage(cli, "--repeats has no meaning with --names, where names may repeat and "
                            "classes may not");
-  if (result == EXIT_OK && a->label_output) {
-    result = check_output(cli, a->label_output);
+  if (result == EXIT_OK && a->prompts.label_output) {
+    result = check_output(cli, a->prompts.label_output);
     if (result == EXIT_OK && !is_stdout(a->output))
-      result = check_outputs_differ(cli, a->output, a->label_output);
+      result = check_outputs_differ(cli, a->output, a->prompts.label_output);
   }
   return result;
 }
@@ -55,7 +58,7 @@ static int check_options(cli_run *cli) {
 static int run(cli_run *cli) {
   prompts_job j = {.cli = cli, .set = {.repeats_advice = " (--repeats allows it)"}};
   int result = check_options(cli);
-  if (result == EXIT_OK) result = prompts_read(cli, cli->args.templates, &j.set);
+  if (result == EXIT_OK) result = prompts_read(cli, cli->args.prompts.templates, &j.set);
   if (result == EXIT_OK) result = write_prompts(&j);
   out_file_abort(&j.out);
   out_file_abort(&j.labels);
@@ -65,24 +68,15 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"classes", 0, OPTION_TEXT, offsetof(cli_args, classes), OPTION_REQUIRED, "FILE",
-         "class names, one a line", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), OPTION_REQUIRED, "FILE",
-         "templates, one a line, with {} for the name; or builtin1, builtin7, builtin80", 0, 0,
-         NULL},
-        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
-         "lines 'CLASS<tab>NAME, ...', such as WordNet's: --classes are looked up here", 0, 0,
-         NULL},
-        {"all-names", 0, OPTION_FLAG, offsetof(cli_args, all_names), 0, NULL,
-         "prompts for each of several names of a class, instead of the first", 0, 0, NULL},
-        {"repeats", 0, OPTION_FLAG, offsetof(cli_args, repeats), 0, NULL,
-         "several classes may have the same name", 0, 0, NULL},
-        {"label-output", 0, OPTION_TEXT, offsetof(cli_args, label_output), 0, "FILE",
-         "also write the class of each prompt, one a line, for --labels", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
-         "where to write (default: standard output)", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {INPUT("classes", data.classes, "FILE"), .required = 1, .help = "class names, one a line"},
+        {TEMPLATES, .required = 1,
+         .help = "templates, one a line, with {} for the name; or builtin1, builtin7, builtin80"},
+        {SPOKEN_NAMES}, {ALL_NAMES},
+        {FLAG("repeats", prompts.repeats), .help = "several classes may have the same name"},
+        {TEXT("label-output", prompts.label_output, "FILE"),
+         .help = "also write the class of each prompt, one a line, for --labels"},
+        {TEXT_OUTPUT})};
 
 const cli_command prompts_command = {
     .name = "prompts",

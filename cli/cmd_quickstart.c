@@ -1,7 +1,10 @@
 /* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about it,
  * with everything chosen. Each step is one that a command of its own does as well. */
-#include "cli.h"
 #include "commands.h"
+#include "encoders.h"
+#include "format.h"
+#include "outputs.h"
+#include "reporting.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -127,16 +130,17 @@ static int find_pictures(quickstart *q) {
 
 /* Before the pictures take their time. */
 static int check_templates(quickstart *q) {
-  if (!q->cli->args.templates) return EXIT_OK;
+  if (!q->cli->args.prompts.templates) return EXIT_OK;
   prompt_set set = {0};
-  int result = prompts_templates(q->cli, q->cli->args.templates, &set);
+  int result = prompts_templates(q->cli, q->cli->args.prompts.templates, &set);
   prompts_free(&set);
   return result;
 }
 
 static int load(quickstart *q) {
   const cli_args *a = &q->cli->args;
-  return load_encoder(q->cli, a->encoder, a->no_text ? TOWER_IMAGES : TOWER_BOTH, &q->encoder);
+  return load_encoder(q->cli, a->encoder.folder, a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH,
+                      &q->encoder);
 }
 
 static int embed(quickstart *q) {
@@ -168,7 +172,8 @@ static int names_speak(const quickstart *q) {
 
 static int embed_names(quickstart *q, prompt_set *set, encoded_text *text) {
   cli_run *cli = q->cli;
-  int result = prompts_templates(cli, cli->args.templates ? cli->args.templates : "builtin7", set);
+  int result = prompts_templates(
+      cli, cli->args.prompts.templates ? cli->args.prompts.templates : "builtin7", set);
   if (result == EXIT_OK) result = encode_prompts(cli, q->encoder, set, text);
   if (result != EXIT_OK) return result;
   kf_status status = kf_text_new(cli->ctx, text->data, NULL, &q->job.text);
@@ -182,7 +187,7 @@ static int embed_names(quickstart *q, prompt_set *set, encoded_text *text) {
 
 static int speak(quickstart *q) {
   cli_run *cli = q->cli;
-  if (cli->args.no_text) return EXIT_OK;
+  if (cli->args.encoder.no_text) return EXIT_OK;
   if (kf_encoder_context(q->encoder) == 0 || !names_speak(q)) {
     say(cli,
         kf_encoder_context(q->encoder) == 0
@@ -249,7 +254,7 @@ static int fit(quickstart *q) {
 static int report(quickstart *q) {
   q->job.cli = q->cli;
   q->job.path = q->page;
-  q->job.title = q->cli->args.title;
+  q->job.title = q->cli->args.report.title;
   q->job.train_name = q->source;
   return report_write(&q->job);
 }
@@ -319,7 +324,7 @@ static void print_command(const char *const *words) {
 
 static void print_next(const quickstart *q) {
   const report_job *j = &q->job;
-  const char *encoder = q->cli->args.encoder;
+  const char *encoder = q->cli->args.encoder.folder;
   printf("\nWritten to ");
   print_plain(stdout, q->folder);
   printf("\n  embeddings.safetensors  %s of %u, with labels and paths\n",
@@ -369,7 +374,7 @@ static int run(cli_run *cli) {
       speak,         choose,       fit,           report,          summarize};
   quickstart q = {.cli = cli};
   int result = EXIT_OK;
-  if (cli->args.no_text && cli->args.templates)
+  if (cli->args.encoder.no_text && cli->args.prompts.templates)
     result = fail_usage(cli, "--templates has no meaning with --no-text");
   for (size_t i = 0; i < COUNT_OF(steps) && result == EXIT_OK; i++) result = steps[i](&q);
   if (result != EXIT_OK && q.made) rmdir(q.folder); /* stays where something is in it */
@@ -379,19 +384,15 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"encoder", 0, OPTION_TEXT, offsetof(cli_args, encoder), OPTION_REQUIRED, "MODEL-DIR",
-         "a CLIP model as Hugging Face publishes it (see 'koofu embed')", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FOLDER",
-         "where to write (default: the name of the folder of pictures with -koofu behind it)", 0, 0,
-         NULL},
-        {"no-text", 0, OPTION_FLAG, offsetof(cli_args, no_text), 0, NULL,
-         "by pictures alone, without the names of the classes", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), 0, "FILE",
-         "what is made of the names (see 'koofu prompts'; default: builtin7)", 0, 0, NULL},
-        {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
-         0, NULL},
-        {0}}};
+    OPTIONS(
+        {TEXT("encoder", encoder.folder, "MODEL-DIR"), .required = 1,
+         .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
+        {OUTPUT("FOLDER"),
+         .help = "where to write (default: the name of the folder of pictures, with -koofu added)"},
+        {FLAG("no-text", encoder.no_text), .help = "use pictures only, without the class names"},
+        {TEMPLATES,
+         .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
+        {TITLE})};
 
 const cli_command quickstart_command = {
     .name = "quickstart",

@@ -1,12 +1,18 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
-#include "cli.h"
+#include "choosing.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
+#include "judging.h"
+#include "outputs.h"
+#include "reporting.h"
+#include "texts.h"
 
 #include <string.h>
 
 /* Text from its file, or from the model. */
 static int open_text(report_job *job) {
-  if (job->cli->args.text) return load_text_for(job->cli, job->stats, &job->text);
+  if (job->cli->args.text.path) return load_text(job->cli, &job->text);
   if (!job->model || !kf_model_fused(job->model)) return EXIT_OK;
   kf_status status = kf_text_new_of_model(job->cli->ctx, job->model, &job->text);
   return status == KF_OK ? EXIT_OK : fail(job->cli, status);
@@ -15,10 +21,11 @@ static int open_text(report_job *job) {
 static int open_inputs(report_job *job) {
   cli_run *cli = job->cli;
   int result = load_judging(cli, &job->truth, NULL);
-  if (result == EXIT_OK && cli->args.model) result = load_model(cli, cli->args.model, &job->model);
+  if (result == EXIT_OK && cli->args.report.model)
+    result = load_model(cli, cli->args.report.model, &job->model);
   if (result == EXIT_OK) result = open_test(cli, &job->test);
   if (result != EXIT_OK) return result;
-  if (job->model) cli->args.no_normalize = !kf_model_normalized(job->model);
+  if (job->model) cli->args.stats.no_normalize = !kf_model_normalized(job->model);
   result = data_stats(cli, &job->train, &job->stats);
   return result == EXIT_OK ? open_text(job) : result;
 }
@@ -41,19 +48,19 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->dim.given      ? "dim"
-                         : a->lambda       ? "lambda"
-                         : a->one_se       ? "one-se"
-                         : a->fuse         ? "fuse"
-                         : a->no_normalize ? "no-normalize"
-                                           : NULL;
-  if (a->model && of_model)
+  const char *of_model = a->fit.dim.given        ? "dim"
+                         : a->fit.lambda         ? "lambda"
+                         : a->fit.one_se         ? "one-se"
+                         : a->text.fuse          ? "fuse"
+                         : a->stats.no_normalize ? "no-normalize"
+                                                 : NULL;
+  if (a->report.model && of_model)
     return fail_usage(cli, "--%s has no meaning with --model, which has its own", of_model);
-  if (a->text && a->no_normalize)
+  if (a->text.path && a->stats.no_normalize)
     return fail_usage(cli, "--text has no meaning with --no-normalize");
-  if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
-  if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.n && a->seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
+  if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
+  if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   int result = check_text_options(cli);
   if (result == EXIT_OK) result = check_choose_options(cli);
   if (result == EXIT_OK) result = check_lambda(cli);
@@ -84,9 +91,12 @@ static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   char train[512], test[512];
   show_files(&a->operands, train);
-  show_files(&a->test, test);
-  report_job job = {
-      .cli = cli, .path = a->output, .title = a->title, .train_name = train, .test_name = test};
+  show_files(&a->test.data, test);
+  report_job job = {.cli = cli,
+                    .path = a->output,
+                    .title = a->report.title,
+                    .train_name = train,
+                    .test_name = test};
   int result = check_options(cli);
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = write_page(&job);
@@ -96,43 +106,23 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "PAGE.html",
-         "the page to write", 0, 0, NULL},
-        {"test", 0, OPTION_LIST, offsetof(cli_args, test), 0, "DATA",
-         "rows to judge by; repeat it for several files (default: folds of the training rows)", 0,
-         0, NULL},
-        {"test-labels", 0, OPTION_LIST, offsetof(cli_args, test_labels), 0, "FILE",
-         "labels of --test, as --labels", 0, 0, NULL},
-        {"model", 0, OPTION_TEXT, offsetof(cli_args, model), 0, "MODEL",
-         "a model of these training rows (default: fit one)", 0, 0, NULL},
-        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser of the model, as in 'koofu fit' (default: auto)", 0, 0, NULL},
-        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
-         "the largest lambda within one standard error of the best one", 0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions of the model (default: the fewest that lose nothing; with --text: all)", 1,
-         KF_MAX_DIM, NULL},
-        {"dims", 0, OPTION_NUMBERS, offsetof(cli_args, dims), 0, "L,...",
-         "dimensions to compare (default: D, D/2, D/4, ...)", 1, KF_MAX_DIM, NULL},
-        {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
-         "numbers of neighbours to compare, separated by commas (default: 1,5,15)", 1,
-         KF_MAX_NEIGHBOURS, NULL},
-        {"shots", 0, OPTION_NUMBERS, offsetof(cli_args, shots), 0, "N,...",
-         "with --test: curves of accuracy with N training rows of each class", 1, INT32_MAX, NULL},
-        {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
-         "with --shots: draw S times (default: 3)", 1, 1000, NULL},
-        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "also by text, alone and together with prototypes (see 'koofu fit --text'); with a "
-         "--model "
-         "that knows none: alone",
-         0, 0, NULL},
-        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
-         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
-         NULL},
-        {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
-         0, NULL},
-        {0}}};
+    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+            {TEST_LABELS},
+            {INPUT("model", report.model, "MODEL"),
+             .help = "a model of these training rows (default: fit one)"},
+            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
+            {ONE_SE},
+            {MODEL_DIM,
+             .help = "dimensions of the model (default: the fewest that lose nothing; with --text: "
+                     "all)"},
+            {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+            {NEIGHBOUR_LIST,
+             .help = "numbers of neighbours to compare, separated by commas (default: 1,5,15)"},
+            {SHOTS}, {SEEDS},
+            {TEXT_INPUT,
+             .help = "also by text, alone and together with prototypes (see 'koofu fit --text'); "
+                     "with a --model that has none: alone"},
+            {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",

@@ -1,5 +1,5 @@
-/* help_text.c - what there is to say about koofu itself. */
-#include "cli.h"
+/* help_text.c - texts about koofu itself. */
+#include "help.h"
 
 const char program_summary[] = "a better, smaller embedding space in closed form";
 

@@ -1,5 +1,5 @@
 /* json.c - writes JSON, one document a line. */
-#include "cli.h"
+#include "json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void print_string(FILE *file, const char *text) {
   putc('"', file);
 }
 
-/* What stands before a value. */
+/* What comes before a value. */
 static void begin(cli_json *j, const char *key) {
   if (j->comma) fputs(", ", j->file);
   j->comma = 1;
@@ -104,7 +104,14 @@ void jw_null(cli_json *j, const char *key) {
   fputs("null", j->file);
 }
 
-void jw_end_line(cli_json *j) {
-  putc('\n', j->file);
+void jw_class(cli_json *j, const char *key, const char *name, int32_t number) {
+  if (name)
+    jw_text(j, key, name);
+  else
+    jw_number(j, key, number);
+}
+
+void jw_end(cli_json *j) {
+  fputs("}\n", j->file);
   j->comma = 0;
 }

@@ -1,5 +1,5 @@
 /* label_files.c - the files that --labels names, where a name may be a pattern. */
-#include "cli.h"
+#include "label_files.h"
 
 #include <glob.h>
 #include <stdlib.h>

@@ -4,7 +4,8 @@
  * allows it, so that a process that is killed leaves nothing behind; elsewhere it has a name of its
  * own in the same folder. It then takes its place by rename(2), which replaces an older file in one
  * step. */
-#include "cli.h"
+#include "out_file.h"
+#include "outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>

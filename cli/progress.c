@@ -1,5 +1,7 @@
 /* progress.c - a line on the terminal that says how far the work is, and the wish to stop. */
 #include "cli.h"
+#include "format.h"
+#include "progress.h"
 
 #include <signal.h>
 #include <string.h>

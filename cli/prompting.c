@@ -1,6 +1,7 @@
 /* prompting.c - class names and templates to prompts: for 'koofu prompts', which prints them, and for
  * commands that have an encoder at hand. */
-#include "cli.h"
+#include "json.h"
+#include "prompting.h"
 #include "templates.h"
 
 #include <ctype.h>
@@ -170,8 +171,8 @@ static size_t first_name(const prompt_class *c) {
 /* Classes differ by the lines of --classes where these are labels, and by their prompts. */
 static int check_classes(cli_run *cli, const prompt_set *j) {
   const cli_args *a = &cli->args;
-  int by_label = a->names || (a->repeats && a->label_output);
-  if (a->repeats && !by_label) return EXIT_OK;
+  int by_label = a->prompts.names || (a->prompts.repeats && a->prompts.label_output);
+  if (a->prompts.repeats && !by_label) return EXIT_OK;
   numbered *list = calloc(j->n_classes, sizeof *list);
   if (!list) return fail(cli, KF_ERR_MEM);
   for (size_t k = 0; j->classes[k].names; k++) {
@@ -179,7 +180,7 @@ static int check_classes(cli_run *cli, const prompt_set *j) {
     list[k] = (numbered){c->label, by_label ? strlen(c->label) : first_name(c), k + 1, NULL};
   }
   int result =
-      check_repeats(cli, a->classes, list, j->n_classes, by_label ? "" : j->repeats_advice);
+      check_repeats(cli, a->data.classes, list, j->n_classes, by_label ? "" : j->repeats_advice);
   free(list);
   return result;
 }
@@ -204,8 +205,9 @@ static int find_names(cli_run *cli, const prompt_set *j, const numbered *known, 
     }
     if (low == n || !same_text(&known[low], &wanted))
       return fail_with(cli, EXIT_BAD_DATA, "%s: has no line for the class '%.64s' of %s, line %zu",
-                       cli->args.names, wanted.text, cli->args.classes, k + 1);
-    int result = read_name(cli, cli->args.names, known[low].line, known[low].names, &j->classes[k]);
+                       cli->args.prompts.names, wanted.text, cli->args.data.classes, k + 1);
+    int result =
+        read_name(cli, cli->args.prompts.names, known[low].line, known[low].names, &j->classes[k]);
     if (result != EXIT_OK) return result;
   }
   return EXIT_OK;
@@ -214,24 +216,24 @@ static int find_names(cli_run *cli, const prompt_set *j, const numbered *known, 
 /* --names: the lines of --classes are looked up there. */
 static int look_up(cli_run *cli, prompt_set *j) {
   line_list *lines = &j->name_lines;
-  int result = read_lines(cli, cli->args.names, lines);
+  int result = read_lines(cli, cli->args.prompts.names, lines);
   numbered *known = calloc(lines->n + 1, sizeof *known);
   if (!known) return fail(cli, KF_ERR_MEM);
   for (size_t i = 0; result == EXIT_OK && lines->items[i]; i++) {
     char *names = behind_tab(lines->items[i]);
     if (!names)
       result = fail_with(cli, EXIT_BAD_DATA, "%s: line %zu has no tab behind the class",
-                         cli->args.names, i + 1);
+                         cli->args.prompts.names, i + 1);
     known[i] = (numbered){lines->items[i], strlen(lines->items[i]), i + 1, names};
   }
-  if (result == EXIT_OK) result = check_repeats(cli, cli->args.names, known, lines->n, "");
+  if (result == EXIT_OK) result = check_repeats(cli, cli->args.prompts.names, known, lines->n, "");
   if (result == EXIT_OK) result = find_names(cli, j, known, lines->n);
   free(known);
   return result;
 }
 
 static int read_classes(cli_run *cli, prompt_set *j) {
-  int result = read_lines(cli, cli->args.classes, &j->class_lines);
+  int result = read_lines(cli, cli->args.data.classes, &j->class_lines);
   if (result != EXIT_OK) return result;
   j->classes = calloc(j->class_lines.n + 1, sizeof *j->classes);
   if (!j->classes) return fail(cli, KF_ERR_MEM);
@@ -240,14 +242,14 @@ static int read_classes(cli_run *cli, prompt_set *j) {
     if (strchr(j->class_lines.items[k], '\t'))
       return fail_with(cli, EXIT_BAD_DATA,
                        "%s: line %zu holds a tab; lines 'CLASS<tab>NAME' go behind --names",
-                       cli->args.classes, k + 1);
-    result = read_name(cli, cli->args.classes, k + 1, j->class_lines.items[k], c);
+                       cli->args.data.classes, k + 1);
+    result = read_name(cli, cli->args.data.classes, k + 1, j->class_lines.items[k], c);
     if (result != EXIT_OK) return result;
     c->label = c->names;
     j->n_classes++;
   }
   result = check_classes(cli, j);
-  return result == EXIT_OK && cli->args.names ? look_up(cli, j) : result;
+  return result == EXIT_OK && cli->args.prompts.names ? look_up(cli, j) : result;
 }
 
 /* --- templates -------------------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* reporting.c - from rows to a page about them: what is chosen, judged and swept on the way. */
-#include "cli.h"
+#include "choosing.h"
+#include "reporting.h"
+#include "sweeping.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +41,7 @@ static int choose_setting(report_job *job) {
 /* The curves that the page shows whether they decided or not. */
 static int leave_out(report_job *job) {
   kf_ctx *ctx = job->cli->ctx;
-  kf_lambda_options by_lambda = {.centre = centre_of(job), .one_se = job->cli->args.one_se};
+  kf_lambda_options by_lambda = {.centre = centre_of(job), .one_se = job->cli->args.fit.one_se};
   kf_fuse_options by_alpha = {.centre = centre_of(job), .lambda = job->chosen};
   kf_status status = KF_OK;
   if (!job->lambda)
@@ -61,7 +63,7 @@ static int choose(report_job *job) {
 /* --dim, or the fewest that lose nothing; beside text all of them, as 'koofu fit' has it: that fewer
  * lose nothing is known of prototypes alone. */
 static uint32_t dim_of(const report_job *job) {
-  const cli_number *given = &job->cli->args.dim;
+  const cli_number *given = &job->cli->args.fit.dim;
   if (given->given) return (uint32_t)given->value;
   return job->text ? kf_stats_dim(job->stats) : job->dim->dim;
 }
@@ -154,7 +156,7 @@ static int sweep_lambdas(report_job *job) {
 /* The dimensions to look at, rising: those of --dims, or D, D/2, D/4, …; and that of the model.
  * Handed out, to be freed; NULL: out of memory. */
 static uint32_t *list_dims(const report_job *job, size_t *n) {
-  const cli_numbers *given = &job->cli->args.dims;
+  const cli_numbers *given = &job->cli->args.sweep.dims;
   uint32_t own = kf_model_dim_out(job->model), all = kf_model_dim_in(job->model);
   uint32_t *dims = malloc((given->n + 34) * sizeof *dims);
   if (!dims) return NULL;
@@ -176,7 +178,7 @@ static uint32_t *list_dims(const report_job *job, size_t *n) {
 /* Prototypes and neighbours over dimensions, at the lambda of the model. */
 static int sweep_dims(report_job *job) {
   static const uint32_t usual[] = {1, 5, 15};
-  const cli_numbers *given = &job->cli->args.neighbour_list;
+  const cli_numbers *given = &job->cli->args.search.ks;
   kf_sweep_options options = sweep_options(job, &job->chosen, 1);
   options.k = given->n ? given->items : usual;
   options.n_k = given->n ? given->n : COUNT_OF(usual);
@@ -200,7 +202,7 @@ static int choose_k(report_job *job) {
 }
 
 static int draw(report_job *job) {
-  if (!job->cli->args.shots.n) return EXIT_OK;
+  if (!job->cli->args.shots.sizes.n) return EXIT_OK;
   return draw_shots(job->cli, job->train, job->test, job->text, job->truth, &job->shots);
 }
 

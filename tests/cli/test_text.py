@@ -299,7 +299,7 @@ def text_that_cannot_be_used(box):
     box.refuses(USAGE, "classify", *words, "--text-as-is", naming="--text-as-is needs --text")
     box.refuses(USAGE, "eval", *words, "--text", "t.safetensors", "--text-centre", "median", naming="median")
     box.works("index", "x.safetensors", "-o", "g.safetensors", "-q")
-    box.refuses(USAGE, "classify", *words, "--text", "t.safetensors", "--gallery", "g.safetensors", naming="choose one")
+    box.refuses(USAGE, "classify", *words, "--text", "t.safetensors", "--gallery", "g.safetensors", naming="--text cannot be used with --gallery")
     box.refuses(USAGE, "eval", "m.safetensors", "--gallery", "g.safetensors", "--text", "t.safetensors", naming="--text needs data")
     both = json.loads(box.works("eval", *words, "--text", "t.safetensors", "--gallery", "g.safetensors", "-k", 1, "--json").out)
     equal(both["text_top1"], evaluate(box)["text_top1"], "neighbours beside text")

@@ -14,7 +14,7 @@ def unknown_command(box):
     for word in ("knn", "nn"):
         box.refuses(USAGE, word, naming="did you mean 'search'")
     for words in (["-q", "index", "x"], ["--threads", "3", "fit"]):
-        box.refuses(USAGE, *words, naming=[f"'{words[0]}'", "options go behind it"])
+        box.refuses(USAGE, *words, naming=[f"'{words[0]}'", "options go after the command"])
 
 
 @test
