@@ -1,7 +1,7 @@
 /* array_out.c - the answers of a search as two arrays [n, k]: row numbers (int64) and scores (f64).
  *
  * OUT.npy and OUT_scores.npy hold one each; OUT.safetensors holds both, as `rows` and `scores`. All
- * sizes are known before the first answer, so that a block of answers goes to its place at once. */
+ * sizes are known before the first answer, so each block of answers is written to its place at once. */
 #include "array_out.h"
 #include "outputs.h"
 

@@ -35,7 +35,7 @@ static int add_class(cli_run *cli, const kf_model *model, const kf_data *samples
                 show_counted(kf_data_rows(samples), "row", "rows").text,
                 cli->args.text.rows ? " of text" : "");
   kf_model_free(wider);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return result_of(cli, status);
 }
 
 static int run(cli_run *cli) {

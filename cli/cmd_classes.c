@@ -136,15 +136,15 @@ static int write_lists(const classes_job *job) {
 /* --- the command ------------------------------------------------------------------------------ */
 
 /* If the set has ancestors of its own classes, no union with it is exclusive. */
-static kf_status remark_on_set(classes_job *job) {
+static kf_status note_ancestors(classes_job *job) {
   kf_class_set *leaves = NULL;
   kf_status status =
       kf_class_set_new_kin(job->cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
   if (status != KF_OK) return status;
   uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
   if (inner)
-    say(job->cli, "%s has %s of others in it; '%s' holds them as well",
-        job->cli->args.hierarchy.set, show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
+    say(job->cli, "%s has %s of others in it, which '%s' includes", job->cli->args.hierarchy.set,
+        show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
   kf_class_set_free(leaves);
   return KF_OK;
 }
@@ -157,7 +157,7 @@ static kf_status load(classes_job *job) {
   if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.all, &job->all);
   if (status == KF_OK)
     status = kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups);
-  return status == KF_OK ? remark_on_set(job) : status;
+  return status == KF_OK ? note_ancestors(job) : status;
 }
 
 static int run(cli_run *cli) {
@@ -191,7 +191,7 @@ static const cli_group own_options = {
 const cli_command classes_command = {
     .name = "classes",
     .operands = "",
-    .summary = "divide classes by their place in a hierarchy",
+    .summary = "group classes by their place in a hierarchy",
     .details =
         "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "
         "the classes of the set that are not in --all, and those that are; outside the set, "

@@ -19,7 +19,7 @@ enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
 /* ... but at least this many rows per thread, to keep it busy. */
 enum { LEAST_ROWS = 64 };
 
-/* One run: the block in hand and where its lines go. */
+/* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
   cli_run *cli;
   const kf_model *model;
@@ -151,7 +151,7 @@ static uint64_t prototype_block(const classify_job *job) {
 }
 
 static int choose_prototypes(classify_job *job) {
-  const use_args *use = &job->cli->args.use;
+  const struct use_args *use = &job->cli->args.use;
   int fused = kf_model_fused(job->model) && !use->raw;
   kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
   int result = choose_top(job, kf_model_answers(job->model, part),

@@ -93,9 +93,9 @@ static int judge_model(compare_job *job, size_t side) {
 }
 
 static int judge_answers(compare_job *job, size_t side) {
-  kf_status status = kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
-                                      job->truth, job->set, &job->verdicts[side]);
-  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+  return result_of(job->cli,
+                   kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
+                                    job->truth, job->set, &job->verdicts[side]));
 }
 
 static int compare(compare_job *job) {

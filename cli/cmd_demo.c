@@ -35,7 +35,7 @@ static int prepare(demo *d) {
   test.per_class = d->test_per_class;
   if (status == KF_OK) status = kf_synth_open(ctx, &test, &d->test);
   if (status == KF_OK) status = kf_lambda_choice_new(ctx, d->stats, d->train, NULL, &d->choice);
-  return status == KF_OK ? EXIT_OK : fail(d->cli, status);
+  return result_of(d->cli, status);
 }
 
 /* All lines in one sweep; cells come by lambda, then by dimension. */
@@ -138,7 +138,7 @@ static const kf_sweep_cell *smallest(const demo *d, uint64_t hits) {
 static void print_size(const demo *d) {
   if (d->n_dims == 1) return;
   const kf_sweep_cell *found = smallest(d, d->raw->top1);
-  printf("\nSize. The directions come most telling first, so that a row can be cut. ");
+  printf("\nSize. The most telling directions come first, so a row can be cut short. ");
   if (found)
     printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, "
            "no less often than the whole raw row.\n",
@@ -197,7 +197,7 @@ static const cli_group own_options = {
 const cli_command demo_command = {
     .name = "demo",
     .operands = "",
-    .summary = "show what it does, on a small synthetic world",
+    .summary = "show what koofu does, on a small synthetic world",
     .details =
         "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "
         "fits models with this and a few other lambdas and dimensions, prints how often each is "

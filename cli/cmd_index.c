@@ -80,7 +80,7 @@ const cli_command index_command = {
     .min_operands = 1,
     .max_operands = ANY_NUMBER,
     .missing = "the data to search in are",
-    .summary = "make a gallery of rows, to search in",
+    .summary = "make a searchable gallery of rows",
     .details =
         "A gallery is one .safetensors file with the rows in f32, their labels, class names and "
         "ids, if any, and the map of the model. Queries are then given in the original space: "
@@ -88,7 +88,7 @@ const cli_command index_command = {
         "compared in the original space. For cosine, rows are scaled to unit length.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
         "classes, the result has the same bytes as a gallery made of all rows at once. Without -o "
-        "the gallery itself grows: it is written anew next to the old one, which it then replaces "
+        "the gallery itself grows: it is written again next to the old one, which it then replaces "
         "in one step. Classes are matched by name, and new ones are added at the end. Both or "
         "neither must have labels, and the same goes for ids.\n\n"
         "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "

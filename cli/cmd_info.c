@@ -70,7 +70,7 @@ static void print_text(const char *path, const kf_info *info) {
   if (info->classes) print_line("classes", show_count(info->classes).text);
   if (info->ids) print_line("ids", "one for each row");
   if (info->normalized >= 0)
-    print_line("row length", info->normalized ? "scaled to 1" : "as it is");
+    print_line("row length", info->normalized ? "scaled to 1" : "not scaled");
   if (strcmp(info->kind, "statistics") == 0) {
     snprintf(text, sizeof text, "2^%d", -info->exponent);
     print_line("unit", text);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One run: the block in hand and where its answers go. */
+/* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
   cli_run *cli;
   const kf_gallery *gallery;
@@ -119,7 +119,7 @@ static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *f
     status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, NULL, job->rows,
                                job->scores, &job->report);
   job->search_seconds += now() - begun;
-  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+  return result_of(job->cli, status);
 }
 
 static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found) {

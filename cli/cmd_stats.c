@@ -20,7 +20,7 @@ const cli_command stats_command = {
     .min_operands = 1,
     .max_operands = ANY_NUMBER,
     .missing = "the data are",
-    .summary = "take the exact statistics of a data set",
+    .summary = "compute the exact statistics of a data set",
     .details =
         "Counts, class sums and second moments, as integers. They are all that 'koofu fit' needs "
         "to "

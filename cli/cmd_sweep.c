@@ -94,7 +94,7 @@ static void take_metrics(sweep_job *j) {
 
 enum { ALL_CENTRES = KF_CENTRE_MODALITY + 1 };
 
-/* Text and prototypes together, if all that they need is there. */
+/* Text and prototypes together, if their inputs are given. */
 static int take_fuse(sweep_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;

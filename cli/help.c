@@ -115,7 +115,7 @@ static void print_program(FILE *file) {
 void print_help(FILE *file, const cli_command *command) {
   if (!command) {
     print_program(file);
-    fputs("\n'koofu COMMAND -h' lists the options of a command, 'koofu COMMAND -H' explains more.\n"
+    fputs("\n'koofu COMMAND -h' lists the options of a command, 'koofu COMMAND -H' says more.\n"
           "Start with 'koofu demo'.\n",
           file);
     return;

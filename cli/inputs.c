@@ -10,13 +10,13 @@
 /* --- data ------------------------------------------------------------------------------------- */
 
 int data_options_given(const cli_args *a) {
-  const data_args *d = &a->data;
+  const struct data_args *d = &a->data;
   return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
 }
 
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
                      const char *only, label_use use, kf_data **out) {
-  const data_args *d = &cli->args.data;
+  const struct data_args *d = &cli->args.data;
   if (d->allow_unknown && !d->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
   cli_strings labels;
@@ -51,7 +51,7 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
 }
 
 int open_test(cli_run *cli, kf_data **out) {
-  const test_args *t = &cli->args.test;
+  const struct test_args *t = &cli->args.test;
   if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
   if (!t->data.n) return EXIT_OK;
   return open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out);
@@ -127,7 +127,7 @@ int load_stats(cli_run *cli, const char *path, kf_stats **out) {
 }
 
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  const stats_args *s = &cli->args.stats;
+  const struct stats_args *s = &cli->args.stats;
   if (s->exponent.given && !s->no_normalize)
     return fail_usage(cli, "--exponent needs --no-normalize");
   kf_stats_options options = stats_options_of(&cli->args);

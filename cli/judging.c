@@ -8,7 +8,7 @@
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
-  const judge_args *j = &cli->args.judge;
+  const struct judge_args *j = &cli->args.judge;
   if (!j->truth && (j->truth_classes || j->ids))
     return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
   kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};

@@ -8,144 +8,102 @@
 
 /* --- values ----------------------------------------------------------------------------------- */
 
-typedef struct common_args { /* global_options */
-  int help, long_help, quiet, verbose, isa;
-  cli_number threads;
-} common_args;
-
-typedef struct data_args { /* label_options, row_options, strict_options, only_options */
-  cli_list labels;
-  const char *classes, *tensor, *label_tensor, *only;
-  int skip_bad, allow_unlabelled, allow_unknown;
-} data_args;
-
-typedef struct stats_args { /* stats_options */
-  int no_normalize;
-  cli_number exponent;
-} stats_args;
-
-typedef struct fit_args { /* koofu fit, and choose_options */
-  const char *lambda, *between;
-  cli_number dim;
-  int centre, one_se;
-  cli_number sample, folds;
-  cli_real tolerance;
-} fit_args;
-
-typedef struct test_args { /* TEST_OPTION, TEST_LABELS_OPTION */
-  cli_list data, labels;
-} test_args;
-
-typedef struct sweep_args { /* koofu sweep */
-  const char *lambdas;
-  cli_numbers dims;
-  cli_list class_sets;
-  int format, no_raw, no_prototypes, leave_one_out;
-} sweep_args;
-
-typedef struct shots_args { /* SHOTS_OPTION, SEEDS_OPTION */
-  cli_numbers sizes;
-  cli_number seeds;
-} shots_args;
-
-typedef struct report_args { /* koofu report */
-  const char *model, *title;
-} report_args;
-
-typedef struct text_args { /* text_options; koofu text-prototypes; koofu add-class */
-  const char *path, *fuse;
-  int centre, as_is;
-  cli_number per_class;
-  int no_unit_rows, no_unit_mean;
-  int rows; /* the data are text embeddings */
-} text_args;
-
-typedef struct prompt_args { /* koofu prompts, koofu embed-text */
-  const char *templates, *names, *label_output, *lines;
-  int all_names, repeats, rows;
-} prompt_args;
-
-typedef struct encoder_args { /* encoder_options, tower_options */
-  const char *folder;
-  int precision, no_text;
-  cli_number max_pixels;
-} encoder_args;
-
-typedef struct picture_args { /* picture_options */
-  const char *list;
-  cli_number shard;
-  int normalize, no_resume;
-} picture_args;
-
-typedef struct use_args { /* koofu classify, eval, compare, transform */
-  int raw, part, no_normalize;
-  cli_number top;
-} use_args;
-
-typedef struct index_args { /* koofu index */
-  const char *model, *ids, *append;
-} index_args;
-
-typedef struct search_args { /* koofu search, and -k elsewhere */
-  cli_number k;
-  cli_numbers ks;
-  int itself, rerank_from_disk;
-} search_args;
-
-typedef struct vote_args { /* vote_options */
-  const char *gallery;
-  int weighted;
-  cli_real temperature;
-} vote_args;
-
-typedef struct judge_args { /* judge_options, truth_options */
-  const char *truth, *truth_classes, *ids, *class_set;
-} judge_args;
-
-typedef struct error_args { /* koofu eval */
-  int shown;
-  const char *per_class, *confusions;
-  cli_list unknown;
-} error_args;
-
-typedef struct hierarchy_args { /* koofu classes */
-  const char *path, *names, *set, *all;
-} hierarchy_args;
-
-typedef struct world_args { /* world_options; koofu synth, koofu demo */
-  cli_number classes, dim, per_class, test_per_class, split, seed;
-  const char *text;
-} world_args;
-
-typedef struct help_args { /* koofu help */
-  int man, completion;
-} help_args;
-
 typedef struct cli_args {
   cli_list operands;
   const char *output; /* -o */
   int dtype, metric, json;
-  common_args common;
-  data_args data;
-  stats_args stats;
-  fit_args fit;
-  test_args test;
-  sweep_args sweep;
-  shots_args shots;
-  report_args report;
-  text_args text;
-  prompt_args prompts;
-  encoder_args encoder;
-  picture_args pictures;
-  use_args use;
-  index_args index;
-  search_args search;
-  vote_args votes;
-  judge_args judge;
-  error_args errors;
-  hierarchy_args hierarchy;
-  world_args world;
-  help_args help;
+  struct common_args { /* global_options */
+    int help, long_help, quiet, verbose, isa;
+    cli_number threads;
+  } common;
+  struct data_args { /* label_options, row_options, strict_options, only_options */
+    cli_list labels;
+    const char *classes, *tensor, *label_tensor, *only;
+    int skip_bad, allow_unlabelled, allow_unknown;
+  } data;
+  struct stats_args { /* stats_options */
+    int no_normalize;
+    cli_number exponent;
+  } stats;
+  struct fit_args { /* koofu fit, and choose_options */
+    const char *lambda, *between;
+    cli_number dim;
+    int centre, one_se;
+    cli_number sample, folds;
+    cli_real tolerance;
+  } fit;
+  struct test_args { /* TEST_ROWS, TEST_LABELS */
+    cli_list data, labels;
+  } test;
+  struct sweep_args { /* koofu sweep */
+    const char *lambdas;
+    cli_numbers dims;
+    cli_list class_sets;
+    int format, no_raw, no_prototypes, leave_one_out;
+  } sweep;
+  struct shots_args { /* SHOTS, SEEDS */
+    cli_numbers sizes;
+    cli_number seeds;
+  } shots;
+  struct report_args { /* koofu report */
+    const char *model, *title;
+  } report;
+  struct text_args { /* text_options; koofu text-prototypes; koofu add-class */
+    const char *path, *fuse;
+    int centre, as_is;
+    cli_number per_class;
+    int no_unit_rows, no_unit_mean;
+    int rows; /* the data are text embeddings */
+  } text;
+  struct prompt_args { /* koofu prompts, koofu embed-text */
+    const char *templates, *names, *label_output, *lines;
+    int all_names, repeats, rows;
+  } prompts;
+  struct encoder_args { /* encoder_options, tower_options */
+    const char *folder;
+    int precision, no_text;
+    cli_number max_pixels;
+  } encoder;
+  struct picture_args { /* picture_options */
+    const char *list;
+    cli_number shard;
+    int normalize, no_resume;
+  } pictures;
+  struct use_args { /* koofu classify, eval, compare, transform */
+    int raw, part, no_normalize;
+    cli_number top;
+  } use;
+  struct index_args { /* koofu index */
+    const char *model, *ids, *append;
+  } index;
+  struct search_args { /* koofu search, and -k elsewhere */
+    cli_number k;
+    cli_numbers ks;
+    int itself, rerank_from_disk;
+  } search;
+  struct vote_args { /* vote_options */
+    const char *gallery;
+    int weighted;
+    cli_real temperature;
+  } votes;
+  struct judge_args { /* judge_options, truth_options */
+    const char *truth, *truth_classes, *ids, *class_set;
+  } judge;
+  struct error_args { /* koofu eval */
+    int shown;
+    const char *per_class, *confusions;
+    cli_list unknown;
+  } errors;
+  struct hierarchy_args { /* koofu classes */
+    const char *path, *names, *set, *all;
+  } hierarchy;
+  struct world_args { /* world_options; koofu synth, koofu demo */
+    cli_number classes, dim, per_class, test_per_class, split, seed;
+    const char *text;
+  } world;
+  struct help_args { /* koofu help */
+    int man, completion;
+  } help;
 } cli_args;
 
 /* --- groups of options ------------------------------------------------------------------------ */
@@ -181,7 +139,7 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define METRIC(CHOICES)      CHOICE("metric", metric, "NAME", KF_METRIC_COSINE, CHOICES)
 #define JSON                 FLAG("json", json)
 #define LAMBDA               TEXT("lambda", fit.lambda, "LAMBDA")
-#define MODEL_DIM                 NUMBER("dim", fit.dim, "L", 1, KF_MAX_DIM)
+#define MODEL_DIM            NUMBER("dim", fit.dim, "L", 1, KF_MAX_DIM)
 #define DIMS                 NUMBERS("dims", sweep.dims, "L,...", 1, KF_MAX_DIM)
 #define SAMPLE               NUMBER("sample", fit.sample, "N", 1, INT64_MAX)
 #define FOLDS                NUMBER("folds", fit.folds, "F", 2, 100)

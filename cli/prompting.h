@@ -20,7 +20,7 @@ void lines_free(line_list *lines);
 typedef struct prompt_class {
   const char *label;
   char *names;
-  int whole; /* one name, of which commas are part */
+  int whole; /* one name, which may hold commas */
 } prompt_class;
 
 typedef struct prompt_set {

@@ -4,7 +4,7 @@
 #include "outputs.h"
 
 int check_text_options(cli_run *cli) {
-  const text_args *t = &cli->args.text;
+  const struct text_args *t = &cli->args.text;
   if (t->path || (!t->centre && !t->as_is && !t->fuse)) return EXIT_OK;
   return fail_usage(cli, "--%s needs --text TEXT",
                     t->fuse     ? "fuse"
@@ -21,7 +21,7 @@ const char *text_centre_name(const cli_args *a) {
 }
 
 int load_text(cli_run *cli, kf_text **out) {
-  const text_args *t = &cli->args.text;
+  const struct text_args *t = &cli->args.text;
   kf_switch unit = t->as_is ? KF_OFF : KF_ON;
   kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
   kf_data *data = NULL;
