@@ -224,15 +224,28 @@ static int read_letters(reader *r) {
   return 0;
 }
 
+/* How many operands a command must and may have. */
+static void count_operands(const char *operands, size_t *least, size_t *most) {
+  *least = *most = 0;
+  for (const char *word = operands ? operands : ""; *word; word += strspn(word, " ")) {
+    size_t length = strcspn(word, " ");
+    *least += *word != '[';
+    if (*most < SIZE_MAX) ++*most;
+    if (memmem(word, length, "...", 3)) *most = SIZE_MAX;
+    word += length;
+  }
+}
+
 static int check_complete(reader *r) {
   const cli_command *command = r->command;
-  size_t n = r->args->operands.n;
-  int rest = n > 0 && command->missing_rest;
-  if (n < command->min_operands)
-    return FAIL(r, "%s missing", rest ? command->missing_rest : command->missing);
-  if (n > command->max_operands)
-    return FAIL(r, "'%.200s' is one argument too many",
-                r->args->operands.items[command->max_operands]);
+  const cli_list *operands = &r->args->operands;
+  size_t least, most;
+  count_operands(command->operands, &least, &most);
+  if (operands->n < least)
+    return FAIL(r, "%s missing",
+                operands->n && command->missing_rest ? command->missing_rest : command->missing);
+  if (operands->n > most)
+    return FAIL(r, "'%.200s' is one argument too many", operands->items[most]);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;

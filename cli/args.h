@@ -67,14 +67,12 @@ typedef struct cli_example {
   const char *line;
 } cli_example;
 
-#define ANY_NUMBER SIZE_MAX
-
 struct cli_run;
 typedef struct cli_command {
   const char *name;
-  const char *operands; /* "MODEL DATA..." */
-  size_t min_operands;
-  size_t max_operands;      /* ANY_NUMBER: no limit */
+  /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots mean any
+   * number. NULL: none. */
+  const char *operands;
   const char *missing;      /* what to say if operands are missing: "the model and the data are" */
   const char *missing_rest; /* the same if the first one is there; NULL: as missing */
   const char *summary;      /* one line, no capital, no full stop */

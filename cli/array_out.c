@@ -18,8 +18,7 @@ char *scores_path(const char *path) {
   return asprintf(&name, "%.*s_scores.npy", stem, path) < 0 ? NULL : name;
 }
 
-/* Writes a header of `padded` bytes: prefix, text, spaces and `last`. What follows it is aligned.
- */
+/* Writes a header of `padded` bytes: prefix, text, spaces and `last`. The data after it are aligned. */
 static off_t put_header(FILE *file, const char *prefix, size_t prefix_size, const char *text,
                         size_t padded, const char *last) {
   fwrite(prefix, 1, prefix_size, file);

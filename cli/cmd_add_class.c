@@ -45,9 +45,8 @@ static int run(cli_run *cli) {
   kf_data *samples = NULL;
   result = load_model(cli, cli->args.operands.items[0], &model);
   if (result == EXIT_OK && cli->args.text.rows && !kf_model_fused(model))
-    result =
-        fail_usage(cli, "%s has no text; make a model that has with 'koofu fit DATA --text TEXT'",
-                   cli->args.operands.items[0]);
+    result = fail_usage(cli, "%s has no text; 'koofu fit DATA --text TEXT' makes a model that does",
+                        cli->args.operands.items[0]);
   if (result == EXIT_OK) result = open_data(cli, 2, LABELS_IGNORED, &samples);
   if (result == EXIT_OK) result = add_class(cli, model, samples);
   kf_data_free(samples);
@@ -64,8 +63,6 @@ static const cli_group own_options = {
 const cli_command add_class_command = {
     .name = "add-class",
     .operands = "MODEL NAME DATA...",
-    .min_operands = 3,
-    .max_operands = ANY_NUMBER,
     .missing = "the model, the name of the new class or its samples are",
     .summary = "add a class to a model from a few samples",
     .details =

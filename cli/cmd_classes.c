@@ -190,7 +190,6 @@ static const cli_group own_options = {
 
 const cli_command classes_command = {
     .name = "classes",
-    .operands = "",
     .summary = "group classes by their place in a hierarchy",
     .details =
         "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "

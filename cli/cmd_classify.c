@@ -133,11 +133,6 @@ static int choose_top(classify_job *job, uint32_t most, const char *what) {
                     what, job->top);
 }
 
-static kf_metric metric_of(const cli_run *cli, const kf_model *model) {
-  if (cli->args.metric) return (kf_metric)cli->args.metric;
-  return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-}
-
 static uint64_t prototype_block(const classify_job *job) {
   const kf_model *model = job->model;
   uint64_t threads = kf_ctx_threads(job->cli->ctx), dim = kf_model_dim_in(model);
@@ -159,7 +154,7 @@ static int choose_prototypes(classify_job *job) {
                           : part == KF_PART_TEXT ? "with text"
                                                  : "with rows or text");
   job->options = (kf_classify_options){.top = job->top,
-                                       .metric = metric_of(job->cli, job->model),
+                                       .metric = metric_for(&job->cli->args, job->model),
                                        .raw = use->raw,
                                        .part = (kf_part)use->part};
   job->score_name = part == KF_PART_FUSED                        ? "score"
@@ -272,7 +267,7 @@ static int run(cli_run *cli) {
   cli_queries queries = {0};
   cli_zero_shot zero = {0};
   result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK && cli->args.text.path) result = load_zero_shot(cli, model, &zero);
+  if (result == EXIT_OK && cli->args.text.path) result = load_zero_shot(cli, model, 0, &zero);
   if (result == EXIT_OK && cli->args.votes.gallery) result = load_voters(cli, model, &gallery);
   if (result == EXIT_OK) result = queries_open(cli, 1, &queries);
   if (result == EXIT_OK) result = check_queries(cli, &queries, model, gallery);
@@ -312,8 +307,6 @@ static const cli_group own_options = {
 const cli_command classify_command = {
     .name = "classify",
     .operands = "MODEL DATA...|PICTURES...",
-    .min_operands = 2,
-    .max_operands = ANY_NUMBER,
     .missing = "the model and the data to classify are",
     .missing_rest = "the data to classify are",
     .summary = "find the nearest classes of every row or picture",

@@ -196,7 +196,6 @@ static const cli_group own_options = {
 
 const cli_command demo_command = {
     .name = "demo",
-    .operands = "",
     .summary = "show what koofu does, on a small synthetic world",
     .details =
         "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "

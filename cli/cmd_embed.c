@@ -29,9 +29,7 @@ static const cli_group own_options = {
 
 const cli_command embed_command = {
     .name = "embed",
-    .operands = "MODEL-DIR PICTURES...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
+    .operands = "MODEL-DIR [PICTURES...]",
     .missing = "the folder of the encoder and the pictures are",
     .summary = "turn pictures into embeddings, with labels from their folders",
     .details =

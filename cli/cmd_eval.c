@@ -209,7 +209,7 @@ static int open_inputs(eval_job *job) {
   const cli_args *a = &cli->args;
   int result = load_judging(cli, &job->truth, &job->set);
   if (result == EXIT_OK) result = load_model(cli, a->operands.items[0], &job->model);
-  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, &job->zero);
+  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 1, &job->zero);
   if (result == EXIT_OK && a->votes.gallery) result = load_eval_gallery(job);
   if (result == EXIT_OK && a->operands.n > 1) result = open_data(cli, 1, LABELS_WANTED, &job->data);
   if (result == EXIT_OK && job->data) result = check_replaces_nothing(cli, job->data);
@@ -262,8 +262,6 @@ static const cli_group error_options = {
 const cli_command eval_command = {
     .name = "eval",
     .operands = "MODEL [DATA...]",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the model and the labelled data to evaluate are",
     .summary = "measure top-1 and top-5 accuracy",
     .details =

@@ -34,7 +34,6 @@ static const cli_group own_options = {
 const cli_command help_command = {
     .name = "help",
     .operands = "[COMMAND]",
-    .max_operands = 1,
     .summary = "print help on a command",
     .details = "The same as 'koofu COMMAND --long-help'; without a COMMAND, the list of commands.",
     .groups = GROUPS(&own_options),

@@ -80,7 +80,6 @@ static const cli_group own_options = {
 
 const cli_command prompts_command = {
     .name = "prompts",
-    .operands = "",
     .summary = "make prompts out of class names and templates",
     .details =
         "Writes one prompt a line, class by class: the first class with all templates, then the "

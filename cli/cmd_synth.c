@@ -36,7 +36,6 @@ static const cli_group own_options = {
 
 const cli_command synth_command = {
     .name = "synth",
-    .operands = "",
     .summary = "make a synthetic CLIP-like data set",
     .details =
         "Image embeddings with a class hierarchy, noise within classes that has a power-law "

@@ -14,7 +14,6 @@ static int run(cli_run *cli) {
 
 const cli_command version_command = {
     .name = "version",
-    .operands = "",
     .summary = "print the version",
     .details = "With -v, also prints the instruction sets and which of them this machine has.",
     .run = run,

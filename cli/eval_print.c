@@ -2,6 +2,7 @@
 #include "evaluating.h"
 #include "format.h"
 #include "galleries.h"
+#include "inputs.h"
 #include "judging.h"
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -158,11 +159,6 @@ static void print_json_parts(cli_json *j, const eval_job *job) {
   jw_real(j, "alpha", kf_model_alpha(job->model));
 }
 
-static kf_metric metric_of(const eval_job *job) {
-  if (job->cli->args.metric) return (kf_metric)job->cli->args.metric;
-  return kf_model_normalized(job->model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-}
-
 void eval_print_json(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   const kf_eval_result *r = job->data ? &job->prototypes : &job->neighbours;
@@ -184,7 +180,7 @@ void eval_print_json(const eval_job *job) {
   jw_count(&j, "n_excluded", r->n_excluded);
   jw_text(&j, "truth", a->judge.truth);
   jw_text(&j, "class_set", a->judge.class_set);
-  jw_text(&j, "metric", kf_metric_name(metric_of(job)));
+  jw_text(&j, "metric", kf_metric_name(metric_for(a, job->model)));
   jw_count(&j, "dim_in", kf_model_dim_in(job->model));
   jw_count(&j, "dim_out", kf_model_dim_out(job->model));
   jw_real(&j, "lambda", kf_model_lambda(job->model));

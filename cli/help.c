@@ -81,7 +81,7 @@ static void print_options(FILE *file, const cli_command *command) {
 /* With the options that must be given: "-o OUT.safetensors". */
 static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
-  if (*command->operands) fprintf(file, " %s", command->operands);
+  if (command->operands) fprintf(file, " %s", command->operands);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;

@@ -105,6 +105,11 @@ int load_model(cli_run *cli, const char *path, kf_model **out) {
   return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
 }
 
+kf_metric metric_for(const cli_args *a, const kf_model *model) {
+  if (a->metric) return (kf_metric)a->metric;
+  return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
+}
+
 /* --- statistics ------------------------------------------------------------------------------- */
 
 static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stats) {

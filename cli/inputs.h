@@ -20,6 +20,7 @@ int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out);
 int data_options_given(const cli_args *args);
 
 int load_model(cli_run *cli, const char *path, kf_model **out);
+kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, or the default */
 /* Says why a file could not be loaded as a `wanted` ("model", "gallery"). If it is another kind of
  * file, says which kind and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);

@@ -110,9 +110,12 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   print_heading(file, "synopsis");
   fputs("\\fBkoofu ", file);
   print(file, command->name);
-  fputs("\\fR \\fI", file);
-  print(file, command->operands);
   fputs("\\fR", file);
+  if (command->operands) {
+    fputs(" \\fI", file);
+    print(file, command->operands);
+    fputs("\\fR", file);
+  }
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;

@@ -50,13 +50,16 @@ int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char
   return result_of(cli, status);
 }
 
-int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out) {
-  kf_ctx *ctx = cli->ctx;
+int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out) {
+  int raw = cli->args.use.raw;
   int result = load_text(cli, &out->text);
   if (result != EXIT_OK) return result;
-  kf_status status = kf_model_new_zero_shot(ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
-  if (status == KF_OK)
-    status = kf_model_new_zero_shot(ctx, model, out->text, centre_of(&cli->args), &out->mapped);
+  kf_status status = KF_OK;
+  if (raw || both)
+    status = kf_model_new_zero_shot(cli->ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
+  if (status == KF_OK && !raw)
+    status =
+        kf_model_new_zero_shot(cli->ctx, model, out->text, centre_of(&cli->args), &out->mapped);
   return status == KF_OK ? EXIT_OK : fail_in(cli, status, cli->args.text.path);
 }
 

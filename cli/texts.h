@@ -14,8 +14,9 @@ typedef struct cli_zero_shot {
   kf_text *text;
   kf_model *raw, *mapped;
 } cli_zero_shot;
-/* Loads --text and makes the models. To be freed even if it fails. */
-int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);
+/* Loads --text and makes the model for the space that --raw decides, or both (only raw with --raw).
+ * To be freed even if it fails. */
+int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out);
 void zero_shot_free(cli_zero_shot *zero);
 const char *text_centre_name(const cli_args *args); /* never NULL */
 

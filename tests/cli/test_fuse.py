@@ -89,7 +89,7 @@ def fusing_refused(box):
                           (["train.safetensors", *text, "--between", "s.safetensors"], "--between")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
-    box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="knows no text")
+    box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="has no text")
     box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "--part", "text", "--raw", naming="--part cannot be used with --raw")
     box.works("synth", "--classes", 20, "--dim", 16, "--per-class", 1, "-o", "x.safetensors", "--text", "narrow.safetensors", "-q")
     box.refuses(BAD_DATA, "fit", "train.safetensors", "--text", "narrow.safetensors", "-o", "m.safetensors", naming=["16", "32"])
