@@ -1,6 +1,5 @@
 /* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by votes of
  * neighbours. */
-#include "blocks.h"
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
@@ -11,7 +10,6 @@
 #include "texts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
  * per thread: half a second of plain C, so that a signal is noticed soon. */
@@ -22,9 +20,10 @@ enum { LEAST_ROWS = 64 };
 /* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
   cli_run *cli;
-  const kf_model *model;
-  const kf_gallery *gallery; /* NULL: prototypes */
-  const cli_queries *queries;
+  kf_model *model;     /* as loaded */
+  cli_zero_shot zero;  /* without --text: all NULL */
+  kf_gallery *gallery; /* NULL: prototypes */
+  cli_queries queries;
   kf_classify_options options; /* of prototypes */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
@@ -37,13 +36,19 @@ typedef struct classify_job {
   out_file out;
 } classify_job;
 
+/* The model that classifies. */
+static const kf_model *model_of(const classify_job *job) {
+  if (!job->zero.text) return job->model;
+  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
+}
+
 static const char *class_name(const classify_job *job, int32_t class) {
   return job->gallery ? kf_gallery_class_name(job->gallery, (uint32_t) class)
-                      : kf_model_class_name(job->model, (uint32_t) class);
+                      : kf_model_class_name(model_of(job), (uint32_t) class);
 }
 
 static void print_header(const classify_job *job) {
-  fputs(job->queries->pictures ? "picture" : "row", job->out.file);
+  fputs(job->queries.pictures ? "picture" : "row", job->out.file);
   for (uint32_t rank = 1; rank <= job->top; rank++)
     fprintf(job->out.file, "\tclass%u\t%s%u", rank, job->score_name, rank);
   putc('\n', job->out.file);
@@ -94,18 +99,18 @@ static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
   if (result != EXIT_OK) return result;
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
-  kf_status status =
-      job->gallery
-          ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
-                                job->scores, NULL)
-          : kf_classify(ctx, job->model, b->rows, b->n, &job->options, job->classes, job->scores);
+  kf_status status = job->gallery
+                         ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
+                                               job->classes, job->scores, NULL)
+                         : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
+                                       job->classes, job->scores);
   if (status != KF_OK) return fail(job->cli, status);
   for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
 
 static int classify_all(classify_job *job) {
-  uint64_t rows = job->queries->n;
+  uint64_t rows = job->queries.n;
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t n = rows - first < job->room ? rows - first : job->room;
@@ -114,10 +119,10 @@ static int classify_all(classify_job *job) {
   }
   if (job->block.n_bad)
     say(job->cli, "left out %s",
-        job->queries->pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
-                                              "pictures that cannot be read")
-                                     .text
-                               : show_counted(job->block.n_bad, "bad row", "bad rows").text);
+        job->queries.pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
+                                             "pictures that cannot be read")
+                                    .text
+                              : show_counted(job->block.n_bad, "bad row", "bad rows").text);
   return EXIT_OK;
 }
 
@@ -134,27 +139,28 @@ static int choose_top(classify_job *job, uint32_t most, const char *what) {
 }
 
 static uint64_t prototype_block(const classify_job *job) {
-  const kf_model *model = job->model;
+  const kf_model *model = model_of(job);
   uint64_t threads = kf_ctx_threads(job->cli->ctx), dim = kf_model_dim_in(model);
   uint64_t products = kf_model_dim_out(model) * (dim + kf_model_classes(model)); /* of a row */
   uint64_t soon = BLOCK_PRODUCTS / products;
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
   uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
   if (n > fit) n = fit;
-  if (n > job->queries->n) n = job->queries->n;
+  if (n > job->queries.n) n = job->queries.n;
   return n ? n : 1;
 }
 
 static int choose_prototypes(classify_job *job) {
   const struct use_args *use = &job->cli->args.use;
-  int fused = kf_model_fused(job->model) && !use->raw;
+  const kf_model *model = model_of(job);
+  int fused = kf_model_fused(model) && !use->raw;
   kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
-  int result = choose_top(job, kf_model_answers(job->model, part),
+  int result = choose_top(job, kf_model_answers(model, part),
                           part == KF_PART_IMAGES ? "with rows"
                           : part == KF_PART_TEXT ? "with text"
                                                  : "with rows or text");
   job->options = (kf_classify_options){.top = job->top,
-                                       .metric = metric_for(&job->cli->args, job->model),
+                                       .metric = metric_for(&job->cli->args, model),
                                        .raw = use->raw,
                                        .part = (kf_part)use->part};
   job->score_name = part == KF_PART_FUSED                        ? "score"
@@ -178,18 +184,18 @@ static int choose_voters(classify_job *job) {
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->votes.weighted ? 6 : 0;
-  job->room = query_block(job->cli, job->gallery, v->k, job->queries->n);
+  job->room = query_block(job->cli, job->gallery, v->k, job->queries.n);
   return result;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
-  job->room = queries_block(job->queries, job->room);
+  job->room = queries_block(&job->queries, job->room);
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
   job->scores = calloc(job->room, job->top * sizeof *job->scores);
   if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return block_make(job->cli, &job->block, job->queries, job->room);
+  return block_make(job->cli, &job->block, &job->queries, job->room);
 }
 
 static int commit(classify_job *job) {
@@ -197,25 +203,19 @@ static int commit(classify_job *job) {
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
-                show_counted(job->queries->n - job->block.n_bad,
-                             job->queries->pictures ? "picture" : "row",
-                             job->queries->pictures ? "pictures" : "rows")
+                show_counted(job->queries.n - job->block.n_bad,
+                             job->queries.pictures ? "picture" : "row",
+                             job->queries.pictures ? "pictures" : "rows")
                     .text);
   return result;
 }
 
 static int classify(classify_job *job) {
-  cli_run *cli = job->cli;
   int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
   if (result == EXIT_OK) result = make_buffers(job);
-  if (result == EXIT_OK) result = out_file_open(cli, &job->out, cli->args.output);
+  if (result == EXIT_OK) result = out_file_open(job->cli, &job->out, job->cli->args.output);
   if (result == EXIT_OK) result = classify_all(job);
-  if (result == EXIT_OK) result = commit(job);
-  out_file_abort(&job->out);
-  block_free(&job->block);
-  free(job->classes);
-  free(job->scores);
-  return result;
+  return result == EXIT_OK ? commit(job) : result;
 }
 
 /* The answers are text, so the name must not be that of an array. */
@@ -248,42 +248,31 @@ static int check_options(cli_run *cli) {
   return result == EXIT_OK ? check_answers(cli) : result;
 }
 
-static int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
-                         const kf_gallery *gallery) {
-  int result = q->data && (!gallery || kf_gallery_mapped(gallery))
-                   ? check_unmapped(cli, q->data, "")
-                   : EXIT_OK;
-  if (result != EXIT_OK || q->dim == kf_model_dim_in(model)) return result;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the model takes %u",
-                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
-                   q->data ? "has" : "gives", q->dim, kf_model_dim_in(model));
+static int open_inputs(classify_job *job) {
+  cli_run *cli = job->cli;
+  const cli_args *a = &cli->args;
+  int result = load_model(cli, a->operands.items[0], &job->model);
+  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 0, &job->zero);
+  if (result == EXIT_OK && a->votes.gallery) result = load_voters(cli, job->model, &job->gallery);
+  if (result == EXIT_OK) result = queries_open(cli, 1, &job->queries);
+  if (result != EXIT_OK) return result;
+  int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
+  return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
 }
 
 static int run(cli_run *cli) {
+  classify_job job = {.cli = cli};
   int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_model *model = NULL;
-  kf_gallery *gallery = NULL;
-  cli_queries queries = {0};
-  cli_zero_shot zero = {0};
-  result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK && cli->args.text.path) result = load_zero_shot(cli, model, 0, &zero);
-  if (result == EXIT_OK && cli->args.votes.gallery) result = load_voters(cli, model, &gallery);
-  if (result == EXIT_OK) result = queries_open(cli, 1, &queries);
-  if (result == EXIT_OK) result = check_queries(cli, &queries, model, gallery);
-  if (result == EXIT_OK) {
-    classify_job job;
-    memset(&job, 0, sizeof job);
-    job.cli = cli;
-    job.model = !zero.text ? model : cli->args.use.raw ? zero.raw : zero.mapped;
-    job.gallery = gallery;
-    job.queries = &queries;
-    result = classify(&job);
-  }
-  queries_free(&queries);
-  kf_gallery_free(gallery);
-  zero_shot_free(&zero);
-  kf_model_free(model);
+  if (result == EXIT_OK) result = open_inputs(&job);
+  if (result == EXIT_OK) result = classify(&job);
+  out_file_abort(&job.out);
+  block_free(&job.block);
+  free(job.classes);
+  free(job.scores);
+  queries_free(&job.queries);
+  kf_gallery_free(job.gallery);
+  zero_shot_free(&job.zero);
+  kf_model_free(job.model);
   return result;
 }
 

@@ -5,16 +5,14 @@
 #include "judging.h"
 #include "outputs.h"
 
-#include <string.h>
-
 /* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
 
 typedef struct compare_job {
   cli_run *cli;
-  const kf_data *data; /* NULL: answers and a truth */
-  const kf_truth *truth;
-  const kf_class_set *set;
+  kf_data *data; /* NULL: answers and a truth */
+  kf_truth *truth;
+  kf_class_set *set;
   kf_verdicts *verdicts[2];
   kf_comparison result;
 } compare_job;
@@ -102,17 +100,9 @@ static int compare(compare_job *job) {
   int result = EXIT_OK;
   for (size_t side = 0; side < 2 && result == EXIT_OK; side++)
     result = (is_model(job->cli, side) ? judge_model : judge_answers)(job, side);
-  kf_status status = KF_OK;
-  if (result == EXIT_OK)
-    status = kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result);
-  if (status != KF_OK) result = fail(job->cli, status);
-  if (result == EXIT_OK) {
-    progress_clear(&job->cli->progress);
-    (job->cli->args.json ? print_json : print_text)(job);
-  }
-  kf_verdicts_free(job->verdicts[0]);
-  kf_verdicts_free(job->verdicts[1]);
-  return result;
+  if (result != EXIT_OK) return result;
+  return result_of(job->cli,
+                   kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result));
 }
 
 static int check_options(cli_run *cli) {
@@ -133,25 +123,21 @@ static int check_options(cli_run *cli) {
 }
 
 static int run(cli_run *cli) {
-  kf_data *data = NULL;
-  kf_truth *truth = NULL;
-  kf_class_set *set = NULL;
+  compare_job job = {.cli = cli};
   int result = check_options(cli);
-  if (result == EXIT_OK) result = load_judging(cli, &truth, &set);
+  if (result == EXIT_OK) result = load_judging(cli, &job.truth, &job.set);
   if (result == EXIT_OK && cli->args.operands.n > 2)
-    result = open_data(cli, 2, LABELS_WANTED, &data);
+    result = open_data(cli, 2, LABELS_WANTED, &job.data);
+  if (result == EXIT_OK) result = compare(&job);
   if (result == EXIT_OK) {
-    compare_job job;
-    memset(&job, 0, sizeof job);
-    job.cli = cli;
-    job.data = data;
-    job.truth = truth;
-    job.set = set;
-    result = compare(&job);
+    progress_clear(&cli->progress);
+    (cli->args.json ? print_json : print_text)(&job);
   }
-  kf_data_free(data);
-  kf_truth_free(truth);
-  kf_class_set_free(set);
+  kf_verdicts_free(job.verdicts[0]);
+  kf_verdicts_free(job.verdicts[1]);
+  kf_data_free(job.data);
+  kf_truth_free(job.truth);
+  kf_class_set_free(job.set);
   return result;
 }
 

@@ -1,6 +1,5 @@
 /* cmd_search.c - koofu search: the nearest rows of every query. */
 #include "array_out.h"
-#include "blocks.h"
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
@@ -14,12 +13,13 @@
 /* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
   cli_run *cli;
-  const kf_gallery *gallery;
-  const cli_queries *queries; /* NULL: the rows of the gallery */
-  uint64_t n_queries;         /* bad ones included */
+  kf_gallery *gallery;
+  int itself; /* the queries are the rows of the gallery */
+  cli_queries queries;
+  uint64_t n_queries; /* bad ones included */
   uint32_t k;
   uint64_t room;   /* queries at a time */
-  row_block block; /* unused without queries */
+  row_block block; /* unused with itself */
   int64_t *rows;   /* [room][k] */
   double *scores;
   kf_search_report report;
@@ -63,10 +63,10 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  const char *path = job->queries ? block_name(&job->block, i) : NULL;
+  const char *path = job->itself ? NULL : block_name(&job->block, i);
   if (path)
     print_escaped(file, path);
-  else if (job->queries)
+  else if (!job->itself)
     fprintf(file, "%llu", (unsigned long long)query);
   else
     print_row(job, query);
@@ -107,12 +107,12 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
-  int result = job->queries ? block_read(job->cli, b, first, n) : EXIT_OK;
+  int result = job->itself ? EXIT_OK : block_read(job->cli, b, first, n);
   if (result != EXIT_OK) return result;
-  *found = job->queries ? b->n : n;
+  *found = job->itself ? n : b->n;
   double begun = now();
   kf_status status = KF_OK;
-  if (!job->queries)
+  if (job->itself)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
   else if (b->n > 0)
@@ -130,7 +130,7 @@ static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found
   if (!job->text.file) return EXIT_OK;
   if (first == 0) print_header(job); /* only once there are answers */
   for (uint64_t i = 0; i < found; i++)
-    print_answer(job, i, job->queries ? job->block.numbers[i] : first + i);
+    print_answer(job, i, job->itself ? first + i : job->block.numbers[i]);
   return EXIT_OK;
 }
 
@@ -151,11 +151,11 @@ static int search_all(search_job *job) {
 
 static int make_buffers(search_job *job) {
   job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
-  if (job->queries) job->room = queries_block(job->queries, job->room);
+  if (!job->itself) job->room = queries_block(&job->queries, job->room);
   job->rows = calloc(job->room, job->k * sizeof *job->rows);
   job->scores = calloc(job->room, job->k * sizeof *job->scores);
   if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return job->queries ? block_make(job->cli, &job->block, job->queries, job->room) : EXIT_OK;
+  return job->itself ? EXIT_OK : block_make(job->cli, &job->block, &job->queries, job->room);
 }
 
 /* --- the outputs ------------------------------------------------------------------------------ */
@@ -210,11 +210,6 @@ static int search(search_job *job) {
   if (result == EXIT_OK) result = search_all(job);
   if (result == EXIT_OK) result = commit_output(job);
   if (result == EXIT_OK && job->cli->args.json) print_json(job);
-  out_file_abort(&job->text);
-  array_out_abort(&job->arrays);
-  block_free(&job->block);
-  free(job->rows);
-  free(job->scores);
   return result;
 }
 
@@ -256,43 +251,43 @@ static int check_outputs(cli_run *cli) {
                     path);
 }
 
-static int open_queries(cli_run *cli, const kf_gallery *gallery, cli_queries *out) {
-  int result = queries_open(cli, 1, out);
-  if (result == EXIT_OK && out->data && kf_gallery_mapped(gallery))
-    result = check_unmapped(cli, out->data, ", or use --itself");
+static int open_queries(search_job *job) {
+  const char *path = job->cli->args.output;
+  int result = queries_open(job->cli, 1, &job->queries);
+  if (result == EXIT_OK)
+    result = check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery),
+                           ", or use --itself", kf_gallery_dim_in(job->gallery), "gallery");
+  if (result == EXIT_OK && path && ends_with(path, ".npy"))
+    result = check_scores(job->cli, job->queries.data);
+  job->n_queries = job->queries.n;
+  return result;
+}
+
+static int open_inputs(search_job *job) {
+  const char *path = job->cli->args.operands.items[0];
+  double begun = now();
+  int result = load_gallery(job->cli, path, &job->gallery);
   if (result != EXIT_OK) return result;
-  if (out->dim != kf_gallery_dim_in(gallery))
-    return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the gallery takes %u",
-                     out->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
-                     out->data ? "has" : "gives", out->dim, kf_gallery_dim_in(gallery));
-  const char *path = cli->args.output;
-  return path && ends_with(path, ".npy") ? check_scores(cli, out->data) : EXIT_OK;
+  job->load_seconds = now() - begun;
+  job->n_queries = kf_gallery_rows(job->gallery);
+  if (!job->itself) result = open_queries(job);
+  uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
+  return result == EXIT_OK ? choose_neighbours(job->cli, path, most, &job->k) : result;
 }
 
 static int run(cli_run *cli) {
-  const char *path = cli->args.operands.items[0];
-  int itself = cli->args.search.itself;
-  kf_gallery *gallery = NULL;
-  cli_queries queries = {0};
+  search_job job = {.cli = cli, .itself = cli->args.search.itself};
   int result = check_operands(cli);
   if (result == EXIT_OK) result = check_outputs(cli);
-  search_job job;
-  memset(&job, 0, sizeof job);
-  double begun = now();
-  if (result == EXIT_OK) result = load_gallery(cli, path, &gallery);
-  job.load_seconds = now() - begun;
-  if (result == EXIT_OK && !itself) result = open_queries(cli, gallery, &queries);
-  if (result == EXIT_OK)
-    result = choose_neighbours(cli, path, kf_gallery_rows(gallery) - (uint64_t)itself, &job.k);
-  if (result == EXIT_OK) {
-    job.cli = cli;
-    job.gallery = gallery;
-    job.queries = itself ? NULL : &queries;
-    job.n_queries = itself ? kf_gallery_rows(gallery) : queries.n;
-    result = search(&job);
-  }
-  queries_free(&queries);
-  kf_gallery_free(gallery);
+  if (result == EXIT_OK) result = open_inputs(&job);
+  if (result == EXIT_OK) result = search(&job);
+  out_file_abort(&job.text);
+  array_out_abort(&job.arrays);
+  block_free(&job.block);
+  free(job.rows);
+  free(job.scores);
+  queries_free(&job.queries);
+  kf_gallery_free(job.gallery);
   return result;
 }
 

@@ -38,8 +38,7 @@ static int is_mapped_gallery(cli_run *cli, const char *path) {
   return yes;
 }
 
-int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise) {
-  if (!kf_data_mapped(data)) return EXIT_OK;
+static int fail_mapped(cli_run *cli, const char *otherwise) {
   const cli_list *operands = &cli->args.operands;
   size_t which = 1; /* may be a folder or pattern */
   for (size_t i = operands->n; i-- > 1;)
@@ -47,6 +46,15 @@ int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise) {
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: the rows of this gallery are already mapped; give the original rows%s",
                    operands->items[which], otherwise);
+}
+
+int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *otherwise,
+                  uint32_t dim, const char *taker) {
+  if (mapped && q->data && kf_data_mapped(q->data)) return fail_mapped(cli, otherwise);
+  if (q->dim == dim) return EXIT_OK;
+  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the %s takes %u",
+                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
+                   q->data ? "has" : "gives", q->dim, taker, dim);
 }
 
 /* --- votes ------------------------------------------------------------------------------------ */
@@ -93,8 +101,7 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
 
 int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
-    return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find",
-                     path);
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find", path);
   if (k <= most) return EXIT_OK;
   return fail_usage(cli,
                     "-k must be a whole number from 1 to %llu (the rows to search in), not '%u'",

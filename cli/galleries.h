@@ -2,13 +2,15 @@
 #ifndef CLI_GALLERIES_H
 #define CLI_GALLERIES_H
 
-#include "cli.h"
+#include "blocks.h"
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
 int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
-/* Refuses operands 1 and up if their rows are already mapped. The message ends with `otherwise`,
- * the alternative, or "". */
-int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise);
+/* Refuses queries, operands 1 and up, of another dimension than `taker` ("model") takes and, if they
+ * will be mapped, rows that are already; `otherwise` is the alternative that the message ends with,
+ * or "". */
+int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const char *otherwise,
+                  uint32_t dim, const char *taker);
 
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
