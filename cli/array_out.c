@@ -96,11 +96,7 @@ int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, cons
 }
 
 int array_out_commit(cli_run *cli, array_out *out) {
-  int result = out_file_finish(cli, &out->files[ROWS]);
-  if (result == EXIT_OK) result = out_file_finish(cli, &out->files[SCORES]);
-  if (result == EXIT_OK) result = out_file_commit(cli, &out->files[ROWS]);
-  if (result == EXIT_OK) result = out_file_commit(cli, &out->files[SCORES]);
-  return result;
+  return out_files_commit(cli, out->files, COUNT_OF(out->files));
 }
 
 void array_out_abort(array_out *out) {

@@ -7,7 +7,6 @@
 #include "outputs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The union of three groups, in which no class includes another: the paper's 14K. */
 #define EXCLUSIVE "exclusive"
@@ -105,27 +104,24 @@ static void write_list(const classes_job *job, FILE *file, size_t i) {
   for (size_t g = 0; g < N_EXCLUSIVE; g++) write_group(file, job->groups[order[g]]);
 }
 
-static int finish_list(const classes_job *job, out_file *out, const char *path, size_t i) {
+static int start_list(const classes_job *job, out_file *out, const char *path, size_t i) {
   if (!path) return fail(job->cli, KF_ERR_MEM);
   int result = check_output(job->cli, path);
   if (result == EXIT_OK) result = out_file_open(job->cli, out, path);
-  if (result != EXIT_OK) return result;
-  write_list(job, out->file, i);
-  return out_file_finish(job->cli, out);
+  if (result == EXIT_OK) write_list(job, out->file, i);
+  return result;
 }
 
 /* All of them, or none. */
 static int write_lists(const classes_job *job) {
-  char *paths[N_LISTS];
-  out_file files[N_LISTS];
-  memset(files, 0, sizeof files);
+  char *paths[N_LISTS] = {NULL};
+  out_file files[N_LISTS] = {{0}};
   int result = EXIT_OK;
-  for (size_t i = 0; i < N_LISTS; i++) {
+  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++) {
     paths[i] = list_path(job->cli, i);
-    if (result == EXIT_OK) result = finish_list(job, &files[i], paths[i], i);
+    result = start_list(job, &files[i], paths[i], i);
   }
-  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++)
-    result = out_file_commit(job->cli, &files[i]);
+  if (result == EXIT_OK) result = out_files_commit(job->cli, files, N_LISTS);
   for (size_t i = 0; i < N_LISTS; i++) {
     out_file_abort(&files[i]);
     free(paths[i]);
@@ -161,11 +157,8 @@ static kf_status load(classes_job *job) {
 }
 
 static int run(cli_run *cli) {
-  classes_job job;
-  memset(&job, 0, sizeof job);
-  job.cli = cli;
-  kf_status status = load(&job);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  classes_job job = {.cli = cli};
+  int result = result_of(cli, load(&job));
   if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
   if (result == EXIT_OK) (cli->args.json ? print_json : print_text)(&job);
   for (size_t g = 0; g < KF_GROUPS; g++) kf_class_set_free(job.groups[g]);

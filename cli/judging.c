@@ -211,12 +211,10 @@ int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysi
   out_file files[2] = {{0}, {0}};
   int result = EXIT_OK;
   for (int i = 0; i < 2 && result == EXIT_OK; i++) {
-    if (!paths[i]) continue;
-    result = out_file_open(cli, &files[i], paths[i]);
-    if (result == EXIT_OK) writers[i](files[i].file, model, analysis);
-    if (result == EXIT_OK) result = out_file_finish(cli, &files[i]);
+    if (paths[i]) result = out_file_open(cli, &files[i], paths[i]);
+    if (paths[i] && result == EXIT_OK) writers[i](files[i].file, model, analysis);
   }
-  for (int i = 0; i < 2 && result == EXIT_OK; i++) result = out_file_commit(cli, &files[i]);
+  if (result == EXIT_OK) result = out_files_commit(cli, files, 2);
   for (int i = 0; i < 2; i++) out_file_abort(&files[i]);
   return result;
 }

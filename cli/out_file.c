@@ -149,6 +149,13 @@ int out_file_commit(cli_run *cli, out_file *out) {
   return EXIT_OK;
 }
 
+int out_files_commit(cli_run *cli, out_file *files, size_t n) {
+  int result = EXIT_OK;
+  for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_finish(cli, &files[i]);
+  for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_commit(cli, &files[i]);
+  return result;
+}
+
 void out_file_abort(out_file *out) {
   if (!out->path) return;
   if (out->file) fclose(out->file);

@@ -15,11 +15,12 @@ typedef struct out_file {
 } out_file;
 
 int out_file_open(cli_run *cli, out_file *out, const char *path); /* NULL or "-": stdout */
-/* Does everything that may fail for lack of space. With several files, finish all of them before
- * committing the first. */
+/* Does everything that may fail for lack of space. */
 int out_file_finish(cli_run *cli, out_file *out);
 int out_file_commit(cli_run *cli, out_file *out); /* finishes it first */
-void out_file_abort(out_file *out);               /* does nothing after a commit */
+/* Several files, all or none; files that were never opened are ignored. */
+int out_files_commit(cli_run *cli, out_file *files, size_t n);
+void out_file_abort(out_file *out); /* does nothing after a commit */
 /* Closes it and says what failed; the reason is in errno. Returns the exit status. */
 int out_file_fail(cli_run *cli, out_file *out, const char *what);
 
