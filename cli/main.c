@@ -98,20 +98,14 @@ static void log_callback(void *user, const char *message) { say(user, "%s", mess
 
 /* Stands in for --threads and --isa if they are not given. */
 static int read_environment(cli_run *cli, char *message, size_t size) {
-  const char *threads = getenv("KOOFU_THREADS");
-  const char *isa = getenv("KOOFU_ISA");
-  option_walk walk = {.command = cli->command};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (o->at == AT(common.threads) && threads && *threads && !cli->args.common.threads.given)
-      if (parse_number("KOOFU_THREADS", threads, o->low, o->high, &cli->args.common.threads.value,
-                       message, size))
-        return -1;
-    if (o->at == AT(common.isa) && isa && *isa && cli->args.common.isa < 0) {
-      cli->args.common.isa = parse_choice("KOOFU_ISA", isa, o->choices, message, size);
-      if (cli->args.common.isa < 0) return -1;
-    }
-  }
-  return 0;
+  const char *threads = getenv("KOOFU_THREADS"), *isa = getenv("KOOFU_ISA");
+  struct common_args *c = &cli->args.common;
+  if (threads && *threads && !c->threads.given &&
+      parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
+    return -1;
+  if (!isa || !*isa || c->isa >= 0) return 0;
+  c->isa = parse_choice("KOOFU_ISA", isa, isa_choices, message, size);
+  return c->isa < 0 ? -1 : 0;
 }
 
 static int make_context(cli_run *cli) {

@@ -5,12 +5,12 @@ const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the or
 const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
 const char *const centre_choices[] = {"none", "mean", NULL};
 const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
-static const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
+const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
 static const char *const precision_choices[] = {"f32", "bf16", NULL}; /* kf_precision, from 1 */
 
 const cli_group global_options = {
     "On every command",
-    OPTIONS({NUMBER("threads", common.threads, "N", 1, 1024),
+    OPTIONS({NUMBER("threads", common.threads, "N", 1, MAX_THREADS),
              .help = "use N threads (default: one per processor)"},
             {CHOICE("isa", common.isa, "NAME", KF_ISA_AUTO, isa_choices),
              .help = "use this instruction set: auto, plain, avx2, avx512 or amx"},

@@ -124,6 +124,8 @@ extern const cli_group tower_options;   /* --precision */
 extern const cli_group encoder_options; /* --encoder, --precision, --max-pixels */
 extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --no-resume */
 
+enum { MAX_THREADS = 1024 };
+extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];      /* of prototypes */
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
