@@ -20,19 +20,17 @@ uint64_t queries_block(const cli_queries *queries, uint64_t most);
 
 /* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
 typedef struct row_block {
-  const cli_queries *from;
-  uint64_t n;         /* rows in hand */
-  float *rows;        /* [n][D] */
-  int32_t *labels;    /* scratch */
-  uint64_t *numbers;  /* [n] the row of the data set, or the picture, that each is */
-  const char **paths; /* of pictures */
-  kf_status *status;
-  uint64_t n_bad; /* so far */
+  kf_reader *reader;
+  uint64_t n;              /* rows in hand */
+  const float *rows;       /* [n][D] */
+  const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  uint64_t n_bad;          /* so far */
 } row_block;
 int block_make(cli_run *cli, row_block *block, const cli_queries *from, uint64_t room);
-int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n); /* n <= room */
+int block_read(cli_run *cli,
+               row_block *block); /* as many as there is room for, or all that are left */
 void block_free(row_block *block);
-/* The path of picture i in hand; NULL: rows have numbers only. */
+/* The path of the picture of row i in hand; NULL for rows of a data set. */
 const char *block_name(const row_block *block, uint64_t i);
 
 #endif

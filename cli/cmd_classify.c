@@ -92,10 +92,10 @@ static void print_json(const classify_job *job, uint64_t i) {
   jw_end(&j);
 }
 
-static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
+static int classify_block(classify_job *job, uint64_t first) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
-  int result = block_read(job->cli, b, first, n);
+  int result = block_read(job->cli, b);
   if (result != EXIT_OK) return result;
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
@@ -113,8 +113,7 @@ static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t n = rows - first < job->room ? rows - first : job->room;
-    int result = classify_block(job, first, n);
+    int result = classify_block(job, first);
     if (result != EXIT_OK) return result;
   }
   if (job->block.n_bad)

@@ -107,7 +107,7 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
-  int result = job->itself ? EXIT_OK : block_read(job->cli, b, first, n);
+  int result = job->itself ? EXIT_OK : block_read(job->cli, b);
   if (result != EXIT_OK) return result;
   *found = job->itself ? n : b->n;
   double begun = now();

@@ -1,4 +1,4 @@
-/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean for each class. */
+/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "commands.h"
 #include "format.h"
 #include "label_files.h"
@@ -22,7 +22,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
   return check_replaces_no_data(cli, *out, a->output);
 }
 
-/* Without labels and --per-class, all classes of --classes have the same number of prompts. */
+/* Without labels and --per-class, all classes have the same number of prompts. */
 static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
   kf_class_set *names = NULL;
   kf_status status = kf_class_set_load(cli->ctx, cli->args.data.classes, &names);
@@ -39,7 +39,7 @@ static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options
   return EXIT_OK;
 }
 
-/* Opens the embeddings, and decides by what they belong to classes. */
+/* Opens the embeddings and finds out how they belong to classes. */
 static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given) {
@@ -69,7 +69,7 @@ static int run(cli_run *cli) {
   result = take_prompts(cli, &options, &data);
   if (result == EXIT_OK) {
     kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save_text(cli, data, text, "embedding", "embeddings")
+    result = status == KF_OK ? save_text(cli, text, kf_data_rows(data), "embedding", "embeddings")
                              : fail_in(cli, status, a->operands.items[0]);
   }
   kf_text_free(text);
@@ -78,39 +78,33 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    OPTIONS(
-        {OUTPUT("TEXT.safetensors"), .required = 1,
-         .help = "the prototypes to write; the name ends in .safetensors"},
-        {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
-         .help = "M embeddings for each class, one class after another (default with --classes: "
-                 "the rows divided evenly)"},
-        {FLAG("no-unit-rows", text.no_unit_rows),
-         .help = "do not scale embeddings to unit length before averaging"},
-        {FLAG("no-unit-mean", text.no_unit_mean), .help = "do not scale means to unit length"})};
+    "Options", OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
+                        .help = "the prototypes to write; the name ends in .safetensors"},
+                       {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
+                        .help = "M embeddings per class, one class after another (default with "
+                                "--classes: divide evenly)"},
+                       {FLAG("no-unit-rows", text.no_unit_rows),
+                        .help = "average embeddings without scaling them to unit length"},
+                       {FLAG("no-unit-mean", text.no_unit_mean),
+                        .help = "do not scale means to unit length"})};
 
 const cli_command text_prototypes_command = {
     .name = "text-prototypes",
     .operands = "EMB...",
     .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details =
-        "Takes the embeddings of prompts that a text encoder has made, in any form that 'koofu "
-        "convert' reads, and writes one mean for each class: a native data set with a row for each "
-        "class, in class order, with the names. 'koofu prompts' writes prompts class by class; "
-        "their embeddings, in the same order, go with --classes alone, or with --per-class M. "
-        "Embeddings in another order, or of classes with different numbers of prompts, need "
-        "labels.\n\n"
-        "Each embedding is scaled to unit length, and so is each mean, as OpenAI does it for CLIP. "
-        "--text takes the means at unit length again, unless --text-as-is is there.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"Seven prompts for each class",
-             "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o "
-             "text.safetensors"},
-            {"Then zero-shot accuracy",
-             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
-            {NULL, NULL}},
+    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
+               "native data set with one mean per class, in class order, with the names. 'koofu "
+               "prompts' writes prompts class by class; if their embeddings are in the same order, "
+               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
+               "number of prompts, give labels.\n\n"
+               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
+               "--text scales means to unit length again, unless --text-as-is is given.",
+    .groups = GROUPS(&own_options, &label_options, &row_options),
+    .examples = EXAMPLES(
+        {"Seven prompts per class",
+         "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o text.safetensors"},
+        {"Then zero-shot accuracy",
+         "koofu eval model.safetensors test.safetensors --text text.safetensors"}),
     .run = run,
 };

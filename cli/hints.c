@@ -31,6 +31,9 @@ static const struct hint_text {
     {KF_HINT_NO_RESUME, "no-resume", "--no-resume starts again"},
     {KF_HINT_SKIP_PICTURES, "skip-bad", "--skip-bad leaves out such pictures"},
     {KF_HINT_MAX_PIXELS, "max-pixels", "--max-pixels raises the limit"},
+    {KF_HINT_SPOKEN, "names", "--names takes lines 'CLASS<tab>NAME'"},
+    {KF_HINT_REPEATS, "repeats", "--names gives classes other names, and --repeats allows it"},
+    {KF_HINT_REPEATS, "names", "--names gives classes other names"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-int utf8_length(const unsigned char *p) {
+/* Length of the UTF-8 character at p (RFC 3629), a NUL-terminated string; 0: it is invalid. */
+static int utf8_length(const unsigned char *p) {
   if (p[0] < 0x80) return 1;
   if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
   int length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;

@@ -23,7 +23,4 @@ void jw_null(cli_json *j, const char *key);
 void jw_class(cli_json *j, const char *key, const char *name, int32_t number); /* as print_class */
 void jw_end(cli_json *j); /* closes the outermost object, and ends the line */
 
-/* Length of the UTF-8 character at p (RFC 3629), a NUL-terminated string; 0: it is invalid. */
-int utf8_length(const unsigned char *p);
-
 #endif

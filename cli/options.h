@@ -189,9 +189,9 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define TITLE      TEXT("title", report.title, "TEXT"), .help = "the title of the page"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
-      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, in which --classes are looked up"
+      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"
 #define ALL_NAMES                                                                                  \
   FLAG("all-names", prompts.all_names),                                                            \
-      .help = "make prompts of every name of a class, not only the first"
+      .help = "make prompts of every name of a class, not just the first"
 
 #endif

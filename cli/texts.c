@@ -38,14 +38,13 @@ int load_text(cli_run *cli, kf_text **out) {
   return result;
 }
 
-int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char *one,
-              const char *many) {
+int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many) {
   const char *path = cli->args.output;
   kf_status status = kf_text_save(cli->ctx, text, path);
   if (status == KF_OK)
     say_written(cli, path, "%s of %u from %s%s",
                 show_counted(kf_text_classes(text), "class", "classes").text, kf_text_dim(text),
-                show_counted(kf_data_rows(data), one, many).text,
+                show_counted(n, one, many).text,
                 kf_text_class_name(text, 0) ? "" : ", without names");
   return result_of(cli, status);
 }

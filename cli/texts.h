@@ -22,7 +22,6 @@ const char *text_centre_name(const cli_args *args); /* never NULL */
 
 /* Writes text prototypes to -o and says how many embeddings, called `one` or `many`, they are
  * from. */
-int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char *one,
-              const char *many);
+int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many);
 
 #endif

@@ -4,7 +4,16 @@
 
 #include "base/base.h"
 
+/* --- UTF-8 --------------------------------------------------------------------------------------- */
+
 bool kf_utf8_valid(const char *text, size_t length);
+/* The length of the longest valid beginning. */
+size_t kf_utf8_prefix(const char *text, size_t length);
+/* The character at *at, which moves past it. The text must be valid. */
+uint32_t kf_utf8_next(const char *text, size_t *at);
+/* Writes a character (not a surrogate) and returns its length. */
+size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
+
 /* Whether text ends in `end`. */
 bool kf_ends_with(const char *text, const char *end);
 

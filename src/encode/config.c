@@ -14,14 +14,6 @@
 
 #define CONFIG_CAP ((uint64_t)16 << 20)
 
-char *kf_path_join(const char *folder, const char *name) {
-  size_t n = strlen(folder), size = n + strlen(name) + 2;
-  char *path = kf_alloc(size, 1);
-  if (path == NULL) return NULL;
-  snprintf(path, size, "%s%s%s", folder, n > 0 && folder[n - 1] != '/' ? "/" : "", name);
-  return path;
-}
-
 static kf_status parse_file(const kf_in *in, uint64_t cap, kf_json_doc *doc, kf_err *err) {
   if (in->size > cap) {
     return kf_fail(err, KF_ERR_DATA, "%s: has %" PRIu64 " bytes, more than the limit of %" PRIu64,

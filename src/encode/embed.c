@@ -104,25 +104,9 @@ static kf_status stamp_shards(embedding *e, const kf_parts_id *id, kf_err *err) 
 
 /* --- one shard ---------------------------------------------------------------------------------- */
 
-/* Meanwhile the encoder reports as part of the whole, and what it says is kept. */
-typedef struct listener {
-  kf_ctx_options caller;
-  uint64_t first, total;
-  kf_string said; /* each with a NUL behind it */
-} listener;
-
-static int pass_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  (void)what;
-  (void)total;
-  const listener *l = user;
-  if (l->caller.progress == NULL) return 0;
-  return l->caller.progress(l->caller.user, "embed", l->first + done, l->total);
-}
-
-static void pass_log(void *user, const char *message) {
-  listener *l = user;
-  kf_string_add(&l->said, message, strlen(message) + 1);
-  if (l->caller.log != NULL) l->caller.log(l->caller.user, message);
+/* Keeps what the encoder says, each message with its NUL. */
+static void hear(void *listener, const char *message) {
+  kf_string_add(listener, message, strlen(message) + 1);
 }
 
 /* An embedding without a direction is of no use, and no data set may hold it. */
@@ -182,15 +166,17 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t n, unsigned cha
 }
 
 static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
-  kf_ctx_options *o = &e->ctx->options;
-  listener l = {.caller = *o, .first = first, .total = e->parts.id.pictures};
+  kf_string said = {0};
+  kf_stage stage;
   for (uint64_t i = 0; i < n; i++) e->paths[i] = kf_pictures_path(e->pictures, first + i);
-  o->progress = pass_progress;
-  o->log = pass_log;
-  o->user = &l;
-  kf_status status = encode_shard(e, s, n, e->bad + first, &l.said);
-  *o = l.caller;
-  kf_string_clear(&l.said);
+  kf_stage_begin(&stage, e->ctx, "embed", e->parts.id.pictures);
+  stage.done = first;
+  stage.inside = true;
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = encode_shard(e, s, n, e->bad + first, &said);
+  kf_stage_end(&stage);
+  kf_string_clear(&said);
   return status;
 }
 

@@ -50,8 +50,6 @@ static inline uint32_t kf_patches(const kf_tower_config *c) {
 /* Reads and parses the JSON object FOLDER/NAME of at most `cap` bytes. */
 kf_status kf_json_read(const char *folder, const char *name, uint64_t cap, kf_json_doc *doc,
                        kf_err *err);
-/* FOLDER/NAME, to be freed; NULL: out of memory. */
-char *kf_path_join(const char *folder, const char *name);
 
 /* --- weight files ---------------------------------------------------------------------------- */
 

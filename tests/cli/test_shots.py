@@ -46,7 +46,7 @@ def shots_without_text(box):
     make_data(box)
     said = box.works(*SWEEP, "--shots", "2,100", "--seeds", 1, "--format", "csv", "-o", "out.csv").err
     check("wrote out.csv: 4 figures" in said, said)
-    check("100 shots were asked for, and no class has more than 6 rows: all 72 rows were taken" in said, said)
+    check("100 shots were asked for, but no class has more than 6 rows: all 72 rows were taken" in said, said)
     lines = list(csv.DictReader(io.StringIO(box.read("out.csv").decode())))
     equal([(r["shots"], r["rows"], r["classes_with_fewer"], r["classifier"]) for r in lines],
           [("2", "24", "0", "raw"), ("2", "24", "0", "koofu"), ("100", "72", "12", "raw"), ("100", "72", "12", "koofu")],
@@ -80,7 +80,7 @@ def shots_in_a_report(box):
     given = ("report", "train.safetensors", "--test", "test.safetensors")
     box.works(*given, "--shots", "1,2,4", "--seeds", 2, "--text", "t.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
-    check('id="shots"' in page and "With 4 rows of each class" in page and "text alone" in page, "the section")
+    check('id="shots"' in page and "With 4 rows per class" in page and "text alone" in page, "the section")
     box.works(*given, "--shots", "1,2,4", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "text alone" not in page, "the section without text")
