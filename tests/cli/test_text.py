@@ -359,4 +359,4 @@ def cells_of_text_are_those_of_eval(box):
     box.refuses(USAGE, *words, "--no-prototypes", naming="-k or --text")
     box.refuses(BAD_DATA, *words, "--no-normalize", "--text", "t.safetensors", naming="--no-normalize")
     box.write("u.safetensors", text_set([[1.0] * 48, [2.0] * 47 + [1.0]], ["p", "q"]))
-    box.refuses(BAD_DATA, *words, "--text", "u.safetensors", naming=["none of its classes", "training data"])
+    box.refuses(BAD_DATA, *words, "--text", "u.safetensors", naming=["no class of the text", "training data"])
