@@ -146,14 +146,15 @@ def errors_name_the_option_that_helps(box):
     box.works("fit", "names.safetensors", "-o", "m.safetensors")
     out = ["-o", "o.safetensors"]
     for status, words, option in (
-            (BAD_DATA, ["stats", "bad.npy", "--labels", "y.txt", *out], "--skip-bad"),
-            (BAD_DATA, ["stats", "x.npy", "--labels", "gap.npy", *out], "--skip-unlabelled"),
-            (BAD_DATA, ["stats", "x.npy", *out], "--labels"),
-            (BAD_DATA, ["convert", "pair.safetensors", *out], "--tensor"),
+            (BAD_DATA, ["stats", "bad.npy", "--labels", "y.txt", *out], "; --skip-bad leaves out such rows"),
+            (BAD_DATA, ["stats", "x.npy", "--labels", "gap.npy", *out], "; --skip-unlabelled leaves out such rows"),
+            (BAD_DATA, ["convert", "x.npy", "--labels", "gap.npy", *out], "; --keep-unlabelled keeps such rows"),
+            (BAD_DATA, ["stats", "x.npy", *out], "; give --labels, or name the tensor with --label-tensor"),
+            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name the tensor with --tensor"),
             (BAD_DATA, ["text-prototypes", "x.npy", *out], "--per-class"),
             (BAD_DATA, ["fit", "x.npy", "--labels", "numbers.npy", "--text", "names.safetensors", *out], "give class names with --classes"),
-            (BAD_DATA, ["eval", "m.safetensors", "names.safetensors", "--truth", "real.json"], "--truth-classes"),
-            (BAD_DATA, ["merge", "s10.safetensors", "s12.safetensors", *out], "--exponent"),
+            (BAD_DATA, ["eval", "m.safetensors", "names.safetensors", "--truth", "real.json"], "; give class names with --truth-classes"),
+            (BAD_DATA, ["merge", "s10.safetensors", "s12.safetensors", *out], "; make both with the smaller --exponent"),
             (USAGE, ["fit", "s.safetensors", "--dim", "auto", *out], "give the data instead of a statistics file"),
             (BAD_DATA, ["fit", "s.safetensors", "--text", "x.npy", *out], "text-prototypes")):
         box.refuses(status, *words, naming=option)
