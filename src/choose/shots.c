@@ -119,7 +119,7 @@ static kf_status judge_images(shots_job *j, draw *d) {
   KF_TRY(kf_eval(j->ctx, d->model, j->test, &options, &r));
   set_point(d, KF_SHOTS_RAW, r.n, r.raw_top1, r.raw_top5);
   set_point(d, KF_SHOTS_KOOFU, r.n, r.top1, r.top5);
-  d->points[KF_SHOTS_KOOFU].lambda = d->model->lambda;
+  d->points[KF_SHOTS_KOOFU].lambda = d->model->map.lambda;
   return KF_OK;
 }
 

@@ -124,10 +124,10 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
     r->n_unlabelled = j->data->unlabelled;
     r->n_bad = j->data->rows - j->data->unlabelled - j->stats->rows;
   }
-  r->lambda = model->lambda;
+  r->lambda = model->map.lambda;
   r->mean_eigenvalue = model->mean_eigenvalue;
   r->alpha = model->alpha;
-  r->dim = model->dim_out;
+  r->dim = model->map.dim_out;
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {

@@ -384,11 +384,7 @@ kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
   l.bytes = (kf_string){0};
   if (status == KF_OK) status = point_at_texts(p, err);
   clear_lines(&l);
-  if (status == KF_OK)
-    *out = p;
-  else
-    kf_prompts_free(p);
-  return status;
+  KF_HAND_OUT(status, out, p, kf_prompts_free);
 }
 
 void kf_prompts_free(kf_prompts *p) {

@@ -28,7 +28,7 @@ static kf_status take_model(kf_report_job *j) {
                       .metric = given.metric,
                       .sample = given.sample};
   j->model = j->options.model;
-  KF_TRY(kf_model_check_data(j->model, j->train, &j->ctx->err));
+  KF_TRY(kf_map_check_data(&j->model->map, j->train, &j->ctx->err));
   o.statistics.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
   KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
   j->fused = kf_model_fused(j->model);

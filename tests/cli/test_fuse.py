@@ -125,7 +125,7 @@ def sweeps(box):
     check("together" not in box.works("sweep", *words, *over, "--no-prototypes").out, "--no-prototypes")
     folds = json.loads(box.works("sweep", *words, "--lambdas", "0.3x", "--dims", 32, "--folds", 3, "--json", "-q").out)["cells"]
     equal([cell["n"] for cell in folds if cell["text"] == "fused"], [100], "rows in folds")
-    for bad, naming in (([*some, "--fuse", "auto"], "needs the rows themselves"), ([*words, "--fuse", "much"], "--fuse must be auto or a number"),
+    for bad, naming in (([*some, "--fuse", "auto"], "the rows themselves"), ([*words, "--fuse", "much"], "--fuse must be auto or a number"),
                         (["train.safetensors", "--fuse", "1"], "--fuse needs --text"), ([*words, "--fuse", "1", "--no-prototypes"], "--no-prototypes"),
                         ([*words, *over[:2], "--between", "s.safetensors", "--fuse", "1"], "--between"),
                         ([*words, *over[:2], "--shots", "1", "--fuse", "1"], "--shots")):

@@ -102,11 +102,11 @@ def prototypes_that_cannot_be(box):
     box.write("y.txt", "a\n" * 11)
     out = ["-o", "t.safetensors"]
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", *out, naming=["e.npy", "--per-class"])
-    box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--per-class", 5, *out, naming="12 text embeddings cannot be 5")
+    box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--per-class", 5, *out, naming="12 text embeddings are not a multiple of 5")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "n.txt", *out,
                 naming="12 embeddings cannot be shared out evenly among the 5 classes of n.txt")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "n.txt", "--per-class", 4, *out,
-                naming="make 3 classes, and there are 5 names")
+                naming="make 3 classes; there are 5 names")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--classes", "twice.txt", *out,
                 naming="twice.txt: line 3 repeats the class name 'a' of line 1")
     box.refuses(BAD_DATA, "text-prototypes", "e.npy", "--labels", "y.txt", *out, naming="11")
@@ -259,7 +259,7 @@ def classes_are_matched_by_name(box):
     seen = box.works("classify", "m.safetensors", "x.safetensors", "--text", "t.safetensors", "--top", 12, "-q").out
     check("cow" in seen and "class 1\t" not in seen, "classes are those of the text")
     box.write("t.safetensors", text_set(rows, list("abcdefghijkl")))
-    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors",
+    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", "-q",
                 naming=["none of its classes ('a', ...)", "'class 0'"])
     box.write("t.safetensors", text_set(rows, list("abcdefghijka")))
     box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="'a'")
@@ -287,7 +287,7 @@ def classes_without_names(box):
 def text_that_cannot_be_used(box):
     with_model(box, "--no-normalize")
     for command in ("eval", "classify"):
-        box.refuses(BAD_DATA, command, "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="--no-normalize")
+        box.refuses(BAD_DATA, command, "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="keeps the lengths of images")
     with_model(box)
     box.write("e.npy", npy(text_rows()))
     words = ["m.safetensors", "x.safetensors"]
@@ -357,6 +357,6 @@ def cells_of_text_are_those_of_eval(box):
     box.refuses(USAGE, "sweep", "x.safetensors", "--leave-one-out", "--text", "t.safetensors", naming="--leave-one-out")
     box.refuses(USAGE, *words, "--text-centre", "all", naming="--text-centre needs --text")
     box.refuses(USAGE, *words, "--no-prototypes", naming="-k or --text")
-    box.refuses(BAD_DATA, *words, "--no-normalize", "--text", "t.safetensors", naming="--no-normalize")
+    box.refuses(BAD_DATA, *words, "--no-normalize", "--text", "t.safetensors", naming="keeps the lengths of images")
     box.write("u.safetensors", text_set([[1.0] * 48, [2.0] * 47 + [1.0]], ["p", "q"]))
     box.refuses(BAD_DATA, *words, "--text", "u.safetensors", naming=["no class of the text", "training data"])
