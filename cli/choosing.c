@@ -1,5 +1,7 @@
 /* choosing.c - how to fit, as the options say, and what a fit chose. */
-#include "cli.h"
+#include "choosing.h"
+#include "format.h"
+#include "inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +12,17 @@ static int wants(const char *given, const char *rule) { return given && strcmp(g
 
 int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int lambda = !a->lambda || wants(a->lambda, "auto");
-  if (a->one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->folds.given || a->tolerance.given) && !a->dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->folds.given ? "folds" : "tolerance");
-  if (a->sample.given && !lambda && !a->dim.automatic)
+  int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
+  if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
+  if ((a->fit.folds.given || a->fit.tolerance.given) && !a->fit.dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "tolerance");
+  if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
 }
 
 int read_fuse(cli_run *cli, int *automatic, double *alpha) {
-  const char *given = cli->args.fuse;
+  const char *given = cli->args.text.fuse;
   *automatic = !given || wants(given, "auto");
   if (*automatic) return EXIT_OK;
   char *end = NULL;
@@ -35,17 +37,17 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
-  *o = (kf_fit_options){.dim = (uint32_t)a->dim.value,
-                        .choose_dim = a->dim.automatic,
-                        .centre = (kf_centre)a->centre,
+  *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
+                        .choose_dim = a->fit.dim.automatic,
+                        .centre = (kf_centre)a->fit.centre,
                         .metric = (kf_metric)a->metric,
-                        .alpha = a->text && !automatic ? alpha : NULL,
+                        .alpha = a->text.path && !automatic ? alpha : NULL,
                         .statistics = stats_options_of(a),
-                        .one_se = a->one_se,
-                        .sample = (uint64_t)a->sample.value,
-                        .folds = (uint32_t)a->folds.value,
-                        .tolerance = a->tolerance.value / 100};
-  kf_status status = a->lambda ? kf_lambda_parse(cli->ctx, a->lambda, &o->lambda) : KF_OK;
+                        .one_se = a->fit.one_se,
+                        .sample = (uint64_t)a->fit.sample.value,
+                        .folds = (uint32_t)a->fit.folds.value,
+                        .tolerance = a->fit.tolerance.value / 100};
+  kf_status status = a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK;
   return status == KF_OK ? EXIT_OK : fail(cli, status);
 }
 
@@ -88,7 +90,7 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   if (c->n_single)
     say(cli, "%s alone in %s class and not counted",
         show_counted(c->n_single, "row is", "rows are").text, c->n_single == 1 ? "its" : "their");
-  if (cli->args.verbose) say_curve(cli, c);
+  if (cli->args.common.verbose) say_curve(cli, c);
 }
 
 static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
@@ -105,7 +107,7 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
       show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text,
       100 * c->standard_error, show_percent(c->text_top1, c->n).text);
-  for (size_t i = 0; cli->args.verbose && i < c->n_points; i++)
+  for (size_t i = 0; cli->args.common.verbose && i < c->n_points; i++)
     say(cli, "  lambda %9s  alpha %5s  top-1 %s  top-5 %s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
         show_real(c->points[i].alpha).text, show_percent(c->points[i].top1, c->n).text,

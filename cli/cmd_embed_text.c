@@ -1,20 +1,24 @@
 /* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
-#include "cli.h"
 #include "commands.h"
+#include "encoders.h"
+#include "outputs.h"
+#include "texts.h"
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->classes == !a->prompts)
-    return fail_usage(cli, a->classes ? "--classes and --prompts are two ways to say what to embed"
-                                      : "--classes FILE or --prompts FILE is missing");
-  if (a->prompts && (a->templates || a->names || a->all_names || a->prompt_rows))
+  if (!a->data.classes == !a->prompts.lines)
+    return fail_usage(cli, a->data.classes
+                               ? "--classes and --prompts are two ways to say what to embed"
+                               : "--classes FILE or --prompts FILE is missing");
+  if (a->prompts.lines &&
+      (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
     return fail_usage(cli,
                       "--%s cannot be used with --prompts, whose lines are embedded as they are",
-                      a->templates   ? "templates"
-                      : a->names     ? "names"
-                      : a->all_names ? "all-names"
-                                     : "prompt-rows");
-  if (a->classes && !a->prompt_rows && a->dtype != KF_F32)
+                      a->prompts.templates   ? "templates"
+                      : a->prompts.names     ? "names"
+                      : a->prompts.all_names ? "all-names"
+                                             : "prompt-rows");
+  if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
     return fail_usage(cli, "--dtype cannot be used with text prototypes, which are f32");
   return check_safetensors(cli, a->output, "file of text embeddings");
 }
@@ -22,12 +26,12 @@ static int check_options(cli_run *cli) {
 /* The texts to embed: prompts of classes, or the lines of a file. */
 static kf_status make_prompts(cli_run *cli, kf_prompts **out) {
   const cli_args *a = &cli->args;
-  kf_prompts_options options = {.classes = a->classes,
-                                .spoken = a->names,
-                                .templates = a->templates,
-                                .all_names = a->all_names};
-  return a->prompts ? kf_prompts_read(cli->ctx, a->prompts, out)
-                    : kf_prompts_new(cli->ctx, &options, out);
+  kf_prompts_options options = {.classes = a->data.classes,
+                                .spoken = a->prompts.names,
+                                .templates = a->prompts.templates,
+                                .all_names = a->prompts.all_names};
+  return a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                          : kf_prompts_new(cli->ctx, &options, out);
 }
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
@@ -58,7 +62,8 @@ static int run(cli_run *cli) {
   result = status == KF_OK ? load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder)
                            : fail(cli, status);
   if (result == EXIT_OK)
-    result = (a->prompts || a->prompt_rows ? embed_rows : embed_classes)(cli, encoder, prompts);
+    result =
+        (a->prompts.lines || a->prompts.rows ? embed_rows : embed_classes)(cli, encoder, prompts);
   kf_encoder_free(encoder);
   kf_prompts_free(prompts);
   return result;
@@ -66,33 +71,24 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "TEXT.safetensors", "the file to write; its name ends in .safetensors", 0, 0, NULL},
-        {"classes", 0, OPTION_TEXT, offsetof(cli_args, classes), 0, "FILE",
-         "class names, one a line; each gets a text prototype", 0, 0, NULL},
-        {"prompts", 0, OPTION_TEXT, offsetof(cli_args, prompts), 0, "FILE",
-         "texts, one a line; each gets a row", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), 0, "FILE",
-         "templates, one a line, with {} for the name; or builtin1, builtin7 (default), builtin80",
-         0, 0, NULL},
-        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
-         "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes", 0, 0,
-         NULL},
-        {"all-names", 0, OPTION_FLAG, offsetof(cli_args, all_names), 0, NULL,
-         "make prompts of every name of a class, not just the first", 0, 0, NULL},
-        {"prompt-rows", 0, OPTION_FLAG, offsetof(cli_args, prompt_rows), 0, NULL,
-         "with --classes: write a row for each prompt, labelled with its class, not their mean", 0,
-         0, NULL},
-        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-         "type of the rows: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
-        {0}}};
+    OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
+             .help = "the file to write; its name ends in .safetensors"},
+            {INPUT("classes", data.classes, "FILE"),
+             .help = "class names, one a line; each gets a text prototype"},
+            {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one a line; each gets a row"},
+            {TEMPLATES,
+             .help =
+                 "templates, one a line, with {} for the name; or builtin1, builtin7 (default), "
+                 "builtin80"},
+            {SPOKEN_NAMES}, {ALL_NAMES},
+            {FLAG("prompt-rows", prompts.rows),
+             .help = "with --classes: write a row for each prompt, labelled with its class, not "
+                     "their mean"},
+            {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
     .name = "embed-text",
     .operands = "MODEL-DIR",
-    .min_operands = 1,
-    .max_operands = 1,
     .missing = "the folder of the encoder is",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
@@ -105,15 +101,13 @@ const cli_command embed_text_command = {
         "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
         "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
         "All prompts are held in memory.",
-    .groups = (const cli_group *const[]){&own_options, &tower_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"Zero-shot classes from their names",
-             "koofu embed-text clip-vit-base-patch32 --classes names.txt -o text.safetensors"},
-            {"Then their accuracy",
-             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
-            {"Pictures by words: search in a gallery with a sentence",
-             "koofu embed-text clip-vit-base-patch32 --prompts query.txt -o query.safetensors"},
-            {NULL, NULL}},
+    .groups = GROUPS(&own_options, &tower_options),
+    .examples = EXAMPLES(
+        {"Zero-shot classes from their names",
+         "koofu embed-text clip-vit-base-patch32 --classes names.txt -o text.safetensors"},
+        {"Then their accuracy",
+         "koofu eval model.safetensors test.safetensors --text text.safetensors"},
+        {"Pictures by words: search in a gallery with a sentence",
+         "koofu embed-text clip-vit-base-patch32 --prompts query.txt -o query.safetensors"}),
     .run = run,
 };

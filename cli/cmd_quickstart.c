@@ -1,7 +1,9 @@
 /* cmd_quickstart.c - koofu quickstart: a folder of class folders to a classifier and a page about
  * it. */
-#include "cli.h"
 #include "commands.h"
+#include "encoders.h"
+#include "format.h"
+#include "outputs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +97,7 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
   printf("  report.html             what it gains and why; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
-                                      cli->args.encoder, "--top", "3", NULL});
+                                      cli->args.encoder.folder, "--top", "3", NULL});
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -104,9 +106,9 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
                       const char *folder) {
   const cli_args *a = &cli->args;
   kf_quickstart_options options = {.name = a->operands.items[0],
-                                   .title = a->title,
-                                   .text = a->no_text ? KF_OFF : KF_ON,
-                                   .templates = a->templates,
+                                   .title = a->report.title,
+                                   .text = a->encoder.no_text ? KF_OFF : KF_ON,
+                                   .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
   char *embeddings = path_in(folder, "embeddings.safetensors");
   char *model = path_in(folder, "model.safetensors");
@@ -133,12 +135,13 @@ static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
-  if (a->no_text && a->templates)
+  if (a->encoder.no_text && a->prompts.templates)
     return fail_usage(cli, "--templates cannot be used with --no-text");
   char *folder = a->output ? strdup(a->output) : usual_folder(a->operands.items[0]);
   int result = folder ? open_pictures(cli, 0, &pictures) : fail(cli, KF_ERR_MEM);
   if (result == EXIT_OK)
-    result = load_encoder(cli, a->encoder, a->no_text ? TOWER_IMAGES : TOWER_BOTH, &encoder);
+    result = load_encoder(cli, a->encoder.folder, a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH,
+                          &encoder);
   if (result == EXIT_OK) result = quickstart(cli, encoder, pictures, folder);
   kf_encoder_free(encoder);
   kf_pictures_free(pictures);
@@ -148,47 +151,37 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"encoder", 0, OPTION_TEXT, offsetof(cli_args, encoder), OPTION_REQUIRED, "MODEL-DIR",
-         "a CLIP model as Hugging Face publishes it (see 'koofu embed')", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FOLDER",
-         "where to write (default: the name of the picture folder with -koofu added)", 0, 0, NULL},
-        {"no-text", 0, OPTION_FLAG, offsetof(cli_args, no_text), 0, NULL,
-         "use pictures alone, not the class names", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), 0, "FILE",
-         "templates for the class names (see 'koofu prompts'; default: builtin7)", 0, 0, NULL},
-        {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
-         0, NULL},
-        {0}}};
+    OPTIONS({TEXT("encoder", encoder.folder, "MODEL-DIR"), .required = 1,
+             .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
+            {OUTPUT("FOLDER"),
+             .help = "where to write (default: the name of the picture folder with -koofu added)"},
+            {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
+            {TEMPLATES,
+             .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
+            {TITLE})};
 
 const cli_command quickstart_command = {
     .name = "quickstart",
     .operands = "FOLDER",
-    .min_operands = 1,
-    .max_operands = 1,
     .missing = "the folder of pictures is",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
         "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' does, "
         "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
-        "If "
-        "the encoder has a text tower, class names take part: underscores become blanks, a number "
-        "in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their weight is "
-        "chosen as well. Without class names the number of dimensions is chosen by "
+        "If the encoder has a text tower, class names take part: underscores become blanks, a "
+        "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
+        "weight is chosen as well. Without class names the number of dimensions is chosen by "
         "cross-validation; with them all are kept, because fewer are only known to lose nothing "
-        "for "
-        "pictures alone.\n\n"
+        "for pictures alone.\n\n"
         "The printed figures are of pictures left out of the model that judges them. The raw space "
         "is left out the same way, with a lambda so large that the map changes nothing.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
         "'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
-    .groups = (const cli_group *const[]){&own_options, &picture_options, &tower_options, NULL},
-    .examples =
-        (const cli_example[]){{"Photos in a folder for each class",
-                               "koofu quickstart photos --encoder clip-vit-base-patch32"},
-                              {"Then use the model",
-                               "koofu classify photos-koofu/model.safetensors new.jpg --encoder "
-                               "clip-vit-base-patch32"},
-                              {NULL, NULL}},
+    .groups = GROUPS(&own_options, &picture_options, &tower_options),
+    .examples = EXAMPLES(
+        {"Photos in a folder for each class",
+         "koofu quickstart photos --encoder clip-vit-base-patch32"},
+        {"Then use the model",
+         "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip-vit-base-patch32"}),
     .run = run,
 };

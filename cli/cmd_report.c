@@ -1,6 +1,11 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
-#include "cli.h"
+#include "choosing.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
+#include "judging.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <string.h>
 
@@ -15,13 +20,14 @@ typedef struct report_inputs {
 static int open_inputs(cli_run *cli, report_inputs *in) {
   const cli_args *a = &cli->args;
   int result = load_judging(cli, &in->truth, NULL);
-  if (result == EXIT_OK && a->model) result = load_model(cli, a->model, &in->model);
+  if (result == EXIT_OK && a->report.model) result = load_model(cli, a->report.model, &in->model);
   if (result == EXIT_OK) result = open_test(cli, &in->test);
   if (result != EXIT_OK) return result;
-  if (a->exponent.given && (in->model ? kf_model_normalized(in->model) : !a->no_normalize))
+  if (a->stats.exponent.given &&
+      (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
     return fail_usage(cli, "--exponent needs --no-normalize");
   result = open_data(cli, 0, LABELS_NEEDED, &in->train);
-  return result == EXIT_OK && a->text ? load_text(cli, &in->text) : result;
+  return result == EXIT_OK && a->text.path ? load_text(cli, &in->text) : result;
 }
 
 static void close_inputs(report_inputs *in) {
@@ -50,19 +56,19 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->dim.given      ? "dim"
-                         : a->lambda       ? "lambda"
-                         : a->one_se       ? "one-se"
-                         : a->fuse         ? "fuse"
-                         : a->no_normalize ? "no-normalize"
-                                           : NULL;
-  if (a->model && of_model)
+  const char *of_model = a->fit.dim.given        ? "dim"
+                         : a->fit.lambda         ? "lambda"
+                         : a->fit.one_se         ? "one-se"
+                         : a->text.fuse          ? "fuse"
+                         : a->stats.no_normalize ? "no-normalize"
+                                                 : NULL;
+  if (a->report.model && of_model)
     return fail_usage(cli, "--%s cannot be used with --model, which has its own", of_model);
-  if (a->text && a->no_normalize)
+  if (a->text.path && a->stats.no_normalize)
     return fail_usage(cli, "--text cannot be used with --no-normalize");
-  if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
-  if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.n && a->seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
+  if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
+  if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   int result = check_text_options(cli);
   if (result == EXIT_OK) result = check_choose_options(cli);
   return result == EXIT_OK ? check_output(cli, a->output) : result;
@@ -98,21 +104,21 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = open_inputs(cli, &in);
   if (result == EXIT_OK) {
     show_files(&a->operands, train);
-    show_files(&a->test, test);
-    options = (kf_report_options){.title = a->title,
+    show_files(&a->test.data, test);
+    options = (kf_report_options){.title = a->report.title,
                                   .train_name = train,
                                   .test_name = test,
                                   .test = in.test,
                                   .truth = in.truth,
                                   .model = in.model,
                                   .fit = options.fit,
-                                  .dims = a->dims.items,
-                                  .n_dims = a->dims.n,
-                                  .k = a->neighbour_list.items,
-                                  .n_k = a->neighbour_list.n,
-                                  .shots = a->shots.items,
-                                  .n_shots = a->shots.n,
-                                  .seeds = (uint32_t)a->seeds.value};
+                                  .dims = a->sweep.dims.items,
+                                  .n_dims = a->sweep.dims.n,
+                                  .k = a->search.ks.items,
+                                  .n_k = a->search.ks.n,
+                                  .shots = a->shots.sizes.items,
+                                  .n_shots = a->shots.sizes.n,
+                                  .seeds = (uint32_t)a->shots.seeds.value};
     options.fit.text = in.text;
     kf_report_result report;
     kf_status status = kf_report_write(cli->ctx, in.train, &options, a->output, &report);
@@ -127,60 +133,36 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "PAGE.html",
-         "the page to write", 0, 0, NULL},
-        {"test", 0, OPTION_LIST, offsetof(cli_args, test), 0, "DATA",
-         "rows to judge by; repeat for several files (default: folds of the training rows)", 0, 0,
-         NULL},
-        {"test-labels", 0, OPTION_LIST, offsetof(cli_args, test_labels), 0, "FILE",
-         "labels of --test, as --labels", 0, 0, NULL},
-        {"model", 0, OPTION_TEXT, offsetof(cli_args, model), 0, "MODEL",
-         "a model of the training rows (default: fit one)", 0, 0, NULL},
-        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser of the model, as in 'koofu fit' (default: auto)", 0, 0, NULL},
-        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
-         "choose the largest lambda within one standard error of the best", 0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions of the model (default: the fewest that lose nothing; with --text, all)", 1,
-         KF_MAX_DIM, NULL},
-        {"dims", 0, OPTION_NUMBERS, offsetof(cli_args, dims), 0, "L,...",
-         "dimensions to compare (default: D, D/2, D/4, ...)", 1, KF_MAX_DIM, NULL},
-        {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
-         "numbers of neighbours to compare (default: 1,5,15)", 1, KF_MAX_NEIGHBOURS, NULL},
-        {"shots", 0, OPTION_NUMBERS, offsetof(cli_args, shots), 0, "N,...",
-         "with --test: accuracy with N training rows per class", 1, INT32_MAX, NULL},
-        {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
-         "with --shots: draw S times (default: 3)", 1, 1000, NULL},
-        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "text prototypes to add to the model (see 'koofu fit --text'), or to compare with a "
-         "--model "
-         "that has none",
-         0, 0, NULL},
-        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
-         "with --text: weight of the prototypes next to the text, a number or auto (default: auto)",
-         0, 0, NULL},
-        {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
-         0, NULL},
-        {0}}};
+    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+            {TEST_LABELS},
+            {INPUT("model", report.model, "MODEL"),
+             .help = "a model of the training rows (default: fit one)"},
+            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
+            {ONE_SE},
+            {MODEL_DIM,
+             .help = "dimensions of the model (default: the fewest that lose nothing; with --text, "
+                     "all)"},
+            {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+            {SEEDS},
+            {TEXT_INPUT,
+             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
+                     "with a --model that has none"},
+            {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",
     .operands = "DATA...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the training data are",
     .summary = "write a page about what the map gains, and why",
     .details =
         "One self-contained HTML page with figures and no scripts: accuracy in the raw space and "
-        "in "
-        "Koo-Fu's, over lambda, dimensions and neighbours; the spectra; a map of the classes; the "
-        "worst classes, the most frequent confusions, and how far margins can be trusted. "
+        "in Koo-Fu's, over lambda, dimensions and neighbours; the spectra; a map of the classes; "
+        "the worst classes, the most frequent confusions, and how far margins can be trusted. "
         "docs/report.md explains each figure.\n\n"
         "lambda is chosen by leave-one-out and the number of dimensions by cross-validation, "
-        "unless "
-        "--model gives both. With --test, accuracy is that of the test rows; without, that of "
-        "held-out folds, and there is no list of errors.\n\n"
+        "unless --model gives both. With --test, accuracy is that of the test rows; without, that "
+        "of held-out folds, and there is no list of errors.\n\n"
         "With --text, or a --model with text, the page also shows text alone and together with "
         "prototypes, over lambda, alpha and dimensions; classes, confusions and margins are then "
         "those of both together.\n\n"
@@ -188,18 +170,14 @@ const cli_command report_command = {
         "training rows per class (see 'koofu sweep --shots').\n\n"
         "The options on labels and rows apply to both data sets, except that --test has labels of "
         "its own. The training rows are held in memory for the neighbours, five bytes per value.",
-    .groups = (const cli_group *const[]){&own_options, &truth_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"What is in it for me?",
-             "koofu report train.safetensors --test test.safetensors -o report.html"},
-            {"From .npy files, with a title",
-             "koofu report x.npy --labels y.npy --test x_test.npy --test-labels y_test.npy "
-             "--title 'Birds' -o birds.html"},
-            {"Names and pictures",
-             "koofu report train.safetensors --test test.safetensors --text text.safetensors -o "
-             "report.html"},
-            {NULL, NULL}},
+    .groups = GROUPS(&own_options, &truth_options, &stats_options, &label_options, &row_options,
+                     &strict_options),
+    .examples = EXAMPLES(
+        {"What is in it for me?",
+         "koofu report train.safetensors --test test.safetensors -o report.html"},
+        {"From .npy files, with a title", "koofu report x.npy --labels y.npy --test x_test.npy "
+                                          "--test-labels y_test.npy --title 'Birds' -o birds.html"},
+        {"Names and pictures", "koofu report train.safetensors --test test.safetensors --text "
+                               "text.safetensors -o report.html"}),
     .run = run,
 };

@@ -1,22 +1,24 @@
 /* encoders.c - encoders and pictures, as the options name them. */
-#include "cli.h"
+#include "encoders.h"
+#include "format.h"
+#include "outputs.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out) {
   const cli_args *a = &cli->args;
-  kf_encoder_options options = {.precision = (kf_precision)a->precision,
+  kf_encoder_options options = {.precision = (kf_precision)a->encoder.precision,
                                 .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
-                                .max_pixels = (uint64_t)a->max_pixels.value};
+                                .max_pixels = (uint64_t)a->encoder.max_pixels.value};
   kf_status status = kf_encoder_load(cli->ctx, folder, &options, out);
   if (status != KF_OK) return fail(cli, status);
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
     return fail_with(cli, EXIT_USAGE, "%s: the model has no image tower", folder);
-  if (cli->args.verbose)
+  if (cli->args.common.verbose)
     say(cli, "encoder %s: rows of %u, %s, %s of weights", folder, kf_encoder_dim(e),
         kf_encoder_precision(e) == KF_PRECISION_F32 ? "f32" : "bf16",
         show_bytes(kf_encoder_bytes(e)).text);
@@ -27,7 +29,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
 
 int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   const cli_list *operands = &cli->args.operands;
-  const char *list = cli->args.list;
+  const char *list = cli->args.pictures.list;
   if (list && operands->n > first)
     return fail_usage(cli, "'%s' is one argument too many with --list", operands->items[first]);
   if (!list && operands->n == first)
@@ -57,10 +59,10 @@ void say_kept(cli_run *cli, const char *path) {
 
 kf_embed_options embed_options_of(const cli_args *a) {
   return (kf_embed_options){.dtype = (kf_dtype)a->dtype,
-                            .normalize = a->normalize,
-                            .skip_bad = a->skip_bad,
-                            .shard = (uint32_t)a->shard.value,
-                            .resume = a->no_resume ? KF_OFF : KF_ON};
+                            .normalize = a->pictures.normalize,
+                            .skip_bad = a->data.skip_bad,
+                            .shard = (uint32_t)a->pictures.shard.value,
+                            .resume = a->pictures.no_resume ? KF_OFF : KF_ON};
 }
 
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,

@@ -65,7 +65,7 @@ def shots_refused(box):
     box.refuses(USAGE, *SWEEP, "--shots", "2", "--seeds", 0, naming="--seeds must be")
     box.refuses(USAGE, *SWEEP, "--seeds", 2, naming="--seeds needs --shots")
     for other in (("-k", 3), ("--dims", 8), ("--lambdas", "1x"), ("--no-raw",), ("--no-normalize",)):
-        box.refuses(USAGE, *SWEEP, "--shots", 2, *other, naming="has no meaning with --shots")
+        box.refuses(USAGE, *SWEEP, "--shots", 2, *other, naming="cannot be used with --shots")
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     box.refuses(BAD_DATA, "sweep", "s.safetensors", "--test", "test.safetensors", "--shots", 2, naming="s.safetensors")
     box.works("synth", "--classes", 3, "--dim", 32, "-o", "x.safetensors", "--text", "few.safetensors", "-q")
