@@ -337,7 +337,7 @@ static void refused(void **state) {
   kf_data *rows;
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K - 1, D, NULL, NULL, 0, &rows));
   assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &fewer));
-  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes and the training data 9",
+  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes, the training data 9",
                kf_shots_new(p.ctx, p.train, p.test, fewer, NULL, &s));
   kf_data_free(rows);
   kf_text_free(fewer);
