@@ -256,44 +256,44 @@ static void what_is_refused(void **state) {
 static void shards_are_checked(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_parts_id id = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
   char out[300]; /* the loops below use up all places of at() */
   snprintf(out, sizeof out, "%s", at("o.safetensors"));
   const float rows[] = {1, 2, 3, 4};
   const unsigned char bad[] = {0, 1, 0};
   kf_string said = {0};
   kf_string_add(&said, "one\0two", 8);
-  kf_parts parts;
-  assert_int_equal(kf_parts_open(&parts, out, &id, false, &err), KF_OK);
-  assert_true(parts.begun);
-  assert_int_equal(kf_parts_shards(&parts), 2);
-  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
-  kf_piece piece;
+  kf_shards shards;
+  assert_int_equal(kf_shards_open(&shards, out, &run, false, &err), KF_OK);
+  assert_true(shards.begun);
+  assert_int_equal(kf_shards_count(&run), 2);
+  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
+  kf_finished shard;
   bool is;
   char why[KF_WHERE_SIZE];
-  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
   assert_true(is);
-  assert_int_equal(piece.n, 3);
-  assert_int_equal(piece.kept, 2);
-  assert_memory_equal(piece.bad, bad, 3);
-  assert_int_equal(piece.n_messages, 8);
-  assert_memory_equal(piece.messages, "one\0two", 8);
-  kf_piece_close(&piece);
-  assert_int_equal(kf_piece_open(&parts, 0, 78, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(shard.n, 3);
+  assert_int_equal(shard.kept, 2);
+  assert_memory_equal(shard.bad, bad, 3);
+  assert_int_equal(shard.n_messages, 8);
+  assert_memory_equal(shard.messages, "one\0two", 8);
+  kf_finished_close(&shard);
+  assert_int_equal(kf_shards_find(&shards, 0, 78, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_non_null(strstr(why, "changed"));
-  assert_int_equal(kf_piece_open(&parts, 1, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 1, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_string_equal(why, ""); /* it is just not there */
 
   /* Remarks of which the last has no end are none. */
   assert_int_equal(
-      kf_piece_save(&parts, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
+      kf_shards_save(&shards, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
       KF_OK);
-  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_non_null(strstr(why, "made again"));
-  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
+  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
 
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
@@ -303,32 +303,32 @@ static void shards_are_checked(void **state) {
     bytes[i] = (char)(bytes[i] ^ 4);
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, size);
     bytes[i] = (char)(bytes[i] ^ 4);
-    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
     assert_string_not_equal(why, "");
   }
   for (size_t n = 1; n < size; n++) {
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, n);
-    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
   }
   free(bytes);
   kf_string_clear(&said);
 
   /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
-  kf_parts other;
-  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_ERR_IO);
+  kf_shards other;
+  assert_int_equal(kf_shards_open(&other, out, &run, true, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "another process"));
-  kf_parts_close(&parts);
-  id.encoder = 3;
-  assert_int_equal(kf_parts_open(&other, out, &id, false, &err), KF_ERR_ARG);
+  kf_shards_close(&shards);
+  run.encoder = 3;
+  assert_int_equal(kf_shards_open(&other, out, &run, false, &err), KF_ERR_ARG);
   assert_non_null(strstr(err.message, "another encoder"));
   assert_true(there("o.safetensors.parts/shard-00000000.safetensors"));
-  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_OK);
+  assert_int_equal(kf_shards_open(&other, out, &run, true, &err), KF_OK);
   assert_false(there("o.safetensors.parts/shard-00000000.safetensors"));
-  kf_parts_remove(&other);
+  kf_shards_remove(&other);
   assert_false(there("o.safetensors.parts"));
-  kf_parts_remove(&other); /* does nothing */
+  kf_shards_remove(&other); /* does nothing */
 }
 
 /* A folder of that name that somebody else keeps shards in is left as it is. */
@@ -354,15 +354,15 @@ static void shards_of_others_stay(void **state) {
 static void links_are_not_followed(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_parts_id id = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
   kf_string said = {0};
-  kf_parts parts;
+  kf_shards shards;
   write_bytes("mine", "mine", 4);
-  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_OK);
+  assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_OK);
   assert_int_equal(symlink("../mine", at("o.parts/shard-00000000.safetensors")), 0);
-  assert_int_equal(kf_piece_save(&parts, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
+  assert_int_equal(kf_shards_save(&shards, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
                    KF_OK);
-  kf_parts_remove(&parts);
+  kf_shards_remove(&shards);
   assert_false(there("o.parts"));
   size_t size;
   char *bytes = test_read(at("mine"), &size);
@@ -370,7 +370,7 @@ static void links_are_not_followed(void **state) {
   free(bytes);
   assert_int_equal(mkdir(at("o.parts"), 0777), 0);
   assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
-  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_ERR_IO);
+  assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "o.parts/lock"));
   assert_false(there("made"));
 }

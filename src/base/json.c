@@ -61,25 +61,6 @@ static int hex4(const char *at) {
   return value;
 }
 
-static char *put_utf8(char *to, unsigned code) {
-  if (code < 0x80) {
-    *to++ = (char)code;
-  } else if (code < 0x800) {
-    *to++ = (char)(0xc0 | code >> 6);
-    *to++ = (char)(0x80 | (code & 63));
-  } else if (code < 0x10000) {
-    *to++ = (char)(0xe0 | code >> 12);
-    *to++ = (char)(0x80 | (code >> 6 & 63));
-    *to++ = (char)(0x80 | (code & 63));
-  } else {
-    *to++ = (char)(0xf0 | code >> 18);
-    *to++ = (char)(0x80 | (code >> 12 & 63));
-    *to++ = (char)(0x80 | (code >> 6 & 63));
-    *to++ = (char)(0x80 | (code & 63));
-  }
-  return to;
-}
-
 /* \uXXXX at p->at, with its second half where it is a surrogate pair. */
 static kf_status unicode_escape(parser *p, char **to) {
   int code = hex4(p->at + 2);
@@ -95,7 +76,7 @@ static kf_status unicode_escape(parser *p, char **to) {
     return bad(p, "half of a surrogate pair");
   }
   if (full == 0) return bad(p, "a NUL in a string");
-  *to = put_utf8(*to, full);
+  *to += kf_utf8_put(full, (unsigned char *)*to);
   return KF_OK;
 }
 

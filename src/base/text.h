@@ -5,6 +5,14 @@
 #include "base/base.h"
 
 bool kf_utf8_valid(const char *text, size_t length);
+/* How many bytes at the beginning of a text are valid UTF-8; `length` if all are. */
+size_t kf_utf8_prefix(const char *text, size_t length);
+/* The code point at *at in valid UTF-8; moves *at past it. */
+uint32_t kf_utf8_next(const char *text, size_t *at);
+/* Writes 1 to 4 bytes and returns how many. */
+size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
+/* Whether text begins with `start`. */
+bool kf_starts_with(const char *text, const char *start);
 /* Whether text ends in `end`. */
 bool kf_ends_with(const char *text, const char *end);
 

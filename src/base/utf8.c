@@ -1,33 +1,47 @@
-/* utf8.c - is it UTF-8? */
+/* utf8.c - UTF-8: checking, reading and writing characters. */
 #include "base/text.h"
 
-/* The length of the sequence that a lead byte opens, 0 for a byte that opens none; *least is the
- * smallest character that needs this length. */
-static size_t sequence_length(unsigned char lead, uint32_t *least) {
-  *least = 0;
-  if (lead < 0x80) return 1;
-  *least = 0x80;
-  if (lead >= 0xC2 && lead < 0xE0) return 2;
-  *least = 0x800;
-  if (lead >= 0xE0 && lead < 0xF0) return 3;
-  *least = 0x10000;
-  return lead >= 0xF0 && lead < 0xF5 ? 4 : 0;
+static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+
+/* The length of the valid sequence at b, where `left` bytes remain; 0: there is none. */
+static size_t sequence(const unsigned char *b, size_t left) {
+  if (b[0] < 0x80) return 1;
+  if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
+  if (b[0] < 0xE0) return left >= 2 && trails(b[1]) ? 2 : 0;
+  if (b[0] < 0xF0) {
+    if (left < 3 || !trails(b[1]) || !trails(b[2])) return 0;
+    bool overlong = b[0] == 0xE0 && b[1] < 0xA0, surrogate = b[0] == 0xED && b[1] >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (left < 4 || !trails(b[1]) || !trails(b[2]) || !trails(b[3])) return 0;
+  bool overlong = b[0] == 0xF0 && b[1] < 0x90, beyond = b[0] == 0xF4 && b[1] >= 0x90;
+  return overlong || beyond ? 0 : 4;
+}
+
+size_t kf_utf8_prefix(const char *text, size_t length) {
+  const unsigned char *bytes = (const unsigned char *)text;
+  size_t at = 0;
+  for (size_t n; at < length && (n = sequence(bytes + at, length - at)) > 0;) at += n;
+  return at;
 }
 
 bool kf_utf8_valid(const char *text, size_t length) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  for (size_t i = 0; i < length;) {
-    uint32_t least;
-    size_t n = sequence_length(bytes[i], &least);
-    if (n == 0 || n > length - i) return false;
-    uint32_t character = n == 1 ? bytes[i] : bytes[i] & (0x7Fu >> n);
-    for (size_t j = 1; j < n; j++) {
-      if ((bytes[i + j] & 0xC0) != 0x80) return false;
-      character = character << 6 | (bytes[i + j] & 0x3F);
-    }
-    bool surrogate = character >= 0xD800 && character <= 0xDFFF;
-    if (character < least || surrogate || character > 0x10FFFF) return false;
-    i += n;
-  }
-  return true;
+  return kf_utf8_prefix(text, length) == length;
+}
+
+uint32_t kf_utf8_next(const char *text, size_t *at) {
+  const unsigned char *b = (const unsigned char *)text + *at;
+  size_t n = b[0] < 0x80 ? 1 : b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : 4;
+  uint32_t c = n == 1 ? b[0] : b[0] & (0x7Fu >> n);
+  for (size_t i = 1; i < n; i++) c = c << 6 | (b[i] & 63u);
+  *at += n;
+  return c;
+}
+
+size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]) {
+  static const unsigned char lead[5] = {0, 0, 0xC0, 0xE0, 0xF0};
+  size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+  for (size_t i = n - 1; i > 0; i--, c >>= 6) bytes[i] = (unsigned char)(0x80 | (c & 63));
+  bytes[0] = (unsigned char)(lead[n] | c);
+  return n;
 }

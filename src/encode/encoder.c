@@ -1,11 +1,16 @@
-/* encoder.c - encoders as the world sees them: loading, pictures, texts.
+/* encoder.c - the public functions of encoders: loading, pictures, texts.
  *
- * The unit of work is a group of pictures or texts of some hundred rows: enough that a product with the
- * weights, which come from memory, is worth their way, and no more, since all between lies in caches. A
- * thread reads the pictures of its group, makes pixels of them and takes them through the tower with
- * room of its own; another thread meanwhile does the same with the next group. So decoding and
- * computing overlap by themselves, and nobody waits for anybody. Where there are fewer pictures than
- * would keep all threads busy, they share the work on each group instead. */
+ *     kf_encoder_load    config.c, preprocess.c, tokenizer_load.c, load.c
+ *     kf_encode_images   encode: tasks of a group each; image_task: read_picture (image.c, preprocess.c)
+ *                        for each picture, then the tower (tower.c)
+ *     kf_encode_texts    encode; text_task: tokens (tokenizer.c), then the tower
+ *
+ * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass over
+ * the weights, which come from memory, worth it, and few enough for everything else to stay in caches.
+ * A thread reads the pictures of its group, preprocesses them and takes them through the tower at a desk
+ * of its own, while other threads do the same with other groups. So decoding and computing overlap, and
+ * nobody waits. If there are too few pictures to keep all threads busy, the threads share the work on
+ * each group instead (`split`). */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -13,7 +18,7 @@
 #include <string.h>
 
 #define GROUP_ROWS    512u
-#define TEXTS_AT_ONCE 64u /* texts that a thread takes at a time */
+#define TEXTS_AT_ONCE 64u /* in a group, at most */
 
 /* --- loading --------------------------------------------------------------------------------- */
 
@@ -46,8 +51,8 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
-/* Everything besides the weights that embeddings depend on. */
-static kf_status hash_settings(const kf_encoder *e, kf_checksum *hash, kf_err *err) {
+/* Adds everything besides the weights that embeddings depend on. */
+static kf_status add_settings(const kf_encoder *e, kf_checksum *sum, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
                  (int)e->config.family, e->config.dim);
@@ -55,20 +60,21 @@ static kf_status hash_settings(const kf_encoder *e, kf_checksum *hash, kf_err *e
   describe_tower(&text, "text", &e->config.text);
   if (e->config.image.present) describe_preprocess(&text, &e->preprocess);
   bool ok = !text.failed;
-  if (ok) kf_checksum_add(hash, text.data, text.n);
+  if (ok) kf_checksum_add(sum, text.data, text.n);
   kf_string_clear(&text);
   return ok ? KF_OK : kf_fail_memory(err);
 }
 
 static kf_status choose_towers(kf_encoder *e, const char *folder, const kf_encoder_options *options,
                                kf_err *err) {
-  if ((options->images == KF_OFF)) e->config.image.present = false;
-  if ((options->text == KF_OFF)) e->config.text.present = false;
+  bool images = options->images != KF_OFF, text = options->text != KF_OFF;
+  if (!images && !text)
+    return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: images and text are both off");
+  e->config.image.present = e->config.image.present && images;
+  e->config.text.present = e->config.text.present && text;
   if (e->config.image.present || e->config.text.present) return KF_OK;
-  if ((options->images == KF_OFF) && (options->text == KF_OFF))
-    return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: neither images nor text are wanted");
   return kf_fail(err, KF_ERR_ARG, "%s: the model has no %s", folder,
-                 (options->images != KF_OFF)                    ? "image tower"
+                 images                                 ? "image tower"
                  : e->config.family == KF_FAMILY_SIGLIP ? "text tower that koofu reads (SigLIP)"
                                                         : "text tower");
 }
@@ -94,24 +100,23 @@ static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options 
   if (e->config.image.present)
     KF_TRY(kf_preprocess_read(folder, e->config.image.image_size, &e->preprocess, err));
   if (e->config.text.present) KF_TRY(load_tokenizer(e, folder, err));
-  kf_checksum hash;
-  kf_checksum_start(&hash);
-  KF_TRY(hash_settings(e, &hash, err));
-  KF_TRY(kf_towers_load(ctx, e, folder, &hash));
-  e->checksum = kf_checksum_value(&hash);
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  KF_TRY(add_settings(e, &sum, err));
+  KF_TRY(kf_towers_load(ctx, e, folder, &sum));
+  e->checksum = kf_checksum_value(&sum);
   return KF_OK;
 }
 
 kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                           kf_encoder **out) {
   KF_ENTER(ctx, folder != NULL && out != NULL);
-  kf_encoder_options chosen = options != NULL ? *options : (kf_encoder_options){0};
-  if (chosen.precision > KF_PRECISION_BF16 || (int)chosen.precision < 0)
-    return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: there is no precision %d",
-                   (int)chosen.precision);
+  KF_OPTIONS(kf_encoder_options, o, options);
+  if (o.precision > KF_PRECISION_BF16 || (int)o.precision < 0)
+    return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: invalid precision %d", (int)o.precision);
   kf_encoder *e = kf_alloc_zero(1, sizeof *e);
   if (e == NULL) return kf_fail_memory(err);
-  kf_status status = load(ctx, folder, &chosen, e);
+  kf_status status = load(ctx, folder, &o, e);
   if (status == KF_OK)
     *out = e;
   else
@@ -122,9 +127,7 @@ kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_opti
 void kf_encoder_free(kf_encoder *encoder) {
   if (encoder == NULL) return;
   kf_tokenizer_free(encoder->tokenizer);
-  kf_free(encoder->image.layers);
-  kf_free(encoder->text.layers);
-  kf_free(encoder->memory);
+  kf_arena_free(&encoder->memory);
   kf_free(encoder);
 }
 
@@ -151,7 +154,7 @@ static kf_status want_text(const kf_encoder *encoder, kf_err *err) {
 
 /* --- one picture ----------------------------------------------------------------------------- */
 
-/* A file to pixels[3][size][size]. */
+/* Reads a file into pixels[3][size][size]. */
 static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, kf_err *err) {
   kf_image image;
   KF_TRY(kf_image_read(path, e->max_pixels, &image, err));
@@ -169,27 +172,38 @@ kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char
 
 /* --- groups ---------------------------------------------------------------------------------- */
 
-typedef struct job {
+/* What a worker has to itself. */
+typedef struct desk {
+  kf_walk *walk;
+  float *buffer;         /* pixels of a picture in a file; `split`: of each in the group */
+  const float **pixels;  /* [group] of each picture; NULL: it cannot be read */
+  int32_t *tokens;       /* [group][context] */
+  const int32_t **begin; /* [group] the tokens of each text */
+  uint32_t *lengths;     /* [group] tokens up to the end of each text */
+} desk;
+
+typedef struct encoding {
   kf_ctx *ctx;
   const kf_encoder *e;
-  const char *what;
-  uint64_t n;
-  size_t group; /* pictures or texts of a task */
-  bool split;
-  kf_walk **walks; /* [threads] made when they are needed */
-  float *out;
-  atomic_uint_fast64_t done;
-  uint64_t reported; /* by the caller's thread */
-  /* Pictures. */
-  const char *const *paths; /* NULL: pixels */
+  const kf_tower *tower;
+  /* One of these. */
+  const char *const *paths;
   const float *pixels;
-  kf_status *status;
-  char **messages; /* [n] of pictures that cannot be read; NULL without status */
-  float **buffers; /* [threads] pixels of a picture; `split`: of each in the group */
-  /* Texts. */
-  const char *const *texts; /* NULL: tokens */
+  const char *const *texts;
   const int32_t *tokens;
-} job;
+  uint64_t n; /* pictures or texts */
+  float *out;
+  kf_status *status; /* as in kf_encode_images */
+  char **messages;   /* [n] of pictures that cannot be read; NULL without status */
+  size_t group;      /* pictures or texts of a task */
+  size_t rows;       /* of a group, at most */
+  bool split;
+  kf_arena memory;
+  desk *desks; /* [workers] */
+  atomic_uint_fast64_t done;
+} encoding;
+
+static bool of_images(const encoding *j) { return j->tower == &j->e->image; }
 
 /* As many in a task as fill a group, in tasks of equal size, so that no thread is left behind. */
 static size_t group_size(uint64_t n, size_t threads, size_t most) {
@@ -198,58 +212,85 @@ static size_t group_size(uint64_t n, size_t threads, size_t most) {
   return (size_t)((n + tasks - 1) / tasks);
 }
 
-static kf_status make_job(job *j, kf_err *err) {
-  j->walks = kf_alloc_zero(j->ctx->threads, sizeof(kf_walk *));
-  j->buffers = kf_alloc_zero(j->ctx->threads, sizeof(float *));
-  if (j->status != NULL) j->messages = kf_alloc_zero(j->n, sizeof(char *));
-  bool ok = j->walks != NULL && j->buffers != NULL && (j->status == NULL || j->messages != NULL);
-  return ok ? KF_OK : kf_fail_memory(err);
+static size_t pixel_count(const kf_encoder *e) {
+  return (size_t)3 * e->config.image.image_size * e->config.image.image_size;
 }
 
-static void clear_job(job *j) {
-  for (unsigned t = 0; j->walks != NULL && t < j->ctx->threads; t++) kf_walk_free(j->walks[t]);
-  for (unsigned t = 0; j->buffers != NULL && t < j->ctx->threads; t++) kf_free(j->buffers[t]);
-  for (uint64_t i = 0; j->messages != NULL && i < j->n; i++) kf_free(j->messages[i]);
-  kf_free(j->walks);
-  kf_free(j->buffers);
-  kf_free(j->messages);
-}
-
-/* Reports `more` finished ones, if this is the caller's own thread. */
-static kf_status report(job *j, size_t more, size_t worker, kf_err *err) {
-  uint64_t done = atomic_fetch_add(&j->done, more) + more;
-  if (worker != 0) return KF_OK;
-  j->reported = done;
-  kf_status status = kf_progress(j->ctx, j->what, done, j->n);
-  if (status != KF_OK && err != &j->ctx->err) *err = j->ctx->err;
-  return status;
+static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
+  kf_arena *a = &j->memory;
+  size_t n = j->group;
+  if (j->status != NULL) KF_TAKE_ZERO(a, j->messages, j->n);
+  KF_TAKE_ZERO(a, j->desks, workers);
+  for (size_t i = 0; !a->failed && i < workers; i++) {
+    desk *d = &j->desks[i];
+    d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
+    if (j->paths != NULL) KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
+    if (of_images(j)) KF_TAKE(a, d->pixels, n);
+    if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
+    if (!of_images(j)) {
+      KF_TAKE(a, d->begin, n);
+      KF_TAKE(a, d->lengths, n);
+    }
+  }
+  return a->failed ? kf_fail_memory(err) : KF_OK;
 }
 
 /* Runs the tasks: by all threads at once, or one after the other with all threads on each. */
-static kf_status run_tasks(job *j, kf_task_fn task) {
-  size_t tasks = (size_t)((j->n + j->group - 1) / j->group);
-  if (!j->split) KF_TRY(kf_parallel(j->ctx, tasks, task, j));
-  for (size_t i = 0; j->split && i < tasks; i++) KF_TRY(task(j, i, 0, &j->ctx->err));
-  return j->reported == j->n ? KF_OK : kf_progress(j->ctx, j->what, j->n, j->n);
+static kf_status run_tasks(encoding *j, size_t workers, size_t tasks, kf_task_fn task,
+                           kf_err *err) {
+  KF_TRY(make_desks(j, workers, err));
+  if (!j->split) KF_TRY(kf_parallel_limited(j->ctx, workers, tasks, task, j));
+  for (size_t i = 0; j->split && i < tasks; i++) KF_TRY(task(j, i, 0, err));
+  return kf_progress(j->ctx, of_images(j) ? "images" : "texts", j->n, j->n);
 }
 
-/* Keeps what is wrong with picture i, if the caller wants to go on without it. */
-static kf_status note_bad(job *j, uint64_t i, kf_status status, kf_err *err) {
+/* Encodes everything, at most `most` pictures or texts to a group. */
+static kf_status encode(encoding *j, size_t most, kf_task_fn task, kf_err *err) {
+  if (j->n == 0) return KF_OK;
+  size_t threads = j->ctx->threads;
+  j->split = threads > 1 && 2 * j->n <= threads;
+  j->group = group_size(j->n, j->split ? 1 : threads, most);
+  j->rows = j->group * (of_images(j) ? kf_image_rows(j->e) : j->tower->config.context);
+  if (!of_images(j) && j->rows > GROUP_ROWS) /* texts are taken as they fit */
+    j->rows = GROUP_ROWS > j->tower->config.context ? GROUP_ROWS : j->tower->config.context;
+  size_t tasks = (size_t)((j->n + j->group - 1) / j->group);
+  kf_status status = run_tasks(j,
+                               j->split          ? 1
+                               : tasks < threads ? tasks
+                                                 : threads,
+                               tasks, task, err);
+  for (uint64_t i = 0; j->messages != NULL && i < j->n; i++) {
+    if (status == KF_OK && j->messages[i] != NULL) kf_log(j->ctx, "%s", j->messages[i]);
+    kf_free(j->messages[i]);
+  }
+  kf_arena_free(&j->memory);
+  return status;
+}
+
+/* The pictures or texts of task i, from *first on. */
+static size_t group_of(const encoding *j, size_t i, uint64_t *first) {
+  *first = (uint64_t)i * j->group;
+  return j->n - *first < j->group ? (size_t)(j->n - *first) : j->group;
+}
+
+/* Keeps the error of picture i, if the caller wants to go on without it. */
+static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err) {
   if (j->status == NULL || (status != KF_ERR_DATA && status != KF_ERR_IO)) return status;
   j->status[i] = status;
   j->messages[i] = kf_strdup(err->message);
   return j->messages[i] != NULL ? KF_OK : kf_fail_memory(err);
 }
 
-static kf_status not_finite(const job *j, uint64_t i, kf_err *err) {
+static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
   if (j->paths != NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
-                 j->pixels != NULL ? "picture" : "text", i);
+                 of_images(j) ? "picture" : "text", i);
 }
 
-/* Weights and pixels that are finite can still overflow on the way. */
-static kf_status check_rows(job *j, uint64_t first, size_t n, kf_err *err) {
+/* Checks the rows of a group, since finite weights and pixels can still overflow on the way, and reports
+ * progress. */
+static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
     float *row = j->out + i * dim;
@@ -258,70 +299,56 @@ static kf_status check_rows(job *j, uint64_t first, size_t n, kf_err *err) {
     KF_TRY(note_bad(j, i, not_finite(j, i, err), err));
     memset(row, 0, dim * sizeof *row);
   }
-  return KF_OK;
+  uint64_t done = atomic_fetch_add(&j->done, n) + n;
+  return kf_task_progress(j->ctx, worker, of_images(j) ? "images" : "texts", done, j->n, err);
 }
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-static kf_status image_walk(job *j, size_t worker, kf_walk **out, kf_err *err) {
-  size_t rows = j->group * kf_image_rows(j->e);
-  if (j->walks[worker] == NULL)
-    KF_TRY(
-        kf_walk_new(j->ctx, j->e, &j->e->image, rows, j->group, j->split, &j->walks[worker], err));
-  *out = j->walks[worker];
-  return KF_OK;
-}
-
-static size_t pixel_count(const kf_encoder *e) {
-  return (size_t)3 * e->config.image.image_size * e->config.image.image_size;
-}
-
-/* The pixels of picture i: the caller's, or what is read into a buffer. *out is NULL where it cannot be
+/* The pixels of picture i: the caller's, or read into the buffer. *out is NULL if the picture cannot be
  * read and that is no failure. */
-static kf_status fetch_picture(job *j, uint64_t i, size_t buffer, const float **out, kf_err *err) {
-  size_t n = pixel_count(j->e);
+static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const float **out,
+                               kf_err *err) {
   *out = NULL;
   if (j->paths == NULL) {
-    *out = j->pixels + i * n;
+    *out = j->pixels + i * pixel_count(j->e);
     return KF_OK;
   }
-  if (j->buffers[buffer] == NULL) j->buffers[buffer] = kf_alloc(n, sizeof(float));
-  if (j->buffers[buffer] == NULL) return kf_fail_memory(err);
-  kf_status status = read_picture(j->e, j->paths[i], j->buffers[buffer], err);
+  kf_status status = read_picture(j->e, j->paths[i], buffer, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
-  *out = j->buffers[buffer];
+  *out = buffer;
   return KF_OK;
 }
 
 /* With all threads on one group, each picture of it is read by one of them first. */
 typedef struct fetching {
-  job *j;
+  encoding *j;
   uint64_t first;
-  const float **pixels; /* [n] */
+  const desk *to;
 } fetching;
 
 static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  fetching *f = argument;
-  return fetch_picture(f->j, f->first + i, i, &f->pixels[i], err);
+  const fetching *f = argument;
+  float *buffer = f->to->buffer != NULL ? f->to->buffer + i * pixel_count(f->j->e) : NULL;
+  return fetch_picture(f->j, f->first + i, buffer, &f->to->pixels[i], err);
 }
 
-/* Puts pictures [first, first + n) into the group, those that can be read, `kept` in number;
- * pixels[i] is NULL for the others. */
-static kf_status put_group(job *j, kf_walk *walk, uint64_t first, size_t n, size_t worker,
-                           const float **pixels, size_t *kept, kf_err *err) {
+/* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i] is
+ * NULL for the others. */
+static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n, size_t *kept,
+                           kf_err *err) {
   if (j->split)
-    KF_TRY(
-        kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .pixels = pixels}));
+    KF_TRY(kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .to = d}));
   *kept = 0;
   for (size_t i = 0; i < n; i++) {
-    if (!j->split) KF_TRY(fetch_picture(j, first + i, worker, &pixels[i], err));
-    if (pixels[i] != NULL) kf_walk_put_image(walk, (*kept)++, pixels[i]);
+    if (!j->split) KF_TRY(fetch_picture(j, first + i, d->buffer, &d->pixels[i], err));
+    if (d->pixels[i] != NULL) kf_walk_put_image(d->walk, (*kept)++, d->pixels[i]);
   }
   return KF_OK;
 }
 
-/* Moves rows that were computed one after the other to the pictures they belong to, the last first. */
+/* Moves the rows of readable pictures, which are dense, to where they belong, the last one first. */
 static void spread_rows(float *out, size_t dim, const float *const *pixels, size_t n, size_t kept) {
   for (size_t i = n; i-- > 0;) {
     if (pixels[i] == NULL)
@@ -331,42 +358,21 @@ static void spread_rows(float *out, size_t dim, const float *const *pixels, size
   }
 }
 
-static kf_status encode_group(job *j, uint64_t first, size_t n, size_t worker, const float **pixels,
-                              kf_err *err) {
-  float *out = j->out + first * j->e->config.dim;
-  kf_walk *walk;
-  size_t kept;
-  KF_TRY(image_walk(j, worker, &walk, err));
-  KF_TRY(put_group(j, walk, first, n, worker, pixels, &kept, err));
-  if (kept > 0) KF_TRY(kf_walk_images(walk, kept, out));
-  spread_rows(out, j->e->config.dim, (const float *const *)pixels, n, kept);
-  return check_rows(j, first, n, err);
-}
-
 static kf_status image_task(void *argument, size_t i, size_t worker, kf_err *err) {
-  job *j = argument;
-  uint64_t first = (uint64_t)i * j->group;
-  size_t n = j->n - first < j->group ? (size_t)(j->n - first) : j->group;
-  const float **pixels = kf_alloc(n, sizeof *pixels);
-  if (pixels == NULL) return kf_fail_memory(err);
-  kf_status status = encode_group(j, first, n, worker, pixels, err);
-  kf_free(pixels);
-  return status == KF_OK ? report(j, n, worker, err) : status;
+  encoding *j = argument;
+  const desk *d = &j->desks[worker];
+  uint64_t first;
+  size_t kept, n = group_of(j, i, &first);
+  float *out = j->out + first * j->e->config.dim;
+  KF_TRY(put_group(j, d, first, n, &kept, err));
+  if (kept > 0) KF_TRY(kf_walk_images(d->walk, kept, out));
+  spread_rows(out, j->e->config.dim, (const float *const *)d->pixels, n, kept);
+  return finish_group(j, first, n, worker, err);
 }
 
-static kf_status encode_images(job *j, kf_err *err) {
-  j->what = "images";
-  if (j->n == 0) return KF_OK;
-  size_t threads = j->ctx->threads, rows = kf_image_rows(j->e);
-  size_t most = rows < GROUP_ROWS ? (GROUP_ROWS + rows / 2) / rows : 1;
-  j->split = threads > 1 && 2 * j->n <= threads;
-  j->group = group_size(j->n, j->split ? 1 : threads, most);
-  kf_status status = make_job(j, err);
-  if (status == KF_OK) status = run_tasks(j, image_task);
-  for (uint64_t i = 0; status == KF_OK && j->messages != NULL && i < j->n; i++)
-    if (j->messages[i] != NULL) kf_log(j->ctx, "%s", j->messages[i]);
-  clear_job(j);
-  return status;
+static kf_status encode_images(encoding *j, kf_err *err) {
+  size_t rows = kf_image_rows(j->e);
+  return encode(j, rows < GROUP_ROWS ? (GROUP_ROWS + rows / 2) / rows : 1, image_task, err);
 }
 
 kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
@@ -378,15 +384,22 @@ kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *c
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
     if (status != NULL) status[i] = KF_OK;
   }
-  job j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .paths = paths, .status = status};
-  return encode_images(&j, err);
+  return encode_images(&(encoding){.ctx = ctx,
+                                   .e = encoder,
+                                   .tower = &encoder->image,
+                                   .n = n,
+                                   .out = out,
+                                   .paths = paths,
+                                   .status = status},
+                       err);
 }
 
 kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels, uint64_t n,
                            float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (pixels != NULL && out != NULL)));
   KF_TRY(want_images(encoder, err));
-  job j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .pixels = pixels};
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->image, .n = n, .out = out, .pixels = pixels};
   return encode_images(&j, err);
 }
 
@@ -400,90 +413,47 @@ kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text, 
                           "the text", tokens, n, err);
 }
 
-/* The tokens of a task: [group][context], where each text begins, and its length up to its end. */
-typedef struct text_group {
-  int32_t *tokens;
-  const int32_t **begin;
-  uint32_t *lengths;
-} text_group;
-
-static kf_status fetch_text(const job *j, uint64_t i, size_t place, const text_group *g,
+/* Puts text i at a place in the group. */
+static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const desk *d,
                             kf_err *err) {
-  const kf_tower_config *c = &j->e->config.text;
-  g->begin[place] = g->tokens + place * c->context;
+  const kf_tower_config *c = &j->tower->config;
   if (j->texts == NULL) {
-    g->begin[place] = j->tokens + i * c->context;
+    d->begin[place] = j->tokens + i * c->context;
   } else {
     char name[40];
     uint32_t n;
+    int32_t *tokens = d->tokens + place * c->context;
     snprintf(name, sizeof name, "text %" PRIu64, i);
     KF_TRY(kf_tokenize_text(j->e->tokenizer, j->texts[i], strlen(j->texts[i]), c->context, name,
-                            g->tokens + place * c->context, &n, err));
+                            tokens, &n, err));
+    d->begin[place] = tokens;
   }
-  g->lengths[place] = kf_text_end(c, g->begin[place]) + 1;
-  for (uint32_t t = 0; t < g->lengths[place]; t++) {
-    int32_t token = g->begin[place][t];
-    if (token < 0 || (uint32_t)token >= c->vocabulary) {
+  d->lengths[place] = kf_text_end(c, d->begin[place]) + 1;
+  for (uint32_t t = 0; t < d->lengths[place]; t++) {
+    int32_t token = d->begin[place][t];
+    if (token < 0 || (uint32_t)token >= c->vocabulary)
       return kf_fail(err, KF_ERR_DATA,
                      "text %" PRIu64 ": token %" PRId32
                      " is not below the model's vocab_size %" PRIu32,
                      i, token, c->vocabulary);
-    }
   }
   return KF_OK;
 }
 
-/* Takes n texts through the tower, as many at a time as there is room for. */
-static kf_status walk_texts(kf_walk *walk, const text_group *g, size_t n, size_t room, float *out,
-                            size_t dim) {
+/* Takes the texts of a group through the tower, as many at a time as there is room for. */
+static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  encoding *j = argument;
+  const desk *d = &j->desks[worker];
+  uint64_t start;
+  size_t n = group_of(j, i, &start), dim = j->e->config.dim;
+  for (size_t k = 0; k < n; k++) KF_TRY(fetch_text(j, start + k, k, d, err));
   for (size_t first = 0, end; first < n; first = end) {
     size_t rows = 0;
-    for (end = first; end < n && rows + g->lengths[end] <= room; end++) rows += g->lengths[end];
-    KF_TRY(
-        kf_walk_texts(walk, g->begin + first, g->lengths + first, end - first, out + first * dim));
+    for (end = first; end < n && rows + d->lengths[end] <= j->rows; end++) rows += d->lengths[end];
+    KF_TRY(kf_walk_texts(d->walk, d->begin + first, d->lengths + first, end - first,
+                         j->out + (start + first) * dim));
   }
-  return KF_OK;
-}
-
-static kf_status encode_text_group(job *j, uint64_t first, size_t n, size_t worker,
-                                   const text_group *g, kf_err *err) {
-  size_t context = j->e->config.text.context, dim = j->e->config.dim;
-  size_t all = j->group * context, room = all < GROUP_ROWS ? all : GROUP_ROWS;
-  if (room < context) room = context;
-  if (j->walks[worker] == NULL)
-    KF_TRY(
-        kf_walk_new(j->ctx, j->e, &j->e->text, room, j->group, j->split, &j->walks[worker], err));
-  for (size_t i = 0; i < n; i++) KF_TRY(fetch_text(j, first + i, i, g, err));
-  KF_TRY(walk_texts(j->walks[worker], g, n, room, j->out + first * dim, dim));
-  return check_rows(j, first, n, err);
-}
-
-static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {
-  job *j = argument;
-  uint64_t first = (uint64_t)i * j->group;
-  size_t n = j->n - first < j->group ? (size_t)(j->n - first) : j->group;
-  text_group g = {.tokens = kf_alloc(n * j->e->config.text.context, sizeof *g.tokens),
-                  .begin = kf_alloc(n, sizeof *g.begin),
-                  .lengths = kf_alloc(n, sizeof *g.lengths)};
-  kf_status status = g.tokens != NULL && g.begin != NULL && g.lengths != NULL
-                         ? encode_text_group(j, first, n, worker, &g, err)
-                         : kf_fail_memory(err);
-  kf_free(g.tokens);
-  kf_free(g.begin);
-  kf_free(g.lengths);
-  return status == KF_OK ? report(j, n, worker, err) : status;
-}
-
-static kf_status encode_texts(job *j, kf_err *err) {
-  j->what = "texts";
-  if (j->n == 0) return KF_OK;
-  size_t threads = j->ctx->threads;
-  j->split = threads > 1 && 2 * j->n <= threads;
-  j->group = group_size(j->n, j->split ? 1 : threads, TEXTS_AT_ONCE);
-  kf_status status = make_job(j, err);
-  if (status == KF_OK) status = run_tasks(j, text_task);
-  clear_job(j);
-  return status;
+  return finish_group(j, start, n, worker, err);
 }
 
 kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
@@ -493,14 +463,16 @@ kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *co
   for (uint64_t i = 0; i < n; i++)
     if (texts[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_texts: text %" PRIu64 " is NULL", i);
-  job j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .texts = texts};
-  return encode_texts(&j, err);
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .texts = texts};
+  return encode(&j, TEXTS_AT_ONCE, text_task, err);
 }
 
 kf_status kf_encode_tokens(kf_ctx *ctx, const kf_encoder *encoder, const int32_t *tokens,
                            uint64_t n, float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (tokens != NULL && out != NULL)));
   KF_TRY(want_text(encoder, err));
-  job j = {.ctx = ctx, .e = encoder, .n = n, .out = out, .tokens = tokens};
-  return encode_texts(&j, err);
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .tokens = tokens};
+  return encode(&j, TEXTS_AT_ONCE, text_task, err);
 }

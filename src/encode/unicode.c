@@ -12,66 +12,6 @@
 
 #include <string.h>
 
-/* --- UTF-8 -------------------------------------------------------------------------------------- */
-
-static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
-
-/* The length of the valid sequence at b, of which `left` bytes are there; 0: none. */
-static size_t sequence(const unsigned char *b, size_t left) {
-  if (b[0] < 0x80) return 1;
-  if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
-  if (b[0] < 0xE0) return left >= 2 && trails(b[1]) ? 2 : 0;
-  if (b[0] < 0xF0) {
-    if (left < 3 || !trails(b[1]) || !trails(b[2])) return 0;
-    bool overlong = b[0] == 0xE0 && b[1] < 0xA0, surrogate = b[0] == 0xED && b[1] >= 0xA0;
-    return overlong || surrogate ? 0 : 3;
-  }
-  if (left < 4 || !trails(b[1]) || !trails(b[2]) || !trails(b[3])) return 0;
-  bool overlong = b[0] == 0xF0 && b[1] < 0x90, beyond = b[0] == 0xF4 && b[1] >= 0x90;
-  return overlong || beyond ? 0 : 4;
-}
-
-size_t kf_utf8_prefix(const char *text, size_t length) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  size_t at = 0;
-  while (at < length) {
-    size_t n = sequence(bytes + at, length - at);
-    if (n == 0) break;
-    at += n;
-  }
-  return at;
-}
-
-uint32_t kf_utf8_next(const char *text, size_t *at) {
-  const unsigned char *b = (const unsigned char *)text + *at;
-  if (b[0] < 0x80) {
-    *at += 1;
-    return b[0];
-  }
-  if (b[0] < 0xE0) {
-    *at += 2;
-    return (b[0] & 31u) << 6 | (b[1] & 63u);
-  }
-  if (b[0] < 0xF0) {
-    *at += 3;
-    return (b[0] & 15u) << 12 | (b[1] & 63u) << 6 | (b[2] & 63u);
-  }
-  *at += 4;
-  return (b[0] & 7u) << 18 | (b[1] & 63u) << 12 | (b[2] & 63u) << 6 | (b[3] & 63u);
-}
-
-size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]) {
-  if (c < 0x80) {
-    bytes[0] = (unsigned char)c;
-    return 1;
-  }
-  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  static const unsigned char lead[5] = {0, 0, 0xC0, 0xE0, 0xF0};
-  for (size_t i = n - 1; i > 0; i--, c >>= 6) bytes[i] = (unsigned char)(0x80 | (c & 63));
-  bytes[0] = (unsigned char)(lead[n] | c);
-  return n;
-}
-
 /* --- decomposing -------------------------------------------------------------------------------- */
 
 enum {

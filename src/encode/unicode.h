@@ -4,7 +4,7 @@
 #ifndef KF_UNICODE_H
 #define KF_UNICODE_H
 
-#include "base/base.h"
+#include "base/text.h"
 
 /* --- the tables (unicode_tables.c) -------------------------------------------------------------- */
 
@@ -45,13 +45,6 @@ static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
 }
 
 /* --- texts as code points ----------------------------------------------------------------------- */
-
-/* The bytes that are valid UTF-8 at the beginning of a text; `length` where all are. */
-size_t kf_utf8_prefix(const char *text, size_t length);
-/* The code point at `at` in valid UTF-8; *at moves behind it. */
-uint32_t kf_utf8_next(const char *text, size_t *at);
-/* Writes 1 to 4 bytes and returns how many. */
-size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
 
 /* Code points of valid UTF-8 in form C and lower case, as the reference does it: character by
  * character, so that sigma knows no final form. `out` has room for 2 * length code points. *n: how many
