@@ -4,6 +4,7 @@
 
 #include "encode/shards.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models"
@@ -120,6 +121,82 @@ static void rows_of_the_encoder(void **state) {
   assert_memory_equal(rows, stored, 3 * dim * sizeof *rows);
   kf_data_free(data);
   kf_pictures_free(list);
+}
+
+static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch resume,
+                     const char *name) {
+  kf_embed_options options = {.shard = 2, .normalize = normalize, .resume = resume};
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at(name), NULL));
+}
+
+/* Rows are scaled only when that is on; finished shards are used unless that is off. */
+static void switches(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(5, -1);
+  embed_as(list, KF_DEFAULT, KF_DEFAULT, "default.safetensors");
+  embed_as(list, KF_OFF, KF_ON, "off.safetensors");
+  embed_as(list, KF_ON, KF_OFF, "on.safetensors");
+  assert_same_file(at("default.safetensors"), at("off.safetensors"));
+  float rows[2][64];
+  const char *names[] = {"off.safetensors", "on.safetensors"};
+  for (int i = 0; i < 2; i++) {
+    kf_data *data = must_open(at(names[i]), NULL);
+    assert_ok(ctx, kf_data_get(ctx, data, 0, 1, rows[i], NULL));
+    kf_data_free(data);
+  }
+  uint32_t dim = kf_encoder_dim(encoder);
+  double norm2 = ctx->kernels->norm2(rows[0], dim), unit = ctx->kernels->norm2(rows[1], dim);
+  assert_true(fabs(unit - 1) < 1e-6 && fabs(norm2 - 1) > 1e-3);
+  for (int i = 0; i < 3; i++) {
+    static const kf_switch resume[] = {KF_DEFAULT, KF_ON, KF_OFF};
+    kf_embed_options options = {.shard = 2, .resume = resume[i]};
+    kf_embed_report report;
+    begin();
+    seen.stop_at = 4;
+    assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                     KF_ERR_CANCELLED);
+    begin();
+    assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+    assert_int_equal(report.resumed > 0, resume[i] != KF_OFF);
+  }
+  kf_embed_options newer = {.reserved = {1}};
+  begin();
+  assert_error(ctx, KF_ERR_ARG, "not zeroed",
+               kf_embed(ctx, encoder, list, &newer, at("o.safetensors"), NULL));
+  kf_pictures_free(list);
+}
+
+/* What the caller can do about an error is a hint, not a part of the message. */
+static void hints(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(4, 3);
+  kf_embed_options options = {.shard = 2};
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
+  options.dtype = KF_F16; /* another run */
+  begin();
+  assert_error(ctx, KF_ERR_ARG, "another type",
+               kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NO_RESUME);
+  write_bytes("o.safetensors.parts/manifest.safetensors", "nonsense", 8);
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NO_RESUME);
+  assert_int_equal(unlink(at("p/class/001.png")), 0);
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL), KF_ERR_IO);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
+  kf_pictures_free(list);
+
+  kf_encoder *small;
+  assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-vision", &(kf_encoder_options){.max_pixels = 1},
+                                 &small));
+  list = make_pictures(4, -1);
+  begin();
+  assert_error(ctx, KF_ERR_DATA, "more than the limit of 1",
+               kf_embed(ctx, small, list, NULL, at("n.safetensors"), NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_MAX_PIXELS);
+  kf_pictures_free(list);
+  kf_encoder_free(small);
 }
 
 /* However long the path is, what is wrong with the picture stands behind it. */
@@ -380,6 +457,8 @@ static void links_are_not_followed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {TEST(reports),
                                      TEST(rows_of_the_encoder),
+                                     TEST(switches),
+                                     TEST(hints),
                                      TEST(a_long_path_is_told_whole),
                                      TEST(stops_and_goes_on),
                                      TEST(shards_that_go),

@@ -78,6 +78,10 @@ static void check_all(kf_pictures *list, const char *const *wanted) {
   assert_null(kf_pictures_path(list, n));
   assert_null(kf_pictures_id(list, n));
   assert_int_equal(kf_pictures_label(list, n), KF_LABEL_NONE);
+  assert_int_equal(kf_pictures_label(list, UINT64_MAX), KF_LABEL_NONE);
+  assert_null(kf_pictures_path(list, UINT64_MAX));
+  assert_null(kf_pictures_class_name(list, kf_pictures_classes(list)));
+  assert_null(kf_pictures_class_name(list, UINT32_MAX));
   kf_pictures_free(list);
 }
 #define CHECK(list, ...) check_all(list, (const char *const[]){__VA_ARGS__, NULL})
