@@ -1,7 +1,6 @@
-/* wide.h - the floating-point kernels in GCC's vector types, written once and compiled for each instruction
- * set that includes this file. `vec` is as wide as the registers; the eight lanes of a canonical
- * sum are PARTS of them. Products and sums are rounded separately everywhere, so the bits are those
- * of plain.c. */
+/* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
+ * includes this file. A `vec` is as wide as the registers; the eight lanes of a canonical sum take PARTS
+ * of them. Products and sums are rounded separately everywhere, so the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
@@ -26,7 +25,7 @@ typedef float floats __attribute__((vector_size(32)));
 typedef int ints __attribute__((vector_size(32)));
 #endif
 #define PARTS (8 / WIDTH)
-#define NV    3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
+#define NV    3 /* vectors in a row of a product's tile: MR x NV sums stay in registers */
 
 static inline vec load_f64(const double *p) {
   vec x;
@@ -58,7 +57,7 @@ static inline double add_lanes(const vec sum[PARTS]) {
 
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The last n < 8 elements come padded with zeros: a lane that adds 0 * 0 keeps its bits. */
+/* The last n < 8 elements, padded with zeros: a lane that adds 0 * 0 keeps its bits. */
 static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   memset(buffer, 0, 8 * sizeof *buffer);
   return memcpy(buffer, p, n * sizeof *buffer);
@@ -92,7 +91,7 @@ static double wide_norm2(const float *x, size_t dim) {
   return add_lanes(sum);
 }
 
-/* Four rows at a time, so that four sums are under way and the conversion of x is shared. */
+/* Four rows at a time: four sums are in flight, and the conversion of x is shared. */
 #define MANY(name, step)                                                                           \
   static void name(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {  \
     size_t whole = dim - dim % 8, left = dim - whole;                                              \
@@ -168,7 +167,7 @@ static void wide_count_band(const float *x, const float *scale, const float *off
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Four rows at a time: one dot product alone would wait for its own additions. */
+/* Four rows at a time: a single dot product would wait for its own additions. */
 static void wide_reflect(size_t n, double tau, const double *v, double *q, size_t stride,
                          size_t m) {
   size_t whole = n - n % 8;
@@ -214,7 +213,7 @@ static double wide_tridiagonal_row(size_t n, double *a, const double *v, const d
   return add_lanes(sum);
 }
 
-/* The upper row of each rotation is the lower row of the one before: it stays in registers. */
+/* The upper row of each rotation is the lower row of the one before, so it stays in registers. */
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
                            size_t count) {
   vec carry[4];
@@ -239,5 +238,16 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
   for (; j + 4 * WIDTH <= n; j += 4 * WIDTH) rotate_columns(q + j, stride, first, c, s, count);
   if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
 }
+
+/* The table of an instruction set, whose file also has f16_to_f32, f32_to_f16 and quantize. */
+#define WIDE_TABLE(which, moments, scans, f32, bf16)                                               \
+  {                                                                                                \
+    .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
+    .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
+    .scan = scans, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                   \
+    .count_band = wide_count_band, .reflect = wide_reflect,                                        \
+    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
+    .net_f32 = f32, .net_bf16 = bf16                                                               \
+  }
 
 #endif
