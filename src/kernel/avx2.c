@@ -13,31 +13,6 @@
 
 #include <immintrin.h>
 
-static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
-  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
-}
-
-static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128((__m128i *)(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
-}
-
-static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
-  __m256d factor = _mm256_set1_pd(scale);
-  size_t i = 0;
-  for (; i + 4 <= dim; i += 4) {
-    __m256d y = _mm256_mul_pd(_mm256_cvtps_pd(_mm_loadu_ps(x + i)), factor);
-    _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtpd_epi32(y));
-  }
-  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
-}
-
 #define EDGE  24
 #define ROWS  128
 #define STRIP 4              /* adjacent columns in a panel: [EDGE / STRIP][ROWS][STRIP] */

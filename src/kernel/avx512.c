@@ -14,31 +14,6 @@
 #include "kernel/unroll.h"
 #include "kernel/wide.h"
 
-static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in + i))));
-  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
-}
-
-static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm256_storeu_si256((__m256i *)(out + i),
-                        _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
-}
-
-static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
-  __m512d factor = _mm512_set1_pd(scale);
-  size_t i = 0;
-  for (; i + 8 <= dim; i += 8) {
-    __m512d y = _mm512_mul_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + i)), factor);
-    _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtpd_epi32(y));
-  }
-  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
-}
-
 #define EDGE 32
 #define ROWS 224
 #define KIND (ROWS / 2 * EDGE) /* dwords of one kind of digit in a panel: [pairs][EDGE] */
