@@ -1,7 +1,7 @@
 /* embed.c - many pictures to a data set, in shards that outlive the process.
  *
  *     kf_embed     check_options, check_output, stamp_shards; kf_shards_open (shards.c)
- *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_images (encoder.c)
+ *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_images (encode.c)
  *     assemble     the file, copied from the shards
  *
  * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from them,

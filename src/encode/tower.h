@@ -5,7 +5,8 @@
  *     weights.c  the files with tensors, one or many
  *     load.c     tensors to packed weights, each checked against the config
  *     tower.c    pixels and tokens to embeddings, a group at a time
- *     encoder.c  the public functions: files, threads, progress */
+ *     encoder.c  loading an encoder
+ *     encode.c   the public functions that encode: files, threads, progress */
 #ifndef KF_TOWER_H
 #define KF_TOWER_H
 
