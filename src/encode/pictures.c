@@ -263,7 +263,7 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-/* --- what is given ------------------------------------------------------------------------------ */
+/* --- what the caller names ------------------------------------------------------------------------------ */
 
 static kf_status add_one(const walk *w, const char *path, kf_err *err) {
   if (kf_is_directory(path)) return add_folder(w, path, err);

@@ -123,7 +123,7 @@ static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err)
                        le24(found->canvas.data + 7) + UINT64_C(1), err));
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
-    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame lies outside",
+    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame is outside",
                    codec->name);
   const uint8_t *p = head + FRAME_HEAD, *end = head + found->frame.n;
   chunk c;

@@ -34,7 +34,7 @@ static inline __m256i offsets8(const float *offset, float unit) {
 }
 
 /* The sums of n queries with panel p: dot products less offsets. */
-typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANEL]);
+typedef void avx2_multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANEL]);
 
 /* n is a constant where this is inlined, so that the sums are registers. */
 static inline __attribute__((always_inline)) void
@@ -105,7 +105,7 @@ static inline uint32_t below8(const int32_t *sums, __m256i floor) {
   return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below));
 }
 
-static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+static avx2_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
 
 static size_t scan(const kf_scan *s) {
   const size_t n = s->n;

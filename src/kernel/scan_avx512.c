@@ -24,7 +24,7 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
 }
 
 /* The sums of n queries with the four panels from p on. */
-typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
+typedef void avx512_multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
 
 /* n is a constant where this is inlined, so that the sums are registers. */
 static inline __attribute__((always_inline)) void
@@ -93,8 +93,8 @@ static inline kf_hit *look_at(const kf_scan *s, size_t q, size_t row, int32_t fl
   return to;
 }
 
-static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
-                                          multiply_4, multiply_5, multiply_6};
+static avx512_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
+                                                 multiply_4, multiply_5, multiply_6};
 
 static size_t scan(const kf_scan *s) {
   const size_t n = s->n;
