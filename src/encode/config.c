@@ -1,11 +1,11 @@
 /* config.c - config.json of a model folder.
  *
- * A setting that is missing has the value that the reference's configuration classes give it: a file
- * with nothing but {"model_type": "clip"} is ViT-B/32. A `text_config_dict` or `vision_config_dict`,
- * which early files have beside text_config and vision_config, replaces these entirely: the reference
- * fills it up with default values first, and then lets all of them win.
+ * A setting that is missing has the value that the reference's configuration classes give it: a
+ * file with nothing but {"model_type": "clip"} is ViT-B/32. A `text_config_dict` or
+ * `vision_config_dict`, which early files have beside text_config and vision_config, replaces these
+ * entirely: the reference fills it up with default values first, and then lets all of them win.
  *
- * The reference has no setting for biases: only the final projections and CLIP's patches lack one. */
+ * There is no setting for biases: only the final projections and CLIP's patches lack one. */
 #include "encode/folder.h"
 #include "encode/tower.h"
 

@@ -4,13 +4,13 @@
  *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_images (encode.c)
  *     assemble     the file, copied from the shards
  *
- * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from them,
- * and the folder is removed. An embedding does not depend on the others in its shard, so neither kills
- * nor the size of shards change a bit of the result.
+ * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from
+ * them, and the folder is removed. An embedding does not depend on the others in its shard, so
+ * neither kills nor the size of shards change a bit of the result.
  *
- * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that changed
- * between two runs is embedded again. Messages about unreadable pictures are kept in the shard and logged
- * again, so that a resumed run reports what an uninterrupted one would have. */
+ * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that
+ * changed between two runs is embedded again. Messages about unreadable pictures are kept in the
+ * shard and logged again, so that a resumed run reports what an uninterrupted one would have. */
 #include "encode/pictures.h"
 #include "encode/shards.h"
 
@@ -40,7 +40,7 @@ typedef struct embedding {
   kf_embed_report report;
 } embedding;
 
-/* --- what the run is about ---------------------------------------------------------------------- */
+/* --- what the run is about -------------------------------------------------------------------- */
 
 static uint64_t list_checksum(const kf_pictures *list) {
   kf_checksum sum;
@@ -107,9 +107,9 @@ static kf_status stamp_shards(embedding *e, kf_err *err) {
   return KF_OK;
 }
 
-/* --- one shard ---------------------------------------------------------------------------------- */
+/* --- one shard -------------------------------------------------------------------------------- */
 
-/* While a shard is made, the encoder's progress becomes that of the whole, and its messages are kept. */
+/* While a shard is made, the encoder's progress counts for the whole, and its messages are kept. */
 typedef struct listener {
   kf_ctx_options caller;
   uint64_t first, total;
@@ -192,8 +192,8 @@ static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n
   return status;
 }
 
-/* Takes over a shard that an earlier run has finished. One with bad pictures is not reused when skipping
- * is off. */
+/* Takes over a shard that an earlier run has finished. One with bad pictures is not reused when
+ * skipping is off. */
 static kf_status take_shard(embedding *e, uint64_t s, uint64_t first, bool *taken) {
   kf_finished shard;
   char why[KF_WHERE_SIZE];
@@ -239,7 +239,7 @@ static kf_status make_shards(embedding *e, kf_err *err) {
   return kf_fail(err, KF_ERR_DATA, "none of the %" PRIu64 " pictures can be read", total);
 }
 
-/* --- the file ----------------------------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------------------- */
 
 /* Declares the file as kf_data_save does (file/save.c). */
 static kf_status declare(const embedding *e, kf_stw *w, kf_err *err) {
@@ -336,7 +336,7 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- all of it ---------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status embed(embedding *e, const char *path, kf_err *err) {
   const kf_embed_options *o = &e->options;

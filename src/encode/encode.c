@@ -1,15 +1,15 @@
 /* encode.c - pictures and texts to embeddings.
  *
- *     kf_encode_images   encode: tasks of a group each; image_task: read_picture (image.c, preprocess.c)
- *                        for each picture, then the tower (tower.c)
+ *     kf_encode_images   encode: tasks of a group each; image_task: read_picture (image.c,
+ *                        preprocess.c) for each picture, then the tower (tower.c)
  *     kf_encode_texts    encode; text_task: tokens (tokenizer.c), then the tower
  *
- * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass over
- * the weights, which come from memory, worth it, and few enough for everything else to stay in caches.
- * A thread reads the pictures of its group, preprocesses them and takes them through the tower at a desk
- * of its own, while other threads do the same with other groups. So decoding and computing overlap, and
- * nobody waits. If there are too few pictures to keep all threads busy, the threads share the work on
- * each group instead (`split`). */
+ * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass
+ * over the weights, which come from memory, worth it, and few enough for everything else to stay in
+ * caches. A thread reads the pictures of its group, preprocesses them and takes them through the
+ * tower at a desk of its own, while other threads do the same with other groups. So decoding and
+ * computing overlap, and nobody waits. If there are too few pictures to keep all threads busy, the
+ * threads share the work on each group instead (`split`). */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -165,8 +165,8 @@ static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
                  of_images(j) ? "picture" : "text", i);
 }
 
-/* Checks the rows of a group, since finite weights and pixels can still overflow on the way, and reports
- * progress. */
+/* Checks the rows of a group, since finite weights and pixels can still overflow on the way, and
+ * reports progress. */
 static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
   uint32_t dim = j->e->config.dim;
   for (uint64_t i = first; i < first + n; i++) {
@@ -182,8 +182,8 @@ static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t work
 
 /* --- pictures -------------------------------------------------------------------------------- */
 
-/* The pixels of picture i: the caller's, or read into the buffer. *out is NULL if the picture cannot be
- * read and that is no failure. */
+/* The pixels of picture i: the caller's, or read into the buffer. *out is NULL for a bad picture
+ * that is skipped. */
 static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const float **out,
                                kf_err *err) {
   *out = NULL;
@@ -211,8 +211,8 @@ static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err
   return fetch_picture(f->j, f->first + i, buffer, &f->to->pixels[i], err);
 }
 
-/* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i] is
- * NULL for the others. */
+/* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i]
+ * is NULL for the others. */
 static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n, size_t *kept,
                            kf_err *err) {
   if (j->split)
@@ -225,7 +225,7 @@ static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n,
   return KF_OK;
 }
 
-/* Moves the rows of readable pictures, which are dense, to where they belong, the last one first. */
+/* Moves the dense rows of readable pictures to where they belong, the last one first. */
 static void spread_rows(float *out, size_t dim, const float *const *pixels, size_t n, size_t kept) {
   for (size_t i = n; i-- > 0;) {
     if (pixels[i] == NULL)

@@ -1,8 +1,8 @@
 /* exif.c - the orientation of a picture, from EXIF or XMP.
  *
- * EXIF is a TIFF file inside the picture: a byte order, an offset, and there a list of entries of 12
- * bytes. A damaged block is ignored. The first entry counts, as in Pillow; XMP is used if EXIF has no
- * orientation. */
+ * EXIF is a TIFF file inside the picture: a byte order, an offset, and there a list of entries of
+ * 12 bytes. A damaged block is ignored. The first entry counts, as in Pillow; XMP is used if EXIF
+ * has no orientation. */
 #include "encode/codec.h"
 
 #include <string.h>

@@ -20,8 +20,8 @@ typedef struct kf_json_file {
   kf_json_doc doc;
   bool found; /* false: there is no such file, and `doc` is empty */
 } kf_json_file;
-/* Reads FOLDER/NAME, of at most `most` bytes; a missing file is not an error here. On failure there is
- * nothing to clear. */
+/* Reads FOLDER/NAME, of at most `most` bytes; a missing file is not an error here. On failure there
+ * is nothing to clear. */
 kf_status kf_json_file_read(kf_json_file *file, const char *folder, const char *name, uint64_t most,
                             kf_err *err);
 void kf_json_file_clear(kf_json_file *file);

@@ -81,8 +81,8 @@ static void flip(kf_image *image, int orientation) {
   }
 }
 
-/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both. In
- * squares of 32 pixels, which stay in the cache. */
+/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both.
+ * In squares of 32 pixels, which stay in the cache. */
 static kf_status transpose(kf_image *image, int orientation, kf_err *err) {
   enum { SQUARE = 32 };
   uint32_t w = image->height, h = image->width; /* of the result */

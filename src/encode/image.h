@@ -17,8 +17,8 @@ typedef struct kf_image {
 
 /* Decodes a JPEG, PNG or WebP, recognised by its first bytes. `name` is for messages: "NAME: …".
  * Pictures of more than max_pixels (0: KF_MAX_PIXELS) are refused before memory is taken for them.
- * KF_ERR_DATA: not a picture, truncated, damaged, too large, or of a format that this build leaves out.
- * Any thread may call it. */
+ * KF_ERR_DATA: not a picture, truncated, damaged, too large, or of a format that this build leaves
+ * out. Any thread may call it. */
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
                           kf_image *out, kf_err *err);
 /* The same for a file of at most 1 GiB. */
@@ -60,9 +60,10 @@ typedef struct kf_preprocess {
   double mean[3], std[3];
 } kf_preprocess;
 
-/* Reads preprocessor_config.json (of CLIP's or SigLIP's image processor, in old or new spelling), or
- * the image processor in processor_config.json, or with neither takes CLIP's own values and the model's
- * size. `image_size` is what the model's config wants: a result of another size is KF_ERR_DATA. */
+/* Reads preprocessor_config.json (of CLIP's or SigLIP's image processor, in old or new spelling),
+ * or the image processor in processor_config.json, or with neither takes CLIP's own values and the
+ * model's size. `image_size` is what the model's config wants: a result of another size is
+ * KF_ERR_DATA. */
 kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preprocess *out,
                              kf_err *err);
 

@@ -2,10 +2,10 @@
  * upsampling, greyscale and colour to RGB by the library; four components to CMYK by the library,
  * inverted as Adobe writes them, and to RGB by Pillow's rule.
  *
- * libjpeg reports errors by a jump, so everything owned lives in one struct outside the function that
- * may be jumped out of. As in Pillow, a warning that the data end early is an error, and other warnings
- * are ignored. A progressive file may hold any number of scans, each of which costs a pass over the
- * picture: more than MAX_SCANS are refused, as the library's authors advise. */
+ * libjpeg reports errors by a jump, so everything owned lives in one struct outside the function
+ * that may be jumped out of. As in Pillow, a warning that the data end early is an error, and other
+ * warnings are ignored. A progressive file may hold any number of scans, each of which costs a pass
+ * over the picture: more than MAX_SCANS are refused, as the library's authors advise. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_JPEG

@@ -1,17 +1,18 @@
 /* load.c - the weights of the towers: which tensors there must be, and where they go.
  *
- * First every tensor that the config asks for is found, and its type and shape are checked (the plan);
- * only then is memory taken, one block for everything, so that a file that promises too much costs
- * nothing. Then the items of the plan are read, each by one thread: 32 rows at a time are converted to
- * f32, checked for NaN and infinities, and packed. Besides the packed weights, memory holds only these
- * rows, one set for each thread.
+ * First every tensor that the config asks for is found, and its type and shape are checked (the
+ * plan); only then is memory taken, one block for everything, so that a file that promises too much
+ * costs nothing. Then the items of the plan are read, each by one thread: 32 rows at a time are
+ * converted to f32, checked for NaN and infinities, and packed. Besides the packed weights, memory
+ * holds only these rows, one set for each thread.
  *
- * Matrices are packed for the kernels; queries, keys and values are stacked into one matrix. Vectors and
- * positions become f32. The table of tokens, of which few rows are ever read, stays as in the file.
+ * Matrices are packed for the kernels; queries, keys and values are stacked into one matrix.
+ * Vectors and positions become f32. The table of tokens, of which few rows are ever read, stays as
+ * in the file.
  *
- * A tensor that belongs to a loaded tower but has no place in it is an error: the config then describes
- * another model, and embeddings would be silently wrong. Other tensors are only logged, as in the
- * reference. */
+ * A tensor that belongs to a loaded tower but has no place in it is an error: the config then
+ * describes another model, and embeddings would be silently wrong. Other tensors are only logged,
+ * as in the reference. */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -343,7 +344,7 @@ static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err)
   return kf_task_progress(p->ctx, worker, "weights", done, p->to_read, err);
 }
 
-/* Adds names, types and bytes of all tensors, in the order of the plan, whichever thread read them. */
+/* Adds names, types and checksums of all tensors, in the order of the plan. */
 static void add_sums(const plan *p, kf_checksum *sum) {
   for (size_t i = 0; i < p->n; i++) {
     for (uint32_t j = 0; j < p->items[i].n_sources; j++) {

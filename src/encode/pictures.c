@@ -1,9 +1,9 @@
-/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of pictures
- * to read, with their classes.
+/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of
+ * pictures to read, with their classes.
  *
  * Image data sets are folders of class folders: the folders in a folder are classes, and everything
- * below one of them belongs to it. The order is that of bytes, so it depends neither on the file system
- * nor on the locale. */
+ * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
+ * system nor on the locale. */
 #include "encode/pictures.h"
 
 #include <dirent.h>
@@ -41,7 +41,7 @@ typedef struct walk {
   kf_pictures *list;
 } walk;
 
-/* --- strings ------------------------------------------------------------------------------------ */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 /* Room for a string of `size` bytes with its NUL. */
 static char *take(kf_pictures *list, size_t size) {
@@ -92,7 +92,7 @@ static kf_status add(kf_pictures *list, char *path, const char *id, const char *
   return KF_OK;
 }
 
-/* --- folders ------------------------------------------------------------------------------------ */
+/* --- folders ---------------------------------------------------------------------------------- */
 
 static bool looks_like_picture(const char *name) {
   static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
@@ -104,7 +104,7 @@ static bool looks_like_picture(const char *name) {
   return false;
 }
 
-/* A folder being read, and those it is in: a link that leads back to one of them is not followed. */
+/* A folder being read, and those it is in: links back to one of them are not followed. */
 typedef struct level {
   const struct level *above;
   dev_t device;
@@ -168,8 +168,8 @@ static void sort_paths(path_list *paths) {
   if (paths->n > 0) qsort(paths->path, paths->n, sizeof *paths->path, by_bytes);
 }
 
-/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. *again: it is
- * one of those above. */
+/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. *again: it
+ * is one of those above. */
 static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
                              bool *again, kf_err *err) {
   DIR *dir = opendir(path);
@@ -263,7 +263,7 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-/* --- what the caller names ------------------------------------------------------------------------------ */
+/* --- what the caller names -------------------------------------------------------------------- */
 
 static kf_status add_one(const walk *w, const char *path, kf_err *err) {
   if (kf_is_directory(path)) return add_folder(w, path, err);
@@ -304,7 +304,7 @@ static kf_status add_given(const walk *w, const char *path, kf_err *err) {
   return add_one(w, path, err);
 }
 
-/* --- a list ------------------------------------------------------------------------------------- */
+/* --- a list ----------------------------------------------------------------------------------- */
 
 typedef struct list_reading {
   kf_pictures *list;
@@ -349,7 +349,7 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- all of them -------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
   if (list->n > UINT32_MAX) return kf_fail(err, KF_ERR_DATA, "%zu pictures are too many", list->n);

@@ -7,9 +7,9 @@
  *   transparency              dropped, not blended
  *
  * The library hands out rows as they are in the file, including those of the seven passes of an
- * interlaced picture, and we put pixels where they belong: only one row is kept besides the picture. The
- * file is read to its end: EXIF may follow the pixels, and a file that ends before its last chunk is
- * truncated, though Pillow accepts it. */
+ * interlaced picture, and we put pixels where they belong: only one row is kept besides the
+ * picture. The file is read to its end: EXIF may follow the pixels, and a file that ends before its
+ * last chunk is truncated, though Pillow accepts it. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_PNG
@@ -52,8 +52,8 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* Where the pixels of an interlacing pass begin, and how far apart they are. The eighth is for pictures
- * that are not interlaced. */
+/* Where the pixels of an interlacing pass begin, and how far apart they are. The eighth is for
+ * pictures that are not interlaced. */
 typedef struct png_pass {
   uint8_t x, dx;
 } png_pass;

@@ -1,5 +1,6 @@
-/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the precision
- * of the reference (the Pillow image processors of transformers): resize and crop on bytes, then
+/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the
+ * precision of the reference (the Pillow image processors of transformers): resize and crop on
+ * bytes, then
  *
  *   x = f32(byte * rescale_factor)      the product in f64
  *   y = (x - f32(mean)) / f32(std)      in f32
@@ -39,8 +40,8 @@ typedef struct span {
   uint32_t from, at, n;
 } span;
 
-/* If the sizes differ by an odd number, one pixel more is cut at the end, or one zero more is added at
- * the beginning. */
+/* If the sizes differ by an odd number, one pixel more is cut at the end, or one zero more is added
+ * at the beginning. */
 static span centre(uint64_t size, uint32_t wanted) {
   if (size >= wanted) return (span){.from = (uint32_t)((size - wanted) / 2), .at = 0, .n = wanted};
   return (span){.from = 0, .at = (uint32_t)((wanted - size + 1) / 2), .n = (uint32_t)size};
@@ -99,7 +100,7 @@ kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const
   return status;
 }
 
-/* --- reading: the defaults of the image processors --------------------------------------------- */
+/* --- reading: the defaults of the image processors -------------------------------------------- */
 
 static kf_preprocess clip_values(uint32_t image_size) {
   return (kf_preprocess){.image_size = image_size,

@@ -1,21 +1,21 @@
 /* resize.c - Pillow's resize of 8-bit pictures with antialiasing, to the bit.
  *
- * An output pixel is a weighted mean of input pixels, along one axis first and then along the other.
- * With scale s = input / output, t = max(s, 1) and the filter f of support r, output i has its centre at
- * c = (i + 1/2) s and the weights
+ * An output pixel is a weighted mean of input pixels, along one axis first and then along the
+ * other. With scale s = input / output, t = max(s, 1) and the filter f of support r, output i has
+ * its centre at c = (i + 1/2) s and the weights
  *
  *   w_j = f((j + 1/2 - c) / t) / sum,   floor(c - r t + 1/2) <= j < floor(c + r t + 1/2)
  *
  * in f64, rounded to multiples of 2^-22. Sums are 32-bit integers that start at a half; results are
- * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows come
- * first, but columns do if the height shrinks by more than twice as much as the width (H - h >
- * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All of
- * this is part of the result: models are judged on such pixels.
+ * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows
+ * come first, but columns do if the height shrinks by more than twice as much as the width (H - h >
+ * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All
+ * of this is part of the result: models are judged on such pixels.
  *
- * An output pixel depends only on the pixels under its own weights, so a part of the result (a centre
- * crop) costs only what it needs: the columns of the part, and the rows under it. Rows that have been
- * through the first pass stay in a ring for as long as the second one needs them; a picture of 1 x 4000
- * that becomes 224 x 896,000 takes no more memory than any other. */
+ * An output pixel depends only on the pixels under its own weights, so a part of the result (a
+ * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows that
+ * have been through the first pass stay in a ring for as long as the second one needs them; a
+ * picture of 1 x 4000 that becomes 224 x 896,000 takes no more memory than any other. */
 #include "encode/image.h"
 
 #include <math.h>
@@ -118,8 +118,9 @@ static uint8_t clamp(uint32_t sum) {
 
 typedef uint32_t words4 __attribute__((vector_size(16)));
 
-/* Along a row: out[n][3] of an input row that begins at pixel `skipped`. Its n_row bytes are widened to
- * words first, with room for one more; then four lanes take a pixel at a time. The fourth is unused. */
+/* Along a row: out[n][3] of an input row that begins at pixel `skipped`. Its n_row bytes are
+ * widened to words first, with room for one more; then four lanes take a pixel at a time. The
+ * fourth is unused. */
 static inline __attribute__((always_inline)) void across_with(const weights *set,
                                                               const uint8_t *row, size_t n_row,
                                                               uint32_t skipped, uint32_t *words,

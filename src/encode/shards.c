@@ -1,12 +1,12 @@
 /* shards.c - the folder in which kf_embed keeps finished shards.
  *
  *     OUT.parts/manifest.safetensors        what the run is about
- *     OUT.parts/shard-00000017.safetensors  rows of the 18th shard; which pictures had none, and why
+ *     OUT.parts/shard-00000017.safetensors  rows of shard 17; which pictures lack one, and why
  *     OUT.parts/lock                        locked by the process at work
  *
- * Every file but the lock appears whole or not at all and has a checksum, so the process may be killed
- * at any moment: what exists is finished, and the rest is done again. The lock ends with the process
- * that holds it (flock). */
+ * Every file but the lock appears whole or not at all and has a checksum, so the process may be
+ * killed at any moment: what exists is finished, and the rest is done again. The lock ends with the
+ * process that holds it (flock). */
 #include "encode/shards.h"
 #include "encode/folder.h"
 
@@ -40,7 +40,7 @@ static const char *shard_path(const kf_shards *shards, uint64_t i) {
   return shards->shard;
 }
 
-/* --- removing ----------------------------------------------------------------------------------- */
+/* --- removing --------------------------------------------------------------------------------- */
 
 /* What follows shard-00000017.safetensors in a name; NULL: this is not a name of ours. */
 static const char *after_shard(const char *name) {
@@ -89,10 +89,10 @@ void kf_shards_remove(kf_shards *shards) {
   kf_shards_close(shards);
 }
 
-/* --- the lock ----------------------------------------------------------------------------------- */
+/* --- the lock --------------------------------------------------------------------------------- */
 
-/* Whether the locked file is still the one in the folder: another process may have removed both in the
- * meantime. */
+/* Whether the locked file is still the one in the folder: another process may have removed both in
+ * the meantime. */
 static bool still_there(int fd, const char *path) {
   struct stat own, named;
   return fstat(fd, &own) == 0 && stat(path, &named) == 0 && own.st_dev == named.st_dev &&
@@ -127,7 +127,7 @@ static kf_status take_lock(kf_shards *shards, kf_err *err) {
   return kf_fail(err, KF_ERR_IO, "%s: others keep making and removing it", shards->folder);
 }
 
-/* --- metadata of manifests and shards ------------------------------------------------------------- */
+/* --- metadata of manifests and shards --------------------------------------------------------- */
 
 static kf_status meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err) {
   char digits[17];
@@ -159,7 +159,7 @@ static kf_status finish_file(kf_stw *w, kf_status status, kf_err *err) {
   return status;
 }
 
-/* --- the manifest ------------------------------------------------------------------------------- */
+/* --- the manifest ----------------------------------------------------------------------------- */
 
 static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
   KF_TRY(kf_stw_meta(w, "format", MANIFEST_FORMAT, err));
@@ -211,8 +211,8 @@ static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
   return status;
 }
 
-/* Our manifest is written first and removed last: shards without one belong to somebody else, and would
- * be removed with ours. */
+/* Our manifest is written first and removed last: shards without one belong to somebody else, and
+ * would be removed with ours. */
 static kf_status refuse_strangers(const kf_shards *shards, kf_err *err) {
   DIR *dir = opendir(shards->folder);
   if (dir == NULL) return kf_fail_errno(err, shards->folder, "cannot be listed", errno);
@@ -255,7 +255,7 @@ kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run 
   return status;
 }
 
-/* --- shards: reading ---------------------------------------------------------------------------- */
+/* --- shards: reading -------------------------------------------------------------------------- */
 
 static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *shard, kf_err *err) {
   const kf_st *st = &shard->file;
@@ -313,7 +313,7 @@ void kf_finished_close(kf_finished *shard) {
   *shard = (kf_finished){.file = {.in = {.fd = -1}}};
 }
 
-/* --- shards: writing ---------------------------------------------------------------------------- */
+/* --- shards: writing -------------------------------------------------------------------------- */
 
 static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i, uint64_t stamp,
                             const unsigned char *bad, const void *rows, const kf_string *messages,

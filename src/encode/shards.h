@@ -46,9 +46,9 @@ typedef struct kf_finished {
   unsigned char *bad; /* [n] 1: the picture could not be read and has no row */
   char *messages;     /* [n_messages] what was logged meanwhile, a NUL after each message */
 } kf_finished;
-/* Opens shard i and checks all of it. *found is false if it does not exist, is damaged, or does not bear
- * this `stamp` (of the sizes and times of its pictures); `why` then says what is wrong with an existing
- * file. */
+/* Opens shard i and checks all of it. *found is false if it does not exist, is damaged, or does not
+ * bear this `stamp` (of the sizes and times of its pictures); `why` then says what is wrong with an
+ * existing file. */
 kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,
                          bool *found, char why[KF_WHERE_SIZE], kf_err *err);
 void kf_finished_close(kf_finished *shard);

@@ -3,20 +3,20 @@
  * The steps are those of the reference (CLIPTokenizer of the transformers library, which uses the
  * tokenizers library):
  *
- *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, and the
- *      longest of those that begin there.
+ *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, and
+ *      the longest of those that begin there.
  *   2. The text between them is brought into form C and lower case. White space of any kind only
  *      separates words. Added tokens that are `normalized` are found now.
  *   3. The rest is cut into words by the regular expression
- *        <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+ *     <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
  *      and each word again by that of GPT-2, which only splits the first two: <|, endoftext, |>.
  *   4. A word is a row of bytes, each a token, the last one with the mark of the word's end. Of all
- *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none is
- *      left.
+ *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none
+ *      is left.
  *   5. Start, tokens, end; cut to the context, and padded.
  *
- * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones with
- * a heap, so that a text of one endless word takes n log n. */
+ * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones
+ * with a heap, so that a text of one endless word takes n log n. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
@@ -38,7 +38,7 @@ static void put(token_sink *s, int32_t token) {
   if (!full(s)) s->tokens[s->n++] = token;
 }
 
-/* --- 4. merging --------------------------------------------------------------------------------- */
+/* --- 4. merging ------------------------------------------------------------------------------- */
 
 static uint32_t rank_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
   return kf_merge_find(t, left, right)->rank;
@@ -68,8 +68,8 @@ static void merge_short(token_sink *s, const unsigned char *bytes, size_t n) {
   for (size_t i = 0; i < n; i++) put(s, (int32_t)id[i]);
 }
 
-/* A long word: a list of tokens by place, and a heap of rank << 32 | place. An entry of the heap may be
- * out of date; then the pair at its place has another rank. */
+/* A long word: a list of tokens by place, and a heap of rank << 32 | place. An entry of the heap
+ * may be out of date; then the pair at its place has another rank. */
 typedef struct long_word {
   uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
   uint64_t *heap; /* a merge takes one entry out and puts at most two in: room for 3 n */
@@ -143,7 +143,7 @@ static kf_status merge_long(token_sink *s, const unsigned char *bytes, size_t n,
   return KF_OK;
 }
 
-/* --- 3. words ----------------------------------------------------------------------------------- */
+/* --- 3. words --------------------------------------------------------------------------------- */
 
 static kf_status put_long_word(token_sink *s, const uint32_t *codes, size_t n) {
   kf_arena scratch = {0};
@@ -177,8 +177,8 @@ static bool matches(const uint32_t *codes, size_t n, const char *ascii, size_t l
   return true;
 }
 
-/* The length of <|startoftext|> or <|endoftext|>, which may appear here without being an added token
- * (in capitals, say); 0: neither. */
+/* The length of <|startoftext|> or <|endoftext|>, which may appear here without being an added
+ * token (in capitals, say); 0: neither. */
 static size_t special_word(const uint32_t *codes, size_t n) {
   if (matches(codes, n, "<|startoftext|>", 15)) return 15;
   return matches(codes, n, "<|endoftext|>", 13) ? 13 : 0;
@@ -225,7 +225,7 @@ static kf_status put_words(token_sink *s, const uint32_t *codes, size_t n) {
   return KF_OK;
 }
 
-/* --- 2. normalised text, with the added tokens that are found in it -------------------------------- */
+/* --- 2. normalised text, with the added tokens that are found in it --------------------------- */
 
 static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, size_t n) {
   const kf_added *longest = NULL;
@@ -266,7 +266,7 @@ static kf_status put_between(token_sink *s, const char *text, size_t length) {
   return status;
 }
 
-/* --- 1. the text, with the added tokens that are found in it as it is ------------------------------ */
+/* --- 1. the text, with the added tokens that are found in it as it is ------------------------- */
 
 static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_t n) {
   const kf_added *longest = NULL;
@@ -296,7 +296,7 @@ static kf_status put_text(token_sink *s, const char *text, size_t length) {
   return full(s) ? KF_OK : put_between(s, text + done, length - done);
 }
 
-/* --- 5. all of it ------------------------------------------------------------------------------- */
+/* --- 5. all of it ----------------------------------------------------------------------------- */
 
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,

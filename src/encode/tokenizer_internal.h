@@ -1,5 +1,5 @@
-/* tokenizer_internal.h - the tokenizer: tokenizer.c uses it, tokenizer_load.c fills it from a vocabulary,
- * tokenizer_special.c adds special tokens. */
+/* tokenizer_internal.h - the tokenizer: tokenizer.c uses it, tokenizer_load.c fills it from a
+ * vocabulary, tokenizer_special.c adds special tokens. */
 #ifndef KF_TOKENIZER_INTERNAL_H
 #define KF_TOKENIZER_INTERNAL_H
 
@@ -48,8 +48,8 @@ typedef struct kf_vocabulary {
 } kf_vocabulary;
 
 /* Finds the start, end, unknown and padding tokens, and the added ones, from tokenizer_config.json,
- * special_tokens_map.json and added_tokens.json of the folder and from `json` (tokenizer.json; NULL:
- * none). */
+ * special_tokens_map.json and added_tokens.json of the folder and from `json` (tokenizer.json;
+ * NULL: none). */
 kf_status kf_tokenizer_specials(kf_tokenizer *t, const kf_vocabulary *vocabulary,
                                 const char *folder, const kf_json_file *json, kf_err *err);
 

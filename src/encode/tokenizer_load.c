@@ -1,12 +1,12 @@
 /* tokenizer_load.c - vocabularies and merges from the files of a model folder.
  *
- * Three forms say the same: tokenizer.json has everything in one file; vocab.json has the tokens with
- * their numbers, and merges.txt the merges in the order of their ranks; bpe_simple_vocab_16e6.txt.gz, as
- * OpenAI published it, has only merges. Its tokens are the 256 bytes, the same at the end of a word, the
- * result of each merge, and the two special ones.
+ * Three forms say the same: tokenizer.json has everything in one file; vocab.json has the tokens
+ * with their numbers, and merges.txt the merges in the order of their ranks;
+ * bpe_simple_vocab_16e6.txt.gz, as OpenAI published it, has only merges. Its tokens are the 256
+ * bytes, the same at the end of a word, the result of each merge, and the two special ones.
  *
- * A byte is written in a vocabulary as a printable character: itself if it is one in Latin-1, otherwise
- * U+0100, U+0101, … in order.
+ * A byte is written in a vocabulary as a printable character: itself if it is one in Latin-1,
+ * otherwise U+0100, U+0101, … in order.
  *
  * The reference takes vocabulary, merges and added tokens from tokenizer.json; the rest is CLIP's,
  * whatever the file says. A file that says something else is not CLIP's, and is refused. */
@@ -41,7 +41,7 @@ typedef struct loader {
   kf_err *err;
 } loader;
 
-/* --- files -------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static kf_status read_json(loader *l, const char *name) {
   KF_TRY(kf_json_file_read(&l->json, l->folder, name, KF_TOKENIZER_FILE_MAX, l->err));
@@ -109,7 +109,7 @@ static kf_status unpack(loader *l) {
 }
 #endif
 
-/* --- tokens ------------------------------------------------------------------------------------- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 static kf_status add_token(loader *l, const char *token, size_t length, int64_t id) {
   kf_vocabulary *v = &l->vocabulary;
@@ -183,7 +183,7 @@ static void find_bytes(loader *l) {
     }
 }
 
-/* --- merges ------------------------------------------------------------------------------------- */
+/* --- merges ----------------------------------------------------------------------------------- */
 
 /* Room for at most this many merges. */
 static kf_status merge_room(loader *l, uint64_t most) {
@@ -286,7 +286,7 @@ static kf_status read_merges_txt(loader *l) {
   return KF_OK;
 }
 
-/* --- tokenizer.json ------------------------------------------------------------------------------ */
+/* --- tokenizer.json --------------------------------------------------------------------------- */
 
 static kf_status not_clip(const loader *l, const char *what) {
   return kf_fail(l->err, KF_ERR_DATA, "%s: is not a tokenizer of CLIP's kind: %s", l->path, what);
@@ -344,7 +344,7 @@ static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
   return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
 }
 
-/* The first is in today's files, the second in older ones. The reference uses the first for both. */
+/* The first is in new files, the second in older ones. The reference uses the first for both. */
 static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
   static const char whole[] = "<\\|startoftext\\|>|<\\|endoftext\\|>|"
                               "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+";
@@ -408,7 +408,7 @@ static kf_status load_json(loader *l) {
   return check_ends(l);
 }
 
-/* --- vocab.json and merges.txt -------------------------------------------------------------------- */
+/* --- vocab.json and merges.txt ---------------------------------------------------------------- */
 
 static kf_status load_two(loader *l) {
   l->merges_path = kf_path_join(&l->memory, l->folder, "merges.txt");
@@ -420,7 +420,7 @@ static kf_status load_two(loader *l) {
   return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
 }
 
-/* --- OpenAI's file -------------------------------------------------------------------------------- */
+/* --- OpenAI's file ---------------------------------------------------------------------------- */
 
 /* The tokens of bytes, in the order that OpenAI gave them: printable ones first. */
 static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
@@ -481,7 +481,7 @@ static kf_status load_openai(loader *l, bool packed) {
   return load_openai_lines(l, tokens);
 }
 
-/* --- whichever there is --------------------------------------------------------------------------- */
+/* --- whichever there is ----------------------------------------------------------------------- */
 
 static kf_status load(loader *l) {
   static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};

@@ -1,24 +1,24 @@
 /* tokenizer_special.c - which tokens begin, end and pad a text, and which are found inside it.
  *
- * A model folder says this in up to four files, written over the years. The reference combines them like
- * this, and so do we:
+ * A model folder says this in up to four files, written over the years. The reference combines them
+ * like this, and so do we:
  *
- *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, if that is absent, from
- *     added_tokens.json and `added_tokens` of tokenizer.json.
- *   - Named tokens (bos, eos, unk, sep, pad, cls, mask) come from special_tokens_map.json, if there is no
- *     `added_tokens_decoder`, then from tokenizer_config.json, then from CLIP: <|startoftext|>, and
- *     <|endoftext|> for eos, unk and pad. A named token that is listed is as the list has it. Otherwise
- *     it is `normalized` only if the file says so; if several names have the same token, the last one
- *     decides.
- *   - Then come `extra_special_tokens` (formerly `additional_special_tokens`), and names of the file's
- *     own that end in _token.
+ *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, if it is absent,
+ *     from added_tokens.json and `added_tokens` of tokenizer.json.
+ *   - Named tokens (bos, eos, unk, sep, pad, cls, mask) come from special_tokens_map.json, if there
+ *     is no `added_tokens_decoder`, then from tokenizer_config.json, then from CLIP:
+ *     <|startoftext|>, and <|endoftext|> for eos, unk and pad. A named token that is listed is as
+ *     the list has it. Otherwise it is `normalized` only if the file says so; if several names have
+ *     the same token, the last one decides.
+ *   - Then come `extra_special_tokens` (formerly `additional_special_tokens`), and names of the
+ *     file's own that end in _token.
  *
- * A token that is not in the vocabulary gets the next number. All of them are found in texts: if the
- * padding token is '!', every '!' becomes that token, although the vocabulary has another one for '!' as
- * a word.
+ * A token that is not in the vocabulary gets the next number. All of them are found in texts: if
+ * the padding token is '!', every '!' becomes that token, although the vocabulary has another one
+ * for '!' as a word.
  *
- * Added tokens may not hold white space here. Then lstrip and rstrip, which let a token swallow white
- * space around it, change nothing, since white space makes no tokens. */
+ * Added tokens may not hold white space here. Then lstrip and rstrip, which let a token swallow
+ * white space around it, change nothing, since white space makes no tokens. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
@@ -64,7 +64,7 @@ static kf_status bad(const gatherer *g, const char *what, const char *detail) {
   return kf_fail(g->err, KF_ERR_DATA, "%s: %s '%.100s'", g->folder, what, detail);
 }
 
-/* --- gathering ----------------------------------------------------------------------------------- */
+/* --- gathering -------------------------------------------------------------------------------- */
 
 static wanted *find(gatherer *g, const char *text) {
   for (uint32_t i = 0; i < g->n; i++)
@@ -246,7 +246,7 @@ static kf_status gather(gatherer *g) {
   return has_decoder ? KF_OK : add_extra(g, &g->map, "extra_special_tokens");
 }
 
-/* --- settling ------------------------------------------------------------------------------------ */
+/* --- settling --------------------------------------------------------------------------------- */
 
 static kf_status check_text(const gatherer *g, const char *text) {
   size_t n = strlen(text);

@@ -1,26 +1,26 @@
 /* tower.c - rows through a tower.
  *
  * A picture is cut into patches, and a product makes a row of each; CLIP puts a row of its own, the
- * class token, before them. A text has one row for each token. The embedding of its position is added
- * to each row. Then, x being all rows of the group, each layer does
+ * class token, before them. A text has one row for each token. The embedding of its position is
+ * added to each row. Then, x being all rows of the group, each layer does
  *
- *     x += out(attention(qkv(norm1(x))))       attention within each sequence; in texts, to the left
+ *     x += out(attention(qkv(norm1(x))))     attention within each sequence; in texts, to the left
  *     x += fc2(activation(fc1(norm2(x))))
  *
- * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the end
- * of the text. SigLIP has one learnt query attend to all rows instead.
+ * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the
+ * end of the text. SigLIP has one learnt query attend to all rows instead.
  *
  *     kf_walk_images   embed_images ┐
- *     kf_walk_texts    place_text   ┴ run_layers ─ run_layer ─ normalize, multiply, attend, finish_layer
+ *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
- * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and in
- * the last layer everything after the attention except for the one row of each sequence.
+ * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
+ * in the last layer everything after the attention except for the one row of each sequence.
  *
- * Every row is computed by itself, so neither the rest of the group nor the sharing of work matters.
- * Without `split` one thread does all of it. With it, do_step shares the columns of products, the heads
- * of attention and blocks of rows among the threads of the context, for one picture that somebody waits
- * for. Only products and attention come between the kernel's begin and end, which may change how the
- * processor treats denormals. */
+ * Every row is computed by itself, so neither the rest of the group nor the sharing of work
+ * matters. Without `split` one thread does all of it. With it, do_step shares the columns of
+ * products, the heads of attention and blocks of rows among the threads of the context, for one
+ * picture that somebody waits for. Only products and attention come between the kernel's begin and
+ * end, which may change how the processor treats denormals. */
 #include "encode/tower.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* tower.h - the two towers of an encoder: what config.json says about them, their weights, and how rows
- * go through them. Stays in its room.
+/* tower.h - the two towers of an encoder: what config.json says about them, their weights, and how
+ * rows go through them. Stays in its room.
  *
  *     config.c   config.json to kf_model_config
  *     weights.c  the files with tensors, one or many
@@ -37,8 +37,8 @@ typedef struct kf_model_config {
   kf_tower_config image, text;
 } kf_model_config;
 
-/* Reads FOLDER/config.json; missing settings get the reference's values. The bounds of all numbers make
- * products of two of them safe. */
+/* Reads FOLDER/config.json; missing settings get the reference's values. The bounds of all numbers
+ * make products of two of them safe. */
 kf_status kf_config_read(const char *folder, kf_model_config *out, kf_err *err);
 
 /* Patches of a picture. Those that do not fit whole are left out, as in the reference. */
@@ -68,8 +68,8 @@ typedef struct kf_weights {
   kf_dict *names; /* to numbers of `tensors` */
 } kf_weights;
 
-/* Opens FOLDER/model.safetensors, or the files that FOLDER/model.safetensors.index.json names. Must be
- * closed after a failure too. */
+/* Opens FOLDER/model.safetensors, or the files that FOLDER/model.safetensors.index.json names. Must
+ * be closed after a failure too. */
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err);
 void kf_weights_close(kf_weights *weights);
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name); /* NULL: absent */
@@ -123,19 +123,19 @@ struct kf_encoder {
   kf_tokenizer *tokenizer; /* NULL without text */
 };
 
-/* Reads, checks and packs the weights of the towers that are present in the encoder's config. Sets its
- * towers and `bytes`, and adds the names and bytes of all tensors to the sum. */
+/* Reads, checks and packs the weights of the towers that are present in the encoder's config. Sets
+ * its towers and `bytes`, and adds the names and bytes of all tensors to the sum. */
 kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *sum);
 
 /* --- walking through a tower ----------------------------------------------------------------- */
 
-/* A group of sequences (pictures or texts) on its way through a tower, and the memory for it. No row
- * depends on the rest of the group. */
+/* A group of sequences (pictures or texts) on its way through a tower, and the memory for it. No
+ * row depends on the rest of the group. */
 typedef struct kf_walk kf_walk;
 
 /* Takes room for `rows` rows in at most `sequences` sequences from the arena; NULL: out of memory.
- * split: the work on a group is shared among the context's threads, and the functions below belong to
- * the caller's thread; otherwise one thread, any thread, does it all, and nothing can fail. */
+ * split: the work on a group is shared among the context's threads, and the functions below belong
+ * to the caller's thread; otherwise one thread, any thread, does it all, and nothing can fail. */
 kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
                      size_t sequences, bool split, kf_arena *arena);
 
@@ -145,8 +145,8 @@ size_t kf_image_rows(const kf_encoder *encoder);
 void kf_walk_put_image(kf_walk *walk, size_t i, const float *pixels);
 /* Embeddings of the first n pictures of the group: out[n][dim]. */
 kf_status kf_walk_images(kf_walk *walk, size_t n, float *out);
-/* Embeddings of n texts: out[n][dim]. tokens[i] are the lengths[i] tokens of text i, which is embedded
- * at its last one. */
+/* Embeddings of n texts: out[n][dim]. tokens[i] are the lengths[i] tokens of text i, which is
+ * embedded at its last one. */
 kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint32_t *lengths,
                         size_t n, float *out);
 

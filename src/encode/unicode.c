@@ -1,18 +1,18 @@
 /* unicode.c - normalisation form C and lower case.
  *
  * Form C takes three steps (UAX 15): every character is replaced by its full decomposition; runs of
- * marks are sorted by combining class, stably; then each mark is joined with the starter before it if a
- * composed character exists and no mark of the same or a higher class is between them. Hangul syllables
- * have a formula instead of tables. Most texts have no character that any of this could change; one look
- * at each character tells.
+ * marks are sorted by combining class, stably; then each mark is joined with the starter before it
+ * if a composed character exists and no mark of the same or a higher class is between them. Hangul
+ * syllables have a formula instead of tables. Most texts have no character that any of this could
+ * change; one look at each character tells.
  *
- * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by counting
- * classes, so the time stays linear. */
+ * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by
+ * counting classes, so the time stays linear. */
 #include "encode/unicode.h"
 
 #include <string.h>
 
-/* --- decomposing -------------------------------------------------------------------------------- */
+/* --- decomposing ------------------------------------------------------------------------------ */
 
 enum {
   HANGUL = 0xAC00,
@@ -54,7 +54,7 @@ static size_t decompose(uint32_t c, uint32_t *out) {
   return n;
 }
 
-/* --- ordering ----------------------------------------------------------------------------------- */
+/* --- ordering --------------------------------------------------------------------------------- */
 
 #define SHORT_RUN 32u
 
@@ -95,7 +95,7 @@ static kf_status order(uint32_t *text, size_t n, kf_err *err) {
   return KF_OK;
 }
 
-/* --- composing ---------------------------------------------------------------------------------- */
+/* --- composing -------------------------------------------------------------------------------- */
 
 /* The composition of two characters; 0: none. */
 static uint32_t compose_pair(uint32_t a, uint32_t b) {
@@ -141,7 +141,7 @@ static size_t compose(uint32_t *text, size_t n) {
   return to;
 }
 
-/* --- whole texts -------------------------------------------------------------------------------- */
+/* --- whole texts ------------------------------------------------------------------------------ */
 
 /* Decodes to code points; true if form C may differ. */
 static bool decode(const char *text, size_t length, uint32_t *out, size_t *n) {

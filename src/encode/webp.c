@@ -1,9 +1,9 @@
-/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and the first frame of an
- * animation on a black ground, which is what Pillow shows.
+/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and the first frame of
+ * an animation on a black ground, which is what Pillow shows.
  *
- * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes. We
- * walk them ourselves, for the orientation and for the first frame; the size of the whole tells a
- * truncated file. */
+ * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes.
+ * We walk them ourselves, for the orientation and for the first frame; the size of the whole tells
+ * a truncated file. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_WEBP
@@ -33,8 +33,7 @@ typedef struct chunk {
   size_t n;
 } chunk;
 
-/* Takes the next chunk before `end`; false: there is none. A chunk that runs over the end is cut
- * there. */
+/* Takes the next chunk, cut at `end` if it runs over; false: there is none. */
 static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
   size_t left = (size_t)(end - *p);
   if (left < 8) return false;

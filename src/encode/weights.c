@@ -3,8 +3,8 @@
  *
  *     {"metadata": {…}, "weight_map": {"TENSOR": "model-00001-of-00002.safetensors", …}}
  *
- * The index is not trusted: a file name that leads out of the folder is refused. Every tensor that it
- * lists must exist; tensors that it does not list are ignored. */
+ * The index is not trusted: a file name that leads out of the folder is refused. Every tensor that
+ * it lists must exist; tensors that it does not list are ignored. */
 #include "encode/folder.h"
 #include "encode/tower.h"
 

@@ -5,8 +5,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-/* What LDTILECFG reads. Objects of it are constant: the compiler does not know that the instruction reads
- * all of it, and would leave out the stores that fill in a local one. */
+/* What LDTILECFG reads. Objects of it are constant: the compiler does not know that the instruction
+ * reads all of it, and would leave out the stores that fill in a local one. */
 typedef struct kf_tile_config {
   uint8_t palette, start_row, reserved[14];
   uint16_t row_bytes[16];

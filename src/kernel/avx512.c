@@ -4,9 +4,9 @@
  *
  *     X X' = 2^24 hh' + 2^12 (hl' + lh') + ll'     and     hl' + lh' = (h+l)(h'+l') - hh' - ll'
  *
- * (Karatsuba), so three products of 16-bit numbers are enough; one vpdpwssd does 32 of them. The digits
- * h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a time. |m| is
- * at most 3072, so 224 rows of m m' stay below 2^31. */
+ * (Karatsuba), so three products of 16-bit numbers are enough; one vpdpwssd does 32 of them. The
+ * digits h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a
+ * time. |m| is at most 3072, so 224 rows of m m' stay below 2^31. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

@@ -1,8 +1,8 @@
 /* dispatch.c - which instruction sets this machine has.
  *
- * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the kernel
- * has granted them to this process (Linux: arch_prctl, once per process). A virtual machine may hide
- * any of them; then AMX counts as absent. */
+ * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the
+ * kernel has granted them to this process (Linux: arch_prctl, once per process). A virtual machine
+ * may hide any of them; then AMX counts as absent. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -28,8 +28,8 @@ bool kf_has_avx512bf16(void) {
   return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) != 0;
 }
 
-/* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on Intel's,
- * where it is not used (bench/net.c). */
+/* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
+ * Intel's, where it is not used (bench/net.c). */
 static bool gains_by_bf16(void) { return kf_has_avx512bf16() && __builtin_cpu_is("amd"); }
 
 static uint64_t enabled_state(void) {

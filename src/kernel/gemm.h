@@ -1,5 +1,5 @@
-/* gemm.h - c += a^T b in GCC's vector types. wide.h includes it once for f64 and once for f32, with REAL,
- * VEC, LANES and NAME defined. Every sum runs over k in order, without FMA. */
+/* gemm.h - c += a^T b in GCC's vector types. wide.h includes it once for f64 and once for f32, with
+ * REAL, VEC, LANES and NAME defined. Every sum runs over k in order, without FMA. */
 
 #define COLUMNS (NV * LANES)
 
@@ -45,8 +45,8 @@ static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c,
   for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
 }
 
-/* A block has 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a time
- * (f64, AVX-512). The sum continues from c, so blocking does not change its order. */
+/* A block has 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
+ * time (f64, AVX-512). The sum continues from c, so blocking does not change its order. */
 static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                              size_t ldc, size_t m, size_t n, size_t depth) {
   REAL packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));

@@ -1,5 +1,5 @@
-/* kernel.h - the hot loops. One table of functions for each instruction set; every table gives the same
- * bits (tests/test_kernel.c). This room sees koofu.h and nothing else. */
+/* kernel.h - the hot loops. One table of functions for each instruction set; every table gives the
+ * same bits (tests/test_kernel.c). This room sees koofu.h and nothing else. */
 #ifndef KF_KERNEL_H
 #define KF_KERNEL_H
 
@@ -12,9 +12,9 @@
 #define KF_FIXED_BITS 22
 #define KF_FIXED_ONE  (1 << KF_FIXED_BITS)
 
-/* Second moments are accumulated in tiles of the upper triangle. A kernel packs a block of integer rows
- * once, in digits of its own choice, and then adds the products of two column panels to a tile of 64-bit
- * sums. */
+/* Second moments are accumulated in tiles of the upper triangle. A kernel packs a block of integer
+ * rows once, in digits of its own choice, and then adds the products of two column panels to a tile
+ * of 64-bit sums. */
 typedef struct kf_moment_kernel {
   size_t edge;       /* columns of a panel; a tile is edge x edge */
   size_t rows;       /* of a full block, so that no partial sum overflows; a multiple of step */
@@ -38,14 +38,15 @@ typedef struct kf_moment_kernel {
 #define KF_PANELS_STEP 4u /* a scan takes a multiple of this many panels */
 #define KF_PEAKS       (KF_PANELS_STEP * KF_PANEL)
 
-/* The columns of packed rows: the fewest that make equal parts of at most 64, each a multiple of 4. */
+/* The columns of packed rows: the fewest that make equal parts of at most 64, each a multiple of
+ * 4. */
 static inline uint32_t kf_scan_dim(uint32_t dim) {
   uint32_t parts = (dim + 63) / 64;
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }
 
-/* A row that may matter to a query of the group, and their dot product. Rows are counted from the first
- * one scanned. */
+/* A row that may matter to a query of the group, and their dot product. Rows are counted from the
+ * first one scanned. */
 typedef struct kf_hit {
   uint32_t query, row;
   int32_t dot;
@@ -70,9 +71,9 @@ typedef struct kf_scan {
   size_t next_size;      /* in bytes; may be 0 */
 } kf_scan;
 
-/* An offset in units of a dot product, clamped at a limit that no dot product reaches. With a floor of
- * KF_SCAN_ALL every row is a hit; with any other floor, so is a row of zeros (bytes of 128) whose offset
- * is minus infinity. */
+/* An offset in units of a dot product, clamped at a limit that no dot product reaches. With a floor
+ * of KF_SCAN_ALL every row is a hit; with any other floor, so is a row of zeros (bytes of 128)
+ * whose offset is minus infinity. */
 #define KF_SCAN_LIMIT (1 << 29)
 #define KF_SCAN_ALL   (-(1 << 30))
 static inline int32_t kf_scan_offset(float offset, float unit) {
@@ -82,8 +83,8 @@ static inline int32_t kf_scan_offset(float offset, float unit) {
   return (int32_t)x;
 }
 
-/* Prefetches what later scans read, a little at each step of this one: otherwise the memory would idle
- * while a scan computes, and the first scan of a block would wait for it. */
+/* Prefetches what later scans read, a little at each step of this one: otherwise the memory would
+ * idle while a scan computes, and the first scan of a block would wait for it. */
 typedef struct kf_ahead {
   const uint8_t *at, *end;
   size_t step; /* bytes */
@@ -111,11 +112,12 @@ typedef struct kf_scan_kernel {
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
   /* Returns how many hits were written. */
   size_t (*scan)(const kf_scan *scan);
-  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 * KF_PEAKS, …
-   * for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are not used. */
+  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 *
+   * KF_PEAKS, … for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are not
+   * used. */
   void (*peaks)(const kf_scan *scan, int32_t *peaks);
-  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the last
-   * (may be NULL). */
+  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the
+   * last (may be NULL). */
   void (*begin)(uint32_t dim);
   void (*end)(void);
 } kf_scan_kernel;
@@ -127,8 +129,9 @@ static inline int32_t kf_scan_start(const int8_t *query, uint32_t dim) {
   return -128 * sum;
 }
 
-/* The largest magnitude of bytes of queries: what the kernel allows, and less for very wide rows, so
- * that all sums, with rows taken as value + 128, are below 2^29. Bytes of rows go from -127 to 127. */
+/* The largest magnitude of bytes of queries: what the kernel allows, and less for very wide rows,
+ * so that all sums, with rows taken as value + 128, are below 2^29. Bytes of rows go from -127 to
+ * 127. */
 static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {
   return dim <= 16384 ? kernel->most : 31;
 }
@@ -168,16 +171,16 @@ typedef struct kf_kernels {
   /* The same in f32. */
   void (*gemm_tn_f32)(const float *a, size_t lda, const float *b, size_t ldb, float *c, size_t ldc,
                       size_t m, size_t n, size_t depth);
-  /* Counts the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, that are
-   * above `high`, and those from low to high. */
+  /* Counts the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, that
+   * are above `high`, and those from low to high. */
   void (*count_band)(const float *x, const float *scale, const float *offset, size_t n, float low,
                      float high, uint32_t *above, uint32_t *within);
   /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, with a
    * canonical dot product. */
   void (*reflect)(size_t n, double tau, const double *v, double *q, size_t stride, size_t m);
-  /* One row of the tridiagonalisation (src/model/eigen.c) in a single pass: first the rank-two update
-   * a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot product of the new a
-   * with x. */
+  /* One row of the tridiagonalisation (src/model/eigen.c) in a single pass: first the rank-two
+   * update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot product of
+   * the new a with x. */
   double (*tridiagonal_row)(size_t n, double *a, const double *v, const double *w, double v_r,
                             double w_r, const double *x, double x_r, double *y);
   /* The canonical dot product of two f64 vectors. */
@@ -193,7 +196,8 @@ typedef struct kf_kernels {
 
 /* NULL if this machine or this build does not have the instruction set. */
 const kf_kernels *kf_kernels_for(kf_isa isa);
-/* Whether this machine has VDPBF16PS, which kf_kernels_for uses only where it is faster (KF_SIMD). */
+/* Whether this machine has VDPBF16PS, which kf_kernels_for uses only where it is faster
+ * (KF_SIMD). */
 bool kf_has_avx512bf16(void);
 
 /* The tables; all but the plain ones exist on x86-64 only (KF_SIMD). */

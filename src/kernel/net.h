@@ -1,13 +1,13 @@
 /* net.h - the arithmetic of transformer towers: products with packed weights, layer norms,
  * activations, attention. Other rooms see it through kernel.h.
  *
- * The bits of every result are defined, and the same on every instruction set. In f32 an element of a
- * product is one chain of fused multiply-adds over k = 0, 1, …, from zero. In bf16 it is what AMX's
- * TDPBF16PS defines: for each block of 32 products two chains from zero, one over even k and one over
- * odd k, in order; their sum is added to the sum of the blocks before. Products of two bf16 are exact in
- * f32, so AMX tiles, VDPBF16PS (which adds the upper product of a pair first, then the lower: pairs are
- * k and k + 2 of one chain) and f32 FMA all give the same bits, with denormals taken as zero and flushed
- * to zero (MXCSR's DAZ and FTZ) in all of them.
+ * The bits of every result are defined, and the same on every instruction set. In f32 an element of
+ * a product is one chain of fused multiply-adds over k = 0, 1, …, from zero. In bf16 it is what
+ * AMX's TDPBF16PS defines: for each block of 32 products two chains from zero, one over even k and
+ * one over odd k, in order; their sum is added to the sum of the blocks before. Products of two
+ * bf16 are exact in f32, so AMX tiles, VDPBF16PS (which adds the upper product of a pair first,
+ * then the lower: pairs are k and k + 2 of one chain) and f32 FMA all give the same bits, with
+ * denormals taken as zero and flushed to zero (MXCSR's DAZ and FTZ) in all of them.
  *
  * No result depends on the other rows, so an embedding does not depend on its batch. */
 #ifndef KF_NET_H
@@ -46,7 +46,7 @@ typedef struct kf_net_product {
   void *prepared; /* [m], row_size(n) bytes each */
 } kf_net_product;
 
-/* Attention of one head: out = softmax(scale * q . k^T) . v, summed over the keys that a query sees. */
+/* Attention of one head: out = softmax(scale * q . k^T) . v, over the keys that a query sees. */
 typedef struct kf_net_attention {
   const float *q, *k, *v; /* rows of `dim` columns, in steps of q_stride and kv_stride floats */
   size_t q_stride, kv_stride;
@@ -59,8 +59,8 @@ typedef struct kf_net_attention {
 } kf_net_attention;
 
 typedef struct kf_net_kernel {
-  /* out = (x - mean) / sqrt(variance + eps) * gamma + beta, for m rows of d columns; mean and variance
-   * (divided by d) are canonical sums in f64 (kf_add_lanes). out may be x. */
+  /* out = (x - mean) / sqrt(variance + eps) * gamma + beta, for m rows of d columns; mean and
+   * variance (divided by d) are canonical sums in f64 (kf_add_lanes). out may be x. */
   void (*layer_norm)(const float *x, size_t stride, size_t m, size_t d, const float *gamma,
                      const float *beta, float eps, float *out, size_t out_stride);
   kf_dtype precision;           /* of products: KF_F32 or KF_BF16 */

@@ -1,6 +1,6 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16 rows
- * times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are computed at
- * a time, 32 rows times a panel. Rows past the last are read as zeros, from a copy. */
+/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
+ * rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
+ * computed at a time, 32 rows times a panel. Rows past the last are read as zeros, from a copy. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

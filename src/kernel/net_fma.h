@@ -1,8 +1,8 @@
 /* net_fma.h - products of towers by f32 FMA, for AVX2 and AVX-512. Included after net_wide.h.
  *
- * In bf16, rows hold rounded f32, and weights hold dwords of two bf16: an even k in the lower half, the
- * next, odd one in the upper. The chains of even and odd k are computed one after the other, so that one
- * chain for each sum fits into registers. */
+ * In bf16, rows hold rounded f32, and weights hold dwords of two bf16: an even k in the lower half,
+ * the next, odd one in the upper. The chains of even and odd k are computed one after the other, so
+ * that one chain for each sum fits into registers. */
 #ifndef KF_NET_FMA_H
 #define KF_NET_FMA_H
 
@@ -18,8 +18,8 @@
 #define LIST_TILES LIST_6
 #endif
 
-/* Half of the rows of a tile are addressed from the first one, half from the middle one, so that the
- * distances from both fit into registers; the compiler must not see that the two are related. */
+/* Half of the rows of a tile are addressed from the first one, half from the middle one, so that
+ * the distances from both fit into registers; the compiler must not relate the two. */
 #define HALF (TILE_ROWS / 2)
 INLINE const char *middle(const char *x, size_t row, const int rows) {
   const char *half = rows > HALF ? x + HALF * row : x;

@@ -1,5 +1,5 @@
-/* net_plain.c - the arithmetic of towers in plain C: it defines every bit, and the other instruction sets
- * must give the same (tests/test_net.c).
+/* net_plain.c - the arithmetic of towers in plain C: it defines every bit, and the other
+ * instruction sets must give the same (tests/test_net.c).
  *
  * Rows and weights stay rows of f32, padded to a multiple of KF_NET_STEP columns. In bf16 they hold
  * values rounded to bf16. */
@@ -168,8 +168,8 @@ static size_t attention_size(size_t keys, size_t dim) {
   return 2 * (row_size(keys) + row_size(dim));
 }
 
-/* weight[j] = exp(score[j] - the largest), rounded like factors of products; 0 from `seen` on. Returns
- * their sum: 16 strided lanes, whose halves are added until one is left. */
+/* weight[j] = exp(score[j] - the largest), rounded like factors of products; 0 from `seen` on.
+ * Returns their sum: 16 strided lanes, whose halves are added until one is left. */
 static float soften(const rules *r, float *weight, size_t seen, size_t keys) {
   float most = -INFINITY, lane[16] = {0};
   for (size_t j = 0; j < seen; j++) most = larger(most, weight[j]);

@@ -2,10 +2,10 @@
  * this file. Only the innermost sums are left to the including file: its `format` says how rows and
  * weights are laid out and how a block of them is multiplied. The bits are those of net_plain.c.
  *
- * Weights are packed in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each
- * k; in bf16 one row for each pair of k. A product is blocked by outputs (BLOCK_N), by rows (BLOCK_M)
- * and along the sum (the format's `depth`), so that the rows of a block and its weights stay in the
- * second-level cache and the sums on the stack; weights come from memory once. */
+ * Weights are packed in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for
+ * each k; in bf16 one row for each pair of k. A product is blocked by outputs (BLOCK_N), by rows
+ * (BLOCK_M) and along the sum (the format's `depth`), so that the rows of a block and its weights
+ * stay in the second-level cache and the sums on the stack; weights come from memory once. */
 #ifndef KF_NET_WIDE_H
 #define KF_NET_WIDE_H
 
@@ -555,8 +555,8 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
 typedef void tile_function(const char *x, size_t row, const char *weights, size_t steps,
                            float *sums, bool fresh);
 
-/* A function for each number of rows. None may be moved out from between the two instructions that begin
- * and end flushing. */
+/* A function for each number of rows. None may be moved out from between the two instructions that
+ * begin and end flushing. */
 #define TILE(name, r)                                                                              \
   static __attribute__((noinline)) void name##_##r(const char *x, size_t row, const char *weights, \
                                                    size_t steps, float *sums, bool fresh) {        \

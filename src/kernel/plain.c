@@ -1,5 +1,5 @@
-/* plain.c - every kernel in plain C. This is the reference: the other tables must give the same bits,
- * and a machine without their instruction sets runs this one. */
+/* plain.c - every kernel in plain C. This is the reference: the other tables must give the same
+ * bits, and a machine without their instruction sets runs this one. */
 #include "kernel/kernel.h"
 
 #include <math.h>

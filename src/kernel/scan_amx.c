@@ -39,8 +39,8 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
     }
 }
 
-/* The state of a scan. Pair p of panels has its sums in sums[p % 2]: they are computed while those of
- * the pair before are compared, after the hits of the one before that have been written. */
+/* The state of a scan. Pair p of panels has its sums in sums[p % 2]: they are computed while those
+ * of the pair before are compared, after the hits of the one before that have been written. */
 typedef struct amx_scan {
   const kf_scan *s;
   const char *queries;
@@ -52,8 +52,8 @@ typedef struct amx_scan {
   int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64)));
 } amx_scan;
 
-/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result: a
- * misprediction would also stop the products in flight. */
+/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result:
+ * a misprediction would also stop the products in flight. */
 static inline void compare(amx_scan *w, size_t pair, size_t from, size_t to) {
   const kf_scan *s = w->s;
   __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);

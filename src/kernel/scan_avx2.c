@@ -1,8 +1,8 @@
-/* scan_avx2.c - the first pass of a search with vpmaddubsw: it multiplies the unsigned bytes of 8 rows
- * with four signed bytes of a query, and adds two products at a time in 16 bits. Rows are stored as
- * value + 128; bytes of a query go up to 63, so that 2 * 255 * 63 fits. Sums start at -128 times the sum
- * of the query, less the offsets of their rows. Up to four queries are multiplied with one panel, in
- * eight registers of sums. */
+/* scan_avx2.c - the first pass of a search with vpmaddubsw: it multiplies the unsigned bytes of 8
+ * rows with four signed bytes of a query, and adds two products at a time in 16 bits. Rows are
+ * stored as value + 128; bytes of a query go up to 63, so that 2 * 255 * 63 fits. Sums start at
+ * -128 times the sum of the query, less the offsets of their rows. Up to four queries are
+ * multiplied with one panel, in eight registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -74,8 +74,8 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][KF_PANE
   }
 }
 
-/* One function for each number of queries, and out of line: inlined, the compiler would keep the sums
- * in memory. */
+/* One function for each number of queries, and out of line: inlined, the compiler would keep the
+ * sums in memory. */
 #define MULTIPLY(n)                                                                                \
   static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
                                                      int32_t sums[GROUP][KF_PANEL]) {              \
@@ -86,8 +86,8 @@ MULTIPLY(2)
 MULTIPLY(3)
 MULTIPLY(4)
 
-/* Writes the hits of query q in a panel, the rows from `row` on whose bit in `below` is not set, and
- * returns where the next one goes. */
+/* Writes the hits of query q in a panel, the rows from `row` on whose bit in `below` is not set,
+ * and returns where the next one goes. */
 static inline kf_hit *keep(const kf_scan *s, size_t q, size_t row, uint32_t below,
                            const int32_t *sums, kf_hit *to) {
   for (uint32_t which = below ^ 0xffff; __builtin_expect(which != 0, 0); which &= which - 1) {

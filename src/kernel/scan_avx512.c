@@ -1,7 +1,7 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
  * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so every sum is too
  * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
- * offsets of their rows. Up to six queries are multiplied with four panels, in 24 registers of sums. */
+ * offsets of their rows. Up to six queries go with four panels, in 24 registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -60,8 +60,8 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][ROWS]) 
   }
 }
 
-/* One function for each number of queries, and out of line: inlined, the compiler would keep the sums
- * in memory. */
+/* One function for each number of queries, and out of line: inlined, the compiler would keep the
+ * sums in memory. */
 #define MULTIPLY(n)                                                                                \
   static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
                                                      int32_t sums[GROUP][ROWS]) {                  \

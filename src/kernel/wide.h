@@ -1,7 +1,7 @@
 /* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
  * includes this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a
- * canonical sum take PARTS of `doubles`. Products and sums are rounded separately everywhere, so the
- * bits are those of plain.c. */
+ * canonical sum take PARTS of `doubles`. Products and sums are rounded separately everywhere, so
+ * the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
@@ -43,7 +43,7 @@ static inline floats load_f32(const float *p) {
 
 static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
-/* What GCC's vector types do not do, or not in one instruction; store_i32 rounds to nearest even. */
+/* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
 #ifdef __AVX512F__
 static inline doubles widen(const float *p) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
 static inline floats load_f16(const uint16_t *p) {
@@ -74,7 +74,7 @@ static inline double add_lanes(const doubles sum[PARTS]) {
   return kf_add_lanes(lane);
 }
 
-/* --- half precision and integers ---------------------------------------------------------------- */
+/* --- half precision and integers -------------------------------------------------------------- */
 
 static void wide_f16_to_f32(const uint16_t *in, size_t n, float *out) {
   size_t i = 0;
