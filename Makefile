@@ -6,9 +6,10 @@ PREFIX  ?= /usr/local
 CMAKE   ?= cmake
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
+WERROR  ?= OFF
 
-.PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint format sanitize \
-        fuzz clean
+.PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
+        sanitize fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -17,12 +18,13 @@ all:
 demo: all
 	@$(BUILD)/koofu demo
 
-# Every test. The build folder is that of `make`, with the tests added.
+# Every test. The build folder is that of `make`, with the tests added. WERROR=ON: warnings are errors.
 test:
 	@tools/packages.sh build test
-	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON -DKOOFU_WERROR=$(WERROR) > /dev/null
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) -R '$(SUITE)'
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(SUITE)'; status=$$?; \
+	tools/skipped.py $(BUILD); exit $$status
 
 # The encoder beside the reference. ORACLE_PYTHON: a Python that has it; ARGS: names of comparisons, such
 # as towers.
@@ -60,6 +62,10 @@ bench-encode: all
 lint:
 	@tools/packages.sh build test lint
 	@tools/lint.sh
+
+lint-quick:
+	@tools/packages.sh quick
+	@tools/lint.sh quick
 
 format:
 	@tools/packages.sh lint

@@ -33,12 +33,13 @@ install(FILES ${MADE_FOLDER}/completion.zsh RENAME _koofu
 install(FILES ${MADE_FOLDER}/completion.fish RENAME koofu.fish
         DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# --- program, libraries, header, documents ---------------------------------------------------------
+# --- program, libraries, headers, documents ---------------------------------------------------------
 
 install(TARGETS koofu RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS ${KOOFU_LIBRARIES} EXPORT koofu
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES include/koofu.h include/koofu_judge.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+file(GLOB PUBLIC_HEADERS CONFIGURE_DEPENDS include/*.h)
+install(FILES ${PUBLIC_HEADERS} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(document LICENSE README.md CHANGELOG.md)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${document})
     install(FILES ${document} DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,4 +1,4 @@
-/* A text file with one class name a line, for two rows labelled with text. */
+/* A text file with one class name per line, for two rows labelled with text. */
 #include "fuzz.h"
 
 static void use(kf_ctx *ctx, const char *path) {

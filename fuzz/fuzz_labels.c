@@ -1,4 +1,4 @@
-/* A text file with one label a line, for as many rows as it has lines. */
+/* A text file with one label per line, for as many rows as it has lines. */
 #include "fuzz.h"
 
 static uint32_t count_lines(const uint8_t *data, size_t size) {

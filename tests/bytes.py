@@ -16,6 +16,7 @@ random.random() alone, which is the same in every version of Python, and without
 """
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -92,12 +93,12 @@ def uniform(rng):
     return 2 * rng.random() - 1
 
 
-def rows_of(n, dim, classes, seed):
+def rows_of(n, dim, classes, seed, noise=1):
     """Rows around class centres, of different lengths, and their labels; row i belongs to class i mod classes."""
     rng = random.Random(seed)
     centres = [[uniform(rng) for _ in range(dim)] for _ in range(classes)]
     labels = [i % classes for i in range(n)]
-    return [[(1 + i % 4) * (c + uniform(rng)) for c in centres[k]] for i, k in enumerate(labels)], labels
+    return [[(1 + i % 4) * (c + noise * uniform(rng)) for c in centres[k]] for i, k in enumerate(labels)], labels
 
 
 def lines(items):
@@ -108,9 +109,13 @@ def bf16(rows):
     return b"".join(struct.pack("<f", x)[2:] for row in rows for x in row)
 
 
-def data_set(rows, labels, names):
-    return safetensors({"embeddings": ("F32", [len(rows), len(rows[0])], f32(rows)), "labels": ("I32", [len(rows)], i32(labels))},
-                       metadata={"classes": json.dumps(names)})
+def data_set(rows, labels, names=None, ids=None):
+    tensors = {"embeddings": ("F32", [len(rows), len(rows[0])], f32(rows)), "labels": ("I32", [len(rows)], i32(labels))}
+    if ids:
+        encoded = [name.encode() for name in ids]
+        ends = [sum(map(len, encoded[:i + 1])) for i in range(len(ids))]
+        tensors |= {"id_ends": ("I64", [len(ids)], struct.pack(f"<{len(ids)}q", *ends)), "id_bytes": ("U8", [ends[-1]], b"".join(encoded))}
+    return safetensors(tensors, metadata={"format": "koofu.dataset", "version": "1", **({"classes": json.dumps(names)} if names else {})})
 
 
 def photos(s, folder, classes, each, seed):
@@ -163,6 +168,8 @@ def convert(s):
     s.works("convert", "x.fvecs", "--labels", "y.txt", "-o", "fvecs.safetensors")
     s.write("x.fbin", fbin(rows))
     s.works("convert", "x.fbin", "--labels", "y.txt", "-o", "fbin.safetensors")
+    s.write("columns.npy", npy([x for column in zip(*rows) for x in column], "<f4", shape=(50, 12), fortran=True))
+    s.works("convert", "columns.npy", "--labels", "y.txt", "-o", "columns.safetensors")
     flat = [x for row in rows for x in row]
     for dtype, content in (("F16", struct.pack(f"<{len(flat)}e", *flat)), ("BF16", bf16(rows)), ("F64", struct.pack(f"<{len(flat)}d", *flat))):
         s.write(f"in-{dtype}.safetensors", safetensors({"other": ("F32", [2, 2], f32([[1, 2], [3, 4]])), "rows": (dtype, [50, 12], content),
@@ -173,10 +180,13 @@ def convert(s):
         rows[i] = [0.0] * 12 if i % 2 else [float("nan" if i == 20 else "inf")] + rows[i][1:]
     s.write("bad.npy", npy(rows))
     s.works("convert", "bad.npy", "--labels", "y.txt", "--skip-bad", "-o", "skipped.safetensors")
+    s.write("bad-ids.safetensors", data_set(rows, labels, names, [f"photos/{i} ä.jpg" for i in range(50)]))
+    s.works("convert", "bad-ids.safetensors", "--skip-bad", "-o", "ids.safetensors")
     s.write("gaps.txt", lines("" if i % 6 == 0 else names[k] for i, k in enumerate(labels)))
     s.works("convert", "xf4.npy", "--labels", "gaps.txt", "--keep-unlabelled", "-o", "gaps.safetensors")
     s.write("two.txt", "eel\nant\n")
     s.works("convert", "xf4.npy", "--labels", "y.txt", "--only", "two.txt", "-o", "two.safetensors")
+    s.works("convert", "ids.safetensors", "--only", "two.txt", "--dtype", "f16", "-o", "ids-two.safetensors")
 
 
 @session
@@ -230,6 +240,7 @@ def stats(s):
 @session
 def fit(s):
     statistics = "../stats/plain.safetensors"
+    s.write("easy.safetensors", data_set(*rows_of(40, 10, 4, 18, noise=0.1)))  # all are right with any lambda
     text = [TRAIN, "--text", TEXT]
     for name, words in {
             "auto": [TRAIN],
@@ -239,6 +250,7 @@ def fit(s):
             "gda": [statistics, "--lambda", "gda"],
             "ledoit-wolf": [TRAIN, "--lambda", "ledoit-wolf"],
             "one-se": [TRAIN, "--one-se"],
+            "one-se-easy": ["easy.safetensors", "--one-se"],
             "sample": [TRAIN, "--sample", 70],
             "compact": [TRAIN, "--lambda", "0.3x", "--dim", 11],
             "dim-auto": [TRAIN, "--dim", "auto"],
@@ -325,6 +337,7 @@ def transform(s):
     s.works("transform", "../fit/skipped.safetensors", "../convert/bad.npy", "--labels", "../convert/y.txt", "--skip-bad",
             "--dtype", "f16", "-o", "skipped.safetensors")
     s.works("transform", "../fit/skipped.safetensors", "../convert/x.fvecs", "-o", "fvecs.npy")
+    s.works("transform", "../fit/skipped.safetensors", "../convert/ids.safetensors", "-o", "ids.safetensors")
 
 
 @session
@@ -354,6 +367,12 @@ def index(s):
     s.works("index", "../convert/two.safetensors", "-o", "classes.safetensors")
     s.works("index", "../convert/f4.safetensors", "--append", "classes.safetensors")
     s.works("index", "../convert/bad.npy", "--labels", "../convert/gaps.txt", "--skip-bad", "-o", "skipped.safetensors")
+    s.works("index", "../convert/bad-ids.safetensors", "--skip-bad", "-o", "ids.safetensors")
+    s.works("index", "../convert/bad-ids.safetensors", "--skip-bad", "--only", "../convert/two.txt", "-o", "ids-two.safetensors")
+    s.works("index", "../convert/ids-two.safetensors", "--append", "skipped.safetensors", "-o", "ids-dropped.safetensors")
+    other, labels = rows_of(12, 12, 3, 13)
+    s.write("other.safetensors", data_set(other, labels, ["yak", "eel", "auk"]))
+    s.works("index", "other.safetensors", "--append", "skipped.safetensors", "-o", "new-classes.safetensors")
     s.write("some.txt", lines(NAMES[:5]))
     s.works("index", TRAIN, "--only", "some.txt", "-o", "only.safetensors")
 
@@ -374,6 +393,7 @@ def search(s):
     for name in ("mapped", "mapped-euclidean", "mapped-inner", "original", "fused", "not-normalized", "centred"):
         s.out(f"{name}.tsv", "search", f"../index/{name}.safetensors", TEST, "-k", 4)
         s.works("search", f"../index/{name}.safetensors", TEST, "-k", 50, "-o", f"{name}.safetensors")
+    s.out("ids.tsv", "search", "../index/ids.safetensors", "../convert/xf8.npy", "-k", 2)
     s.out("bare.tsv", "search", "../index/bare.safetensors", "q.npy", "-k", 1)
     s.out("bare-itself.tsv", "search", "../index/bare-appended.safetensors", "--itself", "-k", 2)  # some rows are there twice
     s.write("bad.npy", npy([queries[0], [0.0] * 16, queries[1], [float("nan")] * 16, *queries[2:9]]))
@@ -422,6 +442,7 @@ def votes(s):
         s.out(f"eval-{name}-auto.json", *judged, "-k", "auto")
         s.out(f"eval-{name}-itself.json", "eval", MODEL, "--gallery", gallery, "--json", "-k", "1,10")
     s.out("unlabelled.tsv", "classify", "../fit/skipped.safetensors", "../convert/xf4.npy", "--gallery", "../index/skipped.safetensors", "-k", 4)
+    s.out("eval-unlabelled.json", "eval", "../fit/skipped.safetensors", "--gallery", "../index/skipped.safetensors", "--json")
     s.out("euclidean.json", "classify", RAW, TEST, "--gallery", "../index/not-normalized.safetensors", "--weighted", "--json")
 
 
@@ -449,8 +470,10 @@ def evaluate(s):
         judge(f"model-{name}", f"../fit/{name}.safetensors", TEST)
         judge(f"model-{name}-euclidean", f"../fit/{name}.safetensors", TEST, "--metric", "euclidean")
     judge("raw", MODEL, TEST, "--raw")
+    s.write("zeros.npy", npy([[0.0] * DIM if i % 3 else row for i, row in enumerate(rows_of(20, DIM, 4, 14)[0])]))
     judge("numbers", "../fit/numbers.safetensors", "../convert/xf4.npy", "--labels", "../convert/y8.npy")
     judge("skipped", "../fit/skipped.safetensors", "../convert/bad.npy", "--labels", "../convert/gaps.txt", "--skip-bad")
+    judge("skipped-unknown", MODEL, TEST, "--unknown", "zeros.npy", "--skip-bad")
     judge("unlabelled", "../fit/skipped.safetensors", "../convert/gaps.safetensors")
     for name, words in write_truth(s).items():
         judge(f"truth-{name}", MODEL, TEST, *words)
@@ -546,14 +569,15 @@ def classes(s):
 def odd_names(s):
     """Names that tables must escape, and classes without rows."""
     rows, labels = rows_of(60, 8, 4, 12)
-    names = ["a\tb", "c\\d", "e\nf\x1b", "no rows", "<ü> & \"猫\""]
+    names = ["a\tb", "c\\d", "e\nf\x1b", "no rows", "<ü> & \"猫 \U0001f431\""]
     s.write("x.safetensors", data_set(rows, [k + (k == 3) for k in labels], names))
     s.works("fit", "x.safetensors", "-o", "m.safetensors")
     s.out("classify.tsv", "classify", "m.safetensors", "x.safetensors")
     s.out("classify.json", "classify", "m.safetensors", "x.safetensors", "--json")
     s.out("eval.json", "eval", "m.safetensors", "x.safetensors", "--errors", "--per-class", "classes.tsv", "--confusions", "confusions.tsv", "--json")
     s.out("compare.json", "compare", "classify.tsv", "m.safetensors", "x.safetensors", "--json")
-    s.out("sweep.csv", "sweep", "x.safetensors", "--lambdas", "0.3x", "--format", "csv")
+    s.write("set, \"quoted\".txt", "a\tb\nc\\d\n")
+    s.out("sweep.csv", "sweep", "x.safetensors", "--lambdas", "0.3x", "--class-set", "set, \"quoted\".txt", "--format", "csv")
     s.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
     s.out("search.tsv", "search", "g.safetensors", "x.safetensors", "-k", 2)
     s.out("votes.tsv", "classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3)
@@ -561,8 +585,52 @@ def odd_names(s):
 
 
 @session
+def numbers(s):
+    """Classes without names."""
+    rows, labels = rows_of(70, 14, 7, 15, noise=3)
+    s.write("x.safetensors", data_set(rows, labels))
+    s.write("text.safetensors", data_set([[x + 0.5 for x in row] for row in rows[:7]], range(7)))
+    s.works("fit", "x.safetensors", "--dim", 5, "-o", "m.safetensors")
+    s.works("fit", "x.safetensors", "--text", "text.safetensors", "-o", "fused.safetensors")
+    s.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+    s.out("classify.tsv", "classify", "m.safetensors", "x.safetensors")
+    s.out("classify.json", "classify", "fused.safetensors", "x.safetensors", "--json")
+    s.out("votes.json", "classify", "m.safetensors", "x.safetensors", "--gallery", "g.safetensors", "-k", 3, "--json")
+    s.out("search.tsv", "search", "g.safetensors", "--itself", "-k", 2)
+    s.write("set.txt", "5\n0\n3\n12\n")
+    s.write("truth.txt", lines("" if i % 7 == 2 else f"{k},{(k + 2) % 7}" for i, k in enumerate(labels)))
+    for name, words in {"labels": [], "set": ["--class-set", "set.txt"], "truth": ["--truth", "truth.txt"],
+                        "text": ["--text", "text.safetensors"]}.items():
+        s.out(f"eval-{name}.json", "eval", "m.safetensors", "x.safetensors", *words, "--errors", "--confusions", f"confusions-{name}.tsv", "--json")
+    s.out("compare.json", "compare", "classify.tsv", "fused.safetensors", "x.safetensors", "--json")
+    s.out("sweep.json", "sweep", "x.safetensors", "--text", "text.safetensors", "--lambdas", "0.3x", "--class-set", "set.txt", "--json")
+
+
+@session
+def uneven(s):
+    """Classes of one row, two rows and so on; one class has next to all."""
+    rows, labels = rows_of(90, 18, 6, 16, noise=3)
+    kept = [i for i, k in enumerate(labels) if i < 6 or (k == 5 or i // 6 < k)]
+    names = [f"class {k}" for k in range(6)]
+    s.write("x.safetensors", data_set([rows[i] for i in kept], [labels[i] for i in kept], names))
+    s.write("rest.safetensors", data_set(rows[60:], labels[60:], names))
+    s.write("text.safetensors", data_set([[x + 0.5 for x in row] for row in rows[:5]], range(5), names[:5]))
+    text_words = ["--text", "text.safetensors"]
+    for name, words in {"auto": [], "dim": ["--dim", "auto"], "euclidean": ["--metric", "euclidean"], "ledoit-wolf": ["--lambda", "ledoit-wolf"],
+                        "sample": ["--sample", 15], "fused": text_words}.items():
+        s.works("fit", "x.safetensors", *words, "-o", f"{name}.safetensors")
+    for name in ("dim", "fused"):
+        s.out(f"eval-{name}.json", "eval", f"{name}.safetensors", "rest.safetensors", "--errors", "--json")
+    s.works("index", "x.safetensors", "--model", "auto.safetensors", "-o", "gallery.safetensors")
+    s.out("votes.json", "eval", "auto.safetensors", "rest.safetensors", "--gallery", "gallery.safetensors", "-k", "auto", "--json")
+    s.out("leave-one-out.csv", "sweep", "x.safetensors", "--leave-one-out", "--format", "csv")
+    s.out("folds.json", "sweep", "x.safetensors", "--folds", 4, "-k", "1,6", *text_words, "--lambdas", "0.1x,3x", "--json")
+    s.out("shots.json", "sweep", "x.safetensors", "--test", "rest.safetensors", "--shots", "1,2,4", *text_words, "--json")
+
+
+@session
 def large(s):
-    """More rows than a block has, of anything."""
+    """More rows than a block has, of anything; then few queries, which threads share."""
     data = "../world/large.safetensors"
     s.works("stats", data, "-o", "stats.safetensors")
     s.works("fit", data, "--sample", 600, "--dim", 10, "-o", "model.safetensors")
@@ -572,7 +640,11 @@ def large(s):
     s.works("index", data, "--model", "model.safetensors", "-o", "gallery.safetensors")
     s.works("search", "gallery.safetensors", "--itself", "-k", 3, "-o", "itself.safetensors")
     s.works("search", "gallery.safetensors", "bf16.safetensors", "-k", 2, "--rerank-from-disk", "-o", "near.npy")
+    s.write("two.npy", npy(rows_of(2, 24, 2, 17)[0]))
+    s.works("search", "gallery.safetensors", "two.npy", "-k", 100, "-o", "two.safetensors")
+    s.works("search", "gallery.safetensors", "two.npy", "-k", 9, "--rerank-from-disk", "-o", "two-disk.safetensors")
     s.out("eval.json", "eval", "model.safetensors", "--gallery", "gallery.safetensors", "-k", "1,15", "--json")
+    s.out("votes.tsv", "classify", "model.safetensors", "two.npy", "--gallery", "gallery.safetensors", "-k", "auto")
     s.out("sweep.csv", "sweep", data, "--lambdas", "0.3x,3x", "--dims", "24,6", "--folds", 2, "--format", "csv")
     s.out("leave-one-out.csv", "sweep", data, "--leave-one-out", "--sample", 700, "--lambdas", "0.1x,1x", "--format", "csv")
 
@@ -580,6 +652,32 @@ def large(s):
 # --- pictures and words ---------------------------------------------------------------------------
 
 PHOTOS = ["n01440764_tench", "red_fox", "017.Night_Owl", "ant"]
+
+
+def copy_model(s, name, files):
+    """A copy of the CLIP model, with these {name: content} and without those whose content is None."""
+    for file in os.listdir(s.path(CLIP)):
+        if file not in files:
+            s.write(f"{name}/{file}", s.read(f"{CLIP}/{file}"))
+    for file, content in files.items():
+        if content is not None:
+            s.write(f"{name}/{file}", content)
+
+
+def tokenizers(s):
+    """{name: files} of CLIP's tokenizer in the other forms that there are."""
+    vocabulary, merges = json.loads(s.read(f"{CLIP}/vocab.json")), s.read(f"{CLIP}/merges.txt")
+    with open(os.path.join(HERE, "golden", "tokenizer", "json", "tokenizer.json"), encoding="utf-8") as file:
+        whole = json.load(file)
+    start, end = vocabulary["<|startoftext|>"], vocabulary["<|endoftext|>"]
+    whole["model"] |= {"vocab": vocabulary, "merges": [line.split() for line in merges.decode().splitlines()[1:]]}
+    whole["post_processor"] |= {"cls": ["<|startoftext|>", start], "sep": ["<|endoftext|>", end]}
+    for token, number in zip(whole["added_tokens"], (start, end)):
+        token["id"] = number
+    without = {"vocab.json": None, "merges.txt": None}
+    return {"tokenizer-json": without | {"tokenizer.json": json.dumps(whole)},
+            "tokenizer-text": without | {"bpe_simple_vocab_16e6.txt": merges},
+            "tokenizer-packed": without | {"bpe_simple_vocab_16e6.txt.gz": gzip.compress(merges)}}
 
 
 @session
@@ -591,6 +689,11 @@ def embed(s):
         s.works("embed", f"{MODELS}/{model}", "photos", "-o", f"{model}.safetensors")
         s.works("embed", f"{MODELS}/{model}", "photos", "--precision", "f32", "-o", f"{model}-exact.safetensors")
         s.works("embed", f"{MODELS}/{model}", "../images", "-o", f"{model}-images.safetensors")
+    for name, resample in (("lanczos", 1), ("bilinear", 2)):
+        config = json.loads(s.read(f"{CLIP}/preprocessor_config.json"))
+        copy_model(s, name, {"preprocessor_config.json": json.dumps(config | {"resample": resample})})
+        s.works("embed", name, "photos", "-o", f"{name}.safetensors")
+    s.works("embed", CLIP, paths[2], "-o", "one.safetensors")
     s.works("embed", CLIP, "photos/", "--shard", 5, "-o", "shards.safetensors")
     for dtype in ("f16", "bf16"):
         s.works("embed", CLIP, "photos", "--dtype", dtype, "-o", f"to-{dtype}.safetensors")
@@ -616,7 +719,8 @@ def embed(s):
 def embed_text(s):
     s.write("names.txt", lines(sorted(PHOTOS)))
     s.write("spoken.txt", "017.Night_Owl\tNight Owl, owl\nn01440764_tench\ttench\nred_fox\tred fox, fox, Vulpes\nant\tant\n")
-    s.write("prompts.txt", "a cat\nA photo of 2 dogs, isn't it?\n  déjà vu 猫 \U0001f431\n" + "very " * 90 + "long\n")
+    s.write("prompts.txt", "a cat\nA photo of 2 dogs, isn't it?\n  déjà de\u0301ja\u0300 vu 猫 \U0001f431 İ\n"
+            + "very " * 90 + "long\n" + "photothecating" * 40 + "\nthe <|endoftext|> of the\u00a0photo\n")
     s.write("templates.txt", "a {}.\nthe {} of {}s\n")
     named = ["--classes", "names.txt", "--names", "spoken.txt"]
     for model in ("clip-f32", "clip-f16", "clip-bf16", "clip-text"):
@@ -624,6 +728,11 @@ def embed_text(s):
         s.works("embed-text", folder, *named, "-o", f"{model}.safetensors")
         s.works("embed-text", folder, *named, "--precision", "f32", "--templates", "templates.txt", "-o", f"{model}-exact.safetensors")
         s.works("embed-text", folder, "--prompts", "prompts.txt", "-o", f"{model}-prompts.safetensors")
+    for name, files in tokenizers(s).items():
+        copy_model(s, name, files)
+        s.works("embed-text", name, "--prompts", "prompts.txt", "-o", f"{name}.safetensors")
+    s.write("one.txt", "a photo of the cat\n")
+    s.works("embed-text", CLIP, "--prompts", "one.txt", "-o", "one.safetensors")
     s.works("embed-text", CLIP, "--classes", "names.txt", "--templates", "builtin80", "-o", "plain.safetensors")
     s.works("embed-text", CLIP, *named, "--all-names", "-o", "all-names.safetensors")
     s.works("embed-text", CLIP, *named, "--all-names", "--prompt-rows", "-o", "rows.safetensors")
@@ -645,6 +754,9 @@ def encoder(s):
     s.out("exact.tsv", "classify", "model.safetensors", pictures, *by, "--precision", "f32", "--raw")
     s.out("votes.tsv", "classify", "model.safetensors", pictures, *by, "--gallery", "gallery.safetensors", "-k", 3)
     s.out("zero-shot.tsv", "classify", "model.safetensors", f"{pictures}/*/03.png", *by, "--text", "../embed_text/clip-f32.safetensors")
+    s.out("one.json", "classify", "model.safetensors", f"{pictures}/ant/02.png", *by, "--json")
+    s.write("fox.txt", "red_fox\n")
+    s.works("convert", "../embed/clip-f32.safetensors", "--only", "fox.txt", "-o", "fox.safetensors")
     s.write("bad/1.png", "nothing")
     s.write("bad/2.png", s.read(f"{pictures}/ant/01.png"))
     s.out("skipped.tsv", "classify", "model.safetensors", "bad", *by, "--skip-bad")
@@ -683,13 +795,13 @@ def info(s):
         s.out(f"{name}.json", "info", "--json", *files)
 
 
-SHAPE = re.compile(r"<(?:path|line|circle|rect|polyline|polygon)\b[^>]*>")
+SHAPE = re.compile(r"<(?:text|path|line|circle|rect|polyline|polygon)\b[^>]*>")
 PLACE = re.compile(r'\b(?:d|points|x|y|x1|y1|x2|y2|cx|cy|r|width|height)="[^"]*"')
 CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 
 
 def figures(page):
-    """The shapes of a page's figures and the numbers in its tables: what does not depend on its English."""
+    """Where the shapes and words of a page's figures are, and the numbers in its tables, but none of its English."""
     found = []
     for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         found += [" ".join(PLACE.findall(shape)) for shape in SHAPE.findall(svg)]
@@ -704,6 +816,8 @@ def report(s):
     for name, words in {
             "test": [TRAIN, "--test", TEST, "--text", TEXT, "--shots", "1,3", "--seeds", 2],
             "folds": [TRAIN, "--dims", "40,12", "-k", "1,3"],
+            "folds-text": [TRAIN, "--text", TEXT, "--fuse", "0.5"],
+            "uneven": ["../uneven/x.safetensors", "--test", "../uneven/rest.safetensors", "--one-se"],
             "model": [TRAIN, "--test", TEST, "--model", MODEL, *truth["clean"]],
             "fused": [TRAIN, "--test", TEST, "--model", FUSED],
             "not-normalized": [TRAIN, "--test", TEST, "--no-normalize", "--lambda", "0.3x", "--dim", 20]}.items():

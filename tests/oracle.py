@@ -6,9 +6,7 @@ Calls the shared library through ctypes, so it also tests what the library expor
 """
 
 import ctypes as c
-import os
 import sys
-import tempfile
 
 try:
     import numpy as np

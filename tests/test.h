@@ -1,10 +1,11 @@
-/* test.h - what the C tests share: cmocka, a context, random numbers, a folder that goes away. */
+/* test.h - shared by the C tests: cmocka, a context, random numbers, a temporary folder. */
 #ifndef KF_TEST_H
 #define KF_TEST_H
 
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,6 +16,36 @@
 #include <cmocka.h>
 
 #include "koofu.h"
+
+/* --- cases that this machine cannot run ------------------------------------------------------ */
+
+/* tools/skipped.py looks for these lines. */
+#define TEST_SKIPPED "skipped: no %s here\n"
+
+static unsigned test_n_skipped;
+
+/* Skips this case for want of an instruction set or a library. */
+static inline void test_skip(const char *missing) {
+  print_message(TEST_SKIPPED, missing);
+  test_n_skipped++;
+  skip();
+}
+
+/* What main returns: 77, which ctest shows as skipped, if test_skip skipped all cases. */
+static inline int test_result(int failed, size_t cases) {
+  return failed == 0 && test_n_skipped == cases ? 77 : failed;
+}
+
+/* kf_isa_available, for loops over instruction sets: names a missing one, once. */
+static inline bool test_has_isa(kf_isa isa) {
+  static bool told[16];
+  if (kf_isa_available(isa)) return true;
+  if (!told[isa]) print_message(TEST_SKIPPED, kf_isa_name(isa));
+  told[isa] = true;
+  return false;
+}
+
+/* --------------------------------------------------------------------------------------------- */
 
 /* splitmix64, so that every run tests the same numbers. */
 static inline uint64_t test_random(uint64_t *state) {

@@ -1,4 +1,4 @@
-/* test_base.c - the ground floor: checksums, maps, threads, and files that are whole or absent. */
+/* test_base.c - checksums, arenas, names, threads, errors, and files that are whole or absent. */
 #include "test.h"
 
 #include "base/base.h"
@@ -32,9 +32,9 @@ static void checksum(void **state) {
     assert_true(hash_of(long_text, n, step) == hash_of(long_text, n, n));
 }
 
-/* --- names and maps --------------------------------------------------------------------------- */
+/* --- names and dictionaries -------------------------------------------------------------------- */
 
-static void map_grows(void **state) {
+static void dict_grows(void **state) {
   (void)state;
   enum { N = 5000 };
   static char keys[N][8];
@@ -60,6 +60,60 @@ static void sizes(void **state) {
   void *nothing = kf_alloc(0, 8);
   assert_non_null(nothing);
   kf_free(nothing);
+}
+
+static void arena(void **state) {
+  (void)state;
+  kf_arena a = {0};
+  char *bytes[40];
+  for (int i = 0; i < 40; i++) {
+    KF_TAKE(&a, bytes[i], (uint64_t)i);
+    assert_non_null(bytes[i]);
+    assert_int_equal((uintptr_t)bytes[i] % 64, 0);
+    memset(bytes[i], i, (size_t)i);
+  }
+  double *zeros;
+  KF_TAKE_ZERO(&a, zeros, 1000);
+  for (int i = 0; i < 1000; i++) assert_true(zeros[i] == 0);
+  for (int i = 0; i < 40; i++)
+    for (int k = 0; k < i; k++) assert_int_equal(bytes[i][k], i);
+  assert_false(a.failed);
+  /* After one failure nothing is handed out, so that the last check finds it. */
+  KF_TAKE(&a, zeros, UINT64_MAX);
+  assert_null(zeros);
+  assert_true(a.failed);
+  KF_TAKE(&a, zeros, 1);
+  assert_null(zeros);
+  kf_arena_free(&a);
+  assert_false(a.failed);
+  kf_arena_free(&a);
+  KF_TAKE(&a, zeros, 1);
+  assert_non_null(zeros);
+  kf_arena_free(&a);
+}
+
+static void classes_are_matched(void **state) {
+  (void)state;
+  char *abc[] = {"a", "b", "c"}, *cxa[] = {"c", "x", "a", "y"};
+  kf_names none = {0}, three = {3, abc}, four = {4, cxa};
+  kf_classes named = {"the model", 3, &three}, others = {"the text", 4, &four};
+  kf_classes numbers = {"the data", 5, &none}, fewer = {"the labels", 2, &none};
+  int32_t place[5];
+  kf_err err;
+  assert_int_equal(kf_match_classes(&others, &named, place, &err), KF_OK);
+  assert_memory_equal(place, ((int32_t[]){2, -1, 0, -1}), 4 * sizeof *place);
+  assert_int_equal(kf_match_classes(&numbers, &fewer, place, &err), KF_OK);
+  assert_memory_equal(place, ((int32_t[]){0, 1, -1, -1, -1}), 5 * sizeof *place);
+  for (int side = 0; side < 2; side++) {
+    const kf_classes *from = side ? &numbers : &named, *to = side ? &named : &numbers;
+    assert_int_equal(kf_match_classes(from, to, place, &err), KF_ERR_DATA);
+    assert_int_equal(err.hint, KF_HINT_CLASSES);
+    assert_string_equal(err.message,
+                        "the classes of the model have names, those of the data only numbers");
+  }
+  cxa[1] = "c";
+  assert_int_equal(kf_match_classes(&named, &others, place, &err), KF_ERR_DATA);
+  assert_non_null(strstr(err.message, "appears twice"));
 }
 
 /* --- threads ---------------------------------------------------------------------------------- */
@@ -184,7 +238,7 @@ static void whole_or_absent(void **state) {
   test_remove(folder);
 }
 
-/* Every length around the buffer, in pieces. */
+/* Every length around the buffer, in several writes. */
 static void long_files(void **state) {
   (void)state;
   const char *folder = test_folder(), *path = test_path(folder, "file");
@@ -279,6 +333,34 @@ static void links_and_permissions(void **state) {
   test_remove(folder);
 }
 
+static void whole_files(void **state) {
+  (void)state;
+  const char *folder = test_folder();
+  char *joined = kf_path_join(folder, "five");
+  assert_string_equal(joined, test_path(folder, "five"));
+  FILE *file = fopen(joined, "w");
+  assert_non_null(file);
+  fputs("12345", file);
+  fclose(file);
+  kf_err err;
+  char *text;
+  uint64_t length;
+  assert_int_equal(kf_read_file(joined, 5, &text, &length, &err), KF_OK);
+  assert_int_equal(length, 5);
+  assert_string_equal(text, "12345");
+  kf_free(text);
+  assert_int_equal(kf_read_file(joined, 4, &text, &length, &err), KF_ERR_DATA);
+  assert_non_null(strstr(err.message, "has 5 bytes, more than the limit of 4"));
+  kf_free(joined);
+  joined = kf_path_join("a/", "b");
+  assert_string_equal(joined, "a/b");
+  kf_free(joined);
+  joined = kf_path_join("", "b");
+  assert_string_equal(joined, "b");
+  kf_free(joined);
+  test_remove(folder);
+}
+
 static void what_is_no_file(void **state) {
   (void)state;
   kf_err err;
@@ -332,11 +414,63 @@ static void messages(void **state) {
   assert_string_equal(kf_version(), KF_VERSION);
 }
 
+/* A hint stays until the next call and never outlives its error. */
+static void hints(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  const float zero[4] = {0};
+  float row[4];
+  kf_data *data;
+  assert_int_equal(kf_errhint(NULL), KF_HINT_NONE);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
+  assert_ok(ctx, kf_data_open_memory(ctx, zero, 1, 4, NULL, NULL, 0, &data));
+  assert_error(ctx, KF_ERR_DATA, "row 0: every column is zero",
+               kf_data_get(ctx, data, 0, 1, row, NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_BAD);
+  assert_error(ctx, KF_ERR_ARG, "past the end", kf_data_get(ctx, data, 1, 1, row, NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
+  assert_int_equal(kf_data_get(ctx, data, 0, 1, row, NULL), KF_ERR_DATA);
+  assert_ok(ctx, kf_data_get(ctx, data, 0, 0, row, NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NONE);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+/* Options of a newer header, whose members this library does not know. */
+static void reserved_space(void **state) {
+  (void)state;
+  kf_ctx *ctx = NULL;
+  kf_ctx_options of_ctx = {.reserved = {[7] = 1}};
+  assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
+  assert_null(ctx);
+  ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *stats;
+  const char *path = "absent.npy";
+  kf_data_options of_data = {.reserved = {[7] = 1}};
+  assert_error(ctx, KF_ERR_ARG, "kf_data_open: options use reserved",
+               kf_data_open(ctx, &path, 1, &of_data, &data));
+  kf_synth_options of_synth = {.classes = 3, .dim = 8};
+  of_synth.reserved[0] = 1;
+  assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open(ctx, &of_synth, &data));
+  assert_error(ctx, KF_ERR_ARG, "reserved", kf_synth_open_text(ctx, &of_synth, &data));
+  kf_stats_options of_stats = {.reserved = {[3] = 1}};
+  assert_error(ctx, KF_ERR_ARG, "kf_stats_new: options",
+               kf_stats_new(ctx, 8, 2, NULL, &of_stats, &stats));
+  of_synth.reserved[0] = 0;
+  assert_ok(ctx, kf_synth_open(ctx, &of_synth, &data));
+  assert_error(ctx, KF_ERR_ARG, "reserved", kf_stats_new_from_data(ctx, data, &of_stats, &stats));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(checksum),
-      cmocka_unit_test(map_grows),
+      cmocka_unit_test(dict_grows),
       cmocka_unit_test(sizes),
+      cmocka_unit_test(arena),
+      cmocka_unit_test(classes_are_matched),
       cmocka_unit_test(parallel),
       cmocka_unit_test(cancelled),
       cmocka_unit_test(lowest_failure),
@@ -345,7 +479,10 @@ int main(void) {
       cmocka_unit_test(refused_writes),
       cmocka_unit_test(what_is_no_file),
       cmocka_unit_test(links_and_permissions),
+      cmocka_unit_test(whole_files),
       cmocka_unit_test(messages),
+      cmocka_unit_test(hints),
+      cmocka_unit_test(reserved_space),
       cmocka_unit_test(null_arguments),
   };
   return cmocka_run_group_tests_name("base", tests, NULL, NULL);

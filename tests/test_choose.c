@@ -39,7 +39,7 @@ static void samples(void **state) {
   fixture f = make(5000, 3, 40, 1);
   const uint64_t most[] = {1, 100, 777, 4999, 5000, 100000};
   for (size_t s = 0; s < 6; s++) {
-    kf_rows rows;
+    kf_row_list rows;
     uint64_t labelled, count[40] = {0};
     assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, most[s], &rows, &labelled));
     assert_int_equal(labelled, 5000);
@@ -55,7 +55,7 @@ static void samples(void **state) {
       assert_true(fabs((double)count[k] - share) <= 1);
     }
     if (most[s] >= 5000) assert_int_equal(rows.n, 5000);
-    kf_rows_clear(&rows);
+    kf_row_list_clear(&rows);
   }
   clear(&f);
 }
@@ -73,7 +73,7 @@ static void samples_of_many(void **state) {
 static void samples_of_changing_labels(void **state) {
   (void)state;
   fixture f = make(50, 3, 4, 1);
-  kf_rows rows;
+  kf_row_list rows;
   uint64_t labelled;
   kf_gallery *gallery;
   f.w.labels[7] = 1 << 20;
@@ -109,7 +109,7 @@ static void fold_statistics(void **state) {
   (void)state;
   for (unsigned threads = 1; threads <= 3; threads++) {
     fixture f = make(1003, 9, 17, threads);
-    kf_rows all;
+    kf_row_list all;
     uint64_t labelled;
     unsigned char *fold;
     kf_stats *rest;
@@ -118,7 +118,7 @@ static void fold_statistics(void **state) {
     assert_ok(f.ctx, kf_stats_copy(f.ctx, f.stats, &rest));
     uint64_t total = 0;
     for (uint32_t number = 0; number < 5; number++) {
-      kf_rows in, out;
+      kf_row_list in, out;
       kf_data *inside, *outside;
       kf_stats *taken, *wanted;
       assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
@@ -143,12 +143,12 @@ static void fold_statistics(void **state) {
       kf_stats_free(wanted);
       kf_data_free(inside);
       kf_data_free(outside);
-      kf_rows_clear(&in);
-      kf_rows_clear(&out);
+      kf_row_list_clear(&in);
+      kf_row_list_clear(&out);
     }
     assert_int_equal(total, 1003);
     kf_stats_free(rest);
-    kf_rows_clear(&all);
+    kf_row_list_clear(&all);
     kf_free(fold);
     clear(&f);
   }
@@ -157,14 +157,15 @@ static void fold_statistics(void **state) {
 /* The best is the first of equal ones. */
 static void good_enough(void **state) {
   (void)state;
-  kf_err err;
+  kf_arena arena = {0};
   kf_score_card card;
-  kf_setting settings[4];
+  kf_dim_point settings[4];
   size_t best;
   const unsigned hits[] = {50, 90, 96, 96};
-  assert_int_equal(kf_score_card_make(&card, 100, 4, &err), KF_OK);
+  card = kf_score_card_take(&arena, 100, 4, 1);
+  assert_false(arena.failed);
   for (size_t p = 0; p < 4; p++)
-    for (unsigned i = 0; i < hits[p]; i++) kf_score_card_set(&card, p == 3 ? 99 - i : i, p);
+    for (unsigned i = 0; i < hits[p]; i++) kf_score_card_add(&card, 0, p == 3 ? 99 - i : i, p, 0);
   assert_int_equal(kf_first_good_enough(&card, 0, settings, &best), 2); /* 96 less 1.96 */
   assert_int_equal(best, 2);
   assert_int_equal(kf_first_good_enough(&card, 0.06, settings, &best), 1);
@@ -172,7 +173,7 @@ static void good_enough(void **state) {
   assert_int_equal(settings[1].won, 0);
   assert_int_equal(settings[3].lost, 4);
   assert_int_equal(settings[3].won, 4);
-  kf_free(card.right);
+  kf_arena_free(&arena);
 }
 
 /* A row whose class has none left without its fold is not scored. */
@@ -205,13 +206,13 @@ static void dimensions(void **state) {
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_int_equal(c->n_points, D);
   assert_int_equal(c->n, 700);
-  kf_rows all;
+  kf_row_list all;
   uint64_t labelled, top1[D] = {0}, top5[D] = {0};
   unsigned char *fold;
   assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
   assert_ok(f.ctx, kf_fold_rows(&all, K, 3, &fold, &f.ctx->err));
   for (uint32_t number = 0; number < 3; number++) {
-    kf_rows in, out;
+    kf_row_list in, out;
     kf_data *inside, *outside;
     kf_stats *stats;
     assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
@@ -232,8 +233,8 @@ static void dimensions(void **state) {
     kf_stats_free(stats);
     kf_data_free(inside);
     kf_data_free(outside);
-    kf_rows_clear(&in);
-    kf_rows_clear(&out);
+    kf_row_list_clear(&in);
+    kf_row_list_clear(&out);
   }
   for (uint32_t l = 0; l < D; l++) {
     assert_int_equal(c->points[l].dim, l + 1);
@@ -263,7 +264,7 @@ static void dimensions(void **state) {
   kf_dim_choice_free(absolute);
   kf_dim_choice_free(wide);
   kf_dim_choice_free(c);
-  kf_rows_clear(&all);
+  kf_row_list_clear(&all);
   kf_free(fold);
   clear(&f);
 }

@@ -213,7 +213,7 @@ static void compare_everywhere(const char *model, int way, kf_precision precisio
   assert_non_null(want);
   assert_ok(plain, ways[way].encode(plain, reference, in.values, in.n, want));
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     static const unsigned threads[] = {1, 2, 5};
     for (int t = 0; t < 3; t++) {
       kf_ctx *ctx = test_ctx(threads[t], (kf_isa)isa);

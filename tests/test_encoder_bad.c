@@ -431,7 +431,7 @@ static void indexes(void **state) {
       {"\"model-00002-of-00003.safetensors\"", "\"model-00003-of-00003.safetensors\"",
        "model-00003-of-00003.safetensors: there is no tensor '"},
       {"\"model-00002-of-00003.safetensors\"", "\"config.json\"",
-       "config.json: is no .safetensors"},
+       "config.json: is not a .safetensors"},
       {"weight_map", "weight_mop", "no object 'weight_map'"},
       {"\"visual_projection.weight\"", "\"visual_projection.wait\"",
        "no tensor 'visual_projection.wait'"},

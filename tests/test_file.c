@@ -1,10 +1,11 @@
-/* test_file.c - data sets that are as they should be: formats, types, shards, labels, classes,
- * writing. What is wrong with files is in test_file_bad.c. */
+/* test_file.c - good data sets: formats, types, shards, labels, classes,
+ * writing, passes over rows. Bad files are in test_file_bad.c. */
 #include "files.h"
 
 #include "file/file_internal.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 static const float six[6] = {1, 2, 3, 4, 5, -6.5F};
@@ -66,7 +67,7 @@ static void test_npy_headers(void **state) {
 
 static void test_npy_fortran(void **state) {
   (void)state;
-  /* Many rows, so that a column is read in several pieces. */
+  /* Many rows, so a column is read in several steps. */
   enum { N = 20000, D = 3 };
   double *columns = malloc(sizeof(double) * N * D);
   float *rows = malloc(sizeof(float) * N * D);
@@ -124,7 +125,7 @@ static void test_vecs(void **state) {
   assert_file(write_bytes("a.fbin", fbin, sizeof fbin), NULL, 2, 3, six, NULL);
 }
 
-/* Rows wider than the pieces that are read. */
+/* Rows wider than the buffer. */
 static void test_wide_fvecs(void **state) {
   (void)state;
   enum { N = 3, D = 20001 };
@@ -611,6 +612,232 @@ static void test_writer_counts_bytes(void **state) {
   assert_int_equal(access(at("short.safetensors"), F_OK), -1);
 }
 
+/* --- fields ---------------------------------------------------------------------------------- */
+
+static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) {
+  kf_stw *w;
+  KF_TRY(kf_stw_open(at("fields.safetensors"), true, &w, err));
+  kf_status status = kf_stw_format(w, "koofu.test", err);
+  if (status == KF_OK) status = kf_stw_declare_fields(w, fields, n, err);
+  if (status == KF_OK) status = kf_stw_write_fields(w, fields, n, err);
+  return kf_stw_end(w, status, err);
+}
+
+static void test_fields(void **state) {
+  (void)state;
+  double a[6] = {1, 2, 3, 4, 5, 6};
+  float b[2] = {-1, 2};
+  int64_t c[2] = {7, 0};
+  kf_st_field fields[] = {{"a", KF_TYPE_F64, 2, {2, 3}, a, false},
+                          {"b", KF_TYPE_F32, 1, {2, 1}, b, false},
+                          {"c", KF_TYPE_I64, 1, {2, 1}, c, false}};
+  const struct {
+    void *element;
+    double value;
+    const char *message; /* NULL: it is good */
+  } changes[] = {{NULL, 0, NULL},
+                 {&a[4], INFINITY, "element 4 of tensor 'a' is not finite"},
+                 {&b[1], NAN, "element 1 of tensor 'b' is not finite"},
+                 {&c[1], -1, "element 1 of tensor 'c' is negative"}};
+  for (size_t i = 0; i < 4; i++) {
+    kf_err err;
+    kf_st st;
+    a[4] = changes[i].element == &a[4] ? changes[i].value : 5;
+    b[1] = changes[i].element == &b[1] ? (float)changes[i].value : 2;
+    c[1] = changes[i].element == &c[1] ? -1 : 0;
+    assert_int_equal(write_fields(fields, 3, &err), KF_OK);
+    assert_int_equal(kf_st_open(&st, at("fields.safetensors"), &err), KF_OK);
+    assert_int_equal(kf_st_check_format(&st, "koofu.test", "a test", &err), KF_OK);
+    assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_OK);
+    memset(a, 0, sizeof a);
+    bool good = changes[i].message == NULL;
+    assert_int_equal(kf_st_read_fields(&st, fields, 3, &err), good ? KF_OK : KF_ERR_DATA);
+    if (good) assert_true(a[0] == 1 && a[5] == 6 && b[0] == -1 && c[0] == 7);
+    if (!good) assert_non_null(strstr(err.message, changes[i].message));
+    fields[2].any_sign = true;
+    if (changes[i].element == &c[1])
+      assert_int_equal(kf_st_read_fields(&st, fields, 3, &err), KF_OK);
+    fields[2].any_sign = false;
+    fields[1].shape[0] = 3;
+    assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_ERR_DATA);
+    fields[1].shape[0] = 2;
+    kf_st_close(&st);
+    a[0] = 1, a[1] = 2, a[2] = 3, a[3] = 4, a[5] = 6;
+  }
+  /* What fails leaves no file. */
+  kf_err err;
+  unlink(at("fields.safetensors"));
+  fields[0].shape[0] = UINT64_MAX;
+  assert_int_equal(write_fields(fields, 3, &err), KF_ERR_ARG);
+  assert_int_equal(access(at("fields.safetensors"), F_OK), -1);
+}
+
+/* --- passes ---------------------------------------------------------------------------------- */
+
+enum { PASS_ROWS = 1000, PASS_DIM = 3 };
+
+typedef struct pass_scratch {
+  uint64_t rows; /* seen by this worker */
+  int32_t *labels;
+} pass_scratch;
+
+typedef struct pass_test {
+  atomic_int seen[PASS_ROWS];
+  uint64_t in_order; /* rows so far, where order matters */
+  atomic_int batches, made;
+  uint64_t fail_from; /* row */
+  size_t take;        /* labels of the scratch */
+} pass_test;
+
+static void make_pass_scratch(const void *argument, void *scratch, kf_arena *arena) {
+  pass_test *t = (pass_test *)argument;
+  atomic_fetch_add(&t->made, 1);
+  KF_TAKE(arena, ((pass_scratch *)scratch)->labels, t->take);
+}
+
+static kf_status see_batch(void *argument, const kf_batch *b, kf_err *err) {
+  pass_test *t = argument;
+  pass_scratch *s = b->scratch;
+  atomic_fetch_add(&t->batches, 1);
+  if (b->first >= t->fail_from) {
+    if (b->first == t->fail_from) usleep(20000); /* the lowest is the last to fail */
+    return kf_fail(err, KF_ERR_DATA, "batch at row %d", (int)b->first);
+  }
+  for (uint64_t i = 0; i < b->n; i++) {
+    uint64_t row = b->first + i;
+    atomic_fetch_add(&t->seen[row], 1);
+    if (b->labels != NULL && b->labels[i] != (int32_t)(row % 7)) return KF_ERR_INTERNAL;
+    if (b->rows != NULL && b->rows[i * PASS_DIM + 1] != (float)row) return KF_ERR_INTERNAL;
+    if (b->norm2 != NULL && b->norm2[i] != 1 + (double)row * (double)row) return KF_ERR_INTERNAL;
+    if (s != NULL) s->labels[s->rows++ % t->take] = (int32_t)row;
+  }
+  return KF_OK;
+}
+
+static kf_status check_order(void *argument, const kf_batch *b, kf_err *err) {
+  pass_test *t = argument;
+  if (b->first != t->in_order) return kf_fail(err, KF_ERR_INTERNAL, "out of order");
+  t->in_order += b->n;
+  return KF_OK;
+}
+
+static kf_status see_in_order(void *argument, const kf_batch *b, kf_err *err) {
+  if (b->worker != 0) return kf_fail(err, KF_ERR_INTERNAL, "on another worker");
+  KF_TRY(check_order(argument, b, err));
+  return see_batch(argument, b, err);
+}
+
+static kf_data *pass_data(kf_ctx *own) {
+  static float rows[PASS_ROWS][PASS_DIM];
+  static int32_t labels[PASS_ROWS];
+  for (int i = 0; i < PASS_ROWS; i++) {
+    rows[i][0] = 1;
+    rows[i][1] = (float)i;
+    labels[i] = i % 7;
+  }
+  kf_data *data;
+  assert_int_equal(kf_data_open_memory(own, rows[0], PASS_ROWS, PASS_DIM, labels, NULL, 0, &data),
+                   KF_OK);
+  return data;
+}
+
+static void start_pass(pass_test *t) {
+  memset(t, 0, sizeof *t);
+  t->fail_from = UINT64_MAX;
+  t->take = 5;
+}
+
+static void assert_seen_once(const pass_test *t) {
+  for (int i = 0; i < PASS_ROWS; i++) assert_int_equal(t->seen[i], 1);
+}
+
+static void test_pass(void **state) {
+  (void)state;
+  static pass_test t;
+  for (unsigned threads = 1; threads <= 4; threads += 3)
+    for (int kind = 0; kind < 3; kind++)
+      for (uint64_t size = 0; size <= PASS_ROWS + 1; size += 143) {
+        kf_ctx *own;
+        assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = threads}, &own), KF_OK);
+        kf_data *data = pass_data(own);
+        start_pass(&t);
+        kf_pass pass = {.rows = size,
+                        .labels_only = kind == 1,
+                        .rows_only = kind == 2,
+                        .work = see_batch,
+                        .finish = check_order,
+                        .argument = &t,
+                        .scratch_size = sizeof(pass_scratch),
+                        .make_scratch = make_pass_scratch};
+        assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
+        assert_seen_once(&t);
+        assert_int_equal(t.in_order, PASS_ROWS);
+        int batches = size > 0 ? (int)((PASS_ROWS + size - 1) / size) : 1;
+        assert_int_equal(t.batches, batches);
+        assert_int_equal(t.made, batches < (int)threads ? batches : (int)threads);
+        /* On one worker it is the caller's thread, in order, and without `finish`. */
+        start_pass(&t);
+        pass.workers = 1;
+        pass.work = see_in_order;
+        pass.finish = NULL;
+        assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
+        assert_seen_once(&t);
+        assert_int_equal(t.made, 1);
+        kf_data_free(data);
+        kf_ctx_free(own);
+      }
+}
+
+static int count_progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  uint64_t *last = user;
+  assert_string_equal(what, "walk");
+  assert_true(done >= last[0] && done <= total && total == PASS_ROWS);
+  last[0] = done;
+  return ++last[1] == last[2];
+}
+
+static void test_pass_failures(void **state) {
+  (void)state;
+  static pass_test t;
+  uint64_t progress[3] = {0}; /* done, calls, the call that stops */
+  kf_ctx *own;
+  kf_ctx_options options = {.threads = 4, .progress = count_progress, .user = progress};
+  assert_int_equal(kf_ctx_new(&options, &own), KF_OK);
+  kf_data *data = pass_data(own);
+  for (int round = 0; round < 5; round++)
+    for (int ordered = 0; ordered < 2; ordered++) {
+      kf_pass pass = {
+          .rows = 10, .work = see_batch, .finish = ordered ? check_order : NULL, .argument = &t};
+      /* The error of the lowest batch. */
+      start_pass(&t);
+      t.fail_from = 300;
+      assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_DATA);
+      assert_string_equal(kf_errmsg(own), "batch at row 300");
+      for (int i = 0; i < 300; i++) assert_int_equal(t.seen[i], 1);
+      if (ordered) assert_int_equal(t.in_order, 300);
+      /* Progress ends at the number of rows, and can stop the pass at any call. */
+      pass.what = "walk";
+      start_pass(&t);
+      memset(progress, 0, sizeof progress);
+      assert_int_equal(kf_each_batch(own, data, &pass), KF_OK);
+      assert_int_equal(progress[0], PASS_ROWS);
+      start_pass(&t);
+      memset(progress, 0, sizeof progress);
+      progress[2] = 1;
+      assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_CANCELLED);
+      assert_int_equal(progress[1], 1);
+      /* Out of memory before the first row. */
+      start_pass(&t);
+      t.take = SIZE_MAX;
+      pass.scratch_size = sizeof(pass_scratch);
+      pass.make_scratch = make_pass_scratch;
+      assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_MEM);
+      assert_int_equal(t.batches, 0);
+    }
+  kf_data_free(data);
+  kf_ctx_free(own);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_npy_types),
@@ -639,6 +866,9 @@ int main(void) {
       cmocka_unit_test(test_writer),
       cmocka_unit_test(test_checksum),
       cmocka_unit_test(test_writer_counts_bytes),
+      cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_pass),
+      cmocka_unit_test(test_pass_failures),
   };
   return cmocka_run_group_tests_name("file", tests, make_test_folder, remove_test_folder);
 }

@@ -101,9 +101,9 @@ static void test_arguments(void **state) {
   assert_int_equal(kf_data_open_memory(ctx, six, 3, 0, NULL, NULL, 0, &data), KF_ERR_ARG);
   const int32_t labels[3] = {0, 5, -2};
   assert_failed(kf_data_open_memory(ctx, six, 3, 2, labels, NULL, 3, &data), KF_ERR_DATA, "row 1",
-                "the label 5");
+                "the label is 5");
   assert_failed(kf_data_open_memory(ctx, six, 3, 2, labels, NULL, 0, &data), KF_ERR_DATA, "row 2",
-                "the label -2");
+                "the label is -2");
   const char *twice[] = {"a", "b", "a"}, *empty[] = {"a", "", "b"};
   assert_int_equal(kf_data_open_memory(ctx, six, 1, 2, labels, twice, 3, &data), KF_ERR_ARG);
   assert_int_equal(kf_data_open_memory(ctx, six, 1, 2, labels, empty, 3, &data), KF_ERR_ARG);
@@ -136,8 +136,8 @@ static void test_npy_header(void **state) {
   const struct {
     const char *dict, *cause;
   } file[] = {
-      {"", "ends where '{' must be"},
-      {"[]", "where '{' must be"},
+      {"", "ends where '{' is expected"},
+      {"[]", "where '{' is expected"},
       {"{}", "lacks 'descr'"},
       {"{'descr': '<f4', 'shape': (2, 3)}", "lacks 'fortran_order'"},
       {"{'descr': '<f4', 'fortran_order': False}", "lacks 'shape'"},
@@ -158,8 +158,8 @@ static void test_npy_header(void **state) {
       {"{'descr': '|O', 'fortran_order': False, 'shape': (2, 3)}", "holds Python objects"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3)}", "structured"},
       {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3)}", "big-endian"},
-      {"{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3)}", "'<c8' is none"},
-      {"{'descr': '<U4', 'fortran_order': False, 'shape': (2, 3)}", "'<U4' is none"},
+      {"{'descr': '<c8', 'fortran_order': False, 'shape': (2, 3)}", "'<c8' is not supported"},
+      {"{'descr': '<U4', 'fortran_order': False, 'shape': (2, 3)}", "'<U4' is not supported"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4)}", "cut short"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)}", "followed by other bytes"},
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", "2 dimensions, not of 1"},
@@ -201,10 +201,10 @@ static void test_safetensors_header(void **state) {
   } file[] = {
       {"", "not valid JSON"},
       {"{", "not valid JSON"},
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{\"a\":1,\"a\":2}", "twice"},
       {"{\"__metadata__\":[]}", "__metadata__"},
-      {"{\"__metadata__\":{\"k\":1}}", "metadata 'k' is no string"},
+      {"{\"__metadata__\":{\"k\":1}}", "metadata 'k' is not a string"},
       {"{\"a\":1}", "tensor 'a' has no dtype"},
       {"{" TENSOR("a", "F99", "6", 0, 24) "}", "unknown dtype 'F99'"},
       {"{" TENSOR("a", "F32", "-6", 0, 24) "}", "shape of tensor 'a'"},
@@ -220,13 +220,13 @@ static void test_safetensors_header(void **state) {
       {"{" TENSOR("b", "F32", "2", 16, 24) "," TENSOR("a", "F32", "3", 0, 12) "}",
        "4 data bytes before tensor 'b'"},
       {"{" TENSOR("a", "F32", "5", 0, 20) "}", "4 trailing bytes"},
-      {"{" TENSOR("embeddings", "F32", "6", 0, 24) "}", "no matrix of floats"},
-      {"{" TENSOR("embeddings", "I32", "2,3", 0, 24) "}", "no matrix of floats"},
+      {"{" TENSOR("embeddings", "F32", "6", 0, 24) "}", "not a matrix of floats"},
+      {"{" TENSOR("embeddings", "I32", "2,3", 0, 24) "}", "not a matrix of floats"},
       {"{" TENSOR("a", "F32", "6", 0, 24) "}", "0 others"},
       {"{" TENSOR("a", "F32", "2,3", 0, 24) "," TENSOR("embeddings", "F32", "0,3", 24, 24) "}",
        "no rows"},
       {"{" TENSOR("embeddings", "F32", "1,3", 0, 12) "," TENSOR("labels", "F32", "3", 12, 24) "}",
-       "no list of integer labels"},
+       "not a list of integer labels"},
       {"{" TENSOR("embeddings", "F32", "2,2", 0, 16) "," TENSOR("labels", "I64", "1", 16, 24) "}",
        "1 labels for the 2 rows"},
       {"{\"__metadata__\":{\"classes\":\"x\"}," TENSOR("e", "F32", "2,3", 0, 24) "}",
@@ -263,7 +263,7 @@ static void test_safetensors_length(void **state) {
 static void test_vecs(void **state) {
   (void)state;
   const int32_t rows[6] = {2, 1, 2, 2, 3, 4};
-  assert_refused(write_bytes("x.fvecs", rows, 20), NULL, KF_ERR_DATA, "no multiple of the 12");
+  assert_refused(write_bytes("x.fvecs", rows, 20), NULL, KF_ERR_DATA, "not a multiple of the 12");
   assert_refused(write_bytes("x.fvecs", rows, 3), NULL, KF_ERR_DATA, "3 bytes");
   assert_refused(write_bytes("x.fvecs", (int32_t[]){-1, 0}, 8), NULL, KF_ERR_DATA, "-1 columns");
   assert_refused(write_bytes("x.fvecs", (int32_t[]){0, 0}, 8), NULL, KF_ERR_DATA, "no columns");
@@ -382,13 +382,13 @@ static void test_label_files(void **state) {
       {write_npy("8.npy", "<u8", "(3,)", huge, 24), "label of row 1 is 9223372036854775807"},
       {write_npy("9.npy", "<i8", "(2,)", two, 16), "2 labels for the 3 rows"},
       {write_npy("10.npy", "<f4", "(3,)", six, 12), "must be integers"},
-      {write_npy("11.npy", "<i8", "(1, 2)", two, 16), "must be one list"},
+      {write_npy("11.npy", "<i8", "(1, 2)", two, 16), "must be a list"},
       {write_npy("12.npy", "|O", "(3,)", two, 16), "holds Python objects"},
   };
   for (size_t i = 0; i < sizeof file / sizeof file[0]; i++)
     assert_labels_refused(file[i].path, NULL, KF_ERR_DATA, file[i].path, file[i].cause);
   assert_labels_refused(at("none.txt"), NULL, KF_ERR_IO, "none.txt", "No such file");
-  assert_labels_refused(at("x.fbin"), NULL, KF_ERR_ARG, "x.fbin", "one label a line");
+  assert_labels_refused(at("x.fbin"), NULL, KF_ERR_ARG, "x.fbin", "one label per line");
 }
 
 static void test_long_lines(void **state) {
@@ -421,7 +421,7 @@ static void test_class_files(void **state) {
   const char *text = write_text("t.txt", "a\nb\nc\n");
   const char *numbers = write_npy("n.npy", "|i1", "(3,)", "\x00\x01\x02", 3);
   const char *two = write_text("two.txt", "a\nb\n");
-  assert_labels_refused(text, two, KF_ERR_DATA, text, "label 'c' in line 3 is no class of");
+  assert_labels_refused(text, two, KF_ERR_DATA, text, "label 'c' in line 3 is not a class of");
   assert_labels_refused(numbers, two, KF_ERR_DATA, numbers, "label of row 2 is 2, but");
   assert_labels_refused(text, write_text("c.txt", "a\nb\na\n"), KF_ERR_DATA, "c.txt",
                         "line 3 repeats the class name 'a' of line 1");
@@ -461,7 +461,7 @@ static void test_label_sets(void **state) {
                 "2 data files");
   options.n_labels = 2;
   assert_failed(kf_data_open(ctx, mixed, 2, &options, &data), KF_ERR_DATA, labels[1],
-                "beside text labels");
+                "next to text labels");
   options.n_labels = 1;
   assert_failed(kf_data_open(ctx, mixed, 2, &options, &data), KF_ERR_DATA, labels[0],
                 "2 labels for the 5 rows");

@@ -147,7 +147,7 @@ static void bad_labels(void **state) {
   assert_unloadable(with_labels(COSINE, -2, 0), "label of row 0 is -2");
   assert_unloadable(with_labels(named, 1, 2), "label of row 1 is 2, it must be -1 to 1");
   assert_unloadable(with_labels(COSINE ",\"classes\":\"[\\\"a\\\",\\\"a\\\"]\"", 0, 0), "twice");
-  assert_unloadable(with_labels(COSINE ",\"classes\":\"7\"", 0, 0), "no JSON list");
+  assert_unloadable(with_labels(COSINE ",\"classes\":\"7\"", 0, 0), "not a JSON list");
   content c = good;
   assert_unloadable(
       write_sealed(COSINE,

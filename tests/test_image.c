@@ -271,7 +271,7 @@ static void put_be(uint8_t *p, uint32_t value, int n) {
 
 static void png_bombs_are_refused(void **state) {
   (void)state;
-  if (!reads(".png")) skip();
+  if (!reads(".png")) test_skip(".png decoder");
   static const struct {
     uint32_t width, height;
     const char *cause;
@@ -293,7 +293,7 @@ static void png_bombs_are_refused(void **state) {
 
 static void jpeg_bombs_are_refused(void **state) {
   (void)state;
-  if (!reads(".jpg")) skip();
+  if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
   uint8_t *bytes = (uint8_t *)test_read(golden("q75-s2.jpg"), &size);
   uint8_t *frame = memmem(bytes, size, "\xff\xc0", 2);
@@ -309,7 +309,7 @@ static void jpeg_bombs_are_refused(void **state) {
 /* The last scan, again and again. */
 static void jpegs_of_many_scans_are_refused(void **state) {
   (void)state;
-  if (!reads(".jpg")) skip();
+  if (!reads(".jpg")) test_skip(".jpg decoder");
   size_t size;
   char *bytes = test_read(golden("grey-progressive.jpg"), &size);
   size_t head = 0;
@@ -335,7 +335,7 @@ static void jpegs_of_many_scans_are_refused(void **state) {
 
 static void webp_bombs_are_refused(void **state) {
   (void)state;
-  if (!reads(".webp")) skip();
+  if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
   uint8_t *bytes = (uint8_t *)test_read(golden("animated.webp"), &size);
   memset(bytes + 24, 0xff, 6); /* the canvas: 2^24 x 2^24 */
@@ -365,7 +365,7 @@ static void the_limit_is_that_of_the_caller(void **state) {
  * bytes, and out of a list of values. */
 static void exif_is_read_with_care(void **state) {
   (void)state;
-  if (!reads(".jpg")) skip();
+  if (!reads(".jpg")) test_skip(".jpg decoder");
   static const struct {
     const char *exif;
     size_t n;
@@ -411,7 +411,7 @@ static void exif_is_read_with_care(void **state) {
 /* A PNG that says it in two places means its eXIf. */
 static void exif_twice_in_png(void **state) {
   (void)state;
-  if (!reads(".png")) skip();
+  if (!reads(".png")) test_skip(".png decoder");
   static const char exif[] = "\0\0\0\26eXIfII*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\1\0\0\0....";
   enum { HEAD = 33, CHUNK = sizeof exif - 1 };
   size_t size;
@@ -437,7 +437,7 @@ static void exif_twice_in_png(void **state) {
 /* Of two blocks in a JPEG the first counts, as in Pillow. */
 static void exif_twice_in_jpeg(void **state) {
   (void)state;
-  if (!reads(".jpg")) skip();
+  if (!reads(".jpg")) test_skip(".jpg decoder");
   static const char exif[] = "\xff\xe1\0\36Exif\0\0II*\0\10\0\0\0\1\0\22\1\3\0\1\0\0\0\6\0\0\0";
   enum { BLOCK = sizeof exif - 1, ORIENTATION = BLOCK - 4 };
   size_t size;
@@ -463,7 +463,7 @@ static void exif_twice_in_jpeg(void **state) {
 /* EXIF that the head of a WebP does not announce is not looked at. */
 static void webp_without_its_flag(void **state) {
   (void)state;
-  if (!reads(".webp")) skip();
+  if (!reads(".webp")) test_skip(".webp decoder");
   size_t size;
   char *bytes = test_read(golden("exif5.webp"), &size);
   kf_image turned, image;
@@ -480,7 +480,7 @@ static void webp_without_its_flag(void **state) {
 /* A chunk of an odd size is followed by one more byte; what comes behind is found all the same. */
 static void odd_chunks_of_webp(void **state) {
   (void)state;
-  if (!reads(".webp")) skip();
+  if (!reads(".webp")) test_skip(".webp decoder");
   static const char odd[] = "ODD!\3\0\0\0abc"; /* and the NUL of the string */
   size_t size, more = sizeof odd;
   char *bytes = test_read(golden("exif5.webp"), &size), *file = malloc(size + more);

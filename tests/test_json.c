@@ -1,4 +1,4 @@
-/* test_json.c - the JSON of file headers: what it takes, what it refuses, and numbers in any
+/* test_json.c - the JSON of file headers: what it accepts, what it refuses, and numbers in any
  * locale. */
 #include "test.h"
 
@@ -107,8 +107,7 @@ static void refused(void **state) {
   }
   kf_json_doc doc;
   kf_err err;
-  assert_int_equal(kf_json_parse(&doc, "{}\0", 3, "it", &err),
-                   KF_ERR_DATA); /* NUL behind the end */
+  assert_int_equal(kf_json_parse(&doc, "{}\0", 3, "it", &err), KF_ERR_DATA); /* NUL after the end */
   assert_int_equal(kf_json_parse(&doc, "\"a\0b\"", 5, "it", &err), KF_ERR_DATA);
 }
 
@@ -168,10 +167,7 @@ static void locale_with_comma(void **state) {
   const char *set = NULL;
   for (size_t i = 0; i < sizeof names / sizeof *names && set == NULL; i++)
     set = setlocale(LC_ALL, names[i]);
-  if (set == NULL) {
-    print_message("    (no locale with a decimal comma here)\n");
-    skip();
-  }
+  if (set == NULL) test_skip("locale with a decimal comma");
   char text[32];
   const char *end;
   kf_format_f64(0.25, text);
@@ -180,10 +176,39 @@ static void locale_with_comma(void **state) {
   setlocale(LC_ALL, "C");
 }
 
+static void from_a_file(void **state) {
+  (void)state;
+  const char *folder = test_folder(), *path = test_path(folder, "x.json");
+  const struct {
+    const char *text;
+    kf_status any, object; /* what loading gives */
+    const char *message;
+  } cases[] = {{"{\"a\":1}", KF_OK, KF_OK, NULL},
+               {"[1]", KF_OK, KF_ERR_DATA, "is not a JSON object"},
+               {"[1", KF_ERR_DATA, KF_ERR_DATA, "not valid JSON at its byte 2"},
+               {"[1,2,3,4,5,6]", KF_ERR_DATA, KF_ERR_DATA, "more than the limit of 8"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(cases[i].text, file);
+    fclose(file);
+    kf_json_doc doc;
+    kf_err err;
+    assert_int_equal(kf_json_load(path, 8, &doc, &err), cases[i].any);
+    kf_json_clear(&doc);
+    assert_int_equal(kf_json_load_object(path, 8, &doc, &err), cases[i].object);
+    if (cases[i].message != NULL) assert_non_null(strstr(err.message, cases[i].message));
+    if (cases[i].message != NULL) assert_non_null(strstr(err.message, path));
+    kf_json_clear(&doc);
+  }
+  test_remove(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values), cmocka_unit_test(strings), cmocka_unit_test(refused),
-      cmocka_unit_test(limits), cmocka_unit_test(numbers), cmocka_unit_test(locale_with_comma),
+      cmocka_unit_test(values),      cmocka_unit_test(strings), cmocka_unit_test(refused),
+      cmocka_unit_test(limits),      cmocka_unit_test(numbers), cmocka_unit_test(locale_with_comma),
+      cmocka_unit_test(from_a_file),
   };
   return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

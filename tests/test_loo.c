@@ -136,7 +136,7 @@ static void check_world(const world *w, bool normalized) {
       const double relative[] = {0.001, 0.3, 30};
       for (size_t i = 0; i < 3; i++)
         for (uint64_t row = 0; row < w->n; row++)
-          check_row(ctx, w, stats, loo, row, relative[i] * kf_loo_mean_eigenvalue(loo),
+          check_row(ctx, w, stats, loo, row, relative[i] * kf_fitter_mean_eigenvalue(fitter),
                     (kf_metric)metric, (kf_centre)centre);
       kf_loo_free(loo);
       kf_fitter_free(fitter);
@@ -191,9 +191,9 @@ enum { N = 5 };
 
 static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_metric metric,
                             kf_centre centre) {
-  kf_lambda_point first[N] = {0};
+  kf_fuse_point first[N] = {0};
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     kf_ctx *ctx = test_ctx((unsigned)isa, (kf_isa)isa);
     kf_data *data;
     kf_stats *stats;
@@ -205,7 +205,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     kf_fitter *fitter;
     assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, &fitter));
     assert_ok(ctx, kf_loo_new(fitter, data, metric, centre, &loo));
-    kf_lambda_point points[N] = {0};
+    kf_fuse_point points[N] = {0};
     kf_loo_count count;
     for (size_t g = 0; g < N; g++) points[g].lambda = lambdas[g];
     assert_ok(ctx, kf_loo_count_hits(loo, NULL, "test", points, N, &count));
@@ -355,7 +355,7 @@ static void choice(void **state) {
   free_world(&w);
 }
 
-/* Where the best is at an end of the grid, it goes on; where the curve is flat there, it does not. */
+/* If the best is at an end of the grid, the grid is extended, unless the curve is flat there. */
 static void choice_at_the_ends(void **state) {
   (void)state;
   const struct {

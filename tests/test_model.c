@@ -27,7 +27,7 @@ static void check_eigen(uint32_t n, const double *a) {
   /* The same bits with threads and vectors. */
   double *v2 = malloc((size_t)n * n * sizeof *v2), *values2 = malloc(n * sizeof *values2);
   for (int isa = KF_ISA_AVX2; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     kf_ctx *ctx = test_ctx(3, (kf_isa)isa);
     memcpy(copy, a, (size_t)n * n * sizeof *copy);
     assert_ok(ctx, kf_eigen(ctx, n, copy, values2, v2));
@@ -146,7 +146,7 @@ static void same_bits_everywhere(void **state) {
   int n = 0;
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
     for (unsigned threads = 1; threads <= 3; threads++) {
-      if (!kf_isa_available((kf_isa)isa)) continue;
+      if (!test_has_isa((kf_isa)isa)) continue;
       kf_ctx *ctx = test_ctx(threads, (kf_isa)isa);
       kf_stats *s = stats_of(ctx, &w, 0);
       kf_model *m = fit(ctx, s, 0.3, 20);

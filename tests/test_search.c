@@ -27,7 +27,7 @@ static void all_instruction_sets(const answer *a, unsigned turn) {
   uint32_t ks[9];
   size_t n_ks = choose_ks(a->problem->shape.n, turn, ks);
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available(isa)) continue;
+    if (!test_has_isa(isa)) continue;
     how h = {.isa = isa,
              .threads = 1 + turn % 2,
              .in_place = turn / 2 % 2 == 1,
@@ -114,7 +114,7 @@ static void many_rows(void **state) {
       answer a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
         for (unsigned threads = 1; threads <= 5; threads += 2)
-          if (kf_isa_available(isa))
+          if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = threads, .batch = 1 + threads / 2}, ks, 3,
                   NULL);
       free_answer(&a);
@@ -147,7 +147,7 @@ static void ask_in_every_way(const answer *a) {
   static const unsigned threads[] = {1, 2, 5};
   static const uint32_t ks[] = {15};
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-    for (size_t b = 0; b < 4 && kf_isa_available(isa); b++)
+    for (size_t b = 0; b < 4 && test_has_isa(isa); b++)
       for (size_t t = 0; t < 3; t++)
         for (int from = 0; from < 4; from++)
           check(a, &(how){isa, threads[t], batches[b], from % 2 == 1, from / 2 == 1}, ks, 1, NULL);
@@ -174,7 +174,7 @@ static void many_queries(void **state) {
     answer a = solve(&p, metrics[m]);
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
       for (unsigned threads = 1; threads <= 5; threads += 2)
-        for (uint64_t batch = 0; batch <= 4096 && kf_isa_available(isa); batch += 4096)
+        for (uint64_t batch = 0; batch <= 4096 && test_has_isa(isa); batch += 4096)
           check(&a, &(how){.isa = isa, .threads = threads, .batch = batch}, ks, 1, NULL);
     free_answer(&a);
     free_problem(&p);
@@ -234,7 +234,7 @@ static void leave_out(void **state) {
       const int64_t *const lists[] = {own, none, some, NULL};
       for (size_t l = 0; l < 4; l++)
         for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-          if (kf_isa_available(isa))
+          if (test_has_isa(isa))
             check(&a, &(how){.isa = isa, .threads = 2, .batch = l % 2 == 0 ? 0 : 100}, ks, 3,
                   lists[l]);
       free_answer(&a);
@@ -259,7 +259,7 @@ static void first_floor(void **state) {
     answer a = solve(&p, metrics[m]);
     const int64_t own = 0;
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-      if (kf_isa_available(isa)) {
+      if (test_has_isa(isa)) {
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, &own);
         check(&a, &(how){.isa = isa, .threads = 1}, ks, 2, NULL);
       }
@@ -476,7 +476,7 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
 static void source_that_breaks_later(void **state) {
   (void)state;
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-    for (unsigned threads = 1; threads <= 5 && kf_isa_available(isa); threads += 2)
+    for (unsigned threads = 1; threads <= 5 && test_has_isa(isa); threads += 2)
       for (size_t m = 0; m < 3; m++) {
         kf_ctx *ctx = test_ctx(threads, isa);
         problem p = make_problem(kind_named("gaussian"), 1000, 33, 20, 31);
@@ -522,7 +522,7 @@ static void first_pass_filters(void **state) {
   int64_t rows[QUERIES * K];
   double scores[QUERIES * K];
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
-    for (size_t m = 0; m < 3 && kf_isa_available(isa); m++) {
+    for (size_t m = 0; m < 3 && test_has_isa(isa); m++) {
       kf_ctx *ctx = test_ctx(1, isa);
       kf_index *index = index_of(ctx, &p, metrics[m], false, NULL);
       kf_search_report report = {0};
@@ -570,7 +570,7 @@ static void bound_is_needed(void **state) {
       problem p = make_problem(kind_named(names[i]), 3001, 64, 60, 41);
       answer a = solve(&p, metrics[m]);
       for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-        if (!kf_isa_available(isa)) continue;
+        if (!test_has_isa(isa)) continue;
         assert_int_equal(wrong_with_bound(&a, isa, 1), 0);
         wrong[isa] += wrong_with_bound(&a, isa, 0);
       }
@@ -578,7 +578,7 @@ static void bound_is_needed(void **state) {
       free_problem(&p);
     }
     for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-      if (!kf_isa_available(isa)) continue;
+      if (!test_has_isa(isa)) continue;
       print_message("%s, %s: %" PRIu64 " of 180 queries wrong without the bound\n",
                     kf_isa_name(isa), metric_name(metrics[m]), wrong[isa]);
       assert_true(wrong[isa] > 0);

@@ -13,7 +13,7 @@ static uint64_t draw(uint64_t limit, uint64_t *state) {
 static kf_isa draw_isa(uint64_t *state) {
   kf_isa isa;
   do isa = (kf_isa)(1 + test_random(state) % 4);
-  while (!kf_isa_available(isa));
+  while (!test_has_isa(isa));
   return isa;
 }
 

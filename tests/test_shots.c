@@ -1,5 +1,5 @@
-/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps give by
- * hand on a copy of the drawn rows. */
+/* test_shots.c - few-shot curves: what is drawn, and that every point is what the same steps
+ * give by hand on a copy of the drawn rows. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -40,15 +40,15 @@ static void clear_problem(problem *p) {
 
 /* --- drawing ---------------------------------------------------------------------------------- */
 
-static kf_rows all_rows(problem *p) {
-  kf_rows all;
+static kf_row_list all_rows(problem *p) {
+  kf_row_list all;
   uint64_t labelled;
   assert_ok(p->ctx, kf_sample_rows(p->ctx, p->train, UINT64_MAX, &all, &labelled));
   assert_int_equal(all.n, (K - 1) * 20 + FEW);
   return all;
 }
 
-static int holds(const kf_rows *rows, uint64_t row) {
+static int holds(const kf_row_list *rows, uint64_t row) {
   for (uint64_t i = 0; i < rows->n; i++)
     if (rows->row[i] == row) return 1;
   return 0;
@@ -57,11 +57,11 @@ static int holds(const kf_rows *rows, uint64_t row) {
 static void drawing(void **state) {
   (void)state;
   problem p = make_problem(1, KF_ISA_AUTO);
-  kf_rows all = all_rows(&p);
+  kf_row_list all = all_rows(&p);
   for (uint64_t seed = 0; seed < 5; seed++) {
-    kf_rows before = {0};
+    kf_row_list before = {0};
     for (uint32_t shots = 1; shots <= 25; shots++) {
-      kf_rows rows;
+      kf_row_list rows;
       uint32_t count[K] = {0};
       assert_ok(p.ctx, kf_draw_rows(&all, seed, shots, &rows, &p.ctx->err));
       for (uint64_t i = 0; i < rows.n; i++) {
@@ -74,39 +74,39 @@ static void drawing(void **state) {
         assert_int_equal(count[k], shots < there ? shots : there);
       }
       for (uint64_t i = 0; i < before.n; i++) assert_true(holds(&rows, before.row[i])); /* nested */
-      kf_rows_clear(&before);
+      kf_row_list_clear(&before);
       before = rows;
     }
-    kf_rows_clear(&before);
+    kf_row_list_clear(&before);
   }
-  kf_rows_clear(&all);
+  kf_row_list_clear(&all);
   clear_problem(&p);
 }
 
-/* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed 0 are
- * written down: they must be the same on every machine. */
+/* Every row of a class is drawn about as often as any other, and seeds differ. The rows of seed
+ * 0 are written down: they must be the same on every machine. */
 static void chances(void **state) {
   (void)state;
   enum { SEEDS = 2000 };
   problem p = make_problem(1, KF_ISA_AUTO);
-  kf_rows all = all_rows(&p);
+  kf_row_list all = all_rows(&p);
   uint32_t drawn[N] = {0};
   uint64_t first[K - 1] = {0};
   int other = 0;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
-    kf_rows rows;
+    kf_row_list rows;
     assert_ok(p.ctx, kf_draw_rows(&all, seed, 2, &rows, &p.ctx->err));
     for (uint64_t i = 0; i < rows.n; i++) drawn[rows.row[i]]++;
     if (seed == 0) memcpy(first, rows.row, sizeof first);
     other += memcmp(first, rows.row, sizeof first) != 0;
-    kf_rows_clear(&rows);
+    kf_row_list_clear(&rows);
   }
   assert_int_equal(other, SEEDS - 1);
   for (int i = 0; i < N; i++) /* 200 expected, six standard deviations are 80 */
     if (p.w.labels[i] >= 0 && p.w.labels[i] < K - 1) assert_in_range(drawn[i], 120, 280);
   static const uint64_t written[K - 1] = {5, 8, 12, 26, 39, 47, 51, 59};
   assert_memory_equal(first, written, sizeof first);
-  kf_rows_clear(&all);
+  kf_row_list_clear(&all);
   clear_problem(&p);
 }
 
@@ -125,7 +125,7 @@ static void same_point(const kf_shots_point *p, uint64_t n, uint64_t top1, uint6
 
 static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   kf_ctx *ctx = p->ctx;
-  kf_rows all = all_rows(p), rows;
+  kf_row_list all = all_rows(p), rows;
   assert_ok(ctx, kf_draw_rows(&all, seed, some_shots[size], &rows, &ctx->err));
   float *copy = malloc(rows.n * D * sizeof *copy);
   for (uint64_t i = 0; i < rows.n; i++)
@@ -164,8 +164,8 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   kf_model_free(fused);
   kf_stats_free(stats);
   kf_data_free(data);
-  kf_rows_clear(&all);
-  kf_rows_clear(&rows);
+  kf_row_list_clear(&all);
+  kf_row_list_clear(&rows);
   free(copy);
 }
 
@@ -209,7 +209,7 @@ static void same_everywhere(void **state) {
   (void)state;
   kf_shots *first = NULL;
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     problem p = make_problem((unsigned)isa, (kf_isa)isa);
     kf_shots *s = curves(&p, p.text);
     if (first == NULL) {
@@ -243,7 +243,7 @@ static void test_rows_do_not_count(void **state) {
   clear_problem(&p);
 }
 
-/* --- over seeds, and what is refused ----------------------------------------------------------- */
+/* --- over seeds, and what is refused --------------------------------------------------------- */
 
 static void spread(void **state) {
   (void)state;
@@ -263,7 +263,11 @@ static void spread(void **state) {
   kf_shots_spread(&s, 0, KF_SHOTS_RAW, 0, &x);
   assert_true(x.deviation == 0 && x.mean == 0.2);
   assert_null(kf_shots_at(&s, 1, 0, KF_SHOTS_RAW));
+  assert_null(kf_shots_at(&s, 0, 1, KF_SHOTS_RAW));
   assert_null(kf_shots_at(&s, 0, 0, KF_SHOTS_KOOFU));
+  assert_null(kf_shots_at(&s, 0, 0, (kf_shots_classifier)-1));
+  kf_shots_spread(&s, 1, KF_SHOTS_RAW, 0, &x); /* there is none */
+  assert_true(x.mean == 0 && x.low == 0 && x.high == 0 && x.deviation == 0);
   assert_string_equal(kf_shots_classifier_name(KF_SHOTS_FUSED), "fused");
   assert_null(kf_shots_classifier_name(KF_SHOTS_CLASSIFIERS));
 }
@@ -295,7 +299,7 @@ static void remarks_and_progress(void **state) {
   assert_int_equal(last_done, SIZES * SEEDS);
   assert_non_null(strstr(said, "1 of 9 classes have fewer than 5 rows"));
   assert_non_null(strstr(said,
-                         "40 shots were asked for, and no class has more than 20 rows: all 163 "
+                         "40 shots were asked for, but no class has more than 20 rows: all 163 "
                          "rows were taken"));
   kf_shots_free(s);
   kf_ctx_free(loud);
@@ -325,6 +329,18 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_DATA, "15 columns",
                kf_shots_new(p.ctx, p.train, narrow, NULL, NULL, &s));
   assert_error(p.ctx, KF_ERR_DATA, "no labels", kf_shots_new(p.ctx, bare, p.test, NULL, NULL, &s));
+  assert_int_equal(kf_errhint(p.ctx), KF_HINT_LABELS);
+  kf_shots_options newer = {.reserved = {1}};
+  assert_error(p.ctx, KF_ERR_ARG, "the options are not zeroed",
+               kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
+  kf_text *fewer; /* text of eight of nine classes, without names */
+  kf_data *rows;
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K - 1, D, NULL, NULL, 0, &rows));
+  assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &fewer));
+  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes and the training data 9",
+               kf_shots_new(p.ctx, p.train, p.test, fewer, NULL, &s));
+  kf_data_free(rows);
+  kf_text_free(fewer);
   assert_null(s);
   kf_data_free(narrow);
   kf_data_free(bare);

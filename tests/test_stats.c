@@ -96,7 +96,7 @@ static void threads_and_instruction_sets(void **state) {
   const unsigned threads[] = {1, 2, 3, 8};
   for (int isa = KF_ISA_AUTO; isa <= KF_ISA_AMX; isa++)
     for (size_t t = 0; t < 4; t++) {
-      if (!kf_isa_available((kf_isa)isa)) continue;
+      if (!test_has_isa((kf_isa)isa)) continue;
       kf_ctx *ctx = test_ctx(threads[t], (kf_isa)isa);
       kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
       assert_same(s, reference);
@@ -136,7 +136,7 @@ static void shards_in_any_tree(void **state) {
   kf_ctx_free(ctx);
 }
 
-static void adding_in_pieces(void **state) {
+static void adding_in_steps(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
   kf_stats *whole = stats_of(ctx, rows, labels, N, NULL), *s;
@@ -154,7 +154,7 @@ static void adding_in_pieces(void **state) {
   assert_error(ctx, KF_ERR_DATA, "more rows", kf_stats_subtract(ctx, part, s));
   /* As many rows of the classes, but not these rows. */
   for (uint64_t i = 0; i < K * D; i++) part->sums[i] = -part->sums[i] - 1000000000;
-  assert_error(ctx, KF_ERR_DATA, "not those of a part", kf_stats_subtract(ctx, rest, part));
+  assert_error(ctx, KF_ERR_DATA, "not those of a subset", kf_stats_subtract(ctx, rest, part));
   assert_same(s, rest);
   kf_stats_free(whole);
   kf_stats_free(part);
@@ -204,7 +204,7 @@ static void no_overflow(void **state) {
     x[i * WIDTH + 2] = i % 2 ? 8 : -8;
   }
   for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available((kf_isa)isa)) continue;
+    if (!test_has_isa((kf_isa)isa)) continue;
     kf_ctx *ctx = test_ctx(1, (kf_isa)isa);
     kf_data *data;
     kf_stats *s;
@@ -269,10 +269,11 @@ static void raw_norms(void **state) {
   double top = ldexp((double)largest, s->exponent);
   assert_true(top <= 4194304.0 && 2 * top > 4194304.0);
   assert_int_equal(kf_stats_normalized(s), 0);
-  assert_error(ctx, KF_ERR_DATA, "do not go together", kf_stats_merge(ctx, s, unit));
+  assert_error(ctx, KF_ERR_DATA, "cannot be combined", kf_stats_merge(ctx, s, unit));
   kf_stats_options coarse = {.normalize = KF_OFF, .exponent = s->exponent - 1, .fixed_exponent = 1};
   t = stats_of(ctx, rows, labels, N, &coarse);
-  assert_error(ctx, KF_ERR_DATA, "--exponent", kf_stats_merge(ctx, s, t));
+  assert_error(ctx, KF_ERR_DATA, "both need the smaller one", kf_stats_merge(ctx, s, t));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_EXPONENT);
   kf_stats_free(t);
   /* A row that is left out does not set the unit of those that are not. */
   float wild[3 * D];
@@ -320,7 +321,8 @@ static void names_are_matched(void **state) {
   assert_ok(ctx, kf_stats_merge(ctx, c, a));
   assert_same(c, cats);
   kf_stats *bare = stats_of(ctx, rows, labels, 50, NULL);
-  assert_error(ctx, KF_ERR_DATA, "class names", kf_stats_merge(ctx, bare, c));
+  assert_error(ctx, KF_ERR_DATA, "have names", kf_stats_merge(ctx, bare, c));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_CLASSES);
   kf_stats_free(a);
   kf_stats_free(b);
   kf_stats_free(c);
@@ -502,12 +504,36 @@ static int setup(void **state) {
   return 0;
 }
 
+static void indices_out_of_range(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_stats *s = stats_of(ctx, rows, labels, N, NULL);
+  int64_t hi = 5;
+  uint64_t lo = 5;
+  assert_true(kf_stats_count(s, K - 1) > 0);
+  assert_int_equal(kf_stats_count(s, K), 0);
+  assert_non_null(kf_stats_class_sum(s, K - 1));
+  assert_null(kf_stats_class_sum(s, K));
+  assert_null(kf_stats_class_sum(s, UINT32_MAX));
+  assert_null(kf_stats_class_name(s, K));
+  kf_stats_moment(s, D - 1, D - 1, &hi, &lo);
+  assert_true(hi == 0 && lo > 0);
+  for (int side = 0; side < 2; side++) {
+    hi = 5;
+    lo = 5;
+    kf_stats_moment(s, side ? D : 0, side ? 0 : D, &hi, &lo);
+    assert_true(hi == 0 && lo == 0);
+  }
+  kf_stats_free(s);
+  kf_ctx_free(ctx);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(definition),
       cmocka_unit_test(threads_and_instruction_sets),
       cmocka_unit_test(shards_in_any_tree),
-      cmocka_unit_test(adding_in_pieces),
+      cmocka_unit_test(adding_in_steps),
       cmocka_unit_test(failed_add_changes_nothing),
       cmocka_unit_test(no_overflow),
       cmocka_unit_test(many_classes),
@@ -517,6 +543,7 @@ int main(void) {
       cmocka_unit_test(narrow_classes),
       cmocka_unit_test(very_many_classes),
       cmocka_unit_test(files),
+      cmocka_unit_test(indices_out_of_range),
   };
   return cmocka_run_group_tests_name("stats", tests, setup, NULL);
 }

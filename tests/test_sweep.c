@@ -330,6 +330,133 @@ static void order_of_fused(void **state) {
   clear_problem(&p);
 }
 
+/* All cells in the documented order; a dimension that is given twice has two cells. */
+static void order(void **state) {
+  (void)state;
+  static const kf_centre centres[] = {KF_CENTRE_MEAN, KF_CENTRE_NONE};
+  problem p = make_problem(0, 2);
+  kf_text *prompts = make_text(&p);
+  kf_class_set *few, *most;
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 4, &few));
+  assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
+  const kf_class_set *sets[] = {few, most};
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 2,
+                        .dims = dims + 1, /* 9, 4, 9 */
+                        .n_dims = 3,
+                        .k = ks,
+                        .n_k = 2,
+                        .metrics = metrics,
+                        .n_metrics = 2,
+                        .sets = sets,
+                        .n_sets = 2,
+                        .text = prompts,
+                        .text_centres = centres,
+                        .n_text_centres = 2};
+  kf_sweep *s;
+  assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
+  const kf_sweep_cell *c = s->cells;
+  for (uint32_t set = 0; set < 2; set++)
+    for (size_t m = 0; m < 2; m++) {
+      for (size_t i = 0; i < 3; i++, c++)
+        assert_true(c->raw && c->set == set && c->metric == metrics[m] && c->dim == D &&
+                    c->k == (i == 0 ? 0 : ks[i - 1]) && c->lambda == 0 && !c->text);
+      for (size_t l = 0; l < 2; l++)
+        for (size_t i = 0; i < 3; i++)
+          for (size_t d = 0; d < 3; d++, c++)
+            assert_true(!c->raw && c->set == set && c->metric == metrics[m] &&
+                        c->dim == dims[d + 1] && c->k == (i == 0 ? 0 : ks[i - 1]) && !c->text &&
+                        fabs(c->relative / lambdas[l].value - 1) < 1e-9);
+    }
+  for (uint32_t set = 0; set < 2; set++)
+    for (size_t m = 0; m < 2; m++) {
+      assert_true(c->raw && c->text == KF_CENTRE_NONE && c->set == set && c->dim == D);
+      c++;
+      for (size_t t = 0; t < 2; t++)
+        for (size_t l = 0; l < 2; l++)
+          for (size_t d = 0; d < 3; d++, c++)
+            assert_true(!c->raw && c->set == set && c->metric == metrics[m] && c->k == 0 &&
+                        c->dim == dims[d + 1] && c->text == centres[t] &&
+                        fabs(c->relative / lambdas[l].value - 1) < 1e-9);
+    }
+  assert_true(c == s->cells + s->n_cells);
+  kf_sweep_free(s);
+  kf_class_set_free(few);
+  kf_class_set_free(most);
+  kf_text_free(prompts);
+  clear_problem(&p);
+}
+
+/* Steps are counted one by one up to their total, however rows are judged. */
+typedef struct counter {
+  uint64_t done, total;
+  char said[1024];
+} counter;
+
+static int count_steps(void *user, const char *what, uint64_t done, uint64_t total) {
+  counter *c = user;
+  assert_string_equal(what, "sweep");
+  assert_true(done == c->done || done == c->done + 1);
+  c->done = done;
+  c->total = total;
+  return 0;
+}
+
+static void keep_said(void *user, const char *message) {
+  counter *c = user;
+  snprintf(c->said + strlen(c->said), sizeof c->said - strlen(c->said), "%s\n", message);
+}
+
+static void count_sweep(problem *p, const kf_data *test, const kf_sweep_options *o, counter *c,
+                        uint64_t steps) {
+  kf_ctx *ctx;
+  kf_sweep *s;
+  *c = (counter){0};
+  assert_int_equal(
+      kf_ctx_new(
+          &(kf_ctx_options){.threads = 2, .progress = count_steps, .log = keep_said, .user = c},
+          &ctx),
+      KF_OK);
+  assert_ok(ctx, kf_sweep_new(ctx, p->stats, p->train, test, o, &s));
+  assert_int_equal(c->done, steps);
+  assert_int_equal(c->total, steps);
+  kf_sweep_free(s);
+  kf_ctx_free(ctx);
+}
+
+static void steps_and_remarks(void **state) {
+  (void)state;
+  problem p = make_problem(0, 2);
+  kf_text *prompts = make_text(&p);
+  counter c;
+  kf_sweep_options o = {.lambdas = lambdas,
+                        .n_lambdas = 2,
+                        .dims = dims,
+                        .n_dims = 3,
+                        .k = ks,
+                        .n_k = 3,
+                        .metrics = metrics,
+                        .n_metrics = 2};
+  count_sweep(&p, p.test, &o, &c,
+              2 * (2 + 2 * (1 + 3))); /* one pass serves all dimensions, or all k */
+  assert_string_equal(c.said, "");
+  o.text = prompts;
+  o.fuse = 1;
+  count_sweep(&p, p.test, &o, &c, 2 * (2 + 2 * (1 + 3)) + 2 * (1 + 2 * 3) + 2 * 3 + 1);
+  assert_non_null(strstr(c.said, "1 of the 12 classes of the training data is not in the text "
+                                 "('c03')"));
+  assert_non_null(strstr(c.said, "1 of the 12 classes of the text is not in the training data "
+                                 "('other')"));
+  o.folds = 3;
+  o.n_k = 0;
+  count_sweep(&p, NULL, &o, &c, 3 * (2 * (1 + 2) + 2 * (1 + 2 * 3) + 2 * 3 + 1));
+  o = (kf_sweep_options){
+      .leave_one_out = 1, .lambdas = lambdas, .n_lambdas = 3, .metrics = metrics, .n_metrics = 2};
+  count_sweep(&p, NULL, &o, &c, 2);
+  kf_text_free(prompts);
+  clear_problem(&p);
+}
+
 /* A truth counts instead of the labels, whatever answers. */
 static void truths(void **state) {
   (void)state;
@@ -377,14 +504,14 @@ static void folds(void **state) {
   kf_sweep *s;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s));
   assert_int_equal(s->folds, 4);
-  kf_rows all;
+  kf_row_list all;
   uint64_t labelled;
   unsigned char *fold;
   assert_ok(p.ctx, kf_sample_rows(p.ctx, p.train, UINT64_MAX, &all, &labelled));
   assert_ok(p.ctx, kf_fold_rows(&all, K, 4, &fold, &p.ctx->err));
   uint64_t *sum = calloc(3 * s->n_cells, sizeof *sum);
   for (uint32_t f = 0; f < 4; f++) {
-    kf_rows in, out;
+    kf_row_list in, out;
     problem q = p;
     kf_sweep *one;
     assert_ok(p.ctx, kf_rows_of_fold(&all, fold, f, false, &in, &p.ctx->err));
@@ -404,8 +531,8 @@ static void folds(void **state) {
     kf_stats_free(q.stats);
     kf_data_free(q.test);
     kf_data_free(q.train);
-    kf_rows_clear(&in);
-    kf_rows_clear(&out);
+    kf_row_list_clear(&in);
+    kf_row_list_clear(&out);
   }
   for (size_t i = 0; i < s->n_cells; i++) {
     if (!s->cells[i].text) assert_int_equal(s->cells[i].n, N / 2); /* a class has no text */
@@ -415,7 +542,7 @@ static void folds(void **state) {
   }
   free(sum);
   kf_free(fold);
-  kf_rows_clear(&all);
+  kf_row_list_clear(&all);
   kf_sweep_free(s);
   kf_text_free(prompts);
   clear_problem(&p);
@@ -465,6 +592,15 @@ static void refused(void **state) {
       kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, NULL, NULL, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "list of metrics is empty",
+      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.metrics = metrics}, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
+      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.leave_one_out = 1}, &s));
+  kf_sweep_options newer = {.reserved = {1}};
+  assert_error(p.ctx, KF_ERR_ARG, "the options are not zeroed",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
   kf_ctx *ctx;
   assert_int_equal(
@@ -516,7 +652,7 @@ static void small_folds(void **state) {
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 4, COLUMNS, w.labels, names, 4, &alone));
   assert_ok(ctx, kf_stats_new_from_data(ctx, alone, NULL, &stats_alone));
   o = (kf_sweep_options){.lambdas = &some_lambda, .n_lambdas = 1};
-  assert_error(ctx, KF_ERR_MATH, "folds have nothing to say",
+  assert_error(ctx, KF_ERR_MATH, "no class that takes part has rows in two of them",
                kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
   o.leave_one_out = 1;
   assert_error(ctx, KF_ERR_MATH, "no class has two rows",
@@ -540,7 +676,9 @@ int main(void) {
       cmocka_unit_test(class_sets),
       cmocka_unit_test(text),
       cmocka_unit_test(fused),
+      cmocka_unit_test(order),
       cmocka_unit_test(order_of_fused),
+      cmocka_unit_test(steps_and_remarks),
       cmocka_unit_test(truths),
       cmocka_unit_test(folds),
       cmocka_unit_test(refused),

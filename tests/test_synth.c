@@ -1,15 +1,10 @@
 /* test_synth.c - the synthetic world: same bits however it is asked for, the bytes of version 0.1,
  * and statistics that stay near those of real CLIP embeddings (docs/synth.md). */
+#include "test.h"
+
 #include "file/file.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 /* --- helpers --------------------------------------------------------------------------------- */
 
@@ -161,7 +156,7 @@ static void test_threads_and_instruction_sets(void **state) {
   float *rows = kf_alloc(size, 1);
   assert_non_null(rows);
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
-    if (!kf_isa_available(isa)) continue;
+    if (!test_has_isa(isa)) continue;
     kf_ctx *ctx = new_ctx(3, isa);
     fetch_job job = {ctx, data, rows};
     memset(rows, 0, size);

@@ -12,7 +12,8 @@ static kf_truth *must_load(const char *path, const char *classes, const char *id
 static void refuse(const char *path, const char *classes, const char *ids, kf_status status,
                    const char *file, const char *cause) {
   kf_truth *t = NULL;
-  kf_status actual = kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t);
+  kf_status actual =
+      kf_truth_load(ctx, path, &(kf_truth_options){.classes = classes, .ids = ids}, &t);
   assert_null(t);
   assert_failed(actual, status, file, cause);
 }
@@ -80,7 +81,7 @@ static void text(void **state) {
   kf_truth *t = must_load(write_text("t.txt", "3, 1\n\n0\t2\r\n7,\n"), NULL, NULL);
   assert_rows(t, "3 1|-|0 2|7");
   kf_truth_free(t);
-  /* In a line with tabs, commas belong to the names; numbers behind a name are names. */
+  /* In a line with tabs, commas belong to the names; numbers after a name are names. */
   t = must_load(write_text("n.txt", "dog, wild\tcat\n911\ncat , dog\n"), NULL, NULL);
   assert_rows(t, "0 1|2|1 3");
   assert_string_equal(kf_truth_class_name(t, 0), "dog, wild");
@@ -95,6 +96,7 @@ static void names_for_numbers(void **state) {
   assert_rows(t, "2 0|1");
   assert_int_equal(kf_truth_classes(t), 3);
   assert_string_equal(kf_truth_class_name(t, 2), "eel");
+  assert_null(kf_truth_class_name(t, 3)); /* there is no such class */
   kf_truth_free(t);
   t = must_load(write_text("t.txt", "eel,cat\ndog\n"), list, NULL);
   assert_rows(t, "2 0|1");
@@ -113,32 +115,32 @@ static void bad_files(void **state) {
     const char *name, *text, *cause;
   } bad[] = {
       {"t.json", "[[1],[2,3]", "is not valid JSON at its byte 10"},
-      {"t.json", "[[1],2]", "entry 1 is no list"},
-      {"t.json", "[[1],[null]]", "entry 1 holds something that is no class"},
+      {"t.json", "[[1],2]", "entry 1 is not a list of classes"},
+      {"t.json", "[[1],[null]]", "entry 1 holds something other than classes"},
       {"t.json", "[[1],[2.5]]", "entry 1: '2.5' is no whole number"},
       {"t.json", "[[1],[1e3]]", "'1e3' is no whole number"},
       {"t.json", "[[NaN]]", "is not valid JSON at its byte 2"},
-      {"t.json", "[[1],[\"a\"]]", "is a name, where the classes before it are numbers"},
-      {"t.json", "[[\"a\"],[1]]", "is a number, where the classes before it are names"},
+      {"t.json", "[[1],[\"a\"]]", "is a name, but the classes before it are numbers"},
+      {"t.json", "[[\"a\"],[1]]", "is a number, but the classes before it are names"},
       {"t.json", "[[\"\"]]", "is no class"},
-      {"t.json", "{\"a\": []}", "is no list of lists"},
-      {"t.json", "[]", "there is no entry"},
+      {"t.json", "{\"a\": []}", "is not a list of lists of classes"},
+      {"t.json", "[]", "the file has no entries"},
       {"t.json", "", "is empty"},
-      {"t.json", "[[-1]]", "'-1' is below 0"},
+      {"t.json", "[[-1]]", "'-1' is negative"},
       {"t.json", "[[4194304]]", "'4194304' is too large"},
       {"t.json", "[[99999999999999999999999999]]", "is too large"},
       {"t.txt", "1\nnan\n", "line 2: 'nan' is no class number"},
       {"t.txt", "1\n2,,3\n", "line 2: '2,,3' has an empty class"},
-      {"t.txt", "1\n-2\n", "line 2: '-2' is below 0"},
+      {"t.txt", "1\n-2\n", "line 2: '-2' is negative"},
       {"t.txt", "1\n2.0\n", "'2.0' is no class number"},
       {"t.txt", "", "is empty"},
       {"t.txt", "a\n\xff\n", "line 2 is not valid UTF-8"},
       {"t.csv", "", "is empty"},
       {"t.csv", "id,truth\na,1\n", "has no column 'proposed_labels'"},
-      {"t.csv", "id,labels\n", "there is no entry"},
-      {"t.csv", "id,labels\na\n", "line 2 has 1 fields, the header needs 2"},
-      {"t.csv", "id,labels\na,\"1\n", "line 2: 'a,\"1' has a quotation mark without its end"},
-      {"t.csv", "id,labels\na,\"1\"2\n", "goes on behind a quoted field"},
+      {"t.csv", "id,labels\n", "the file has no entries"},
+      {"t.csv", "id,labels\na\n", "line 2 has 1 fields, but the header needs 2"},
+      {"t.csv", "id,labels\na,\"1\n", "line 2: 'a,\"1' has a quotation mark that is not closed"},
+      {"t.csv", "id,labels\na,\"1\"2\n", "goes on after a quoted field"},
       {"t.csv", "id,labels\n.,1\n,1\n", "line 3 has no id"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -250,11 +252,11 @@ static void eval_by_truth(void **state) {
   kf_truth_free(t);
 
   t = must_load(write_text("short.txt", "1\n2\n"), NULL, NULL);
-  assert_error(ctx, KF_ERR_DATA, "is about 2 rows, the data have 900",
+  assert_error(ctx, KF_ERR_DATA, "is about 2 rows, but the data have 900",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
   t = must_load(write_truth(&w, 2), write_text("six.txt", "a\nb\nc\nd\ne\nf\n"), NULL);
-  assert_error(ctx, KF_ERR_DATA, "are names and the classes of the model have none",
+  assert_error(ctx, KF_ERR_DATA, "are names, but the classes of the model have none",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
   kf_data_free(data);
@@ -282,8 +284,9 @@ static void truth_by_name(void **state) {
   assert_memory_equal(&by_labels, &by_truth, sizeof by_truth);
   kf_truth_free(t);
   t = must_load(path, NULL, NULL);
-  assert_error(ctx, KF_ERR_DATA, "--truth-classes",
+  assert_error(ctx, KF_ERR_DATA, "are numbers, but the classes of the model have names",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &by_truth));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_TRUTH_CLASSES);
   kf_truth_free(t);
   /* Classes that the model does not have are left out. */
   t = must_load(path, write_text("other.txt", "eel\nfox\nant\nbee\ncow\nhen\n"), NULL);

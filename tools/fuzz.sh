@@ -5,7 +5,7 @@
 # usage: fuzz.sh [TARGET...]   (those of fuzz/CMakeLists.txt)
 set -eu
 cd "$(dirname "$0")/.."
-build=build-fuzz
+build='build-fuzz'
 jobs=${JOBS:-$(nproc 2> /dev/null || echo 2)}
 seconds=${SECONDS_EACH:-60}
 
@@ -34,7 +34,7 @@ fi
 targets=$*
 [ -n "$targets" ] || targets=$(sed -n 's/^set(FUZZ_TARGETS \(.*\))$/\1/p' fuzz/CMakeLists.txt)
 cmake -S . -B $build -G Ninja -DCMAKE_C_COMPILER=clang -DKOOFU_FUZZ=ON > /dev/null
-# shellcheck disable=SC2086 # the list is meant to be split
+# shellcheck disable=SC2046,SC2086 # the list is meant to be split
 cmake --build $build -j "$jobs" --target $(printf 'fuzz_%s ' $targets) > $build/build.log 2>&1 ||
   { cat $build/build.log; exit 1; }
 rm -rf $build/findings

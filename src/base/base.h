@@ -1,6 +1,5 @@
-/* base.h - what every room of the house stands on: errors, checked sizes, memory, threads,
- * progress, and files that are written whole or not at all. Sees nothing but koofu.h and kernel.h.
- */
+/* base.h - what every room uses: errors, checked sizes, memory, names, threads, progress, and files
+ * that are written whole or not at all. Sees only koofu.h and kernel.h. */
 #ifndef KF_BASE_H
 #define KF_BASE_H
 
@@ -13,24 +12,26 @@
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-/* An error under construction. Functions below the public interface take one of these instead of a
- * context, so that they can run on any worker thread. */
+/* An error in the making. Internal functions take one instead of a context, so they can run on any
+ * worker. */
 typedef struct kf_err {
   kf_status status;
   kf_hint hint;
-  char message[5120]; /* the longest path there is, and a sentence about it */
+  char message[5120]; /* the longest path and a sentence about it */
 } kf_err;
 
 /* Room for "FILE, row 17". */
 #define KF_WHERE_SIZE 4300
 
-/* Sets the message and returns the status, so that `return kf_fail(err, KF_ERR_DATA, …)` reads as
- * one thought. */
+/* Sets the message and returns the status: `return kf_fail(err, KF_ERR_DATA, …)`. */
 kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same with a hint at what the caller can do about it, which the guest words. */
+/* The same with a hint at what the caller can do about it; guests put it into words. */
 kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* KF_ERR_DATA: "PATH: …". */
+kf_status kf_fail_file(kf_err *err, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* KF_ERR_MEM with the standard sentence. */
 kf_status kf_fail_memory(kf_err *err);
 /* KF_ERR_IO (or KF_ERR_MEM for ENOMEM): "PATH: WHAT: strerror(code)". */
@@ -44,22 +45,22 @@ kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int cod
 
 /* --- sizes and memory ------------------------------------------------------------------------ */
 
-/* a * b and a + b; false where the result does not fit. */
+/* a * b and a + b; false if the result does not fit. */
 bool kf_mul_u64(uint64_t a, uint64_t b, uint64_t *product);
 bool kf_add_u64(uint64_t a, uint64_t b, uint64_t *sum);
 
-/* count * size bytes, 64-byte aligned; NULL where it overflows or there is no memory. Freed with
- * kf_free. A count of 0 gives a valid pointer. */
+/* count * size bytes, 64-byte aligned; NULL on overflow or without memory. A count of 0 gives a
+ * valid pointer. Freed with kf_free. */
 void *kf_alloc(uint64_t count, uint64_t size);
-/* Zeroed, aligned as malloc aligns; pages that are never touched take no memory. */
+/* Zeroed, aligned like malloc; untouched pages take no memory. */
 void *kf_alloc_zero(uint64_t count, uint64_t size);
 void kf_free(void *memory);
 char *kf_strdup(const char *text);
 /* Makes room for one more element of `size` bytes after the `used` ones in *block. */
 bool kf_grow(void **block, size_t *room, size_t used, size_t size);
 
-/* Memory that is freed together. Each array is an allocation of its own, so that sanitizers see its
- * ends; after a failure the arena is `failed`, and one check covers all arrays. Zero-initialise. */
+/* Memory that is freed together. Each array is its own allocation, so sanitizers see its ends. After
+ * a failure the arena is `failed`, so one check covers all arrays. Zero-initialise. */
 typedef struct kf_arena {
   struct kf_arena_link *last;
   bool failed;
@@ -73,31 +74,50 @@ void kf_arena_free(kf_arena *arena); /* empty again; twice does no harm */
 #define KF_TAKE_ZERO(arena, pointer, count)                                                        \
   ((pointer) = kf_arena_take_zero((arena), (count), sizeof *(pointer)))
 
-/* A list of strings in one block of memory, such as class names. */
+/* --- names and classes (names.c) --------------------------------------------------------------- */
+
+/* A finished list of strings in one block of memory, such as class names. To find a name in it, make
+ * a kf_dict; to collect names one by one, use a kf_name_set (file.h). */
 typedef struct kf_names {
   uint32_t n;
-  char **name; /* [n], or NULL where n is 0 */
+  char **name; /* [n], or NULL if n is 0 */
 } kf_names;
 kf_status kf_names_copy(const char *const *names, uint32_t n, kf_names *out, kf_err *err);
-/* The same for names that come from a caller: KF_ERR_ARG where one is NULL, empty, not UTF-8 or
- * stands twice, since no file could hold it. */
+kf_status kf_names_clone(const kf_names *names, kf_names *out, kf_err *err);
+/* Copies names given by a caller: KF_ERR_ARG if one is NULL, empty, not UTF-8 or appears twice,
+ * since no file could hold it. */
 kf_status kf_names_take(const char *const *names, uint32_t n, kf_names *out, kf_err *err);
 bool kf_names_equal(const kf_names *a, const kf_names *b);
+/* KF_ERR_DATA naming `what` if a name appears twice. */
+kf_status kf_names_check(const kf_names *names, const char *what, kf_err *err);
 void kf_names_clear(kf_names *names);
 
 /* A dictionary from strings to numbers; the strings are not copied and must outlive it. */
 typedef struct kf_dict kf_dict;
 kf_dict *kf_dict_new(uint32_t expected);
 void kf_dict_free(kf_dict *dict);
-/* -1 where the key is absent. */
+/* -1 if the key is absent. */
 int64_t kf_dict_find(const kf_dict *dict, const char *key, size_t length);
 /* The key must not be in it yet. false: out of memory. */
 bool kf_dict_add(kf_dict *dict, const char *key, size_t length, uint32_t value);
-/* name -> index; KF_ERR_DATA naming `what` if a name appears twice. */
-kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out, kf_err *err);
+/* Name to index; KF_ERR_DATA naming `what` if a name appears twice. */
+kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dict **out,
+                                 kf_err *err);
 
-/* The finaliser of SplitMix64: every bit of z changes every bit of the result by half. Numbers i = 0, 1, …
- * of a stream are kf_mix64(key + (i + 1) * KF_GOLDEN64). */
+/* The classes of one side of a match. */
+typedef struct kf_classes {
+  const char *what; /* for messages: "the model", or a path */
+  uint32_t n;
+  const kf_names *names; /* of all n; names->n = 0: numbers only */
+} kf_classes;
+/* place[k]: the number in `to` of class k of `from`, or -1: by name if both have names, by number if
+ * neither has. KF_ERR_DATA with KF_HINT_CLASSES if only one has: a number means nothing among names,
+ * which may have been sorted. */
+kf_status kf_match_classes(const kf_classes *from, const kf_classes *to, int32_t *place,
+                           kf_err *err);
+
+/* The finaliser of SplitMix64: every bit of z changes each bit of the result with probability 1/2.
+ * Number i = 0, 1, … of a stream is kf_mix64(key + (i + 1) * KF_GOLDEN64). */
 #define KF_GOLDEN64 UINT64_C(0x9e3779b97f4a7c15)
 static inline uint64_t kf_mix64(uint64_t z) {
   z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -118,15 +138,14 @@ struct kf_ctx {
 
 /* Starts a public call: forgets the last error and hands out the place for a new one. */
 kf_err *kf_enter(kf_ctx *ctx);
-/* The same as the first lines of a public function, which then has `err`; `given` says that the
- * arguments that may not be NULL are there. */
+/* The first line of a public function, which then has `err`; `given`: no required argument is NULL. */
 #define KF_ENTER(ctx, given)                                                                       \
   if ((ctx) == NULL) return KF_ERR_ARG;                                                            \
   kf_err *err = kf_enter(ctx);                                                                     \
   if (!(given)) return kf_fail(err, KF_ERR_ARG, "%s: an argument is NULL", __func__)
 
-/* Copies the caller's options (NULL: all defaults) to `o`; fails if they use reserved space, which a
- * newer header has given a meaning. Needs `err`. */
+/* Copies the caller's options (NULL: all defaults) to `o`; fails if they use reserved space, to which
+ * a newer header may give a meaning. Needs `err`. */
 #define KF_OPTIONS(type, o, given)                                                                 \
   type o = (given) != NULL ? *(given) : (type){0};                                                 \
   KF_TRY(kf_check_reserved(o.reserved, sizeof o.reserved, __func__, err))
@@ -134,8 +153,8 @@ kf_status kf_check_reserved(const uint64_t *reserved, size_t bytes, const char *
                             kf_err *err);
 
 /* Runs task(argument, i, worker, err) for i in [0, n) on the context's threads; worker is in
- * [0, ctx->threads). Returns when all are done. Where tasks fail, the error of the lowest i is
- * reported, whatever the timing; tasks above a failed one may be left out. */
+ * [0, ctx->threads). Tasks start in rising order. Returns when all are done. If tasks fail, the error
+ * of the lowest i is reported, whatever the timing; tasks above a failed one may be left out. */
 typedef kf_status (*kf_task_fn)(void *argument, size_t i, size_t worker, kf_err *err);
 kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument);
 /* The same on at most `workers` threads; worker is in [0, workers). */
@@ -144,11 +163,28 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
 
 /* Reports progress; KF_ERR_CANCELLED if the caller asks to stop. */
 kf_status kf_progress(kf_ctx *ctx, const char *what, uint64_t done, uint64_t total);
-/* The same from inside a task. Only worker 0, the caller's own thread, reports; `what` NULL: nobody.
- */
+/* The same from a task. Only worker 0, the caller's thread, reports; `what` NULL: nobody. */
 kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_t done,
                            uint64_t total, kf_err *err);
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* One stage made of many calls on a context (stage.c): between begin and end their progress counts
+ * as part of the stage, and a wish to stop still reaches them. */
+typedef struct kf_stage {
+  kf_ctx *ctx;
+  kf_ctx_options caller; /* the callbacks that were set aside */
+  const char *what;
+  uint64_t done, total;
+  bool inside; /* the progress of the calls is added to `done`; otherwise only steps count */
+  /* Hears every message before it is passed on. NULL: a repeated message is passed on once. */
+  kf_log_fn hear;
+  void *listener;
+  uint64_t heard[64]; /* hashes of messages */
+  unsigned n_heard;
+} kf_stage;
+void kf_stage_begin(kf_stage *stage, kf_ctx *ctx, const char *what, uint64_t total);
+kf_status kf_stage_step(kf_stage *stage); /* one of `total` */
+void kf_stage_end(kf_stage *stage);       /* twice does no harm */
 
 /* --- files ----------------------------------------------------------------------------------- */
 
@@ -159,17 +195,23 @@ typedef struct kf_in {
   uint64_t size; /* when it was opened */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
-/* Exactly n bytes at offset; a file that has become shorter is KF_ERR_DATA. */
+/* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
 void kf_in_close(kf_in *in);
+/* A whole file of at most `limit` bytes, with a NUL after it. The caller frees *text. */
+kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
+                       kf_err *err);
 bool kf_is_directory(const char *path);
+/* "folder/name"; NULL: out of memory. The caller frees it. */
+char *kf_path_join(const char *folder, const char *name);
+char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name); /* in the arena */
 
-/* A file under construction. It appears under its name, complete and synced, in kf_out_commit, or
- * not at all: kf_out_abort and a killed process leave nothing behind. */
+/* A file being written. kf_out_commit makes it appear under its name, complete and synced;
+ * kf_out_abort and a killed process leave nothing behind. */
 typedef struct kf_out {
   int fd;
   char *path;
-  char *temporary; /* NULL while the file has no name (O_TMPFILE) */
+  char *temporary; /* NULL: the file has no name yet (O_TMPFILE) */
   uint64_t written;
   unsigned char *buffer;
   uint64_t buffered;
@@ -179,9 +221,9 @@ kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
 /* Overwrites bytes written before. */
 kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
 kf_status kf_out_commit(kf_out *out, kf_err *err);
-/* Throws the file away; does nothing after kf_out_commit or for a zeroed struct. */
+/* Discards the file; does nothing after kf_out_commit or for a zeroed struct. */
 void kf_out_abort(kf_out *out);
-/* KF_ERR_ARG where writing `out_path` would replace the file that `in` reads. */
+/* KF_ERR_ARG if writing `out_path` would replace the file that `in` reads. */
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err);
 
 /* --- checksum -------------------------------------------------------------------------------- */

@@ -1,14 +1,13 @@
-/* ctx.c - the context, and the thread pool behind it.
+/* ctx.c - the context and its thread pool.
  *
- * The pool is a fixed number of threads that take task numbers from one counter. The calling thread
+ * The pool is a fixed number of threads that take task numbers from one counter; the calling thread
  * works too. It is made by the first parallel call and lives as long as the context, since starting
- * threads for every block of rows would cost more than some blocks do. */
+ * threads can cost more than the work they do. */
 #include "base/base.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MAX_THREADS 1024u
@@ -25,7 +24,7 @@ typedef struct kf_pool {
   kf_task_fn task;
   void *argument;
   size_t n;
-  size_t limit; /* workers from this number on stay out of it */
+  size_t limit; /* workers from this number on stay idle */
   atomic_size_t next;
   atomic_size_t failed; /* lowest task that failed so far, or n */
   kf_err err;           /* its error; under lock */
@@ -48,8 +47,8 @@ static void note_failure(kf_pool *pool, size_t i, const kf_err *err) {
   pthread_mutex_unlock(&pool->lock);
 }
 
-/* Takes tasks until there are none left. Tasks are handed out in rising order, so every task below
- * a failed one has been started, and the lowest failure is always found. */
+/* Takes tasks until none are left. They are handed out in rising order, so every task below a failed
+ * one has been started, and the lowest failure is always found. */
 static void run_tasks(kf_pool *pool, size_t worker) {
   kf_err err;
   while (worker < pool->limit) {
@@ -92,8 +91,8 @@ static void pool_free(kf_pool *pool) {
   kf_free(pool);
 }
 
-/* A pool with fewer threads than asked for still does all the work, so a thread that cannot be
- * started is not an error. */
+/* A pool with fewer threads still does all the work, so a thread that cannot be started is not an
+ * error. */
 static kf_pool *pool_new(unsigned n_workers) {
   kf_pool *pool = kf_alloc_zero(1, sizeof *pool);
   if (pool == NULL) return NULL;
@@ -173,7 +172,10 @@ static unsigned processors(void) {
 
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
-  if (out == NULL || chosen.threads > MAX_THREADS) return KF_ERR_ARG;
+  kf_err ignored; /* there is no context yet to keep it */
+  if (out == NULL || chosen.threads > MAX_THREADS ||
+      kf_check_reserved(chosen.reserved, sizeof chosen.reserved, __func__, &ignored) != KF_OK)
+    return KF_ERR_ARG;
   const kf_kernels *kernels = kf_kernels_for(chosen.isa);
   if (kernels == NULL) return KF_ERR_ARG;
   kf_ctx *ctx = kf_alloc_zero(1, sizeof *ctx);
@@ -222,7 +224,7 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
 
 void kf_log(kf_ctx *ctx, const char *format, ...) {
   if (ctx->options.log == NULL) return;
-  char text[sizeof ctx->err.message]; /* what is wrong with a file stands behind its path */
+  char text[sizeof ctx->err.message]; /* may begin with a path */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);

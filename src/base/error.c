@@ -20,12 +20,16 @@ const char *kf_status_name(kf_status status) {
   return "unknown status";
 }
 
-static kf_status fail(kf_err *err, kf_status status, kf_hint hint, const char *format,
-                      va_list arguments) {
+/* `path`, if not NULL, begins the message. */
+static kf_status fail(kf_err *err, kf_status status, kf_hint hint, const char *path,
+                      const char *format, va_list arguments) {
   err->status = status;
   err->hint = hint;
-  vsnprintf(err->message, sizeof err->message, format, arguments);
-  /* Messages quote paths and names out of files: keep them from steering a terminal. */
+  size_t n = 0;
+  if (path != NULL) n = (size_t)snprintf(err->message, KF_WHERE_SIZE, "%s: ", path);
+  if (n >= KF_WHERE_SIZE) n = KF_WHERE_SIZE - 1;
+  vsnprintf(err->message + n, sizeof err->message - n, format, arguments);
+  /* Messages quote paths and names from files: no control characters for a terminal. */
   for (char *c = err->message; *c != '\0'; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
   return status;
@@ -34,7 +38,7 @@ static kf_status fail(kf_err *err, kf_status status, kf_hint hint, const char *f
 kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  fail(err, status, KF_HINT_NONE, format, arguments);
+  fail(err, status, KF_HINT_NONE, NULL, format, arguments);
   va_end(arguments);
   return status;
 }
@@ -42,16 +46,24 @@ kf_status kf_fail(kf_err *err, kf_status status, const char *format, ...) {
 kf_status kf_fail_hint(kf_err *err, kf_status status, kf_hint hint, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  fail(err, status, hint, format, arguments);
+  fail(err, status, hint, NULL, format, arguments);
   va_end(arguments);
   return status;
+}
+
+kf_status kf_fail_file(kf_err *err, const char *path, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fail(err, KF_ERR_DATA, KF_HINT_NONE, path, format, arguments);
+  va_end(arguments);
+  return KF_ERR_DATA;
 }
 
 kf_status kf_fail_memory(kf_err *err) { return kf_fail(err, KF_ERR_MEM, "out of memory"); }
 
 kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int code) {
   char text[128];
-  /* The GNU strerror_r: returns the text, which need not be in the buffer. */
+  /* The GNU strerror_r returns the text, which need not be in the buffer. */
   const char *reason = strerror_r(code, text, sizeof text);
   kf_status status = code == ENOMEM ? KF_ERR_MEM : KF_ERR_IO;
   return kf_fail(err, status, "%s: %s: %s", path, what, reason);
@@ -62,7 +74,7 @@ kf_status kf_check_reserved(const uint64_t *reserved, size_t bytes, const char *
   for (size_t i = 0; i < bytes / sizeof *reserved; i++)
     if (reserved[i] != 0)
       return kf_fail(err, KF_ERR_ARG,
-                     "%s: the options are not zeroed, or set something that koofu %s does not know",
+                     "%s: options use reserved space: not zeroed, or set for a koofu newer than %s",
                      function, KF_VERSION);
   return KF_OK;
 }

@@ -1,10 +1,9 @@
-/* io.c - reading at an offset, and writing whole files or none.
+/* io.c - reads at an offset, and writes files whole or not at all.
  *
- * A file under construction has no name where the file system allows it (O_TMPFILE): a process that
- * is killed leaves nothing behind. Elsewhere it has a name of its own in the same folder. Commit
- * syncs the data, gives the file its name by rename(2), which replaces an older file in one step,
- * and syncs the folder, so that after a crash there is the old file or the new one, never a part.
- */
+ * A file being written has no name if the file system allows it (O_TMPFILE), so a killed process
+ * leaves nothing behind; otherwise it has a temporary name in the same folder. Commit syncs the data,
+ * names the file with rename(2), which replaces an older one in one step, and syncs the folder: after
+ * a crash there is either the old file or the new one. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -32,11 +31,11 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   if (fstat(fd, &info) != 0)
     status = kf_fail_errno(err, path, "cannot be examined", errno);
   else if (S_ISDIR(info.st_mode))
-    status = kf_fail(err, KF_ERR_DATA, "%s: is a directory where a file is expected", path);
+    status = kf_fail_file(err, path, "is a directory, not a file");
   else if (!S_ISREG(info.st_mode))
-    status = kf_fail(err, KF_ERR_DATA, "%s: is not a regular file", path);
+    status = kf_fail_file(err, path, "is not a regular file");
   else if (info.st_size == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
+    status = kf_fail_file(err, path, "is empty");
   if (status == KF_OK && (in->path = kf_strdup(path)) == NULL) status = kf_fail_memory(err);
   if (status != KF_OK) {
     close(fd);
@@ -51,13 +50,13 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
   char *p = buffer;
   while (n > 0) {
-    size_t part = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t got = pread(in->fd, p, part, (off_t)offset);
+    size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
+    ssize_t got = pread(in->fd, p, most, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
-      return kf_fail(err, KF_ERR_DATA, "%s: ends at byte %llu, where %llu more bytes are expected",
-                     in->path, (unsigned long long)offset, (unsigned long long)n);
+      return kf_fail_file(err, in->path, "ends at byte %llu, where %llu more bytes are expected",
+                          (unsigned long long)offset, (unsigned long long)n);
     p += got;
     offset += (uint64_t)got;
     n -= (uint64_t)got;
@@ -71,9 +70,46 @@ void kf_in_close(kf_in *in) {
   *in = (kf_in){.fd = -1};
 }
 
+static kf_status read_whole(const kf_in *in, uint64_t limit, char **text, kf_err *err) {
+  if (in->size > limit)
+    return kf_fail_file(err, in->path, "has %" PRIu64 " bytes, more than the limit of %" PRIu64,
+                        in->size, limit);
+  char *bytes = kf_alloc(in->size + 1, 1);
+  if (bytes == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, 0, bytes, in->size, err);
+  bytes[in->size] = '\0';
+  if (status == KF_OK)
+    *text = bytes;
+  else
+    kf_free(bytes);
+  return status;
+}
+
+kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
+                       kf_err *err) {
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  *length = in.size;
+  kf_status status = read_whole(&in, limit, text, err);
+  kf_in_close(&in);
+  return status;
+}
+
 bool kf_is_directory(const char *path) {
   struct stat info;
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *kf_path_join(const char *folder, const char *name) {
+  return kf_path_join_in(NULL, folder, name);
+}
+
+char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name) {
+  size_t n = strlen(folder), size = n + strlen(name) + 2;
+  char *path = arena != NULL ? kf_arena_take(arena, size, 1) : kf_alloc(size, 1);
+  if (path != NULL)
+    snprintf(path, size, "%s%s%s", folder, n > 0 && folder[n - 1] != '/' ? "/" : "", name);
+  return path;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -89,8 +125,8 @@ static char *folder_of(const char *path) {
   return folder;
 }
 
-/* A name beside `path` that no other writer is likely to use: process numbers repeat in containers,
- * so chance is added. */
+/* A name beside `path` that no other writer is likely to use. It is random, since process numbers
+ * repeat in containers. */
 static char *temporary_name(const char *path) {
   static atomic_uint counter;
   uint64_t chance = atomic_fetch_add(&counter, 1u);
@@ -103,7 +139,7 @@ static char *temporary_name(const char *path) {
   size_t size = strlen(path) + 64;
   char *name = kf_alloc(size, 1);
   if (name == NULL) return NULL;
-  /* The base name is cut so that the temporary one stays within the limit of file names. */
+  /* The base name is cut to keep within the limit of file names. */
   snprintf(name, size, "%.*s.%.180s.%016" PRIx64 ".part", (int)folder, path, path + folder, chance);
   return name;
 }
@@ -118,7 +154,7 @@ static kf_status open_unnamed(kf_out *out, kf_err *err) {
   if (folder == NULL) return kf_fail_memory(err);
   out->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
   kf_free(folder);
-  if (out->fd >= 0) { /* without /proc it could never get its name */
+  if (out->fd >= 0) { /* without /proc it could never be named */
     char self[SELF_SIZE];
     self_path(out->fd, self);
     if (access(self, F_OK) != 0) {
@@ -145,7 +181,7 @@ kf_status kf_out_open(kf_out *out, const char *path, kf_err *err) {
   bool exists = stat(path, &info) == 0;
   if (exists && !S_ISREG(info.st_mode))
     return kf_fail(err, KF_ERR_IO, "%s: cannot be created: is not a regular file", path);
-  /* Where the path is a link to a file, that file is what is replaced. */
+  /* If the path is a link to a file, that file is replaced. */
   char target[PATH_MAX];
   out->path = kf_strdup(exists && realpath(path, target) != NULL ? target : path);
   if (out->path == NULL) return kf_fail_memory(err);
@@ -163,8 +199,8 @@ static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes,
                           kf_err *err) {
   const char *p = bytes;
   while (n > 0) {
-    size_t part = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t put = pwrite(out->fd, p, part, (off_t)offset);
+    size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
+    ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0)
       return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);

@@ -1,7 +1,7 @@
 /* json.c - a strict JSON parser (RFC 8259).
  *
- * Nodes lie in one list, children linked by number; strings are decoded inside a copy of the
- * source, where they always fit, since no escape is shorter than what it stands for. */
+ * Nodes are in one array and linked by index. Strings are decoded in place in a copy of the source,
+ * since no escape is shorter than what it stands for. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -31,16 +31,9 @@ static void skip_space(parser *p) {
 
 static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
   kf_json_doc *doc = p->doc;
-  if (doc->n == doc->room) {
-    uint32_t room = doc->room > 0 ? doc->room * 2 : 64;
-    kf_json *larger = room > doc->room ? kf_alloc(room, sizeof *larger) : NULL;
-    if (larger == NULL) return kf_fail_memory(p->err);
-    if (doc->n > 0) memcpy(larger, doc->nodes, doc->n * sizeof *larger);
-    kf_free(doc->nodes);
-    doc->nodes = larger;
-    doc->room = room;
-  }
-  *number = doc->n++;
+  if (doc->n > UINT32_MAX || !kf_grow((void **)&doc->nodes, &doc->room, doc->n, sizeof *doc->nodes))
+    return kf_fail_memory(p->err);
+  *number = (uint32_t)doc->n++;
   doc->nodes[*number] = (kf_json){.kind = kind};
   return KF_OK;
 }
@@ -61,10 +54,10 @@ static int hex4(const char *at) {
   return value;
 }
 
-/* \uXXXX at p->at, with its second half where it is a surrogate pair. */
+/* \uXXXX at p->at, or two of them if they are a surrogate pair. */
 static kf_status unicode_escape(parser *p, char **to) {
   int code = hex4(p->at + 2);
-  if (code < 0) return bad(p, "\\u wants four hexadecimal digits");
+  if (code < 0) return bad(p, "\\u needs four hexadecimal digits");
   p->at += 6;
   unsigned full = (unsigned)code;
   if (code >= 0xd800 && code < 0xdc00) {
@@ -99,7 +92,7 @@ static kf_status parse_string(parser *p, const char **out) {
     if (*p->at == '\\') {
       KF_TRY(escape(p, &to));
     } else if ((unsigned char)*p->at < 0x20) {
-      return bad(p, p->at == p->end ? "a string without its end" : "a control character");
+      return bad(p, p->at == p->end ? "an unterminated string" : "a control character");
     } else {
       *to++ = *p->at++;
     }
@@ -124,7 +117,7 @@ static kf_status parse_number(parser *p) {
   if (!digits(p) || (zero && p->at > first + 1)) return bad(p, "a number is expected");
   if (*p->at == '.') {
     p->at++;
-    if (!digits(p)) return bad(p, "digits are expected behind the point");
+    if (!digits(p)) return bad(p, "digits are expected after the point");
   }
   if (*p->at == 'e' || *p->at == 'E') {
     p->at++;
@@ -146,8 +139,7 @@ static kf_status parse_word(parser *p) {
   return bad(p, "a value is expected");
 }
 
-/* The text of a number or word stays in place and is not ended by NUL: the character behind it is
- * still needed. */
+/* The text of a number or word stays in place without a NUL: the next character is still needed. */
 static kf_status parse_scalar(parser *p, uint32_t *number) {
   char *first = p->at;
   bool word = *p->at >= 'a' && *p->at <= 'z';
@@ -162,21 +154,21 @@ static kf_status parse_scalar(parser *p, uint32_t *number) {
 
 static kf_status check_keys(const parser *p, const kf_json *object) {
   const kf_json_doc *doc = p->doc;
-  kf_dict *map = object->count > SMALL_OBJECT ? kf_dict_new(object->count) : NULL;
-  if (object->count > SMALL_OBJECT && map == NULL) return kf_fail_memory(p->err);
+  kf_dict *seen = object->count > SMALL_OBJECT ? kf_dict_new(object->count) : NULL;
+  if (object->count > SMALL_OBJECT && seen == NULL) return kf_fail_memory(p->err);
   const char *twice = NULL;
   kf_status status = KF_OK;
   for (const kf_json *a = kf_json_first(doc, object); a != NULL && status == KF_OK && twice == NULL;
        a = kf_json_next(doc, a)) {
     size_t n = strlen(a->key);
-    if (map != NULL && kf_dict_find(map, a->key, n) >= 0) twice = a->key;
-    if (map != NULL && twice == NULL && !kf_dict_add(map, a->key, n, 0))
+    if (seen != NULL && kf_dict_find(seen, a->key, n) >= 0) twice = a->key;
+    if (seen != NULL && twice == NULL && !kf_dict_add(seen, a->key, n, 0))
       status = kf_fail_memory(p->err);
-    for (const kf_json *b = kf_json_next(doc, a); map == NULL && b != NULL;
+    for (const kf_json *b = kf_json_next(doc, a); seen == NULL && b != NULL;
          b = kf_json_next(doc, b))
       if (strcmp(a->key, b->key) == 0) twice = a->key;
   }
-  kf_dict_free(map);
+  kf_dict_free(seen);
   if (twice != NULL)
     return kf_fail(p->err, KF_ERR_DATA, "%s has the key '%.64s' twice", p->what, twice);
   return status;
@@ -184,7 +176,7 @@ static kf_status check_keys(const parser *p, const kf_json *object) {
 
 static kf_status parse_value(parser *p, int depth, uint32_t *number);
 
-/* One child, with its key where the parent is an object. */
+/* One child, with its key if the parent is an object. */
 static kf_status parse_child(parser *p, int depth, bool keyed, uint32_t *child) {
   const char *key = NULL;
   skip_space(p);
@@ -263,13 +255,30 @@ kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const
   return status;
 }
 
+kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
+  char *text;
+  uint64_t length;
+  *doc = (kf_json_doc){0};
+  KF_TRY(kf_read_file(path, limit, &text, &length, err));
+  kf_status status = kf_json_parse(doc, text, (size_t)length, path, err);
+  kf_free(text);
+  return status;
+}
+
+kf_status kf_json_load_object(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
+  KF_TRY(kf_json_load(path, limit, doc, err));
+  if (doc->nodes[0].kind == KF_JSON_OBJECT) return KF_OK;
+  kf_json_clear(doc);
+  return kf_fail_file(err, path, "is not a JSON object");
+}
+
 void kf_json_clear(kf_json_doc *doc) {
   kf_free(doc->nodes);
   kf_free(doc->text);
   *doc = (kf_json_doc){0};
 }
 
-/* --- looking ---------------------------------------------------------------------------------- */
+/* --- access ----------------------------------------------------------------------------------- */
 
 const kf_json *kf_json_first(const kf_json_doc *doc, const kf_json *parent) {
   return parent != NULL && parent->count > 0 ? &doc->nodes[parent->first] : NULL;

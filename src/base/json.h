@@ -1,5 +1,5 @@
-/* json.h - the JSON that file headers need: a strict parser into a flat list of nodes. Running out of
- * memory is never reported as bad text. */
+/* json.h - a strict JSON parser into a flat list of nodes. Running out of memory is never reported as
+ * bad text. */
 #ifndef KF_JSON_H
 #define KF_JSON_H
 
@@ -19,30 +19,34 @@ typedef enum kf_json_kind {
 typedef struct kf_json {
   kf_json_kind kind;
   uint32_t count;       /* list, object: children */
-  uint32_t first, next; /* numbers of the first child and of the next sibling; 0: none */
+  uint32_t first, next; /* indices of the first child and the next sibling; 0: none */
   const char *key;      /* in an object, UTF-8 without NUL; NULL elsewhere */
-  const char *text;     /* string: its UTF-8; number, word: as spelt, going on with the source */
+  const char *text;     /* string: its UTF-8; number, word: as spelt, followed by the source */
 } kf_json;
 
 typedef struct kf_json_doc {
-  kf_json *nodes; /* node 0 is the whole */
-  uint32_t n, room;
-  char *text; /* the strings, decoded in a copy of the source */
+  kf_json *nodes; /* node 0 is the root */
+  size_t n, room;
+  char *text; /* a copy of the source, in which strings are decoded in place */
 } kf_json_doc;
 
-/* Parses a whole text. `what` begins the message of an error: "FILE: the header". Keys may not
- * stand twice in one object, strings may not hold NUL, and lists may be 64 deep. */
+/* Parses a whole text. `what` begins error messages: "FILE: the header". Refused: a key that appears
+ * twice in an object, NUL in a string, more than 64 levels. */
 kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
                         kf_err *err);
+/* The same for a file of at most `limit` bytes. */
+kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err);
+/* The same; KF_ERR_DATA if the root is not an object. */
+kf_status kf_json_load_object(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err);
 void kf_json_clear(kf_json_doc *doc);
-/* The member of an object; NULL where absent or where the node is no object. */
+/* A member of an object; NULL if absent or if the node is not an object. */
 const kf_json *kf_json_get(const kf_json_doc *doc, const kf_json *object, const char *key);
-/* Walks children; NULL at the end. */
+/* The first child and the next sibling; NULL: none. */
 const kf_json *kf_json_first(const kf_json_doc *doc, const kf_json *parent);
 const kf_json *kf_json_next(const kf_json_doc *doc, const kf_json *node);
-/* The value of a number that is whole and fits; false otherwise (also for NULL). */
+/* The value of a whole number that fits; false for anything else, NULL included. */
 bool kf_json_i64(const kf_json *node, int64_t *out);
-/* The text of a string; NULL for anything else (also for NULL). */
+/* The text of a string; NULL for anything else, NULL included. */
 const char *kf_json_string(const kf_json *node);
 
 /* Adds a JSON string, with its quotation marks. */

@@ -1,7 +1,5 @@
-/* string.c - growing text, JSON strings, and numbers that do not follow the locale.
- *
- * A program that uses koofu may have set a locale with a decimal comma; files must not depend on
- * it. */
+/* string.c - growing text, JSON strings, and numbers that ignore the locale: a program that uses
+ * koofu may have set one with a decimal comma, and files must not depend on it. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -12,11 +10,11 @@
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
-/* In glibc a static object: nothing is allocated, nothing need be freed. */
+/* In glibc a static object: nothing is allocated or freed. */
 static locale_t c_locale(void) { return newlocale(LC_ALL_MASK, "C", (locale_t)0); }
 
 double kf_parse_f64(const char *text, const char **end) {
-  /* Neither the hexadecimal numbers nor the words (inf, nan) that strtod would take. */
+  /* Neither hexadecimal numbers nor words (inf, nan), which strtod would accept. */
   size_t n = strspn(text, "0123456789.eE+-");
   char *stop = NULL;
   errno = 0;

@@ -4,16 +4,18 @@
 
 #include "base/base.h"
 
+/* --- UTF-8 --------------------------------------------------------------------------------------- */
+
 bool kf_utf8_valid(const char *text, size_t length);
-/* How many bytes at the beginning of a text are valid UTF-8; `length` if all are. */
+/* The length of the longest valid beginning. */
 size_t kf_utf8_prefix(const char *text, size_t length);
-/* The code point at *at in valid UTF-8; moves *at past it. */
+/* The character at *at, which moves past it. The text must be valid. */
 uint32_t kf_utf8_next(const char *text, size_t *at);
-/* Writes 1 to 4 bytes and returns how many. */
+/* Writes a character (not a surrogate) and returns its length. */
 size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
-/* Whether text begins with `start`. */
+
+/* Whether text begins with `start`, or ends in `end`. */
 bool kf_starts_with(const char *text, const char *start);
-/* Whether text ends in `end`. */
 bool kf_ends_with(const char *text, const char *end);
 
 /* --- numbers, whatever the locale of the process ---------------------------------------------- */

@@ -1,9 +1,9 @@
-/* utf8.c - UTF-8: checking, reading and writing characters. */
+/* utf8.c - UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #include "base/text.h"
 
 static bool trails(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-/* The length of the valid sequence at b, where `left` bytes remain; 0: there is none. */
+/* The length of the valid sequence at b, of which `left` bytes are there; 0: none. */
 static size_t sequence(const unsigned char *b, size_t left) {
   if (b[0] < 0x80) return 1;
   if (b[0] < 0xC2 || b[0] > 0xF4) return 0;
@@ -20,8 +20,8 @@ static size_t sequence(const unsigned char *b, size_t left) {
 
 size_t kf_utf8_prefix(const char *text, size_t length) {
   const unsigned char *bytes = (const unsigned char *)text;
-  size_t at = 0;
-  for (size_t n; at < length && (n = sequence(bytes + at, length - at)) > 0;) at += n;
+  size_t at = 0, n = 1;
+  for (; at < length && n > 0; at += n) n = sequence(bytes + at, length - at);
   return at;
 }
 
@@ -39,8 +39,12 @@ uint32_t kf_utf8_next(const char *text, size_t *at) {
 }
 
 size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]) {
+  if (c < 0x80) {
+    bytes[0] = (unsigned char)c;
+    return 1;
+  }
+  size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
   static const unsigned char lead[5] = {0, 0, 0xC0, 0xE0, 0xF0};
-  size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
   for (size_t i = n - 1; i > 0; i--, c >>= 6) bytes[i] = (unsigned char)(0x80 | (c & 63));
   bytes[0] = (unsigned char)(lead[n] | c);
   return n;

@@ -1,11 +1,11 @@
-/* alpha.c - how much prototypes count beside text, chosen by leaving training rows out.
+/* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
  *
- * Prototypes that a row is left out of keep their lengths (loo.c says why). On ImageNet with two rows
- * in each class that is the difference between alpha = 0 to 0.01 and 0.07, which tests two points
- * better (docs/choosing.md).
+ * A prototype that a row is left out of keeps its length (loo_algebra.c says why). On ImageNet with
+ * two rows per class that makes the difference between alpha = 0 to 0.01 and 0.07, which is two
+ * points better on test rows (docs/choosing.md).
  *
- * Classes whose text is not given have it predicted from their means (model/fused_model.c), as in the
- * model that is made in the end. */
+ * Classes without text have it predicted from their means (model/fused_model.c), as in the final
+ * model. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -31,22 +31,24 @@ typedef struct fuse_job {
   const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
   kf_loo *loo;
-  kf_rows rows;
-  double *lambdas;      /* [n_lambdas] absolute */
-  kf_loo_point *points; /* [n_lambdas][n_alphas] */
+  kf_row_list rows;
   kf_fuse_choice *choice;
 } fuse_job;
 
-/* The text of every class as the fused model has it: in the space of the rows, lambda has no part in
- * it, and any will do. */
-static kf_status set_text(fuse_job *j, double lambda) {
+/* The text of every class as the fused model has it. It is in the space of the rows and needs no
+ * map: one that takes everything to zero will do, and no eigenproblem is solved for it. */
+static kf_status set_text(fuse_job *j) {
   kf_ctx *ctx = j->ctx;
-  kf_lambda any = {lambda, KF_LAMBDA_ABSOLUTE};
-  kf_model *model = NULL, *fused = NULL;
-  kf_status status = kf_fitter_fit(j->fitter, any, 1, KF_CENTRE_NONE, &model);
-  if (status == KF_OK) status = kf_model_new_fused(ctx, model, j->text, 0, &fused);
+  uint32_t dim = j->stats->dim;
+  kf_model *map, *rows = NULL, *fused = NULL;
+  KF_TRY(kf_model_create(dim, 1, 0, &(kf_names){0}, &map, &ctx->err));
+  map->normalized = j->stats->normalized;
+  memcpy(map->mean, kf_fitter_mean(j->fitter), dim * sizeof *map->mean);
+  kf_status status = kf_fitter_shorten(j->fitter, map, 1, KF_CENTRE_NONE, &rows);
+  if (status == KF_OK) status = kf_model_new_fused(ctx, rows, j->text, 0, &fused);
   if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);
-  kf_model_free(model);
+  kf_model_free(map);
+  kf_model_free(rows);
   kf_model_free(fused);
   return status;
 }
@@ -64,48 +66,37 @@ static size_t best_point(const kf_fuse_point *points, size_t n) {
   return best;
 }
 
-/* Classes come before others by their text alone where alpha is 0: the first point of any lambda. */
-static void take_points(fuse_job *j) {
-  kf_fuse_choice *c = j->choice;
+/* Every alpha at every lambda. */
+static kf_status list_points(fuse_job *j) {
   const kf_fuse_options *o = &j->options;
-  c->n_points = j->n_lambdas * o->n_alphas;
-  for (size_t i = 0; i < c->n_points; i++) {
-    const kf_loo_point *p = &j->points[i];
-    c->points[i] = (kf_fuse_point){
-        .lambda = j->lambdas[p->view], .alpha = p->alpha, .top1 = p->top1, .top5 = p->top5};
-    if (p->alpha == 0) c->text_top1 = p->top1;
+  kf_fuse_choice *c = j->choice;
+  kf_fuse_point *p = c->points = kf_alloc_zero(j->n_lambdas * o->n_alphas, sizeof *p);
+  if (p == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t l = 0; l < j->n_lambdas; l++) {
+    double lambda;
+    KF_TRY(kf_fitter_lambda(j->fitter, j->given[l], &lambda));
+    for (size_t a = 0; a < o->n_alphas; a++)
+      *p++ = (kf_fuse_point){.lambda = lambda, .alpha = o->alphas[a]};
   }
-  c->chosen = best_point(c->points, c->n_points);
-  double p = (double)c->points[c->chosen].top1 / (double)c->n;
-  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
-  c->lambda = c->points[c->chosen].lambda;
-  c->alpha = c->points[c->chosen].alpha;
+  c->n_points = j->n_lambdas * o->n_alphas;
+  return KF_OK;
 }
 
 static kf_status leave_out(fuse_job *j) {
-  kf_ctx *ctx = j->ctx;
   kf_fuse_choice *c = j->choice;
-  const kf_fuse_options *o = &j->options;
-  size_t n = j->n_lambdas * o->n_alphas;
-  j->lambdas = kf_alloc(j->n_lambdas, sizeof *j->lambdas);
-  j->points = kf_alloc_zero(n, sizeof *j->points);
-  c->points = kf_alloc_zero(n, sizeof *c->points);
-  if (!(j->lambdas && j->points && c->points)) return kf_fail_memory(&ctx->err);
-  for (size_t l = 0; l < j->n_lambdas; l++)
-    KF_TRY(kf_loo_lambda(j->loo, j->given[l], &j->lambdas[l]));
-  for (size_t i = 0; i < n; i++) {
-    j->points[i].view = i / o->n_alphas;
-    j->points[i].alpha = o->alphas[i % o->n_alphas];
-  }
-  KF_TRY(set_text(j, j->lambdas[0]));
-  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
-  KF_TRY(kf_sample_rows(ctx, j->data, most, &j->rows, &c->rows));
   kf_loo_count count;
-  KF_TRY(kf_loo_count_points(j->loo, &j->rows, "fusion", j->lambdas, j->n_lambdas, j->points, n,
-                             &count));
+  KF_TRY(list_points(j));
+  KF_TRY(set_text(j));
+  KF_TRY(kf_sample_rows(j->ctx, j->data, j->options.sample, &j->rows, &c->rows));
+  KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, &count));
   c->n = count.n;
   c->n_single = count.n_single;
-  take_points(j);
+  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
+    if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
+  c->chosen = best_point(c->points, c->n_points);
+  c->standard_error = kf_standard_error(c->points[c->chosen].top1, c->n);
+  c->lambda = c->points[c->chosen].lambda;
+  c->alpha = c->points[c->chosen].alpha;
   return KF_OK;
 }
 
@@ -131,8 +122,7 @@ static kf_status check_options(fuse_job *j) {
     o->alphas = usual_alphas;
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
   }
-  if (o->n_alphas == 0)
-    return kf_fail(err, KF_ERR_ARG, "kf_fuse_choice_new: the list of alphas is empty");
+  if (o->n_alphas == 0) return kf_fail(err, KF_ERR_ARG, "the list of alphas is empty");
   for (size_t i = 0; i < o->n_alphas; i++)
     if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
       return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
@@ -144,15 +134,13 @@ static kf_status check_options(fuse_job *j) {
   return kf_check_statistics_of(j->stats, j->data, err);
 }
 
-/* The choice, to be freed; lambdas and options are in the job. */
+/* Makes j->choice, which the caller frees. */
 static kf_status choose(fuse_job *j) {
   KF_TRY(check_options(j));
   j->choice = kf_alloc_zero(1, sizeof *j->choice);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
-  kf_rows_clear(&j->rows);
-  kf_free(j->lambdas);
-  kf_free(j->points);
+  kf_row_list_clear(&j->rows);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);
   return status;

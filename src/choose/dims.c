@@ -1,157 +1,122 @@
 /* dims.c - choosing the number of dimensions by cross-validation.
  *
- * There is no closed form here: leaving a row out turns all directions. So the rows are divided in
- * stratified folds; a fold's statistics are taken away from the whole exactly, and its rows are
- * ranked for every number of dimensions at once (ranks.c). */
+ * There is no closed form: leaving a row out turns all directions. So the rows are divided into
+ * stratified folds; the statistics of a fold are subtracted from the whole, exactly, and its
+ * rows are ranked for every number of dimensions at once (ranks.c). */
 #include "choose/choose.h"
-
-#include <string.h>
 
 typedef struct dim_job {
   kf_ctx *ctx;
   const kf_data *data;
   kf_dim_options options;
   bool euclidean;
-  kf_lambda lambda; /* relative: folds have fewer rows, and less scatter */
-  uint32_t *dims;   /* [D] 1, 2, … */
-  kf_rows all, sample;
-  unsigned char *fold; /* [all.n] */
-  kf_stats *rest;      /* statistics without the fold at hand */
-  kf_score_card card;  /* of the sample */
-  uint64_t *top5;      /* [threads][D] */
-  uint64_t n_scored;   /* rows of the card that have been filled in */
-  kf_quiet quiet;
+  uint32_t *dims;     /* [D] 1, 2, … */
+  kf_row_list sample; /* rows to be classified */
+  kf_score_card card; /* of the sample */
+  uint64_t n_scored;  /* rows of the card that have been filled in */
+  kf_stage stage;
+  kf_arena arena;
 } dim_job;
 
 /* --- one fold -------------------------------------------------------------------------------- */
 
-/* A row of the fold, and how it is ranked with each number of dimensions. */
 static void take_ranks(void *argument, size_t worker, uint64_t row, const unsigned char *ranks) {
-  dim_job *job = argument;
-  uint32_t dim = job->data->dim;
-  for (uint32_t l = 0; l < dim; l++) {
-    if (ranks[l] == 0) kf_score_card_set(&job->card, job->n_scored + row, l);
-    job->top5[worker * dim + l] += ranks[l] < KF_RANKS;
-  }
+  dim_job *j = argument;
+  for (uint32_t l = 0; l < j->data->dim; l++)
+    kf_score_card_add(&j->card, worker, j->n_scored + row, l, ranks[l]);
 }
 
-static kf_status rank_fold(dim_job *job, const kf_model *model, const kf_ranker *ranker,
+static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *ranker,
                            const kf_data *data) {
-  kf_known known = kf_known_model(model, KF_PART_IMAGES);
   kf_judge judge;
   kf_eval_result counts;
-  KF_TRY(kf_judge_start(&judge, &known, data, data->rows, NULL, &job->ctx->err));
-  kf_status status = kf_rank_data(job->ctx, ranker, data, &judge, take_ranks, job, &counts);
+  kf_status status = kf_judge_start(j->ctx, &judge, kf_known_model(model, KF_PART_IMAGES), NULL,
+                                    data, data->rows, NULL);
+  if (status == KF_OK) status = kf_rank_data(j->ctx, ranker, data, &judge, take_ranks, j, &counts);
   kf_judge_clear(&judge);
-  job->n_scored += data->rows; /* all of them, see rows_to_score */
+  j->n_scored += data->rows; /* all of them, see rows_to_score */
   return status;
 }
 
 /* Rows of the sample in the fold whose class has others left. */
-static kf_status rows_to_score(const dim_job *job, uint32_t number, kf_rows *out) {
-  KF_TRY(kf_rows_make(out, job->sample.n, &job->ctx->err));
-  for (uint64_t i = 0, s = 0; i < job->all.n && s < job->sample.n; i++) {
-    if (job->all.row[i] != job->sample.row[s]) continue;
-    int32_t label = job->sample.label[s++];
-    if (job->fold[i] == number && job->rest->counts[label] > 0)
-      kf_rows_add(out, job->all.row[i], label);
+static kf_status rows_to_score(const dim_job *j, const kf_fold *fold, kf_row_list *out) {
+  const kf_row_list *in = &fold->rows, *sample = &j->sample;
+  KF_TRY(kf_row_list_make(out, in->n, &j->ctx->err));
+  for (uint64_t i = 0, s = 0; i < in->n; i++) {
+    while (s < sample->n && sample->row[s] < in->row[i]) s++;
+    bool sampled = s < sample->n && sample->row[s] == in->row[i];
+    if (sampled && fold->without->counts[in->label[i]] > 0)
+      kf_row_list_add(out, in->row[i], in->label[i]);
   }
   return KF_OK;
 }
 
-static kf_status score_fold(dim_job *job, uint32_t number) {
-  kf_ctx *ctx = job->ctx;
+static kf_status score_fold(void *argument, const kf_fold *fold) {
+  dim_job *j = argument;
+  kf_ctx *ctx = j->ctx;
+  const kf_dim_options *o = &j->options;
   kf_fitter *fitter = NULL;
   kf_model *model = NULL;
   kf_ranker *ranker = NULL;
-  kf_rows rows = {0};
+  kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status = kf_fitter_new(ctx, job->rest, NULL, &fitter);
-  if (status == KF_OK) status = kf_fitter_fit(fitter, job->lambda, 0, job->options.centre, &model);
+  kf_status status = kf_fitter_new(ctx, fold->without, NULL, &fitter);
+  if (status == KF_OK) status = kf_fitter_fit(fitter, o->lambda, 0, o->centre, &model);
   if (status == KF_OK)
-    status = kf_ranker_new(ctx, model, job->rest, job->euclidean, NULL, job->dims, job->data->dim,
+    status = kf_ranker_new(ctx, model, fold->without, j->euclidean, NULL, j->dims, j->data->dim,
                            &ranker);
-  if (status == KF_OK) status = rows_to_score(job, number, &rows);
-  if (status == KF_OK) status = kf_data_new_pick(job->data, rows.row, rows.n, &data, &ctx->err);
-  if (status == KF_OK) status = rank_fold(job, model, ranker, data);
+  if (status == KF_OK) status = rows_to_score(j, fold, &rows);
+  if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
+  if (status == KF_OK) status = rank_fold(j, model, ranker, data);
   kf_data_free(data);
-  kf_rows_clear(&rows);
+  kf_row_list_clear(&rows);
   kf_ranker_free(ranker);
   kf_model_free(model);
   kf_fitter_free(fitter);
-  return status;
-}
-
-static kf_status run_fold(dim_job *job, uint32_t number) {
-  kf_rows rows = {0};
-  kf_data *fold = NULL;
-  kf_stats *taken = NULL;
-  kf_status status = kf_rows_of_fold(&job->all, job->fold, number, false, &rows, &job->ctx->err);
-  if (status == KF_OK)
-    status = kf_data_new_pick(job->data, rows.row, rows.n, &fold, &job->ctx->err);
-  if (status == KF_OK) status = kf_fold_take_out(job->ctx, job->rest, fold, &taken);
-  kf_data_free(fold);
-  kf_rows_clear(&rows);
-  KF_TRY(status);
-  status = score_fold(job, number);
-  if (status != KF_OK) { /* nothing is needed any more, but the message is */
-    kf_stats_free(taken);
-    return kf_fold_failed(job->ctx, status, number, (uint32_t)job->quiet.total);
-  }
-  KF_TRY(kf_fold_put_back(job->ctx, job->rest, taken));
-  return kf_quiet_step(&job->quiet);
+  return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static kf_status prepare(dim_job *job, const kf_stats *stats) {
-  kf_ctx *ctx = job->ctx;
-  const kf_dim_options *o = &job->options;
+static kf_status run(dim_job *j, const kf_stats *stats) {
+  kf_ctx *ctx = j->ctx;
+  kf_dim_options *o = &j->options;
   uint64_t labelled;
-  job->dims = kf_alloc(stats->dim, sizeof *job->dims);
-  job->top5 = kf_alloc_zero((uint64_t)ctx->threads * stats->dim, sizeof *job->top5);
-  if (job->dims == NULL || job->top5 == NULL) return kf_fail_memory(&ctx->err);
-  for (uint32_t l = 0; l < stats->dim; l++) job->dims[l] = l + 1;
-  double mean;
-  KF_TRY(kf_mean_eigenvalue(ctx, stats, &mean));
-  job->lambda = kf_fold_lambda(o->lambda, mean);
-  KF_TRY(kf_sample_rows(ctx, job->data, UINT64_MAX, &job->all, &labelled));
-  KF_TRY(kf_sample_rows(ctx, job->data, o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE, &job->sample,
-                        &labelled));
-  KF_TRY(kf_fold_rows(&job->all, job->data->n_classes, o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS,
-                      &job->fold, &ctx->err));
-  KF_TRY(kf_score_card_make(&job->card, job->sample.n, stats->dim, &ctx->err));
-  return kf_stats_copy(ctx, stats, &job->rest);
+  double trace;
+  KF_TRY(kf_measure_within(ctx, stats, &trace, NULL));
+  o->lambda = kf_fold_lambda(o->lambda, trace / (double)stats->dim);
+  KF_TRY(kf_sample_rows(ctx, j->data, o->sample, &j->sample, &labelled));
+  KF_TAKE(&j->arena, j->dims, stats->dim);
+  j->card = kf_score_card_take(&j->arena, j->sample.n, stats->dim, ctx->threads);
+  if (j->arena.failed) return kf_fail_memory(&ctx->err);
+  for (uint32_t l = 0; l < stats->dim; l++) j->dims[l] = l + 1;
+  kf_folding folding = {
+      .stats = stats, .data = j->data, .folds = o->folds, .work = score_fold, .argument = j};
+  kf_stage_begin(&j->stage, ctx, "dimensions", o->folds);
+  kf_status status = kf_each_fold(ctx, &folding, &labelled);
+  kf_stage_end(&j->stage);
+  return status;
 }
 
-static kf_status hand_out(dim_job *job, kf_dim_choice **out) {
-  uint32_t dim = job->data->dim;
-  kf_err *err = &job->ctx->err;
-  job->card.n = job->n_scored;
-  if (job->n_scored == 0)
+static kf_status hand_out(dim_job *j, kf_dim_choice **out) {
+  uint32_t dim = j->data->dim;
+  kf_err *err = &j->ctx->err;
+  j->card.n = j->n_scored;
+  if (j->n_scored == 0)
     return kf_fail(err, KF_ERR_MATH,
                    "the number of dimensions cannot be chosen: no class has rows in two folds");
   kf_dim_choice *c = kf_alloc_zero(1, sizeof *c);
-  kf_setting *settings = kf_alloc(dim, sizeof *settings);
-  if (c != NULL) c->points = kf_alloc_zero(dim, sizeof *c->points);
-  if (c == NULL || settings == NULL || c->points == NULL) {
+  if (c != NULL) c->points = kf_alloc(dim, sizeof *c->points);
+  if (c == NULL || c->points == NULL) {
     kf_dim_choice_free(c);
-    kf_free(settings);
     return kf_fail_memory(err);
   }
-  size_t best, chosen = kf_first_good_enough(&job->card, job->options.tolerance, settings, &best);
-  c->dim = (uint32_t)chosen + 1;
+  size_t best;
+  c->dim = (uint32_t)kf_first_good_enough(&j->card, j->options.tolerance, c->points, &best) + 1;
   c->best = (uint32_t)best + 1;
-  c->folds = job->options.folds > 0 ? job->options.folds : KF_DEFAULT_FOLDS;
-  c->n = job->n_scored;
+  c->folds = j->options.folds;
+  c->n = j->n_scored;
   c->n_points = dim;
-  for (uint32_t l = 0; l < dim; l++) {
-    c->points[l] = (kf_dim_point){
-        .dim = l + 1, .top1 = settings[l].top1, .lost = settings[l].lost, .won = settings[l].won};
-    for (unsigned t = 0; t < job->ctx->threads; t++)
-      c->points[l].top5 += job->top5[(uint64_t)t * dim + l];
-  }
-  kf_free(settings);
   *out = c;
   return KF_OK;
 }
@@ -159,26 +124,17 @@ static kf_status hand_out(dim_job *job, kf_dim_choice **out) {
 kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                             const kf_dim_options *options, kf_dim_choice **out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
-  dim_job job = {.ctx = ctx, .data = data};
-  if (options != NULL) job.options = *options;
-  const kf_dim_options *o = &job.options;
-  if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
-  KF_TRY(kf_check_tolerance(o->tolerance, err));
+  KF_OPTIONS(kf_dim_options, o, options);
+  if ((unsigned)o.metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o.metric, err);
+  KF_TRY(kf_check_tolerance(o.tolerance, err));
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  job.euclidean = kf_metric_for(o->metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
-  uint32_t folds = o->folds > 0 ? o->folds : KF_DEFAULT_FOLDS;
-  kf_status status = prepare(&job, stats);
-  kf_quiet_begin(&job.quiet, ctx, "dimensions", folds);
-  for (uint32_t f = 0; status == KF_OK && f < folds; f++) status = run_fold(&job, f);
-  kf_quiet_end(&job.quiet);
-  if (status == KF_OK) status = hand_out(&job, out);
-  kf_free(job.dims);
-  kf_free(job.top5);
-  kf_rows_clear(&job.all);
-  kf_rows_clear(&job.sample);
-  kf_free(job.fold);
-  kf_free(job.card.right);
-  kf_stats_free(job.rest);
+  if (o.folds == 0) o.folds = KF_DEFAULT_FOLDS;
+  dim_job j = {.ctx = ctx, .data = data, .options = o};
+  j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;
+  kf_status status = run(&j, stats);
+  if (status == KF_OK) status = hand_out(&j, out);
+  kf_row_list_clear(&j.sample);
+  kf_arena_free(&j.arena);
   return status;
 }
 

@@ -1,8 +1,8 @@
 /* lambda.c - choosing lambda from the training rows alone.
  *
- * Leave-one-out accuracy over a grid: half decades first, continued where the best value is at an
- * end, then eighths of a decade around the best. The curve is flat near its top, so nothing is
- * gained by a finer one. */
+ * Leave-one-out accuracy over a grid: half decades first, extended while the best value is at an
+ * end, then eighths of a decade around the best. The curve is flat near its top, so a finer grid
+ * gains nothing. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HA
 typedef struct search {
   kf_ctx *ctx;
   kf_loo *loo;
-  kf_rows rows; /* that are left out in turn */
+  kf_row_list rows; /* that are left out in turn */
   kf_lambda_choice *choice;
 } search;
 
@@ -26,16 +26,18 @@ static int by_lambda(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Adds the accuracies at n lambdas, relative ones, to the curve, and finds its best point. */
+/* Adds the accuracies at n relative lambdas to the curve, and finds its best point. */
 static kf_status look_at(search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
-  kf_lambda_point *points = c->points + c->n_points;
+  kf_fuse_point tried[MOST_POINTS] = {0};
   kf_loo_count count;
-  for (size_t i = 0; i < n; i++) points[i].lambda = relative[i] * c->mean_eigenvalue;
-  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, points, n, &count));
+  for (size_t i = 0; i < n; i++) tried[i].lambda = relative[i] * c->mean_eigenvalue;
+  KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, tried, n, &count));
   c->n = count.n;
   c->n_single = count.n_single;
-  c->n_points += n;
+  for (size_t i = 0; i < n; i++)
+    c->points[c->n_points++] =
+        (kf_lambda_point){.lambda = tried[i].lambda, .top1 = tried[i].top1, .top5 = tried[i].top5};
   qsort(c->points, c->n_points, sizeof *c->points, by_lambda);
   c->best = 0;
   for (size_t i = 0; i < c->n_points; i++)
@@ -98,8 +100,7 @@ static kf_status choose(search *s, const kf_lambda_options *o) {
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows");
-  double p = (double)c->points[c->best].top1 / (double)c->n;
-  c->standard_error = sqrt(p * (1 - p) / (double)c->n);
+  c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = c->best;
   double enough = (double)c->points[c->best].top1 - c->standard_error * (double)c->n;
   for (size_t i = c->best; o->one_se && i < c->n_points; i++)
@@ -114,11 +115,11 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (o->grid == NULL) return KF_OK;
   if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
-    return kf_fail(err, KF_ERR_ARG, "a grid of %zu lambdas; there must be 1 to %u", o->n_grid,
+    return kf_fail(err, KF_ERR_ARG, "the grid has %zu lambdas, but must have 1 to %u", o->n_grid,
                    MOST_POINTS);
   for (size_t i = 0; i < o->n_grid; i++)
     if (!(o->grid[i] >= 0 && isfinite(o->grid[i])) || (i > 0 && o->grid[i] <= o->grid[i - 1]))
-      return kf_fail(err, KF_ERR_ARG, "the grid of lambda must rise and not be negative");
+      return kf_fail(err, KF_ERR_ARG, "the grid of lambdas must rise and not be negative");
   return KF_OK;
 }
 
@@ -129,9 +130,8 @@ static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
   c->points = kf_alloc_zero(MOST_POINTS, sizeof *c->points);
   if (c->points == NULL) return kf_fail_memory(&s->ctx->err);
   KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
-  c->mean_eigenvalue = kf_loo_mean_eigenvalue(s->loo);
-  uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
-  KF_TRY(kf_sample_rows(s->ctx, data, most, &s->rows, &c->rows));
+  c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
+  KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
   return choose(s, o);
 }
 
@@ -140,10 +140,9 @@ kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lamb
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
   search s = {.ctx = ctx, .choice = kf_alloc_zero(1, sizeof *s.choice)};
-  kf_status status =
-      s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
+  kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
-  kf_rows_clear(&s.rows);
+  kf_row_list_clear(&s.rows);
   if (status == KF_OK)
     *out = s.choice;
   else

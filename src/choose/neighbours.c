@@ -1,5 +1,6 @@
-/* neighbours.c - choosing k: every row of a gallery in turn is left out and its neighbours vote. The
- * neighbours of a smaller k are the first of those of a larger one, so one search serves all k. */
+/* neighbours.c - choosing k: each row of a gallery in turn is left out, and its neighbours vote.
+ * The neighbours of a smaller k are the first of those of a larger one, so one search serves all
+ * k. */
 #include "choose/choose.h"
 
 #define MOST 50u
@@ -11,28 +12,27 @@ typedef struct k_job {
   uint32_t most;
   uint64_t n;     /* rows that have a label */
   uint64_t taken; /* of them: every (n / taken)-th */
-  uint64_t block;
+  uint64_t batch; /* rows */
   kf_poll poll;
-  float *rows;     /* [block][dim] */
-  int64_t *number; /* [block] */
-  int64_t *found;  /* [block][most] */
-  double *scores;  /* [block][most] */
-  uint64_t *top5;  /* [most] */
+  float *rows;     /* [batch][dim] */
+  int64_t *number; /* [batch] */
+  int64_t *found;  /* [batch][most] */
+  double *scores;  /* [batch][most] */
   kf_score_card card;
   uint64_t scored;
+  kf_arena arena;
 } k_job;
 
 static void count_votes(k_job *j, uint64_t n) {
   for (uint64_t i = 0; i < n; i++, j->scored++)
     for (uint32_t k = 0; k < j->most; k++) {
       kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-      uint32_t rank = kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]);
-      if (rank == 0) kf_score_card_set(&j->card, j->scored, k);
-      j->top5[k] += rank < 5;
+      kf_score_card_add(&j->card, 0, j->scored, k,
+                        kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]));
     }
 }
 
-static kf_status search_block(k_job *j, uint64_t n) {
+static kf_status search_batch(k_job *j, uint64_t n) {
   kf_err *err = &j->ctx->err;
   const kf_gallery *g = j->gallery;
   for (uint64_t i = 0; i < n; i++)
@@ -46,16 +46,16 @@ static kf_status search_block(k_job *j, uint64_t n) {
 }
 
 static kf_status search_all(k_job *j) {
-  uint64_t in_block = 0, seen = 0;
+  uint64_t in_batch = 0, seen = 0;
   for (uint64_t row = 0; row < j->gallery->rows; row++) {
     if (j->gallery->labels[row] < 0) continue;
     if (!kf_takes(seen++, j->taken, j->n)) continue;
-    j->number[in_block++] = (int64_t)row;
-    if (in_block < j->block) continue;
-    KF_TRY(search_block(j, in_block));
-    in_block = 0;
+    j->number[in_batch++] = (int64_t)row;
+    if (in_batch < j->batch) continue;
+    KF_TRY(search_batch(j, in_batch));
+    in_batch = 0;
   }
-  return in_block > 0 ? search_block(j, in_block) : KF_OK;
+  return in_batch > 0 ? search_batch(j, in_batch) : KF_OK;
 }
 
 static kf_status prepare(k_job *j) {
@@ -70,37 +70,34 @@ static kf_status prepare(k_job *j) {
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   j->taken = j->n < most ? j->n : most;
   if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
-  j->block = kf_gallery_batch(g);
-  j->rows = kf_alloc(j->block * g->space.dim, sizeof *j->rows);
-  j->number = kf_alloc(j->block, sizeof *j->number);
-  j->found = kf_alloc(j->block * j->most, sizeof *j->found);
-  j->scores = kf_alloc(j->block * j->most, sizeof *j->scores);
-  j->top5 = kf_alloc_zero(j->most, sizeof *j->top5);
-  if (!(j->rows && j->number && j->found && j->scores && j->top5)) return kf_fail_memory(err);
-  return kf_score_card_make(&j->card, j->taken, j->most, err);
+  j->batch = kf_gallery_batch(g);
+  KF_TAKE(&j->arena, j->rows, j->batch * g->space.dim);
+  KF_TAKE(&j->arena, j->number, j->batch);
+  KF_TAKE(&j->arena, j->found, j->batch * j->most);
+  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
+  j->card = kf_score_card_take(&j->arena, j->taken, j->most, 1);
+  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-static kf_status hand_out(const k_job *j, kf_k_choice **out) {
+static kf_status hand_out(k_job *j, kf_k_choice **out) {
   kf_k_choice *c = kf_alloc_zero(1, sizeof *c);
-  kf_setting *settings = kf_alloc(j->most, sizeof *settings);
+  kf_dim_point *points;
   if (c != NULL) c->points = kf_alloc_zero(j->most, sizeof *c->points);
-  if (c == NULL || settings == NULL || c->points == NULL) {
+  if (KF_TAKE(&j->arena, points, j->most) == NULL || c == NULL || c->points == NULL) {
     kf_k_choice_free(c);
-    kf_free(settings);
     return kf_fail_memory(&j->ctx->err);
   }
-  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, settings, &best);
+  size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
   for (uint32_t k = 0; k < j->most; k++)
     c->points[k] = (kf_k_point){.k = k + 1,
-                                .top1 = settings[k].top1,
-                                .top5 = j->top5[k],
-                                .lost = settings[k].lost,
-                                .won = settings[k].won};
-  kf_free(settings);
+                                .top1 = points[k].top1,
+                                .top5 = points[k].top5,
+                                .lost = points[k].lost,
+                                .won = points[k].won};
   *out = c;
   return KF_OK;
 }
@@ -108,20 +105,15 @@ static kf_status hand_out(const k_job *j, kf_k_choice **out) {
 kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_options *options,
                           kf_k_choice **out) {
   KF_ENTER(ctx, gallery != NULL && out != NULL);
-  k_job j = {.ctx = ctx, .gallery = gallery};
-  if (options != NULL) j.options = *options;
-  KF_TRY(kf_check_tolerance(j.options.tolerance, err));
+  KF_OPTIONS(kf_k_options, o, options);
+  k_job j = {.ctx = ctx, .gallery = gallery, .options = o};
+  KF_TRY(kf_check_tolerance(o.tolerance, err));
   if (gallery->rows < 2)
     return kf_fail(err, KF_ERR_DATA, "a gallery of one row has no neighbours to choose from");
   kf_status status = prepare(&j);
   if (status == KF_OK) status = search_all(&j);
   if (status == KF_OK) status = hand_out(&j, out);
-  kf_free(j.rows);
-  kf_free(j.number);
-  kf_free(j.found);
-  kf_free(j.scores);
-  kf_free(j.top5);
-  kf_free(j.card.right);
+  kf_arena_free(&j.arena);
   return status;
 }
 

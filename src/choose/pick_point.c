@@ -1,22 +1,24 @@
 /* pick_point.c - the smallest setting that is as good as the best one, as far as the rows can tell.
  *
- * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is not
- * further below the best one than that is good enough. (Settings are compared on the same rows, and
- * a test of the rows that one gets right and the other does not would see far smaller losses; it
- * would keep hundreds of dimensions for a tenth of a point.) */
+ * An accuracy p of n rows has the standard error sqrt(p (1 - p) / n), and a setting that is no
+ * further below the best one is good enough. (Settings are compared on the same rows, and a test
+ * of the rows that only one of them gets right would see far smaller losses; it would keep
+ * hundreds of dimensions for a tenth of a point.) */
 #include "choose/choose.h"
 
 #include <math.h>
 
-kf_status kf_score_card_make(kf_score_card *card, uint64_t n, size_t n_points, kf_err *err) {
-  *card = (kf_score_card){.n = n, .n_points = n_points, .stride = (n_points + 7) / 8};
-  card->right = kf_alloc_zero(n, card->stride);
-  return card->right != NULL ? KF_OK : kf_fail_memory(err);
+kf_score_card kf_score_card_take(kf_arena *arena, uint64_t n, size_t n_points, unsigned workers) {
+  kf_score_card card = {
+      .n = n, .n_points = n_points, .stride = (n_points + 7) / 8, .workers = workers};
+  card.right = kf_arena_take_zero(arena, n, card.stride);
+  KF_TAKE_ZERO(arena, card.top5, workers * (uint64_t)n_points);
+  return card;
 }
 
 kf_status kf_check_tolerance(double tolerance, kf_err *err) {
   if (tolerance >= 0 && tolerance < 1) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, it must be 0 or a share below 1",
+  return kf_fail(err, KF_ERR_ARG, "the tolerance is %g, but must be 0 or a share below 1",
                  tolerance);
 }
 
@@ -24,31 +26,39 @@ static bool was_right(const kf_score_card *card, uint64_t row, size_t point) {
   return card->right[row * card->stride + point / 8] >> point % 8 & 1;
 }
 
-/* The fewest hits that are enough. */
+double kf_standard_error(uint64_t hits, uint64_t n) {
+  double p = (double)hits / (double)n;
+  return sqrt(p * (1 - p) / (double)n);
+}
+
+/* The fewest hits that will do. */
 static double enough_hits(uint64_t best, uint64_t n, double tolerance) {
-  double p = (double)best / (double)n;
-  double loss = tolerance > 0 ? tolerance : sqrt(p * (1 - p) / (double)n);
+  double loss = tolerance > 0 ? tolerance : kf_standard_error(best, n);
   return (double)best - loss * (double)n;
 }
 
-size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_setting *settings,
+size_t kf_first_good_enough(const kf_score_card *card, double tolerance, kf_dim_point *points,
                             size_t *best) {
-  for (size_t p = 0; p < card->n_points; p++) settings[p] = (kf_setting){0};
+  for (size_t p = 0; p < card->n_points; p++) {
+    points[p] = (kf_dim_point){.dim = (uint32_t)p + 1};
+    for (unsigned t = 0; t < card->workers; t++)
+      points[p].top5 += card->top5[t * card->n_points + p];
+  }
   for (uint64_t row = 0; row < card->n; row++)
-    for (size_t p = 0; p < card->n_points; p++) settings[p].top1 += was_right(card, row, p);
+    for (size_t p = 0; p < card->n_points; p++) points[p].top1 += was_right(card, row, p);
   *best = 0;
   for (size_t p = 1; p < card->n_points; p++)
-    if (settings[p].top1 > settings[*best].top1) *best = p;
+    if (points[p].top1 > points[*best].top1) *best = p;
   for (uint64_t row = 0; row < card->n; row++) {
     bool wanted = was_right(card, row, *best);
     for (size_t p = 0; p < card->n_points; p++) {
       bool here = was_right(card, row, p);
-      settings[p].lost += wanted && !here;
-      settings[p].won += here && !wanted;
+      points[p].lost += wanted && !here;
+      points[p].won += here && !wanted;
     }
   }
-  double enough = enough_hits(settings[*best].top1, card->n, tolerance);
+  double enough = enough_hits(points[*best].top1, card->n, tolerance);
   size_t first = 0;
-  while ((double)settings[first].top1 < enough) first++; /* the best one has them */
+  while ((double)points[first].top1 < enough) first++; /* the best one has them */
   return first;
 }

@@ -2,17 +2,17 @@
  *
  * With the first L directions, a row z and a prototype p have the product z.p = sum over l <= L of
  * z_l p_l, and one more direction adds one term. So the products with all prototypes are running
- * sums, carried on from one L to the next in f32, and a value that ranks prototypes follows from
- * each by a scale and an offset of the prototype at L:
+ * sums, continued from one L to the next in f32. A value that ranks prototypes follows from each by
+ * a scale and an offset of the prototype at L:
  *
  *     cosine:    z.p / |p|             (|z| is the same for all)
  *     distance:  z.p - |p|^2 / 2       (|z - p|^2 = |z|^2 - 2 (z.p - |p|^2 / 2))
  *
- * What is wanted is the rank of the right class: how many others come before it. A class whose value
- * is further from that of the right one than rounding can explain is counted without another look;
- * those in between are compared as kf_eval does, by canonical scores of f32 rows with L columns. So
- * every rank is the one that a model with L dimensions gives. */
-#include "choose/choose.h"
+ * What is wanted is the rank of the right class: how many others come before it. A class whose
+ * value differs from that of the right one by more than rounding can explain is simply counted;
+ * those in between are compared as kf_eval does, by canonical scores of f32 rows with L columns.
+ * So every rank is the one that a model with L dimensions gives. */
+#include "choose/ranks.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,16 +36,17 @@ struct kf_ranker {
   float *scale;     /* [n_dims][n] for cosine; [n] ones for distances */
   float *offset;    /* [n_dims][n] for distances; [n] zeros for cosine */
   double *longest;  /* [n_dims] of the prototypes, divided by size */
-  double *steepest; /* [n_dims] the largest scale; infinite where f32 cannot hold one */
+  double *steepest; /* [n_dims] the largest scale; infinite if f32 cannot hold one */
+  kf_arena arena;
 };
 
 /* --- making it ------------------------------------------------------------------------------- */
 
 static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned char *mask) {
   for (uint32_t k = 0; k < stats->n_classes; k++) {
-    bool part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
-    r->place[k] = part ? (int32_t)r->n : -1;
-    if (part) r->number[r->n++] = (int32_t)k;
+    bool takes_part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
+    r->place[k] = takes_part ? (int32_t)r->n : -1;
+    if (takes_part) r->number[r->n++] = (int32_t)k;
   }
 }
 
@@ -67,8 +68,8 @@ static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
   return KF_OK;
 }
 
-/* The scale of a prototype. One that is all but orthogonal to the first directions may be so short
- * there that f32 has no numbers for it; then nothing can be said without canonical scores. */
+/* The scale of a prototype. If it is all but orthogonal to the first directions, it may be too
+ * short there for f32; then only canonical scores can tell. */
 static float take_scale(kf_ranker *r, size_t t, double length2, bool zero) {
   bool held = length2 > 0x1p-240;
   double scale = held ? 1 / sqrt(length2) : 0;
@@ -99,19 +100,19 @@ static void measure(kf_ranker *r, uint32_t j) {
 
 static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned char *mask,
                          kf_err *err) {
-  r->number = kf_alloc(stats->n_classes, sizeof *r->number);
-  r->place = kf_alloc(stats->n_classes, sizeof *r->place);
-  if (r->number == NULL || r->place == NULL) return kf_fail_memory(err);
+  kf_arena *arena = &r->arena;
+  KF_TAKE(arena, r->number, stats->n_classes);
+  KF_TAKE(arena, r->place, stats->n_classes);
+  if (arena->failed) return kf_fail_memory(err);
   list_classes(r, stats, mask);
   uint64_t n = r->n, scales = r->euclidean ? 1 : r->n_dims, offsets = r->euclidean ? r->n_dims : 1;
-  r->mapped = kf_alloc(n * r->most, sizeof *r->mapped);
-  r->columns = kf_alloc(n * r->most, sizeof *r->columns);
-  r->scale = kf_alloc(n * scales, sizeof *r->scale);
-  r->offset = kf_alloc_zero(n * offsets, sizeof *r->offset);
-  r->longest = kf_alloc_zero(r->n_dims, sizeof *r->longest);
-  r->steepest = kf_alloc_zero(r->n_dims, sizeof *r->steepest);
-  if (!(r->mapped && r->columns && r->scale && r->offset && r->longest && r->steepest))
-    return kf_fail_memory(err);
+  KF_TAKE(arena, r->mapped, n * r->most);
+  KF_TAKE(arena, r->columns, n * r->most);
+  KF_TAKE(arena, r->scale, n * scales);
+  KF_TAKE_ZERO(arena, r->offset, n * offsets);
+  KF_TAKE_ZERO(arena, r->longest, r->n_dims);
+  KF_TAKE_ZERO(arena, r->steepest, r->n_dims);
+  if (arena->failed) return kf_fail_memory(err);
   KF_TRY(map_classes(r, stats, err));
   for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
   bool vanishes = r->size > 0 && r->size < 0x1p-149;
@@ -144,18 +145,9 @@ kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stat
 
 void kf_ranker_free(kf_ranker *r) {
   if (r == NULL) return;
-  kf_free(r->number);
-  kf_free(r->place);
-  kf_free(r->mapped);
-  kf_free(r->columns);
-  kf_free(r->scale);
-  kf_free(r->offset);
-  kf_free(r->longest);
-  kf_free(r->steepest);
+  kf_arena_free(&r->arena);
   kf_free(r);
 }
-
-size_t kf_ranker_dims(const kf_ranker *r) { return r->n_dims; }
 
 /* --- a close call: canonical scores ---------------------------------------------------------- */
 
@@ -181,8 +173,8 @@ static double canonical_value(const close_call *c, uint32_t j) {
   return value;
 }
 
-/* Of the classes whose values are from low to high, how many wrong ones come before the first right
- * one. */
+/* How many wrong classes come before the first right one, among those with values from low to
+ * high. */
 static uint32_t decide(const close_call *c, const kf_right *right, const float *x,
                        const float *scale, const float *offset, float low, float high) {
   const kf_ranker *r = c->r;
@@ -219,28 +211,18 @@ typedef struct work {
   double length2[KF_MAP_ROWS]; /* of the first L columns of z */
 } work;
 
-static bool work_make(work *w, const kf_ranker *r) {
-  uint64_t d = r->model->dim_out;
-  w->mapped = kf_alloc(KF_MAP_ROWS * d, sizeof *w->mapped);
-  w->scratch = kf_alloc(2 * kf_map_scratch(r->model), sizeof *w->scratch);
-  w->z = kf_alloc(KF_MAP_ROWS * (uint64_t)r->most, sizeof *w->z);
-  w->sums = kf_alloc(KF_MAP_ROWS * (uint64_t)r->n, sizeof *w->sums);
-  w->row = kf_alloc(r->most, sizeof *w->row);
-  w->prototype = kf_alloc(r->most, sizeof *w->prototype);
-  return w->mapped && w->scratch && w->z && w->sums && w->row && w->prototype;
+static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
+  KF_TAKE(arena, w->mapped, KF_MAP_ROWS * (uint64_t)r->model->dim_out);
+  KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(r->model));
+  KF_TAKE(arena, w->z, KF_MAP_ROWS * (uint64_t)r->most);
+  KF_TAKE(arena, w->sums, KF_MAP_ROWS * (uint64_t)r->n);
+  KF_TAKE(arena, w->row, r->most);
+  KF_TAKE(arena, w->prototype, r->most);
 }
 
-static void work_clear(work *w) {
-  kf_free(w->mapped);
-  kf_free(w->scratch);
-  kf_free(w->z);
-  kf_free(w->sums);
-  kf_free(w->row);
-  kf_free(w->prototype);
-}
-
-/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows that
- * are too far from all prototypes for that are left to canonical scores, by a length without end. */
+/* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows
+ * too far from all prototypes for f32 get an infinite length, which leaves them to canonical
+ * scores. */
 static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
   uint32_t d = r->model->dim_out;
   for (uint64_t i = 0; i < n; i++) {
@@ -258,10 +240,10 @@ static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err)
   return KF_OK;
 }
 
-/* How far a value may be from that of the canonical scores: sums of L products in f32, roundings of
- * rows and prototypes to f32 on both sides, of scale, offset and value; and what is lost where
- * numbers are below the range of f32, 2^-150 each time: numbers and products here, which a scale
- * may make large, and the numbers of canonical distances, which are not divided by size. */
+/* How far a value may be from that of the canonical scores: sums of L products in f32; rounding
+ * of rows and prototypes to f32 on both sides, of scale, offset and value; and what is lost
+ * below the range of f32, 2^-150 each time: numbers and products here, which a scale may make
+ * large, and the numbers of canonical distances, which are not divided by size. */
 static double doubt(const kf_ranker *r, size_t t, double length) {
   double dim = (double)r->dims[t], gamma = (dim + 16) * 0x1p-24 * 1.01, lost = dim * 0x1p-147;
   if (!r->euclidean) return gamma * length + lost * (1 + r->steepest[t]);
@@ -316,8 +298,10 @@ static void rank_rows(const kf_ranker *r, work *w, uint64_t n, const kf_right *r
 
 kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *norm2, uint64_t n,
                          const kf_right *right, unsigned char *ranks, kf_err *err) {
-  work w = {0};
-  kf_status status = work_make(&w, r) ? KF_OK : kf_fail_memory(err);
+  kf_arena arena = {0};
+  work w;
+  take_work(&w, r, &arena);
+  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   uint64_t dim = r->model->dim_in;
   for (uint64_t first = 0; status == KF_OK && first < n; first += KF_MAP_ROWS) {
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
@@ -326,6 +310,47 @@ kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *no
     status = take_rows(r, &w, count, err);
     if (status == KF_OK) rank_rows(r, &w, count, right + first, ranks + first * r->n_dims);
   }
-  work_clear(&w);
+  kf_arena_free(&arena);
   return status;
+}
+
+/* --- all rows of a data set ------------------------------------------------------------------ */
+
+typedef struct rank_job {
+  const kf_ranker *ranker;
+  kf_ranked_fn use;
+  void *argument;
+} rank_job;
+
+typedef struct rank_scratch {
+  unsigned char *ranks; /* [KF_MAP_ROWS][n_dims] */
+} rank_scratch;
+
+static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+  const rank_job *j = argument;
+  rank_scratch *s = scratch;
+  KF_TAKE(arena, s->ranks, KF_MAP_ROWS * j->ranker->n_dims);
+}
+
+static kf_status rank_judged(void *argument, const kf_judged *rows, kf_err *err) {
+  const rank_job *j = argument;
+  const rank_scratch *s = rows->scratch;
+  KF_TRY(kf_ranker_rank(j->ranker, rows->rows, rows->norm2, rows->n, rows->right, s->ranks, err));
+  for (uint64_t i = 0; i < rows->n; i++)
+    j->use(j->argument, rows->worker, rows->number[i], s->ranks + i * j->ranker->n_dims);
+  return KF_OK;
+}
+
+kf_status kf_rank_data(kf_ctx *ctx, const kf_ranker *ranker, const kf_data *data,
+                       const kf_judge *judge, kf_ranked_fn use, void *argument,
+                       kf_eval_result *counts) {
+  rank_job j = {.ranker = ranker, .use = use, .argument = argument};
+  kf_judged_pass pass = {.what = "rank",
+                         .rows = KF_MAP_ROWS,
+                         .judge = judge,
+                         .work = rank_judged,
+                         .argument = &j,
+                         .scratch_size = sizeof(rank_scratch),
+                         .make_scratch = make_scratch};
+  return kf_each_judged(ctx, data, &pass, counts);
 }

@@ -1,12 +1,11 @@
 /* shots.c - accuracy against the number of training rows of each class.
  *
- * Every row has a number that follows from the seed and its place in the data set alone; of each class
- * the rows with the smallest numbers are drawn. So a draw is the same on every machine and for any
- * number of threads, and the draws of one seed are nested: the rows of two shots are among those of
- * four, and a curve shows what more rows add rather than what other rows would have given.
+ * Every row has a number that depends only on the seed and its place in the data set; the rows of
+ * each class with the smallest numbers are drawn. So a draw is the same on every machine and for
+ * any number of threads, and the draws of one seed are nested: the rows of two shots are among
+ * those of four, and a curve shows what more rows add, not what other rows would have given.
  *
- * All that is chosen, lambda and alpha, is chosen from the drawn rows: the test rows are looked at
- * after the last choice. */
+ * Lambda and alpha are chosen from the drawn rows; the test rows are used after the last choice. */
 #include "choose/choose.h"
 
 #include <math.h>
@@ -39,7 +38,7 @@ static int by_row(const void *a, const void *b) {
   return x->row < y->row ? -1 : x->row > y->row;
 }
 
-kf_status kf_draw_rows(const kf_rows *all, uint64_t seed, uint32_t shots, kf_rows *out,
+kf_status kf_draw_rows(const kf_row_list *all, uint64_t seed, uint32_t shots, kf_row_list *out,
                        kf_err *err) {
   ticket *tickets = kf_alloc(all->n, sizeof *tickets);
   if (tickets == NULL) return kf_fail_memory(err);
@@ -54,9 +53,9 @@ kf_status kf_draw_rows(const kf_rows *all, uint64_t seed, uint32_t shots, kf_row
     if (of_class <= shots) tickets[n++] = tickets[i];
   }
   qsort(tickets, n, sizeof *tickets, by_row);
-  kf_status status = kf_rows_make(out, n, err);
+  kf_status status = kf_row_list_make(out, n, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++)
-    kf_rows_add(out, tickets[i].row, tickets[i].label);
+    kf_row_list_add(out, tickets[i].row, tickets[i].label);
   kf_free(tickets);
   return status;
 }
@@ -68,14 +67,14 @@ typedef struct shots_job {
   const kf_data *data, *test;
   const kf_text *text; /* or NULL */
   kf_shots_options options;
-  kf_rows all; /* rows that have a label */
+  kf_row_list all; /* rows that have a label */
   kf_shots *out;
-  kf_quiet quiet;
+  kf_stage stage;
 } shots_job;
 
-/* What is at hand for one draw. */
+/* What one draw needs. */
 typedef struct draw {
-  kf_rows rows;
+  kf_row_list rows;
   kf_data *data;
   kf_stats *stats;
   kf_fitter *fitter;
@@ -93,11 +92,11 @@ static void draw_clear(draw *d) {
   kf_fitter_free(d->fitter);
   kf_stats_free(d->stats);
   kf_data_free(d->data);
-  kf_rows_clear(&d->rows);
+  kf_row_list_clear(&d->rows);
 }
 
-/* Without two different rows in a class there is no scatter within classes, and nothing to leave out:
- * the map is a rotation then, whatever lambda is. */
+/* Unless a class has two different rows, there is no scatter within classes and nothing to leave
+ * out: the map is a rotation then, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
   if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
@@ -132,7 +131,7 @@ static kf_status judge_part(shots_job *j, draw *d, kf_part part, kf_shots_classi
   return KF_OK;
 }
 
-/* Text alone is the same for all draws, and judged once. */
+/* Text alone is the same for all draws and judged once. */
 static kf_status judge_text(shots_job *j, draw *d) {
   const kf_shots_point *first = j->out->points;
   if (d->points == first) return judge_part(j, d, KF_PART_TEXT, KF_SHOTS_TEXT);
@@ -141,7 +140,7 @@ static kf_status judge_text(shots_job *j, draw *d) {
   return KF_OK;
 }
 
-/* The map of the fused model is centred, which is better in fusion (docs/choosing.md). */
+/* The map of the fused model is centred, which is better for fusion (docs/choosing.md). */
 static kf_status fit_fused(shots_job *j, draw *d) {
   kf_fuse_options options = {.centre = KF_CENTRE_MEAN};
   KF_TRY(kf_choose_fusion(d->fitter, d->data, j->text, &options, &d->fuse));
@@ -170,22 +169,20 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
     KF_TRY(judge_text(j, d));
     KF_TRY(judge_part(j, d, KF_PART_FUSED, KF_SHOTS_FUSED));
   }
-  return kf_quiet_step(&j->quiet);
+  return kf_stage_step(&j->stage);
 }
 
 /* --- all of them ----------------------------------------------------------------------------- */
 
-/* All rows, as in the draw before. */
+/* All rows were drawn, as in the draw before. */
 static kf_status repeat_draw(shots_job *j, kf_shots_point *points) {
   for (size_t c = 0; c < j->out->n_classifiers; c++) {
-    const kf_shots_point *before = &points[c] - j->out->n_classifiers;
-    points[c].n = before->n;
-    points[c].top1 = before->top1;
-    points[c].top5 = before->top5;
-    points[c].lambda = before->lambda;
-    points[c].alpha = before->alpha;
+    kf_shots_point p = *(&points[c] - j->out->n_classifiers);
+    p.shots = points[c].shots;
+    p.seed = points[c].seed;
+    points[c] = p;
   }
-  return kf_quiet_step(&j->quiet);
+  return kf_stage_step(&j->stage);
 }
 
 static kf_status try_draws(shots_job *j) {
@@ -206,7 +203,7 @@ static kf_status try_draws(shots_job *j) {
   return KF_OK;
 }
 
-/* How many rows each number of shots takes, which seeds do not change. */
+/* How many rows each number of shots draws; the same for all seeds. */
 static kf_status count_rows(shots_job *j) {
   kf_shots *s = j->out;
   uint64_t *count = kf_alloc_zero(j->data->n_classes, sizeof *count);
@@ -225,14 +222,14 @@ static kf_status count_rows(shots_job *j) {
   return KF_OK;
 }
 
-static void remark(const shots_job *j) {
+static void log_small_classes(const shots_job *j) {
   const kf_shots *s = j->out;
   for (size_t i = 0; i < s->n_sizes; i++) {
     const kf_shots_size *size = &s->sizes[i];
     if (size->fewer == 0) continue;
     if (size->shots > s->most)
       kf_log(j->ctx,
-             "%u shots were asked for, and no class has more than %llu rows: all %llu rows were "
+             "%u shots were asked for, but no class has more than %llu rows: all %llu rows were "
              "taken, whatever the seed",
              size->shots, (unsigned long long)s->most, (unsigned long long)size->rows);
     else
@@ -252,17 +249,20 @@ static kf_status check_options(shots_job *j) {
   if (o->n_shots == 0) return kf_fail(err, KF_ERR_ARG, "the list of shots is empty");
   for (size_t i = 0; i < o->n_shots; i++)
     if (o->shots[i] == 0 || (i > 0 && o->shots[i] <= o->shots[i - 1]))
-      return kf_fail(err, KF_ERR_ARG, "the list of shots must rise, and begin above 0");
+      return kf_fail(err, KF_ERR_ARG, "the list of shots must rise and begin above 0");
   if (o->seeds > MOST_SEEDS)
-    return kf_fail(err, KF_ERR_ARG, "%u seeds; there must be 1 to %u", o->seeds, MOST_SEEDS);
+    return kf_fail(err, KF_ERR_ARG, "%u seeds were asked for; there must be 1 to %u", o->seeds,
+                   MOST_SEEDS);
   if (!j->data->has_labels)
-    return kf_fail(err, KF_ERR_DATA, "the rows have no labels; give a label file (--labels)");
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
   KF_TRY(kf_data_refuse_mapped(j->data, err));
   KF_TRY(kf_data_refuse_mapped(j->test, err));
   if (j->test->dim != j->data->dim)
-    return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, the training rows %u",
+    return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, but the training rows %u",
                    j->test->dim, j->data->dim);
-  return j->text != NULL ? kf_text_check(j->text, j->data->dim, err) : KF_OK;
+  if (j->text == NULL) return KF_OK;
+  KF_TRY(kf_text_check(j->text, j->data->dim, err));
+  return kf_text_match(j->ctx, j->text, "training data", &j->data->names, j->data->n_classes);
 }
 
 static kf_status run(shots_job *j) {
@@ -280,22 +280,22 @@ static kf_status run(shots_job *j) {
   uint64_t labelled;
   KF_TRY(kf_sample_rows(ctx, j->data, UINT64_MAX, &j->all, &labelled));
   KF_TRY(count_rows(j));
-  remark(j);
-  kf_quiet_begin(&j->quiet, ctx, "shots", s->n_sizes * s->seeds);
+  log_small_classes(j);
+  kf_stage_begin(&j->stage, ctx, "shots", s->n_sizes * s->seeds);
   kf_status status = try_draws(j);
-  kf_quiet_end(&j->quiet);
+  kf_stage_end(&j->stage);
   return status;
 }
 
 kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, const kf_text *text,
                        const kf_shots_options *options, kf_shots **out) {
   KF_ENTER(ctx, data != NULL && test != NULL && out != NULL);
-  shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text};
-  if (options != NULL) j.options = *options;
+  KF_OPTIONS(kf_shots_options, o, options);
+  shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text, .options = o};
   KF_TRY(check_options(&j));
   j.out = kf_alloc_zero(1, sizeof *j.out);
   kf_status status = j.out != NULL ? run(&j) : kf_fail_memory(err);
-  kf_rows_clear(&j.all);
+  kf_row_list_clear(&j.all);
   if (status == KF_OK)
     *out = j.out;
   else
@@ -325,22 +325,25 @@ const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uint32_t s
   return &shots->points[(size * shots->seeds + seed) * shots->n_classifiers + classifier];
 }
 
+static double share_of(const kf_shots_point *p, int top5) {
+  return p->n > 0 ? (double)(top5 ? p->top5 : p->top1) / (double)p->n : 0;
+}
+
 void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier, int top5,
                      kf_spread *out) {
-  *out = (kf_spread){.low = 1};
+  *out = (kf_spread){0};
+  if (kf_shots_at(shots, size, 0, classifier) == NULL) return;
   double sum = 0, squares = 0, n = shots->seeds;
+  out->low = 1;
   for (uint32_t seed = 0; seed < shots->seeds; seed++) {
-    const kf_shots_point *p = kf_shots_at(shots, size, seed, classifier);
-    if (p == NULL) return;
-    double share = p->n > 0 ? (double)(top5 ? p->top5 : p->top1) / (double)p->n : 0;
+    double share = share_of(kf_shots_at(shots, size, seed, classifier), top5);
     out->low = fmin(out->low, share);
     out->high = fmax(out->high, share);
     sum += share;
   }
   out->mean = sum / n;
   for (uint32_t seed = 0; seed < shots->seeds; seed++) {
-    const kf_shots_point *p = kf_shots_at(shots, size, seed, classifier);
-    double share = p->n > 0 ? (double)(top5 ? p->top5 : p->top1) / (double)p->n : 0;
+    double share = share_of(kf_shots_at(shots, size, seed, classifier), top5);
     squares += (share - out->mean) * (share - out->mean);
   }
   if (n > 1) out->deviation = sqrt(squares / (n - 1));

@@ -5,10 +5,11 @@
  *
  *     r = min(b, a) / a,    a = |S - m I|^2,    b = (sum_i |d_i|^4 / n - |S|^2) / n
  *
- * (Frobenius norms). Up to a factor that is S_w + lambda I with lambda = n m r / (1 - r): r / (1 - r)
- * times the mean eigenvalue of S_w. All but the fourth powers follow from the statistics; these need
- * a pass over the rows. They are added as integers, so that their order does not matter. */
-#include "choose/choose.h"
+ * (Frobenius norms). Up to a factor that is S_w + lambda I with lambda = n m r / (1 - r), or
+ * r / (1 - r) times the mean eigenvalue of S_w. Everything but the fourth powers follows from the
+ * statistics; these need a pass over the rows, and are added as integers, so that their order does
+ * not matter. */
+#include "choose/rows.h"
 
 #include <math.h>
 
@@ -16,89 +17,72 @@ typedef struct lw_job {
   kf_ctx *ctx;
   const kf_stats *stats;
   const kf_data *data;
-  uint64_t chunk;
   double unit;     /* of the fourth powers */
   kf_i128 *powers; /* [threads] */
 } lw_job;
 
-static kf_status add_powers(const lw_job *j, float *rows, int32_t *labels, double *norm2, double *d,
-                            int32_t *fixed, uint64_t first, uint64_t n, kf_i128 *sum, kf_err *err) {
+typedef struct lw_scratch {
+  double *d;      /* [D] */
+  int32_t *fixed; /* [D] */
+} lw_scratch;
+
+static void make_scratch(const void *argument, void *scratch, kf_arena *arena) {
+  uint32_t dim = ((const lw_job *)argument)->stats->dim;
+  lw_scratch *s = scratch;
+  KF_TAKE(arena, s->d, dim);
+  KF_TAKE(arena, s->fixed, dim);
+}
+
+static kf_status add_powers(void *argument, const kf_batch *b, kf_err *err) {
+  const lw_job *j = argument;
   const kf_stats *s = j->stats;
   const kf_kernels *kernels = j->ctx->kernels;
-  KF_TRY(kf_data_fetch(j->data, kernels, first, n, rows, labels, norm2, err));
-  double unit = ldexp(1.0, -s->exponent);
-  for (uint64_t i = 0; i < n; i++) {
-    if (labels[i] < 0) continue;
-    const int64_t *class_sum = s->sums + (uint64_t)labels[i] * s->dim;
-    double count = (double)s->counts[labels[i]];
+  const lw_scratch *scratch = b->scratch;
+  double *d = scratch->d, unit = ldexp(1.0, -s->exponent);
+  int32_t *fixed = scratch->fixed;
+  for (uint64_t i = 0; i < b->n; i++) {
+    const float *row = b->rows + i * s->dim;
+    int32_t label = b->labels[i];
+    if (label < 0) continue;
+    const int64_t *class_sum = s->sums + (uint64_t)label * s->dim;
+    double count = (double)s->counts[label];
     if (!s->normalized)
-      KF_TRY(kf_check_magnitude(rows + i * s->dim, s->dim, s->exponent, j->data, first + i, err));
-    kernels->quantize(rows + i * s->dim, s->dim,
-                      kf_fixed_scale(s->normalized, s->exponent, norm2[i]), fixed);
+      KF_TRY(kf_check_magnitude(row, s->dim, s->exponent, j->data, b->first + i, err));
+    kernels->quantize(row, s->dim, kf_fixed_scale(s->normalized, s->exponent, b->norm2[i]), fixed);
     for (uint32_t k = 0; k < s->dim; k++)
       d[k] = ((double)fixed[k] - (double)class_sum[k] / count) * unit;
     double length2 = kernels->dot(s->dim, d, d);
     double power = length2 * length2 / j->unit;
     if (!(power < 0x1p122)) /* also NaN: a class without rows */
       return kf_fail(err, KF_ERR_ARG, "the statistics are not those of the data");
-    *sum += (kf_i128)power;
+    j->powers[b->worker] += (kf_i128)power;
   }
   return KF_OK;
 }
 
-static kf_status add_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
-  const lw_job *j = argument;
-  uint64_t first = i * j->chunk, left = j->data->rows - first,
-           n = left < j->chunk ? left : j->chunk;
-  uint32_t dim = j->stats->dim;
-  float *rows = kf_alloc(n * dim, sizeof *rows);
-  int32_t *labels = kf_alloc(n, sizeof *labels), *fixed = kf_alloc(dim, sizeof *fixed);
-  double *norm2 = kf_alloc(n, sizeof *norm2), *d = kf_alloc(dim, sizeof *d);
-  kf_status status =
-      rows && labels && fixed && norm2 && d
-          ? add_powers(j, rows, labels, norm2, d, fixed, first, n, &j->powers[worker], err)
-          : kf_fail_memory(err);
-  kf_free(rows);
-  kf_free(labels);
-  kf_free(fixed);
-  kf_free(norm2);
-  kf_free(d);
-  if (status == KF_OK && worker == 0) {
-    status = kf_progress(j->ctx, "shrinkage", first + n, j->data->rows);
-    if (status != KF_OK) *err = j->ctx->err;
-  }
-  return status;
-}
-
-/* |S_w|^2 and the trace of S_w. */
-static kf_status measure(kf_ctx *ctx, const kf_stats *stats, double *norm2, double *trace) {
-  uint64_t dim = stats->dim;
-  double *s_w = kf_alloc(dim * dim, sizeof *s_w);
-  if (s_w == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
-  if (status == KF_OK) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
-  for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  kf_free(s_w);
-  return status;
-}
-
 static kf_status shrink(lw_job *j, kf_lambda *out) {
   kf_ctx *ctx = j->ctx;
-  double norm2 = 0, trace = 0, n = (double)j->stats->rows, dim = j->stats->dim;
-  KF_TRY(measure(ctx, j->stats, &norm2, &trace));
+  double norm2, trace, n = (double)j->stats->rows, dim = j->stats->dim;
+  KF_TRY(kf_measure_within(ctx, j->stats, &trace, &norm2));
   if (!(trace > 0))
     return kf_fail(&ctx->err, KF_ERR_MATH,
                    "the scatter within classes is zero: there is nothing to shrink");
   /* The sum of all |d|^2 is the trace, so that of the integers is at most n^2 2^40, below 2^120. */
   j->unit = trace / n * (trace / n) * 0x1p-40;
-  KF_TRY(kf_parallel(ctx, (size_t)((j->data->rows + j->chunk - 1) / j->chunk), add_chunk, j));
+  kf_pass pass = {.what = "shrinkage",
+                  .rows = kf_data_chunk(j->data->dim),
+                  .work = add_powers,
+                  .argument = j,
+                  .scratch_size = sizeof(lw_scratch),
+                  .make_scratch = make_scratch};
+  KF_TRY(kf_each_batch(ctx, j->data, &pass));
   kf_i128 powers = 0;
   for (unsigned t = 0; t < ctx->threads; t++) powers += j->powers[t];
   double a = norm2 / (n * n) - trace * trace / (n * n * dim);
   double b = ((double)powers * j->unit / n - norm2 / (n * n)) / n;
   double r = a > 0 ? (b < a ? b / a : 1) : 1;
   if (r < 0) r = 0;
-  /* Where the best estimate is the identity alone, lambda would be infinite. */
+  /* If the best estimate is the identity alone, lambda would be infinite. */
   *out = (kf_lambda){r < 1 - 1e-6 ? r / (1 - r) : 1e6, KF_LAMBDA_RELATIVE};
   return KF_OK;
 }
@@ -107,7 +91,7 @@ kf_status kf_lambda_ledoit_wolf(kf_ctx *ctx, const kf_stats *stats, const kf_dat
                                 kf_lambda *out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  lw_job j = {.ctx = ctx, .stats = stats, .data = data, .chunk = kf_data_chunk(data->dim)};
+  lw_job j = {.ctx = ctx, .stats = stats, .data = data};
   j.powers = kf_alloc_zero(ctx->threads, sizeof *j.powers);
   kf_status status = j.powers != NULL ? shrink(&j, out) : kf_fail_memory(err);
   kf_free(j.powers);

@@ -109,25 +109,9 @@ static kf_status stamp_shards(embedding *e, kf_err *err) {
 
 /* --- one shard -------------------------------------------------------------------------------- */
 
-/* While a shard is made, the encoder's progress counts for the whole, and its messages are kept. */
-typedef struct listener {
-  kf_ctx_options caller;
-  uint64_t first, total;
-  kf_string said; /* messages, a NUL after each */
-} listener;
-
-static int pass_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  (void)what;
-  (void)total;
-  const listener *l = user;
-  if (l->caller.progress == NULL) return 0;
-  return l->caller.progress(l->caller.user, "embed", l->first + done, l->total);
-}
-
-static void pass_log(void *user, const char *message) {
-  listener *l = user;
-  kf_string_add(&l->said, message, strlen(message) + 1);
-  if (l->caller.log != NULL) l->caller.log(l->caller.user, message);
+/* Keeps what the encoder logs, a NUL after each message. */
+static void hear(void *said, const char *message) {
+  kf_string_add(said, message, strlen(message) + 1);
 }
 
 /* An embedding without a direction is useless, and no data set may hold it. */
@@ -180,15 +164,17 @@ static kf_status encode_shard(embedding *e, uint64_t s, uint64_t n, unsigned cha
 }
 
 static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
-  kf_ctx_options *o = &e->ctx->options;
-  listener l = {.caller = *o, .first = first, .total = e->run.pictures};
+  kf_string said = {0};
+  kf_stage stage;
   for (uint64_t i = 0; i < n; i++) e->paths[i] = kf_pictures_path(e->pictures, first + i);
-  o->progress = pass_progress;
-  o->log = pass_log;
-  o->user = &l;
-  kf_status status = encode_shard(e, s, n, e->bad + first, &l.said);
-  *o = l.caller;
-  kf_string_clear(&l.said);
+  kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
+  stage.done = first;
+  stage.inside = true;
+  stage.hear = hear;
+  stage.listener = &said;
+  kf_status status = encode_shard(e, s, n, e->bad + first, &said);
+  kf_stage_end(&stage);
+  kf_string_clear(&said);
   return status;
 }
 
@@ -241,20 +227,16 @@ static kf_status make_shards(embedding *e, kf_err *err) {
 
 /* --- the file --------------------------------------------------------------------------------- */
 
-/* Declares the file as kf_data_save does (file/save.c). */
 static kf_status declare(const embedding *e, kf_stw *w, kf_err *err) {
-  const kf_names *names = kf_pictures_names(e->pictures);
-  uint64_t rows = e->report.rows, bytes = 0;
+  kf_set_layout layout = {.rows = e->report.rows,
+                          .dim = e->run.dim,
+                          .type = kf_type_of(e->run.dtype),
+                          .labels = kf_pictures_classes(e->pictures) > 0,
+                          .names = kf_pictures_names(e->pictures)};
   for (uint64_t i = 0; i < e->run.pictures; i++)
-    if (e->bad[i] == 0) bytes += strlen(kf_pictures_id(e->pictures, i));
-  KF_TRY(kf_stw_meta(w, "format", "koofu.dataset", err));
-  KF_TRY(kf_stw_meta(w, "version", "1", err));
-  if (names->n > 0) KF_TRY(kf_stw_meta_names(w, names, err));
-  KF_TRY(kf_stw_declare(w, "id_ends", KF_TYPE_I64, 1, &rows, err));
-  KF_TRY(kf_stw_declare(w, "embeddings", kf_type_of(e->run.dtype), 2,
-                        (uint64_t[]){rows, e->run.dim}, err));
-  if (names->n > 0) KF_TRY(kf_stw_declare(w, "labels", KF_TYPE_I32, 1, &rows, err));
-  return kf_stw_declare(w, "id_bytes", KF_TYPE_U8, 1, &bytes, err);
+    if (e->bad[i] == 0) layout.id_bytes += strlen(kf_pictures_id(e->pictures, i));
+  KF_TRY(kf_stw_format(w, "koofu.dataset", err));
+  return kf_stw_declare_set(w, &layout, err);
 }
 
 static kf_status copy_rows(const kf_finished *shard, unsigned char *buffer, kf_stw *w,
@@ -330,10 +312,7 @@ static kf_status fill(embedding *e, kf_stw *w, kf_err *err) {
 static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   kf_stw *w;
   KF_TRY(kf_stw_open(path, false, &w, err));
-  kf_status status = fill(e, w, err);
-  if (status == KF_OK) return kf_stw_commit(w, err);
-  kf_stw_abort(w);
-  return status;
+  return kf_stw_end(w, fill(e, w, err), err);
 }
 
 /* --- all of it -------------------------------------------------------------------------------- */

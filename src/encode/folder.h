@@ -1,22 +1,15 @@
-/* folder.h - the files of a model folder: paths, whole files, JSON objects. Stays in its room. */
+/* folder.h - JSON files of a model folder, most of which may be missing. Stays in its room. */
 #ifndef KF_ENCODE_FOLDER_H
 #define KF_ENCODE_FOLDER_H
 
 #include "base/json.h"
 
-/* FOLDER/NAME, in the arena; NULL: out of memory. */
-char *kf_path_join(kf_arena *arena, const char *folder, const char *name);
 /* Whether there is no such file. One that cannot be examined is not missing. */
 bool kf_is_missing(const char *path);
-/* A whole file of at most `most` bytes, in the arena, with a NUL after it. */
-kf_status kf_file_read(kf_arena *arena, const char *path, uint64_t most, char **out, size_t *length,
-                       kf_err *err);
 
 /* A JSON object in a file of its own. */
 typedef struct kf_json_file {
-  kf_arena memory;
-  const char *path;
-  size_t length; /* of the file, in bytes */
+  char *path;
   kf_json_doc doc;
   bool found; /* false: there is no such file, and `doc` is empty */
 } kf_json_file;

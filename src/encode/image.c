@@ -1,6 +1,5 @@
 /* image.c - which decoder a picture needs, how large it may be, and turning it the right way up. */
 #include "encode/codec.h"
-#include "encode/folder.h"
 
 #include <string.h>
 
@@ -140,11 +139,10 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
   *out = (kf_image){0};
-  kf_arena memory = {0};
   char *bytes;
-  size_t n;
-  kf_status status = kf_file_read(&memory, path, FILE_MAX, &bytes, &n, err);
-  if (status == KF_OK) status = kf_image_decode(bytes, n, max_pixels, path, out, err);
-  kf_arena_free(&memory);
+  uint64_t n;
+  KF_TRY(kf_read_file(path, FILE_MAX, &bytes, &n, err));
+  kf_status status = kf_image_decode(bytes, (size_t)n, max_pixels, path, out, err);
+  kf_free(bytes);
   return status;
 }

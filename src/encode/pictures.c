@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,16 +93,6 @@ static kf_status add(kf_pictures *list, char *path, const char *id, const char *
 
 /* --- folders ---------------------------------------------------------------------------------- */
 
-static bool looks_like_picture(const char *name) {
-  static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
-  size_t n = strlen(name);
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-    size_t m = strlen(endings[i]);
-    if (n > m && strcasecmp(name + n - m, endings[i]) == 0) return true;
-  }
-  return false;
-}
-
 /* A folder being read, and those it is in: links back to one of them are not followed. */
 typedef struct level {
   const struct level *above;
@@ -142,7 +131,7 @@ static bool is_folder(const char *path, const struct dirent *entry) {
 
 static kf_status take_entry(entries *e, const char *folder, const struct dirent *entry,
                             kf_err *err) {
-  bool wanted = looks_like_picture(entry->d_name);
+  bool wanted = kf_is_picture(entry->d_name);
   if (entry->d_name[0] == '.' || (entry->d_type == DT_REG && !wanted)) return KF_OK;
   char *path = join(e->strings, folder, entry->d_name, strlen(entry->d_name));
   if (path == NULL) return kf_fail_memory(err);
@@ -160,12 +149,8 @@ static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *er
   }
 }
 
-static int by_bytes(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void sort_paths(path_list *paths) {
-  if (paths->n > 0) qsort(paths->path, paths->n, sizeof *paths->path, by_bytes);
+  if (paths->n > 0) qsort(paths->path, paths->n, sizeof *paths->path, kf_by_bytes);
 }
 
 /* Lists a folder and closes it again, so that deep ones do not use up file descriptors. *again: it
@@ -279,12 +264,12 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   if (result == GLOB_NOSPACE) return kf_fail_memory(err);
   if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
-  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, kf_by_bytes);
   kf_status status = KF_OK;
   size_t used = 0;
   for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
     const char *path = found.gl_pathv[i];
-    if (!looks_like_picture(path) && !kf_is_directory(path)) continue;
+    if (!kf_is_picture(path) && !kf_is_directory(path)) continue;
     status = add_one(w, path, err);
     used++;
   }
@@ -369,11 +354,10 @@ static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
 
 static kf_status collect_names(const kf_pictures *list, kf_name_set *set, kf_err *err) {
   for (size_t i = 0; i < list->n; i++) {
-    const char *class = list->pictures[i].class;
-    if (class == NULL) continue;
-    size_t length = strlen(class);
-    if (set->map == NULL || kf_dict_find(set->map, class, length) < 0)
-      KF_TRY(kf_name_set_add(set, list->pictures[i].path, i + 1, class, length, err));
+    const picture *p = &list->pictures[i];
+    int32_t number;
+    if (p->class != NULL)
+      KF_TRY(kf_name_set_number(set, p->path, i + 1, p->class, strlen(p->class), &number, err));
   }
   return KF_OK;
 }
@@ -382,21 +366,18 @@ static kf_status number_classes(kf_pictures *list, kf_err *err) {
   kf_name_set set = {0};
   kf_dict *map = NULL;
   kf_status status = collect_names(list, &set, err);
-  if (status == KF_OK && set.n > 0) {
-    qsort(set.name, set.n, sizeof *set.name, by_bytes);
-    if (KF_TAKE(&list->memory, list->labels, list->n) == NULL) status = kf_fail_memory(err);
-    if (status == KF_OK)
-      status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, &list->names, err);
-    if (status == KF_OK) status = kf_dict_new_from_names(&list->names, "classes", &map, err);
-  }
-  for (size_t i = 0; map != NULL && i < list->n; i++) {
+  if (status == KF_OK) status = kf_name_set_list(&set, true, &list->names, err);
+  kf_name_set_clear(&set);
+  if (status != KF_OK || list->names.n == 0) return status;
+  KF_TRY(kf_dict_new_from_names(&list->names, "classes", &map, err));
+  KF_TAKE(&list->memory, list->labels, list->n);
+  for (size_t i = 0; list->labels != NULL && i < list->n; i++) {
     const char *class = list->pictures[i].class;
     list->labels[i] =
         class != NULL ? (int32_t)kf_dict_find(map, class, strlen(class)) : KF_LABEL_NONE;
   }
   kf_dict_free(map);
-  kf_name_set_clear(&set);
-  return status;
+  return list->labels != NULL ? KF_OK : kf_fail_memory(err);
 }
 
 static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, kf_err *err) {

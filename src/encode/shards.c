@@ -8,7 +8,6 @@
  * killed at any moment: what exists is finished, and the rest is done again. The lock ends with the
  * process that holds it (flock). */
 #include "encode/shards.h"
-#include "encode/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -152,18 +151,10 @@ static bool same_hex(const kf_st *st, const char *key, uint64_t value) {
   return same_text(st, key, digits);
 }
 
-/* Commits a file if it was filled without an error. */
-static kf_status finish_file(kf_stw *w, kf_status status, kf_err *err) {
-  if (status == KF_OK) return kf_stw_commit(w, err);
-  kf_stw_abort(w);
-  return status;
-}
-
 /* --- the manifest ----------------------------------------------------------------------------- */
 
 static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
-  KF_TRY(kf_stw_meta(w, "format", MANIFEST_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
+  KF_TRY(kf_stw_format(w, MANIFEST_FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "pictures", (int64_t)run->pictures, err));
   KF_TRY(meta_hex(w, "list", run->list, err));
   KF_TRY(meta_hex(w, "encoder", run->encoder, err));
@@ -175,7 +166,7 @@ static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
 static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
   kf_stw *w;
   KF_TRY(kf_stw_open(shards->manifest, true, &w, err));
-  return finish_file(w, describe(w, &shards->run, err), err);
+  return kf_stw_end(w, describe(w, &shards->run, err), err);
 }
 
 /* All rows of a file must have been made in the same way. */
@@ -247,8 +238,8 @@ kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run 
   if (!a->failed) {
     snprintf(folder, size, "%s.parts", out);
     shards->folder = folder;
-    shards->manifest = kf_path_join(a, folder, MANIFEST);
-    shards->lock = kf_path_join(a, folder, "lock");
+    shards->manifest = kf_path_join_in(a, folder, MANIFEST);
+    shards->lock = kf_path_join_in(a, folder, "lock");
   }
   kf_status status = a->failed ? kf_fail_memory(err) : enter(shards, anew, err);
   if (status != KF_OK) kf_shards_close(shards);
@@ -321,8 +312,7 @@ static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i, uint
   uint64_t first, n = kf_shards_range(run, i, &first), n_messages = messages->n, kept = 0;
   for (uint64_t k = 0; k < n; k++) kept += bad[k] == 0;
   kf_type type = kf_type_of(run->dtype);
-  KF_TRY(kf_stw_meta(w, "format", SHARD_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
+  KF_TRY(kf_stw_format(w, SHARD_FORMAT, err));
   KF_TRY(meta_hex(w, "list", run->list, err));
   KF_TRY(meta_hex(w, "encoder", run->encoder, err));
   KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
@@ -349,5 +339,5 @@ kf_status kf_shards_save(const kf_shards *shards, uint64_t i, uint64_t stamp,
   drop_link(path);
   kf_stw *w;
   KF_TRY(kf_stw_open(path, true, &w, err));
-  return finish_file(w, fill_shard(w, &shards->run, i, stamp, bad, rows, messages, err), err);
+  return kf_stw_end(w, fill_shard(w, &shards->run, i, stamp, bad, rows, messages, err), err);
 }

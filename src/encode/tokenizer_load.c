@@ -32,10 +32,11 @@ typedef struct loader {
   kf_arena memory;
   const char *path;        /* of the vocabulary */
   const char *merges_path; /* of the merges */
-  char *text;              /* of a file that is not JSON */
-  size_t length;
+  char *file, *text;       /* a file that is not JSON, and its text once unpacked */
+  uint64_t length;         /* of the text */
   kf_json_file json;
-  char *scratch; /* room for any two tokens of the file together */
+  size_t longest; /* token of the vocabulary */
+  char *scratch;  /* room for any two tokens together */
   uint32_t n_merges, room;
   uint16_t character[256]; /* that stands for a byte */
   kf_err *err;
@@ -43,19 +44,10 @@ typedef struct loader {
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static kf_status read_json(loader *l, const char *name) {
-  KF_TRY(kf_json_file_read(&l->json, l->folder, name, KF_TOKENIZER_FILE_MAX, l->err));
-  l->length = l->json.length;
-  return KF_OK;
-}
-
 static kf_status read_text(loader *l, const char *path) {
-  return kf_file_read(&l->memory, path, KF_TOKENIZER_FILE_MAX, &l->text, &l->length, l->err);
-}
-
-/* Room for two tokens of a file of l->length bytes. */
-static kf_status make_scratch(loader *l) {
-  return KF_TAKE(&l->memory, l->scratch, l->length + 1) != NULL ? KF_OK : kf_fail_memory(l->err);
+  KF_TRY(kf_read_file(path, KF_TOKENIZER_FILE_MAX, &l->file, &l->length, l->err));
+  l->text = l->file;
+  return KF_OK;
 }
 
 #ifdef KF_WITH_ZLIB
@@ -120,6 +112,7 @@ static kf_status add_token(loader *l, const char *token, size_t length, int64_t 
                    (long long)id, KF_TOKENS_MAX - 1);
   if (!kf_dict_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
   v->count++;
+  if (length > l->longest) l->longest = length;
   if ((uint32_t)id >= l->t->size) l->t->size = (uint32_t)id + 1;
   return KF_OK;
 }
@@ -153,6 +146,7 @@ static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
                      token->key);
     KF_TRY(add_token(l, token->key, strlen(token->key), id));
   }
+  if (KF_TAKE(&l->memory, l->scratch, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
   return check_numbers(l, vocabulary);
 }
 
@@ -208,12 +202,12 @@ static kf_status not_a_token(const loader *l, const char *token, size_t length) 
 /* Adds the next merge. A pair that appears twice has its later rank, as in the reference. */
 static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, size_t n_b) {
   const kf_dict *map = l->vocabulary.map;
-  memcpy(l->scratch, a, n_a);
-  memcpy(l->scratch + n_a, b, n_b);
   int64_t left = kf_dict_find(map, a, n_a), right = kf_dict_find(map, b, n_b);
-  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
   if (left < 0) return not_a_token(l, a, n_a);
   if (right < 0) return not_a_token(l, b, n_b);
+  memcpy(l->scratch, a, n_a);
+  memcpy(l->scratch + n_a, b, n_b);
+  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
   if (both < 0) return not_a_token(l, l->scratch, n_a + n_b);
   uint32_t rank = l->n_merges++;
   l->t->merged[rank] = (uint32_t)both;
@@ -402,7 +396,6 @@ static kf_status load_json(loader *l) {
   KF_TRY(check_pre_tokenizer(l, kf_json_get(&l->json.doc, whole, "pre_tokenizer")));
   KF_TRY(check_post_processor(l, kf_json_get(&l->json.doc, whole, "post_processor")));
   KF_TRY(read_vocabulary(l, kf_json_get(&l->json.doc, model, "vocab")));
-  KF_TRY(make_scratch(l));
   KF_TRY(read_json_merges(l, kf_json_get(&l->json.doc, model, "merges")));
   KF_TRY(kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, &l->json, l->err));
   return check_ends(l);
@@ -411,11 +404,10 @@ static kf_status load_json(loader *l) {
 /* --- vocab.json and merges.txt ---------------------------------------------------------------- */
 
 static kf_status load_two(loader *l) {
-  l->merges_path = kf_path_join(&l->memory, l->folder, "merges.txt");
+  l->merges_path = kf_path_join_in(&l->memory, l->folder, "merges.txt");
   if (l->merges_path == NULL) return kf_fail_memory(l->err);
   KF_TRY(read_vocabulary(l, l->json.doc.nodes));
   KF_TRY(read_text(l, l->merges_path));
-  KF_TRY(make_scratch(l));
   KF_TRY(read_merges_txt(l));
   return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
 }
@@ -471,8 +463,8 @@ static kf_status load_openai(loader *l, bool packed) {
   if (packed) KF_TRY(unpack(l));
   uint64_t lines = count_lines(l);
   KF_TRY(merge_room(l, lines < OPENAI_MAX ? lines : OPENAI_MAX));
-  KF_TRY(make_scratch(l));
   char(*symbols)[SYMBOL_BYTES], *tokens;
+  KF_TAKE(&l->memory, l->scratch, l->length + 1); /* a merge is a line */
   KF_TAKE(&l->memory, symbols, 512);
   KF_TAKE(&l->memory, tokens, l->length + 1);
   l->vocabulary.map = kf_dict_new(512 + l->room);
@@ -487,7 +479,7 @@ static kf_status load(loader *l) {
   static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};
   size_t which = 0;
   for (; which < 4; which++) {
-    l->path = kf_path_join(&l->memory, l->folder, names[which]);
+    l->path = kf_path_join_in(&l->memory, l->folder, names[which]);
     if (l->path == NULL) return kf_fail_memory(l->err);
     if (!kf_is_missing(l->path)) break;
   }
@@ -496,7 +488,8 @@ static kf_status load(loader *l) {
                    "%s: has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ,
                    l->folder);
   l->vocabulary.path = l->merges_path = l->path;
-  if (which < 2) KF_TRY(read_json(l, names[which]));
+  if (which < 2)
+    KF_TRY(kf_json_file_read(&l->json, l->folder, names[which], KF_TOKENIZER_FILE_MAX, l->err));
   KF_TRY(which == 0 ? load_json(l) : which == 1 ? load_two(l) : load_openai(l, which == 2));
   find_bytes(l);
   return KF_OK;
@@ -509,6 +502,7 @@ kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err)
   kf_status status = load(&l);
   kf_dict_free(l.vocabulary.map);
   kf_json_file_clear(&l.json);
+  kf_free(l.file);
   kf_arena_free(&l.memory);
   if (status == KF_OK)
     *out = l.t;

@@ -80,7 +80,7 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
   if (found >= 0) return KF_OK;
   if (w->n_files == MOST_FILES)
     return kf_fail(err, KF_ERR_DATA, "%s: names more than %u files", w->path, MOST_FILES);
-  const char *path = kf_path_join(&w->memory, o->folder, name);
+  const char *path = kf_path_join_in(&w->memory, o->folder, name);
   if (path == NULL || !kf_dict_add(o->seen, name, strlen(name), *number))
     return kf_fail_memory(err);
   return open_file(&w->files[w->n_files++], path, err);
@@ -119,8 +119,8 @@ static kf_status open_several(kf_weights *w, const char *folder, const kf_json_f
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) {
   static const char single[] = "model.safetensors", listed[] = "model.safetensors.index.json";
   *weights = (kf_weights){0};
-  const char *alone = kf_path_join(&weights->memory, folder, single);
-  weights->path = kf_path_join(&weights->memory, folder, listed);
+  const char *alone = kf_path_join_in(&weights->memory, folder, single);
+  weights->path = kf_path_join_in(&weights->memory, folder, listed);
   KF_TAKE_ZERO(&weights->memory, weights->files, MOST_FILES);
   if (weights->memory.failed) return kf_fail_memory(err);
   if (!kf_is_missing(alone)) {

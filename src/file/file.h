@@ -1,4 +1,4 @@
-/* file.h - what the readers and writers show the rest of the house. Sees base only. */
+/* file.h - file formats and data sets, as the other rooms see them. Sees base only. */
 #ifndef KF_FILE_H
 #define KF_FILE_H
 
@@ -19,7 +19,7 @@ typedef enum kf_type {
   KF_TYPE_U16,
   KF_TYPE_U32,
   KF_TYPE_U64,
-  KF_TYPE_OTHER /* a safetensors type that we list but do not read (BOOL, F8_…) */
+  KF_TYPE_OTHER /* a safetensors type that is listed but not read (BOOL, F8_…) */
 } kf_type;
 size_t kf_type_size(kf_type type);
 bool kf_type_is_float(kf_type type);
@@ -35,7 +35,7 @@ size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, s
 /* --- safetensors: reading -------------------------------------------------------------------- */
 
 typedef struct kf_st_tensor {
-  char *name;
+  const char *name;
   const char *type_name; /* static, as the file spells it */
   kf_type type;
   uint32_t ndim;
@@ -49,13 +49,15 @@ typedef struct kf_st {
   size_t n_tensors;
   kf_st_tensor *tensors; /* in the order of their offsets */
   size_t n_meta;
-  char **keys; /* sorted */
-  char **values;
+  const char **keys; /* sorted */
+  const char **values;
   uint64_t checksum_offset; /* of the digits of metadata "checksum" in the file; 0: none */
+  kf_arena arena;           /* of the lists above */
+  char *text;               /* the header; names, keys and values point into it */
 } kf_st;
 
-/* Reads and checks the header: length, JSON, no duplicate keys, known types, offsets that tile the
- * data without overlap or gap and end where the file ends. */
+/* Reads and checks the header: length, JSON, no duplicate keys, known types, and offsets that tile the
+ * data without gap or overlap up to the end of the file. */
 kf_status kf_st_open(kf_st *st, const char *path, kf_err *err);
 void kf_st_close(kf_st *st);
 const kf_st_tensor *kf_st_find(const kf_st *st, const char *name); /* NULL: absent */
@@ -65,25 +67,29 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
                        const int64_t *shape, const kf_st_tensor **out, kf_err *err);
 /* Reads a whole tensor into a buffer of its size. */
 kf_status kf_st_read_all(const kf_st *st, const kf_st_tensor *tensor, void *buffer, kf_err *err);
-/* A metadata value as a number; fails where it is absent or no number. */
+/* A metadata value as a number; fails if it is absent or not a number. */
 kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err);
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
-/* The class names under "classes" (a JSON list of strings); n = 0 where absent. */
+/* The class names under "classes" (a JSON list of strings); n = 0 if absent. */
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
-/* Fails where the file is not of a format of ours ("koofu.model"; `what` in words: "a koofu
- * model"), not of version 1, or damaged. */
+/* Fails if metadata "format" is not `format` ("koofu.model"; `what` in words: "a koofu model"), if the
+ * version is not 1, or if the file is damaged. */
 kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err);
-/* Fails where metadata "checksum" is absent or does not match the file; see kf_stw_open. */
+/* Fails if metadata "checksum" is absent or does not match the file; see kf_stw_open. */
 kf_status kf_st_verify(const kf_st *st, kf_err *err);
+/* The number of classes, 1 to KF_MAX_CLASSES, which is the length of tensor "counts" (I64), and their
+ * names: as many or none. */
+kf_status kf_st_classes(const kf_st *st, uint32_t *n, kf_names *names, kf_err *err);
 
 /* --- safetensors: writing -------------------------------------------------------------------- */
 
-/* Tensors are declared first, then written in the order they were declared, in pieces of any
- * size. */
+/* Tensors are declared first, then written in the same order, any number of bytes at a time. */
 typedef struct kf_stw kf_stw;
-/* checksum: store the XXH64 of the whole file, with the 16 hex digits of the checksum itself taken
- * as '0', in metadata "checksum". */
+/* checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
+ * hex digits. */
 kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err);
+/* Metadata "format" and "version" (1), which come first. */
+kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
 kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err);
 kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err); /* round trip */
@@ -95,6 +101,28 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
+/* Commits if `status`, that of the writing, is KF_OK; otherwise aborts and returns it. */
+kf_status kf_stw_end(kf_stw *w, kf_status status, kf_err *err);
+
+/* --- safetensors: lists of tensors in memory (fields.c) --------------------------------------- */
+
+/* A tensor of 1 or 2 dimensions with its place in memory. A list of these describes a file such as a
+ * model once, for declaring, writing, checking and reading. */
+typedef struct kf_st_field {
+  const char *name;
+  kf_type type;
+  uint32_t ndim;
+  uint64_t shape[2]; /* one dimension: {n, 1} */
+  void *memory;      /* NULL: declared and expected only */
+  bool any_sign;     /* integers may be negative */
+} kf_st_field;
+kf_status kf_stw_declare_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
+kf_status kf_stw_write_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
+/* Fails unless all are in the file with type and shape. Call it before taking memory for them. */
+kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
+/* Reads all; KF_ERR_DATA naming tensor and element if a float is not finite or an I64 is negative
+ * without any_sign. */
+kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
 /* --- npy ------------------------------------------------------------------------------------- */
 
@@ -114,25 +142,38 @@ kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t
 
 /* --- text ------------------------------------------------------------------------------------ */
 
-/* The lines of a text file, and how many different ones there are besides empty ones. */
+/* The number of lines of a text file, and of different non-empty ones. */
 kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, kf_err *err);
 /* Calls `use` with every line, without its end and without NUL; lines are counted from 1. */
 typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text, size_t length,
                                 kf_err *err);
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 
-/* Strings seen so far, each once. */
+/* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
+bool kf_is_picture(const char *path);
+/* Compares two strings through pointers to them, for qsort. */
+int kf_by_bytes(const void *a, const void *b);
+
+/* Strings collected one by one, each once. */
 typedef struct kf_name_set {
   char **name;
   size_t n, room;
   kf_dict *map;
 } kf_name_set;
-/* Adds a string that is not there yet. `line` is for messages. */
+/* Adds a string that is not in it yet. `line` is for messages. */
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err);
+/* -1 if the string is not in it. */
+int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length);
+/* The number of a string, which is added if it is new. */
+kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                             size_t length, int32_t *number, kf_err *err);
+/* The strings as a list, sorted by bytes or in the order of their numbers. Sorting makes the numbers
+ * of the set meaningless. */
+kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err);
 void kf_name_set_clear(kf_name_set *set);
 
-/* Reads a file with one class name a line. */
+/* Reads a file with one class name per line. */
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
 
 /* --- data sets ------------------------------------------------------------------------------- */
@@ -146,27 +187,31 @@ struct kf_data {
   kf_names names; /* n = 0: no names */
   uint64_t unlabelled;
   bool skip_bad;
-  bool mapped; /* rows of a gallery that have been through a map: not to be mapped again */
+  bool mapped; /* the rows are from a gallery and already mapped: they must not be mapped again */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
-   * KF_LABEL_NONE throughout without labels). Either array may be NULL where it is not wanted. */
+   * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, int32_t *labels, kf_err *err);
-  /* Adds the ids of rows [first, first + n) to `bytes`, one behind the other, and says how long each
-   * one is: UTF-8 without NUL, not empty. NULL: rows have no ids. */
+  /* Appends the ids of rows [first, first + n) to `bytes`, without separators, and gives their
+   * lengths: UTF-8 without NUL, not empty. NULL: rows have no ids. */
   kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                          kf_string *bytes, kf_err *err);
   /* "FILE, row R" for messages; row is a row of the data set. */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
-  /* Fails where writing `path` would replace a file of this data set (NULL: no files). */
+  /* Fails if writing `path` would replace a file of this data set (NULL: no files). */
   kf_status (*refuse)(const kf_data *data, const char *path, kf_err *err);
-  void (*destroy)(kf_data *data); /* frees what the kind holds, and data itself; not names */
+  void (*destroy)(kf_data *data); /* frees all but the names */
 };
 
-/* Fetches rows, their labels and their canonical squared lengths, and checks every row: a bad one
- * is KF_ERR_DATA naming file and row, or under skip_bad is zeroed, with label KF_LABEL_BAD and
- * length 0. labels and norm2 may be NULL. Any worker thread may call it. */
+/* Fetches rows, their labels and their canonical squared lengths, and checks every row: a bad one is
+ * KF_ERR_DATA naming file and row or, with skip_bad, zeroed with label KF_LABEL_BAD and length 0. Each
+ * array may be NULL: not wanted; without rows, bad ones are not known. Any worker may call it. */
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err);
+/* KF_ERR_DATA: "FILE, row R: …". */
+kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hint,
+                      const char *format, ...) __attribute__((format(printf, 5, 6)));
+
 /* --- one pass over rows (pass.c) --------------------------------------------------------------- */
 
 /* Rows in the hands of a worker, which may change them. */
@@ -180,14 +225,18 @@ typedef struct kf_batch {
 } kf_batch;
 
 typedef struct kf_pass {
-  const char *what;  /* the stage, for progress; NULL: none is reported */
-  uint64_t rows;     /* in a batch */
-  size_t workers;    /* at most; 0: all threads; 1: in order, on the calling thread */
-  bool labels_only;  /* rows and norm2 are NULL, and bad rows are not known */
+  const char *what; /* the stage, for progress from 0 to all rows; NULL: none is reported */
+  uint64_t rows;    /* in a batch; 0: kf_data_chunk(dim) */
+  size_t workers;   /* at most; 0: all threads; 1: in order, on the calling thread */
+  bool labels_only; /* rows and norm2 are NULL, and bad rows are not known */
+  bool rows_only;   /* labels is NULL */
   kf_status (*work)(void *argument, const kf_batch *batch, kf_err *err);
+  /* Called after `work`, one batch at a time and in order, on the worker that has the batch: for
+   * output whose order matters. NULL: nothing. */
+  kf_status (*finish)(void *argument, const kf_batch *batch, kf_err *err);
   void *argument;
   /* A struct of the caller's for each worker, zeroed, and what takes its arrays from the arena (the
-   * arena's failure is checked by the pass). 0 and NULL: none. */
+   * pass checks whether that failed). 0 and NULL: none. */
   size_t scratch_size;
   void (*make_scratch)(const void *argument, void *scratch, kf_arena *arena);
 } kf_pass;
@@ -195,11 +244,11 @@ typedef struct kf_pass {
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
 
-/* Fails where rows that are to be mapped have been already. */
+/* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err);
 
-/* Rows rows[0] < rows[1] < … of a data set, as a data set; both must outlive it. */
+/* Rows rows[0] < rows[1] < … of a data set as a data set; both must outlive it. */
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
 
@@ -211,16 +260,36 @@ kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);
 
-/* Writes the rows of a data set, each block mapped by a function, to a native data set or a .npy by
- * the ending of `path`. Shared by kf_data_save and kf_transform_data. */
+/* --- writing data sets (save.c) ----------------------------------------------------------------- */
+
+/* A data set in a .safetensors file (docs/formats.md): class names in metadata "classes", and these
+ * tensors, in an order that keeps each of them aligned. Galleries hold one, too. */
+#define KF_TENSOR_ID_ENDS  "id_ends"    /* I64 [rows]: where each id ends in id_bytes */
+#define KF_TENSOR_ROWS     "embeddings" /* F32, F16, BF16 (or F64, if not ours) [rows, dim] */
+#define KF_TENSOR_LABELS   "labels"     /* I32 (or other integers) [rows] */
+#define KF_TENSOR_ID_BYTES "id_bytes"   /* U8: the ids in UTF-8, without separators */
+
+typedef struct kf_set_layout {
+  uint64_t rows;
+  uint32_t dim;
+  kf_type type;
+  bool labels;
+  const kf_names *names; /* n = 0: none */
+  uint64_t id_bytes;     /* 0: no ids */
+} kf_set_layout;
+/* Class names and tensors; written by the caller in the order above. */
+kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err);
+
+/* Writes the rows of a data set, mapped by a function, to a native data set or a .npy by the ending
+ * of `path`. Shared by kf_data_save and kf_transform_data. */
 typedef struct kf_save_spec {
   const char *what; /* the stage, for progress: "convert" */
   uint32_t dim;     /* of the mapped rows */
   kf_dtype dtype;
-  bool keep_bad; /* bad rows (skip_bad): false leaves them out, true writes zeros in their place */
-  bool refuse_zero; /* a row that the map takes to zero is KF_ERR_DATA */
-  /* rows[n][data->dim] and their squared lengths to out[n][dim], on a worker thread. Bad rows are
-   * zeros with norm2 0 and must give zeros. NULL: the rows as they are. */
+  bool keep_bad;    /* write bad rows (skip_bad) as zeros instead of leaving them out */
+  bool refuse_zero; /* a row that is mapped to zero is KF_ERR_DATA */
+  /* rows[n][data->dim] and their squared lengths to out[n][dim], on a worker. Bad rows are zeros with
+   * norm2 0 and must give zeros. NULL: the rows as they are. */
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,
                    const double *norm2, uint64_t n, float *out, kf_err *err);
   const void *argument;
@@ -228,18 +297,17 @@ typedef struct kf_save_spec {
 kf_status kf_data_save_mapped(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec,
                               const char *path);
 
-/* The same rows and labels as parts of a file that holds more. Making a saver finds the bad rows,
- * where these are left out; data set and spec must outlive it. */
+/* The same rows and labels for a file that holds more. Making a saver finds the bad rows if they are
+ * to be left out; data set and spec must outlive it. Errors go to the context. */
 typedef struct kf_saver kf_saver;
 kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spec, kf_saver **out);
 void kf_saver_free(kf_saver *save);
-uint64_t kf_saver_rows(const kf_saver *save);             /* that are written */
-bool kf_saver_skips(const kf_saver *save, uint64_t row);  /* whether a row is left out */
-kf_status kf_saver_write_rows(kf_saver *save, kf_stw *w); /* errors go to the context */
-/* number[k]: what class k of the data set is called in the file; NULL: k. */
-kf_status kf_saver_write_labels(const kf_saver *save, const int32_t *number, kf_stw *w,
-                                kf_err *err);
-/* Says how many rows were left out, if any. */
+uint64_t kf_saver_rows(const kf_saver *save);            /* that are written */
+bool kf_saver_skips(const kf_saver *save, uint64_t row); /* whether a row is left out */
+kf_status kf_saver_write_rows(kf_saver *save, kf_stw *w);
+/* number[k]: the class number in the file for class k of the data set; NULL: k. */
+kf_status kf_saver_write_labels(kf_saver *save, const int32_t *number, kf_stw *w);
+/* Logs how many rows were left out, if any. */
 void kf_saver_log(const kf_saver *save);
 
 #endif

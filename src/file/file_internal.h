@@ -1,8 +1,7 @@
-/* parts.h - what the files of this room share; no other room sees it. */
-#ifndef KF_FILE_PARTS_H
-#define KF_FILE_PARTS_H
+/* file_internal.h - what the files of this room share; no other room sees it. */
+#ifndef KF_FILE_INTERNAL_H
+#define KF_FILE_INTERNAL_H
 
-#include "base/json.h"
 #include "file/file.h"
 
 /* --- paths (paths.c) ------------------------------------------------------------------------- */
@@ -25,16 +24,16 @@ typedef struct kf_paths {
 kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
-/* Compares two strings through pointers to them, for qsort. */
-int kf_by_bytes(const void *a, const void *b);
-
 /* --- safetensors ----------------------------------------------------------------------------- */
 
 #define KF_HEADER_CAP 100000000u /* that of the reference implementation */
 
+/* "F32"; not for KF_TYPE_OTHER. */
+const char *kf_st_type_name(kf_type type);
+
 /* --- integers (type.c) ----------------------------------------------------------------------- */
 
-/* Converts n elements of an integer type; what is above INT64_MAX becomes INT64_MAX. */
+/* Converts n elements of an integer type; values above INT64_MAX become INT64_MAX. */
 void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
 
 /* --- tables: the rows in one file (table.c, vecs.c) ------------------------------------------ */
@@ -42,7 +41,7 @@ void kf_decode_i64(kf_type type, const void *in, size_t n, int64_t *out);
 typedef enum kf_layout {
   KF_LAYOUT_ROWS,       /* row after row */
   KF_LAYOUT_COLUMNS,    /* column after column: Fortran order */
-  KF_LAYOUT_TAGGED_ROWS /* row after row, each behind an int32 that repeats the dimension: .fvecs */
+  KF_LAYOUT_TAGGED_ROWS /* row after row, each after an int32 that repeats the dimension: .fvecs */
 } kf_layout;
 
 typedef struct kf_table {
@@ -52,7 +51,7 @@ typedef struct kf_table {
   kf_layout layout;
   uint64_t offset; /* of the first row */
 } kf_table;
-/* Sets the size of a table, or fails where there is no row or no fitting number of columns. */
+/* Sets the size of a table; fails if there are no rows, no columns, or too many columns. */
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err);
 /* Reads rows [first, first + n), which must exist. */
@@ -69,25 +68,24 @@ kf_status kf_fbin_open(kf_in *in, kf_table *table, const char *path, kf_err *err
 
 typedef struct kf_lines {
   const kf_in *in;
-  uint64_t position;            /* in the file, of the first byte that is not in the buffer yet */
+  uint64_t position;            /* in the file, of the first byte not yet in the buffer */
   uint64_t line;                /* lines before the next one */
   size_t begin, end;            /* what is left in the buffer */
   char buffer[KF_LINE_MAX + 5]; /* a byte order mark, a line and "\r\n" */
 } kf_lines;
-/* Starts at an offset where line number `line` (from 0) begins; offset 0 skips a byte order mark.
- */
+/* Starts at the offset of line `line` (from 0); offset 0 skips a byte order mark. */
 void kf_lines_start(kf_lines *lines, const kf_in *in, uint64_t offset, uint64_t line);
 /* The offset of the next line. */
 uint64_t kf_lines_offset(const kf_lines *lines);
-/* The next line without its end, valid until the next call; *text is NULL at the end of the file.
- * The line has no NUL in it. Its number, from 1, is then lines->line. */
+/* The next line, without its end and without NUL, valid until the next call; *text is NULL at the end
+ * of the file. lines->line is then its number, from 1. */
 kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
 
 /* --- labels (labels.c) ----------------------------------------------------------------------- */
 
-/* The labels in one file, which is a file of its own or a data file. */
+/* The labels in one file: a label file or a data file. */
 typedef struct kf_labels {
-  kf_in own;       /* a label file; without a path where the labels lie in a data file */
+  kf_in own;       /* a label file; no path: the labels are in a data file */
   const kf_in *in; /* where to read; NULL: no labels */
   kf_type type;    /* KF_TYPE_OTHER: text */
   uint64_t offset; /* integers: of the first */
@@ -96,34 +94,33 @@ typedef struct kf_labels {
   size_t n_index, index_room;
 } kf_labels;
 
-/* Text cannot be read from the middle, so every KF_LABEL_STEP-th line is remembered. A block of
- * rows then skips half a step on average; the memory is a hundredth of a byte a row. */
+/* Text cannot be read from the middle, so the offset of every KF_LABEL_STEP-th line is kept. A fetch
+ * then skips half a step on average; the memory is a hundredth of a byte per row. */
 #define KF_LABEL_STEP 1024
 
 /* How labels become class numbers. */
 typedef struct kf_label_rules {
   bool allow_unlabelled; /* negative numbers and empty lines */
-  bool allow_unknown;    /* what is not in the list of names */
+  bool allow_unknown;    /* labels that are not in the list of names */
   uint32_t n_names;      /* 0: no names, every number up to KF_MAX_CLASSES is a class */
   char *names_from;      /* the file with the names */
-  kf_dict *map;           /* text: name to number; NULL while the names are being collected */
+  kf_dict *map;          /* text: name to number; NULL while names are collected */
 } kf_label_rules;
 
 typedef struct kf_label_census {
   int64_t largest; /* class number; -1: none */
   uint64_t unlabelled;
-  kf_name_set found; /* text without a list of names */
+  kf_name_set found; /* text labels without a list of names */
 } kf_label_census;
 
-/* Opens a label file: .npy, or text whatever its ending. */
+/* Opens a label file: .npy, or text with any other ending that is not a data format. */
 kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err);
 /* Labels in a tensor of a data file. */
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
                                 kf_err *err);
 void kf_labels_close(kf_labels *labels);
 bool kf_labels_are_text(const kf_labels *labels);
-/* Looks at every label once, by the rules, and adds to the census. For text it also counts the
- * lines. */
+/* Checks every label and adds it to the census. For text it also counts the lines. */
 kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                          kf_err *err);
 /* The class numbers of labels [first, first + n), from any thread. */
@@ -138,9 +135,9 @@ typedef struct kf_ids {
   uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
   uint64_t n_bytes;
 } kf_ids;
-/* The ids of `rows` rows in tensors of a file, where there are any. */
+/* The ids of `rows` rows in tensors of a file, if there are any. */
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);
-/* Adds ids [first, first + n) to `bytes`, one behind the other, and says how long each one is. */
+/* As kf_data.fetch_ids. */
 kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
                        uint64_t *lengths, kf_string *bytes, kf_err *err);
 
@@ -149,13 +146,13 @@ kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint6
 typedef struct kf_shard {
   kf_in in;
   kf_table table;
-  kf_labels labels; /* in this file or in a label file of its own */
+  kf_labels labels; /* in this file or in its own label file */
   kf_ids ids;
   uint64_t first; /* row of the data set */
-  bool mapped;    /* a gallery whose rows went through the map that it carries */
+  bool mapped;    /* a gallery whose rows went through its map */
 } kf_shard;
-/* Opens a data file; *names (where not NULL) gets the class names inside. On failure, too, the
- * shard must be closed. */
+/* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
+ * after a failure. */
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
                         kf_names *names, kf_err *err);
 void kf_shard_close(kf_shard *shard);
@@ -170,8 +167,11 @@ typedef struct kf_files {
 /* An empty one, to be filled by kf_data_open; NULL: out of memory. */
 kf_files *kf_files_new(void);
 
-/* Replaces a data set by the rows of it whose classes are in a list of names (only.c). On failure
- * it is as it was. */
-kf_status kf_data_keep_only(kf_data **data, const char *list, kf_err *err);
+/* Makes a pick free its data set and its rows. */
+void kf_pick_own(kf_data *pick, kf_data *from, uint64_t *rows);
+
+/* Replaces a data set by those of its rows whose classes are in a list of names (only.c). Left as it
+ * is on failure. */
+kf_status kf_data_keep_only(kf_ctx *ctx, kf_data **data, const char *list);
 
 #endif

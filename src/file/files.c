@@ -1,10 +1,9 @@
-/* files.c - a data set over files: from a row of the set to a row of a file. files_open.c makes
- * one. */
+/* files.c - a data set over files: finds the shard that holds a row. files_open.c makes one. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 
-/* The shard that a row lies in: the last one that begins at or before it. */
+/* The shard that holds a row: the last one that begins at or before it. */
 static size_t shard_of(const kf_files *files, uint64_t row) {
   size_t low = 0, high = files->n_shards;
   while (high - low > 1) {
@@ -17,9 +16,10 @@ static size_t shard_of(const kf_files *files, uint64_t row) {
   return low;
 }
 
-/* Rows [first, first + n) of one shard, and their labels where the shard has them. */
-static kf_status fetch_part(const kf_files *files, const kf_shard *shard, const kf_kernels *kernels,
-                            uint64_t first, uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+/* Rows [first, first + n) of one shard, and their labels unless they are in a common file. */
+static kf_status fetch_shard(const kf_files *files, const kf_shard *shard,
+                             const kf_kernels *kernels, uint64_t first, uint64_t n, float *rows,
+                             int32_t *labels, kf_err *err) {
   if (rows != NULL) KF_TRY(kf_table_fetch(&shard->table, &shard->in, kernels, first, n, rows, err));
   if (labels == NULL || files->common.in != NULL) return KF_OK;
   if (shard->labels.in != NULL)
@@ -37,7 +37,7 @@ static kf_status files_fetch(const kf_data *data, const kf_kernels *kernels, uin
     const kf_shard *shard = &files->shards[s];
     uint64_t skip = first - shard->first, left = shard->table.rows - skip;
     uint64_t count = n < left ? n : left;
-    KF_TRY(fetch_part(files, shard, kernels, skip, count, rows, labels, err));
+    KF_TRY(fetch_shard(files, shard, kernels, skip, count, rows, labels, err));
     if (rows != NULL) rows += count * data->dim;
     if (labels != NULL) labels += count;
     first += count;

@@ -1,17 +1,15 @@
 /* files_open.c - makes a data set out of files.
  *
- * The files ("shards") are one behind the other. Labels come from one label file for each shard,
- * from one for all rows, or from inside the shards; class names from a file, from the metadata of
- * the shards, or, for text labels, from the labels themselves. */
+ * The files ("shards") follow one another. Labels come from one label file per shard, from one for all
+ * rows, or from the shards; class names from a file, from the metadata of the shards or, for text
+ * labels, from the labels themselves. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* Class names inside shards must be the same in all, or the numbers would mean different things. */
+/* All shards must have the same class names, or numbers would mean different classes. */
 static kf_status agree_on_names(kf_files *files, kf_names *names, const char *path, kf_err *err) {
   if (files->n_shards == 1) {
     files->base.names = *names;
@@ -20,30 +18,30 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
   bool equal = kf_names_equal(&files->base.names, names);
   kf_names_clear(names);
   if (equal) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the class names are not those of %s; take statistics of each and merge them",
-                 path, files->shards[0].in.path);
+  return kf_fail_file(
+      err, path,
+      "the class names differ from those of %s; compute statistics of each and merge them",
+      files->shards[0].in.path);
 }
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
                               kf_err *err) {
-  bool want_names = options->classes == NULL && !((options->inner_labels == KF_OFF) && options->n_labels == 0);
+  bool want_names =
+      options->classes == NULL && !(options->inner_labels == KF_OFF && options->n_labels == 0);
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
   KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));
   KF_TRY(agree_on_names(files, &names, path, err));
   const kf_shard *zero = &files->shards[0];
-  if (shard->table.dim != zero->table.dim) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the rows have %" PRIu32 " columns, but those of %s have %" PRIu32, path,
-                   shard->table.dim, zero->in.path, zero->table.dim);
-  }
+  if (shard->table.dim != zero->table.dim)
+    return kf_fail_file(err, path, "the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
+                        shard->table.dim, zero->in.path, zero->table.dim);
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
-    return kf_fail(err, KF_ERR_DATA, "%s: too many rows", path);
+    return kf_fail_file(err, path, "too many rows");
   files->base.dim = shard->table.dim;
   files->base.mapped |= shard->mapped;
-  if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have one, or none */
+  if (!shard->ids.there) files->base.fetch_ids = NULL; /* all rows have ids, or none */
   return KF_OK;
 }
 
@@ -59,17 +57,16 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_da
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
   if (options->n_labels == 1) return kf_labels_open(&files->common, options->labels[0], err);
-  if (options->n_labels != files->n_shards) {
+  if (options->n_labels != files->n_shards)
     return kf_fail(err, KF_ERR_ARG,
-                   "%zu label files for %zu data files: give one for all, or one for each",
+                   "%zu label files for %zu data files: give one for all or one for each",
                    options->n_labels, files->n_shards);
-  }
   for (size_t s = 0; s < files->n_shards; s++)
     KF_TRY(kf_labels_open(&files->shards[s].labels, options->labels[s], err));
   return KF_OK;
 }
 
-/* Labels inside the shards: in all of them or in none, unless they were asked for by name. */
+/* Labels inside the shards: in all of them or in none; in all if they were asked for by name. */
 static kf_status check_inside(const kf_files *files, const kf_data_options *options,
                               bool *has_labels, kf_err *err) {
   const kf_shard *with = NULL, *without = NULL;
@@ -81,25 +78,21 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
       without = shard;
   }
   *has_labels = with != NULL;
-  const char *asked = (options->inner_labels == KF_OFF) ? NULL : options->label_tensor;
-  if (without != NULL && asked != NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no label tensor '%.64s'", without->in.path,
-                   asked);
-  }
-  if (without != NULL && with != NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: there are no labels inside, but there are in %s",
-                   without->in.path, with->in.path);
-  }
+  const char *asked = options->inner_labels == KF_OFF ? NULL : options->label_tensor;
+  if (without != NULL && asked != NULL)
+    return kf_fail_file(err, without->in.path, "there is no label tensor '%.64s'", asked);
+  if (without != NULL && with != NULL)
+    return kf_fail_file(err, without->in.path, "has no labels inside, but %s has", with->in.path);
   return KF_OK;
 }
 
 static kf_status check_count(const kf_labels *labels, uint64_t rows, const char *of, kf_err *err) {
   if (labels->count == rows) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: %" PRIu64 " labels for the %" PRIu64 " rows of %s",
-                 labels->in->path, labels->count, rows, of);
+  return kf_fail_file(err, labels->in->path, "%" PRIu64 " labels for the %" PRIu64 " rows of %s",
+                      labels->count, rows, of);
 }
 
-/* Text is counted by the scan, so its number is checked behind it; integers are checked first. */
+/* The scan counts text labels, so their number is checked after it; that of integers before. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
   if (!kf_labels_are_text(labels)) KF_TRY(check_count(labels, rows, of, err));
@@ -128,20 +121,20 @@ static bool any_text(const kf_files *files) {
   return false;
 }
 
-/* Text has names and integers have numbers; which name a number means is known only with a list. */
+/* Integers next to text: only a list tells which name a number means. */
 static kf_status check_kinds(const kf_files *files, kf_err *err) {
   if (files->base.names.n > 0 || !any_text(files)) return KF_OK;
   for (size_t s = 0; files->common.in == NULL && s < files->n_shards; s++) {
     const kf_labels *labels = &files->shards[s].labels;
     if (kf_labels_are_text(labels)) continue;
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: integer labels beside text labels need a list of class names",
-                   labels->in->path);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_CLASSES,
+                        "%s: integer labels next to text labels need a list of class names",
+                        labels->in->path);
   }
   return KF_OK;
 }
 
-/* What the labels are checked against, as far as it is known before they are read. */
+/* What labels are checked against, as far as it is known before they are read. */
 static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_err *err) {
   kf_names *names = &files->base.names;
   kf_label_rules *rules = &files->rules;
@@ -164,8 +157,7 @@ static kf_status set_rules(kf_files *files, const kf_data_options *options, kf_e
 static kf_status name_classes(kf_files *files, kf_name_set *found, kf_err *err) {
   if (!any_text(files) || files->rules.map != NULL) return KF_OK;
   kf_names *names = &files->base.names;
-  if (found->n > 0) qsort(found->name, found->n, sizeof *found->name, kf_by_bytes);
-  KF_TRY(kf_names_copy((const char *const *)found->name, (uint32_t)found->n, names, err));
+  KF_TRY(kf_name_set_list(found, true, names, err));
   return kf_dict_new_from_names(names, files->rules.names_from, &files->rules.map, err);
 }
 
@@ -184,14 +176,14 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
   data->n_classes = data->names.n > 0 ? data->names.n : (uint32_t)(census.largest + 1);
   /* A stray label must not make millions of empty classes, each with its sums. */
   if (data->names.n == 0 && data->n_classes > MANY_CLASSES && data->n_classes / 16 > data->rows)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the label %" PRId64 " would make %u classes of %" PRIu64
-                   " rows; give the class names if that is meant",
-                   files->shards[0].in.path, census.largest, data->n_classes, data->rows);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_CLASSES,
+                        "%s: the label %" PRId64 " would make %u classes of %" PRIu64
+                        " rows; if that is right, give the class names",
+                        files->shards[0].in.path, census.largest, data->n_classes, data->rows);
   return KF_OK;
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                             kf_err *err) {
@@ -203,39 +195,37 @@ static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_dat
   else
     KF_TRY(check_inside(files, options, &has_labels, err));
   if (has_labels) return open_classes(files, options, err);
-  if (options->classes != NULL) {
+  if (options->classes != NULL)
     return kf_fail(err, KF_ERR_ARG, "%s: class names were given, but there are no labels to name",
                    options->classes);
-  }
   kf_names_clear(&files->base.names);
   return KF_OK;
 }
 
 static kf_status check_arguments(const char *const *paths, size_t n, const kf_data_options *options,
-                                 kf_data *const *out, kf_err *err) {
-  bool missing = out == NULL || paths == NULL || n == 0;
+                                 kf_err *err) {
+  bool missing = n == 0;
   for (size_t i = 0; !missing && i < n; i++) missing = paths[i] == NULL;
   missing = missing || (options->n_labels > 0 && options->labels == NULL);
   for (size_t i = 0; !missing && i < options->n_labels; i++) missing = options->labels[i] == NULL;
-  return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path or `out` is missing") : KF_OK;
+  return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path is missing") : KF_OK;
 }
 
 kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                        const kf_data_options *options, kf_data **out) {
-  if (ctx == NULL) return KF_ERR_ARG;
-  kf_err *err = kf_enter(ctx);
-  kf_data_options chosen = options != NULL ? *options : (kf_data_options){0};
-  KF_TRY(check_arguments(paths, n_paths, &chosen, out, err));
+  KF_ENTER(ctx, paths != NULL && out != NULL);
+  KF_OPTIONS(kf_data_options, o, options);
+  KF_TRY(check_arguments(paths, n_paths, &o, err));
   kf_paths list;
   KF_TRY(kf_paths_expand(paths, n_paths, &list, err));
   kf_files *files = kf_files_new();
-  kf_status status = files != NULL ? open_files(files, &list, &chosen, err) : kf_fail_memory(err);
+  kf_status status = files != NULL ? open_files(files, &list, &o, err) : kf_fail_memory(err);
   kf_paths_clear(&list);
   kf_data *data = files != NULL ? &files->base : NULL;
-  if (status == KF_OK && chosen.only != NULL) status = kf_data_keep_only(&data, chosen.only, err);
+  if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   if (status == KF_OK)
     *out = data;
-  else if (data != NULL)
+  else
     kf_data_free(data);
   return status;
 }

@@ -1,29 +1,31 @@
-/* ids.c - what the rows of a data set are called, such as the paths of the pictures they were made
- * of: two tensors beside the rows (docs/formats.md), as galleries have them.
+/* ids.c - names of rows, such as the paths of the pictures they were made from: two tensors next to
+ * the rows (docs/formats.md), as in galleries.
  *
- * Like rows, ids are read by position when somebody asks, so that memory does not grow with their
- * number; and like rows they are checked when they are read. */
+ * Like rows, ids are read by position on demand, so memory does not grow with their number, and checked
+ * when they are read. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { PIECE = 256 }; /* ids in hand at a time */
+enum { IDS_AT_ONCE = 256 };
 
 /* --- reading ----------------------------------------------------------------------------------- */
 
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
   *ids = (kf_ids){0};
-  if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
-  KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
-  KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
+  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL && kf_st_find(st, KF_TENSOR_ID_BYTES) == NULL)
+    return KF_OK;
+  KF_TRY(
+      kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
   *ids = (kf_ids){
       .there = true, .ends = ends->offset, .bytes = bytes->offset, .n_bytes = bytes->bytes};
   return KF_OK;
 }
 
-/* Where ids first - 1 … first + n - 1 end; ends[0] is where the first one begins. */
+/* ends[1 … n]: where ids first … first + n - 1 end; ends[0]: where the first one begins. */
 static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
                            int64_t *ends, kf_err *err) {
   size_t before = first > 0 ? 1 : 0;
@@ -33,10 +35,10 @@ static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, s
   for (size_t i = 0; i < n; i++)
     if (ends[i] < 0 || ends[i + 1] <= ends[i] || (uint64_t)ends[i + 1] > ids->n_bytes ||
         ends[i + 1] - ends[i] > KF_LINE_MAX)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
-                     " of %" PRIu64 ", and an id has 1 to %d bytes",
-                     in->path, first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
+      return kf_fail_file(err, in->path,
+                          "the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
+                          " of %" PRIu64 "; an id has 1 to %d bytes",
+                          first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
   return KF_OK;
 }
 
@@ -46,15 +48,14 @@ static kf_status check_bytes(const kf_in *in, uint64_t first, size_t n, const in
     const char *id = bytes + (ends[i] - ends[0]);
     size_t length = (size_t)(ends[i + 1] - ends[i]);
     if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %" PRIu64 " is not valid UTF-8", in->path,
-                     first + i);
+      return kf_fail_file(err, in->path, "the id of row %" PRIu64 " is not valid UTF-8", first + i);
   }
   return KF_OK;
 }
 
-static kf_status fetch_piece(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
-                             uint64_t *lengths, kf_string *out, kf_err *err) {
-  int64_t ends[PIECE + 1];
+static kf_status fetch_few(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
+                           uint64_t *lengths, kf_string *out, kf_err *err) {
+  int64_t ends[IDS_AT_ONCE + 1];
   KF_TRY(read_ends(ids, in, first, n, ends, err));
   size_t size = (size_t)(ends[n] - ends[0]);
   char *bytes = kf_alloc(size, 1);
@@ -69,18 +70,18 @@ static kf_status fetch_piece(const kf_ids *ids, const kf_in *in, uint64_t first,
 
 kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
                        uint64_t *lengths, kf_string *bytes, kf_err *err) {
-  for (uint64_t done = 0; done < n; done += PIECE) {
-    size_t count = n - done < PIECE ? (size_t)(n - done) : PIECE;
-    KF_TRY(fetch_piece(ids, in, first + done, count, lengths + done, bytes, err));
+  for (uint64_t done = 0; done < n; done += IDS_AT_ONCE) {
+    size_t count = n - done < IDS_AT_ONCE ? (size_t)(n - done) : IDS_AT_ONCE;
+    KF_TRY(fetch_few(ids, in, first + done, count, lengths + done, bytes, err));
   }
   return KF_OK;
 }
 
-/* --- all of them, one by one -------------------------------------------------------------------- */
+/* --- one by one --------------------------------------------------------------------------------- */
 
-static kf_status use_piece(const kf_data *data, uint64_t first, uint64_t n, kf_string *bytes,
-                           kf_id_fn use, void *argument, kf_err *err) {
-  uint64_t lengths[PIECE];
+static kf_status use_few(const kf_data *data, uint64_t first, uint64_t n, kf_string *bytes,
+                         kf_id_fn use, void *argument, kf_err *err) {
+  uint64_t lengths[IDS_AT_ONCE];
   bytes->n = 0;
   KF_TRY(data->fetch_ids(data, first, n, lengths, bytes, err));
   const char *id = bytes->data;
@@ -92,22 +93,23 @@ static kf_status use_piece(const kf_data *data, uint64_t first, uint64_t n, kf_s
 kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_err *err) {
   kf_string bytes = {0};
   kf_status status = KF_OK;
-  for (uint64_t first = 0; first < data->rows && status == KF_OK; first += PIECE) {
+  for (uint64_t first = 0; first < data->rows && status == KF_OK; first += IDS_AT_ONCE) {
     uint64_t left = data->rows - first;
-    status = use_piece(data, first, left < PIECE ? left : PIECE, &bytes, use, argument, err);
+    status =
+        use_few(data, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, &bytes, use, argument, err);
   }
   kf_string_clear(&bytes);
   return status;
 }
 
-/* --- the public face ---------------------------------------------------------------------------- */
+/* --- public ------------------------------------------------------------------------------------- */
 
 int kf_data_has_ids(const kf_data *data) { return data->fetch_ids != NULL; }
 
 kf_status kf_data_get_id(kf_ctx *ctx, const kf_data *data, uint64_t row, char *id, size_t size) {
   KF_ENTER(ctx, data != NULL && id != NULL);
   if (data->fetch_ids == NULL || row >= data->rows)
-    return kf_fail(err, KF_ERR_ARG, "kf_data_get_id: there is no id of row %" PRIu64, row);
+    return kf_fail(err, KF_ERR_ARG, "kf_data_get_id: row %" PRIu64 " has no id", row);
   kf_string bytes = {0};
   uint64_t length = 0;
   kf_status status = data->fetch_ids(data, row, 1, &length, &bytes, err);

@@ -1,15 +1,14 @@
-/* labels.c - labels of rows: integers in a .npy or in a tensor, or text with one label a line.
+/* labels.c - labels of rows: integers in a .npy or in a tensor, or text with one label per line.
  *
- * They are streamed like the rows: one pass when the data set is opened, which finds what is wrong
- * with them and which classes there are, and then a block at a time. What stays in memory is the
- * list of classes and, for text, a sparse index of line offsets. */
+ * They are streamed like the rows: one pass when the data set is opened checks them and finds the
+ * classes; later they are fetched with the rows. Only the list of classes and, for text, a sparse index
+ * of line offsets stay in memory. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
-#include <string.h>
 
-enum { PIECE = 4096 }; /* integers read at a time */
+enum { LABELS_AT_ONCE = 4096 };
 
 /* --- opening --------------------------------------------------------------------------------- */
 
@@ -23,13 +22,12 @@ static kf_status open_npy(kf_labels *labels, const char *path, kf_err *err) {
   KF_TRY(kf_npy_open(&npy, path, err));
   kf_status status = KF_OK;
   if (!kf_type_is_integer(npy.type)) {
-    status = kf_fail(err, KF_ERR_DATA,
-                     "%s: labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
-                     path, npy.type_name);
+    status = kf_fail_file(
+        err, path, "labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
+        npy.type_name);
   } else if (!is_list(npy.ndim, npy.shape)) {
-    status = kf_fail(err, KF_ERR_DATA,
-                     "%s: labels must be one list, but the array has %" PRIu32 " dimensions", path,
-                     npy.ndim);
+    status = kf_fail_file(
+        err, path, "labels must be a list, but the array has %" PRIu32 " dimensions", npy.ndim);
   }
   if (status != KF_OK) {
     kf_npy_close(&npy);
@@ -53,7 +51,8 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
   case KF_FORMAT_NPY: KF_TRY(open_npy(labels, path, err)); break;
   case KF_FORMAT_OTHER: KF_TRY(open_text(labels, path, err)); break;
   default:
-    return kf_fail(err, KF_ERR_ARG, "%s: a label file is .npy or text with one label a line", path);
+    return kf_fail(err, KF_ERR_ARG, "%s: a label file is .npy or text with one label per line",
+                   path);
   }
   labels->in = &labels->own;
   return KF_OK;
@@ -61,11 +60,11 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
 
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
                                 kf_err *err) {
-  if (!kf_type_is_integer(tensor->type) || !is_list(tensor->ndim, tensor->shape)) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor '%.64s' (%s, %" PRIu32 " dimensions) is no list of integer labels",
-                   in->path, tensor->name, tensor->type_name, tensor->ndim);
-  }
+  if (!kf_type_is_integer(tensor->type) || !is_list(tensor->ndim, tensor->shape))
+    return kf_fail_file(err, in->path,
+                        "tensor '%.64s' (%s, %" PRIu32
+                        " dimensions) is not a list of integer labels",
+                        tensor->name, tensor->type_name, tensor->ndim);
   *labels = (kf_labels){
       .in = in, .type = tensor->type, .offset = tensor->offset, .count = tensor->shape[0]};
   return KF_OK;
@@ -89,27 +88,24 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
   const char *path = labels->in->path;
   if (value < 0) {
     if (rules->allow_unlabelled) return KF_OK;
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the label of row %" PRIu64 " is negative (%" PRId64
-                   "); such rows can be skipped (--skip-unlabelled)",
-                   path, row, value);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
+                        "%s: the label of row %" PRIu64 " is negative (%" PRId64 ")", path, row,
+                        value);
   }
   uint32_t classes = rules->n_names > 0 ? rules->n_names : KF_MAX_CLASSES;
   if (value < classes) {
     *out = (int32_t)value;
     return KF_OK;
   }
-  if (rules->n_names == 0) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the label of row %" PRIu64 " is %" PRId64
-                   ", but the largest possible is %u",
-                   path, row, value, KF_MAX_CLASSES - 1);
-  }
+  if (rules->n_names == 0)
+    return kf_fail_file(err, path,
+                        "the label of row %" PRIu64 " is %" PRId64 ", but the limit is %u", row,
+                        value, KF_MAX_CLASSES - 1);
   if (rules->allow_unknown) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32
-                 " class names, counted from 0",
-                 path, row, value, rules->names_from, rules->n_names);
+  return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
+                      "%s: the label of row %" PRIu64 " is %" PRId64 ", but %s has only %" PRIu32
+                      " class names, counted from 0",
+                      path, row, value, rules->names_from, rules->n_names);
 }
 
 /* `line` counts from 1. */
@@ -119,8 +115,8 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
   const char *path = labels->in->path;
   if (length == 0) {
     if (rules->allow_unlabelled) return KF_OK;
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a label must be", path,
-                   line);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
+                        "%s: line %" PRIu64 " is empty; a label is expected", path, line);
   }
   int64_t found = kf_dict_find(rules->map, text, length);
   if (found >= 0) {
@@ -128,19 +124,20 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
     return KF_OK;
   }
   if (rules->allow_unknown) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the label '%.*s' in line %" PRIu64 " is no class of %s",
-                 path, (int)(length < 64 ? length : 64), text, line, rules->names_from);
+  return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
+                      "%s: the label '%.*s' in line %" PRIu64 " is not a class of %s", path,
+                      (int)(length < 64 ? length : 64), text, line, rules->names_from);
 }
 
 /* --- fetching -------------------------------------------------------------------------------- */
 
 static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *rules,
                                 uint64_t first, uint64_t n, int32_t *out, kf_err *err) {
-  alignas(8) unsigned char raw[PIECE * 8];
-  int64_t value[PIECE];
+  alignas(8) unsigned char raw[LABELS_AT_ONCE * 8];
+  int64_t value[LABELS_AT_ONCE];
   size_t size = kf_type_size(labels->type);
   for (uint64_t done = 0; done < n;) {
-    size_t count = n - done < PIECE ? (size_t)(n - done) : PIECE;
+    size_t count = n - done < LABELS_AT_ONCE ? (size_t)(n - done) : LABELS_AT_ONCE;
     uint64_t row = first + done;
     KF_TRY(kf_in_read(labels->in, labels->offset + row * size, raw, count * size, err));
     kf_decode_i64(labels->type, raw, count, value);
@@ -152,12 +149,11 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   return KF_OK;
 }
 
-/* The next line of a file that was found to have one more. */
+/* The next line of a file that had one when it was opened. */
 static kf_status next_line(kf_lines *lines, const char **text, size_t *length, kf_err *err) {
   KF_TRY(kf_lines_next(lines, text, length, err));
   if (*text != NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the file has lost lines since it was opened",
-                 lines->in->path);
+  return kf_fail_file(err, lines->in->path, "the file has lost lines since it was opened");
 }
 
 static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
@@ -182,7 +178,7 @@ kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, 
                                     : fetch_integers(labels, rules, first, n, out, err);
 }
 
-/* --- the pass at the beginning --------------------------------------------------------------- */
+/* --- the scan when a data set is opened ------------------------------------------------------ */
 
 static void count_label(kf_label_census *census, int32_t label) {
   if (label == KF_LABEL_NONE) census->unlabelled++;
@@ -191,28 +187,20 @@ static void count_label(kf_label_census *census, int32_t label) {
 
 static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *rules,
                                kf_label_census *census, kf_err *err) {
-  int32_t label[PIECE];
-  for (uint64_t first = 0; first < labels->count; first += PIECE) {
-    size_t n = labels->count - first < PIECE ? (size_t)(labels->count - first) : PIECE;
+  int32_t label[LABELS_AT_ONCE];
+  for (uint64_t first = 0; first < labels->count; first += LABELS_AT_ONCE) {
+    size_t n =
+        labels->count - first < LABELS_AT_ONCE ? (size_t)(labels->count - first) : LABELS_AT_ONCE;
     KF_TRY(fetch_integers(labels, rules, first, n, label, err));
     for (size_t i = 0; i < n; i++) count_label(census, label[i]);
   }
   return KF_OK;
 }
 
-/* While the names are being collected, every new label is a class. */
-static kf_status collect_name(const kf_labels *labels, uint64_t line, const char *text,
-                              size_t length, kf_name_set *found, kf_err *err) {
-  if (length == 0 || (found->map != NULL && kf_dict_find(found->map, text, length) >= 0))
-    return KF_OK;
-  return kf_name_set_add(found, labels->in->path, line, text, length, err);
-}
-
 static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                            kf_err *err) {
   kf_lines lines;
   kf_lines_start(&lines, labels->in, 0, 0);
-  kf_label_rules by_rules = *rules;
   for (;;) {
     uint64_t offset = kf_lines_offset(&lines);
     const char *text;
@@ -226,12 +214,12 @@ static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_la
       }
       labels->index[labels->n_index++] = offset;
     }
-    if (rules->map == NULL) {
-      KF_TRY(collect_name(labels, lines.line, text, length, &census->found, err));
-      by_rules.map = census->found.map;
-    }
     int32_t label;
-    KF_TRY(resolve_text(labels, &by_rules, lines.line, text, length, &label, err));
+    if (rules->map == NULL && length > 0) /* every new label is a class */
+      KF_TRY(kf_name_set_number(&census->found, labels->in->path, lines.line, text, length, &label,
+                                err));
+    else
+      KF_TRY(resolve_text(labels, rules, lines.line, text, length, &label, err));
     count_label(census, label);
   }
   labels->count = lines.line;

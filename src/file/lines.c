@@ -1,11 +1,11 @@
-/* lines.c - text files, one entry a line: labels and class names.
+/* lines.c - text files with one entry per line: labels and class names.
  *
- * UTF-8 with or without a byte order mark, lines that end in "\n" or "\r\n", the last one perhaps
- * in neither. A NUL byte means that the file is no text at all (UTF-16, or binary) and is refused.
- */
+ * UTF-8 with or without a byte order mark; lines end in "\n" or "\r\n", the last one possibly in
+ * neither. A NUL byte means that the file is not text (UTF-16, or binary), and is refused. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ uint64_t kf_lines_offset(const kf_lines *lines) {
   return lines->position - (lines->end - lines->begin);
 }
 
-/* Moves what is left to the front of the buffer and fills up the rest. */
+/* Moves what is left to the front of the buffer and fills the rest. */
 static kf_status fill(kf_lines *lines, kf_err *err) {
   memmove(lines->buffer, lines->buffer + lines->begin, lines->end - lines->begin);
   lines->end -= lines->begin;
@@ -39,8 +39,7 @@ static kf_status fill(kf_lines *lines, kf_err *err) {
   return KF_OK;
 }
 
-/* The end of the line in the buffer: its newline, the end of the file, or NULL where more must be
- * read first. */
+/* The end of the line in the buffer: its newline or the end of the file; NULL: more must be read. */
 static const char *find_end(const kf_lines *lines) {
   const char *text = lines->buffer + lines->begin;
   size_t n = lines->end - lines->begin;
@@ -63,14 +62,12 @@ kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_e
   size_t n = end != NULL ? (size_t)(end - begin) : KF_LINE_MAX + 1;
   if (end != NULL) lines->begin += end < lines->buffer + lines->end ? n + 1 : n;
   if (end != NULL && n > 0 && begin[n - 1] == '\r') n--;
-  if (n > KF_LINE_MAX) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is longer than %d bytes",
-                   lines->in->path, lines->line, KF_LINE_MAX);
-  }
-  if (memchr(begin, '\0', n) != NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " holds a NUL byte, so this is no text",
-                   lines->in->path, lines->line);
-  }
+  if (n > KF_LINE_MAX)
+    return kf_fail_file(err, lines->in->path, "line %" PRIu64 " is longer than %d bytes",
+                        lines->line, KF_LINE_MAX);
+  if (memchr(begin, '\0', n) != NULL)
+    return kf_fail_file(err, lines->in->path,
+                        "line %" PRIu64 " holds a NUL byte: this is not a text file", lines->line);
   *text = begin;
   *length = n;
   return KF_OK;
@@ -92,18 +89,15 @@ kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err 
 
 kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, const char *text,
                           size_t length, kf_err *err) {
-  if (set->n == KF_MAX_CLASSES) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is one class more than the limit of %u",
-                   path, line, KF_MAX_CLASSES);
-  }
-  /* Names end up in the JSON of our files, which has to be UTF-8. */
-  if (!kf_utf8_valid(text, length)) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", path, line);
-  }
+  if (set->n == KF_MAX_CLASSES)
+    return kf_fail_file(err, path, "line %" PRIu64 " is one class more than the limit of %u", line,
+                        KF_MAX_CLASSES);
+  /* Names are written to the JSON of our files, which must be UTF-8. */
+  if (!kf_utf8_valid(text, length))
+    return kf_fail_file(err, path, "line %" PRIu64 " is not valid UTF-8", line);
   if (set->map == NULL) set->map = kf_dict_new(64);
-  if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name)) {
+  if (set->map == NULL || !kf_grow((void **)&set->name, &set->room, set->n, sizeof *set->name))
     return kf_fail_memory(err);
-  }
   char *copy = kf_alloc(length + 1, 1);
   if (copy == NULL) return kf_fail_memory(err);
   memcpy(copy, text, length);
@@ -115,6 +109,22 @@ kf_status kf_name_set_add(kf_name_set *set, const char *path, uint64_t line, con
   }
   set->n++;
   return KF_OK;
+}
+
+int64_t kf_name_set_find(const kf_name_set *set, const char *text, size_t length) {
+  return set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
+}
+
+kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, const char *text,
+                             size_t length, int32_t *number, kf_err *err) {
+  int64_t at = kf_name_set_find(set, text, length);
+  *number = at >= 0 ? (int32_t)at : (int32_t)set->n;
+  return at >= 0 ? KF_OK : kf_name_set_add(set, path, line, text, length, err);
+}
+
+kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err) {
+  if (sorted && set->n > 0) qsort(set->name, set->n, sizeof *set->name, kf_by_bytes);
+  return kf_names_copy((const char *const *)set->name, (uint32_t)set->n, out, err);
 }
 
 void kf_name_set_clear(kf_name_set *set) {
@@ -133,16 +143,14 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
                           kf_err *err) {
   name_list *list = argument;
   kf_name_set *set = &list->set;
-  if (length == 0) {
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where a class name must be",
-                   list->path, line);
-  }
-  int64_t before = set->map != NULL ? kf_dict_find(set->map, text, length) : -1;
-  if (before >= 0) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64,
-                   list->path, line, set->name[before], before + 1);
-  }
+  if (length == 0)
+    return kf_fail_file(err, list->path, "line %" PRIu64 " is empty; a class name is expected",
+                        line);
+  int64_t before = kf_name_set_find(set, text, length);
+  if (before >= 0)
+    return kf_fail_file(err, list->path,
+                        "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64, line,
+                        set->name[before], before + 1);
   return kf_name_set_add(set, list->path, line, text, length, err);
 }
 
@@ -153,12 +161,8 @@ kf_status kf_names_read(const char *path, kf_names *out, kf_err *err) {
   kf_name_set *set = &list.set;
   kf_status status = kf_lines_each(&in, add_name, &list, err);
   kf_in_close(&in);
-  if (status == KF_OK && set->n == 0) {
-    status = kf_fail(err, KF_ERR_DATA, "%s: no class name in the file", path);
-  }
-  if (status == KF_OK) {
-    status = kf_names_copy((const char *const *)set->name, (uint32_t)set->n, out, err);
-  }
+  if (status == KF_OK && set->n == 0) status = kf_fail_file(err, path, "has no class names");
+  if (status == KF_OK) status = kf_name_set_list(set, false, out, err);
   kf_name_set_clear(set);
   return status;
 }

@@ -26,18 +26,17 @@ typedef struct parser {
 } parser;
 
 static kf_status expected(const parser *p, const char *what) {
-  if (p->at == p->end) {
-    return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header ends where %s must be", p->path, what);
-  }
-  return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%.20s' where %s must be", p->path,
-                 p->at, what);
+  if (p->at == p->end)
+    return kf_fail_file(p->err, p->path, "the npy header ends where %s is expected", what);
+  return kf_fail_file(p->err, p->path, "the npy header has '%.20s' where %s is expected", p->at,
+                      what);
 }
 
 static void skip_space(parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t')) p->at++;
 }
 
-/* Takes a character, if it comes next. */
+/* Takes a character if it comes next. */
 static bool accept(parser *p, char c) {
   skip_space(p);
   if (p->at == p->end || *p->at != c) return false;
@@ -68,17 +67,13 @@ static kf_status parse_string(parser *p, const char *what, char *text, size_t si
 
 static kf_status parse_size(parser *p, uint64_t *out) {
   skip_space(p);
-  if (p->at < p->end && *p->at == '-') {
-    return kf_fail(p->err, KF_ERR_DATA, "%s: the shape in the npy header has a negative size",
-                   p->path);
-  }
+  if (p->at < p->end && *p->at == '-')
+    return kf_fail_file(p->err, p->path, "the shape in the npy header has a negative size");
   const char *begin = p->at;
   *out = 0;
   for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
-    if (!kf_mul_u64(*out, 10, out) || !kf_add_u64(*out, (uint64_t)(*p->at - '0'), out)) {
-      return kf_fail(p->err, KF_ERR_DATA, "%s: a size in the npy header does not fit 64 bits",
-                     p->path);
-    }
+    if (!kf_mul_u64(*out, 10, out) || !kf_add_u64(*out, (uint64_t)(*p->at - '0'), out))
+      return kf_fail_file(p->err, p->path, "a size in the npy header does not fit 64 bits");
   }
   return p->at == begin ? expected(p, "a size") : KF_OK;
 }
@@ -88,9 +83,8 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
   if (!accept(p, '(')) return expected(p, "a shape");
   npy->ndim = 0;
   while (!accept(p, ')')) {
-    if (npy->ndim == 8) {
-      return kf_fail(p->err, KF_ERR_DATA, "%s: the array has more than 8 dimensions", p->path);
-    }
+    if (npy->ndim == 8)
+      return kf_fail_file(p->err, p->path, "the array has more than 8 dimensions");
     KF_TRY(parse_size(p, &npy->shape[npy->ndim++]));
     bool comma = accept(p, ',');
     if (comma) continue;
@@ -110,10 +104,9 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
                {"<i8", KF_TYPE_I64}, {"|u1", KF_TYPE_U8},  {"<u2", KF_TYPE_U16},
                {"<u4", KF_TYPE_U32}, {"<u8", KF_TYPE_U64}};
   char name[64];
-  if (accept(p, '[')) {
-    return kf_fail(p->err, KF_ERR_DATA,
-                   "%s: the array has a structured dtype, which koofu does not load", p->path);
-  }
+  if (accept(p, '['))
+    return kf_fail_file(p->err, p->path,
+                        "the array has a structured dtype, which koofu does not read");
   KF_TRY(parse_string(p, "a dtype", name, sizeof name));
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
@@ -121,21 +114,19 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
     memcpy(npy->type_name, known[i].name, 4);
     return KF_OK;
   }
-  if (strchr(name, 'O') != NULL) {
-    return kf_fail(p->err, KF_ERR_DATA,
-                   "%s: the array holds Python objects, which koofu does not load (save floats, or "
-                   "strings as a text file)",
-                   p->path);
-  }
-  if (name[0] == '>') {
-    return kf_fail(p->err, KF_ERR_DATA,
-                   "%s: dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')",
-                   p->path, name, name + 1);
-  }
-  return kf_fail(p->err, KF_ERR_DATA,
-                 "%s: dtype '%s' is none that koofu reads: f2, f4 or f8 for rows, integers for "
-                 "labels, a text file for strings",
-                 p->path, name);
+  if (strchr(name, 'O') != NULL)
+    return kf_fail_file(p->err, p->path,
+                        "the array holds Python objects, which koofu does not load (save floats, "
+                        "or strings in a text file)");
+  if (name[0] == '>')
+    return kf_fail_file(p->err, p->path,
+                        "dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')", name,
+                        name + 1);
+  return kf_fail_file(
+      p->err, p->path,
+      "dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, "
+      "and a text file for strings",
+      name);
 }
 
 static kf_status parse_order(parser *p, kf_npy *npy) {
@@ -152,13 +143,11 @@ static kf_status parse_entry(parser *p, kf_npy *npy, unsigned *seen) {
   KF_TRY(parse_string(p, "a key", key, sizeof key));
   for (unsigned i = 0; i < 3; i++) {
     if (strcmp(key, entries[i].key) != 0) continue;
-    if (*seen & 1u << i) {
-      return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has '%s' twice", p->path, key);
-    }
+    if (*seen & 1u << i) return kf_fail_file(p->err, p->path, "the npy header has '%s' twice", key);
     *seen |= 1u << i;
     return accept(p, ':') ? entries[i].parse(p, npy) : expected(p, "':'");
   }
-  return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header has an unknown key '%s'", p->path, key);
+  return kf_fail_file(p->err, p->path, "the npy header has an unknown key '%s'", key);
 }
 
 static kf_status parse_dict(parser *p, kf_npy *npy) {
@@ -173,10 +162,10 @@ static kf_status parse_dict(parser *p, kf_npy *npy) {
   skip_space(p);
   if (p->at != p->end) return expected(p, "its end");
   if (seen == 7) return KF_OK;
-  return kf_fail(p->err, KF_ERR_DATA, "%s: the npy header lacks '%s'", p->path,
-                 !(seen & 1)   ? "descr"
-                 : !(seen & 2) ? "fortran_order"
-                               : "shape");
+  return kf_fail_file(p->err, p->path, "the npy header lacks '%s'",
+                      !(seen & 1)   ? "descr"
+                      : !(seen & 2) ? "fortran_order"
+                                    : "shape");
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
@@ -187,27 +176,21 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
   unsigned char bytes[12] = {0};
   uint64_t n = npy->in.size < sizeof bytes ? npy->in.size : sizeof bytes;
   KF_TRY(kf_in_read(&npy->in, 0, bytes, n, err));
-  if (memcmp(bytes, "\x93NUMPY", 6) != 0) {
-    return kf_fail(err, KF_ERR_DATA, "%s: the file does not begin like a .npy", path);
-  }
-  if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
-    return kf_fail(err, KF_ERR_DATA, "%s: npy version %d.%d is none of 1.0, 2.0 and 3.0", path,
-                   bytes[6], bytes[7]);
-  }
+  if (memcmp(bytes, "\x93NUMPY", 6) != 0)
+    return kf_fail_file(err, path, "the file does not begin like a .npy");
+  if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
+    return kf_fail_file(err, path, "npy version %d.%d is not 1.0, 2.0 or 3.0", bytes[6], bytes[7]);
   npy->offset = bytes[6] == 1 ? 10 : 12;
   *length = bytes[8] | (uint64_t)bytes[9] << 8;
   if (bytes[6] > 1) *length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
-  if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the npy header of %" PRIu64
-                   " bytes goes past the end of the file, which has "
-                   "%" PRIu64,
-                   path, *length, npy->in.size);
-  }
-  if (*length > HEADER_CAP) {
-    return kf_fail(err, KF_ERR_DATA, "%s: the npy header has %" PRIu64 " bytes, more than %d", path,
-                   *length, HEADER_CAP);
-  }
+  if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset)
+    return kf_fail_file(err, path,
+                        "the npy header of %" PRIu64
+                        " bytes goes past the end of the file, which has %" PRIu64,
+                        *length, npy->in.size);
+  if (*length > HEADER_CAP)
+    return kf_fail_file(err, path, "the npy header has %" PRIu64 " bytes, more than %d", *length,
+                        HEADER_CAP);
   return KF_OK;
 }
 
@@ -228,17 +211,15 @@ static kf_status read_dict(kf_npy *npy, uint64_t length, kf_err *err) {
 static kf_status check_size(const kf_npy *npy, kf_err *err) {
   uint64_t bytes = kf_type_size(npy->type);
   for (uint32_t i = 0; i < npy->ndim; i++) {
-    if (!kf_mul_u64(bytes, npy->shape[i], &bytes)) {
-      return kf_fail(err, KF_ERR_DATA, "%s: the size of the array overflows 64 bits", npy->in.path);
-    }
+    if (!kf_mul_u64(bytes, npy->shape[i], &bytes))
+      return kf_fail_file(err, npy->in.path, "the size of the array overflows 64 bits");
   }
   uint64_t actual = npy->in.size - npy->offset;
   if (bytes == actual) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the array is %s: its shape needs %" PRIu64
-                 " bytes behind the header, and there are %" PRIu64,
-                 npy->in.path, bytes > actual ? "cut short" : "followed by other bytes", bytes,
-                 actual);
+  return kf_fail_file(err, npy->in.path,
+                      "the array is %s: its shape needs %" PRIu64
+                      " bytes after the header, but there are %" PRIu64,
+                      bytes > actual ? "cut short" : "followed by other bytes", bytes, actual);
 }
 
 static kf_status read_header(kf_npy *npy, kf_err *err) {

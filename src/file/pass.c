@@ -1,9 +1,15 @@
 /* pass.c - one pass over the rows of a data set, on all threads.
  *
- * Every worker has its own buffers, made before the first row is read, so that running out of memory
- * cannot interrupt a pass. Batches are handed out in rising order: the number of worker 0's batch
- * says how far the work is. */
+ * Every worker has its own buffers, taken before the first row is read, so a pass cannot run out of
+ * memory half-way. Batches are handed out in rising order, so the position of worker 0's batch tells
+ * how far the pass is; no rows are reported at the start and all at the end, whoever works.
+ *
+ * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
+ * have all been started, and the lowest of them never waits, so the pass always goes on. After a
+ * failure no batch above it will have its turn, and those that wait give up. */
 #include "file/file.h"
+
+#include <pthread.h>
 
 typedef struct worker {
   kf_batch batch;
@@ -14,19 +20,49 @@ typedef struct pass_job {
   kf_ctx *ctx;
   const kf_data *data;
   const kf_pass *pass;
+  uint64_t rows; /* in a batch */
   worker *workers;
+  pthread_mutex_t lock;
+  pthread_cond_t turn; /* `next` or `failed` has changed */
+  size_t next;         /* the batch to be finished */
+  bool failed;
 } pass_job;
 
-static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err) {
-  const pass_job *j = argument;
-  const kf_data *data = j->data;
-  kf_batch *b = &j->workers[number].batch;
-  uint64_t first = (uint64_t)i * j->pass->rows, left = data->rows - first;
+static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
+  uint64_t first = (uint64_t)i * j->rows, left = j->data->rows - first;
   b->first = first;
-  b->n = left < j->pass->rows ? left : j->pass->rows;
-  KF_TRY(kf_data_fetch(data, j->ctx->kernels, first, b->n, b->rows, b->labels, b->norm2, err));
-  KF_TRY(j->pass->work(j->pass->argument, b, err));
-  return kf_task_progress(j->ctx, number, j->pass->what, first + b->n, data->rows, err);
+  b->n = left < j->rows ? left : j->rows;
+  KF_TRY(kf_data_fetch(j->data, j->ctx->kernels, first, b->n, b->rows, b->labels, b->norm2, err));
+  return j->pass->work(j->pass->argument, b, err);
+}
+
+static kf_status finish_in_turn(pass_job *j, size_t i, const kf_batch *b, kf_err *err) {
+  pthread_mutex_lock(&j->lock);
+  while (j->next != i && !j->failed) pthread_cond_wait(&j->turn, &j->lock);
+  kf_status status = j->next == i ? j->pass->finish(j->pass->argument, b, err)
+                                  : kf_fail(err, KF_ERR_CANCELLED, "an earlier batch has failed");
+  if (status == KF_OK) j->next++;
+  pthread_cond_broadcast(&j->turn);
+  pthread_mutex_unlock(&j->lock);
+  return status;
+}
+
+static void give_up(pass_job *j) {
+  pthread_mutex_lock(&j->lock);
+  j->failed = true;
+  pthread_cond_broadcast(&j->turn);
+  pthread_mutex_unlock(&j->lock);
+}
+
+static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err) {
+  pass_job *j = argument;
+  kf_batch *b = &j->workers[number].batch;
+  kf_status status = work_on(j, i, b, err);
+  if (status == KF_OK && j->pass->finish != NULL) status = finish_in_turn(j, i, b, err);
+  if (status == KF_OK)
+    status = kf_task_progress(j->ctx, number, j->pass->what, b->first + b->n, j->data->rows, err);
+  if (status != KF_OK) give_up(j);
+  return status;
 }
 
 static void make_worker(const pass_job *j, size_t number) {
@@ -34,30 +70,43 @@ static void make_worker(const pass_job *j, size_t number) {
   kf_batch *b = &w->batch;
   const kf_pass *p = j->pass;
   b->worker = number;
-  KF_TAKE(&w->arena, b->labels, p->rows);
+  if (!p->rows_only) KF_TAKE(&w->arena, b->labels, j->rows);
   if (!p->labels_only) {
-    KF_TAKE(&w->arena, b->rows, p->rows * j->data->dim);
-    KF_TAKE(&w->arena, b->norm2, p->rows);
+    KF_TAKE(&w->arena, b->rows, j->rows * j->data->dim);
+    KF_TAKE(&w->arena, b->norm2, j->rows);
   }
   if (p->scratch_size > 0) b->scratch = kf_arena_take_zero(&w->arena, 1, p->scratch_size);
   if (p->make_scratch != NULL && !w->arena.failed)
     p->make_scratch(p->argument, b->scratch, &w->arena);
 }
 
-kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
-  uint64_t batches = (data->rows + pass->rows - 1) / pass->rows;
-  uint64_t n = pass->workers > 0 ? pass->workers : ctx->threads;
-  if (n > batches) n = batches;
-  pass_job j = {.ctx = ctx, .data = data, .pass = pass};
-  j.workers = kf_alloc_zero(n, sizeof *j.workers);
-  bool made = j.workers != NULL;
-  for (uint64_t t = 0; made && t < n; t++) {
-    make_worker(&j, t);
-    made = !j.workers[t].arena.failed;
+static kf_status run(pass_job *j, size_t workers) {
+  for (size_t t = 0; t < workers; t++) {
+    make_worker(j, t);
+    if (j->workers[t].arena.failed) return kf_fail_memory(&j->ctx->err);
   }
-  kf_status status = made ? kf_parallel_limited(ctx, (size_t)n, (size_t)batches, run_batch, &j)
-                          : kf_fail_memory(&ctx->err);
-  for (uint64_t t = 0; j.workers != NULL && t < n; t++) kf_arena_free(&j.workers[t].arena);
+  const char *what = j->pass->what;
+  uint64_t rows = j->data->rows;
+  if (what != NULL) KF_TRY(kf_progress(j->ctx, what, 0, rows));
+  size_t batches = (size_t)((rows + j->rows - 1) / j->rows);
+  KF_TRY(kf_parallel_limited(j->ctx, workers, batches, run_batch, j));
+  return what != NULL ? kf_progress(j->ctx, what, rows, rows) : KF_OK;
+}
+
+kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
+  pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows};
+  if (j.rows == 0) j.rows = kf_data_chunk(data->dim);
+  uint64_t batches = (data->rows + j.rows - 1) / j.rows;
+  size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
+  if (n > batches) n = (size_t)batches;
+  j.workers = kf_alloc_zero(n, sizeof *j.workers);
+  if (j.workers == NULL) return kf_fail_memory(&ctx->err);
+  pthread_mutex_init(&j.lock, NULL);
+  pthread_cond_init(&j.turn, NULL);
+  kf_status status = run(&j, n);
+  pthread_cond_destroy(&j.turn);
+  pthread_mutex_destroy(&j.lock);
+  for (size_t t = 0; t < n; t++) kf_arena_free(&j.workers[t].arena);
   kf_free(j.workers);
   return status;
 }

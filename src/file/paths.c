@@ -1,4 +1,4 @@
-/* paths.c - from what the caller names (files, folders, patterns) to the list of files to read. */
+/* paths.c - expands what the caller names (files, folders, patterns) to a list of files. */
 #include "file/file_internal.h"
 
 #include <dirent.h>
@@ -8,16 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a > b && strcmp(text + a - b, end) == 0;
-}
-
 kf_format kf_format_of(const char *path) {
-  if (ends_with(path, ".npy")) return KF_FORMAT_NPY;
-  if (ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
-  if (ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
-  if (ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
+  if (kf_ends_with(path, ".npy")) return KF_FORMAT_NPY;
+  if (kf_ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
+  if (kf_ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
+  if (kf_ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
   return KF_FORMAT_OTHER;
 }
 
@@ -27,20 +22,12 @@ int kf_by_bytes(const void *a, const void *b) {
 
 /* --- the list -------------------------------------------------------------------------------- */
 
-/* Appends `folder/name`, or `name` where folder is NULL. */
+/* Appends FOLDER/NAME, or NAME if folder is NULL. */
 static kf_status append(kf_paths *list, const char *folder, const char *name, kf_err *err) {
-  if (!kf_grow((void **)&list->path, &list->room, list->n, sizeof *list->path)) {
+  if (!kf_grow((void **)&list->path, &list->room, list->n, sizeof *list->path))
     return kf_fail_memory(err);
-  }
-  size_t size = (folder != NULL ? strlen(folder) + 1 : 0) + strlen(name) + 1;
-  char *path = kf_alloc(size, 1);
+  char *path = folder != NULL ? kf_path_join(folder, name) : kf_strdup(name);
   if (path == NULL) return kf_fail_memory(err);
-  if (folder != NULL) {
-    const char *slash = ends_with(folder, "/") ? "" : "/";
-    snprintf(path, size, "%s%s%s", folder, slash, name);
-  } else {
-    memcpy(path, name, size);
-  }
   list->path[list->n++] = path;
   return KF_OK;
 }
@@ -53,7 +40,8 @@ static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, k
   for (;;) {
     errno = 0; /* the only way to tell the end of a folder from a failure */
     const struct dirent *entry = readdir(folder);
-    if (entry == NULL) return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot list", errno);
+    if (entry == NULL)
+      return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be listed", errno);
     if (entry->d_name[0] == '.' || kf_format_of(entry->d_name) == KF_FORMAT_OTHER) continue;
     KF_TRY(append(list, path, entry->d_name, err));
     if (kf_is_directory(list->path[list->n - 1])) kf_free(list->path[--list->n]);
@@ -62,17 +50,14 @@ static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, k
 
 static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
   DIR *folder = opendir(path);
-  if (folder == NULL) return kf_fail_errno(err, path, "cannot open", errno);
+  if (folder == NULL) return kf_fail_errno(err, path, "cannot be opened", errno);
   size_t first = list->n;
   kf_status status = append_entries(list, folder, path, err);
   closedir(folder);
   if (status != KF_OK) return status;
-  if (list->n == first) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder (pictures go "
-                   "through 'koofu embed' first)",
-                   path);
-  }
+  if (list->n == first)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PICTURES,
+                        "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder", path);
   sort_from(list, first);
   return KF_OK;
 }
@@ -80,9 +65,8 @@ static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
 static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err) {
   glob_t found;
   int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
-  if (result == GLOB_NOMATCH) {
+  if (result == GLOB_NOMATCH)
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
-  }
   if (result == GLOB_NOSPACE) return kf_fail_memory(err);
   if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
 
@@ -96,7 +80,7 @@ static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err
   return status;
 }
 
-/* A file whose name happens to look like a pattern is still a file. */
+/* A file whose name looks like a pattern is still a file. */
 static kf_status append_given(kf_paths *list, const char *path, kf_err *err) {
   if (kf_is_directory(path)) return append_folder(list, path, err);
   struct stat info;

@@ -1,12 +1,12 @@
-/* pick.c - some rows of a data set, as a data set: samples and folds. */
-#include "file/file.h"
-
-#include <string.h>
+/* pick.c - some rows of a data set as a data set: samples, folds, and the rows of some classes. */
+#include "file/file_internal.h"
 
 typedef struct pick {
   kf_data data; /* first, so that a kf_data * is one of these */
   const kf_data *from;
   const uint64_t *rows; /* [data.rows], rising */
+  kf_data *own_from;    /* freed with it; NULL: they are the caller's */
+  uint64_t *own_rows;
 } pick;
 
 static kf_status fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -39,7 +39,12 @@ static kf_status refuse(const kf_data *data, const char *path, kf_err *err) {
   return kf_data_refuse_overwrite(((const pick *)data)->from, path, err);
 }
 
-static void destroy(kf_data *data) { kf_free(data); }
+static void destroy(kf_data *data) {
+  pick *p = (pick *)data;
+  kf_data_free(p->own_from);
+  kf_free(p->own_rows);
+  kf_free(p);
+}
 
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err) {
@@ -58,11 +63,16 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .where = where,
                       .refuse = refuse,
                       .destroy = destroy};
-  kf_status status =
-      kf_names_copy((const char *const *)from->names.name, from->names.n, &p->data.names, err);
+  kf_status status = kf_names_clone(&from->names, &p->data.names, err);
   if (status == KF_OK)
     *out = &p->data;
   else
     kf_free(p);
   return status;
+}
+
+void kf_pick_own(kf_data *data, kf_data *from, uint64_t *rows) {
+  pick *p = (pick *)data;
+  p->own_from = from;
+  p->own_rows = rows;
 }

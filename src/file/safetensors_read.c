@@ -5,9 +5,9 @@
  *               "name": {"dtype": "F32", "shape": [100, 512], "data_offsets": [0, 204800]}, …}
  *   then        the data; the offsets count from here
  *
- * Tensors must fill the data without gap or overlap, which makes it impossible to hide bytes in a
- * file or to read one tensor through another. Nothing is allocated on the word of a number in the
- * header: what is kept is no larger than the header itself. */
+ * Tensors must fill the data without gap or overlap, so no bytes can hide in a file and no tensor can
+ * be read through another. No size in the header decides how much memory is taken: what is kept is
+ * proportional to the header itself. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 /* --- one tensor ------------------------------------------------------------------------------ */
 
-/* A name as the file gives it, cut for messages. */
+/* A name from the file, cut for messages. */
 #define NAME "'%.64s'"
 
 typedef struct element {
@@ -25,21 +25,25 @@ typedef struct element {
   uint32_t bits;
 } element;
 
+/* The first ones in the order of kf_type. */
+static const element known[] = {
+    {"F16", KF_TYPE_F16, 16},      {"BF16", KF_TYPE_BF16, 16},    {"F32", KF_TYPE_F32, 32},
+    {"F64", KF_TYPE_F64, 64},      {"I8", KF_TYPE_I8, 8},         {"I16", KF_TYPE_I16, 16},
+    {"I32", KF_TYPE_I32, 32},      {"I64", KF_TYPE_I64, 64},      {"U8", KF_TYPE_U8, 8},
+    {"U16", KF_TYPE_U16, 16},      {"U32", KF_TYPE_U32, 32},      {"U64", KF_TYPE_U64, 64},
+    {"BOOL", KF_TYPE_OTHER, 8},    {"F8_E4M3", KF_TYPE_OTHER, 8}, {"F8_E5M2", KF_TYPE_OTHER, 8},
+    {"F8_E8M0", KF_TYPE_OTHER, 8}, {"F6_E2M3", KF_TYPE_OTHER, 6}, {"F6_E3M2", KF_TYPE_OTHER, 6},
+    {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
+
+const char *kf_st_type_name(kf_type type) { return known[type].name; }
+
 static const element *find_element(const char *name) {
-  static const element known[] = {
-      {"F16", KF_TYPE_F16, 16},      {"BF16", KF_TYPE_BF16, 16},    {"F32", KF_TYPE_F32, 32},
-      {"F64", KF_TYPE_F64, 64},      {"I8", KF_TYPE_I8, 8},         {"I16", KF_TYPE_I16, 16},
-      {"I32", KF_TYPE_I32, 32},      {"I64", KF_TYPE_I64, 64},      {"U8", KF_TYPE_U8, 8},
-      {"U16", KF_TYPE_U16, 16},      {"U32", KF_TYPE_U32, 32},      {"U64", KF_TYPE_U64, 64},
-      {"BOOL", KF_TYPE_OTHER, 8},    {"F8_E4M3", KF_TYPE_OTHER, 8}, {"F8_E5M2", KF_TYPE_OTHER, 8},
-      {"F8_E8M0", KF_TYPE_OTHER, 8}, {"F6_E2M3", KF_TYPE_OTHER, 6}, {"F6_E3M2", KF_TYPE_OTHER, 6},
-      {"F4", KF_TYPE_OTHER, 4},      {"C64", KF_TYPE_OTHER, 64}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(name, known[i].name) == 0) return &known[i];
   return NULL;
 }
 
-/* A list of at most `most` whole numbers from 0 up. */
+/* A list of at most `most` whole numbers >= 0. */
 static bool read_sizes(const kf_json_doc *doc, const kf_json *list, uint32_t most, uint64_t *out,
                        uint32_t *n) {
   if (list == NULL || list->kind != KF_JSON_LIST || list->count > most) return false;
@@ -53,7 +57,7 @@ static bool read_sizes(const kf_json_doc *doc, const kf_json *list, uint32_t mos
   return true;
 }
 
-/* The bytes that a shape takes; false where they overflow or are no whole number. */
+/* The bytes of a shape; false if they overflow or are not a whole number. */
 static bool shape_bytes(const kf_st_tensor *tensor, uint32_t bits, uint64_t *bytes) {
   uint64_t total = bits;
   for (uint32_t i = 0; i < tensor->ndim; i++)
@@ -67,49 +71,39 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
                              const kf_json *entry, uint64_t data_size, kf_err *err) {
   const char *name = entry->key;
   const char *type_name = kf_json_string(kf_json_get(doc, entry, "dtype"));
-  if (type_name == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has no dtype", path, name);
-  const element *known = find_element(type_name);
-  if (known == NULL) {
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor " NAME " has the unknown dtype '%.20s'", path,
-                   name, type_name);
-  }
-  tensor->type = known->type;
-  tensor->type_name = known->name;
-  if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim)) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the shape of tensor " NAME " is no list of at most 8 sizes from 0 up", path,
-                   name);
-  }
+  if (type_name == NULL) return kf_fail_file(err, path, "tensor " NAME " has no dtype", name);
+  const element *type = find_element(type_name);
+  if (type == NULL)
+    return kf_fail_file(err, path, "tensor " NAME " has the unknown dtype '%.20s'", name,
+                        type_name);
+  tensor->name = name;
+  tensor->type = type->type;
+  tensor->type_name = type->name;
+  if (!read_sizes(doc, kf_json_get(doc, entry, "shape"), 8, tensor->shape, &tensor->ndim))
+    return kf_fail_file(err, path, "the shape of tensor " NAME " is not a list of at most 8 sizes",
+                        name);
   uint64_t offsets[2];
   uint32_t n;
   if (!read_sizes(doc, kf_json_get(doc, entry, "data_offsets"), 2, offsets, &n) || n != 2 ||
       offsets[0] > offsets[1]) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the data_offsets of tensor " NAME " are not two rising numbers", path,
-                   name);
+    return kf_fail_file(err, path, "the data_offsets of tensor " NAME " are not two rising numbers",
+                        name);
   }
-  if (offsets[1] > data_size) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
-                   path, name, offsets[1], data_size);
-  }
+  if (offsets[1] > data_size)
+    return kf_fail_file(
+        err, path, "tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
+        name, offsets[1], data_size);
   uint64_t bytes;
-  if (!shape_bytes(tensor, known->bits, &bytes)) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the size of tensor " NAME " overflows or is no whole number of bytes", path,
-                   name);
-  }
+  if (!shape_bytes(tensor, type->bits, &bytes))
+    return kf_fail_file(
+        err, path, "the size of tensor " NAME " overflows or is not a whole number of bytes", name);
   tensor->offset = offsets[0];
   tensor->bytes = offsets[1] - offsets[0];
-  if (tensor->bytes != bytes) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the shape of tensor " NAME " needs %" PRIu64
-                   " bytes, but its data_offsets span %" PRIu64,
-                   path, name, bytes, tensor->bytes);
-  }
-  tensor->name = kf_strdup(name);
-  return tensor->name != NULL ? KF_OK : kf_fail_memory(err);
+  if (tensor->bytes == bytes) return KF_OK;
+  return kf_fail_file(err, path,
+                      "the shape of tensor " NAME " needs %" PRIu64
+                      " bytes, but its data_offsets span %" PRIu64,
+                      name, bytes, tensor->bytes);
 }
 
 /* --- all tensors ----------------------------------------------------------------------------- */
@@ -126,31 +120,29 @@ static kf_status check_tiling(const kf_st *st, uint64_t data_size, kf_err *err) 
   const char *before = NULL;
   for (size_t i = 0; i < st->n_tensors; i++) {
     const kf_st_tensor *tensor = &st->tensors[i];
-    if (tensor->offset < end) {
-      return kf_fail(err, KF_ERR_DATA, "%s: tensors " NAME " and " NAME " overlap", st->in.path,
-                     before, tensor->name);
-    }
-    if (tensor->offset > end) {
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: %" PRIu64 " data bytes before tensor " NAME
-                     " belong to no tensor (a gap)",
-                     st->in.path, tensor->offset - end, tensor->name);
-    }
+    if (tensor->offset < end)
+      return kf_fail_file(err, st->in.path, "tensors " NAME " and " NAME " overlap", before,
+                          tensor->name);
+    if (tensor->offset > end)
+      return kf_fail_file(err, st->in.path,
+                          "%" PRIu64 " data bytes before tensor " NAME
+                          " belong to no tensor (a gap)",
+                          tensor->offset - end, tensor->name);
     end += tensor->bytes;
     before = tensor->name;
   }
   if (end == data_size) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: %" PRIu64 " trailing bytes at the end of the file belong to no tensor",
-                 st->in.path, data_size - end);
+  return kf_fail_file(err, st->in.path,
+                      "%" PRIu64 " trailing bytes at the end of the file belong to no tensor",
+                      data_size - end);
 }
 
 static kf_status read_tensors(kf_st *st, const kf_json_doc *doc, uint64_t data_offset,
                               kf_err *err) {
   uint64_t data_size = st->in.size - data_offset;
   const kf_json *root = &doc->nodes[0];
-  st->tensors = kf_alloc_zero(root->count, sizeof *st->tensors);
-  if (st->tensors == NULL) return kf_fail_memory(err);
+  KF_TAKE_ZERO(&st->arena, st->tensors, root->count);
+  if (st->arena.failed) return kf_fail_memory(err);
   for (const kf_json *entry = kf_json_first(doc, root); entry != NULL;
        entry = kf_json_next(doc, entry)) {
     if (strcmp(entry->key, "__metadata__") == 0) continue;
@@ -169,18 +161,16 @@ static int by_key(const void *a, const void *b) {
   return strcmp((*(const kf_json *const *)a)->key, (*(const kf_json *const *)b)->key);
 }
 
-/* Copies the members, which are all strings, in the order of their keys. */
-static kf_status copy_metadata(kf_st *st, const kf_json **members, size_t n, kf_err *err) {
+/* Takes the members, which must be strings, in the order of their keys. */
+static kf_status take_metadata(kf_st *st, const kf_json **members, size_t n, kf_err *err) {
   qsort(members, n, sizeof *members, by_key);
   for (size_t i = 0; i < n; i++) {
-    if (members[i]->kind != KF_JSON_STRING)
-      return kf_fail(err, KF_ERR_DATA, "%s: metadata " NAME " is no string", st->in.path,
-                     members[i]->key);
-    st->keys[i] = kf_strdup(members[i]->key);
-    st->values[i] = kf_strdup(members[i]->text);
-    st->n_meta = i + 1;
-    if (st->keys[i] == NULL || st->values[i] == NULL) return kf_fail_memory(err);
+    st->keys[i] = members[i]->key;
+    st->values[i] = kf_json_string(members[i]);
+    if (st->values[i] == NULL)
+      return kf_fail_file(err, st->in.path, "metadata " NAME " is not a string", st->keys[i]);
   }
+  st->n_meta = n;
   return KF_OK;
 }
 
@@ -188,22 +178,21 @@ static kf_status read_metadata(kf_st *st, const kf_json_doc *doc, kf_err *err) {
   const kf_json *metadata = kf_json_get(doc, &doc->nodes[0], "__metadata__");
   if (metadata == NULL) return KF_OK;
   if (metadata->kind != KF_JSON_OBJECT)
-    return kf_fail(err, KF_ERR_DATA, "%s: __metadata__ is no JSON object", st->in.path);
+    return kf_fail_file(err, st->in.path, "__metadata__ is not a JSON object");
   size_t n = metadata->count, i = 0;
-  const kf_json **members = kf_alloc(n, sizeof *members);
-  st->keys = kf_alloc_zero(n, sizeof *st->keys);
-  st->values = kf_alloc_zero(n, sizeof *st->values);
-  bool ok = members != NULL && st->keys != NULL && st->values != NULL;
-  for (const kf_json *member = kf_json_first(doc, metadata); ok && member != NULL;
+  const kf_json **members;
+  KF_TAKE(&st->arena, members, n);
+  KF_TAKE(&st->arena, st->keys, n);
+  KF_TAKE(&st->arena, st->values, n);
+  if (st->arena.failed) return kf_fail_memory(err);
+  for (const kf_json *member = kf_json_first(doc, metadata); member != NULL;
        member = kf_json_next(doc, member))
     members[i++] = member;
-  kf_status status = ok ? copy_metadata(st, members, n, err) : kf_fail_memory(err);
-  kf_free(members);
-  return status;
+  return take_metadata(st, members, n, err);
 }
 
-/* Where the digits of metadata "checksum" stand, spelt as we write it: first in the metadata. A key
- * that ends in the same letters could be taken for it; its file is then refused as damaged. */
+/* The offset of the digits of metadata "checksum", spelt as we write it, first in the metadata. A key
+ * that ends in the same letters may be taken for it; the file is then refused as damaged. */
 static uint64_t find_checksum(const char *text, size_t length) {
   static const char key[] = "\"checksum\":\"";
   const char *at = memmem(text, length, key, sizeof key - 1);
@@ -224,36 +213,32 @@ static kf_status read_header(kf_st *st, char *text, uint64_t length, kf_err *err
   st->checksum_offset = find_checksum(text, length);
   kf_status status = doc.nodes[0].kind == KF_JSON_OBJECT
                          ? read_metadata(st, &doc, err)
-                         : kf_fail(err, KF_ERR_DATA, "%s is no JSON object", what);
+                         : kf_fail(err, KF_ERR_DATA, "%s is not a JSON object", what);
   if (status == KF_OK) status = read_tensors(st, &doc, 8 + length, err);
+  st->text = doc.text; /* keeps the names */
+  doc.text = NULL;
   kf_json_clear(&doc);
   return status;
 }
 
 static kf_status read_file(kf_st *st, kf_err *err) {
   uint64_t length;
-  if (st->in.size < sizeof length) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.path,
-                   st->in.size);
-  }
+  if (st->in.size < sizeof length)
+    return kf_fail_file(err, st->in.path,
+                        "the file has %" PRIu64 " bytes, too few for a .safetensors", st->in.size);
   KF_TRY(kf_in_read(&st->in, 0, &length, sizeof length, err));
-  if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: is a Git LFS pointer, not the file itself, which 'git lfs pull' fetches",
-                   st->in.path);
-  }
-  if (length > KF_HEADER_CAP) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the header says it has %" PRIu64 " bytes, more than the limit of %u",
-                   st->in.path, length, KF_HEADER_CAP);
-  }
-  if (length > st->in.size - sizeof length) {
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the header of %" PRIu64 " bytes goes past the end of the file, which has "
-                   "%" PRIu64,
-                   st->in.path, length, st->in.size);
-  }
+  if (memcmp(&length, "version ", sizeof length) == 0 && st->in.size < 1024)
+    return kf_fail_file(err, st->in.path,
+                        "is a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'");
+  if (length > KF_HEADER_CAP)
+    return kf_fail_file(err, st->in.path,
+                        "the header says it has %" PRIu64 " bytes, more than the limit of %u",
+                        length, KF_HEADER_CAP);
+  if (length > st->in.size - sizeof length)
+    return kf_fail_file(err, st->in.path,
+                        "the header of %" PRIu64
+                        " bytes goes past the end of the file, which has %" PRIu64,
+                        length, st->in.size);
   char *text = kf_alloc(length, 1);
   if (text == NULL) return kf_fail_memory(err);
   kf_status status = read_header(st, text, length, err);
@@ -263,10 +248,10 @@ static kf_status read_file(kf_st *st, kf_err *err) {
 
 kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS) {
-    kf_in in; /* what is wrong with the file itself comes first */
+    kf_in in; /* a file that cannot be opened is reported first */
     KF_TRY(kf_in_open(&in, path, err));
     kf_in_close(&in);
-    return kf_fail(err, KF_ERR_DATA, "%s: is no .safetensors file", path);
+    return kf_fail_file(err, path, "is not a .safetensors file");
   }
   *st = (kf_st){0};
   KF_TRY(kf_in_open(&st->in, path, err));
@@ -277,13 +262,7 @@ kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
 
 void kf_st_close(kf_st *st) {
   kf_in_close(&st->in);
-  for (size_t i = 0; i < st->n_tensors; i++) kf_free(st->tensors[i].name);
-  for (size_t i = 0; i < st->n_meta; i++) {
-    kf_free(st->keys[i]);
-    kf_free(st->values[i]);
-  }
-  kf_free(st->tensors);
-  kf_free(st->keys);
-  kf_free(st->values);
+  kf_arena_free(&st->arena);
+  kf_free(st->text);
   *st = (kf_st){0};
 }

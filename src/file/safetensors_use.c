@@ -1,7 +1,7 @@
-/* safetensors_use.c - what one does with an open .safetensors file: find and read tensors, read
- * metadata, verify the checksum.
+/* safetensors_use.c - finds and reads tensors and metadata of an open .safetensors file, and verifies
+ * its checksum.
  *
- * Metadata are strings; numbers are spelt out in them, and class names are a JSON list. */
+ * Metadata are strings; numbers are spelt out, and class names are a JSON list. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -32,12 +32,10 @@ static void write_shape(char *text, size_t size, uint32_t ndim, const int64_t *s
 kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t ndim,
                        const int64_t *shape, const kf_st_tensor **out, kf_err *err) {
   const kf_st_tensor *tensor = kf_st_find(st, name);
-  if (tensor == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", st->in.path, name);
-  if (tensor->type != type) {
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the wrong dtype %s", st->in.path, name,
-                   tensor->type_name);
-  }
+  if (tensor == NULL) return kf_fail_file(err, st->in.path, "there is no tensor '%s'", name);
+  if (tensor->type != type)
+    return kf_fail_file(err, st->in.path, "tensor '%s' has the wrong dtype %s", name,
+                        tensor->type_name);
   bool fits = tensor->ndim == ndim;
   for (uint32_t i = 0; fits && i < ndim; i++)
     fits = shape[i] < 0 || tensor->shape[i] == (uint64_t)shape[i];
@@ -47,8 +45,8 @@ kf_status kf_st_expect(const kf_st *st, const char *name, kf_type type, uint32_t
     for (uint32_t i = 0; i < tensor->ndim; i++) have[i] = (int64_t)tensor->shape[i];
     write_shape(wanted, sizeof wanted, ndim, shape);
     write_shape(actual, sizeof actual, tensor->ndim, have);
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' has the shape %s, but must have %s",
-                   st->in.path, name, actual, wanted);
+    return kf_fail_file(err, st->in.path, "tensor '%s' has the shape %s, but must have %s", name,
+                        actual, wanted);
   }
   *out = tensor;
   return KF_OK;
@@ -69,7 +67,7 @@ const char *kf_st_meta(const kf_st *st, const char *key) {
 static kf_status find_meta(const kf_st *st, const char *key, const char **out, kf_err *err) {
   *out = kf_st_meta(st, key);
   if (*out != NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: there is no metadata '%s'", st->in.path, key);
+  return kf_fail_file(err, st->in.path, "there is no metadata '%s'", key);
 }
 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err) {
@@ -77,8 +75,8 @@ kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *
   KF_TRY(find_meta(st, key, &text, err));
   *out = kf_parse_f64(text, &end);
   if (end != text && *end == '\0' && *out - *out == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no number", st->in.path,
-                 key, text);
+  return kf_fail_file(err, st->in.path, "metadata '%s' is '%.40s', which is not a number", key,
+                      text);
 }
 
 kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err *err) {
@@ -89,16 +87,16 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
   *out = strtoll(text, &end, 10);
   bool starts = *text == '-' || (*text >= '0' && *text <= '9');
   if (starts && end != text && *end == '\0' && errno == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is '%.40s', which is no whole number",
-                 st->in.path, key, text);
+  return kf_fail_file(err, st->in.path, "metadata '%s' is '%.40s', which is not a whole number",
+                      key, text);
 }
 
 static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
   const kf_json *list = &doc->nodes[0];
-  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES) {
-    return kf_fail(err, KF_ERR_DATA, "%s: metadata 'classes' is no JSON list of at most %u strings",
-                   st->in.path, KF_MAX_CLASSES);
-  }
+  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES)
+    return kf_fail_file(err, st->in.path,
+                        "metadata 'classes' is not a JSON list of at most %u strings",
+                        KF_MAX_CLASSES);
   const char **names = kf_alloc(list->count, sizeof *names);
   if (names == NULL) return kf_fail_memory(err);
   kf_status status = KF_OK;
@@ -107,21 +105,12 @@ static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *o
        item = kf_json_next(doc, item)) {
     names[n] = kf_json_string(item);
     if (names[n] == NULL)
-      status = kf_fail(err, KF_ERR_DATA, "%s: entry %u of metadata 'classes' is no string",
-                       st->in.path, n);
+      status = kf_fail_file(err, st->in.path, "entry %u of metadata 'classes' is not a string", n);
     n++;
   }
   if (status == KF_OK) status = kf_names_copy(names, n, out, err);
   kf_free(names);
   return status;
-}
-
-/* A map refuses names that stand twice. */
-static kf_status check_unique(const kf_st *st, const kf_names *names, kf_err *err) {
-  kf_dict *map;
-  KF_TRY(kf_dict_new_from_names(names, st->in.path, &map, err));
-  kf_dict_free(map);
-  return KF_OK;
 }
 
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
@@ -134,63 +123,63 @@ kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   KF_TRY(kf_json_parse(&doc, text, strlen(text), what, err));
   kf_status status = copy_names(st, &doc, out, err);
   kf_json_clear(&doc);
-  if (status == KF_OK) status = check_unique(st, out, err);
+  if (status == KF_OK) status = kf_names_check(out, st->in.path, err);
   if (status != KF_OK) kf_names_clear(out);
   return status;
 }
 
 /* --- checksum -------------------------------------------------------------------------------- */
 
-/* Puts '0' over the part of the digits that lies in a piece of the file. */
-static void blank_digits(unsigned char *piece, uint64_t offset, size_t n, uint64_t digits) {
+/* Puts '0' over those of the digits that are in the buffer. */
+static void blank_digits(unsigned char *buffer, uint64_t offset, size_t n, uint64_t digits) {
   for (uint64_t at = digits; at < digits + 16; at++)
-    if (at >= offset && at < offset + n) piece[at - offset] = '0';
+    if (at >= offset && at < offset + n) buffer[at - offset] = '0';
 }
 
-static kf_status hash_file(const kf_st *st, unsigned char *piece, size_t size, uint64_t *out,
-                           kf_err *err) {
-  kf_checksum hash;
-  kf_checksum_start(&hash);
+static kf_status sum_file(const kf_st *st, unsigned char *buffer, size_t size, uint64_t *out,
+                          kf_err *err) {
+  kf_checksum sum;
+  kf_checksum_start(&sum);
   for (uint64_t offset = 0; offset < st->in.size;) {
     uint64_t left = st->in.size - offset;
     size_t n = left < size ? (size_t)left : size;
-    KF_TRY(kf_in_read(&st->in, offset, piece, n, err));
-    blank_digits(piece, offset, n, st->checksum_offset);
-    kf_checksum_add(&hash, piece, n);
+    KF_TRY(kf_in_read(&st->in, offset, buffer, n, err));
+    blank_digits(buffer, offset, n, st->checksum_offset);
+    kf_checksum_add(&sum, buffer, n);
     offset += n;
   }
-  *out = kf_checksum_value(&hash);
+  *out = kf_checksum_value(&sum);
   return KF_OK;
 }
 
 kf_status kf_st_verify(const kf_st *st, kf_err *err) {
   const char *stored = kf_st_meta(st, "checksum");
   if (stored == NULL || st->checksum_offset == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no checksum", st->in.path);
+    return kf_fail_file(err, st->in.path, "there is no checksum");
   size_t size = (size_t)1 << 20;
-  unsigned char *piece = kf_alloc(size, 1);
-  if (piece == NULL) return kf_fail_memory(err);
+  unsigned char *buffer = kf_alloc(size, 1);
+  if (buffer == NULL) return kf_fail_memory(err);
   uint64_t value;
-  kf_status status = hash_file(st, piece, size, &value, err);
-  kf_free(piece);
+  kf_status status = sum_file(st, buffer, size, &value, err);
+  kf_free(buffer);
   if (status != KF_OK) return status;
   char digits[17];
   snprintf(digits, sizeof digits, "%016" PRIx64, value);
   if (strcmp(digits, stored) == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the checksum is %s, but the header says %.16s: the file is damaged",
-                 st->in.path, digits, stored);
+  return kf_fail_file(err, st->in.path,
+                      "the checksum is %s, but the header says %.16s: the file is damaged", digits,
+                      stored);
 }
 
 kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err) {
   const char *given = kf_st_meta(st, "format");
   if (given == NULL || strcmp(given, format) != 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: is not %s", st->in.path, what);
+    return kf_fail_file(err, st->in.path, "is not %s", what);
   int64_t version;
   KF_TRY(kf_st_meta_i64(st, "version", &version, err));
   if (version != 1)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: has version %" PRId64 " of its format, this koofu reads version 1",
-                   st->in.path, version);
+    return kf_fail_file(err, st->in.path,
+                        "has version %" PRId64 " of its format, but this koofu reads version 1",
+                        version);
   return kf_st_verify(st, err);
 }

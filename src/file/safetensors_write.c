@@ -1,6 +1,6 @@
 /* safetensors_write.c - writes a .safetensors file in one pass.
  *
- * The header has the metadata first and then the tensors in the order they were declared, so equal
+ * The header has the metadata first, then the tensors in the order of their declaration, so equal
  * calls give equal bytes. It is padded with spaces so that the data begins at a multiple of 8. */
 #include "file/file_internal.h"
 
@@ -17,7 +17,7 @@ struct kf_stw {
   uint64_t declared, written; /* bytes of data */
   bool checksum;
   uint64_t digits; /* offset of the checksum in the file */
-  kf_checksum hash;
+  kf_checksum sum;
 };
 
 static kf_status start(kf_stw *w, const char *path, kf_err *err) {
@@ -26,13 +26,13 @@ static kf_status start(kf_stw *w, const char *path, kf_err *err) {
 }
 
 kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err) {
-  /* Files are known by their endings: under another one we would not read our own. */
+  /* Files are recognised by their endings: under another one we could not read our own. */
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
     return kf_fail(err, KF_ERR_ARG, "%s: the name must end in .safetensors", path);
   kf_stw *w = kf_alloc_zero(1, sizeof *w);
   if (w == NULL) return kf_fail_memory(err);
   w->checksum = checksum;
-  kf_checksum_start(&w->hash);
+  kf_checksum_start(&w->sum);
   kf_status status = start(w, path, err);
   if (status != KF_OK) {
     kf_stw_abort(w);
@@ -54,12 +54,17 @@ void kf_stw_abort(kf_stw *w) {
 
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err) {
   if (!kf_utf8_valid(value, strlen(value)))
-    return kf_fail(err, KF_ERR_DATA, "%s: metadata '%s' is not valid UTF-8", w->out.path, key);
+    return kf_fail_file(err, w->out.path, "metadata '%s' is not valid UTF-8", key);
   if (w->metadata.n > 0) kf_string_add(&w->metadata, ",", 1);
   kf_string_add_json(&w->metadata, key);
   kf_string_add(&w->metadata, ":", 1);
   kf_string_add_json(&w->metadata, value);
   return w->metadata.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err) {
+  KF_TRY(kf_stw_meta(w, "format", format, err));
+  return kf_stw_meta(w, "version", "1", err);
 }
 
 kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err) {
@@ -91,12 +96,6 @@ kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err) {
 
 /* --- tensors --------------------------------------------------------------------------------- */
 
-static const char *type_name(kf_type type) {
-  static const char *const name[] = {"F16", "BF16", "F32", "F64", "I8",  "I16",
-                                     "I32", "I64",  "U8",  "U16", "U32", "U64"};
-  return name[type];
-}
-
 kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndim,
                          const uint64_t *shape, kf_err *err) {
   uint64_t bytes = kf_type_size(type), offsets[2] = {w->declared, 0};
@@ -107,7 +106,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
   kf_string *text = &w->tensors;
   kf_string_add(text, ",", 1);
   kf_string_add_json(text, name);
-  kf_string_addf(text, ":{\"dtype\":\"%s\",\"shape\":[", type_name(type));
+  kf_string_addf(text, ":{\"dtype\":\"%s\",\"shape\":[", kf_st_type_name(type));
   for (uint32_t i = 0; i < ndim; i++)
     kf_string_addf(text, "%s%" PRIu64, i > 0 ? "," : "", shape[i]);
   kf_string_addf(text, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offsets[0], offsets[1]);
@@ -119,7 +118,7 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
 /* --- bytes ----------------------------------------------------------------------------------- */
 
 static kf_status put(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
-  if (w->checksum) kf_checksum_add(&w->hash, bytes, n);
+  if (w->checksum) kf_checksum_add(&w->sum, bytes, n);
   return kf_out_write(&w->out, bytes, n, err);
 }
 
@@ -128,13 +127,13 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
   uint64_t n = sizeof open - 1 + w->metadata.n + 1 + w->tensors.n + 1;
   uint64_t padding = (8 - n % 8) % 8, length = n + padding;
   if (length > KF_HEADER_CAP)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the class names make a header of %" PRIu64
-                   " bytes, and %u are the most that readers take",
-                   w->out.path, length, KF_HEADER_CAP);
+    return kf_fail_file(err, w->out.path,
+                        "the class names make a header of %" PRIu64
+                        " bytes, more than the %u that readers accept",
+                        length, KF_HEADER_CAP);
   KF_TRY(put(w, &length, sizeof length, err));
   KF_TRY(put(w, open, sizeof open - 1, err));
-  /* The checksum was the first metadata to be set, so these digits are its own. */
+  /* The checksum is the first metadata, so these digits are its own. */
   if (w->checksum)
     w->digits = w->out.written + (uint64_t)(strstr(w->metadata.data, no_digits) - w->metadata.data);
   KF_TRY(put(w, w->metadata.data, w->metadata.n, err));
@@ -154,14 +153,13 @@ kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
 
 static kf_status finish(kf_stw *w, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
-  if (w->written != w->declared) {
+  if (w->written != w->declared)
     return kf_fail(err, KF_ERR_INTERNAL,
                    "%s: %" PRIu64 " bytes were declared and %" PRIu64 " written", w->out.path,
                    w->declared, w->written);
-  }
   if (w->checksum) {
     char digits[17];
-    snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->hash));
+    snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->sum));
     KF_TRY(kf_out_rewrite(&w->out, w->digits, digits, 16, err));
   }
   return kf_out_commit(&w->out, err);
@@ -169,6 +167,12 @@ static kf_status finish(kf_stw *w, kf_err *err) {
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);
+  kf_stw_abort(w);
+  return status;
+}
+
+kf_status kf_stw_end(kf_stw *w, kf_status status, kf_err *err) {
+  if (status == KF_OK) return kf_stw_commit(w, err);
   kf_stw_abort(w);
   return status;
 }

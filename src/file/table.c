@@ -1,30 +1,28 @@
-/* table.c - reads a block of rows out of a file, whatever the order in which they lie there.
+/* table.c - reads rows from a file, whatever their layout.
  *
- * Reading is positional and works through small buffers on the stack, so that any number of threads
- * may fetch at once and none of them allocates. A piece is small enough to be decoded from the
- * cache it was read into. */
+ * Reads are positional and use small buffers on the stack, so any number of threads may fetch at once
+ * without allocating. A buffer is small enough to be decoded from the cache it was read into. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
 #include <stdalign.h>
 #include <string.h>
 
-enum { PIECE = 8192 }; /* elements */
+enum { BUFFERED = 8192 }; /* elements */
 
 kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64_t dim,
                         kf_err *err) {
-  if (rows == 0) return kf_fail(err, KF_ERR_DATA, "%s: the file holds no rows", path);
-  if (dim == 0) return kf_fail(err, KF_ERR_DATA, "%s: the rows have no columns", path);
-  if (dim > KF_MAX_DIM) {
-    return kf_fail(err, KF_ERR_DATA, "%s: the rows have %" PRIu64 " columns, but the limit is %u",
-                   path, dim, KF_MAX_DIM);
-  }
+  if (rows == 0) return kf_fail_file(err, path, "the file has no rows");
+  if (dim == 0) return kf_fail_file(err, path, "the rows have no columns");
+  if (dim > KF_MAX_DIM)
+    return kf_fail_file(err, path, "the rows have %" PRIu64 " columns, but the limit is %u", dim,
+                        KF_MAX_DIM);
   table->rows = rows;
   table->dim = (uint32_t)dim;
   return KF_OK;
 }
 
-static size_t piece_of(uint64_t left) { return left < PIECE ? (size_t)left : PIECE; }
+static size_t buffered(uint64_t left) { return left < BUFFERED ? (size_t)left : BUFFERED; }
 
 static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                               uint64_t first, uint64_t n, float *rows, kf_err *err) {
@@ -33,9 +31,9 @@ static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_k
   uint64_t at = table->offset + first * table->dim * size;
   if (table->type == KF_TYPE_F32) return kf_in_read(in, at, rows, total * size, err);
 
-  alignas(64) unsigned char raw[PIECE * 8];
+  alignas(64) unsigned char raw[BUFFERED * 8];
   while (total > 0) {
-    size_t count = piece_of(total);
+    size_t count = buffered(total);
     KF_TRY(kf_in_read(in, at, raw, count * size, err));
     kf_decode_f32(kernels, table->type, raw, count, rows);
     rows += count;
@@ -47,12 +45,12 @@ static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_k
 
 static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                                  uint64_t first, uint64_t n, float *rows, kf_err *err) {
-  alignas(64) unsigned char raw[PIECE * 8];
-  alignas(64) float values[PIECE];
+  alignas(64) unsigned char raw[BUFFERED * 8];
+  alignas(64) float values[BUFFERED];
   uint64_t size = kf_type_size(table->type);
   for (uint32_t column = 0; column < table->dim; column++) {
-    for (uint64_t row = 0; row < n; row += PIECE) {
-      size_t count = piece_of(n - row);
+    for (uint64_t row = 0; row < n; row += BUFFERED) {
+      size_t count = buffered(n - row);
       uint64_t at = table->offset + (column * table->rows + first + row) * size;
       KF_TRY(kf_in_read(in, at, raw, count * size, err));
       kf_decode_f32(kernels, table->type, raw, count, values);
@@ -65,22 +63,21 @@ static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const k
 static kf_status check_tag(const kf_table *table, const kf_in *in, uint64_t row, uint32_t tag,
                            kf_err *err) {
   if (tag == table->dim) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
-                 in->path, row, (int32_t)tag, table->dim);
+  return kf_fail_file(err, in->path,
+                      "row %" PRIu64 " says it has %" PRId32 " columns, but row 0 has %" PRIu32,
+                      row, (int32_t)tag, table->dim);
 }
 
-/* The file is a run of 4-byte words, every (dim + 1)-th of which is a tag. It is read in pieces
- * that do not care where rows begin; `word` counts through the tag and the values of the current
- * row. */
+/* The file consists of 4-byte words, every (dim + 1)-th of which is a tag. Buffers begin anywhere in a
+ * row; `word` counts through the tag and the values of the current one. */
 static kf_status fetch_by_tagged_row(const kf_table *table, const kf_in *in, uint64_t first,
                                      uint64_t n, float *rows, kf_err *err) {
-  alignas(64) uint32_t raw[PIECE];
+  alignas(64) uint32_t raw[BUFFERED];
   uint64_t width = (uint64_t)table->dim + 1;
   uint64_t at = table->offset + first * width * 4;
   uint64_t left = n * width, word = 0, row = first;
   while (left > 0) {
-    size_t count = piece_of(left);
+    size_t count = buffered(left);
     KF_TRY(kf_in_read(in, at, raw, count * sizeof *raw, err));
     for (size_t i = 0; i < count;) {
       if (word == 0) {

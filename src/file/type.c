@@ -1,7 +1,7 @@
 /* type.c - element types and their conversion.
  *
- * Files hold little-endian numbers, and so does every machine koofu runs on; the assertion below is
- * where a port to another one starts. */
+ * Files hold little-endian numbers, as does every machine koofu runs on; a port to another one starts
+ * at the assertion below. */
 #include "file/file_internal.h"
 
 #include <assert.h>
@@ -74,8 +74,8 @@ static uint16_t encode_bf16(float value) {
   return (uint16_t)(bits >> 16);
 }
 
-/* The first element that is finite in f32 and was rounded up to infinity; `infinity` is the
- * exponent field of the narrow type. */
+/* The first finite element that was rounded to infinity, or n; `infinity` is the exponent field of the
+ * narrow type. */
 static size_t find_overflow(const float *in, const uint16_t *out, size_t n, uint16_t infinity) {
   for (size_t i = 0; i < n; i++) {
     if ((out[i] & infinity) == infinity && isfinite(in[i])) return i;

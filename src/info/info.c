@@ -1,22 +1,22 @@
-/* info.c - what is in a file. Sees search and below, since statistics, models and galleries are
- * loaded, galleries without an index. */
+/* info.c - what is in a file. Sees search and below, since it loads statistics, models and galleries
+ * (these without an index). */
 #include "search/gallery.h"
 
 #include <string.h>
 
-/* The public part first, so that a pointer to one is a pointer to the other; then what it owns. */
+/* The public struct first, so that a pointer to one is a pointer to the other. */
 typedef struct info {
   kf_info base;
   kf_tensor_info *tensors;
-  kf_names meta_keys, meta_values;
-  kf_names tensor_names;
+  kf_names meta_keys, meta_values, tensor_names;
   char type_name[8]; /* npy */
+  kf_arena arena;
 } info;
 
 void kf_info_free(kf_info *base) {
   if (base == NULL) return;
   info *i = (info *)base;
-  kf_free(i->tensors);
+  kf_arena_free(&i->arena);
   kf_names_clear(&i->meta_keys);
   kf_names_clear(&i->meta_values);
   kf_names_clear(&i->tensor_names);
@@ -27,28 +27,28 @@ void kf_info_free(kf_info *base) {
 
 static kf_status list_tensors(info *out, const kf_st *st, kf_err *err) {
   size_t n = st->n_tensors;
-  out->tensors = kf_alloc(n, sizeof *out->tensors);
-  const char **names = kf_alloc(n, sizeof *names);
-  kf_status status = out->tensors == NULL || names == NULL ? kf_fail_memory(err) : KF_OK;
-  for (size_t t = 0; status == KF_OK && t < n; t++) names[t] = st->tensors[t].name;
-  if (status == KF_OK) status = kf_names_copy(names, (uint32_t)n, &out->tensor_names, err);
-  for (size_t t = 0; status == KF_OK && t < n; t++) {
+  const char **names;
+  KF_TAKE(&out->arena, out->tensors, n);
+  KF_TAKE(&out->arena, names, n);
+  if (out->arena.failed) return kf_fail_memory(err);
+  for (size_t t = 0; t < n; t++) names[t] = st->tensors[t].name;
+  KF_TRY(kf_names_copy(names, (uint32_t)n, &out->tensor_names, err));
+  for (size_t t = 0; t < n; t++) {
     const kf_st_tensor *from = &st->tensors[t];
     kf_tensor_info *to = &out->tensors[t];
     *to = (kf_tensor_info){
         .name = out->tensor_names.name[t], .dtype = from->type_name, .ndim = from->ndim};
     memcpy(to->shape, from->shape, sizeof to->shape);
   }
-  kf_free(names);
   out->base.n_tensors = n;
   out->base.tensors = out->tensors;
-  return status;
+  return KF_OK;
 }
 
 static kf_status list_meta(info *out, const kf_st *st, kf_err *err) {
   uint32_t n = (uint32_t)st->n_meta;
-  KF_TRY(kf_names_copy((const char *const *)st->keys, n, &out->meta_keys, err));
-  KF_TRY(kf_names_copy((const char *const *)st->values, n, &out->meta_values, err));
+  KF_TRY(kf_names_copy(st->keys, n, &out->meta_keys, err));
+  KF_TRY(kf_names_copy(st->values, n, &out->meta_values, err));
   out->base.n_meta = n;
   out->base.meta_keys = (const char *const *)out->meta_keys.name;
   out->base.meta_values = (const char *const *)out->meta_values.name;
@@ -95,7 +95,7 @@ static kf_status describe_gallery(kf_ctx *ctx, kf_info *out, const char *path) {
   return KF_OK;
 }
 
-/* A data set where kf_data_open takes it as one, a box of tensors otherwise. */
+/* A data set if kf_data_open accepts it; otherwise just tensors. */
 static kf_status describe_tensors(kf_ctx *ctx, kf_info *out, const char *path) {
   kf_data *data;
   kf_data_options options = {.allow_unlabelled = 1};
@@ -130,7 +130,7 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
   kf_status status = list_tensors(out, &st, err);
   if (status == KF_OK) status = list_meta(out, &st, err);
   const char *format = kf_st_meta(&st, "format");
-  /* One of ours whose format does not read as such is damaged. */
+  /* A file of ours without a readable format is damaged. */
   if (status == KF_OK && kf_st_meta(&st, "checksum") != NULL) status = kf_st_verify(&st, err);
   if (status != KF_OK)
     ;
@@ -161,8 +161,8 @@ static kf_status describe_npy(info *out, const char *path, kf_err *err) {
   out->base.kind = !labels ? "embeddings" : column ? "labels" : "tensors";
   if (!labels && npy.ndim == 2 && npy.shape[1] <= KF_MAX_DIM)
     out->base.dim = (uint32_t)npy.shape[1];
-  out->tensors = kf_alloc(1, sizeof *out->tensors);
-  kf_status status = out->tensors == NULL ? kf_fail_memory(err) : KF_OK;
+  KF_TAKE(&out->arena, out->tensors, 1);
+  kf_status status = out->arena.failed ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK) {
     memcpy(out->type_name, npy.type_name, sizeof out->type_name);
     *out->tensors = (kf_tensor_info){.name = npy.fortran ? "array (Fortran order)" : "array",
@@ -196,20 +196,15 @@ static kf_status describe_text(info *out, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static bool ends_with(const char *text, const char *ending) {
-  size_t n = strlen(text), m = strlen(ending);
-  return n >= m && strcmp(text + n - m, ending) == 0;
-}
-
 static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
-  kf_in in; /* gives the size, and the right message for what is not a file */
+  kf_in in; /* gives the size, and the right message if it is not a file */
   KF_TRY(kf_in_open(&in, path, &ctx->err));
   out->base.bytes = in.size;
   kf_in_close(&in);
-  if (ends_with(path, ".safetensors")) return describe_safetensors(ctx, out, path);
-  if (ends_with(path, ".npy")) return describe_npy(out, path, &ctx->err);
-  if (ends_with(path, ".fvecs")) return describe_vectors(ctx, out, path, "fvecs");
-  if (ends_with(path, ".fbin")) return describe_vectors(ctx, out, path, "fbin");
+  if (kf_ends_with(path, ".safetensors")) return describe_safetensors(ctx, out, path);
+  if (kf_ends_with(path, ".npy")) return describe_npy(out, path, &ctx->err);
+  if (kf_ends_with(path, ".fvecs")) return describe_vectors(ctx, out, path, "fvecs");
+  if (kf_ends_with(path, ".fbin")) return describe_vectors(ctx, out, path, "fbin");
   return describe_text(out, path, &ctx->err);
 }
 

@@ -1,13 +1,12 @@
-/* analysis.c - errors by class, which classes are taken for which, and what a margin is worth.
+/* analysis.c - errors by class, which classes are taken for which, and accuracy by margin.
  *
- * The pass leaves 17 bytes for each row: class, answer, rank of the right one, margin. What follows
- * is sorting and counting of these on one thread, so that the order of the work does not matter. */
+ * The pass keeps 17 bytes for each row: class, answer, rank of the right one, margin. The rest is
+ * sorting and counting these on one thread, so the order of the work does not matter. */
 #include "score/trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TOP  5u
 #define BINS 10u
 
 typedef struct outcome {
@@ -17,7 +16,7 @@ typedef struct outcome {
 
 typedef struct outcomes {
   outcome *rows;       /* [rows of the data set] */
-  unsigned char *rank; /* [rows] of the right class among the answers; TOP: not among them */
+  unsigned char *rank; /* [rows] of the right class among the answers; KF_TOP: not among them */
 } outcomes;
 
 static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
@@ -27,7 +26,7 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   all->rows[row->row] = (outcome){.margin = margin < 0 ? -margin : margin,
                                   .truth = row->right.classes[0],
                                   .answer = row->answers[0]};
-  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : TOP);
+  all->rank[row->row] = (unsigned char)(rank < row->top ? rank : KF_TOP);
   tally->sum.top1 += rank == 0;
   tally->sum.top5 += rank < row->top;
 }
@@ -41,13 +40,14 @@ static void count_classes(const outcomes *all, uint64_t rows, kf_class_result *c
     kf_class_result *of = &classes[o->truth];
     of->n++;
     of->top1 += all->rank[i] == 0;
-    of->top5 += all->rank[i] < TOP;
+    of->top5 += all->rank[i] < KF_TOP;
     classes[o->answer].answers++;
   }
 }
 
-/* Scored rows to the front, with rank 0 turned into a bit: from here on, truth says right or wrong,
- * or the class that an answer was wrong for. */
+/* Moves scored rows to the front. From here on a right answer is one that equals the truth: a
+ * row with several right classes that was answered by another than the first takes that as its
+ * truth. */
 static uint64_t pack(outcomes *all, uint64_t rows) {
   uint64_t n = 0;
   for (uint64_t i = 0; i < rows; i++) {
@@ -101,7 +101,7 @@ static int by_margin(const void *a, const void *b) {
   return (x->margin > y->margin) - (x->margin < y->margin);
 }
 
-/* Rows of equal margins stay in one bin, so that some may be larger, or missing. */
+/* Rows of equal margins stay in one bin, so bins may be larger, or missing. */
 static kf_status count_margins(outcome *rows, uint64_t n, kf_analysis *out, kf_err *err) {
   out->bins = kf_alloc_zero(BINS, sizeof *out->bins);
   if (out->bins == NULL) return kf_fail_memory(err);
@@ -127,9 +127,9 @@ static kf_status count_margins(outcome *rows, uint64_t n, kf_analysis *out, kf_e
 static kf_status analyse(const kf_trial *trial, outcomes *all, kf_analysis *out) {
   kf_err *err = &trial->ctx->err;
   uint64_t rows = trial->data->rows;
-  out->n_classes = trial->known.n_classes;
+  out->n_classes = trial->judge.known.n_classes;
   out->classes = kf_alloc_zero(out->n_classes, sizeof *out->classes);
-  if (all->rows == NULL || all->rank == NULL || out->classes == NULL) return kf_fail_memory(err);
+  if (out->classes == NULL) return kf_fail_memory(err);
   for (uint64_t i = 0; i < rows; i++) all->rows[i].truth = -1;
   KF_TRY(kf_trial_run(trial, keep, all, &out->totals));
   count_classes(all, rows, out->classes);
@@ -141,22 +141,19 @@ static kf_status analyse(const kf_trial *trial, outcomes *all, kf_analysis *out)
 kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_analysis **out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
-  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  KF_OPTIONS(kf_analysis_options, o, options);
   kf_trial trial;
-  outcomes all = {.rows = kf_alloc(data->rows, sizeof *all.rows), .rank = kf_alloc(data->rows, 1)};
+  kf_eval_options space = kf_one_space(&o);
+  kf_arena arena = {0};
+  outcomes all;
+  KF_TAKE(&arena, all.rows, data->rows);
+  KF_TAKE(&arena, all.rank, data->rows);
   kf_analysis *analysis = kf_alloc_zero(1, sizeof *analysis);
-  kf_status status = kf_trial_start(&trial, ctx, model, data,
-                                    &(kf_trial_options){.metric = o.metric,
-                                                        .mapped = !o.raw,
-                                                        .raw = o.raw != 0,
-                                                        .top = TOP,
-                                                        .truth = o.truth,
-                                                        .set = o.set});
-  if (status == KF_OK && analysis == NULL) status = kf_fail_memory(err);
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
+  if (status == KF_OK && (analysis == NULL || arena.failed)) status = kf_fail_memory(err);
   if (status == KF_OK) status = analyse(&trial, &all, analysis);
   kf_trial_clear(&trial);
-  kf_free(all.rows);
-  kf_free(all.rank);
+  kf_arena_free(&arena);
   if (status == KF_OK)
     *out = analysis;
   else

@@ -1,12 +1,11 @@
-/* class_set.c - sets of classes by name, and which classes of a model or gallery they stand for. */
+/* class_set.c - sets of classes by name, and the classes of a model or gallery that they mean. */
 #include "score/score.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- the set ---------------------------------------------------------------------------------- */
 
-/* Takes the names over. */
+/* Takes ownership of the names. */
 static kf_status new_set(const char *path, kf_names *names, kf_class_set **out, kf_err *err) {
   kf_class_set *set = kf_alloc_zero(1, sizeof *set);
   if (set == NULL) {
@@ -60,51 +59,54 @@ int kf_class_set_has(const kf_class_set *set, const char *name) {
 
 /* --- in the numbers of a model or gallery ----------------------------------------------------- */
 
-/* A line that must be a class number; -1: larger than any. */
+static const char *path_of(const kf_class_set *set) {
+  return set->path != NULL ? set->path : "the class set";
+}
+
+/* A line that must be a class number; -1: there is no such class. */
 static kf_status read_number(const kf_class_set *set, uint32_t i, const kf_known *known,
-                             int64_t *out, kf_err *err) {
+                             int32_t *out, kf_err *err) {
   const char *text = set->names.name[i];
-  size_t digits = strspn(text, "0123456789");
-  if (digits == 0 || text[digits] != '\0')
+  uint64_t value;
+  if (!kf_read_digits(text, strlen(text), known->n_classes, &value))
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %u is '%.64s', where the classes of the %s have no names and a class "
-                   "number must be",
-                   set->path != NULL ? set->path : "the class set", i + 1, text, known->what);
-  unsigned long long value = digits < 18 ? strtoull(text, NULL, 10) : UINT64_MAX;
-  *out = value < known->n_classes ? (int64_t)value : -1;
+                   "%s: line %u is '%.64s', but must be a class number: the classes of the %s have "
+                   "no names",
+                   path_of(set), i + 1, text, known->what);
+  *out = value < known->n_classes ? (int32_t)value : -1;
   return KF_OK;
 }
 
-static kf_status find_classes(const kf_class_set *set, const kf_known *known, unsigned char *mask,
-                              uint32_t *found, kf_err *err) {
-  kf_dict *map = NULL;
-  kf_status status = KF_OK;
-  *found = 0;
-  if (known->names->n > 0) KF_TRY(kf_dict_new_from_names(known->names, known->what, &map, err));
-  for (uint32_t i = 0; i < set->names.n && status == KF_OK; i++) {
-    const char *name = set->names.name[i];
-    int64_t at = -1;
-    if (map != NULL)
-      at = kf_dict_find(map, name, strlen(name));
-    else
-      status = read_number(set, i, known, &at, err);
-    if (status != KF_OK || at < 0 || known->counts[at] == 0) continue;
-    *found += !mask[at];
-    mask[at] = 1;
-  }
-  kf_dict_free(map);
-  return status;
+/* to[i] = the known number of class i of the set, or -1. */
+static kf_status find_classes(const kf_class_set *set, const kf_known *known, int32_t *to,
+                              kf_err *err) {
+  if (known->names->n > 0) return kf_known_match(known, &set->names, set->names.n, to, err);
+  for (uint32_t i = 0; i < set->names.n; i++) KF_TRY(read_number(set, i, known, &to[i], err));
+  return KF_OK;
 }
 
-kf_status kf_class_set_mask(kf_ctx *ctx, const kf_class_set *set, const kf_known *known,
-                            unsigned char *mask) {
-  const char *path = set->path != NULL ? set->path : "the class set";
-  uint32_t found;
-  KF_TRY(find_classes(set, known, mask, &found, &ctx->err));
+kf_status kf_known_restrict(kf_ctx *ctx, kf_known *known, const kf_class_set *set,
+                            kf_arena *arena) {
+  if (set == NULL) return KF_OK;
+  unsigned char *mask;
+  int32_t *to = kf_alloc(set->names.n, sizeof *to);
+  KF_TAKE_ZERO(arena, mask, known->n_classes);
+  kf_status status = to != NULL && mask != NULL ? find_classes(set, known, to, &ctx->err)
+                                                : kf_fail_memory(&ctx->err);
+  uint32_t found = 0;
+  for (uint32_t i = 0; status == KF_OK && i < set->names.n; i++) {
+    if (to[i] < 0 || known->counts[to[i]] == 0) continue;
+    found += !mask[to[i]];
+    mask[to[i]] = 1;
+  }
+  kf_free(to);
+  KF_TRY(status);
   if (found == 0)
-    return kf_fail(&ctx->err, KF_ERR_DATA, "%s: none of its %u classes is one of the %s", path,
-                   set->names.n, known->what);
+    return kf_fail(&ctx->err, KF_ERR_DATA, "%s: none of its %u classes is one of the %s",
+                   path_of(set), set->names.n, known->what);
   if (found < set->names.n)
-    kf_log(ctx, "%s: the %s has %u of its %u classes", path, known->what, found, set->names.n);
+    kf_log(ctx, "%s: the %s has %u of its %u classes", path_of(set), known->what, found,
+           set->names.n);
+  known->mask = mask;
   return KF_OK;
 }

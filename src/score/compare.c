@@ -1,14 +1,14 @@
 /* compare.c - two classifiers on the same rows.
  *
- * McNemar's test looks at the rows that one of them alone has right. If both were equally good, each
- * such row would be a throw of a fair coin; the p-value is the chance that b + c = n throws fall at
- * least as unevenly as min(b, c) to max(b, c):
+ * McNemar's test looks at the rows that one of them alone has right. If both were equally good,
+ * each such row would be a throw of a fair coin; the p-value is the chance that b + c = n throws
+ * fall at least as unevenly as min(b, c) to max(b, c):
  *
  *     p = min(1, 2 P(X <= min(b, c))),   X ~ Binomial(n, 1/2).
  *
- * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each is
- * its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than the
- * smallest number vanishes. The sum over all k divides the sum of the tail. */
+ * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each
+ * is its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than
+ * the smallest number vanishes. The sum over all k divides the sum of the tail. */
 #include "score/verdicts.h"
 
 #include <math.h>

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#define TOP 5u
-
 static void count_hits(void *argument, kf_tally *tally, const kf_answer *row) {
   (void)argument;
   kf_eval_result *sum = &tally->sum;
@@ -16,18 +14,10 @@ static void count_hits(void *argument, kf_tally *tally, const kf_answer *row) {
 kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                   const kf_eval_options *options, kf_eval_result *out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
-
-  kf_eval_options o = options != NULL ? *options : (kf_eval_options){0};
+  KF_OPTIONS(kf_eval_options, o, options);
   kf_trial trial;
   kf_eval_result result = {0};
-  kf_status status = kf_trial_start(&trial, ctx, model, data,
-                                    &(kf_trial_options){.metric = o.metric,
-                                                        .mapped = (o.mapped != KF_OFF),
-                                                        .raw = (o.raw != KF_OFF),
-                                                        .part = o.part,
-                                                        .top = TOP,
-                                                        .truth = o.truth,
-                                                        .set = o.set});
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &o, KF_TOP);
   if (status == KF_OK) status = kf_trial_run(&trial, count_hits, NULL, &result);
   if (status == KF_OK) *out = result;
   kf_trial_clear(&trial);

@@ -1,4 +1,4 @@
-/* groups.c - leaves, ancestors and descendants of sets of classes, and the groups of the paper's
+/* groups.c - leaves, ancestors and descendants of sets of classes, and the groups in the paper's
  * table of class sets. */
 #include "score/hierarchy.h"
 
@@ -6,7 +6,7 @@
 
 /* --- walking ---------------------------------------------------------------------------------- */
 
-/* Marks in to [n] the classes of a set that the hierarchy must know. */
+/* Marks the classes of a set, which the hierarchy must know, in to [n]. */
 static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned char *to,
                       kf_err *err) {
   for (uint32_t i = 0; i < set->names.n; i++) {
@@ -14,15 +14,16 @@ static kf_status mark(const kf_hierarchy *h, const kf_class_set *set, unsigned c
     int64_t at = kf_dict_find(h->classes.map, name, strlen(name));
     if (at < 0)
       return kf_fail(err, KF_ERR_DATA,
-                     "%s: '%.64s' (line %u) is not in %s; give a file of names (--names) that has "
-                     "it if it is a class without relatives",
+                     "%s: '%.64s' (line %u) is not in %s; a class without relatives must be in "
+                     "the hierarchy's file of names",
                      set->path != NULL ? set->path : "the class set", name, i + 1, h->path);
     to[at] = 1;
   }
   return KF_OK;
 }
 
-/* Marks in to [n] every class that can be reached from one marked in `from`, in one step or more. */
+/* Marks in to [n] every class that can be reached from a class marked in `from`, in one step or
+ * more. */
 static kf_status reach(const kf_hierarchy *h, const kf_links *links, const unsigned char *from,
                        unsigned char *to, kf_err *err) {
   size_t n = h->classes.n, waiting = 0;
@@ -45,8 +46,7 @@ static kf_status reach(const kf_hierarchy *h, const kf_links *links, const unsig
 
 /* --- kin -------------------------------------------------------------------------------------- */
 
-/* The classes of the hierarchy, in its order, or those of a list in the order of that, that a mark
- * is on. */
+/* The classes whose mark is `wanted`: of the hierarchy, or of a list, in the order of either. */
 static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *list,
                             const unsigned char *marked, unsigned char wanted, kf_class_set **out) {
   uint32_t all = list != NULL ? list->names.n : (uint32_t)h->classes.n, n = 0;
@@ -65,7 +65,6 @@ static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_s
 static kf_status find_kin(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *set, kf_kin kin,
                           unsigned char *in_set, unsigned char *found, kf_class_set **out) {
   kf_err *err = &ctx->err;
-  if (in_set == NULL || found == NULL) return kf_fail_memory(err);
   KF_TRY(mark(h, set, in_set, err));
   KF_TRY(reach(h, kin == KF_KIN_DESCENDANTS ? &h->children : &h->parents, in_set, found, err));
   bool leaves = kin == KF_KIN_LEAVES; /* no ancestor of a class of the set */
@@ -76,12 +75,14 @@ kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *hierarchy, const
                                kf_kin kin, kf_class_set **out) {
   KF_ENTER(ctx, hierarchy != NULL && set != NULL && out != NULL);
   if ((unsigned)kin > KF_KIN_DESCENDANTS)
-    return kf_fail(err, KF_ERR_ARG, "kin %d is none of its choices", (int)kin);
-  unsigned char *in_set = kf_alloc_zero(hierarchy->classes.n, 1);
-  unsigned char *found = kf_alloc_zero(hierarchy->classes.n, 1);
-  kf_status status = find_kin(ctx, hierarchy, set, kin, in_set, found, out);
-  kf_free(in_set);
-  kf_free(found);
+    return kf_fail(err, KF_ERR_ARG, "invalid kin %d", (int)kin);
+  kf_arena arena = {0};
+  unsigned char *in_set, *found;
+  KF_TAKE_ZERO(&arena, in_set, hierarchy->classes.n);
+  KF_TAKE_ZERO(&arena, found, hierarchy->classes.n);
+  kf_status status =
+      arena.failed ? kf_fail_memory(err) : find_kin(ctx, hierarchy, set, kin, in_set, found, out);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -131,17 +132,18 @@ kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy, const 
                               const kf_class_set *second, kf_class_set **out) {
   KF_ENTER(ctx, hierarchy != NULL && first != NULL && second != NULL && out != NULL);
   size_t n = hierarchy->classes.n;
-  unsigned char *all = kf_alloc_zero(7, n);
-  if (all == NULL) return kf_fail_memory(err);
-  marks m = {.first = all,
-             .second = all + n,
-             .either = all + 2 * n,
-             .above = all + 3 * n,
-             .below = all + 4 * n,
-             .not_leaf = all + 5 * n,
-             .group = all + 6 * n};
+  kf_arena arena = {0};
+  marks m;
+  KF_TAKE_ZERO(&arena, m.first, n);
+  KF_TAKE_ZERO(&arena, m.second, n);
+  KF_TAKE_ZERO(&arena, m.either, n);
+  KF_TAKE_ZERO(&arena, m.above, n);
+  KF_TAKE_ZERO(&arena, m.below, n);
+  KF_TAKE_ZERO(&arena, m.not_leaf, n);
+  KF_TAKE_ZERO(&arena, m.group, n);
   kf_class_set *sets[KF_GROUPS] = {NULL};
-  kf_status status = find_groups(hierarchy, first, second, &m, err);
+  kf_status status =
+      arena.failed ? kf_fail_memory(err) : find_groups(hierarchy, first, second, &m, err);
   for (unsigned g = 0; g < KF_GROUPS && status == KF_OK; g++)
     status = new_marked(ctx, hierarchy, g <= KF_GROUP_BOTH ? first : second, m.group,
                         (unsigned char)(g + 1), &sets[g]);
@@ -151,6 +153,6 @@ kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy, const 
     else
       kf_class_set_free(sets[g]);
   }
-  kf_free(all);
+  kf_arena_free(&arena);
   return status;
 }

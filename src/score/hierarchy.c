@@ -1,7 +1,7 @@
 /* hierarchy.c - reads a graph of classes from lines 'PARENT CHILD'.
  *
- * A class may have several parents, as in WordNet. The lines are kept as neighbours in both
- * directions; a cycle is found by taking away classes without parents until none is left. */
+ * A class may have several parents, as in WordNet. Lines are kept as neighbours in both
+ * directions. To find a cycle, classes without parents are removed until none is left. */
 #include "score/hierarchy.h"
 
 #include <inttypes.h>
@@ -13,13 +13,13 @@ typedef struct edge {
 
 typedef struct reader {
   kf_hierarchy *h;
-  const char *path; /* in hand */
+  const char *path; /* of the file that is read */
   edge *edges;
   size_t n, room;
   size_t names_room;
 } reader;
 
-/* The number of a class, which is new where it was not seen before. */
+/* The number of a class, which is added if it is new. */
 static kf_status number_of(reader *r, uint64_t line, const char *text, size_t length, uint32_t *out,
                            kf_err *err) {
   kf_name_set *set = &r->h->classes;
@@ -80,10 +80,9 @@ static kf_status name_line(void *argument, uint64_t line, const char *text, size
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " names '%.*s' a second time", r->path,
                    line, (int)(tab - text < 64 ? tab - text : 64), text);
   size_t n = length - (size_t)(tab + 1 - text);
-  char *name = kf_alloc(n + 1, 1);
-  if (name == NULL) return kf_fail_memory(err);
+  char *name;
+  if (KF_TAKE_ZERO(&r->h->arena, name, n + 1) == NULL) return kf_fail_memory(err);
   memcpy(name, tab + 1, n);
-  name[n] = '\0';
   r->h->names[class] = name;
   return KF_OK;
 }
@@ -108,18 +107,19 @@ static kf_status read_names(reader *r, const char *path, kf_err *err) {
 
 /* --- neighbours ------------------------------------------------------------------------------- */
 
-static kf_status make_links(kf_links *links, const edge *edges, size_t n_edges, size_t n, bool down,
-                            kf_err *err) {
-  links->ends = kf_alloc_zero(n, sizeof *links->ends);
-  links->list = kf_alloc(n_edges, sizeof *links->list);
-  if (links->ends == NULL || links->list == NULL) return kf_fail_memory(err);
+static kf_status make_links(kf_hierarchy *h, const edge *edges, bool down, kf_err *err) {
+  kf_links *links = down ? &h->children : &h->parents;
+  size_t n_edges = h->n_edges, n = h->classes.n;
+  KF_TAKE_ZERO(&h->arena, links->ends, n);
+  KF_TAKE(&h->arena, links->list, n_edges);
+  if (h->arena.failed) return kf_fail_memory(err);
   for (size_t i = 0; i < n_edges; i++) links->ends[down ? edges[i].parent : edges[i].child]++;
   for (size_t k = 1; k < n; k++) links->ends[k] += links->ends[k - 1];
-  for (size_t i = n_edges; i-- > 0;) { /* from behind, each list fills up to its begin ... */
+  for (size_t i = n_edges; i-- > 0;) { /* backwards, each end moves to its beginning ... */
     uint32_t of = down ? edges[i].parent : edges[i].child;
     links->list[--links->ends[of]] = down ? edges[i].child : edges[i].parent;
   }
-  for (size_t k = 0; k + 1 < n; k++) links->ends[k] = links->ends[k + 1]; /* ... and ends return */
+  for (size_t k = 0; k + 1 < n; k++) links->ends[k] = links->ends[k + 1]; /* ... and then back */
   if (n > 0) links->ends[n - 1] = n_edges;
   return KF_OK;
 }
@@ -128,12 +128,15 @@ static uint64_t begin_of(const kf_links *links, uint32_t k) {
   return k > 0 ? links->ends[k - 1] : 0;
 }
 
-/* Takes away classes all of whose parents are gone; what is left is on a cycle, or below one. */
+/* Removes classes all of whose parents are gone; what is left is on a cycle, or below one. */
 static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
   size_t n = h->classes.n, done = 0, found = 0;
-  uint64_t *parents = kf_alloc(n, sizeof *parents);
-  uint32_t *queue = kf_alloc(n, sizeof *queue);
-  kf_status status = parents != NULL && queue != NULL ? KF_OK : kf_fail_memory(err);
+  kf_arena arena = {0};
+  uint64_t *parents;
+  uint32_t *queue;
+  KF_TAKE(&arena, parents, n);
+  KF_TAKE(&arena, queue, n);
+  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   for (uint32_t k = 0; status == KF_OK && k < n; k++) {
     parents[k] = h->parents.ends[k] - begin_of(&h->parents, k);
     if (parents[k] == 0) queue[found++] = k;
@@ -144,7 +147,7 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
       if (--parents[h->children.list[i]] == 0) queue[found++] = h->children.list[i];
   }
   if (status == KF_OK && found < n) {
-    /* Upwards among those that are left one must come back to where one was. */
+    /* Going up among those that are left, one must come back to a class one has seen. */
     uint32_t at = 0;
     while (parents[at] == 0) at++;
     for (size_t step = 0; step < n; step++) {
@@ -155,8 +158,7 @@ static kf_status find_cycle(const kf_hierarchy *h, kf_err *err) {
     status = kf_fail(err, KF_ERR_DATA, "%s: '%.64s' is an ancestor of itself", h->path,
                      h->classes.name[at]);
   }
-  kf_free(parents);
-  kf_free(queue);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -166,11 +168,11 @@ static kf_status load(kf_hierarchy *h, const char *names, kf_err *err) {
   reader r = {.h = h};
   kf_status status = read_lines(&r, h->path, edge_line, err);
   if (status == KF_OK && r.n == 0)
-    status = kf_fail(err, KF_ERR_DATA, "%s: there is no line in it", h->path);
+    status = kf_fail(err, KF_ERR_DATA, "%s: the file is empty", h->path);
   if (status == KF_OK) status = read_names(&r, names, err);
   h->n_edges = r.n;
-  if (status == KF_OK) status = make_links(&h->parents, r.edges, r.n, h->classes.n, false, err);
-  if (status == KF_OK) status = make_links(&h->children, r.edges, r.n, h->classes.n, true, err);
+  if (status == KF_OK) status = make_links(h, r.edges, false, err);
+  if (status == KF_OK) status = make_links(h, r.edges, true, err);
   if (status == KF_OK) status = find_cycle(h, err);
   kf_free(r.edges);
   return status;
@@ -190,13 +192,9 @@ kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf
 
 void kf_hierarchy_free(kf_hierarchy *h) {
   if (h == NULL) return;
-  for (size_t k = 0; h->names != NULL && k < h->classes.n; k++) kf_free(h->names[k]);
   kf_free(h->names);
   kf_name_set_clear(&h->classes);
-  kf_free(h->parents.ends);
-  kf_free(h->parents.list);
-  kf_free(h->children.ends);
-  kf_free(h->children.list);
+  kf_arena_free(&h->arena);
   kf_free(h->path);
   kf_free(h);
 }

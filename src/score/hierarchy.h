@@ -13,9 +13,10 @@ typedef struct kf_links {
 struct kf_hierarchy {
   char *path;
   kf_name_set classes;
-  char **names; /* [n] for people; NULL: none */
+  char **names; /* [n] to be shown; NULL: none */
   uint64_t n_edges;
   kf_links parents, children;
+  kf_arena arena; /* holds the links and each name */
 };
 
 #endif

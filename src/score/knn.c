@@ -1,57 +1,32 @@
 /* knn.c - k-nearest-neighbour accuracy of a gallery: over a data set, or leaving one out.
  *
  * One search with the largest k serves all smaller ones, since the neighbours of a smaller k are
- * the first of those of a larger. Rows go through in blocks; a block is fetched here, mapped and
- * searched on all threads, and its votes are counted here, which takes next to no time. */
+ * the first of those of a larger. A batch of rows is mapped and searched on all threads; its
+ * votes are counted on the calling one, which takes next to no time. */
 #include "score/score.h"
+
+static const char stage[] = "eval k-NN";
 
 typedef struct knn_job {
   kf_ctx *ctx;
   const kf_gallery *gallery;
-  const kf_data *data; /* NULL: leave one out */
-  kf_known known;
-  unsigned char *mask; /* of the class set; NULL: rows of all classes are scored */
-  kf_judge judge;
   const uint32_t *k; /* [n_k], rising */
   size_t n_k;
-  uint64_t block;  /* rows at a time */
-  float *rows;     /* [block][data dim] */
-  int32_t *labels; /* [block] */
-  kf_right *right; /* [block] n = 0: not scored */
-  int64_t *found;  /* [block][largest k] */
-  double *scores;  /* [block][largest k] */
+  uint32_t most; /* the last of them */
   kf_poll poll;
-  kf_tally *tally;
+  kf_judge judge;
+  uint64_t batch; /* rows */
+  int64_t *found; /* [batch][most] */
+  double *scores; /* [batch][most] */
+  kf_hits *hits;  /* [n_k] */
   kf_eval_result counts;
-  kf_hits *hits; /* [n_k] */
   kf_search_report report;
+  kf_arena arena;
 } knn_job;
-
-/* --- neighbours of a block: how many rows have some ------------------------------------------ */
-
-static kf_status search_data(knn_job *j, uint64_t first, uint64_t n, uint64_t *kept) {
-  const kf_data *data = j->data;
-  KF_TRY(kf_data_fetch(data, j->ctx->kernels, first, n, j->rows, j->labels, NULL, &j->ctx->err));
-  *kept = kf_keep_scored(j->tally, &j->judge, first, n, data->dim, j->rows, j->labels, NULL,
-                         j->right, NULL);
-  return kf_gallery_search(j->ctx, j->gallery, j->rows, *kept, j->k[j->n_k - 1], NULL, j->found,
-                           j->scores, &j->report);
-}
-
-static kf_status search_itself(knn_job *j, uint64_t first, uint64_t n, uint64_t *kept) {
-  for (uint64_t i = 0; i < n; i++) {
-    int32_t label = j->gallery->labels[first + i];
-    if (kf_count_row(j->tally, &j->judge, first + i, label, &j->right[i]) != KF_FATE_SCORED)
-      j->right[i].n = 0;
-  }
-  *kept = n;
-  return kf_gallery_search_itself(j->ctx, j->gallery, first, n, j->k[j->n_k - 1], j->found,
-                                  j->scores, &j->report);
-}
 
 /* --- counting -------------------------------------------------------------------------------- */
 
-/* That of the right class with the most votes. */
+/* The rank of the right class with the most votes. */
 static uint32_t best_rank(const kf_poll *poll, const kf_right *right) {
   uint32_t best = UINT32_MAX;
   for (uint32_t i = 0; i < right->n; i++) {
@@ -61,84 +36,83 @@ static uint32_t best_rank(const kf_poll *poll, const kf_right *right) {
   return best;
 }
 
-static void count_hits(knn_job *j, uint64_t n) {
-  uint32_t most = j->k[j->n_k - 1];
-  for (uint64_t i = 0; i < n; i++) {
-    if (j->right[i].n == 0) continue;
-    uint32_t from = 0;
-    for (size_t t = 0; t < j->n_k; t++) {
-      kf_poll_count(&j->poll, j->found + i * most, j->scores + i * most, from, j->k[t]);
-      from = j->k[t];
-      uint32_t rank = best_rank(&j->poll, &j->right[i]);
-      j->hits[t].top1 += rank == 0;
-      j->hits[t].top5 += rank < 5;
-    }
+/* Votes of the neighbours that were found for row i of a batch. */
+static void count_votes(knn_job *j, uint64_t i, const kf_right *right) {
+  uint32_t from = 0;
+  for (size_t t = 0; t < j->n_k; t++) {
+    kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, from, j->k[t]);
+    from = j->k[t];
+    uint32_t rank = best_rank(&j->poll, right);
+    j->hits[t].top1 += rank == 0;
+    j->hits[t].top5 += rank < 5;
   }
 }
 
-static kf_status run(knn_job *j) {
-  uint64_t rows = j->data != NULL ? j->data->rows : j->gallery->rows;
-  for (uint64_t first = 0; first < rows; first += j->block) {
-    uint64_t n = rows - first < j->block ? rows - first : j->block, kept;
-    KF_TRY(kf_progress(j->ctx, "eval k-NN", first, rows));
-    KF_TRY(j->data != NULL ? search_data(j, first, n, &kept) : search_itself(j, first, n, &kept));
-    count_hits(j, kept);
+/* --- over a data set ------------------------------------------------------------------------- */
+
+static kf_status search_batch(void *argument, const kf_judged *rows, kf_err *err) {
+  knn_job *j = argument;
+  (void)err; /* the context's own: there is one worker, the calling thread */
+  KF_TRY(kf_gallery_search(j->ctx, j->gallery, rows->rows, rows->n, j->most, NULL, j->found,
+                           j->scores, &j->report));
+  for (uint64_t i = 0; i < rows->n; i++) count_votes(j, i, &rows->right[i]);
+  return KF_OK;
+}
+
+static kf_status search_data(knn_job *j, const kf_data *data) {
+  kf_judged_pass pass = {.what = stage,
+                         .rows = j->batch,
+                         .workers = 1,
+                         .judge = &j->judge,
+                         .work = search_batch,
+                         .argument = j};
+  return kf_each_judged(j->ctx, data, &pass, &j->counts);
+}
+
+/* --- over the gallery itself ----------------------------------------------------------------- */
+
+static kf_status search_itself(knn_job *j) {
+  const kf_gallery *g = j->gallery;
+  kf_tally *tally = kf_tallies_take(&j->arena, &j->judge, 1);
+  if (tally == NULL) return kf_fail_memory(&j->ctx->err);
+  for (uint64_t first = 0; first < g->rows; first += j->batch) {
+    uint64_t n = g->rows - first < j->batch ? g->rows - first : j->batch;
+    KF_TRY(kf_gallery_search_itself(j->ctx, g, first, n, j->most, j->found, j->scores, &j->report));
+    for (uint64_t i = 0; i < n; i++) {
+      kf_right right;
+      if (kf_count_row(tally, &j->judge, first + i, g->labels[first + i], &right) == KF_FATE_SCORED)
+        count_votes(j, i, &right);
+    }
+    KF_TRY(kf_progress(j->ctx, stage, first + n, g->rows));
   }
-  kf_tallies_sum(j->tally, 1, &j->judge, &j->counts);
-  KF_TRY(kf_check_scored(&j->known, &j->counts, &j->ctx->err));
-  return kf_progress(j->ctx, "eval k-NN", rows, rows);
+  kf_tallies_sum(tally, 1, &j->judge, &j->counts);
+  return KF_OK;
 }
 
 /* --- kf_gallery_eval ------------------------------------------------------------------------- */
 
-static kf_status check_list(const knn_job *j, kf_err *err) {
-  if (j->n_k == 0) return kf_fail(err, KF_ERR_ARG, "the list of k is empty");
+static kf_status check_list(const knn_job *j, uint64_t neighbours, kf_err *err) {
   for (size_t t = 0; t < j->n_k; t++)
     if (j->k[t] <= (t > 0 ? j->k[t - 1] : 0))
-      return kf_fail(err, KF_ERR_ARG, "the list of k must rise, and %u stands at place %zu of it",
-                     j->k[t], t);
-  return kf_check_neighbours(j->k[j->n_k - 1], j->gallery->rows - (j->data == NULL), err);
+      return kf_fail(err, KF_ERR_ARG, "the list of k must rise, but has %u in place %zu", j->k[t],
+                     t);
+  return kf_check_neighbours(j->most, neighbours, err);
 }
 
-/* Which rows are scored, and as what. */
-static kf_status judge(knn_job *j, const kf_gallery_eval_options *o, kf_err *err) {
-  uint64_t rows = j->data != NULL ? j->data->rows : j->gallery->rows;
-  if (o->set != NULL) {
-    j->mask = kf_alloc_zero(j->known.n_classes, 1);
-    if (j->mask == NULL) return kf_fail_memory(err);
-    KF_TRY(kf_class_set_mask(j->ctx, o->set, &j->known, j->mask));
-    j->known.part = j->mask;
-  }
-  return kf_judge_start(&j->judge, &j->known, j->data, rows, o->truth, err);
-}
-
-static kf_status prepare(knn_job *j, const kf_gallery_eval_options *o, kf_err *err) {
-  uint64_t most = j->k[j->n_k - 1];
-  KF_TRY(judge(j, o, err));
-  j->block = kf_gallery_batch(j->gallery);
-  j->tally = kf_tallies_new(&j->judge, 1);
-  j->rows = kf_alloc(j->data != NULL ? j->block * j->data->dim : 0, sizeof *j->rows);
-  j->labels = kf_alloc(j->block, sizeof *j->labels);
-  j->right = kf_alloc(j->block, sizeof *j->right);
-  j->found = kf_alloc(j->block * most, sizeof *j->found);
-  j->scores = kf_alloc(j->block * most, sizeof *j->scores);
-  j->hits = kf_alloc_zero(j->n_k, sizeof *j->hits);
-  if (!(j->tally && j->rows && j->labels && j->right && j->found && j->scores && j->hits))
-    return kf_fail_memory(err);
+static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_options *o) {
+  kf_err *err = &j->ctx->err;
+  uint64_t rows = data != NULL ? data->rows : j->gallery->rows;
+  KF_TRY(kf_judge_start(j->ctx, &j->judge, kf_known_gallery(j->gallery), o->set, data, rows,
+                        o->truth));
+  j->batch = kf_gallery_batch(j->gallery);
+  KF_TAKE(&j->arena, j->found, j->batch * j->most);
+  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
+  KF_TAKE_ZERO(&j->arena, j->hits, j->n_k);
+  if (j->arena.failed) return kf_fail_memory(err);
   for (size_t t = 0; t < j->n_k; t++) j->hits[t].k = j->k[t];
-  return KF_OK;
-}
-
-static void clear(knn_job *j) {
-  kf_judge_clear(&j->judge);
-  kf_tallies_free(j->tally);
-  kf_free(j->mask);
-  kf_free(j->rows);
-  kf_free(j->labels);
-  kf_free(j->right);
-  kf_free(j->found);
-  kf_free(j->scores);
-  kf_free(j->hits);
+  KF_TRY(kf_progress(j->ctx, stage, 0, rows));
+  KF_TRY(data != NULL ? search_data(j, data) : search_itself(j));
+  return kf_check_scored(&j->judge, &j->counts, err);
 }
 
 static void hand_out(const knn_job *j, kf_eval_result *counts, kf_hits *hits,
@@ -154,18 +128,19 @@ kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data 
                           const kf_gallery_eval_options *options, kf_eval_result *counts,
                           kf_hits *hits, kf_search_report *report) {
   KF_ENTER(ctx, gallery != NULL && counts != NULL && hits != NULL);
+  KF_OPTIONS(kf_gallery_eval_options, o, options);
   static const uint32_t one[] = {KF_DEFAULT_NEIGHBOURS};
-  kf_gallery_eval_options o = options != NULL ? *options : (kf_gallery_eval_options){0};
-  knn_job j = {.ctx = ctx, .gallery = gallery, .data = data};
+  knn_job j = {.ctx = ctx, .gallery = gallery};
   j.k = o.k != NULL ? o.k : one;
   j.n_k = o.k != NULL ? o.n_k : 1;
-  j.known = kf_known_gallery(gallery);
+  if (j.n_k == 0) return kf_fail(err, KF_ERR_ARG, "the list of k is empty");
+  j.most = j.k[j.n_k - 1];
   KF_TRY(kf_poll_start(&j.poll, gallery, o.weighted, o.temperature, err));
-  KF_TRY(check_list(&j, err));
+  KF_TRY(check_list(&j, gallery->rows - (data == NULL), err));
   if (data != NULL) KF_TRY(kf_gallery_check_data(gallery, data, err));
-  kf_status status = prepare(&j, &o, err);
-  if (status == KF_OK) status = run(&j);
+  kf_status status = run(&j, data, &o);
   if (status == KF_OK) hand_out(&j, counts, hits, report);
-  clear(&j);
+  kf_judge_clear(&j.judge);
+  kf_arena_free(&j.arena);
   return status;
 }

@@ -1,16 +1,16 @@
-/* open_set.c - whether the score of the nearest prototype tells rows of known classes from others.
+/* open_set.c - how well the score of the nearest prototype tells rows of known classes from others.
  *
- * Scores are sorted, 8 bytes a row; larger means more like a known class, so distances change their
- * sign. The area under the ROC curve is the share of pairs of a known and an unknown row in which
- * the known one has the larger score, equal ones counting half. Twice that number of pairs is a
- * whole number, and the only rounding is that of the last division. */
+ * Scores are sorted, 8 bytes a row. Larger means more like a known class, so distances change
+ * sign. The area under the ROC curve is the share of pairs of a known and an unknown row in
+ * which the known one has the larger score, ties counting half. Twice the number of such pairs
+ * is a whole number, so only the last division rounds. */
 #include "score/trial.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 typedef struct score_list {
-  double *at; /* [rows], NaN where a row has none; then the first n, rising */
+  double *at; /* [rows], NaN: the row has none; once sorted, the first n, rising */
   double sign;
 } score_list;
 
@@ -73,7 +73,7 @@ static kf_status measure(const kf_trial *trial, const kf_data *others, score_lis
   out->n_known = counts.n;
   KF_TRY(kf_trial_run_unjudged(trial, others, keep, unknown, &counts));
   out->n_unknown = counts.n;
-  if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all unknown rows are bad");
+  if (counts.n == 0) return kf_fail(err, KF_ERR_DATA, "all rows of unknown classes are bad");
   sort(known, trial->data->rows);
   sort(unknown, others->rows);
   summarise(known, unknown, out);
@@ -84,18 +84,13 @@ kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
                       const kf_data *unknown, const kf_analysis_options *options,
                       kf_open_set_result *out) {
   KF_ENTER(ctx, model != NULL && known != NULL && unknown != NULL && out != NULL);
-  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  KF_OPTIONS(kf_analysis_options, o, options);
   KF_TRY(kf_model_check_data(model, unknown, err));
   kf_trial trial;
   score_list a = {0}, b = {0};
   kf_open_set_result result = {0};
-  kf_status status = kf_trial_start(&trial, ctx, model, known,
-                                    &(kf_trial_options){.metric = o.metric,
-                                                        .mapped = !o.raw,
-                                                        .raw = o.raw != 0,
-                                                        .top = 1,
-                                                        .truth = o.truth,
-                                                        .set = o.set});
+  kf_eval_options space = kf_one_space(&o);
+  kf_status status = kf_trial_start(&trial, ctx, model, known, &space, 1);
   if (status == KF_OK) status = measure(&trial, unknown, &a, &b, &result);
   if (status == KF_OK) *out = result;
   kf_trial_clear(&trial);

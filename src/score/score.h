@@ -1,11 +1,11 @@
-/* score.h - which rows of a data set can be scored, and which classes are right for them; shared by
- * the accuracies of this room and those above it. */
+/* score.h - which rows of a data set can be scored, which classes are right for them, and the
+ * one pass over such rows. Shared with the rooms above. */
 #ifndef KF_SCORE_H
 #define KF_SCORE_H
 
 #include "search/gallery.h"
 
-/* --- what is known (match.c) ------------------------------------------------------------------ */
+/* --- known classes (match.c) ------------------------------------------------------------------ */
 
 /* The classes that rows are scored against: those of a model or of a gallery. */
 typedef struct kf_known {
@@ -13,12 +13,31 @@ typedef struct kf_known {
   uint32_t n_classes;
   const kf_names *names;
   const int64_t *counts;     /* [n_classes]; a class without rows is not known */
-  const unsigned char *part; /* [n_classes] 1: the class takes part; NULL: all do */
+  const unsigned char *mask; /* [n_classes] 1: the class takes part; NULL: all do */
 } kf_known;
 kf_known kf_known_model(const kf_model *model, kf_part part);
 kf_known kf_known_gallery(const kf_gallery *gallery);
+/* to[k] = the known number of class k of `own`, or -1: by name if `own` has names, else by
+ * number. */
+kf_status kf_known_match(const kf_known *known, const kf_names *own, uint32_t n, int32_t *to,
+                         kf_err *err);
 
-/* --- what is right ---------------------------------------------------------------------------- */
+/* Reads a whole number of digits alone, cut at `most`; false: it is none. */
+bool kf_read_digits(const char *text, size_t length, uint64_t most, uint64_t *out);
+
+/* --- class sets (class_set.c) ----------------------------------------------------------------- */
+
+struct kf_class_set {
+  char *path; /* NULL: not from a file */
+  kf_names names;
+  kf_dict *map;
+};
+
+/* Sets the mask of `known`, taken from the arena, to the classes of a set (NULL: all). Logs unknown
+ * classes; KF_ERR_DATA if none is known. The error goes to the context. */
+kf_status kf_known_restrict(kf_ctx *ctx, kf_known *known, const kf_class_set *set, kf_arena *arena);
+
+/* --- what is right (match.c) ------------------------------------------------------------------ */
 
 struct kf_truth {
   char *path;
@@ -46,63 +65,76 @@ typedef enum kf_fate {
 
 /* The labels of a data set, or a truth, in known numbers. */
 typedef struct kf_judge {
+  kf_known known;
   const kf_truth *truth; /* NULL: labels */
   uint32_t n_classes;    /* of the labels or of the truth */
   int32_t *to;           /* [n_classes] known number, or -1 */
-  uint64_t *ends;        /* with a truth: as there, of what is known */
+  uint64_t *ends;        /* with a truth: as there, of the known classes */
   int32_t *right;
+  kf_arena arena;
 } kf_judge;
 
-/* Classes are matched by name where both sides have names, by number where neither has; KF_ERR_DATA
- * where only one has, where there are no labels and no truth, or where a truth is not of as many
- * rows. data NULL: labels are in known numbers already. The truth must outlive the judge. */
-kf_status kf_judge_start(kf_judge *judge, const kf_known *known, const kf_data *data, uint64_t rows,
-                         const kf_truth *truth, kf_err *err);
+/* Classes are matched by name if both sides have names, by number if neither has; KF_ERR_DATA if
+ * only one has, if there are neither labels nor a truth, or if a truth has another number of
+ * rows. set NULL: all classes take part. data NULL: labels are in known numbers already. Names,
+ * counts and truth must outlive the judge, which must be cleared on failure, too. Errors go to
+ * the context. */
+kf_status kf_judge_start(kf_ctx *ctx, kf_judge *judge, kf_known known, const kf_class_set *set,
+                         const kf_data *data, uint64_t rows, const kf_truth *truth);
 void kf_judge_clear(kf_judge *judge);
-/* What becomes of a row with this label; where it is scored, *right is filled in. */
+/* What becomes of a row with this label; if it is scored, *right is filled in. */
 kf_fate kf_judge_row(const kf_judge *judge, uint64_t row, int32_t label, kf_right *right);
 
 bool kf_is_right(const kf_right *right, int32_t class);
-/* The place of the first right answer among `top`, best first; `top` where there is none. */
+/* The place of the first right answer among `top`, best first; `top` if there is none. */
 uint32_t kf_right_rank(const kf_right *right, const int32_t *answers, uint32_t top);
 
-/* --- counting --------------------------------------------------------------------------------- */
+/* --- counting rows (judged.c) ----------------------------------------------------------------- */
 
 typedef struct kf_tally {
   kf_eval_result sum;    /* counts of rows; hits are for others to add */
   unsigned char *absent; /* [judge classes] 1: rows of this class were left out */
 } kf_tally;
 
-/* n empty ones, one for each worker; NULL: out of memory. */
-kf_tally *kf_tallies_new(const kf_judge *judge, unsigned n);
-void kf_tallies_free(kf_tally *tallies);
+/* n empty tallies, one for each worker; NULL: out of memory. */
+kf_tally *kf_tallies_take(kf_arena *arena, const kf_judge *judge, unsigned n);
 /* All of them together, absent_classes and hits included; bytes between members are zero. */
 void kf_tallies_sum(const kf_tally *tallies, unsigned n, const kf_judge *judge,
                     kf_eval_result *sum);
-
 /* Counts a row and says what becomes of it. */
 kf_fate kf_count_row(kf_tally *tally, const kf_judge *judge, uint64_t row, int32_t label,
                      kf_right *right);
-/* Counts rows [first, first + n) and moves those that are scored to the front of rows [n][dim], of
- * norm2 and of numbers (row numbers of the data set; both may be NULL), with what is right for them.
- * Returns how many there are. */
-uint64_t kf_keep_scored(kf_tally *tally, const kf_judge *judge, uint64_t first, uint64_t n,
-                        uint32_t dim, float *rows, const int32_t *labels, double *norm2,
-                        kf_right *right, uint64_t *numbers);
-/* KF_ERR_DATA where no row could be scored. */
-kf_status kf_check_scored(const kf_known *known, const kf_eval_result *sum, kf_err *err);
+/* KF_ERR_DATA if no row could be scored. */
+kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_err *err);
 
-/* --- class sets (class_set.c) ----------------------------------------------------------------- */
+/* --- one pass over judged rows (judged.c) ----------------------------------------------------- */
 
-struct kf_class_set {
-  char *path; /* NULL: not from a file */
-  kf_names names;
-  kf_dict *map;
-};
+/* The scored rows of a batch, in the hands of a worker. */
+typedef struct kf_judged {
+  uint64_t n;
+  const float *rows; /* [n][dim] */
+  const double *norm2;
+  const kf_right *right;  /* [n] */
+  const uint64_t *number; /* [n] rows of the data set */
+  size_t worker;
+  kf_tally *tally; /* the worker's own, as is the scratch */
+  void *scratch;
+} kf_judged;
 
-/* Fills mask [known->n_classes] for kf_known.part, and remarks on classes that are not known;
- * KF_ERR_DATA where none is. The error goes to the context. */
-kf_status kf_class_set_mask(kf_ctx *ctx, const kf_class_set *set, const kf_known *known,
-                            unsigned char *mask);
+/* As kf_pass, whose members of the same names it has. */
+typedef struct kf_judged_pass {
+  const char *what;
+  uint64_t rows;
+  size_t workers;
+  const kf_judge *judge;
+  bool unjudged; /* score every row that is not bad, without right classes */
+  kf_status (*work)(void *argument, const kf_judged *rows, kf_err *err);
+  void *argument;
+  size_t scratch_size;
+  void (*make_scratch)(const void *argument, void *scratch, kf_arena *arena);
+} kf_judged_pass;
+/* Counts all rows and hands the scored ones to `work`. Errors go to the context. */
+kf_status kf_each_judged(kf_ctx *ctx, const kf_data *data, const kf_judged_pass *pass,
+                         kf_eval_result *counts);
 
 #endif

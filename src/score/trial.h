@@ -1,24 +1,24 @@
-/* trial.h - one pass of nearest prototypes over judged rows, which accuracies, errors by class, open
- * sets and comparisons share; no other room sees it. */
+/* trial.h - the nearest prototypes of judged rows, which accuracies, errors by class, open sets and
+ * comparisons share; no other room sees it. */
 #ifndef KF_SCORE_TRIAL_H
 #define KF_SCORE_TRIAL_H
 
 #include "score/score.h"
 
-typedef struct kf_trial_options {
-  kf_metric metric;
-  bool mapped, raw; /* spaces that are wanted */
-  kf_part part;     /* of the mapped space */
-  uint32_t top;     /* answers for each row; fewer where fewer classes take part */
-  const kf_truth *truth;
-  const kf_class_set *set;
-} kf_trial_options;
+#define KF_TOP 5u /* answers for each row, at most */
+
+/* One space, as kf_analysis_options has it. */
+static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
+  return (kf_eval_options){.metric = o->metric,
+                           .raw = o->raw ? KF_ON : KF_OFF,
+                           .mapped = o->raw ? KF_OFF : KF_ON,
+                           .truth = o->truth,
+                           .set = o->set};
+}
 
 typedef struct kf_trial {
   kf_ctx *ctx;
   const kf_data *data;
-  kf_known known;
-  unsigned char *mask; /* NULL: all classes take part */
   kf_judge judge;
   kf_prototypes *mapped, *raw; /* NULL: not wanted */
   uint32_t top;
@@ -36,10 +36,11 @@ typedef struct kf_answer {
 /* Called by any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
 
-/* On failure, too, the trial must be cleared. Errors go to the context. */
+/* top: answers for each row, at most KF_TOP; fewer if fewer classes take part. The trial must be
+ * cleared on failure, too. Errors go to the context. */
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                         const kf_trial_options *options);
-/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA where none is scored. */
+                         const kf_eval_options *options, uint32_t top);
+/* Counts the rows, with what `use` adds to the tallies; KF_ERR_DATA if none is scored. */
 kf_status kf_trial_run(const kf_trial *trial, kf_answer_fn use, void *argument,
                        kf_eval_result *counts);
 /* The same over all rows of other data that are not bad, without right classes. */

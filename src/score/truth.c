@@ -1,8 +1,7 @@
-/* truth.c - which classes are right for each row, where one label is not all that can be said.
+/* truth.c - the right classes of each row, where a single label is not enough.
  *
- * The entries of a file are given to rows by their order or by ids. What is kept is a list of
- * classes for each row, in the numbers of the truth itself; kf_judge_start brings them to those of
- * a model. */
+ * Entries of a file belong to rows by their order or by ids. The truth keeps a list of classes
+ * for each row, in numbers of its own; kf_judge_start translates them to those of a model. */
 #include "score/truth.h"
 
 #include <inttypes.h>
@@ -21,7 +20,7 @@ void kf_id_without_folder(const char **text, size_t *length) {
   *length = (size_t)(end - begin);
 }
 
-/* An ending is a point and a letter with at most four letters or digits behind it: ".JPEG". */
+/* An ending is a dot and a letter, followed by at most four letters or digits: ".JPEG". */
 void kf_id_without_ending(const char *text, size_t *length) {
   size_t n = 0; /* letters and digits at the end */
   while (n < *length && (is_letter(text[*length - n - 1]) || is_digit(text[*length - n - 1]))) n++;
@@ -30,7 +29,7 @@ void kf_id_without_ending(const char *text, size_t *length) {
   if (ending[-1] == '.' && is_letter(*ending)) *length -= n + 1;
 }
 
-/* The number behind "_val_" at the end of an id; 0: there is none. */
+/* The number after "_val_" at the end of an id; 0: there is none. */
 static uint64_t number_of(const char *id, size_t length) {
   size_t digits = 0;
   while (digits < length && digits < 18 && is_digit(id[length - digits - 1])) digits++;
@@ -70,7 +69,7 @@ static kf_status map_ids(const kf_entries *e, kf_dict **out, kf_err *err) {
 typedef struct alignment {
   const kf_entries *entries;
   const char *path; /* of the ids */
-  kf_dict *map;      /* NULL: the entries are numbered */
+  kf_dict *map;     /* NULL: the entries are numbered */
   kf_truth *truth;
   size_t ends_room, classes_room;
   size_t n_classes;
@@ -82,7 +81,7 @@ static kf_status find_entry(const alignment *a, uint64_t line, const char *id, s
                             int64_t *out, kf_err *err) {
   *out = -1;
   kf_id_without_folder(&id, &length);
-  /* What looks like an ending may be none: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
+  /* What looks like an ending may not be one: 'a.b' is the id of 'a.b.png' rather than of 'a'. */
   if (a->map != NULL) *out = kf_dict_find(a->map, id, length);
   if (*out >= 0) return KF_OK;
   kf_id_without_ending(id, &length);
@@ -93,8 +92,8 @@ static kf_status find_entry(const alignment *a, uint64_t line, const char *id, s
   uint64_t number = number_of(id, length);
   if (number == 0)
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: line %" PRIu64 ": '%.*s' does not end in _val_ and a number from 1, by "
-                   "which %s goes",
+                   "%s: line %" PRIu64 ": '%.*s' does not end in _val_ and a number from 1, which "
+                   "the entries of %s need",
                    a->path, line, (int)(length < 64 ? length : 64), id, a->entries->path);
   if (number <= a->entries->n) *out = (int64_t)number - 1;
   return KF_OK;
@@ -106,7 +105,7 @@ static kf_status add_row(void *argument, uint64_t line, const char *text, size_t
   kf_truth *t = a->truth;
   int64_t entry;
   if (length == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, where an id must be", a->path,
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is empty, but must be an id", a->path,
                    line);
   KF_TRY(find_entry(a, line, text, length, &entry, err));
   a->matched += entry >= 0;
@@ -125,7 +124,8 @@ static kf_status add_row(void *argument, uint64_t line, const char *text, size_t
 
 static kf_status by_ids(kf_truth *truth, const kf_entries *e, const char *path, kf_err *err) {
   if (!e->has_ids && !e->numbered)
-    return kf_fail(err, KF_ERR_DATA, "%s: its entries have no ids, and go by the order of the rows",
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: its entries have no ids and can only be taken in the order of the rows",
                    e->path);
   alignment a = {.entries = e, .path = path, .truth = truth};
   if (e->has_ids) KF_TRY(map_ids(e, &a.map, err));
@@ -156,7 +156,7 @@ static kf_status take_names(kf_truth *truth, const kf_entries *e, kf_names *give
   return KF_OK;
 }
 
-/* By order, the lists of the entries are those of the rows. */
+/* Entry i belongs to row i: the lists are handed over. */
 static void by_order(kf_truth *truth, kf_entries *e) {
   truth->rows = e->n;
   truth->ends = e->ends;
@@ -183,7 +183,7 @@ static kf_status load(kf_truth *truth, const kf_truth_options *o, kf_err *err) {
 kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
                         kf_truth **out) {
   KF_ENTER(ctx, path != NULL && out != NULL);
-  kf_truth_options o = options != NULL ? *options : (kf_truth_options){0};
+  KF_OPTIONS(kf_truth_options, o, options);
   kf_truth *truth = kf_alloc_zero(1, sizeof *truth);
   if (truth != NULL) truth->path = kf_strdup(path);
   kf_status status =

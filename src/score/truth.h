@@ -1,4 +1,4 @@
-/* truth.h - the entries of a truth file, as truth_read.c reads them and truth.c gives them to rows;
+/* truth.h - the entries of a truth file, which truth_read.c reads and truth.c assigns to rows;
  * no other room sees it. */
 #ifndef KF_SCORE_TRUTH_H
 #define KF_SCORE_TRUTH_H
@@ -16,8 +16,8 @@ typedef struct kf_entries {
   size_t n_classes, classes_room;
   int64_t largest; /* number; -1: none */
   enum { KF_CLASSES_UNKNOWN, KF_CLASSES_NUMBERS, KF_CLASSES_NAMES } kind;
-  kf_name_set found; /* names, where no list of them was given */
-  /* ids, of a .csv with such a column: one behind the other */
+  kf_name_set found; /* names, if no list of them was given */
+  /* ids, of a .csv that has such a column: one after the other */
   bool has_ids;
   kf_string ids;
   uint64_t *id_ends; /* [n] */
@@ -25,8 +25,8 @@ typedef struct kf_entries {
   bool numbered; /* entry i is about the image with number i + 1: .json */
 } kf_entries;
 
-/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. On failure, too,
- * the entries must be cleared. */
+/* names: what numbers stand for; n = 0: no list was given. `classes` is its file. The entries
+ * must be cleared on failure, too. */
 kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,
                           const char *classes, kf_err *err);
 void kf_entries_clear(kf_entries *entries);

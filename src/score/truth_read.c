@@ -1,12 +1,11 @@
-/* truth_read.c - files that say which classes are right: JSON, CSV, text.
+/* truth_read.c - reads the right classes of rows from JSON, CSV or text.
  *
- * All three give entries one after the other, each with its classes; text and CSV are streamed, a
- * JSON file is read whole. The first class of a file decides whether its classes are numbers or
- * names, so that a slip in a file of numbers is an error and not a class called 'nan'. */
+ * All three hold entries, each with its classes. Text and CSV are streamed, a JSON file is read
+ * whole. The first class of a file decides whether its classes are numbers or names, so that a
+ * slip in a file of numbers is an error and not a class called 'nan'. */
 #include "score/truth.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define JSON_CAP (64u << 20)
@@ -15,12 +14,12 @@ typedef struct reader {
   kf_entries *entries;
   const kf_names *names; /* n = 0: none */
   const char *classes;   /* their file */
-  kf_dict *map;           /* of the names */
+  kf_dict *map;          /* of the names */
   const char *unit;      /* what is counted: "line", "entry" */
-  uint64_t place;        /* of the entry in hand */
+  uint64_t place;        /* of the current entry */
   uint64_t begin;        /* its first class in the list */
   /* CSV */
-  size_t label_column, id_column; /* SIZE_MAX: there is none */
+  size_t label_column, id_column; /* SIZE_MAX: none */
   kf_string field;
 } reader;
 
@@ -33,24 +32,23 @@ static kf_status bad(const reader *r, kf_err *err, const char *reason, const cha
 /* --- classes ---------------------------------------------------------------------------------- */
 
 static bool looks_like_number(const char *text, size_t length) {
-  size_t i = length > 1 && *text == '-';
-  while (i < length && text[i] >= '0' && text[i] <= '9') i++;
-  return i == length && length > 0;
+  size_t sign = length > 1 && *text == '-';
+  uint64_t value;
+  return kf_read_digits(text + sign, length - sign, UINT32_MAX, &value);
 }
 
 static kf_status read_number(const reader *r, const char *text, size_t length, int32_t *out,
                              kf_err *err) {
   uint32_t most = r->names->n > 0 ? r->names->n : KF_MAX_CLASSES;
-  uint64_t value = 0;
+  uint64_t value;
   if (!looks_like_number(text, length))
-    return bad(r, err, "is no class number, as the classes before it are", text, length);
-  for (size_t i = 0; i < length && value <= most; i++)
-    value = text[i] == '-' ? UINT32_MAX : value * 10 + (uint64_t)(text[i] - '0');
+    return bad(r, err, "is no class number, but the classes before it are", text, length);
+  if (!kf_read_digits(text, length, most, &value))
+    return bad(r, err, "is negative: class numbers begin at 0", text, length);
   if (value < most) {
     *out = (int32_t)value;
     return KF_OK;
   }
-  if (*text == '-') return bad(r, err, "is below 0, where class numbers begin", text, length);
   if (r->names->n == 0) return bad(r, err, "is too large for a class number", text, length);
   return kf_fail(err, KF_ERR_DATA,
                  "%s: %s %" PRIu64 " has class %.*s, but %s has only %" PRIu32
@@ -75,7 +73,7 @@ static kf_status read_name(reader *r, const char *text, size_t length, int32_t *
   return KF_OK;
 }
 
-/* Adds a class to the entry in hand, once. */
+/* Adds a class to the current entry, once. */
 static kf_status add_class(reader *r, const char *text, size_t length, kf_err *err) {
   kf_entries *e = r->entries;
   if (e->kind == KF_CLASSES_UNKNOWN)
@@ -137,7 +135,7 @@ static kf_status text_line(void *argument, uint64_t line, const char *text, size
 
 /* --- CSV -------------------------------------------------------------------------------------- */
 
-/* Reads the field at *at into r->field and moves behind it and its comma. */
+/* Reads the field at *at into r->field and moves past it and its comma. */
 static kf_status next_field(reader *r, const char *text, size_t length, size_t *at, kf_err *err) {
   r->field.n = 0;
   kf_string_add(&r->field, "", 0);
@@ -145,21 +143,21 @@ static kf_status next_field(reader *r, const char *text, size_t length, size_t *
   bool quoted = i < length && text[i] == '"';
   if (quoted) {
     for (i++;; i++) {
-      if (i >= length) return bad(r, err, "has a quotation mark without its end", text, length);
+      if (i >= length) return bad(r, err, "has a quotation mark that is not closed", text, length);
       if (text[i] == '"' && (i + 1 >= length || text[i + 1] != '"')) break;
-      i += text[i] == '"'; /* a doubled one stands for itself */
+      i += text[i] == '"'; /* a doubled one means one */
       kf_string_add(&r->field, text + i, 1);
     }
     i++;
   }
   for (; !quoted && i < length && text[i] != ','; i++) kf_string_add(&r->field, text + i, 1);
   if (i < length && text[i] != ',')
-    return bad(r, err, "goes on behind a quoted field", text, length);
+    return bad(r, err, "goes on after a quoted field", text, length);
   *at = i + 1;
   return r->field.failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* Of the names that a column of classes may have, the first one that is there counts. */
+/* The column of classes may have several names; the first of them that is present counts. */
 static kf_status csv_header(reader *r, const char *text, size_t length, kf_err *err) {
   static const char *const names[] = {"proposed_labels", "labels", "label"};
   size_t best = 3;
@@ -212,20 +210,21 @@ static kf_status csv_line(void *argument, uint64_t line, const char *text, size_
   size_t needed = r->label_column;
   if (r->id_column != SIZE_MAX && r->id_column > needed) needed = r->id_column;
   if (column <= needed)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %zu fields, the header needs %zu",
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %" PRIu64 " has %zu fields, but the header needs %zu",
                    r->entries->path, line, column, needed + 1);
   return end_entry(r, err);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-/* A number goes on with the source, so that its length has to be found. */
+/* The text of a number is followed by the rest of the source, so its length has to be found. */
 static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
   kf_entries *e = r->entries;
   const char *text = node->text;
   bool number = node->kind == KF_JSON_NUMBER;
   if (!number && node->kind != KF_JSON_STRING)
-    return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " holds something that is no class",
+    return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " holds something other than classes",
                    e->path, r->place);
   size_t length = number ? strspn(text, "+-.eE0123456789") : strlen(text);
   if (number && !looks_like_number(text, length))
@@ -233,8 +232,8 @@ static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
   if (e->kind == KF_CLASSES_UNKNOWN) e->kind = number ? KF_CLASSES_NUMBERS : KF_CLASSES_NAMES;
   if (number != (e->kind == KF_CLASSES_NUMBERS))
     return bad(r, err,
-               number ? "is a number, where the classes before it are names"
-                      : "is a name, where the classes before it are numbers",
+               number ? "is a number, but the classes before it are names"
+                      : "is a name, but the classes before it are numbers",
                text, length);
   if (length == 0) return bad(r, err, "is no class", text, length);
   return add_class(r, text, length, err);
@@ -242,13 +241,14 @@ static kf_status json_class(reader *r, const kf_json *node, kf_err *err) {
 
 static kf_status json_entries(reader *r, const kf_json_doc *doc, kf_err *err) {
   if (doc->nodes[0].kind != KF_JSON_LIST)
-    return kf_fail(err, KF_ERR_DATA, "%s: is no list of lists of classes", r->entries->path);
+    return kf_fail(err, KF_ERR_DATA, "%s: this is not a list of lists of classes",
+                   r->entries->path);
   uint64_t place = 0;
   for (const kf_json *list = kf_json_first(doc, doc->nodes); list != NULL;
        list = kf_json_next(doc, list)) {
     begin_entry(r, place++);
     if (list->kind != KF_JSON_LIST)
-      return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " is no list of classes",
+      return kf_fail(err, KF_ERR_DATA, "%s: entry %" PRIu64 " is not a list of classes",
                      r->entries->path, r->place);
     for (const kf_json *node = kf_json_first(doc, list); node != NULL;
          node = kf_json_next(doc, node))
@@ -275,20 +275,15 @@ static kf_status read_json(reader *r, const kf_in *in, kf_err *err) {
 
 /* --- a file ----------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *path, const char *end) {
-  size_t n = strlen(path), m = strlen(end);
-  return n >= m && strcmp(path + n - m, end) == 0;
-}
-
 static kf_status read_file(reader *r, const kf_in *in, kf_err *err) {
   kf_entries *e = r->entries;
-  e->numbered = ends_in(e->path, ".json");
-  bool csv = ends_in(e->path, ".csv");
+  e->numbered = kf_ends_with(e->path, ".json");
+  bool csv = kf_ends_with(e->path, ".csv");
   r->unit = e->numbered ? "entry" : "line";
   if (r->names->n > 0) KF_TRY(kf_dict_new_from_names(r->names, r->classes, &r->map, err));
   KF_TRY(e->numbered ? read_json(r, in, err)
                      : kf_lines_each(in, csv ? csv_line : text_line, r, err));
-  return e->n > 0 ? KF_OK : kf_fail(err, KF_ERR_DATA, "%s: there is no entry in it", e->path);
+  return e->n > 0 ? KF_OK : kf_fail(err, KF_ERR_DATA, "%s: the file has no entries", e->path);
 }
 
 kf_status kf_entries_read(kf_entries *entries, const char *path, const kf_names *names,

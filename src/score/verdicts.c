@@ -7,20 +7,13 @@
 #include <string.h>
 
 static kf_verdicts *new_verdicts(uint64_t rows) {
-  kf_verdicts *v = kf_alloc_zero(1, sizeof *v);
-  if (v == NULL) return NULL;
-  v->rows = rows;
-  v->of = kf_alloc_zero(rows, 1);
-  if (v->of != NULL) return v;
-  kf_free(v);
-  return NULL;
+  uint64_t size;
+  kf_verdicts *v = kf_add_u64(sizeof *v, rows, &size) ? kf_alloc_zero(size, 1) : NULL;
+  if (v != NULL) v->rows = rows;
+  return v;
 }
 
-void kf_verdicts_free(kf_verdicts *verdicts) {
-  if (verdicts == NULL) return;
-  kf_free(verdicts->of);
-  kf_free(verdicts);
-}
+void kf_verdicts_free(kf_verdicts *verdicts) { kf_free(verdicts); }
 
 const kf_eval_result *kf_verdicts_counts(const kf_verdicts *verdicts) { return &verdicts->counts; }
 
@@ -36,17 +29,12 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
 kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_verdicts **out) {
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
-  kf_analysis_options o = options != NULL ? *options : (kf_analysis_options){0};
+  KF_OPTIONS(kf_analysis_options, o, options);
   kf_verdicts *v = new_verdicts(data->rows);
   if (v == NULL) return kf_fail_memory(err);
   kf_trial trial;
-  kf_status status = kf_trial_start(&trial, ctx, model, data,
-                                    &(kf_trial_options){.metric = o.metric,
-                                                        .mapped = !o.raw,
-                                                        .raw = o.raw != 0,
-                                                        .top = 1,
-                                                        .truth = o.truth,
-                                                        .set = o.set});
+  kf_eval_options space = kf_one_space(&o);
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, 1);
   if (status == KF_OK) status = kf_trial_run(&trial, keep, v, &v->counts);
   kf_trial_clear(&trial);
   if (status == KF_OK)
@@ -56,19 +44,19 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   return status;
 }
 
-/* --- of answers ------------------------------------------------------------------------------- */
+/* --- reading answers
+ * ------------------------------------------------------------------------------- */
 
-#define LABELS 4096u /* fetched at a time */
+#define BATCH 4096u /* rows */
 
 typedef struct answers {
   const char *path;
   uint64_t rows;
-  const kf_data *data; /* NULL: rows have no labels */
-  kf_judge judge;
+  const kf_data *data;   /* NULL: rows have no labels */
   uint32_t n_classes;    /* of labels or truth */
   const kf_names *names; /* of labels or truth; n = 0: numbers */
-  kf_dict *map;           /* of the names */
-  int32_t *answer;       /* [rows] class of labels or truth; NO_CLASS, or NO_LINE */
+  kf_dict *map;          /* of the names */
+  int32_t *answer;       /* [rows] class of labels or truth, NO_CLASS or NO_LINE */
   kf_string name;        /* without escapes */
 } answers;
 
@@ -78,17 +66,7 @@ static kf_status bad_line(const answers *a, uint64_t line, const char *reason, k
   return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " %s", a->path, line, reason);
 }
 
-static bool read_digits(const char *text, size_t length, uint64_t most, uint64_t *out) {
-  *out = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (text[i] < '0' || text[i] > '9') return false;
-    *out = *out * 10 + (uint64_t)(text[i] - '0');
-    if (*out > most) *out = most;
-  }
-  return length > 0;
-}
-
-/* \t, \n, \r, \\ and \x1b, as koofu writes them. */
+/* Undoes the escapes \t, \n, \r, \\ and \x1b of class names in tables. */
 static void unescape(const char *text, size_t length, kf_string *out) {
   static const char from[] = "tnr\\", into[] = "\t\n\r\\";
   out->n = 0;
@@ -119,8 +97,8 @@ static kf_status read_class(answers *a, uint64_t line, const char *text, size_t 
     *out = (int32_t)kf_dict_find(a->map, a->name.data, a->name.n);
     return KF_OK;
   }
-  if (!read_digits(text, length, KF_MAX_CLASSES, &number))
-    return bad_line(a, line, "has a class name, where the labels are class numbers", err);
+  if (!kf_read_digits(text, length, KF_MAX_CLASSES, &number))
+    return bad_line(a, line, "has a class name, but the labels are class numbers", err);
   if (number < a->n_classes) *out = (int32_t)number;
   return KF_OK;
 }
@@ -132,20 +110,21 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
   if (line == 1) {
     if (length > sizeof header - 1 && memcmp(text, header, sizeof header - 1) == 0) return KF_OK;
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: is no list of answers, whose first line begins with 'row' and 'class1' "
-                   "(koofu classify ... -o %s)",
-                   a->path, a->path);
+                   "%s: this is no table of answers: its first line does not begin with the "
+                   "columns 'row' and 'class1'",
+                   a->path);
   }
   const char *tab = memchr(text, '\t', length);
   uint64_t row;
-  if (tab == NULL || !read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
+  if (tab == NULL || !kf_read_digits(text, (size_t)(tab - text), UINT64_MAX / 20, &row))
     return bad_line(a, line, "does not begin with a row number and a tab", err);
   if (row >= a->rows)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is about row %" PRIu64 " of %" PRIu64,
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: line %" PRIu64 " is about row %" PRIu64 ", but there are %" PRIu64 " rows",
                    a->path, line, row, a->rows);
   if (a->answer[row] != NO_LINE)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is a second one about row %" PRIu64,
-                   a->path, line, row);
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " answers row %" PRIu64 " again", a->path,
+                   line, row);
   const char *class = tab + 1;
   size_t left = length - (size_t)(class - text);
   const char *end = memchr(class, '\t', left);
@@ -161,54 +140,61 @@ static kf_status read_answers(answers *a, kf_err *err) {
   return status;
 }
 
-static void judge_row(const answers *a, uint64_t row, int32_t label, kf_tally *tally,
-                      kf_verdicts *v) {
+/* --- judging answers -------------------------------------------------------------------------- */
+
+typedef struct answers_job {
+  const answers *answers;
+  kf_judge judge;
+  kf_tally *tally;
+  kf_verdicts *out;
+} answers_job;
+
+static void judge_row(answers_job *j, uint64_t row, int32_t label) {
+  int32_t answer = j->answers->answer[row];
   kf_right right;
-  if (a->answer[row] == NO_LINE) label = KF_LABEL_BAD; /* koofu classify left it out */
-  if (kf_count_row(tally, &a->judge, row, label, &right) != KF_FATE_SCORED) return;
-  bool hit = kf_is_right(&right, a->answer[row]);
-  v->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
-  tally->sum.top1 += hit;
+  if (answer == NO_LINE) label = KF_LABEL_BAD; /* was left out */
+  if (kf_count_row(j->tally, &j->judge, row, label, &right) != KF_FATE_SCORED) return;
+  bool hit = kf_is_right(&right, answer);
+  j->out->of[row] = hit ? KF_VERDICT_RIGHT : KF_VERDICT_WRONG;
+  j->tally->sum.top1 += hit;
 }
 
-static kf_status judge_all(kf_ctx *ctx, const answers *a, kf_tally *tally, kf_verdicts *v) {
-  int32_t labels[LABELS];
-  for (uint64_t first = 0; first < a->rows; first += LABELS) {
-    uint64_t n = a->rows - first < LABELS ? a->rows - first : LABELS;
-    for (uint64_t i = 0; i < n; i++) labels[i] = KF_LABEL_NONE;
-    if (a->data != NULL)
-      KF_TRY(a->data->fetch(a->data, ctx->kernels, first, n, NULL, labels, &ctx->err));
-    for (uint64_t i = 0; i < n; i++) judge_row(a, first + i, labels[i], tally, v);
-  }
-  kf_tallies_sum(tally, 1, &a->judge, &v->counts);
+static kf_status judge_batch(void *argument, const kf_batch *b, kf_err *err) {
+  (void)err;
+  for (uint64_t i = 0; i < b->n; i++) judge_row(argument, b->first + i, b->labels[i]);
   return KF_OK;
 }
 
+static kf_status judge_rows(kf_ctx *ctx, answers_job *j) {
+  const answers *a = j->answers;
+  if (a->data != NULL)
+    KF_TRY(kf_each_batch(
+        ctx, a->data,
+        &(kf_pass){
+            .rows = BATCH, .workers = 1, .labels_only = true, .work = judge_batch, .argument = j}));
+  else
+    for (uint64_t i = 0; i < a->rows; i++) judge_row(j, i, KF_LABEL_NONE);
+  kf_tallies_sum(j->tally, 1, &j->judge, &j->out->counts);
+  return kf_check_scored(&j->judge, &j->out->counts, &ctx->err);
+}
+
 /* Every class of the labels or of the truth is known. */
-static kf_status judge_answers(kf_ctx *ctx, answers *a, const kf_truth *truth,
+static kf_status judge_answers(kf_ctx *ctx, const answers *a, const kf_truth *truth,
                                const kf_class_set *set, kf_verdicts *v) {
-  kf_err *err = &ctx->err;
-  int64_t *counts = kf_alloc(a->n_classes, sizeof *counts);
-  unsigned char *mask = kf_alloc_zero(a->n_classes, 1);
-  kf_tally *tally = NULL;
+  kf_arena arena = {0};
+  answers_job j = {.answers = a, .out = v};
+  int64_t *counts;
+  if (KF_TAKE(&arena, counts, a->n_classes) == NULL) return kf_fail_memory(&ctx->err);
+  for (uint32_t k = 0; k < a->n_classes; k++) counts[k] = 1;
   kf_known known = {
       .what = "labels", .n_classes = a->n_classes, .names = a->names, .counts = counts};
-  kf_status status = counts != NULL && mask != NULL ? KF_OK : kf_fail_memory(err);
-  for (uint32_t k = 0; status == KF_OK && k < a->n_classes; k++) counts[k] = 1;
-  if (status == KF_OK && set != NULL) {
-    status = kf_class_set_mask(ctx, set, &known, mask);
-    known.part = mask;
-  }
-  if (status == KF_OK) status = kf_judge_start(&a->judge, &known, a->data, a->rows, truth, err);
+  kf_status status = kf_judge_start(ctx, &j.judge, known, set, a->data, a->rows, truth);
   if (status == KF_OK) {
-    tally = kf_tallies_new(&a->judge, 1);
-    status = tally != NULL ? judge_all(ctx, a, tally, v) : kf_fail_memory(err);
+    j.tally = kf_tallies_take(&arena, &j.judge, 1);
+    status = j.tally != NULL ? judge_rows(ctx, &j) : kf_fail_memory(&ctx->err);
   }
-  if (status == KF_OK) status = kf_check_scored(&known, &v->counts, err);
-  kf_tallies_free(tally);
-  kf_judge_clear(&a->judge);
-  kf_free(counts);
-  kf_free(mask);
+  kf_judge_clear(&j.judge);
+  kf_arena_free(&arena);
   return status;
 }
 

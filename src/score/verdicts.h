@@ -9,8 +9,8 @@ enum { KF_VERDICT_NONE = 0, KF_VERDICT_RIGHT = 1, KF_VERDICT_WRONG = 2 };
 
 struct kf_verdicts {
   uint64_t rows;
-  unsigned char *of; /* [rows] */
   kf_eval_result counts;
+  unsigned char of[]; /* [rows] */
 };
 
 #endif

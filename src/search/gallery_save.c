@@ -196,7 +196,7 @@ static kf_status write_tensors(const writer *w, kf_err *err) {
   KF_TRY(kf_saver_write_rows(w->rows, file));
   if (w->data->has_labels && old != NULL)
     KF_TRY(kf_stw_write(file, old->labels, old->rows * sizeof *old->labels, err));
-  if (w->data->has_labels) KF_TRY(kf_saver_write_labels(w->rows, w->number, file, err));
+  if (w->data->has_labels) KF_TRY(kf_saver_write_labels(w->rows, w->number, file));
   if (ids && old != NULL) KF_TRY(copy_ids(w, err));
   return ids ? kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err) : KF_OK;
 }

@@ -1,15 +1,15 @@
-/* moments.c - sums of X X^T over integer rows, exactly.
+/* moments.c - exact sums of X X^T over integer rows.
  *
- * Each worker collects rows in a block, packed as its kernel likes, and multiplies a full block
- * panel by panel into 64-bit sums: |X X'| <= 2^44, so that 2^18 rows stay below 2^62. Before they
- * could overflow, the sums are added to 128-bit totals. */
+ * Each worker collects rows in a block, packed for its kernel, and multiplies a full block panel by
+ * panel into 64-bit sums: |X X'| <= 2^44, so 2^18 rows stay below 2^62. Before they could overflow,
+ * the sums are added to 128-bit totals. */
 #include "stats/stats.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-/* Workers have dim^2 * 8 bytes each; together they stay below this, or there is one. */
+/* A worker takes dim^2 * 8 bytes; together they take at most this, unless there is only one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
@@ -27,6 +27,7 @@ struct kf_moments {
   worker *workers;
   kf_i128 *totals;      /* the caller's triangle */
   pthread_mutex_t lock; /* of totals */
+  kf_arena arena;       /* of the workers */
 };
 
 static size_t worker_count(const kf_ctx *ctx, size_t width, uint64_t calls) {
@@ -46,16 +47,14 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
   m->width = m->panels * m->kernel->edge;
   m->totals = totals;
   pthread_mutex_init(&m->lock, NULL);
-  size_t n = worker_count(ctx, m->width, calls);
-  m->workers = kf_alloc_zero(n, sizeof *m->workers);
-  bool ok = m->workers != NULL;
-  for (; ok && m->n_workers < n; m->n_workers++) {
-    worker *w = &m->workers[m->n_workers];
-    w->packed = kf_alloc(m->panels, m->kernel->panel_size);
-    w->products = kf_alloc_zero((uint64_t)m->width * m->width, sizeof *w->products);
-    ok = w->packed != NULL && w->products != NULL;
+  m->n_workers = worker_count(ctx, m->width, calls);
+  KF_TAKE_ZERO(&m->arena, m->workers, m->n_workers);
+  for (size_t t = 0; !m->arena.failed && t < m->n_workers; t++) {
+    worker *w = &m->workers[t];
+    w->packed = kf_arena_take(&m->arena, m->panels, m->kernel->panel_size);
+    KF_TAKE_ZERO(&m->arena, w->products, (uint64_t)m->width * m->width);
   }
-  if (!ok) {
+  if (m->arena.failed) {
     kf_moments_free(m);
     return kf_fail_memory(&ctx->err);
   }
@@ -65,20 +64,15 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
 
 void kf_moments_free(kf_moments *m) {
   if (m == NULL) return;
-  for (size_t t = 0; t < m->n_workers; t++) {
-    kf_free(m->workers[t].packed);
-    kf_free(m->workers[t].products);
-  }
-  kf_free(m->workers);
+  kf_arena_free(&m->arena);
   pthread_mutex_destroy(&m->lock);
   kf_free(m);
 }
 
 size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
 
-/* Adds the products of the block to the sums, and empties it. Four panels are multiplied with one
- * after the other of those to their right, so that each of these is fetched from far away only for
- * every fourth tile. */
+/* Adds the products of the block to the sums and empties it. Groups of four panels are multiplied with
+ * each panel to their right in turn, so that it is fetched from memory only for every fourth tile. */
 static void multiply(const kf_moments *m, worker *w) {
   enum { GROUP = 4 };
   const kf_moment_kernel *kernel = m->kernel;
@@ -116,12 +110,12 @@ void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, un
   if (w->pending + n > FLUSH_ROWS) flush(m, w, shift);
   w->pending += n;
   while (n > 0) {
-    size_t room = kernel->rows - w->filled, part = n < room ? n : room;
+    size_t room = kernel->rows - w->filled, taken = n < room ? n : room;
     for (size_t p = 0; p < m->panels; p++)
-      kernel->pack(x, part, m->dim, p, w->filled, w->packed + p * kernel->panel_size);
-    w->filled += (part + kernel->step - 1) / kernel->step * kernel->step;
+      kernel->pack(x, taken, m->dim, p, w->filled, w->packed + p * kernel->panel_size);
+    w->filled += (taken + kernel->step - 1) / kernel->step * kernel->step;
     if (w->filled == kernel->rows) multiply(m, w);
-    x += part * m->dim;
-    n -= part;
+    x += taken * m->dim;
+    n -= taken;
   }
 }

@@ -4,22 +4,22 @@
  *
  *     S_w = M - sum_k s_k s_k^T / n_k         S_b = sum_k s_k s_k^T / n_k - s s^T / N
  *
- * Both are small differences of large numbers: rows of one class are alike, and CLIP embeddings
- * have a large common mean. So the large parts are subtracted as integers. With g_k = round(s_k /
- * n_k) and the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
+ * Both are small differences of large numbers: rows of a class are alike, and CLIP embeddings have a
+ * large common mean. So the large terms are subtracted as integers. With g_k = round(s_k / n_k) and
+ * the remainder r_k = s_k - n_k g_k, |r_k| <= n_k / 2,
  *
  *     s_k s_k^T / n_k = n_k g_k g_k^T + (h_k r_k^T + r_k h_k^T),     h_k = g_k + r_k / (2 n_k)
  *
- * The first term is an integer matrix, the second one is small; A = sum_k n_k g_k g_k^T is computed
- * exactly and E = sum_k (h_k r_k^T + r_k h_k^T) in f64. With g and r the same for all rows,
+ * The first term is an integer matrix and the second is small: A = sum_k n_k g_k g_k^T is computed
+ * exactly, E = sum_k (h_k r_k^T + r_k h_k^T) in f64. With g and r the same for all rows,
  *
  *     S_w = (M - A) - E         S_b = (A - N g g^T - g r^T - r g^T) + E - r r^T / N
  *
- * where the brackets are exact. Rows that are equal within their classes have r_k = 0 and M = A, so
- * their S_w is zero, not rounding noise.
+ * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is zero
+ * and not rounding noise.
  *
- * A comes from the kernel of the second moments, whose rows have no weights: class k takes part
- * once for each bit of n_k, and the sums of bit b count 2^b times. */
+ * A comes from the kernel of the second moments, whose rows have no weights: class k takes part once
+ * for each bit of n_k, and the sums of bit b count 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -30,6 +30,7 @@
 
 typedef struct scatter {
   kf_ctx *ctx;
+  kf_arena arena;
   const kf_stats *stats;
   int32_t *class_mean; /* [K][dim] g_k */
   kf_i128 *a;          /* triangle of A */
@@ -180,19 +181,18 @@ static kf_status allocate(scatter *t) {
   const kf_stats *s = t->stats;
   uint64_t dim = s->dim, k = s->n_classes;
   t->block = 4 * KF_MOMENT_ROWS;
-  t->class_mean = kf_alloc_zero(k * dim, sizeof *t->class_mean);
-  t->a = kf_alloc_zero(kf_triangle(s->dim), sizeof *t->a);
-  t->g = kf_alloc(dim, sizeof *t->g);
-  t->r = kf_alloc_zero(dim, sizeof *t->r);
-  t->chosen = kf_alloc(k, sizeof *t->chosen);
-  t->left = kf_alloc(2 * (uint64_t)CLASS_BLOCK * dim, sizeof *t->left);
-  t->right = kf_alloc(2 * (uint64_t)CLASS_BLOCK * dim, sizeof *t->right);
-  t->e = kf_alloc_zero(dim * dim, sizeof *t->e);
-  bool ok = t->class_mean && t->a && t->g && t->r && t->chosen && t->left && t->right && t->e;
-  if (!ok) return kf_fail_memory(&t->ctx->err);
+  KF_TAKE_ZERO(&t->arena, t->class_mean, k * dim);
+  KF_TAKE_ZERO(&t->arena, t->a, kf_triangle(s->dim));
+  if (t->arena.failed) return kf_fail_memory(&t->ctx->err);
   KF_TRY(kf_moments_new(t->ctx, s->dim, (k + t->block - 1) / t->block, t->a, &t->moments));
-  t->rows = kf_alloc(kf_moments_workers(t->moments) * t->block * dim, sizeof *t->rows);
-  return t->rows != NULL ? KF_OK : kf_fail_memory(&t->ctx->err);
+  KF_TAKE(&t->arena, t->g, dim);
+  KF_TAKE_ZERO(&t->arena, t->r, dim);
+  KF_TAKE(&t->arena, t->chosen, k);
+  KF_TAKE(&t->arena, t->left, 2 * (uint64_t)CLASS_BLOCK * dim);
+  KF_TAKE(&t->arena, t->right, 2 * (uint64_t)CLASS_BLOCK * dim);
+  KF_TAKE_ZERO(&t->arena, t->e, dim * dim);
+  KF_TAKE(&t->arena, t->rows, kf_moments_workers(t->moments) * t->block * dim);
+  return t->arena.failed ? kf_fail_memory(&t->ctx->err) : KF_OK;
 }
 
 static kf_status compute(scatter *t, double *mean) {
@@ -211,15 +211,7 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   if (stats->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
   scatter t = {.ctx = ctx, .stats = stats, .s_w = s_w, .s_b = s_b};
   kf_status status = compute(&t, mean);
-  kf_free(t.class_mean);
-  kf_free(t.a);
-  kf_free(t.g);
-  kf_free(t.r);
-  kf_free(t.chosen);
-  kf_free(t.left);
-  kf_free(t.right);
-  kf_free(t.e);
-  kf_free(t.rows);
+  kf_arena_free(&t.arena);
   kf_moments_free(t.moments);
   return status;
 }

@@ -1,5 +1,4 @@
-/* stats.c - the life of a set of statistics: making it, filling it, adding and subtracting whole
- * sets. */
+/* stats.c - makes, fills, merges and subtracts sets of statistics. */
 #include "stats/stats.h"
 
 #include <math.h>
@@ -15,46 +14,42 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
   if (n_classes < 1 || n_classes > KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_ARG, "%u classes; there must be 1 to %u", n_classes, KF_MAX_CLASSES);
   if (exponent < -200 || exponent > 200)
-    return kf_fail(err, KF_ERR_ARG, "exponent %d is outside -200 … 200", exponent);
+    return kf_fail(err, KF_ERR_ARG, "exponent %d is not in -200 … 200", exponent);
   kf_stats *s = kf_alloc_zero(1, sizeof *s);
   if (s == NULL) return kf_fail_memory(err);
   s->dim = dim;
   s->n_classes = n_classes;
   s->normalized = normalized;
   s->exponent = exponent;
-  s->counts = kf_alloc_zero(n_classes, sizeof *s->counts);
-  s->sums = kf_alloc_zero((uint64_t)n_classes * dim, sizeof *s->sums);
-  s->moments = kf_alloc_zero(kf_triangle(dim), sizeof *s->moments);
-  kf_status status = KF_OK;
-  if (s->counts == NULL || s->sums == NULL || s->moments == NULL) status = kf_fail_memory(err);
-  if (status == KF_OK && names != NULL)
-    status = kf_names_copy((const char *const *)names->name, names->n, &s->names, err);
-  if (status != KF_OK) {
+  KF_TAKE_ZERO(&s->arena, s->counts, n_classes);
+  KF_TAKE_ZERO(&s->arena, s->sums, (uint64_t)n_classes * dim);
+  KF_TAKE_ZERO(&s->arena, s->moments, kf_triangle(dim));
+  kf_status status = s->arena.failed ? kf_fail_memory(err) : KF_OK;
+  if (status == KF_OK && names != NULL) status = kf_names_clone(names, &s->names, err);
+  if (status == KF_OK)
+    *out = s;
+  else
     kf_stats_free(s);
-    return status;
-  }
-  *out = s;
-  return KF_OK;
+  return status;
 }
 
 void kf_stats_free(kf_stats *s) {
   if (s == NULL) return;
   kf_names_clear(&s->names);
-  kf_free(s->counts);
-  kf_free(s->sums);
-  kf_free(s->moments);
+  kf_arena_free(&s->arena);
   kf_free(s);
 }
 
 kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char *const *names,
                        const kf_stats_options *options, kf_stats **out) {
   KF_ENTER(ctx, out != NULL);
-  kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
+  KF_OPTIONS(kf_stats_options, o, options);
   kf_names list = {0};
   if (names != NULL && n_classes <= KF_MAX_CLASSES)
     KF_TRY(kf_names_take(names, n_classes, &list, err));
-  kf_status status = kf_stats_create(dim, n_classes, &list, (o.normalize != KF_OFF),
-                                     (o.normalize == KF_OFF) ? o.exponent : KF_FIXED_BITS, out, err);
+  bool normalize = o.normalize != KF_OFF;
+  kf_status status = kf_stats_create(dim, n_classes, &list, normalize,
+                                     normalize ? KF_FIXED_BITS : o.exponent, out, err);
   kf_names_clear(&list);
   return status;
 }
@@ -63,24 +58,25 @@ kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char
 
 typedef struct check_job {
   const kf_stats *stats;
-  const kf_data *data;
+  const kf_data *data; /* over the rows */
   const float *rows;
   const int32_t *labels;
   const kf_kernels *kernels;
-  uint64_t chunk;
+  uint64_t rows_at_once;
 } check_job;
 
-/* Everything that could make adding these rows fail half-way. */
+/* Checks everything that could make adding these rows fail half-way. */
 static kf_status check_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const check_job *j = argument;
   const kf_stats *s = j->stats;
-  uint64_t end = (i + 1) * j->chunk < j->data->rows ? (i + 1) * j->chunk : j->data->rows;
-  for (uint64_t r = i * j->chunk; r < end; r++) {
+  uint64_t first = i * j->rows_at_once, left = j->data->rows - first;
+  uint64_t end = first + (left < j->rows_at_once ? left : j->rows_at_once);
+  for (uint64_t r = first; r < end; r++) {
     if (j->labels[r] == KF_LABEL_NONE || j->labels[r] == KF_LABEL_BAD) continue;
     if (j->labels[r] < 0 || (uint32_t)j->labels[r] >= s->n_classes)
-      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is outside 0 … %u",
-                     (unsigned long long)r, j->labels[r], s->n_classes - 1);
+      return kf_fail(err, KF_ERR_DATA, "row %llu: label %d is not in 0 … %u", (unsigned long long)r,
+                     j->labels[r], s->n_classes - 1);
     const float *row = j->rows + r * s->dim;
     double norm2 = j->kernels->norm2(row, s->dim);
     if (!(norm2 > 0 && isfinite(norm2)))
@@ -104,52 +100,38 @@ kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows, const in
                  .rows = rows,
                  .labels = labels,
                  .kernels = ctx->kernels,
-                 .chunk = kf_data_chunk(stats->dim)};
-  kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), check_rows, &j);
+                 .rows_at_once = kf_data_chunk(stats->dim)};
+  uint64_t tasks = (n + j.rows_at_once - 1) / j.rows_at_once;
+  kf_status status = kf_parallel(ctx, (size_t)tasks, check_rows, &j);
   if (status == KF_OK) status = kf_stats_accumulate(ctx, stats, data, labels, NULL);
   kf_data_free(data);
   return status;
 }
 
 typedef struct largest_job {
-  kf_ctx *ctx;
-  const kf_data *data;
+  uint32_t dim;
   bool unlabelled;
-  uint64_t chunk;
   float *largest; /* [threads] */
 } largest_job;
 
-static kf_status find_largest(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status find_largest(void *argument, const kf_batch *b, kf_err *err) {
+  (void)err;
   const largest_job *j = argument;
-  const kf_data *data = j->data;
-  uint64_t first = i * j->chunk, left = data->rows - first, n = left < j->chunk ? left : j->chunk;
-  float *rows = kf_alloc(n * data->dim, sizeof *rows);
-  int32_t *labels = kf_alloc(n, sizeof *labels);
-  kf_status status = rows != NULL && labels != NULL
-                         ? kf_data_fetch(data, j->ctx->kernels, first, n, rows, labels, NULL, err)
-                         : kf_fail_memory(err);
   int32_t least = j->unlabelled ? KF_LABEL_NONE : 0;
-  float largest = j->largest[worker];
-  for (uint64_t r = 0; status == KF_OK && r < n; r++)
-    for (uint32_t c = 0; labels[r] >= least && c < data->dim; c++)
-      largest = fmaxf(largest, fabsf(rows[r * data->dim + c]));
-  j->largest[worker] = largest;
-  kf_free(rows);
-  kf_free(labels);
-  if (status == KF_OK && worker == 0) { /* the caller's own thread */
-    status = kf_progress(j->ctx, "largest value", first + n, data->rows);
-    if (status != KF_OK) *err = j->ctx->err;
-  }
-  return status;
+  float largest = j->largest[b->worker];
+  for (uint64_t r = 0; r < b->n; r++)
+    for (uint32_t c = 0; b->labels[r] >= least && c < j->dim; c++)
+      largest = fmaxf(largest, fabsf(b->rows[r * j->dim + c]));
+  j->largest[b->worker] = largest;
+  return KF_OK;
 }
 
 kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent) {
-  largest_job j = {
-      .ctx = ctx, .data = data, .unlabelled = unlabelled, .chunk = kf_data_chunk(data->dim)};
-  uint64_t chunks = (data->rows + j.chunk - 1) / j.chunk;
+  largest_job j = {.dim = data->dim, .unlabelled = unlabelled};
   j.largest = kf_alloc_zero(ctx->threads, sizeof *j.largest);
   if (j.largest == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_parallel(ctx, (size_t)chunks, find_largest, &j);
+  kf_status status = kf_each_batch(
+      ctx, data, &(kf_pass){.what = "largest value", .work = find_largest, .argument = &j});
   float largest = 0;
   for (unsigned t = 0; t < ctx->threads; t++) largest = fmaxf(largest, j.largest[t]);
   kf_free(j.largest);
@@ -163,48 +145,38 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, in
 kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                                  kf_stats **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
-  kf_stats_options o = options != NULL ? *options : (kf_stats_options){0};
+  KF_OPTIONS(kf_stats_options, o, options);
   if (!data->has_labels)
-    return kf_fail(err, KF_ERR_DATA,
-                   "the rows have no labels; give a label file (--labels) or name the tensor that "
-                   "holds them (--label-tensor)");
-  int exponent = KF_FIXED_BITS;
-  if ((o.normalize == KF_OFF)) {
-    exponent = o.exponent;
-    if (!o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
-  }
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABEL_TENSOR, "the rows have no labels");
+  bool normalize = o.normalize != KF_OFF;
+  int exponent = normalize ? KF_FIXED_BITS : o.exponent;
+  if (!normalize && !o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
   kf_stats *s;
-  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, (o.normalize != KF_OFF), exponent, &s,
-                         err));
+  KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
   kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
     status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
-  if (status != KF_OK) {
+  if (status == KF_OK)
+    *out = s;
+  else
     kf_stats_free(s);
-    return status;
-  }
-  *out = s;
-  return KF_OK;
+  return status;
 }
 
 /* --- adding and subtracting sets ------------------------------------------------------------- */
 
 static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) {
   if (a->dim != b->dim)
-    return kf_fail(err, KF_ERR_DATA, "statistics of %u and of %u columns do not go together",
+    return kf_fail(err, KF_ERR_DATA, "statistics of %u and of %u columns cannot be combined",
                    a->dim, b->dim);
   if (a->normalized != b->normalized)
     return kf_fail(err, KF_ERR_DATA,
-                   "statistics of unit-length rows and of raw rows do not go "
-                   "together");
-  if (a->exponent != b->exponent)
-    return kf_fail(err, KF_ERR_DATA,
-                   "statistics with exponents %d and %d do not go together; make "
-                   "both with the smaller one (--exponent %d)",
-                   a->exponent, b->exponent, a->exponent < b->exponent ? a->exponent : b->exponent);
-  if ((a->names.n == 0) != (b->names.n == 0))
-    return kf_fail(err, KF_ERR_DATA, "statistics with class names and without do not go together");
-  return KF_OK;
+                   "statistics of unit-length rows and of raw rows cannot be combined");
+  if (a->exponent == b->exponent) return KF_OK;
+  return kf_fail_hint(
+      err, KF_ERR_DATA, KF_HINT_EXPONENT,
+      "statistics with exponents %d and %d cannot be combined; both need the smaller one",
+      a->exponent, b->exponent);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -217,7 +189,7 @@ static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, k
   char **list = kf_alloc(n, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
   memcpy(list, a->name, a->n * sizeof *list);
-  memcpy(list + a->n, b->name, b->n * sizeof *list);
+  if (b->n > 0) memcpy(list + a->n, b->name, b->n * sizeof *list);
   qsort(list, n, sizeof *list, compare_names);
   for (uint32_t k = 0; k < n; k++)
     if (kept == 0 || strcmp(list[k], list[kept - 1]) != 0) list[kept++] = list[k];
@@ -225,25 +197,36 @@ static kf_status union_of(const kf_names *a, const kf_names *b, kf_names *out, k
   return KF_OK;
 }
 
-/* Where class k of `from` is among the classes of `to`; -1: nowhere. */
-static int64_t class_in(const kf_dict *to, const kf_stats *from, uint32_t k) {
-  return to == NULL ? (int64_t)k
-                    : kf_dict_find(to, from->names.name[k], strlen(from->names.name[k]));
+/* place[k]: the class of `to` that is class k of `from`; -1: none. */
+static kf_status match(const kf_stats *from, const kf_stats *to, int32_t **place, kf_err *err) {
+  *place = kf_alloc(from->n_classes, sizeof **place);
+  if (*place == NULL) return kf_fail_memory(err);
+  kf_classes a = {"one set of statistics", from->n_classes, &from->names};
+  kf_classes b = {"the other", to->n_classes, &to->names};
+  return kf_match_classes(&a, &b, *place, err);
 }
 
-static void add_class(kf_stats *to, uint32_t at, const kf_stats *from, uint32_t k, int sign) {
+static void add_class(kf_stats *to, int32_t at, const kf_stats *from, uint32_t k, int sign) {
   to->counts[at] += sign * from->counts[k];
   int64_t *sum = to->sums + (uint64_t)at * to->dim;
   const int64_t *other = from->sums + (uint64_t)k * from->dim;
   for (uint32_t i = 0; i < to->dim; i++) sum[i] += sign * other[i];
 }
 
-static void add_all(kf_stats *to, const kf_dict *map, const kf_stats *from, int sign) {
+static void add_all(kf_stats *to, const int32_t *place, const kf_stats *from, int sign) {
   for (uint32_t k = 0; k < from->n_classes; k++)
-    if (from->counts[k] != 0) add_class(to, (uint32_t)class_in(map, from, k), from, k, sign);
+    if (from->counts[k] != 0) add_class(to, place[k], from, k, sign);
   uint64_t n = kf_triangle(to->dim);
   for (uint64_t i = 0; i < n; i++) to->moments[i] += sign * from->moments[i];
   to->rows = sign > 0 ? to->rows + from->rows : to->rows - from->rows;
+}
+
+static kf_status match_and_add(kf_stats *to, const kf_stats *from, kf_err *err) {
+  int32_t *place;
+  kf_status status = match(from, to, &place, err);
+  if (status == KF_OK) add_all(to, place, from, 1);
+  kf_free(place);
+  return status;
 }
 
 /* An empty set that can take the classes of both. */
@@ -265,29 +248,24 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   if (into->rows > KF_MAX_ROWS - other->rows)
     return kf_fail(err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
   kf_stats *sum;
-  kf_dict *map = NULL;
   KF_TRY(new_for_both(into, other, &sum, err));
-  kf_status status =
-      sum->names.n > 0 ? kf_dict_new_from_names(&sum->names, "statistics", &map, err) : KF_OK;
+  kf_status status = match_and_add(sum, into, err);
+  if (status == KF_OK) status = match_and_add(sum, other, err);
   if (status == KF_OK) {
-    add_all(sum, map, into, 1);
-    add_all(sum, map, other, 1);
     kf_stats old = *into; /* swap the contents, so that sum carries the old ones away */
     *into = *sum;
     *sum = old;
   }
-  kf_dict_free(map);
   kf_stats_free(sum);
   return status;
 }
 
 /* Whether the difference could be statistics of rows: |X| <= 2^22 bounds every sum by its count. */
-static bool difference_fits(const kf_stats *a, const kf_dict *map, const kf_stats *b) {
+static bool difference_fits(const kf_stats *a, const int32_t *place, const kf_stats *b) {
   for (uint32_t k = 0; k < b->n_classes; k++) {
     if (b->counts[k] == 0) continue;
-    uint32_t at = (uint32_t)class_in(map, b, k);
-    int64_t most = (a->counts[at] - b->counts[k]) * KF_FIXED_ONE;
-    const int64_t *x = a->sums + (uint64_t)at * a->dim, *y = b->sums + (uint64_t)k * b->dim;
+    int64_t most = (a->counts[place[k]] - b->counts[k]) * KF_FIXED_ONE;
+    const int64_t *x = a->sums + (uint64_t)place[k] * a->dim, *y = b->sums + (uint64_t)k * b->dim;
     for (uint32_t i = 0; i < a->dim; i++)
       if (x[i] - y[i] > most || x[i] - y[i] < -most) return false;
   }
@@ -299,48 +277,53 @@ static bool difference_fits(const kf_stats *a, const kf_dict *map, const kf_stat
   return true;
 }
 
+static kf_status check_difference(const kf_stats *a, const int32_t *place, const kf_stats *b,
+                                  kf_err *err) {
+  for (uint32_t k = 0; k < b->n_classes; k++)
+    if (b->counts[k] != 0 && (place[k] < 0 || a->counts[place[k]] < b->counts[k]))
+      return kf_fail(err, KF_ERR_DATA,
+                     "class %u has more rows in the statistics to subtract than in those they are "
+                     "subtracted from",
+                     k);
+  if (difference_fits(a, place, b)) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA,
+                 "the statistics to subtract are not those of a subset of the same rows");
+}
+
 kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
   KF_ENTER(ctx, into != NULL && other != NULL);
   KF_TRY(check_alike(into, other, err));
-  kf_dict *map = NULL;
-  if (into->names.n > 0) KF_TRY(kf_dict_new_from_names(&into->names, "statistics", &map, err));
-  kf_status status = KF_OK;
-  for (uint32_t k = 0; k < other->n_classes && status == KF_OK; k++) {
-    if (other->counts[k] == 0) continue;
-    int64_t at = class_in(map, other, k);
-    if (at < 0 || at >= into->n_classes || into->counts[at] < other->counts[k])
-      status = kf_fail(err, KF_ERR_DATA,
-                       "class %u has more rows in the statistics to take away than "
-                       "in those they are taken from",
-                       k);
-  }
-  if (status == KF_OK && !difference_fits(into, map, other))
-    status = kf_fail(err, KF_ERR_DATA,
-                     "the statistics to take away are not those of a part of the same rows");
-  if (status == KF_OK) add_all(into, map, other, -1);
-  kf_dict_free(map);
+  int32_t *place;
+  kf_status status = match(other, into, &place, err);
+  if (status == KF_OK) status = check_difference(into, place, other, err);
+  if (status == KF_OK) add_all(into, place, other, -1);
+  kf_free(place);
   return status;
 }
 
-/* --- looking --------------------------------------------------------------------------------- */
+/* --- access ---------------------------------------------------------------------------------- */
 
 uint32_t kf_stats_dim(const kf_stats *s) { return s->dim; }
 uint32_t kf_stats_classes(const kf_stats *s) { return s->n_classes; }
 uint64_t kf_stats_rows(const kf_stats *s) { return s->rows; }
-int64_t kf_stats_count(const kf_stats *s, uint32_t k) { return s->counts[k]; }
 int kf_stats_normalized(const kf_stats *s) { return s->normalized; }
 int kf_stats_exponent(const kf_stats *s) { return s->exponent; }
+
+int64_t kf_stats_count(const kf_stats *s, uint32_t k) {
+  return k < s->n_classes ? s->counts[k] : 0;
+}
 
 const char *kf_stats_class_name(const kf_stats *s, uint32_t k) {
   return k < s->names.n ? s->names.name[k] : NULL;
 }
 
 const int64_t *kf_stats_class_sum(const kf_stats *s, uint32_t k) {
-  return s->sums + (uint64_t)k * s->dim;
+  return k < s->n_classes ? s->sums + (uint64_t)k * s->dim : NULL;
 }
 
 void kf_stats_moment(const kf_stats *s, uint32_t i, uint32_t j, int64_t *hi, uint64_t *lo) {
-  kf_i128 value = s->moments[i <= j ? kf_triangle_at(s->dim, i, j) : kf_triangle_at(s->dim, j, i)];
+  uint32_t least = i < j ? i : j, most = i < j ? j : i;
+  kf_i128 value = most < s->dim ? s->moments[kf_triangle_at(s->dim, least, most)] : 0;
   *hi = (int64_t)(value >> 64);
   *lo = (uint64_t)value;
 }

@@ -1,4 +1,4 @@
-/* stats.h - exact moments, as the rooms above see them. Sees file and below. */
+/* stats.h - exact moments, as the other rooms see them. Sees file and below. */
 #ifndef KF_STATS_H
 #define KF_STATS_H
 
@@ -18,6 +18,7 @@ struct kf_stats {
   int64_t *counts;  /* [n_classes] */
   int64_t *sums;    /* [n_classes][dim] */
   kf_i128 *moments; /* upper triangle by rows: (0,0), (0,1), … (0,D-1), (1,1), … */
+  kf_arena arena;   /* of the arrays */
 };
 
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
@@ -32,10 +33,10 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
-/* Sums of X X^T over integer rows |X| <= 2^22, shared out among workers (moments.c). The sums are
- * added to the caller's triangle `totals` by kf_moments_flush, times 2^shift; between two flushes
- * the shift must stay the same. `calls`: how many of kf_moments_add there will be, in multiples of
- * KF_MOMENT_ROWS rows, but for the last, so that blocks fill without gaps. */
+/* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
+ * the sums, times 2^shift, to the caller's triangle `totals`; between two flushes the shift must stay
+ * the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so
+ * that blocks fill without gaps. */
 #define KF_MOMENT_ROWS 64u
 typedef struct kf_moments kf_moments;
 kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *totals,
@@ -45,19 +46,19 @@ size_t kf_moments_workers(const kf_moments *m);
 void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, unsigned shift);
 void kf_moments_flush(kf_moments *m, unsigned shift);
 
-/* The factor that takes a row of squared length norm2 to integers. */
+/* The factor that turns a row of squared length norm2 into integers. */
 double kf_fixed_scale(bool normalized, int exponent, double norm2);
-/* Fails where a value of the row is too large for the exponent (raw-norm mode). */
+/* Fails if a value of the row is too large for the exponent (raw-norm mode). */
 kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const kf_data *data,
                              uint64_t row, kf_err *err);
 
-/* The largest exponent with |x| * 2^exponent <= 2^22 for every value of a data set; rows without a
- * label count only where `unlabelled` says so. */
+/* The largest exponent with |x| * 2^exponent <= 2^22 for every value of a data set; with or without
+ * unlabelled rows. */
 kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, int *exponent);
 
-/* Adds all rows of a data set that have a label; `labels` [rows] stands in for the data set's own
- * where it is not NULL. `what` names the stage for progress; NULL: none is reported. On failure
- * after the first row the statistics are spoilt; running out of memory comes before it. */
+/* Adds all rows of a data set that have a label; `labels` [rows], if not NULL, replaces the data set's
+ * own. `what` names the stage for progress; NULL: none is reported. A failure after the first row
+ * spoils the statistics; running out of memory happens before it. */
 kf_status kf_stats_accumulate(kf_ctx *ctx, kf_stats *stats, const kf_data *data,
                               const int32_t *labels, const char *what);
 

@@ -1,13 +1,11 @@
 /* synth.c - the synthetic world (world.c) as data sets.
  *
- * Images: a row is a function of (seed, classes, dim, split, row) and is made when it is fetched,
- * on the thread that fetches it; the data set holds the class centres alone. Texts: one row a
- * class, made at once. */
+ * Images: a row is a function of (seed, classes, dim, split, row) and is made by the thread that
+ * fetches it; the data set holds only the class centres. Texts: one row per class, made at once. */
 #include "file/file.h"
 #include "synth/world.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_CLASSES   1000u
@@ -16,7 +14,7 @@
 #define MIN_DIM           8u
 
 typedef struct synth_data {
-  kf_data data; /* first: a kf_data pointer is a synth_data pointer */
+  kf_data data; /* first, so that a kf_data * is one of these */
   kf_synth_options options;
   kf_world *world; /* images */
   float *texts;    /* texts, [K][dim] */
@@ -70,9 +68,7 @@ static void destroy(kf_data *data) {
 /* --- opening --------------------------------------------------------------------------------- */
 
 /* Fills in the defaults. */
-static kf_status check_options(const kf_synth_options *options, kf_synth_options *out,
-                               uint64_t *rows, kf_err *err) {
-  *out = options != NULL ? *options : (kf_synth_options){0};
+static kf_status check_options(kf_synth_options *out, uint64_t *rows, kf_err *err) {
   if (out->classes == 0) out->classes = DEFAULT_CLASSES;
   if (out->dim == 0) out->dim = DEFAULT_DIM;
   if (out->per_class == 0) out->per_class = DEFAULT_PER_CLASS;
@@ -84,30 +80,24 @@ static kf_status check_options(const kf_synth_options *options, kf_synth_options
                    MIN_DIM, KF_MAX_DIM, out->dim);
   if (!kf_mul_u64(out->classes, out->per_class, rows) || *rows > INT64_MAX)
     return kf_fail(err, KF_ERR_ARG,
-                   "%" PRIu32 " classes with %" PRIu64
-                   " rows each are more rows than can be counted",
-                   out->classes, out->per_class);
+                   "%" PRIu32 " classes with %" PRIu64 " rows each are too many rows", out->classes,
+                   out->per_class);
   return KF_OK;
 }
 
 /* "c0000", "c0001", … A class has the same name whatever the number of classes. */
 static kf_status make_names(uint32_t n, kf_names *out, kf_err *err) {
-  enum { LENGTH = 12 };
-  char *text = kf_alloc(n, LENGTH);
-  const char **list = kf_alloc(n, sizeof *list);
-  if (text == NULL || list == NULL) {
-    kf_free(list);
-    kf_free(text);
-    return kf_fail_memory(err);
+  char(*text)[12];
+  const char **list;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, text, n);
+  KF_TAKE(&arena, list, n);
+  for (uint32_t k = 0; !arena.failed && k < n; k++) {
+    snprintf(text[k], sizeof text[k], "c%04" PRIu32, k);
+    list[k] = text[k];
   }
-  for (uint32_t k = 0; k < n; k++) {
-    char *name = text + (size_t)k * LENGTH;
-    snprintf(name, LENGTH, "c%04" PRIu32, k);
-    list[k] = name;
-  }
-  kf_status status = kf_names_copy(list, n, out, err);
-  kf_free(list);
-  kf_free(text);
+  kf_status status = arena.failed ? kf_fail_memory(err) : kf_names_copy(list, n, out, err);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -116,7 +106,7 @@ static kf_status make_texts(synth_data *synth, const kf_kernels *kernels, kf_err
   synth->texts = kf_alloc(size, sizeof *synth->texts);
   if (synth->texts == NULL) return kf_fail_memory(err);
   kf_status status = kf_world_texts(synth->world, kernels, synth->texts, err);
-  kf_world_free(synth->world); /* its centres are not needed any more */
+  kf_world_free(synth->world); /* its centres are no longer needed */
   synth->world = NULL;
   return status;
 }
@@ -130,25 +120,23 @@ static kf_status fill(synth_data *synth, const kf_kernels *kernels, bool text, k
 
 static kf_status open_synth(kf_ctx *ctx, const kf_synth_options *options, bool text,
                             kf_data **out) {
-  if (ctx == NULL) return KF_ERR_ARG;
-  kf_err *err = kf_enter(ctx);
-  if (out == NULL) return kf_fail(err, KF_ERR_ARG, "there is no place for the data set (NULL)");
-  kf_synth_options checked;
+  KF_ENTER(ctx, out != NULL);
+  KF_OPTIONS(kf_synth_options, o, options);
   uint64_t rows = 0;
-  KF_TRY(check_options(options, &checked, &rows, err));
+  KF_TRY(check_options(&o, &rows, err));
   synth_data *synth = kf_alloc_zero(1, sizeof *synth);
   if (synth == NULL) return kf_fail_memory(err);
-  synth->options = checked;
+  synth->options = o;
   kf_status status = fill(synth, ctx->kernels, text, err);
   if (status != KF_OK) {
     kf_names_clear(&synth->data.names);
     destroy(&synth->data);
     return status;
   }
-  synth->data.rows = text ? checked.classes : rows;
-  synth->data.dim = checked.dim;
+  synth->data.rows = text ? o.classes : rows;
+  synth->data.dim = o.dim;
   synth->data.has_labels = true;
-  synth->data.n_classes = checked.classes;
+  synth->data.n_classes = o.classes;
   synth->data.fetch = text ? fetch_texts : fetch_images;
   synth->data.where = where;
   synth->data.destroy = destroy;

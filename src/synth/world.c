@@ -1,41 +1,41 @@
-/* world.c - a world of image and text embeddings that behaves like CLIP's.
+/* world.c - a world of image and text embeddings that behave like CLIP's.
  *
- * The world lives in a latent space of D axes, sorted from noisy to quiet, and is turned into
- * embeddings by one random orthogonal map Q. With j = 0 … D-1 and t_j = (j + 1/2) / D:
+ * Rows are made in a latent space of D axes, sorted from noisy to quiet, and turned into embeddings by
+ * one random orthogonal map Q. With j = 0 … D-1 and t_j = (j + 1/2) / D:
  *
  *   noise       w_j  ~ (j + 3)^(-3/4) (1 - t_j)^(5/8), sum 1: the spectrum of the scatter within
- *               classes, a power law that bends down at the quiet end.
+ *               classes, a power law that falls off at the quiet end.
  *   offsets     o = diag(w)^(1/2) H diag(G)^(1/2) g, with g Gaussian, H a fixed orthogonal map and
  *               G_i ~ (i + 2)^(-gamma), mean 1. Offsets are as strong along an axis as the noise is
  *               (E o_j^2 = w_j up to the grain of H), so whitening matters; but their spectrum is
  *               steeper than the noise's, and their principal directions are not the noise's axes.
  *   classes     ten classes make a group, eight groups a super-category:
  *                 c_k = A_s o_super(k) + A_g o_group(k) + A_c h_group(k) o_k
- *               with its own gamma for each level, flatter towards the classes, and h the spread
- *               of classes in a group, so that some groups are hard and others easy.
+ *               with a gamma for each level, flatter towards the classes, and h the spread of
+ *               classes in a group, so that some groups are hard and others easy.
  *   images      u = m + (1 - a) c_k + a c_other + N r diag(w)^(1/2) g
  *               m is the common mean (the cone); r^2 = r_k^2 r_i^2 makes some classes and some
  *               pictures more varied than others; and a = U^3, with U uniform, is how much of the
  *               picture shows something else: half of the time a class of the same group, otherwise
- *               any class. Without a, accuracy would be limited by noise alone, and whitening would
- *               repair far more than it does in reality.
+ *               any class. Without a, only noise would limit accuracy, and whitening would repair
+ *               far more than it does in reality.
  *   text        v_k = m' + diag(V) (T_s o_super + T_g o_group + T_c o_k) + noise on quiet axes,
- *               freed of its part along m. Class names tell siblings apart better than pictures
- *               do (T_c > 1), and text knows little of the axes where pictures vary most (V).
- *   gap         two quiet axes, q and p = q - 1, hold a constant of each modality: images lie at
+ *               without its component along m. Class names tell siblings apart better than
+ *               pictures do (T_c > 1), and text knows little of the axes where pictures vary most
+ *               (V).
+ *   gap         two quiet axes, q and p = q - 1, hold a constant for each modality: images are at
  *               IMAGE_P and IMAGE_Q along them, texts scatter around TEXT_P and TEXT_Q. This is the
- *               part of the modality gap that whitening blows up.
+ *               component of the modality gap that whitening amplifies.
  *   length      the latent row apart from p and q is scaled so that the whole has unit length, and
  *               Q turns it into the embedding. Scaling p and q as well would make them noisy: what
  *               varies in length varies along the mean.
  *
- * Everything is made of +, -, *, / and sqrt in IEEE single and double precision in a fixed order,
- * and of 64-bit integers; there is no libm function that may differ between machines. Powers have
- * exponents in eighths for that reason. */
+ * Only +, -, *, / and sqrt in IEEE single and double precision in a fixed order and 64-bit integers
+ * are used, and no libm function that may differ between machines. That is why exponents of powers are
+ * in eighths. */
 #include "synth/world.h"
 
 #include <math.h>
-#include <string.h>
 
 /* --- constants ------------------------------------------------------------------------------- *
  *
@@ -95,8 +95,8 @@
 
 /* --- random numbers ---------------------------------------------------------------------------- *
  *
- * Counter-based: number i of a key is the i-th output of splitmix64 started at the key, and a key
- * is the hash of (seed, stream, index). */
+ * Counter-based: number i of a key is output i of SplitMix64 started at the key, and a key is the hash
+ * of (seed, stream, index). */
 
 typedef enum stream {
   STREAM_MEAN,
@@ -141,7 +141,7 @@ static inline int32_t bell(uint64_t key, uint64_t i) {
   return (int32_t)(ones << 17 | dither << 1) - (24 << 17) - 65535;
 }
 
-/* What turns bell() into unit variance. */
+/* Scales bell() to unit variance. */
 static double bell_unit(void) { return 0x1p-17 / sqrt(12.0 + 1.0 / 12.0); }
 
 /* out[j] = scale[j] * g_j */
@@ -154,8 +154,8 @@ static void gaussians(uint64_t key, const float *scale, uint32_t dim, float *out
  *
  * A random permutation with random signs, then rounds of 2x2 Hadamard butterflies in constant
  * geometry: elements i and i + ceil(D/2) become elements 2i and 2i + 1, sum and difference. After
- * log2(D) rounds every output depends on every input. The factor 2^(-1/2) of each round is taken
- * once, in front. Where D is odd, the element in the middle goes to the end, times sqrt(2). */
+ * log2(D) rounds every output depends on every input. The factors 2^(-1/2) of all rounds are applied
+ * once, first. If D is odd, the middle element goes to the end, times sqrt(2). */
 
 typedef struct map {
   uint32_t dim;
@@ -165,16 +165,9 @@ typedef struct map {
   float *sign;     /* [dim] +1 or -1 */
 } map;
 
-static void map_clear(map *m) {
-  kf_free(m->order);
-  kf_free(m->sign);
-}
-
-static kf_status map_init(map *m, uint64_t key, uint32_t dim, kf_err *err) {
+/* order and sign are [dim]; order is zeroed. */
+static void map_init(map *m, uint64_t key, uint32_t dim) {
   m->dim = dim;
-  m->order = kf_alloc_zero(dim, sizeof *m->order);
-  m->sign = kf_alloc(dim, sizeof *m->sign);
-  if (m->order == NULL || m->sign == NULL) return kf_fail_memory(err);
   double scale = 1;
   for (uint64_t reach = 1; reach < dim; reach *= 2, m->rounds++) scale *= 0.5;
   m->scale = (float)sqrt(scale);
@@ -184,7 +177,6 @@ static kf_status map_init(map *m, uint64_t key, uint32_t dim, kf_err *err) {
     m->order[j] = i;
     m->sign[i] = (number(key, 2 * (uint64_t)i + 1) & 1) != 0 ? 1.0f : -1.0f;
   }
-  return KF_OK;
 }
 
 static void butterflies(const float *restrict in, uint32_t dim, float *restrict out) {
@@ -227,17 +219,12 @@ struct kf_world {
   float *mean;           /* [dim] m, and IMAGE_P, IMAGE_Q at p, q */
   float *centre;         /* [n_classes][dim] m + c_k */
   float *variety;        /* [n_classes] r_k^2 */
+  kf_arena arena;        /* of all arrays */
 };
 
 void kf_world_free(kf_world *world) {
   if (world == NULL) return;
-  map_clear(&world->q);
-  map_clear(&world->h);
-  for (int level = 0; level < LEVELS; level++) kf_free(world->offset[level]);
-  kf_free(world->noise);
-  kf_free(world->mean);
-  kf_free(world->centre);
-  kf_free(world->variety);
+  kf_arena_free(&world->arena);
   kf_free(world);
 }
 
@@ -297,27 +284,20 @@ static void make_mean(kf_world *world) {
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-/* The offsets of a class on its three levels. Classes are asked for in rising order from 0, so that
- * those of the upper levels are made once. */
+/* The offsets of a class on its three levels. Classes are made in rising order from 0, so those of the
+ * upper levels are made once. */
 typedef struct family {
   float *offset[LEVELS]; /* [dim] each */
   float *rest;           /* [2][dim] */
+  kf_arena arena;
 } family;
 
-static void family_clear(family *f) {
-  for (int level = 0; level < LEVELS; level++) kf_free(f->offset[level]);
-  kf_free(f->rest);
-}
-
 static kf_status family_init(family *f, uint32_t dim, kf_err *err) {
-  *f = (family){.rest = kf_alloc(dim, 2 * sizeof(float))};
-  bool whole = f->rest != NULL;
-  for (int level = 0; level < LEVELS; level++) {
-    f->offset[level] = kf_alloc(dim, sizeof(float));
-    whole = whole && f->offset[level] != NULL;
-  }
-  if (whole) return KF_OK;
-  family_clear(f);
+  *f = (family){0};
+  KF_TAKE(&f->arena, f->rest, 2 * (uint64_t)dim);
+  for (int level = 0; level < LEVELS; level++) KF_TAKE(&f->arena, f->offset[level], dim);
+  if (!f->arena.failed) return KF_OK;
+  kf_arena_free(&f->arena);
   return kf_fail_memory(err);
 }
 
@@ -350,25 +330,23 @@ static kf_status make_classes(kf_world *world, kf_err *err) {
     u = uniform(key_of(world->seed, STREAM_CLASS_NOISE, k), 0);
     world->variety[k] = (float)(1 + NOISE_CLASS_RANGE * (2 * u - 1));
   }
-  family_clear(&f);
+  kf_arena_free(&f.arena);
   return KF_OK;
 }
 
 static kf_status world_allocate(kf_world *world, kf_err *err) {
   uint32_t dim = world->dim;
-  world->noise = kf_alloc(dim, sizeof(float));
-  world->mean = kf_alloc(dim, sizeof(float));
-  world->centre = kf_alloc((uint64_t)world->n_classes * dim, sizeof(float));
-  world->variety = kf_alloc(world->n_classes, sizeof(float));
-  bool whole = world->noise != NULL && world->mean != NULL && world->centre != NULL &&
-               world->variety != NULL;
-  for (int level = 0; level < LEVELS; level++) {
-    world->offset[level] = kf_alloc(dim, sizeof(float));
-    whole = whole && world->offset[level] != NULL;
-  }
-  if (!whole) return kf_fail_memory(err);
-  KF_TRY(map_init(&world->q, key_of(world->seed, STREAM_MAP_Q, 0), dim, err));
-  return map_init(&world->h, key_of(world->seed, STREAM_MAP_H, 0), dim, err);
+  kf_arena *arena = &world->arena;
+  KF_TAKE(arena, world->noise, dim);
+  KF_TAKE(arena, world->mean, dim);
+  KF_TAKE(arena, world->centre, (uint64_t)world->n_classes * dim);
+  KF_TAKE(arena, world->variety, world->n_classes);
+  for (int level = 0; level < LEVELS; level++) KF_TAKE(arena, world->offset[level], dim);
+  KF_TAKE_ZERO(arena, world->q.order, dim);
+  KF_TAKE_ZERO(arena, world->h.order, dim);
+  KF_TAKE(arena, world->q.sign, dim);
+  KF_TAKE(arena, world->h.sign, dim);
+  return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
 kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world **out,
@@ -381,17 +359,18 @@ kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world
   world->axis = dim - 2 - dim / 64;
   kf_status status = world_allocate(world, err);
   if (status == KF_OK) {
+    map_init(&world->q, key_of(seed, STREAM_MAP_Q, 0), dim);
+    map_init(&world->h, key_of(seed, STREAM_MAP_H, 0), dim);
     make_noise(world);
     make_offsets(world);
     make_mean(world);
     status = make_classes(world, err);
   }
-  if (status != KF_OK) {
+  if (status == KF_OK)
+    *out = world;
+  else
     kf_world_free(world);
-    return status;
-  }
-  *out = world;
-  return KF_OK;
+  return status;
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
@@ -417,7 +396,7 @@ static void finish(const kf_world *world, const kf_kernels *kernels, float *late
 
 uint64_t kf_world_scratch(const kf_world *world) { return 2 * (uint64_t)world->dim; }
 
-/* The class that takes part in the picture as well. It may be the class itself. */
+/* The class that is also in the picture. It may be the class itself. */
 static uint32_t other_class(const kf_world *world, uint64_t key, uint32_t k) {
   if (uniform(key, 1) >= SIBLING_SHARE) return below(key, 2, world->n_classes);
   uint32_t first = k - k % GROUP_SIZE, left = world->n_classes - first;
@@ -444,7 +423,7 @@ void kf_world_image(const kf_world *world, const kf_kernels *kernels, uint32_t s
   finish(world, kernels, latent, scratch + dim, out);
 }
 
-/* The noise of text row k, and what it sees of the class. */
+/* What text row k sees of the class, and its noise. */
 static void text_latent(const kf_world *world, const family *f, uint32_t k, double noise_scale,
                         float *latent) {
   uint64_t key = key_of(world->seed, STREAM_TEXT, k);
@@ -472,7 +451,7 @@ static void text_gap(const kf_world *world, uint32_t k, float *latent) {
   latent[q] = (float)(TEXT_Q + TEXT_Q_SPREAD * bell_unit() * bell(key, world->dim + 1));
 }
 
-/* Texts are scaled as a whole: their parts along p and q vary anyway. */
+/* Texts are scaled as a whole: their components along p and q vary anyway. */
 static void text_finish(const kf_world *world, const kf_kernels *kernels, float *latent,
                         float *rest, float *out) {
   float scale = (float)(1 / sqrt(kernels->norm2(latent, world->dim)));
@@ -492,6 +471,6 @@ kf_status kf_world_texts(const kf_world *world, const kf_kernels *kernels, float
     text_gap(world, k, f.rest);
     text_finish(world, kernels, f.rest, f.rest + world->dim, rows + (size_t)k * world->dim);
   }
-  family_clear(&f);
+  kf_arena_free(&f.arena);
   return KF_OK;
 }

@@ -1,5 +1,5 @@
-/* world.h - the synthetic world itself: classes, image rows and text rows as functions of a seed.
- * Derivation and constants in world.c. */
+/* world.h - the synthetic world: classes, image rows and text rows as functions of a seed. world.c has
+ * the derivation and the constants. */
 #ifndef KF_SYNTH_WORLD_H
 #define KF_SYNTH_WORLD_H
 
@@ -7,8 +7,8 @@
 
 typedef struct kf_world kf_world;
 
-/* Makes the world of a seed with its first n_classes classes; memory is O(n_classes * dim). dim >=
- * 8 and n_classes >= 1. */
+/* The world of a seed with its first n_classes classes; memory is O(n_classes * dim). dim >= 8 and
+ * n_classes >= 1. */
 kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world **out,
                        kf_err *err);
 void kf_world_free(kf_world *world);

@@ -1,31 +1,33 @@
 #!/usr/bin/env python3
-"""Sessions with the command line: python3 tests/cli/run.py path/to/koofu [part of a test's name ...]"""
+"""Sessions with the command line.
 
+usage: run.py path/to/koofu [test_FILE.py ...] [part of a test's name ...]
+
+Without files: those of all tests/cli/test_*.py. Without names: every test in them. Status 77: all were skipped.
+"""
+
+import importlib
 import os
 import sys
 
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
 import harness
-import test_help  # noqa: F401
-import test_usage  # noqa: F401
-import test_use  # noqa: F401
-import test_bad_files  # noqa: F401
-import test_bad_rows  # noqa: F401
-import test_search  # noqa: F401
-import test_report  # noqa: F401
-import test_choose  # noqa: F401
-import test_fuse  # noqa: F401
-import test_judge  # noqa: F401
-import test_text  # noqa: F401
-import test_shots  # noqa: F401
-import test_embed  # noqa: F401
-import test_pictures  # noqa: F401
-import test_quickstart  # noqa: F401
-import test_output  # noqa: F401
-import test_same_bytes  # noqa: F401
+
+
+def main(words):
+    if not words or not os.access(words[0], os.X_OK):
+        sys.exit(__doc__)
+    here = os.path.dirname(os.path.abspath(__file__))
+    known = sorted(name for name in os.listdir(here) if name.startswith("test_") and name.endswith(".py"))
+    files = [word for word in words[1:] if word.endswith(".py")]
+    for file in files:
+        if file not in known:
+            sys.exit(f"run.py: no {file} in {here}")
+    for file in files or known:
+        importlib.import_module(file[:-3])
+    return harness.run_all(os.path.abspath(words[0]), [word for word in words[1:] if word not in files])
+
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not os.access(sys.argv[1], os.X_OK):
-        sys.exit("usage: run.py path/to/koofu [part of a test's name ...]")
-    sys.exit(harness.run_all(os.path.abspath(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

@@ -90,10 +90,10 @@ def rows_alone_in_their_class(box):
 def choosing_refused(box):
     make_data(box)
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
-    for words, naming in ((["s.safetensors", "--lambda", "auto"], "needs the rows themselves"),
-                          (["s.safetensors", "--lambda", "ledoit-wolf"], "needs the rows themselves"),
-                          (["s.safetensors", "--dim", "auto"], "needs the rows themselves"),
-                          (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--between"),
+    for words, naming in ((["s.safetensors", "--lambda", "auto"], "--lambda auto needs the rows"),
+                          (["s.safetensors", "--lambda", "ledoit-wolf"], "from the rows themselves, not from statistics"),
+                          (["s.safetensors", "--dim", "auto"], "from the rows themselves, not from statistics"),
+                          (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--lambda auto needs the rows"),
                           (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
                           (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),
                           (["train.safetensors", "--tolerance", 1], "--tolerance needs --dim auto"),

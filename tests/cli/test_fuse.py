@@ -82,11 +82,11 @@ def fusing_refused(box):
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     text = ["--text", "text.safetensors"]
     for words, naming in ((["train.safetensors", "--fuse", "auto"], "--fuse needs --text"),
-                          (["s.safetensors", *text], "needs the rows themselves"),
+                          (["s.safetensors", *text], ["from the rows themselves, not from statistics", "--fuse"]),
                           (["train.safetensors", *text, "--fuse", "much"], "--fuse must be auto or a number"),
                           (["train.safetensors", *text, "--fuse", "-1"], "--fuse must be auto or a number"),
-                          (["train.safetensors", *text, "--no-normalize"], "--no-normalize"),
-                          (["train.safetensors", *text, "--between", "s.safetensors"], "--between")):
+                          (["train.safetensors", *text, "--no-normalize"], "rows that are not normalised"),
+                          (["train.safetensors", *text, "--between", "s.safetensors"], "S_b from other statistics")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
     box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="knows no text")

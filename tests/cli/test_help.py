@@ -7,8 +7,11 @@ import subprocess
 
 from harness import Skipped, USAGE, check, equal, test
 
-COMMANDS = ["convert", "info", "stats", "merge", "fit", "transform", "classify", "eval", "add-class", "index", "search", "report",
-            "synth", "demo", "help", "version"]
+
+def commands_of(box):
+    """The commands, by the program's own list for completion."""
+    script = box.works("help", "--completion", "bash").out
+    return re.search(r'COMP_CWORD" -eq 1 .*?compgen -W "([^"]+)"', script, re.S).group(1).split()
 
 
 def options_of(text):
@@ -26,8 +29,15 @@ def koofu_alone(box):
     result = box.run()
     equal(result.status, USAGE, "status")
     equal(result.out, "", "stdout")
-    for command in COMMANDS:
-        check(f"  {command} " in result.err, f"{command} is not in the help")
+    equal(re.findall(r"^  ([a-z][a-z-]*)  ", result.err, re.M), commands_of(box), "the commands of the help")
+
+
+@test
+def every_source_file_of_a_command_is_one(box):
+    """CMake makes a man page for each of these files."""
+    folder = os.path.join(os.path.dirname(__file__), os.pardir, os.pardir, "cli")
+    files = [re.fullmatch(r"cmd_(\w+)\.c", name) for name in os.listdir(folder)]
+    equal(sorted(file.group(1).replace("_", "-") for file in files if file), sorted(commands_of(box)), "cli/cmd_*.c")
 
 
 @test
@@ -49,7 +59,7 @@ def version(box):
 
 @test
 def every_command_has_help(box):
-    for command in COMMANDS:
+    for command in commands_of(box):
         short, long = box.works(command, "-h").out, box.works(command, "-H").out
         equal(box.works(command, "--help").out, short, f"{command} --help")
         equal(box.works("help", command).out, long, f"help {command}")
@@ -63,20 +73,20 @@ def every_command_has_help(box):
 
 @test
 def help_wins_over_missing_arguments(box):
-    for command in COMMANDS:
+    for command in commands_of(box):
         box.works(command, "--help", "-q")
 
 
 @test
 def man_pages_hold_every_option(box):
-    for command in COMMANDS:
+    for command in commands_of(box):
         page = plain(box.works("help", "--man", command).out)
         for option in options_of(box.works(command, "-h").out):
             check(option in page, f"{option} is not in the man page of {command}")
         for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "SEE ALSO"):
             check(f".SH {section}\n" in page, f"{section} is not in the man page of {command}")
     page = plain(box.works("help", "--man", "koofu").out)
-    for command in COMMANDS:
+    for command in commands_of(box):
         check(f"koofu-{command} (1)" in page, f"{command} is not in koofu(1)")
 
 
@@ -84,7 +94,7 @@ def man_pages_hold_every_option(box):
 def man_pages_render(box):
     if not shutil.which("groff"):
         raise Skipped("groff is not installed")
-    for command in ["koofu", *COMMANDS]:
+    for command in ["koofu", *commands_of(box)]:
         page = box.works("help", "--man", command).out
         render = subprocess.run(["groff", "-man", "-Tutf8", "-ww"], input=page.encode(), capture_output=True, check=False)
         equal((render.returncode, render.stderr), (0, b""), f"groff on {command}")
@@ -94,7 +104,7 @@ def man_pages_render(box):
 def completions_hold_every_option(box):
     for shell in ("bash", "zsh", "fish"):
         script = box.works("help", "--completion", shell).out
-        for command in COMMANDS:
+        for command in commands_of(box):
             check(command in script, f"{command} is not in the completion for {shell}")
             for option in options_of(box.works(command, "-h").out):
                 name = f"-l {option[2:]} " if shell == "fish" else option

@@ -65,7 +65,7 @@ def truth_needs_no_labels(box):
 def truth_that_does_not_fit(box):
     with_model(box)
     box.write("ids.txt", "a\n" * 60)
-    cases = [("short.json", "[[1]]", "is about 1 rows, the data have 60"),
+    cases = [("short.json", "[[1]]", "is about 1 rows, but the data have 60"),
              ("cut.json", "[[1], [2", "not valid JSON at its byte 8"),
              ("numbers.json", json.dumps([[0]] * 60), "--truth-classes"),
              ("empty.txt", "\n" * 60, "none of the 60 rows"),
@@ -221,7 +221,7 @@ def groups_of_classes(box):
     box.write("all.txt", "minipug\neel\nfish\npug\nhusky\ndog\nanimal\n")
     box.write("names.txt", "stone\ta stone\npug\tthe pug\n")
     words = ["classes", "--hierarchy", "h.txt", "--set", "set.txt", "--all", "all.txt"]
-    box.refuses(BAD_DATA, *words, "-o", "g", naming=["set.txt", "'stone' (line 2)", "--names"])
+    box.refuses(BAD_DATA, *words, "-o", "g", naming=["set.txt", "'stone' (line 2)", "file of names"])
     result = box.works(*words, "--names", "names.txt", "-o", "g")
     check("the pug" in result.out and "14K" in result.out, f"{result}")
     lists = {"only": "stone", "both": "pug", "leaves": "eel husky", "ancestors": "dog animal",

@@ -46,7 +46,7 @@ def shots_without_text(box):
     make_data(box)
     said = box.works(*SWEEP, "--shots", "2,100", "--seeds", 1, "--format", "csv", "-o", "out.csv").err
     check("wrote out.csv: 4 figures" in said, said)
-    check("100 shots were asked for, and no class has more than 6 rows: all 72 rows were taken" in said, said)
+    check("100 shots were asked for, but no class has more than 6 rows: all 72 rows were taken" in said, said)
     lines = list(csv.DictReader(io.StringIO(box.read("out.csv").decode())))
     equal([(r["shots"], r["rows"], r["classes_with_fewer"], r["classifier"]) for r in lines],
           [("2", "24", "0", "raw"), ("2", "24", "0", "koofu"), ("100", "72", "12", "raw"), ("100", "72", "12", "koofu")],

@@ -9,7 +9,6 @@ compares.
 """
 
 import json
-import os
 import pathlib
 import shutil
 
@@ -18,7 +17,7 @@ import torch
 import transformers
 from PIL import Image
 from safetensors.torch import save_file
-from transformers import (CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPTextConfig,
+from transformers import (CLIPConfig, CLIPModel, CLIPTextConfig,
                           CLIPTextModelWithProjection, CLIPTokenizer, CLIPVisionConfig,
                           CLIPVisionModelWithProjection, SiglipConfig, SiglipModel)
 

@@ -1,0 +1,122 @@
+/* folds.c - stratified folds of labelled rows, and all rows but those of a fold.
+ *
+ * The t-th row of class k, in the order of the data set, is in fold (t + b_k) mod F; the b_k
+ * make each class begin where the one before it ended. No random numbers are needed. Statistics
+ * without a fold are the whole minus those of the fold, exactly. */
+#include "choose/rows.h"
+
+kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
+                       unsigned char **out, kf_err *err) {
+  if (folds < 2 || folds > 100)
+    return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
+  uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
+  unsigned char *fold = kf_alloc(rows->n, 1);
+  if (next == NULL || fold == NULL) {
+    kf_free(next);
+    kf_free(fold);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t i = 0; i < rows->n; i++) next[rows->label[i]]++;
+  for (uint32_t k = 0; k < n_classes; k++) { /* the fold of the next row, before it is reduced */
+    uint64_t n = next[k];
+    next[k] = begin;
+    begin += n;
+  }
+  for (uint64_t i = 0; i < rows->n; i++) fold[i] = (unsigned char)(next[rows->label[i]]++ % folds);
+  kf_free(next);
+  *out = fold;
+  return KF_OK;
+}
+
+kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
+                          bool others, kf_row_list *out, kf_err *err) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < rows->n; i++) n += (fold[i] == number) != others;
+  KF_TRY(kf_row_list_make(out, n, err));
+  for (uint64_t i = 0; i < rows->n; i++)
+    if ((fold[i] == number) != others) kf_row_list_add(out, rows->row[i], rows->label[i]);
+  return KF_OK;
+}
+
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
+  kf_stats *s;
+  KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
+                         stats->exponent, &s, &ctx->err));
+  kf_status status = kf_stats_merge(ctx, s, stats);
+  if (status == KF_OK)
+    *out = s;
+  else
+    kf_stats_free(s);
+  return status;
+}
+
+kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken) {
+  kf_stats *s;
+  KF_TRY(kf_stats_create(rest->dim, rest->n_classes, &rest->names, rest->normalized, rest->exponent,
+                         &s, &ctx->err));
+  kf_status status = kf_stats_accumulate(ctx, s, fold, NULL, "folds");
+  if (status == KF_OK) status = kf_stats_subtract(ctx, rest, s);
+  if (status == KF_OK)
+    *taken = s;
+  else
+    kf_stats_free(s);
+  return status;
+}
+
+kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken) {
+  kf_status status = kf_stats_merge(ctx, rest, taken);
+  kf_stats_free(taken);
+  return status;
+}
+
+/* Adds the number of the left-out fold to the error. */
+static kf_status fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds) {
+  if (status != KF_ERR_MATH && status != KF_ERR_ARG) return status;
+  kf_err reason = ctx->err;
+  return kf_fail_hint(&ctx->err, status, reason.hint, "without fold %u of %u: %s", number + 1,
+                      folds, reason.message);
+}
+
+/* --- one after the other --------------------------------------------------------------------- */
+
+static kf_status take_fold(const kf_folding *f, const kf_row_list *all, const unsigned char *of,
+                           kf_fold *fold, kf_row_list *others, kf_err *err) {
+  KF_TRY(kf_rows_of_fold(all, of, fold->number, false, &fold->rows, err));
+  KF_TRY(kf_data_new_pick(f->data, fold->rows.row, fold->rows.n, &fold->data, err));
+  if (!f->others) return KF_OK;
+  KF_TRY(kf_rows_of_fold(all, of, fold->number, true, others, err));
+  return kf_data_new_pick(f->data, others->row, others->n, &fold->others, err);
+}
+
+static kf_status run_fold(kf_ctx *ctx, const kf_folding *f, kf_stats *rest, const kf_fold *fold) {
+  kf_stats *taken;
+  KF_TRY(kf_fold_take_out(ctx, rest, fold->data, &taken));
+  kf_status status = f->work(f->argument, fold);
+  if (status == KF_OK) return kf_fold_put_back(ctx, rest, taken);
+  kf_stats_free(taken); /* nothing is needed any more but the message */
+  return fold_failed(ctx, status, fold->number, f->folds);
+}
+
+kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
+  kf_err *err = &ctx->err;
+  kf_row_list all = {0};
+  unsigned char *of = NULL;
+  kf_stats *rest = NULL;
+  kf_status status = kf_sample_rows(ctx, f->data, UINT64_MAX, &all, labelled);
+  if (status == KF_OK) status = kf_fold_rows(&all, f->data->n_classes, f->folds, &of, err);
+  if (status == KF_OK) status = kf_stats_copy(ctx, f->stats, &rest);
+  for (uint32_t number = 0; status == KF_OK && number < f->folds; number++) {
+    kf_fold fold = {.number = number, .without = rest};
+    kf_row_list others = {0};
+    status = take_fold(f, &all, of, &fold, &others, err);
+    if (status == KF_OK) status = run_fold(ctx, f, rest, &fold);
+    kf_data_free(fold.data);
+    kf_data_free(fold.others);
+    kf_row_list_clear(&fold.rows);
+    kf_row_list_clear(&others);
+  }
+  kf_row_list_clear(&all);
+  kf_free(of);
+  kf_stats_free(rest);
+  return status;
+}

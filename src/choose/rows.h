@@ -1,0 +1,89 @@
+/* rows.h - labelled rows of a data set by number: samples, folds and few-shot draws. */
+#ifndef KF_CHOOSE_ROWS_H
+#define KF_CHOOSE_ROWS_H
+
+#include "score/score.h"
+
+#define KF_DEFAULT_SAMPLE 50000u
+#define KF_DEFAULT_FOLDS  5u
+
+/* Rows of a data set by number, rising, and their labels. */
+typedef struct kf_row_list {
+  uint64_t n;
+  uint64_t *row;
+  int32_t *label;
+  kf_arena arena;
+} kf_row_list;
+kf_status kf_row_list_make(kf_row_list *rows, uint64_t most, kf_err *err); /* empty, with room */
+void kf_row_list_clear(kf_row_list *rows);
+static inline void kf_row_list_add(kf_row_list *rows, uint64_t row, int32_t label) {
+  rows->row[rows->n] = row;
+  rows->label[rows->n++] = label;
+}
+
+/* --- samples (sample.c) ----------------------------------------------------------------------- */
+
+/* Whether the t-th of n things (from 0) is one of `share` that are spread evenly over them. */
+static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
+  return t < n && (kf_i128)(t + 1) * share / n > (kf_i128)t * share / n;
+}
+/* At most `most` (0: KF_DEFAULT_SAMPLE) of the rows that have a label: the same share of each
+ * class as far as numbers allow, at least one row each, spread evenly over the data set.
+ * *labelled: how many there are to choose from. */
+kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
+                         uint64_t *labelled);
+/* KF_ERR_ARG if statistics cannot be those of a data set. */
+kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
+/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (or
+ * NULL). */
+kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
+
+/* --- folds (folds.c) -------------------------------------------------------------------------- */
+
+/* fold[r] in [0, folds) for each of the given rows, so that folds are of equal size and have the
+ * same share of each class, as far as numbers allow. */
+kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
+                       unsigned char **out, kf_err *err);
+/* The rows that are in the fold (or, with `others`, those that are not). */
+kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
+                          bool others, kf_row_list *out, kf_err *err);
+/* Statistics of all rows but those of a fold: the whole minus the fold, exactly. `rest` is a
+ * copy of the whole, made by kf_stats_copy, which kf_fold_put_back restores. */
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
+kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
+kf_status kf_fold_put_back(kf_ctx *ctx, kf_stats *rest, kf_stats *taken); /* frees it */
+
+/* One fold, left out of everything else. */
+typedef struct kf_fold {
+  uint32_t number;         /* from 0 */
+  kf_row_list rows;        /* in it */
+  kf_data *data;           /* the same as a data set */
+  kf_data *others;         /* all other rows; NULL: not asked for */
+  const kf_stats *without; /* statistics of all other rows */
+} kf_fold;
+typedef struct kf_folding {
+  const kf_stats *stats; /* of the data */
+  const kf_data *data;
+  uint32_t folds;
+  bool others; /* kf_fold.others is wanted */
+  kf_status (*work)(void *argument, const kf_fold *fold);
+  void *argument;
+} kf_folding;
+/* Hands every fold of the labelled rows to `work`, one after the other; its errors KF_ERR_ARG and
+ * KF_ERR_MATH get the number of the fold. Errors go to the context. */
+kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *folding, uint64_t *labelled);
+/* A lambda for folds, which have fewer rows and less scatter: an absolute one becomes relative,
+ * by the mean eigenvalue of all rows. */
+static inline kf_lambda kf_fold_lambda(kf_lambda lambda, double mean_eigenvalue) {
+  if (lambda.unit != KF_LAMBDA_ABSOLUTE || !(mean_eigenvalue > 0)) return lambda;
+  return (kf_lambda){lambda.value / mean_eigenvalue, KF_LAMBDA_RELATIVE};
+}
+
+/* --- few-shot draws (shots.c) ----------------------------------------------------------------- */
+
+/* `shots` rows of each class, or all that it has, drawn by the seed; the rows that fewer shots
+ * draw are among them. */
+kf_status kf_draw_rows(const kf_row_list *all, uint64_t seed, uint32_t shots, kf_row_list *out,
+                       kf_err *err);
+
+#endif
