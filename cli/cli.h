@@ -112,28 +112,18 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) PRINTF
 void say_data_written(cli_run *cli, const char *path);
 int save_stats(cli_run *cli, const kf_stats *stats, const char *path); /* and says so */
 
-/* --- choosing.c: lambda and dimensions from training rows; each says what was chosen ----------- */
+/* --- choosing.c: how to fit, and what a fit chose ----------------------------------------------- */
 
-/* What --lambda says, or by default: leave-one-out where rows are at hand (NULL: they are not). The
- * choice (to be freed) is handed out where there was one, unless `out` is NULL. */
-int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda *lambda,
-                  kf_lambda_choice **out);
-/* --dim auto. */
-int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
-               uint32_t *dim);
-/* What the options of 'koofu fit' say; alpha must outlive the options. */
+/* What the options say; alpha must outlive the options. */
 int read_fit_options(cli_run *cli, kf_fit_options *options, double *alpha);
-/* Says what a fit chose and how good it is. */
-void say_fit_choices(cli_run *cli, const kf_fit_report *report);
 /* --fuse: whether alpha is to be chosen, and otherwise what it is. */
 int read_fuse(cli_run *cli, int *automatic, double *alpha);
-/* --text and --fuse: lambda and alpha; the choice as above. */
-int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_lambda *lambda, double *alpha, kf_fuse_choice **out);
-/* Refuses options on choosing where nothing is chosen. */
+/* Refuses options on choosing if nothing is chosen. */
 int check_choose_options(cli_run *cli);
-/* What can be said of --lambda before the work. */
-int check_lambda(cli_run *cli);
+/* Says how many training rows were left out, if any. */
+void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad);
+/* Says what a fit chose and how good it is. */
+void say_fit_choices(cli_run *cli, const kf_fit_report *report);
 
 /* --- sweep_shots.c: koofu sweep --shots -------------------------------------------------------- */
 
@@ -142,35 +132,6 @@ int sweep_shots(cli_run *cli);
 /* --shots and --seeds: the curves, to be freed. text and truth may be NULL. */
 int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
                const kf_truth *truth, kf_shots **out);
-
-/* --- reporting.c: a page about training rows ---------------------------------------------------- */
-
-/* What goes in, and what the page will show. Rows, statistics and names must be there; what else is
- * there is taken as it is, and all of it is freed. */
-typedef struct report_job {
-  cli_run *cli;
-  const char *path, *title, *train_name, *test_name;
-  kf_data *train, *test; /* test NULL: folds of the training rows */
-  kf_stats *stats;
-  kf_truth *truth;          /* NULL: labels */
-  kf_text *text;            /* NULL: none */
-  kf_model *model;          /* NULL: one with what is chosen is fitted */
-  kf_lambda_choice *lambda; /* NULL: it is chosen; so are fuse, dim and k */
-  kf_fuse_choice *fuse;
-  kf_lambda chosen; /* of the model */
-  double alpha;     /* of the model, where it knows text */
-  int alpha_given;  /* as a number, by an option */
-  kf_dim_choice *dim;
-  kf_k_choice *k;
-  kf_eval_result eval, by_text, fused;
-  kf_analysis *analysis;
-  kf_shots *shots;
-  kf_sweep sweep; /* the cells of two sweeps, in an array of our own */
-} report_job;
-int report_write(report_job *job);
-/* Whether the model of the page knows text. */
-int report_fused(const report_job *job);
-void report_free(report_job *job);
 
 /* --- blocks.c --------------------------------------------------------------------------------- */
 
@@ -192,18 +153,17 @@ uint64_t queries_block(const cli_queries *queries, uint64_t most);
 /* Rows in hand. Bad ones (--skip-bad) are left out and counted. */
 typedef struct row_block {
   const cli_queries *from;
-  uint64_t n;         /* rows in hand */
-  float *rows;        /* [n][D] */
-  int32_t *labels;    /* as they were read; not of use any more */
-  uint64_t *numbers;  /* [n] which row of the data set, or picture, each one is */
-  const char **paths; /* of pictures */
-  kf_status *status;
-  uint64_t n_bad; /* so far */
+  kf_reader *reader;
+  uint64_t n;              /* rows in hand */
+  const float *rows;       /* [n][D] */
+  const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  uint64_t n_bad;          /* so far */
 } row_block;
 int block_make(cli_run *cli, row_block *block, const cli_queries *from, uint64_t room);
-int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n); /* n <= room */
+/* The next `n` rows, which begin at `first`: as many as there is room for, or all that are left. */
+int block_read(cli_run *cli, row_block *block, uint64_t first, uint64_t n);
 void block_free(row_block *block);
-/* What row i in hand is called: the path of the picture; NULL: it is but a number. */
+/* The path of the picture of row i in hand; NULL for rows of a data set. */
 const char *block_name(const row_block *block, uint64_t i);
 
 /* --- galleries.c: what the commands on galleries share ---------------------------------------- */
@@ -258,53 +218,12 @@ int load_text_of(cli_run *cli, const kf_data *data, kf_text **out); /* the same 
  * there is handed out, to be freed, also where it fails. */
 int load_zero_shot(cli_run *cli, const kf_model *model, cli_zero_shot *out);
 void zero_shot_free(cli_zero_shot *zero);
-/* Writes text prototypes to -o and says of how many embeddings, which `one` and `many` name. */
-int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char *one,
-              const char *many);
+/* Writes text prototypes to -o and says how many embeddings they are from, which `one` and `many`
+ * name. */
+int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many);
 /* Says which classes of the data have no text. */
 int remark_on_text(cli_run *cli, const kf_data *data, const kf_text *text);
 const char *text_centre_name(const cli_args *args); /* never NULL */
-
-/* --- prompting.c: class names and templates to prompts ------------------------------------------ */
-
-/* The lines of a file without their ends, each a string of its own, with NULL behind the last;
- * `text` holds them all. */
-typedef struct line_list {
-  char *text;
-  char **items;
-  size_t n;
-} line_list;
-int read_lines(cli_run *cli, const char *path, line_list *lines);
-void lines_free(line_list *lines);
-
-/* A class: what it is called in labels, and the names for prompts, separated by commas. */
-typedef struct prompt_class {
-  const char *label;
-  char *names;
-  int whole; /* there is one name, and a comma is part of it */
-} prompt_class;
-
-typedef struct prompt_set {
-  line_list class_lines, name_lines, template_lines;
-  prompt_class *classes; /* [n_classes], and one without names */
-  size_t n_classes;
-  const char *const *templates;
-  size_t n_templates;
-  const char *repeats_advice; /* what a command says to names that are there twice */
-} prompt_set;
-
-/* The classes of --classes, perhaps by way of --names, and these templates: a file, or built in. */
-int prompts_read(cli_run *cli, const char *templates, prompt_set *out);
-int prompts_templates(cli_run *cli, const char *templates, prompt_set *out);
-/* Classes that are called like folders, "n01440764_tench" or "red_fox", and are to be spoken of. The
- * names must outlive the set. */
-int prompts_of_folders(cli_run *cli, const char *const *names, uint32_t n, prompt_set *out);
-void prompts_free(prompt_set *set);
-/* Every class with every template, class by class. */
-typedef void (*prompt_fn)(void *argument, size_t class, const char *template, const char *name,
-                          size_t length);
-void prompts_each(const prompt_set *set, int all_names, prompt_fn use, void *argument);
-void print_prompt(FILE *file, const char *template, const char *name, size_t length);
 
 /* --- encoders.c: pictures and words to rows ---------------------------------------------------- */
 
@@ -312,28 +231,16 @@ void print_prompt(FILE *file, const char *template, const char *name, size_t len
 typedef enum tower_use { TOWER_IMAGES, TOWER_TEXT, TOWER_BOTH } tower_use;
 /* TOWER_BOTH: the text tower where there is one. */
 int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out);
-/* Text embeddings and the classes they belong to, as a data set. */
-typedef struct encoded_text {
-  uint64_t n;
-  char *bytes; /* the texts, each with its NUL; NULL: they are the caller's */
-  const char **texts;
-  int32_t *labels;    /* NULL: no classes */
-  const char **names; /* of classes */
-  float *rows;
-  kf_data *data;
-} encoded_text;
-/* Embeds every prompt of a set. What is there is to be freed also where it fails. */
-int encode_prompts(cli_run *cli, const kf_encoder *encoder, const prompt_set *set,
-                   encoded_text *out);
-int encode_lines(cli_run *cli, const kf_encoder *encoder, const line_list *lines,
-                 encoded_text *out);
-void encoded_text_free(encoded_text *text);
-
 /* Pictures that are named by operands `first` and up, or by --list. */
 int open_pictures(cli_run *cli, size_t first, kf_pictures **out);
-/* Embeds pictures to a data set, resuming what is there, and says so. */
+kf_embed_options embed_options_of(const cli_args *args);
+/* Embeds pictures to a data set, resuming an earlier run, and says so. */
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                    const char *path);
+/* Says how many pictures an earlier run had done, and how many were left out. */
+void say_pictures(cli_run *cli, const kf_embed_report *report);
+/* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
+void say_kept(cli_run *cli, const char *path);
 
 /* --- outputs.c: what may be written where; each returns an exit status ------------------------ */
 

@@ -1,4 +1,4 @@
-/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean for each class. */
+/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "cli.h"
 #include "commands.h"
 
@@ -19,7 +19,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
   return check_replaces_no_data(cli, *out, a->output);
 }
 
-/* Without labels and --per-class, all classes of --classes have the same number of prompts. */
+/* Without labels and --per-class, all classes have the same number of prompts. */
 static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
   kf_class_set *names = NULL;
   kf_status status = kf_class_set_load(cli->ctx, cli->args.classes, &names);
@@ -36,7 +36,7 @@ static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options
   return EXIT_OK;
 }
 
-/* Opens the embeddings, and decides by what they belong to classes. */
+/* Opens the embeddings and finds out how they belong to classes. */
 static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
   const cli_args *a = &cli->args;
   if (a->per_class.given) {
@@ -59,13 +59,14 @@ static int run(cli_run *cli) {
     return fail_usage(cli, "--per-class and labels are two ways to say the same");
   int result = check_safetensors(cli, a->output, "file of text prototypes");
   if (result != EXIT_OK) return result;
-  kf_text_options options = {.unit_rows = a->no_unit_rows ? KF_OFF : KF_ON, .unit_mean = a->no_unit_mean ? KF_OFF : KF_ON};
+  kf_text_options options = {.unit_rows = a->no_unit_rows ? KF_OFF : KF_ON,
+                             .unit_mean = a->no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_text *text = NULL;
   result = take_prompts(cli, &options, &data);
   if (result == EXIT_OK) {
     kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save_text(cli, data, text, "embedding", "embeddings")
+    result = status == KF_OK ? save_text(cli, text, kf_data_rows(data), "embedding", "embeddings")
                              : fail_in(cli, status, a->operands.items[0]);
   }
   kf_text_free(text);
@@ -79,13 +80,12 @@ static const cli_group own_options = {
         {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
          "TEXT.safetensors", "the prototypes to write; the name ends in .safetensors", 0, 0, NULL},
         {"per-class", 0, OPTION_NUMBER, offsetof(cli_args, per_class), 0, "M",
-         "M embeddings belong to each class, one class after the other (default with --classes: as "
-         "many as there are for each)",
+         "M embeddings per class, one class after another (default with --classes: divide evenly)",
          1, UINT32_MAX, NULL},
         {"no-unit-rows", 0, OPTION_FLAG, offsetof(cli_args, no_unit_rows), 0, NULL,
-         "average embeddings with the lengths they have", 0, 0, NULL},
+         "average embeddings without scaling them to unit length", 0, 0, NULL},
         {"no-unit-mean", 0, OPTION_FLAG, offsetof(cli_args, no_unit_mean), 0, NULL,
-         "leave means at the length they have", 0, 0, NULL},
+         "do not scale means to unit length", 0, 0, NULL},
         {0}}};
 
 const cli_command text_prototypes_command = {
@@ -96,18 +96,17 @@ const cli_command text_prototypes_command = {
     .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
     .details =
-        "Takes the embeddings of prompts that a text encoder has made, in any form that 'koofu "
-        "convert' reads, and writes one mean for each class: a native data set with a row for each "
-        "class, in class order, with the names. 'koofu prompts' writes prompts class by class; "
-        "their embeddings, in the same order, go with --classes alone, or with --per-class M. "
-        "Embeddings in another order, or of classes with different numbers of prompts, need "
-        "labels.\n\n"
-        "Each embedding is scaled to unit length, and so is each mean, as OpenAI does it for CLIP. "
-        "--text takes the means at unit length again, unless --text-as-is is there.",
+        "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native data "
+        "set with one mean per class, in class order, with the names. 'koofu prompts' writes "
+        "prompts "
+        "class by class; if their embeddings are in the same order, --classes or --per-class M is "
+        "enough. Otherwise, or if classes differ in their number of prompts, give labels.\n\n"
+        "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. --text "
+        "scales means to unit length again, unless --text-as-is is given.",
     .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
     .examples =
         (const cli_example[]){
-            {"Seven prompts for each class",
+            {"Seven prompts per class",
              "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o "
              "text.safetensors"},
             {"Then zero-shot accuracy",

@@ -30,6 +30,9 @@ static const hint_text hints[] = {
     [KF_HINT_NO_RESUME] = {"no-resume", "--no-resume starts again"},
     [KF_HINT_SKIP_PICTURES] = {"skip-bad", "--skip-bad leaves such pictures out"},
     [KF_HINT_MAX_PIXELS] = {"max-pixels", "--max-pixels sets the limit"},
+    [KF_HINT_SPOKEN] = {"names", "--names takes lines 'CLASS<tab>NAME'"},
+    [KF_HINT_REPEATS] = {"names", "--names gives classes other names, and 'koofu prompts' takes "
+                                  "--repeats"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

@@ -23,7 +23,8 @@ const char *text_centre_name(const cli_args *a) {
 
 int load_text(cli_run *cli, kf_text **out) {
   const cli_args *a = &cli->args;
-  kf_text_options options = {.unit_rows = a->text_as_is ? KF_OFF : KF_ON, .unit_mean = a->text_as_is ? KF_OFF : KF_ON};
+  kf_text_options options = {.unit_rows = a->text_as_is ? KF_OFF : KF_ON,
+                             .unit_mean = a->text_as_is ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_status status = kf_data_open(cli->ctx, &a->text, 1, NULL, &data);
   if (status != KF_OK) return fail(cli, status);
@@ -37,14 +38,13 @@ int load_text(cli_run *cli, kf_text **out) {
   return result;
 }
 
-int save_text(cli_run *cli, const kf_data *data, const kf_text *text, const char *one,
-              const char *many) {
+int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many) {
   const char *path = cli->args.output;
   kf_status status = kf_text_save(cli->ctx, text, path);
   if (status != KF_OK) return fail(cli, status);
   say_written(cli, path, "%s of %u from %s%s",
               show_counted(kf_text_classes(text), "class", "classes").text, kf_text_dim(text),
-              show_counted(kf_data_rows(data), one, many).text,
+              show_counted(n, one, many).text,
               kf_text_class_name(text, 0) ? "" : ", without names");
   return EXIT_OK;
 }

@@ -53,9 +53,9 @@
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
- *     between threads as long as nobody changes them; kf_stats_add, kf_stats_merge and
- *     kf_stats_subtract are the only functions that change an object. A context does not survive
- *     fork(): the child makes its own.
+ *     between threads as long as nobody changes them; only kf_stats_add, kf_stats_merge,
+ *     kf_stats_subtract and kf_reader_next change an object. A context does not survive fork(): the
+ *     child makes its own.
  *   - In option structs zero means default, and a NULL pointer means all defaults. A kf_switch is
  *     for what may be on by default.
  *   - An index out of range gives NULL, 0 or KF_LABEL_NONE, never undefined behaviour.
@@ -138,7 +138,9 @@ typedef enum kf_hint {
   KF_HINT_ALPHA = 15,         /* kf_fit_options.alpha: give it as a number */
   KF_HINT_NO_RESUME = 16,     /* kf_embed_options.resume: start again */
   KF_HINT_SKIP_PICTURES = 17, /* kf_embed_options.skip_bad leaves such pictures out */
-  KF_HINT_MAX_PIXELS = 18     /* kf_encoder_options.max_pixels: allow larger pictures */
+  KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
+  KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
+  KF_HINT_REPEATS = 20        /* kf_prompts_options.repeats: allow it, or set `spoken` */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -789,6 +791,149 @@ typedef struct kf_embed_report {
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);
+
+/* ---------------------------------------------------------------------------------------------
+ * 11  Prompts: class names to text prototypes (docs/text.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* Texts for the text tower, each with the class it belongs to. */
+typedef struct kf_prompts kf_prompts;
+
+/* Which classes may be alike. */
+typedef enum kf_repeats {
+  KF_REPEATS_NONE = 0,  /* classes whose prompts would be the same are an error */
+  KF_REPEATS_NAMES = 1, /* classes may have the same prompts, but not the same label */
+  KF_REPEATS_ALL = 2    /* classes may have the same label */
+} kf_repeats;
+
+typedef struct kf_prompts_options {
+  /* Text file with one class a line: its name, or several separated by commas. A name in quotation
+   * marks is taken whole. '#' at the start of a line or after a blank begins a comment. */
+  const char *classes;
+  /* The same from memory, [n_names], each one whole name; NULL: `classes`. */
+  const char *const *names;
+  size_t n_names;
+  /* `names` are those of folders: underscores become blanks, and a number in front of a word
+   * ("n01440764_tench", "017.Cardinal") is not spoken. */
+  int folders;
+  /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */
+  const char *spoken;
+  /* Text file with one template a line, in which {} is the name; or "builtin1" (the paper's single
+   * prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
+   * "builtin7". */
+  const char *templates;
+  int all_names; /* prompts of every name of a class, not just the first */
+  kf_repeats repeats;
+  uint64_t reserved[4];
+} kf_prompts_options;
+
+/* Every name in every template, class by class. */
+KF_API kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out);
+/* The lines of a text file as they are, without classes. */
+KF_API kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out);
+KF_API void kf_prompts_free(kf_prompts *prompts);
+KF_API uint64_t kf_prompts_count(const kf_prompts *prompts);
+KF_API const char *kf_prompts_text(const kf_prompts *prompts, uint64_t i);
+KF_API int32_t kf_prompts_class(const kf_prompts *prompts, uint64_t i); /* KF_LABEL_NONE: none */
+KF_API uint32_t kf_prompts_classes(const kf_prompts *prompts);          /* 0: no classes */
+KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
+
+/* Encodes the prompts and averages them by class, as kf_text_new does. All embeddings are held in
+ * memory. */
+KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
+                                          const kf_prompts *prompts, const kf_text_options *options,
+                                          kf_text **out);
+/* Writes a data set with one row for each prompt, labelled with its class. */
+KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
+                                  kf_dtype dtype, const char *path);
+
+/* ---------------------------------------------------------------------------------------------
+ * 12  Reader: rows of data or pictures, block by block
+ * ------------------------------------------------------------------------------------------ */
+
+/* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
+ * work. */
+#define KF_PICTURE_BLOCK 256u
+
+/* Reads rows in order, without the bad ones. */
+typedef struct kf_reader kf_reader;
+
+typedef struct kf_reader_options {
+  uint64_t block; /* rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures */
+  int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
+  uint64_t reserved[4];
+} kf_reader_options;
+
+/* Rows in hand, valid until the next call on the reader. */
+typedef struct kf_reader_block {
+  uint64_t first, taken;   /* rows first … first+taken-1 were read; taken 0: the end */
+  uint64_t n;              /* good ones among them */
+  const float *rows;       /* [n][dim] */
+  const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  uint64_t reserved[4];
+} kf_reader_block;
+
+/* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */
+KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
+                                     const kf_reader_options *options, kf_reader **out);
+KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
+                                         const kf_pictures *pictures,
+                                         const kf_reader_options *options, kf_reader **out);
+KF_API void kf_reader_free(kf_reader *reader);
+KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* all, bad ones included */
+KF_API uint32_t kf_reader_dim(const kf_reader *reader);
+KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
+/* The id of a picture by its number; NULL for the rows of a data set. */
+KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
+/* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
+ * picture whose embedding is zero. */
+KF_API kf_status kf_reader_next(kf_ctx *ctx, kf_reader *reader, kf_reader_block *out);
+
+/* ---------------------------------------------------------------------------------------------
+ * 13  Quickstart: a folder of pictures to a classifier
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_quickstart_options {
+  const char *name;       /* what the pictures are called, on the page and in errors */
+  const char *title;      /* of the page; NULL: "Koo-Fu report" */
+  kf_switch text;         /* use class names as text; default: on, if most are words */
+  const char *templates;  /* as in kf_prompts_options */
+  kf_embed_options embed; /* how to embed the pictures */
+  uint64_t reserved[8];
+} kf_quickstart_options;
+
+typedef struct kf_quickstart_result {
+  kf_embed_report embed;
+  uint64_t rows;                 /* in the model */
+  uint32_t classes, dim_in, dim; /* of the model */
+  uint64_t prompts;              /* that class names were embedded in; 0: no text */
+  double lambda, alpha;
+  /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class
+   * and cannot be left out. */
+  uint64_t n, n_single;
+  uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
+  uint64_t top1;                  /* nearest class mean, Koo-Fu */
+  uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
+  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
+   * only. */
+  uint32_t folds;
+  uint64_t dim_n, dim_top1, all_top1;
+  uint64_t reserved[8];
+} kf_quickstart_result;
+
+/* From pictures in class folders (kf_pictures_open) to a classifier: what `koofu quickstart` does.
+ * Writes into a folder, which is made if it does not exist:
+ *
+ *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
+ *     text.safetensors        text prototypes, if class names take part
+ *     model.safetensors       kf_fit with everything chosen
+ *     report.html             kf_report_write
+ *
+ * Class names take part if the encoder has a text tower and most of them are words, not numbers.
+ * KF_ERR_DATA if fewer than two classes have pictures, or no class has two. out may be NULL. */
+KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
+                               const kf_quickstart_options *options, const char *folder,
+                               kf_quickstart_result *out);
 
 /* ---------------------------------------------------------------------------------------------
  * 14  Statistics: exact integer moments, to stream, merge and subtract

@@ -560,27 +560,50 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
  * 21  Report: one page about a data set and its model (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
-/* What the page is made of. NULL: what it would show is left out. */
-typedef struct kf_report_content {
-  const char *title;              /* NULL: "Koo-Fu report" */
-  const char *train, *test;       /* what the rows are called, such as names of files */
-  uint64_t train_rows;            /* memory is stated for this many rows, in f32; 0: a million */
-  const kf_model *model;          /* spectra, map of classes, names of classes */
-  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
-  const kf_eval_result *text;     /* of a model with text: KF_PART_TEXT */
-  const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
-  const kf_fuse_choice *fuse;     /* accuracy over alpha */
-  const kf_lambda_choice *lambda; /* accuracy over lambda */
-  const kf_dim_choice *dim;       /* accuracy over dimensions */
-  const kf_k_choice *k;           /* accuracy over neighbours */
-  const kf_sweep *sweep;          /* the same three; neighbours and text next to prototypes */
-  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
-  const kf_shots *shots;          /* accuracy over the number of rows of each class */
-} kf_report_content;
+typedef struct kf_report_options {
+  const char *title;                  /* NULL: "Koo-Fu report" */
+  const char *train_name, *test_name; /* what the rows are called on the page, such as file names */
+  const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
+  const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  const kf_model *model; /* of the training rows; NULL: one is fitted */
+  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
+   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
+   * one is given here. `between` must be NULL. */
+  kf_fit_options fit;
+  const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
+  size_t n_dims;
+  const uint32_t *k; /* neighbours to compare, rising; NULL: 1, 5, 15 */
+  size_t n_k;
+  const uint32_t *shots; /* with test: few-shot curves, as in kf_shots_options; NULL: none */
+  size_t n_shots;
+  uint32_t seeds; /* draws for each number of shots; 0: 3 */
+  uint64_t reserved[8];
+} kf_report_options;
 
-/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
- * same bytes. KF_ERR_ARG if the parts do not go together. */
-KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
+typedef struct kf_report_result {
+  uint64_t rows;                /* rows in the model */
+  uint64_t n_unlabelled, n_bad; /* training rows that were left out, as in kf_fit_report */
+  uint32_t classes, dim_in, dim;
+  double lambda, mean_eigenvalue;
+  int fused; /* 1: the model has text */
+  double alpha;
+  /* Leave-one-out accuracy of what was chosen, as in kf_fit_report. */
+  uint64_t n, right;
+  double standard_error;
+  /* Accuracy on the test rows; n is 0 without them. */
+  kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
+  kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
+  uint64_t reserved[8];
+} kf_report_result;
+
+/* Writes one HTML page about training rows and their model: what `koofu report` does. It shows
+ * accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions, neighbours and shots;
+ * the spectra; a map of the classes; and errors on the test rows. The page needs nothing else: no
+ * network, no script; the same input gives the same bytes. Training rows are held in memory for the
+ * neighbours, five bytes per value. out may be NULL. */
+KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
+                                 const kf_report_options *options, const char *path,
+                                 kf_report_result *out);
 
 #ifdef __cplusplus
 }

@@ -43,6 +43,17 @@ kf_status kf_fail_errno(kf_err *err, const char *path, const char *what, int cod
     if (kf_try_status != KF_OK) return kf_try_status;                                              \
   } while (0)
 
+/* Ends a function that makes an object: hands it out, or frees it on failure. */
+#define KF_HAND_OUT(result, out, object, destroy)                                                  \
+  do {                                                                                             \
+    kf_status kf_made = (result);                                                                  \
+    if (kf_made == KF_OK)                                                                          \
+      *(out) = (object);                                                                           \
+    else                                                                                           \
+      destroy(object);                                                                             \
+    return kf_made;                                                                                \
+  } while (0)
+
 /* --- sizes and memory ------------------------------------------------------------------------ */
 
 /* a * b and a + b; false if the result does not fit. */

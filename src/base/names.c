@@ -148,12 +148,7 @@ kf_status kf_dict_new_from_names(const kf_names *names, const char *what, kf_dic
                                  kf_err *err) {
   kf_dict *dict = kf_dict_new(names->n);
   if (dict == NULL) return kf_fail_memory(err);
-  kf_status status = add_names(dict, names, what, err);
-  if (status == KF_OK)
-    *out = dict;
-  else
-    kf_dict_free(dict);
-  return status;
+  KF_HAND_OUT(add_names(dict, names, what, err), out, dict, kf_dict_free);
 }
 
 /* --- matching ---------------------------------------------------------------------------------- */

@@ -42,12 +42,7 @@ kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
   kf_stats *s;
   KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
                          stats->exponent, &s, &ctx->err));
-  kf_status status = kf_stats_merge(ctx, s, stats);
-  if (status == KF_OK)
-    *out = s;
-  else
-    kf_stats_free(s);
-  return status;
+  KF_HAND_OUT(kf_stats_merge(ctx, s, stats), out, s, kf_stats_free);
 }
 
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken) {

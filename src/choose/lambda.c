@@ -143,11 +143,7 @@ kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lamb
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
   kf_row_list_clear(&s.rows);
-  if (status == KF_OK)
-    *out = s.choice;
-  else
-    kf_lambda_choice_free(s.choice);
-  return status;
+  KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
 }
 
 kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,

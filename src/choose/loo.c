@@ -91,12 +91,7 @@ kf_status kf_loo_new(kf_fitter *fitter, const kf_data *data, kf_metric metric, k
   loo->euclidean = metric == KF_METRIC_EUCLIDEAN;
   bool centred = centre == KF_CENTRE_MEAN && !loo->euclidean;
   loo->e = centred && stats->rows > 1 ? 1 / (double)(stats->rows - 1) : 0;
-  kf_status status = prepare(loo, centred);
-  if (status == KF_OK)
-    *out = loo;
-  else
-    kf_loo_free(loo);
-  return status;
+  KF_HAND_OUT(prepare(loo, centred), out, loo, kf_loo_free);
 }
 
 void kf_loo_free(kf_loo *loo) {

@@ -135,12 +135,7 @@ kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stat
   r->dims = dims;
   r->n_dims = n_dims;
   r->most = dims[n_dims - 1];
-  kf_status status = prepare(r, stats, mask, &ctx->err);
-  if (status == KF_OK)
-    *out = r;
-  else
-    kf_ranker_free(r);
-  return status;
+  KF_HAND_OUT(prepare(r, stats, mask, &ctx->err), out, r, kf_ranker_free);
 }
 
 void kf_ranker_free(kf_ranker *r) {

@@ -296,11 +296,7 @@ kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, co
   j.out = kf_alloc_zero(1, sizeof *j.out);
   kf_status status = j.out != NULL ? run(&j) : kf_fail_memory(err);
   kf_row_list_clear(&j.all);
-  if (status == KF_OK)
-    *out = j.out;
-  else
-    kf_shots_free(j.out);
-  return status;
+  KF_HAND_OUT(status, out, j.out, kf_shots_free);
 }
 
 void kf_shots_free(kf_shots *shots) {

@@ -96,11 +96,7 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   j.sweep = kf_alloc_zero(1, sizeof *j.sweep);
   kf_status status = j.sweep != NULL ? make(&j, &o, &plan) : kf_fail_memory(err);
   kf_sweep_plan_clear(&plan);
-  if (status == KF_OK)
-    *out = j.sweep;
-  else
-    kf_sweep_free(j.sweep);
-  return status;
+  KF_HAND_OUT(status, out, j.sweep, kf_sweep_free);
 }
 
 void kf_sweep_free(kf_sweep *sweep) {

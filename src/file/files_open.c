@@ -223,9 +223,5 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_paths_clear(&list);
   kf_data *data = files != NULL ? &files->base : NULL;
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
-  if (status == KF_OK)
-    *out = data;
-  else
-    kf_data_free(data);
-  return status;
+  KF_HAND_OUT(status, out, data, kf_data_free);
 }

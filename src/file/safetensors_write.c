@@ -33,13 +33,7 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
   if (w == NULL) return kf_fail_memory(err);
   w->checksum = checksum;
   kf_checksum_start(&w->sum);
-  kf_status status = start(w, path, err);
-  if (status != KF_OK) {
-    kf_stw_abort(w);
-    return status;
-  }
-  *out = w;
-  return KF_OK;
+  KF_HAND_OUT(start(w, path, err), out, w, kf_stw_abort);
 }
 
 void kf_stw_abort(kf_stw *w) {

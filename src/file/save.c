@@ -225,11 +225,7 @@ kf_status kf_saver_new(kf_ctx *ctx, const kf_data *data, const kf_save_spec *spe
                      .type = kf_type_of(spec->dtype),
                      .batch = (kf_data_chunk(dim) + 7) & ~(uint64_t)7};
   kf_status status = data->skip_bad && !spec->keep_bad ? find_bad(save) : KF_OK;
-  if (status == KF_OK)
-    *out = save;
-  else
-    kf_saver_free(save);
-  return status;
+  KF_HAND_OUT(status, out, save, kf_saver_free);
 }
 
 void kf_saver_free(kf_saver *save) {

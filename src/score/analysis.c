@@ -154,11 +154,7 @@ kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   if (status == KF_OK) status = analyse(&trial, &all, analysis);
   kf_trial_clear(&trial);
   kf_arena_free(&arena);
-  if (status == KF_OK)
-    *out = analysis;
-  else
-    kf_analysis_free(analysis);
-  return status;
+  KF_HAND_OUT(status, out, analysis, kf_analysis_free);
 }
 
 void kf_analysis_free(kf_analysis *analysis) {

@@ -17,12 +17,7 @@ static kf_status new_set(const char *path, kf_names *names, kf_class_set **out, 
   kf_status status = path == NULL || set->path != NULL
                          ? kf_dict_new_from_names(&set->names, "class set", &set->map, err)
                          : kf_fail_memory(err);
-  if (status != KF_OK) {
-    kf_class_set_free(set);
-    return status;
-  }
-  *out = set;
-  return KF_OK;
+  KF_HAND_OUT(status, out, set, kf_class_set_free);
 }
 
 kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out) {

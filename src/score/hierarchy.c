@@ -183,11 +183,7 @@ kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf
   kf_hierarchy *h = kf_alloc_zero(1, sizeof *h);
   if (h != NULL) h->path = kf_strdup(path);
   kf_status status = h != NULL && h->path != NULL ? load(h, names, err) : kf_fail_memory(err);
-  if (status == KF_OK)
-    *out = h;
-  else
-    kf_hierarchy_free(h);
-  return status;
+  KF_HAND_OUT(status, out, h, kf_hierarchy_free);
 }
 
 void kf_hierarchy_free(kf_hierarchy *h) {

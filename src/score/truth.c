@@ -188,12 +188,7 @@ kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *o
   if (truth != NULL) truth->path = kf_strdup(path);
   kf_status status =
       truth != NULL && truth->path != NULL ? load(truth, &o, err) : kf_fail_memory(err);
-  if (status != KF_OK) {
-    kf_truth_free(truth);
-    return status;
-  }
-  *out = truth;
-  return KF_OK;
+  KF_HAND_OUT(status, out, truth, kf_truth_free);
 }
 
 void kf_truth_free(kf_truth *truth) {

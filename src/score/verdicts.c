@@ -37,11 +37,7 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   kf_status status = kf_trial_start(&trial, ctx, model, data, &space, 1);
   if (status == KF_OK) status = kf_trial_run(&trial, keep, v, &v->counts);
   kf_trial_clear(&trial);
-  if (status == KF_OK)
-    *out = v;
-  else
-    kf_verdicts_free(v);
-  return status;
+  KF_HAND_OUT(status, out, v, kf_verdicts_free);
 }
 
 /* --- reading answers
@@ -219,9 +215,5 @@ kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
   kf_free(a.answer);
   kf_dict_free(a.map);
   kf_string_clear(&a.name);
-  if (status == KF_OK)
-    *out = v;
-  else
-    kf_verdicts_free(v);
-  return status;
+  KF_HAND_OUT(status, out, v, kf_verdicts_free);
 }

@@ -26,11 +26,7 @@ kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *name
   KF_TAKE_ZERO(&s->arena, s->moments, kf_triangle(dim));
   kf_status status = s->arena.failed ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK && names != NULL) status = kf_names_clone(names, &s->names, err);
-  if (status == KF_OK)
-    *out = s;
-  else
-    kf_stats_free(s);
-  return status;
+  KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
 void kf_stats_free(kf_stats *s) {
@@ -156,11 +152,7 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
     status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
-  if (status == KF_OK)
-    *out = s;
-  else
-    kf_stats_free(s);
-  return status;
+  KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
 /* --- adding and subtracting sets ------------------------------------------------------------- */

@@ -147,11 +147,7 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
                              &s, err);
   kf_names_clear(&names);
   if (status == KF_OK) status = fill(st, s, fields, h.rows, err);
-  if (status == KF_OK)
-    *out = s;
-  else
-    kf_stats_free(s);
-  return status;
+  KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
 kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {

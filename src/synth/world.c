@@ -366,11 +366,7 @@ kf_status kf_world_new(uint64_t seed, uint32_t n_classes, uint32_t dim, kf_world
     make_mean(world);
     status = make_classes(world, err);
   }
-  if (status == KF_OK)
-    *out = world;
-  else
-    kf_world_free(world);
-  return status;
+  KF_HAND_OUT(status, out, world, kf_world_free);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */

@@ -80,7 +80,7 @@ def shots_in_a_report(box):
     given = ("report", "train.safetensors", "--test", "test.safetensors")
     box.works(*given, "--shots", "1,2,4", "--seeds", 2, "--text", "t.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
-    check('id="shots"' in page and "With 4 rows of each class" in page and "text alone" in page, "the section")
+    check('id="shots"' in page and "With 4 rows per class" in page and "text alone" in page, "the section")
     box.works(*given, "--shots", "1,2,4", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "text alone" not in page, "the section without text")
