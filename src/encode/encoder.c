@@ -98,12 +98,7 @@ kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_opti
     return kf_fail(err, KF_ERR_ARG, "kf_encoder_load: invalid precision %d", (int)o.precision);
   kf_encoder *e = kf_alloc_zero(1, sizeof *e);
   if (e == NULL) return kf_fail_memory(err);
-  kf_status status = load(ctx, folder, &o, e);
-  if (status == KF_OK)
-    *out = e;
-  else
-    kf_encoder_free(e);
-  return status;
+  KF_HAND_OUT(load(ctx, folder, &o, e), out, e, kf_encoder_free);
 }
 
 void kf_encoder_free(kf_encoder *encoder) {

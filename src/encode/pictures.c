@@ -383,11 +383,7 @@ static kf_status number_classes(kf_pictures *list, kf_err *err) {
 static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, kf_err *err) {
   if (status == KF_OK) status = refuse_twice(list, err);
   if (status == KF_OK) status = number_classes(list, err);
-  if (status == KF_OK)
-    *out = list;
-  else
-    kf_pictures_free(list);
-  return status;
+  KF_HAND_OUT(status, out, list, kf_pictures_free);
 }
 
 kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,

@@ -504,9 +504,5 @@ kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err)
   kf_json_file_clear(&l.json);
   kf_free(l.file);
   kf_arena_free(&l.memory);
-  if (status == KF_OK)
-    *out = l.t;
-  else
-    kf_tokenizer_free(l.t);
-  return status;
+  KF_HAND_OUT(status, out, l.t, kf_tokenizer_free);
 }
