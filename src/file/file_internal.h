@@ -24,9 +24,6 @@ typedef struct kf_paths {
 kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
-/* Compares two strings through pointers to them, for qsort. */
-int kf_by_bytes(const void *a, const void *b);
-
 /* --- safetensors ----------------------------------------------------------------------------- */
 
 #define KF_HEADER_CAP 100000000u /* that of the reference implementation */
