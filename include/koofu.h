@@ -20,7 +20,7 @@
  *     kf_model *model;  kf_fit(ctx, data, NULL, &model, NULL);
  *                       kf_classify(ctx, model, rows, n, NULL, classes, scores);
  *
- * This is what `koofu fit` does, and the model has the same bytes.
+ * The command line fits with the same call, so its model has the same bytes.
  *
  * Contents
  *     1  Status, errors and hints
@@ -372,7 +372,7 @@ typedef struct kf_fit_report {
   struct kf_dim_choice *by_dim;
 } kf_fit_report;
 
-/* Fits a model to the rows of a data set that have a label: what `koofu fit` does. Every choice is
+/* Fits a model to the rows of a data set that have a label: the recipe. Every choice is
  * made from the training rows alone. report may be NULL.
  *
  * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a lambda
@@ -921,7 +921,7 @@ typedef struct kf_quickstart_result {
   uint64_t reserved[8];
 } kf_quickstart_result;
 
-/* From pictures in class folders (kf_pictures_open) to a classifier: what `koofu quickstart` does.
+/* From pictures in class folders (kf_pictures_open) to a classifier: the recipe.
  * Writes into a folder, which is made if it does not exist:
  *
  *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted

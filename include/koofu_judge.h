@@ -596,7 +596,7 @@ typedef struct kf_report_result {
   uint64_t reserved[8];
 } kf_report_result;
 
-/* Writes one HTML page about training rows and their model: what `koofu report` does. It shows
+/* Writes one HTML page about training rows and their model: the recipe. It shows
  * accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions, neighbours and shots;
  * the spectra; a map of the classes; and errors on the test rows. The page needs nothing else: no
  * network, no script; the same input gives the same bytes. Training rows are held in memory for the
