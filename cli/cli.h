@@ -17,6 +17,7 @@ enum { EXIT_OK = 0, EXIT_INTERNAL = 1, EXIT_USAGE = 2, EXIT_BAD_DATA = 3, EXIT_I
 typedef struct cli_run {
   const cli_command *command; /* NULL: koofu itself */
   int stopped;                /* by a signal */
+  int muted;                  /* notes of the library are not shown */
   cli_args args;
   kf_ctx *ctx;
   cli_progress progress;

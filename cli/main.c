@@ -92,7 +92,10 @@ void say(cli_run *cli, const char *format, ...) {
   putc('\n', stderr);
 }
 
-static void log_callback(void *user, const char *message) { say(user, "%s", message); }
+static void log_callback(void *user, const char *message) {
+  cli_run *cli = user;
+  if (!cli->muted) say(cli, "%s", message);
+}
 
 /* --- a run ------------------------------------------------------------------------------------ */
 

@@ -56,9 +56,11 @@ int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot 
   kf_status status = KF_OK;
   if (raw || both)
     status = kf_model_new_zero_shot(cli->ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
+  cli->muted = out->raw != NULL; /* the same notes on classes again */
   if (status == KF_OK && !raw)
     status =
         kf_model_new_zero_shot(cli->ctx, model, out->text, centre_of(&cli->args), &out->mapped);
+  cli->muted = 0;
   return status == KF_OK ? EXIT_OK : fail_in(cli, status, cli->args.text.path);
 }
 
