@@ -15,8 +15,9 @@
  *
  * All of it, without error handling:
  *
+ *     const char *path = "train.safetensors";
  *     kf_ctx *ctx;      kf_ctx_new(NULL, &ctx);
- *     kf_data *data;    kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL, &data);
+ *     kf_data *data;    kf_data_open(ctx, &path, 1, NULL, &data);
  *     kf_model *model;  kf_fit(ctx, data, NULL, &model, NULL);
  *                       kf_classify(ctx, model, rows, n, NULL, classes, scores);
  *
@@ -68,8 +69,8 @@
  *     members are taken from it, with zero for 'as before', so that sizes and offsets never change:
  *     a program compiled against an older header keeps working. A caller that sets a member which
  *     this library does not know yet gets KF_ERR_ARG.
- *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely on
- *     their size. Elements of arrays inside them keep their size.
+ *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely
+ *     on their size. Elements of arrays inside them keep their size.
  *   - Numbers of enums never change; new ones are added at the end.
  *   - Every function is exported under the version that introduced it. */
 #ifndef KOOFU_H
@@ -276,9 +277,10 @@ KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, u
  * kf_transform_data refuse to; ask before writing anything else next to the data. */
 KF_API int kf_data_reads(const kf_data *data, const char *path);
 
-/* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32), class
- * names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to nearest
- * even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left out. */
+/* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32),
+ * class names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to
+ * nearest even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left
+ * out. */
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
@@ -323,7 +325,7 @@ typedef enum kf_metric {
 
 typedef struct kf_stats_options {
   kf_switch normalize; /* scale every row to unit length first; default: on, in units of 2^-22 */
-  /* With normalize off the unit is 2^-exponent: every value must satisfy |x| * 2^exponent <= 2^22. */
+  /* With normalize off the unit is 2^-exponent, and |x| * 2^exponent <= 2^22 for every value. */
   int exponent;
   /* For statistics of a data set with normalize off: 1 takes `exponent` as given; 0 finds the
    * largest one that fits, in a first pass over the data. */
@@ -372,16 +374,16 @@ typedef struct kf_fit_report {
   struct kf_dim_choice *by_dim;
 } kf_fit_report;
 
-/* Fits a model to the rows of a data set that have a label: the recipe. Every choice is
- * made from the training rows alone. report may be NULL.
+/* Fits a model to the rows of a data set that have a label, choosing what is not given.
+ * Every choice is made from the training rows alone. report may be NULL.
  *
- * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a lambda
- * that works), S_w zero with a relative lambda, fewer than two classes with rows, or a lambda so small
- * that numbers leave the range of double precision. */
+ * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a
+ * lambda that works), S_w zero with a relative lambda, fewer than two classes with rows, or a
+ * lambda so small that numbers leave the range of double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
-/* The same from statistics alone, without rows to choose by: lambda is 0.3 times the mean eigenvalue
- * unless it is given, and with text alpha must be given. */
+/* The same from statistics alone, without rows to choose by: lambda is 0.3 times the mean
+ * eigenvalue unless it is given, and with text alpha must be given. */
 KF_API kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                               kf_model **out);
 KF_API void kf_fit_report_free(kf_fit_report *report);
@@ -457,10 +459,9 @@ typedef struct kf_classify_options {
   uint64_t reserved[4];
 } kf_classify_options;
 
-/* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
- * [n][top], cosines or Euclidean distances into scores [n][top] (or NULL). Of equal scores (for
- * distances: equal squares) the lower class number comes first. Classes without training rows take
- * no part. */
+/* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
+ * cosines or Euclidean distances into scores [n][top] (or NULL). Of equal scores (for distances:
+ * equal squares) the lower class number comes first. Classes without training rows take no part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
 
@@ -481,8 +482,8 @@ typedef struct kf_text_options {
   uint64_t reserved[4];
 } kf_text_options;
 
-/* Text prototypes: the rows of a data set (embedded prompts), averaged by class. A class without rows
- * is KF_ERR_DATA. */
+/* Text prototypes: the rows of a data set (embedded prompts), averaged by class. A class without
+ * rows is KF_ERR_DATA. */
 KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                              kf_text **out);
 /* Writes them as a native data set with one row per class, which kf_data_open and kf_text_new read
@@ -496,8 +497,9 @@ KF_API const float *kf_text_rows(const kf_text *text);                  /* [clas
 
 /* A zero-shot model: the map of `model`, with text prototypes in place of class means. Its classes
  * are those of the text, and everything that takes a model takes it. In the original space (`raw`)
- * its class means are the text as given under KF_CENTRE_NONE alone. A model fitted without
- * normalising is KF_ERR_DATA: text says nothing about lengths. */
+ * its class means are the text as given under KF_CENTRE_NONE alone. Classes that only one of the
+ * two has are logged. KF_ERR_DATA if they have none in common, or if the model was fitted without
+ * normalising: text says nothing about lengths. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_centre centre, kf_model **out);
 
@@ -508,20 +510,20 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  * Classes are matched by name if both have names, by number if neither has; the result has the
  * classes of the model, then those of the text that the model lacks. A class with text but no rows,
  * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
- * between the two, fitted to the classes that have both (ridge regression; its strength is chosen by
- * leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model fitted
- * without normalising, or one that has text already. alpha: finite, >= 0. */
+ * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
+ * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
+ * fitted without normalising, or one that has text already. alpha: finite, >= 0. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
-/* A copy of a model with text, with more of it: for classes it has (replacing their text) or for new
- * ones, which then take part by name alone. */
+/* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
+ * new ones, which then take part by name alone. */
 KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_model **out);
 /* Whether a model has text (1 or 0), and its alpha. */
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
-/* The text of the classes of a model that have their own; KF_ERR_ARG if there is none. Without names
- * classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
+/* The text of the classes of a model that have their own; KF_ERR_ARG if there is none. Without
+ * names classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
 KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
 /* Whether class k has text of its own (1 or 0). */
 KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
@@ -553,8 +555,8 @@ typedef struct kf_index_options {
  * NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is n = 0. */
 KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const kf_index_options *options, kf_index **out);
-/* The same over the rows of a data set; labels are ignored. A bad row is an error even with skip_bad,
- * since row numbers would shift. */
+/* The same over the rows of a data set; labels are ignored. A bad row is an error even with
+ * skip_bad, since row numbers would shift. */
 KF_API kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data,
                                         const kf_index_options *options, kf_index **out);
 KF_API void kf_index_free(kf_index *index);
@@ -578,9 +580,10 @@ typedef struct kf_search_report {
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
- * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for distances:
- * equal squares, of which scores are the roots) the lower row number comes first. 1 <= k <=
- * KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or NULL). */
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for
+ * distances: equal squares, of which scores are the roots) the lower row number comes first. 1 <= k
+ * <= KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or
+ * NULL). */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
@@ -595,9 +598,9 @@ typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
   const char *ids; /* text file with a name for each row, one a line; NULL: those in the data */
-  /* An existing gallery whose rows come first (it may be the file being written). Its map and metric
-   * are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or the
-   * same. Classes are matched by name; new ones are added at the end. Both or neither must have
+  /* An existing gallery whose rows come first (it may be the file being written). Its map and
+   * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
+   * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
    * labels, and the same goes for ids. */
   const char *append_to;
   uint64_t reserved[8];
@@ -619,8 +622,8 @@ typedef struct kf_gallery_load_options {
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
- * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes per
- * value. */
+ * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
+ * per value. */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);
@@ -645,8 +648,9 @@ KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
 KF_API uint64_t kf_gallery_batch(const kf_gallery *gallery);
 
-/* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is KF_ERR_DATA
- * naming it; so is a zero one if the map or, without a map, the metric looks at directions. */
+/* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
+ * KF_ERR_DATA naming it; so is a zero one if the map or, without a map, the metric looks at
+ * directions. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);
@@ -678,8 +682,8 @@ KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, con
  * 10  Encoder: pictures and words to embeddings (docs/encoder.md)
  * ------------------------------------------------------------------------------------------ */
 
-/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or shards
- * with an index), preprocessor_config.json, and the tokenizer's files. */
+/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or
+ * shards with an index), preprocessor_config.json, and the tokenizer's files. */
 typedef struct kf_encoder kf_encoder;
 
 /* How the towers calculate. Both give the same bits on every instruction set, with any number of
@@ -699,8 +703,8 @@ typedef struct kf_encoder_options {
 } kf_encoder_options;
 
 /* Every tensor of the requested towers must be there with the shape that config.json says, and no
- * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The encoder
- * uses the instruction set of this context, whichever contexts use it later. */
+ * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The
+ * encoder uses the instruction set of this context, whichever contexts use it later. */
 KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                                  kf_encoder **out);
 KF_API void kf_encoder_free(kf_encoder *encoder);
@@ -714,10 +718,10 @@ KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that t
  * two encoders give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
-/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length), and
- * finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose embedding
- * is not finite, gets its status there and a row of zeros, and is logged; with status NULL the first
- * such picture fails the call. */
+/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length),
+ * and finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose
+ * embedding is not finite, gets its status there and a row of zeros, and is logged; with status
+ * NULL the first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
 /* The same for preprocessed pictures: pixels[n][3][size][size]. */
@@ -741,19 +745,19 @@ typedef struct kf_pictures kf_pictures;
 
 /* paths: pictures, folders or glob patterns, in the order given.
  *
- * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth), the
- * names of those folders are the classes, and every picture below one belongs to it; pictures next to
- * them are left out, which is logged. Pictures directly in another folder, and pictures given by
- * themselves, have no label. Pictures of a folder come in byte order of their paths; classes, which
- * several folders may share, are numbered in byte order of their names. Hidden files and folders are
- * ignored, and a link that leads back to where it came from is not followed.
+ * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth),
+ * the names of those folders are the classes, and every picture below one belongs to it; pictures
+ * next to them are left out, which is logged. Pictures directly in another folder, and pictures
+ * given by themselves, have no label. Pictures of a folder come in byte order of their paths;
+ * classes, which several folders may share, are numbered in byte order of their names. Hidden files
+ * and folders are ignored, and a link that leads back to where it came from is not followed.
  *
- * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no picture,
- * or a path is not UTF-8 or appears twice. */
+ * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
+ * picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
-/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder of
- * the list. Either every line has a class or none has. */
+/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder
+ * of the list. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
@@ -780,14 +784,15 @@ typedef struct kf_embed_report {
   uint64_t reserved[4];
 } kf_embed_report;
 
-/* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there are
- * labels, and the paths as ids. Memory does not grow with the rows; the progress stage is "embed".
+/* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
+ * are labels, and the paths as ids. Memory does not grow with the rows; the progress stage is
+ * "embed".
  *
  * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
- * killed goes on from there, logs again what it had logged for these shards, and the file has the same
- * bytes; a picture that has changed is embedded again. KF_ERR_ARG if the folder belongs to other
- * pictures, another encoder or other options, KF_ERR_IO if another process is working in it. report
- * may be NULL. */
+ * killed goes on from there, logs again what it had logged for these shards, and the file has the
+ * same bytes; a picture that has changed is embedded again. KF_ERR_ARG if the folder belongs to
+ * other pictures, another encoder or other options, KF_ERR_IO if another process is working in it.
+ * report may be NULL. */
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);
@@ -921,8 +926,8 @@ typedef struct kf_quickstart_result {
   uint64_t reserved[8];
 } kf_quickstart_result;
 
-/* From pictures in class folders (kf_pictures_open) to a classifier: the recipe.
- * Writes into a folder, which is made if it does not exist:
+/* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
+ * made if it does not exist:
  *
  *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
  *     text.safetensors        text prototypes, if class names take part
@@ -943,8 +948,8 @@ KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_
 KF_API kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes,
                               const char *const *names, const kf_stats_options *options,
                               kf_stats **out);
-/* Adds n rows [n][dim] with labels [n]; rows labelled KF_LABEL_NONE or KF_LABEL_BAD are left out. On
- * failure nothing was added. */
+/* Adds n rows [n][dim] with labels [n]; rows labelled KF_LABEL_NONE or KF_LABEL_BAD are left out.
+ * On failure nothing was added. */
 KF_API kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows,
                               const int32_t *labels, uint64_t n);
 /* The statistics of a whole data set, streamed. */

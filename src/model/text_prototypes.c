@@ -274,21 +274,10 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   return kf_model_hand_out(take_text(ctx, text, centre, m), m, out);
 }
 
-/* Text may be of other classes than the model. */
-static kf_status log_classes(kf_ctx *ctx, const kf_model *model, const kf_text *text) {
-  kf_classes own = kf_model_class_list(model), by_text = kf_text_class_list(text);
-  uint32_t missing;
-  if (model->names.n == 0 || text->names.n == 0) return KF_OK;
-  KF_TRY(kf_log_missing(ctx, &own, &by_text, "; their rows are left out where text classifies",
-                        &missing));
-  if (missing == own.n) kf_log(ctx, "no class of the text is a class of the model");
-  return kf_log_missing(ctx, &by_text, &own, "; they take part where text classifies", &missing);
-}
-
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_centre centre, kf_model **out) {
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   KF_TRY(check_zero_shot(model, text, centre, err));
-  KF_TRY(log_classes(ctx, model, text));
+  KF_TRY(kf_text_match(ctx, text, "the model", &model->names, model->n_classes));
   return kf_zero_shot_new(ctx, model, model->map.dim_out, text, centre, out);
 }

@@ -83,7 +83,7 @@ def rows_alone_in_their_class(box):
     said = box.works("fit", "x.safetensors", "-o", "a.safetensors").err
     check("of 6 rows left out in turn" in said and "1 row is alone in its class" in said, said)
     box.write("y.safetensors", data_set(n=4, classes=4))
-    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming="give lambda as an absolute number")
+    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming="use an absolute lambda above 0")
 
 
 @test

@@ -259,11 +259,11 @@ def classes_are_matched_by_name(box):
     check("cow" in seen and "class 1\t" not in seen, "classes are those of the text")
     box.write("t.safetensors", text_set(rows, list("abcdefghijkl")))
     box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", "-q",
-                naming=["none of its classes ('a', ...)", "'class 0'"])
+                naming=["no class of the text ('a', ...)", "'class 0'"])
     box.write("t.safetensors", text_set(rows, list("abcdefghijka")))
     box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="'a'")
     box.write("t.safetensors", text_set(rows))
-    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="its classes are numbers")
+    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="class names")
 
 
 @test
@@ -277,9 +277,9 @@ def classes_without_names(box):
     words = ["eval", "m.safetensors", "x.npy", "--labels", "y.npy", "--text", "t.safetensors"]
     equal(json.loads(box.works(*words, "--json").out)["text_n"], N, "by number")
     box.write("t.safetensors", text_set(text_rows(), NAMES))
-    box.refuses(BAD_DATA, *words, naming="its classes have names")
+    box.refuses(BAD_DATA, *words, naming="class names")
     box.write("t.safetensors", text_set(text_rows()[:2]))
-    box.refuses(BAD_DATA, *words, naming="has 2 classes, the model 12")
+    box.refuses(BAD_DATA, *words, naming="the text has 2 classes, the model 12")
 
 
 @test
