@@ -172,8 +172,7 @@ static void singular(void **state) {
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
   /* The lambda that the message proposes works. */
   double proposed = 0;
-  assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed),
-                   1);
+  assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed), 1);
   kf_fit_options small = {.lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit_stats(ctx, s, &small, &m));
   kf_model_free(m);

@@ -612,7 +612,8 @@ static void test_bad_config(void **state) {
       {"{\"unk_token\": \"[UNK]\"}", "has no token '[UNK]', which is the unk_token"},
       {"{\"added_tokens_decoder\": []}", "has no object 'added_tokens_decoder'"},
       {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}", "has the number 'x'"},
-      {"{\"added_tokens_decoder\": {\"5\": {\"content\": \"new\"}}}", "has the number 5, but should have 610"},
+      {"{\"added_tokens_decoder\": {\"5\": {\"content\": \"new\"}}}",
+       "has the number 5, but should have 610"},
       {"{\"extra_special_tokens\": \"a\"}", NULL},
       {"{\"extra_special_tokens\": {\"a\": \"b\"}}", "have no list 'extra_special_tokens'"},
   };
