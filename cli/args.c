@@ -1,5 +1,5 @@
 /* args.c - reads a command line by the tables. */
-#include "args.h"
+#include "options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One command line being read. */
+/* A command line being read. */
 typedef struct reader {
   const cli_command *command;
   char **word; /* argv, NULL-terminated */
   cli_args *args;
   char *message;
   size_t size;
-  unsigned char given[sizeof(cli_args)]; /* by the offset of the value: it is there already */
+  unsigned char given[sizeof(cli_args)]; /* by the offset of the value */
 } reader;
 
 #define FAIL(r, ...) (snprintf((r)->message, (r)->size, __VA_ARGS__), -1)
@@ -38,14 +38,14 @@ const cli_option *option_next(option_walk *walk, const cli_group **group) {
 }
 
 static const cli_option *find_name(const cli_command *command, const char *name, size_t length) {
-  option_walk walk = {command, 0, 0};
+  option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
     if (strlen(o->name) == length && memcmp(o->name, name, length) == 0) return o;
   return NULL;
 }
 
 static const cli_option *find_letter(const cli_command *command, char letter) {
-  option_walk walk = {command, 0, 0};
+  option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
     if (o->letter == letter) return o;
   return NULL;
@@ -55,9 +55,9 @@ static int no_such_option(reader *r, const char *name, size_t length) {
   char typed[64];
   snprintf(typed, sizeof typed, "%.*s", (int)(length < 60 ? length : 60), name);
   suggestion guess = {.typed = typed};
-  option_walk walk = {r->command, 0, 0};
+  option_walk walk = {.command = r->command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (!(o->flags & OPTION_HIDDEN)) suggest(&guess, o->name);
+    if (!o->hidden) suggest(&guess, o->name);
   char letter = guess.synonym ? find_name(r->command, guess.best, strlen(guess.best))->letter : 0;
   if (letter) return FAIL(r, "there is no option '--%s' (did you mean '-%c'?)", typed, letter);
   if (guess.best)
@@ -105,7 +105,7 @@ static int list_add(reader *r, cli_list *list, const char *item) {
   return 0;
 }
 
-/* Adds a number where it belongs, unless it is there. */
+/* Inserts a number in order, unless it is there already. */
 static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
   size_t at = 0;
   while (at < numbers->n && numbers->items[at] < number) at++;
@@ -152,11 +152,11 @@ static int store_auto(const cli_option *o, void *at) {
 
 static int has_one_value(const cli_option *o) { return o->value && o->kind != OPTION_LIST; }
 
-/* Stores the value of an option, which the user wrote as `what`; text is "" for one without. */
+/* Stores the value of an option, which the user wrote as `what`; text is "" without a value. */
 static int store(reader *r, const cli_option *o, const char *what, const char *text) {
   void *at = (char *)r->args + o->at;
   if (has_one_value(o) && r->given[o->at]++) return FAIL(r, "%s is given twice", what);
-  if (o->flags & OPTION_AUTO && strcmp(text, "auto") == 0) return store_auto(o, at);
+  if (o->automatic && strcmp(text, "auto") == 0) return store_auto(o, at);
   switch (o->kind) {
   case OPTION_FLAG: *(int *)at = 1; return 0;
   case OPTION_COUNT: ++*(int *)at; return 0;
@@ -183,7 +183,7 @@ static int store(reader *r, const cli_option *o, const char *what, const char *t
   return FAIL(r, "%s has an unknown kind", what);
 }
 
-/* Takes the next word as a value, unless it is an option of this command itself. */
+/* Takes the next word as a value, unless it is an option of this command. */
 static const char *next_value(reader *r) {
   const char *word = r->word[1];
   if (!word) return NULL;
@@ -224,18 +224,31 @@ static int read_letters(reader *r) {
   return 0;
 }
 
+/* How many operands a command must and may have. */
+static void count_operands(const char *operands, size_t *least, size_t *most) {
+  *least = *most = 0;
+  for (const char *word = operands ? operands : ""; *word; word += strspn(word, " ")) {
+    size_t length = strcspn(word, " ");
+    *least += *word != '[';
+    if (*most < SIZE_MAX) ++*most;
+    if (memmem(word, length, "...", 3)) *most = SIZE_MAX;
+    word += length;
+  }
+}
+
 static int check_complete(reader *r) {
   const cli_command *command = r->command;
-  size_t n = r->args->operands.n;
-  int rest = n > 0 && command->missing_rest;
-  if (n < command->min_operands)
-    return FAIL(r, "%s missing", rest ? command->missing_rest : command->missing);
-  if (n > command->max_operands)
-    return FAIL(r, "'%.200s' is one argument too many",
-                r->args->operands.items[command->max_operands]);
-  option_walk walk = {command, 0, 0};
+  const cli_list *operands = &r->args->operands;
+  size_t least, most;
+  count_operands(command->operands, &least, &most);
+  if (operands->n < least)
+    return FAIL(r, "%s missing",
+                operands->n && command->missing_rest ? command->missing_rest : command->missing);
+  if (operands->n > most)
+    return FAIL(r, "'%.200s' is one argument too many", operands->items[most]);
+  option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!(o->flags & OPTION_REQUIRED) || o->kind != OPTION_TEXT) continue;
+    if (!o->required) continue;
     if (*(const char **)((char *)r->args + o->at)) continue;
     if (!o->letter) return FAIL(r, "the option --%s %s is missing", o->name, o->value);
     return FAIL(r, "the option -%c %s is missing", o->letter, o->value);
@@ -264,17 +277,15 @@ int args_parse(const cli_command *command, int argc, char **argv, cli_args *out,
       failed = list_add(&r, &out->operands, word);
     if (failed) return -1;
   }
-  return out->help || out->long_help ? 0 : check_complete(&r);
+  return out->common.help || out->common.long_help ? 0 : check_complete(&r);
 }
 
-void args_free(cli_args *args) {
+void args_free(const cli_command *command, cli_args *args) {
+  option_walk walk = {.command = command};
   free(args->operands.items);
-  free(args->labels.items);
-  free(args->unknown.items);
-  free(args->neighbour_list.items);
-  free(args->dims.items);
-  free(args->shots.items);
-  free(args->test.items);
-  free(args->test_labels.items);
-  free(args->class_sets.items);
+  for (const cli_option *o; command && (o = option_next(&walk, NULL)) != NULL;) {
+    void *at = (char *)args + o->at;
+    if (o->kind == OPTION_LIST) free(((cli_list *)at)->items);
+    if (o->kind == OPTION_NUMBERS) free(((cli_numbers *)at)->items);
+  }
 }

@@ -1,8 +1,9 @@
 /* array_out.c - the answers of a search as two arrays [n, k]: row numbers (int64) and scores (f64).
  *
  * OUT.npy and OUT_scores.npy hold one each; OUT.safetensors holds both, as `rows` and `scores`. All
- * sizes are known before the first answer, so that a block of answers goes to its place at once. */
-#include "cli.h"
+ * sizes are known before the first answer, so each block of answers is written to its place at once. */
+#include "array_out.h"
+#include "outputs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +18,7 @@ char *scores_path(const char *path) {
   return asprintf(&name, "%.*s_scores.npy", stem, path) < 0 ? NULL : name;
 }
 
-/* Writes a header of `padded` bytes: prefix, text, spaces and `last`. What follows it is aligned.
- */
+/* Writes a header of `padded` bytes: prefix, text, spaces and `last`. The data after it are aligned. */
 static off_t put_header(FILE *file, const char *prefix, size_t prefix_size, const char *text,
                         size_t padded, const char *last) {
   fwrite(prefix, 1, prefix_size, file);
@@ -96,11 +96,7 @@ int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, cons
 }
 
 int array_out_commit(cli_run *cli, array_out *out) {
-  int result = out_file_finish(cli, &out->files[ROWS]);
-  if (result == EXIT_OK) result = out_file_finish(cli, &out->files[SCORES]);
-  if (result == EXIT_OK) result = out_file_commit(cli, &out->files[ROWS]);
-  if (result == EXIT_OK) result = out_file_commit(cli, &out->files[SCORES]);
-  return result;
+  return out_files_commit(cli, out->files, COUNT_OF(out->files));
 }
 
 void array_out_abort(array_out *out) {

@@ -1,30 +1,64 @@
-/* choosing.c - lambda and the number of dimensions, chosen from the training rows. */
-#include "cli.h"
+/* choosing.c - how to fit, as the options say, and what a fit chose. */
+#include "choosing.h"
+#include "format.h"
+#include "inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --- lambda ----------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static int wants(const char *given, const char *rule) { return given && strcmp(given, rule) == 0; }
 
 int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int lambda = !a->lambda || wants(a->lambda, "auto");
-  if (a->one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->folds.given || a->tolerance.given) && !a->dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->folds.given ? "folds" : "tolerance");
-  if (a->sample.given && !lambda && !a->dim.automatic)
+  int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
+  if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
+  if ((a->fit.folds.given || a->fit.tolerance.given) && !a->fit.dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "tolerance");
+  if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
 }
 
-int check_lambda(cli_run *cli) {
-  const char *given = cli->args.lambda;
-  kf_lambda parsed;
-  if (!given || wants(given, "auto") || wants(given, "ledoit-wolf")) return EXIT_OK;
-  kf_status status = kf_lambda_parse(cli->ctx, given, &parsed);
+int read_fuse(cli_run *cli, int *automatic, double *alpha) {
+  const char *given = cli->args.text.fuse;
+  *automatic = !given || wants(given, "auto");
+  if (*automatic) return EXIT_OK;
+  char *end = NULL;
+  int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
+  *alpha = plain ? strtod(given, &end) : -1;
+  if (!(*alpha >= 0) || !end || *end)
+    return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
+  return EXIT_OK;
+}
+
+int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
+  const cli_args *a = &cli->args;
+  int automatic, result = read_fuse(cli, &automatic, alpha);
+  if (result != EXIT_OK) return result;
+  *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
+                        .choose_dim = a->fit.dim.automatic,
+                        .centre = (kf_centre)a->fit.centre,
+                        .metric = (kf_metric)a->metric,
+                        .alpha = a->text.path && !automatic ? alpha : NULL,
+                        .statistics = stats_options_of(a),
+                        .one_se = a->fit.one_se,
+                        .sample = (uint64_t)a->fit.sample.value,
+                        .folds = (uint32_t)a->fit.folds.value,
+                        .tolerance = a->fit.tolerance.value / 100};
+  kf_status status = a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK;
   return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
+/* --- what was chosen -------------------------------------------------------------------------- */
+
+void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
+  uint64_t out = unlabelled + bad;
+  if (out > 0)
+    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
+        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
+        show_count(bad).text);
 }
 
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
@@ -39,7 +73,6 @@ static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
 
 static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   const kf_lambda_point *chosen = &c->points[c->chosen], *best = &c->points[c->best];
-  progress_clear(&cli->progress);
   say(cli,
       "lambda %s by leave-one-out: right for %s of %s left out in turn (standard error %.2f "
       "points), of %zu values from %s to %s",
@@ -55,89 +88,14 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
     say(cli, "these are a sample of %s, the same share of each class (--sample)",
         show_counted(c->rows, "row", "rows").text);
   if (c->n_single)
-    say(cli, "%s alone in %s class and left out of this count",
+    say(cli, "%s alone in %s class and not counted",
         show_counted(c->n_single, "row is", "rows are").text, c->n_single == 1 ? "its" : "their");
-  if (cli->args.verbose) say_curve(cli, c);
+  if (cli->args.common.verbose) say_curve(cli, c);
 }
-
-static int by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
-                            kf_lambda *lambda, kf_lambda_choice **out) {
-  const cli_args *a = &cli->args;
-  kf_lambda_options options = {.metric = (kf_metric)a->metric,
-                               .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
-                               .sample = (uint64_t)a->sample.value,
-                               .one_se = a->one_se};
-  kf_lambda_choice *choice;
-  kf_status status = kf_lambda_choice_new(cli->ctx, stats, data, &options, &choice);
-  if (status != KF_OK) return fail(cli, status);
-  say_lambda(cli, choice);
-  *lambda = (kf_lambda){choice->lambda, KF_LAMBDA_ABSOLUTE};
-  if (out)
-    *out = choice;
-  else
-    kf_lambda_choice_free(choice);
-  return EXIT_OK;
-}
-
-int choose_lambda(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda *lambda,
-                  kf_lambda_choice **out) {
-  const char *given = cli->args.lambda;
-  int shrunk = wants(given, "ledoit-wolf");
-  if (!data && (shrunk || wants(given, "auto")))
-    return fail_usage(cli, "--lambda %s needs the rows themselves, and a statistics file is given",
-                      given);
-  if (cli->args.between && (shrunk || wants(given, "auto")))
-    return fail_usage(cli, "--lambda %s has no meaning with --between, whose rows are not at hand",
-                      given);
-  if (wants(given, "auto") || (!given && data && !cli->args.between))
-    return by_leave_one_out(cli, stats, data, lambda, out);
-  kf_status status = KF_OK;
-  if (shrunk)
-    status = kf_lambda_ledoit_wolf(cli->ctx, stats, data, lambda);
-  else if (given)
-    status = kf_lambda_parse(cli->ctx, given, lambda);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
-}
-
-static void say_fusion(cli_run *cli, const kf_fuse_choice *c);
-static void say_dim(cli_run *cli, const kf_dim_choice *c);
-
-void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
-  uint64_t out = report->n_unlabelled + report->n_bad;
-  progress_clear(&cli->progress);
-  if (out > 0)
-    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(out + report->rows, "row", "rows").text,
-        show_count(report->n_unlabelled).text, show_count(report->n_bad).text);
-  if (report->by_lambda) say_lambda(cli, report->by_lambda);
-  if (report->by_fusion) say_fusion(cli, report->by_fusion);
-  if (report->by_dim) say_dim(cli, report->by_dim);
-}
-
-int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
-  const cli_args *a = &cli->args;
-  int automatic, result = read_fuse(cli, &automatic, alpha);
-  if (result != EXIT_OK) return result;
-  *o = (kf_fit_options){.dim = (uint32_t)a->dim.value,
-                        .choose_dim = a->dim.automatic,
-                        .centre = (kf_centre)a->centre,
-                        .metric = (kf_metric)a->metric,
-                        .alpha = a->text && !automatic ? alpha : NULL,
-                        .statistics = stats_options_of(a),
-                        .one_se = a->one_se,
-                        .sample = (uint64_t)a->sample.value,
-                        .folds = (uint32_t)a->folds.value,
-                        .tolerance = a->tolerance.value / 100};
-  kf_status status = a->lambda ? kf_lambda_parse(cli->ctx, a->lambda, &o->lambda) : KF_OK;
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
-}
-
-/* --- text and prototypes ---------------------------------------------------------------------- */
 
 static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
-  progress_clear(&cli->progress);
   if (c->n_points == 0) {
-    say(cli, "alpha %s: no class has two rows, so that nothing can be left out to choose it",
+    say(cli, "alpha %s: no class has two rows, so no row can be left out to choose it",
         show_real(c->alpha).text);
     return;
   }
@@ -149,88 +107,24 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
       show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text,
       100 * c->standard_error, show_percent(c->text_top1, c->n).text);
-  for (size_t i = 0; cli->args.verbose && i < c->n_points; i++)
+  for (size_t i = 0; cli->args.common.verbose && i < c->n_points; i++)
     say(cli, "  lambda %9s  alpha %5s  top-1 %s  top-5 %s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
         show_real(c->points[i].alpha).text, show_percent(c->points[i].top1, c->n).text,
         show_percent(c->points[i].top5, c->n).text, i == c->chosen ? "  chosen" : "");
 }
 
-/* alpha, and lambda unless it is given. */
-static int fuse_by_leave_one_out(cli_run *cli, const kf_stats *stats, const kf_data *data,
-                                 const kf_text *text, kf_lambda *lambda, double *alpha,
-                                 kf_fuse_choice **out) {
-  kf_fuse_options options = {.centre = KF_CENTRE_MEAN, .sample = (uint64_t)cli->args.sample.value};
-  if (cli->args.lambda && !wants(cli->args.lambda, "auto")) {
-    int result = choose_lambda(cli, stats, data, lambda, NULL);
-    if (result != EXIT_OK) return result;
-    options.lambda = *lambda;
-  }
-  kf_fuse_choice *choice;
-  kf_status status = kf_fuse_choice_new(cli->ctx, stats, data, text, &options, &choice);
-  if (status != KF_OK) return fail(cli, status);
-  say_fusion(cli, choice);
-  *lambda = (kf_lambda){choice->lambda, KF_LAMBDA_ABSOLUTE};
-  *alpha = choice->alpha;
-  if (out)
-    *out = choice;
-  else
-    kf_fuse_choice_free(choice);
-  return EXIT_OK;
-}
-
-int read_fuse(cli_run *cli, int *automatic, double *alpha) {
-  const char *given = cli->args.fuse;
-  *automatic = !given || wants(given, "auto");
-  if (*automatic) return EXIT_OK;
-  char *end = NULL;
-  int plain = *given && strspn(given, "0123456789.eE+-") == strlen(given);
-  *alpha = plain ? strtod(given, &end) : -1;
-  if (!(*alpha >= 0) || !end || *end)
-    return fail_usage(cli, "--fuse must be auto or a number, not '%.60s'", given);
-  return EXIT_OK;
-}
-
-int choose_fusion(cli_run *cli, const kf_stats *stats, const kf_data *data, const kf_text *text,
-                  kf_lambda *lambda, double *alpha, kf_fuse_choice **out) {
-  int automatic, result = read_fuse(cli, &automatic, alpha);
-  if (result != EXIT_OK) return result;
-  if (!automatic) return choose_lambda(cli, stats, data, lambda, NULL);
-  if (!data)
-    return fail_usage(cli, "--fuse auto needs the rows themselves, and a statistics file is "
-                           "given; give alpha as a number");
-  return fuse_by_leave_one_out(cli, stats, data, text, lambda, alpha, out);
-}
-
-/* --- dimensions ------------------------------------------------------------------------------- */
-
-int choose_dim(cli_run *cli, const kf_stats *stats, const kf_data *data, kf_lambda lambda,
-               uint32_t *dim) {
-  const cli_args *a = &cli->args;
-  if (!data || a->between)
-    return fail_usage(cli, a->between ? "--dim auto has no meaning with --between"
-                                      : "--dim auto needs the rows themselves, and a statistics "
-                                        "file is given");
-  kf_dim_options options = {.lambda = lambda,
-                            .metric = (kf_metric)a->metric,
-                            .centre = a->text ? KF_CENTRE_MEAN : (kf_centre)a->centre,
-                            .folds = (uint32_t)a->folds.value,
-                            .sample = (uint64_t)a->sample.value,
-                            .tolerance = a->tolerance.value / 100};
-  kf_dim_choice *c;
-  kf_status status = kf_dim_choice_new(cli->ctx, stats, data, &options, &c);
-  if (status != KF_OK) return fail(cli, status);
-  say_dim(cli, c);
-  *dim = c->dim;
-  kf_dim_choice_free(c);
-  return EXIT_OK;
-}
-
 static void say_dim(cli_run *cli, const kf_dim_choice *c) {
-  progress_clear(&cli->progress);
   say(cli, "%s by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
       show_counted(c->dim, "dimension", "dimensions").text, c->folds,
       show_percent(c->points[c->dim - 1].top1, c->n).text, show_counted(c->n, "row", "rows").text,
       c->best, show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
       show_percent(c->points[c->n_points - 1].top1, c->n).text);
+}
+
+void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
+  say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
+  if (report->by_lambda) say_lambda(cli, report->by_lambda);
+  if (report->by_fusion) say_fusion(cli, report->by_fusion);
+  if (report->by_dim) say_dim(cli, report->by_dim);
 }

@@ -1,10 +1,12 @@
 /* cmd_classes.c - koofu classes: two sets of classes in a hierarchy, such as ImageNet's 1K and 21K
  * in WordNet, and how they are related. */
-#include "cli.h"
 #include "commands.h"
+#include "format.h"
+#include "json.h"
+#include "out_file.h"
+#include "outputs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The union of three groups, in which no class includes another: the paper's 14K. */
 #define EXCLUSIVE "exclusive"
@@ -73,8 +75,7 @@ static void print_json(const classes_job *job) {
   jw_count(&j, "total", total(job, KF_GROUPS));
   jw_count(&j, "hierarchy_classes", kf_hierarchy_classes(job->hierarchy));
   jw_count(&j, "hierarchy_edges", kf_hierarchy_edges(job->hierarchy));
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -103,27 +104,24 @@ static void write_list(const classes_job *job, FILE *file, size_t i) {
   for (size_t g = 0; g < N_EXCLUSIVE; g++) write_group(file, job->groups[order[g]]);
 }
 
-static int finish_list(const classes_job *job, out_file *out, const char *path, size_t i) {
+static int start_list(const classes_job *job, out_file *out, const char *path, size_t i) {
   if (!path) return fail(job->cli, KF_ERR_MEM);
   int result = check_output(job->cli, path);
   if (result == EXIT_OK) result = out_file_open(job->cli, out, path);
-  if (result != EXIT_OK) return result;
-  write_list(job, out->file, i);
-  return out_file_finish(job->cli, out);
+  if (result == EXIT_OK) write_list(job, out->file, i);
+  return result;
 }
 
 /* All of them, or none. */
 static int write_lists(const classes_job *job) {
-  char *paths[N_LISTS];
-  out_file files[N_LISTS];
-  memset(files, 0, sizeof files);
+  char *paths[N_LISTS] = {NULL};
+  out_file files[N_LISTS] = {{0}};
   int result = EXIT_OK;
-  for (size_t i = 0; i < N_LISTS; i++) {
+  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++) {
     paths[i] = list_path(job->cli, i);
-    if (result == EXIT_OK) result = finish_list(job, &files[i], paths[i], i);
+    result = start_list(job, &files[i], paths[i], i);
   }
-  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++)
-    result = out_file_commit(job->cli, &files[i]);
+  if (result == EXIT_OK) result = out_files_commit(job->cli, files, N_LISTS);
   for (size_t i = 0; i < N_LISTS; i++) {
     out_file_abort(&files[i]);
     free(paths[i]);
@@ -133,15 +131,15 @@ static int write_lists(const classes_job *job) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* Where the set has ancestors of its own classes, nothing that holds it is exclusive. */
-static kf_status remark_on_set(classes_job *job) {
+/* If the set has ancestors of its own classes, no union with it is exclusive. */
+static kf_status note_ancestors(classes_job *job) {
   kf_class_set *leaves = NULL;
   kf_status status =
       kf_class_set_new_kin(job->cli->ctx, job->hierarchy, job->set, KF_KIN_LEAVES, &leaves);
   if (status != KF_OK) return status;
   uint32_t inner = kf_class_set_size(job->set) - kf_class_set_size(leaves);
   if (inner)
-    say(job->cli, "%s has %s of others in it; '%s' holds them as well", job->cli->args.set,
+    say(job->cli, "%s has %s of others in it, which '%s' includes", job->cli->args.hierarchy.set,
         show_counted(inner, "ancestor", "ancestors").text, EXCLUSIVE);
   kf_class_set_free(leaves);
   return KF_OK;
@@ -150,20 +148,17 @@ static kf_status remark_on_set(classes_job *job) {
 static kf_status load(classes_job *job) {
   const cli_args *a = &job->cli->args;
   kf_ctx *ctx = job->cli->ctx;
-  kf_status status = kf_hierarchy_load(ctx, a->hierarchy, a->names, &job->hierarchy);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->set, &job->set);
-  if (status == KF_OK) status = kf_class_set_load(ctx, a->all, &job->all);
+  kf_status status = kf_hierarchy_load(ctx, a->hierarchy.path, a->hierarchy.names, &job->hierarchy);
+  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.set, &job->set);
+  if (status == KF_OK) status = kf_class_set_load(ctx, a->hierarchy.all, &job->all);
   if (status == KF_OK)
     status = kf_class_groups_new(ctx, job->hierarchy, job->set, job->all, job->groups);
-  return status == KF_OK ? remark_on_set(job) : status;
+  return status == KF_OK ? note_ancestors(job) : status;
 }
 
 static int run(cli_run *cli) {
-  classes_job job;
-  memset(&job, 0, sizeof job);
-  job.cli = cli;
-  kf_status status = load(&job);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  classes_job job = {.cli = cli};
+  int result = result_of(cli, load(&job));
   if (result == EXIT_OK && cli->args.output) result = write_lists(&job);
   if (result == EXIT_OK) (cli->args.json ? print_json : print_text)(&job);
   for (size_t g = 0; g < KF_GROUPS; g++) kf_class_set_free(job.groups[g]);
@@ -175,41 +170,33 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"hierarchy", 0, OPTION_TEXT, offsetof(cli_args, hierarchy), OPTION_REQUIRED, "FILE",
-         "lines 'PARENT CHILD'; a class may have several parents", 0, 0, NULL},
-        {"set", 0, OPTION_TEXT, offsetof(cli_args, set), OPTION_REQUIRED, "FILE",
-         "the classes to look from, one a line, such as 1K", 0, 0, NULL},
-        {"all", 0, OPTION_TEXT, offsetof(cli_args, all), OPTION_REQUIRED, "FILE",
-         "the classes around them, one a line, such as 21K", 0, 0, NULL},
-        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
-         "lines 'CLASS<tab>NAME': names to print, and classes that have no relatives", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "PREFIX",
-         "write each group to PREFIX-GROUP.txt, for --class-set", 0, 0, NULL},
-        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL, "one JSON object", 0, 0, NULL},
-        {0}}};
+    OPTIONS({INPUT("hierarchy", hierarchy.path, "FILE"), .required = 1,
+             .help = "lines 'PARENT CHILD'; a class may have several parents"},
+            {INPUT("set", hierarchy.set, "FILE"), .required = 1,
+             .help = "the classes to start from, one a line, such as 1K"},
+            {INPUT("all", hierarchy.all, "FILE"), .required = 1,
+             .help = "the classes around them, one a line, such as 21K"},
+            {INPUT("names", hierarchy.names, "FILE"),
+             .help = "lines 'CLASS<tab>NAME': names to print, and classes that have no relatives"},
+            {OUTPUT("PREFIX"), .help = "write each group to PREFIX-GROUP.txt, for --class-set"},
+            {JSON, .help = "one JSON object"})};
 
 const cli_command classes_command = {
     .name = "classes",
-    .operands = "",
-    .min_operands = 0,
-    .max_operands = 0,
-    .missing = "",
-    .summary = "divide classes by their place in a hierarchy",
+    .summary = "group classes by their place in a hierarchy",
     .details =
-        "Puts every class of --set and --all into one group, the first that fits: 'only' and "
-        "'both' are those of the set, not in --all and in it; outside the set, 'ancestors' have a "
-        "class of the set below them, 'descendants' have one above them, 'leaves' have no class of "
-        "either list below them, and 'other' is what remains.\n\n"
-        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another "
-        "one, unless the set itself has such classes, which is remarked upon: an image of one "
-        "object belongs to at most one of them.\n\n"
-        "A class that the hierarchy does not have is an error, unless --names has it; it then has "
-        "no relatives.",
-    .groups = (const cli_group *const[]){&own_options, NULL},
-    .examples = (const cli_example[]){{"ImageNet in WordNet",
-                                       "koofu classes --hierarchy class_hierarchy.txt --set 1k.txt "
-                                       "--all 21k.txt --names node_names.txt -o groups"},
-                                      {NULL, NULL}},
+        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "
+        "the classes of the set that are not in --all, and those that are; outside the set, "
+        "'ancestors' have a descendant in the set, 'descendants' have an ancestor in it, 'leaves' "
+        "have no descendant in either list, and 'other' is the rest.\n\n"
+        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another, "
+        "so an image of one object belongs to at most one of them, unless the set itself has such "
+        "classes, in which case a note says so.\n\n"
+        "A class that is not in the hierarchy is an error unless it is in --names; it then has no "
+        "relatives.",
+    .groups = GROUPS(&own_options),
+    .examples =
+        EXAMPLES({"ImageNet in WordNet", "koofu classes --hierarchy class_hierarchy.txt --set "
+                                         "1k.txt --all 21k.txt --names node_names.txt -o groups"}),
     .run = run,
 };

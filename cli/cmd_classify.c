@@ -1,28 +1,34 @@
-/* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by the votes
- * of neighbours. */
-#include "cli.h"
+/* cmd_classify.c - koofu classify: the nearest classes of every row, by prototypes or by votes of
+ * neighbours. */
 #include "commands.h"
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
+#include "json.h"
+#include "out_file.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* Rows are read, classified and printed in blocks of at most so many bytes, and of so many products
- * for each thread: half a second of plain C, after which a signal is heard. */
+/* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
+ * per thread: half a second of plain C, so that a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but no fewer rows for each thread than it takes to keep it busy. */
+/* ... but at least this many rows per thread, to keep it busy. */
 enum { LEAST_ROWS = 64 };
 
-/* One run: the block in hand and where its lines go. */
+/* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {
   cli_run *cli;
-  const kf_model *model;
-  const kf_gallery *gallery; /* NULL: prototypes */
-  const cli_queries *queries;
+  kf_model *model;     /* as loaded */
+  cli_zero_shot zero;  /* without --text: all NULL */
+  kf_gallery *gallery; /* NULL: prototypes */
+  cli_queries queries;
   kf_classify_options options; /* of prototypes */
   kf_vote_options votes;       /* of neighbours */
   uint32_t top;
   const char *score_name;
-  int score_digits; /* behind the point */
+  int score_digits; /* after the decimal point */
   uint64_t room;    /* rows at a time */
   row_block block;
   int32_t *classes; /* [room][top] */
@@ -30,19 +36,25 @@ typedef struct classify_job {
   out_file out;
 } classify_job;
 
+/* The model that classifies. */
+static const kf_model *model_of(const classify_job *job) {
+  if (!job->zero.text) return job->model;
+  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
+}
+
 static const char *class_name(const classify_job *job, int32_t class) {
   return job->gallery ? kf_gallery_class_name(job->gallery, (uint32_t) class)
-                      : kf_model_class_name(job->model, (uint32_t) class);
+                      : kf_model_class_name(model_of(job), (uint32_t) class);
 }
 
 static void print_header(const classify_job *job) {
-  fputs(job->queries->pictures ? "picture" : "row", job->out.file);
+  fputs(job->queries.pictures ? "picture" : "row", job->out.file);
   for (uint32_t rank = 1; rank <= job->top; rank++)
     fprintf(job->out.file, "\tclass%u\t%s%u", rank, job->score_name, rank);
   putc('\n', job->out.file);
 }
 
-/* Where fewer classes have votes, the last columns are empty. */
+/* If fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
   const char *path = block_name(&job->block, i);
@@ -71,52 +83,45 @@ static void print_json(const classify_job *job, uint64_t i) {
   else
     jw_count(&j, "row", job->block.numbers[i]);
   jw_open(&j, "classes", '[');
-  for (uint64_t at = begin; at < end; at++) {
-    const char *name = class_name(job, job->classes[at]);
-    if (name)
-      jw_text(&j, NULL, name);
-    else
-      jw_number(&j, NULL, job->classes[at]);
-  }
+  for (uint64_t at = begin; at < end; at++)
+    jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
   jw_close(&j, ']');
   jw_open(&j, job->gallery ? "votes" : "scores", '[');
   for (uint64_t at = begin; at < end; at++) jw_real(&j, NULL, job->scores[at]);
   jw_close(&j, ']');
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
-static int classify_block(classify_job *job, uint64_t first, uint64_t n) {
+static int classify_block(classify_job *job, uint64_t first) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
-  int result = block_read(job->cli, b, first, n);
+  int result = block_read(job->cli, b);
   if (result != EXIT_OK) return result;
-  if (first == 0 && !job->cli->args.json) print_header(job); /* not before rows that are refused */
+  if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
-  kf_status status =
-      job->gallery
-          ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
-                                job->scores, NULL)
-          : kf_classify(ctx, job->model, b->rows, b->n, &job->options, job->classes, job->scores);
+  kf_status status = job->gallery
+                         ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
+                                               job->classes, job->scores, NULL)
+                         : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
+                                       job->classes, job->scores);
   if (status != KF_OK) return fail(job->cli, status);
   for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
 
 static int classify_all(classify_job *job) {
-  uint64_t rows = job->queries->n;
+  uint64_t rows = job->queries.n;
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t n = rows - first < job->room ? rows - first : job->room;
-    int result = classify_block(job, first, n);
+    int result = classify_block(job, first);
     if (result != EXIT_OK) return result;
   }
   if (job->block.n_bad)
     say(job->cli, "left out %s",
-        job->queries->pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
-                                              "pictures that cannot be read")
-                                     .text
-                               : show_counted(job->block.n_bad, "bad row", "bad rows").text);
+        job->queries.pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
+                                             "pictures that cannot be read")
+                                    .text
+                              : show_counted(job->block.n_bad, "bad row", "bad rows").text);
   return EXIT_OK;
 }
 
@@ -124,7 +129,7 @@ static int classify_all(classify_job *job) {
 
 /* There are no more answers than classes. */
 static int choose_top(classify_job *job, uint32_t most, const char *what) {
-  const cli_number *given = &job->cli->args.top;
+  const cli_number *given = &job->cli->args.use.top;
   job->top = given->given ? (uint32_t)given->value : most < 5 ? most : 5;
   if (job->top <= most) return EXIT_OK;
   return fail_usage(job->cli,
@@ -132,37 +137,32 @@ static int choose_top(classify_job *job, uint32_t most, const char *what) {
                     what, job->top);
 }
 
-static kf_metric choose_metric(const cli_run *cli, const kf_model *model) {
-  if (cli->args.metric) return (kf_metric)cli->args.metric;
-  return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-}
-
 static uint64_t prototype_block(const classify_job *job) {
-  const kf_model *model = job->model;
+  const kf_model *model = model_of(job);
   uint64_t threads = kf_ctx_threads(job->cli->ctx), dim = kf_model_dim_in(model);
   uint64_t products = kf_model_dim_out(model) * (dim + kf_model_classes(model)); /* of a row */
   uint64_t soon = BLOCK_PRODUCTS / products;
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
   uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
   if (n > fit) n = fit;
-  if (n > job->queries->n) n = job->queries->n;
+  if (n > job->queries.n) n = job->queries.n;
   return n ? n : 1;
 }
 
 static int choose_prototypes(classify_job *job) {
-  kf_part part = job->cli->args.raw ? KF_PART_IMAGES : (kf_part)job->cli->args.part;
-  int text = kf_model_fused(job->model) && part != KF_PART_IMAGES;
-  int result = choose_top(job, kf_model_answers(job->model, part),
-                          !text                  ? "with rows"
+  const struct use_args *use = &job->cli->args.use;
+  const kf_model *model = model_of(job);
+  int fused = kf_model_fused(model) && !use->raw;
+  kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
+  int result = choose_top(job, kf_model_answers(model, part),
+                          part == KF_PART_IMAGES ? "with rows"
                           : part == KF_PART_TEXT ? "with text"
                                                  : "with rows or text");
-  job->options.top = job->top;
-  job->options.metric = choose_metric(job->cli, job->model);
-  job->options.raw = job->cli->args.raw;
-  job->options.part = (kf_part)job->cli->args.part;
-  int fused = kf_model_fused(job->model) && !job->options.raw &&
-              (job->options.part == KF_PART_DEFAULT || job->options.part == KF_PART_FUSED);
-  job->score_name = fused                                        ? "score"
+  job->options = (kf_classify_options){.top = job->top,
+                                       .metric = metric_for(&job->cli->args, model),
+                                       .raw = use->raw,
+                                       .part = (kf_part)use->part};
+  job->score_name = part == KF_PART_FUSED                        ? "score"
                     : job->options.metric == KF_METRIC_EUCLIDEAN ? "distance"
                                                                  : "cosine";
   job->score_digits = 6;
@@ -173,28 +173,28 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = a->neighbours.automatic
-                   ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
-                   : choose_neighbours(job->cli, a->gallery, kf_gallery_rows(job->gallery), &v->k);
+  int result = a->search.k.automatic ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
+                                     : choose_neighbours(job->cli, a->votes.gallery,
+                                                         kf_gallery_rows(job->gallery), &v->k);
   if (result == EXIT_OK)
     result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
   v->top = job->top;
-  v->weighted = a->weighted;
+  v->weighted = a->votes.weighted;
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
-  job->score_digits = a->weighted ? 6 : 0;
-  job->room = query_block(job->cli, job->gallery, v->k, job->queries->n);
+  job->score_digits = a->votes.weighted ? 6 : 0;
+  job->room = query_block(job->cli, job->gallery, v->k, job->queries.n);
   return result;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
-  job->room = queries_block(job->queries, job->room);
+  job->room = queries_block(&job->queries, job->room);
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
   job->scores = calloc(job->room, job->top * sizeof *job->scores);
   if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return block_make(job->cli, &job->block, job->queries, job->room);
+  return block_make(job->cli, &job->block, &job->queries, job->room);
 }
 
 static int commit(classify_job *job) {
@@ -202,166 +202,137 @@ static int commit(classify_job *job) {
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
-                show_counted(job->queries->n - job->block.n_bad,
-                             job->queries->pictures ? "picture" : "row",
-                             job->queries->pictures ? "pictures" : "rows")
+                show_counted(job->queries.n - job->block.n_bad,
+                             job->queries.pictures ? "picture" : "row",
+                             job->queries.pictures ? "pictures" : "rows")
                     .text);
   return result;
 }
 
 static int classify(classify_job *job) {
-  cli_run *cli = job->cli;
   int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
   if (result == EXIT_OK) result = make_buffers(job);
-  if (result == EXIT_OK) result = out_file_open(cli, &job->out, cli->args.output);
+  if (result == EXIT_OK) result = out_file_open(job->cli, &job->out, job->cli->args.output);
   if (result == EXIT_OK) result = classify_all(job);
-  if (result == EXIT_OK) result = commit(job);
-  out_file_abort(&job->out);
-  block_free(&job->block);
-  free(job->classes);
-  free(job->scores);
-  return result;
+  return result == EXIT_OK ? commit(job) : result;
 }
 
-/* The answers are text, and must not look like an array. */
-static int check_text_output(cli_run *cli) {
+/* The answers are text, so the name must not be that of an array. */
+static int check_answers(cli_run *cli) {
   static const char *const binary[] = {".npy", ".safetensors", ".fvecs", ".fbin"};
   const char *path = cli->args.output;
-  if (is_stdout(path)) return EXIT_OK;
-  int result = check_output(cli, path);
-  for (size_t i = 0; result == EXIT_OK && i < COUNT_OF(binary); i++)
+  int result = check_text_output(cli, path);
+  for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)
     if (ends_with(path, binary[i]))
-      result = fail_usage(cli,
-                          "%s: classify writes text; choose a name without %s, such as "
-                          "answers.tsv",
-                          path, binary[i]);
+      result =
+          fail_usage(cli, "%s: classify writes text; choose a name without %s, such as answers.tsv",
+                     path, binary[i]);
   return result;
 }
 
 static int check_options(cli_run *cli) {
-  if (cli->args.gallery && cli->args.text)
-    return fail_usage(cli, "--text and --gallery are two ways to classify; choose one");
-  if (cli->args.gallery && (cli->args.raw || cli->args.metric))
-    return fail_usage(cli, "--raw and --metric have no meaning with --gallery, which has its own "
-                           "space and metric");
-  if (cli->args.part && (cli->args.raw || cli->args.gallery || cli->args.text))
-    return fail_usage(cli, "--part has no meaning with --%s",
-                      cli->args.raw       ? "raw"
-                      : cli->args.gallery ? "gallery"
-                                          : "text");
+  const cli_args *a = &cli->args;
+  if (a->votes.gallery && a->text.path)
+    return fail_usage(cli, "--text cannot be used with --gallery");
+  if (a->votes.gallery && (a->use.raw || a->metric))
+    return fail_usage(cli, "--%s cannot be used with --gallery, which has its own space and metric",
+                      a->use.raw ? "raw" : "metric");
+  if (a->use.part && (a->use.raw || a->votes.gallery || a->text.path))
+    return fail_usage(cli, "--part cannot be used with --%s",
+                      a->use.raw         ? "raw"
+                      : a->votes.gallery ? "gallery"
+                                         : "text");
   int result = check_vote_options(cli);
   if (result == EXIT_OK) result = check_text_options(cli);
-  return result == EXIT_OK ? check_text_output(cli) : result;
+  return result == EXIT_OK ? check_answers(cli) : result;
 }
 
-static int check_queries(cli_run *cli, const cli_queries *q, const kf_model *model,
-                         const kf_gallery *gallery) {
-  int result = q->data && (!gallery || kf_gallery_mapped(gallery))
-                   ? check_unmapped(cli, q->data, "")
-                   : EXIT_OK;
-  if (result != EXIT_OK || q->dim == kf_model_dim_in(model)) return result;
-  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the model takes %u",
-                   q->data ? cli->args.operands.items[1] : cli->args.encoder,
-                   q->data ? "has" : "gives", q->dim, kf_model_dim_in(model));
+static int open_inputs(classify_job *job) {
+  cli_run *cli = job->cli;
+  const cli_args *a = &cli->args;
+  int result = load_model(cli, a->operands.items[0], &job->model);
+  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 0, &job->zero);
+  if (result == EXIT_OK && a->votes.gallery) result = load_voters(cli, job->model, &job->gallery);
+  if (result == EXIT_OK) result = queries_open(cli, 1, &job->queries);
+  if (result != EXIT_OK) return result;
+  int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
+  return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
 }
 
 static int run(cli_run *cli) {
+  classify_job job = {.cli = cli};
   int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_model *model = NULL;
-  kf_gallery *gallery = NULL;
-  cli_queries queries = {0};
-  cli_zero_shot zero = {0};
-  result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK && cli->args.text) result = load_zero_shot(cli, model, &zero);
-  if (result == EXIT_OK && cli->args.gallery) result = load_voters(cli, model, &gallery);
-  if (result == EXIT_OK) result = queries_open(cli, 1, &queries);
-  if (result == EXIT_OK) result = check_queries(cli, &queries, model, gallery);
-  if (result == EXIT_OK) {
-    classify_job job;
-    memset(&job, 0, sizeof job);
-    job.cli = cli;
-    job.model = !zero.text ? model : cli->args.raw ? zero.raw : zero.mapped;
-    job.gallery = gallery;
-    job.queries = &queries;
-    result = classify(&job);
-  }
-  queries_free(&queries);
-  kf_gallery_free(gallery);
-  zero_shot_free(&zero);
-  kf_model_free(model);
+  if (result == EXIT_OK) result = open_inputs(&job);
+  if (result == EXIT_OK) result = classify(&job);
+  out_file_abort(&job.out);
+  block_free(&job.block);
+  free(job.classes);
+  free(job.scores);
+  queries_free(&job.queries);
+  kf_gallery_free(job.gallery);
+  zero_shot_free(&job.zero);
+  kf_model_free(job.model);
   return result;
 }
 
+static const char *const part_choices[] = {"images", "text", "fused", NULL}; /* kf_part, from 1 */
+
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"top", 0, OPTION_NUMBER, offsetof(cli_args, top), 0, "N",
-         "classes for each row (default: 5, or all where there are fewer)", 1, KF_MAX_CLASSES,
-         NULL},
-        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
-         "cosine or euclidean (default: cosine; euclidean for a model fitted without normalising)",
-         KF_METRIC_COSINE, 0, metric_choices},
-        {"raw", 0, OPTION_FLAG, offsetof(cli_args, raw), 0, NULL,
-         "classify in the original space, against the class means or the text as it is", 0, 0,
-         NULL},
-        {"part", 0, OPTION_CHOICE, offsetof(cli_args, part), 0, "NAME",
-         "of a model that knows text: images, text or fused (default: fused)", KF_PART_IMAGES, 0,
-         part_choices},
-        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), OPTION_AUTO, "K",
-         "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all where there "
-         "are fewer)",
-         1, KF_MAX_NEIGHBOURS, NULL},
-        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
-         "one JSON object for each row, one a line", 0, 0, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "FILE",
-         "write the text to a file instead of standard output", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {NUMBER("top", use.top, "N", 1, KF_MAX_CLASSES),
+         .help = "classes per row (default: 5, or all if there are fewer)"},
+        {MODEL_METRIC},
+        {FLAG("raw", use.raw),
+         .help = "classify in the original space, against the class means or the text as given"},
+        {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
+         .help = "of a model that has text: images, text or fused (default: fused)"},
+        {NEIGHBOURS, .automatic = 1,
+         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
+                 "if there are fewer)"},
+        {JSON, .help = "one JSON object per row, one a line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
     .name = "classify",
     .operands = "MODEL DATA...|PICTURES...",
-    .min_operands = 2,
-    .max_operands = ANY_NUMBER,
     .missing = "the model and the data to classify are",
     .missing_rest = "the data to classify are",
     .summary = "find the nearest classes of every row or picture",
     .details =
-        "Prints a line for each row: its number, counted from 0, then class and score of the "
-        "nearest prototype, of the second nearest and so on, separated by tabs, below a header "
-        "line. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
-        "nearer). Classes are printed by name where the model has names, by number otherwise; tab, "
-        "line end, backslash and control characters in names are printed as \\t, \\n, \\\\ and "
-        "\\x1b.\n\n"
-        "The nearest prototypes are exact: no approximate search is involved. Labels in the data "
-        "are not looked at. With --skip-bad, bad rows have no line.\n\n"
-        "With --gallery the K nearest rows of the gallery vote instead. Columns are then class and "
-        "votes, most votes first; of equal ones the class whose nearest member is nearest comes "
-        "first. Where fewer classes have votes the last columns are empty. The gallery is one of "
-        "the original space, or was made with this very model; class names are those of the "
+        "Prints a header line and one line per row, separated by tabs: the number of the row, "
+        "counted from 0, then class and score of the nearest prototype, of the second nearest and "
+        "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
+        "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
+        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ "
+        "and \\x1b.\n\n"
+        "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
+        "are ignored. With --skip-bad, bad rows have no line.\n\n"
+        "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
+        "class "
+        "and votes, most votes first; of equal ones, the class whose nearest member is nearest "
+        "comes first. If fewer classes have votes, the last columns are empty. The gallery must be "
+        "of the original space or made with this very model; class names are those of the "
         "gallery.\n\n"
-        "With --text prototypes are text instead of class means: zero-shot classification, in the "
-        "model's space or, with --raw, in the original one. Classes are those of the text, also "
-        "where the model has never seen them.\n\n"
-        "With --encoder what is classified are pictures, folders of them or patterns (see 'koofu "
-        "embed'), by the CLIP model that the rows behind the model were made with. Lines then "
+        "With --text, the prototypes are text instead of class means: zero-shot classification, in "
+        "the model's space or, with --raw, in the original one. The classes are those of the text, "
+        "even if the model has never seen them.\n\n"
+        "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
+        "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
         "read.\n\n"
-        "With --json a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
-        "--gallery it has \"votes\" for \"scores\", with --encoder \"picture\" for \"row\".",
-    .groups = (const cli_group *const[]){&own_options, &encoder_options, &text_options,
-                                         &vote_options, &row_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
-            {"The best class of a picture",
-             "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
-            {"The five best, into a file",
-             "koofu classify model.safetensors photos.npy -o answers.tsv"},
-            {"By the votes of 15 neighbours",
-             "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
-            {"By names alone (zero-shot)",
-             "koofu classify model.safetensors photos.npy --text text.safetensors"},
-            {NULL, NULL}},
+        "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
+        "--gallery it has \"votes\" instead of \"scores\", with --encoder \"picture\" instead of "
+        "\"row\".",
+    .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &row_options),
+    .examples = EXAMPLES(
+        {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
+        {"The best class of a picture",
+         "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
+        {"The five best, into a file",
+         "koofu classify model.safetensors photos.npy -o answers.tsv"},
+        {"By the votes of 15 neighbours",
+         "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
+        {"By class names alone (zero-shot)",
+         "koofu classify model.safetensors photos.npy --text text.safetensors"}),
     .run = run,
 };

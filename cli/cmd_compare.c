@@ -1,17 +1,18 @@
 /* cmd_compare.c - koofu compare: is one classifier better than another on the same rows? */
-#include "cli.h"
 #include "commands.h"
-
-#include <string.h>
+#include "format.h"
+#include "inputs.h"
+#include "judging.h"
+#include "outputs.h"
 
 /* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
 
 typedef struct compare_job {
   cli_run *cli;
-  const kf_data *data; /* NULL: answers and a truth */
-  const kf_truth *truth;
-  const kf_class_set *set;
+  kf_data *data; /* NULL: answers and a truth */
+  kf_truth *truth;
+  kf_class_set *set;
   kf_verdicts *verdicts[2];
   kf_comparison result;
 } compare_job;
@@ -25,7 +26,7 @@ static int is_model(const cli_run *cli, size_t side) {
 
 static const char *space_of(const compare_job *job, size_t side) {
   if (!is_model(job->cli, side)) return "answers";
-  return job->cli->args.raw & (1 << side) ? "raw" : "Koo-Fu";
+  return job->cli->args.use.raw & (1 << side) ? "raw" : "Koo-Fu";
 }
 
 static void print_side(const compare_job *job, size_t side, uint64_t hits) {
@@ -48,7 +49,7 @@ static void print_text(const compare_job *job) {
          100 * r->low, 100 * r->high);
   printf("McNemar's exact test: p = %.3g\n", r->p);
   if (r->n < r->rows)
-    printf("\nleft out, of %s: %s that are not judged in both\n",
+    printf("\nleft out, of %s: %s that only one of them judged, or neither\n",
            show_counted(r->rows, "row", "rows").text, show_count(r->rows - r->n).text);
 }
 
@@ -68,8 +69,7 @@ static void print_json(const compare_job *job) {
   jw_real(&j, "difference_low", r->low);
   jw_real(&j, "difference_high", r->high);
   jw_real(&j, "p", r->p);
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
 /* --- the work --------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static int judge_model(compare_job *job, size_t side) {
   int result = load_model(job->cli, a->operands.items[side], &model);
   if (result != EXIT_OK) return result;
   kf_analysis_options options = {.metric = (kf_metric)a->metric,
-                                 .raw = (a->raw & (1 << side)) != 0,
+                                 .raw = (a->use.raw & (1 << side)) != 0,
                                  .truth = job->truth,
                                  .set = job->set};
   kf_status status =
@@ -91,105 +91,82 @@ static int judge_model(compare_job *job, size_t side) {
 }
 
 static int judge_answers(compare_job *job, size_t side) {
-  kf_status status = kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
-                                      job->truth, job->set, &job->verdicts[side]);
-  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+  return result_of(job->cli,
+                   kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
+                                    job->truth, job->set, &job->verdicts[side]));
 }
 
 static int compare(compare_job *job) {
   int result = EXIT_OK;
   for (size_t side = 0; side < 2 && result == EXIT_OK; side++)
     result = (is_model(job->cli, side) ? judge_model : judge_answers)(job, side);
-  kf_status status = KF_OK;
-  if (result == EXIT_OK)
-    status = kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result);
-  if (status != KF_OK) result = fail(job->cli, status);
-  if (result == EXIT_OK) {
-    progress_clear(&job->cli->progress);
-    (job->cli->args.json ? print_json : print_text)(job);
-  }
-  kf_verdicts_free(job->verdicts[0]);
-  kf_verdicts_free(job->verdicts[1]);
-  return result;
+  if (result != EXIT_OK) return result;
+  return result_of(job->cli,
+                   kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result));
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int models = is_model(cli, 0) + is_model(cli, 1);
-  if (a->operands.n < 3 && (models || !a->truth))
-    return fail_usage(cli, "the labelled data are missing, on which %s",
-                      models ? "the models are to be compared"
-                             : "the answers are to be judged (or --truth)");
+  if (a->operands.n < 3 && (models || !a->judge.truth))
+    return fail_usage(cli, "the labelled data to %s are missing",
+                      models ? "compare the models on" : "judge the answers by (or --truth)");
   if (a->operands.n < 3 && data_options_given(a))
-    return fail_usage(cli, "options on rows and labels have no meaning without data");
-  if (!models && (a->metric || a->raw))
-    return fail_usage(cli, "--metric and --raw have no meaning where both sides are answers");
+    return fail_usage(cli, "options on rows and labels need data");
+  if (!models && (a->metric || a->use.raw))
+    return fail_usage(cli, "--%s cannot be used if both sides are answers",
+                      a->metric ? "metric" : "raw");
   for (size_t side = 0; side < 2; side++)
-    if ((a->raw & (1 << side)) && !is_model(cli, side))
-      return fail_usage(cli, "%s: --raw has no meaning with answers", a->operands.items[side]);
+    if ((a->use.raw & (1 << side)) && !is_model(cli, side))
+      return fail_usage(cli, "%s: --raw cannot be used with answers", a->operands.items[side]);
   return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
-  kf_data *data = NULL;
-  kf_truth *truth = NULL;
-  kf_class_set *set = NULL;
+  compare_job job = {.cli = cli};
   int result = check_options(cli);
-  if (result == EXIT_OK) result = load_judging(cli, &truth, &set);
+  if (result == EXIT_OK) result = load_judging(cli, &job.truth, &job.set);
   if (result == EXIT_OK && cli->args.operands.n > 2)
-    result = open_data(cli, 2, LABELS_WANTED, &data);
+    result = open_data(cli, 2, LABELS_WANTED, &job.data);
+  if (result == EXIT_OK) result = compare(&job);
   if (result == EXIT_OK) {
-    compare_job job;
-    memset(&job, 0, sizeof job);
-    job.cli = cli;
-    job.data = data;
-    job.truth = truth;
-    job.set = set;
-    result = compare(&job);
+    progress_clear(&cli->progress);
+    (cli->args.json ? print_json : print_text)(&job);
   }
-  kf_data_free(data);
-  kf_truth_free(truth);
-  kf_class_set_free(set);
+  kf_verdicts_free(job.verdicts[0]);
+  kf_verdicts_free(job.verdicts[1]);
+  kf_data_free(job.data);
+  kf_truth_free(job.truth);
+  kf_class_set_free(job.set);
   return result;
 }
 
 static const cli_group own_options = {
-    "Options",
-    (const cli_option[]){
-        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
-         "of models: cosine or euclidean (default: cosine; euclidean for a model fitted without "
-         "normalising)",
-         KF_METRIC_COSINE, 0, metric_choices},
-        {"raw", 0, OPTION_CHOICE, offsetof(cli_args, raw), 0, "SIDE",
-         "a, b or both: take that model in the original space", 1, 0, raw_choices},
-        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
-         "one JSON object, with accuracies as fractions", 0, 0, NULL},
-        {0}}};
+    "Options", OPTIONS({MODEL_METRIC},
+                       {CHOICE("raw", use.raw, "SIDE", 1, raw_choices),
+                        .help = "a, b or both: use that model in the original space"},
+                       {SHARES_JSON})};
 
 const cli_command compare_command = {
     .name = "compare",
     .operands = "A B [DATA...]",
-    .min_operands = 2,
-    .max_operands = ANY_NUMBER,
     .missing = "the two classifiers to compare are",
     .missing_rest = "the second classifier is",
     .summary = "compare two classifiers on the same rows",
     .details =
-        "A and B are models (.safetensors) or answers that 'koofu classify' wrote. Prints the "
-        "accuracy of both, how many rows each has right alone, the difference with its 95 % "
-        "interval and the p-value of McNemar's exact test: how likely rows that only one has right "
-        "would fall so unevenly if both were equally good. Rows that one of the two leaves out do "
-        "not count.\n\n"
+        "A and B are models (.safetensors) or answers written by 'koofu classify'. Prints the "
+        "accuracy of both, how many rows each alone gets right, the difference with its 95 % "
+        "interval, and the p-value of McNemar's exact test: how likely it is that the rows only "
+        "one "
+        "gets right would be so unevenly divided if both were equally good. Rows that either of "
+        "them leaves out do not count.\n\n"
         "Of answers, the best class of each row counts; rows without a line are left out. Answers "
-        "are judged by the labels of DATA or by --truth, with which they need no DATA.\n\n"
-        "'koofu compare MODEL MODEL DATA --raw b' says what the map of a model is worth.",
-    .groups = (const cli_group *const[]){&own_options, &judge_options, &label_options, &row_options,
-                                         NULL},
+        "are judged by the labels of DATA or by --truth, and with --truth they need no DATA.\n\n"
+        "'koofu compare MODEL MODEL DATA --raw b' shows what the map of a model is worth.",
+    .groups = GROUPS(&own_options, &judge_options, &label_options, &row_options),
     .examples =
-        (const cli_example[]){
-            {"Two models", "koofu compare new.safetensors old.safetensors test.safetensors"},
-            {"A model and the answers of another program",
-             "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"},
-            {NULL, NULL}},
+        EXAMPLES({"Two models", "koofu compare new.safetensors old.safetensors test.safetensors"},
+                 {"A model and the answers of another program",
+                  "koofu compare model.safetensors answers.tsv test.npy --labels y.npy"}),
     .run = run,
 };

@@ -1,8 +1,9 @@
 /* cmd_demo.c - koofu demo: what the method does, on a small synthetic world in memory. */
-#include "cli.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
 
-/* The world, unless options say otherwise. */
+/* The default world. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };
 
 static const double lambdas[] = {0.03, 0.1, 0.3, 1, 3}; /* times the mean eigenvalue */
@@ -34,10 +35,10 @@ static int prepare(demo *d) {
   test.per_class = d->test_per_class;
   if (status == KF_OK) status = kf_synth_open(ctx, &test, &d->test);
   if (status == KF_OK) status = kf_lambda_choice_new(ctx, d->stats, d->train, NULL, &d->choice);
-  return status == KF_OK ? EXIT_OK : fail(d->cli, status);
+  return result_of(d->cli, status);
 }
 
-/* All lines at once; cells come by lambda, then by dimension. */
+/* All lines in one sweep; cells come by lambda, then by dimension. */
 static int measure(demo *d) {
   kf_lambda list[N_LAMBDAS + 1];
   uint32_t columns[N_DIMS + 1] = {d->world.dim};
@@ -81,7 +82,7 @@ static void print_table(const demo *d) {
   printf("%-8s %7s %6s %8s %8s  %9s %9s\n", "space", "lambda", "dims", "bytes", "smaller", "top-1",
          "top-5");
   print_line(d, d->raw);
-  int told = 0; /* the chosen lambda stands among the others */
+  int told = 0; /* the line of the chosen lambda, in order among the others */
   for (size_t i = 0; i < N_LAMBDAS; i++) {
     if (!told && d->chosen->lambda <= d->full[i]->lambda) {
       print_line(d, d->chosen);
@@ -93,7 +94,7 @@ static void print_table(const demo *d) {
   for (size_t i = 1; i < d->n_dims; i++) print_line(d, &d->chosen[i]);
 }
 
-/* --- the words: all of them follow from the figures ------------------------------------------- */
+/* --- the words, all derived from the figures -------------------------------------------------- */
 
 static void print_gain(const demo *d) {
   uint64_t n = d->raw->n, raw = d->raw->top1, own = d->chosen->top1;
@@ -126,7 +127,7 @@ static void print_lambda(const demo *d) {
            100 * (double)(best->top1 - d->chosen->top1) / (double)best->n);
 }
 
-/* The smallest space that has at least so many hits; NULL: none of them. */
+/* The smallest space with at least this many hits; NULL: none. */
 static const kf_sweep_cell *smallest(const demo *d, uint64_t hits) {
   const kf_sweep_cell *found = NULL;
   for (size_t i = 1; i < d->n_dims; i++)
@@ -137,7 +138,7 @@ static const kf_sweep_cell *smallest(const demo *d, uint64_t hits) {
 static void print_size(const demo *d) {
   if (d->n_dims == 1) return;
   const kf_sweep_cell *found = smallest(d, d->raw->top1);
-  printf("\nSize. The directions come most telling first, so that a row can be cut. ");
+  printf("\nSize. The most telling directions come first, so a row can be cut short. ");
   if (found)
     printf("%u\nof %u dimensions (%s of f32 instead of %s) are still right for\n%s, "
            "no less often than the whole raw row.\n",
@@ -165,11 +166,12 @@ static void print_next(const demo *d) {
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  demo d = {.cli = cli, .world = world_of(a), .test_per_class = (uint64_t)a->test_per_class.value};
-  if (!a->world_classes.given) d.world.classes = CLASSES;
-  if (!a->world_dim.given) d.world.dim = DIM;
-  if (!a->per_class.given) d.world.per_class = PER_CLASS;
-  if (!a->test_per_class.given) d.test_per_class = TEST_PER_CLASS;
+  demo d = {
+      .cli = cli, .world = world_of(a), .test_per_class = (uint64_t)a->world.test_per_class.value};
+  if (!a->world.classes.given) d.world.classes = CLASSES;
+  if (!a->world.dim.given) d.world.dim = DIM;
+  if (!a->world.per_class.given) d.world.per_class = PER_CLASS;
+  if (!a->world.test_per_class.given) d.test_per_class = TEST_PER_CLASS;
   int result = prepare(&d);
   if (result == EXIT_OK) result = measure(&d);
   if (result == EXIT_OK) {
@@ -189,22 +191,18 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    (const cli_option[]){{"test-per-class", 0, OPTION_NUMBER, offsetof(cli_args, test_per_class), 0,
-                          "M", "test rows of each class", 1, INT64_MAX, NULL},
-                         {0}}};
+    "Options", OPTIONS({NUMBER("test-per-class", world.test_per_class, "M", 1, INT64_MAX),
+                        .help = "test rows of each class"})};
 
 const cli_command demo_command = {
     .name = "demo",
-    .operands = "",
-    .summary = "show what it does, on a small synthetic world",
+    .summary = "show what koofu does, on a small synthetic world",
     .details =
         "Makes a synthetic world in memory (see 'koofu synth'), chooses lambda by leave-one-out, "
-        "fits "
-        "models with that and a few other lambdas and dimensions, prints how often each is right "
-        "beside the raw space, and says what the figures mean. Nothing is read or written.",
-    .groups = (const cli_group *const[]){&own_options, &world_options, NULL},
-    .examples = (const cli_example[]){{"As many classes as ImageNet", "koofu demo --classes 1000"},
-                                      {NULL, NULL}},
+        "fits models with this and a few other lambdas and dimensions, prints how often each is "
+        "right compared with the raw space, and says what the figures mean. Nothing is read or "
+        "written.",
+    .groups = GROUPS(&own_options, &world_options),
+    .examples = EXAMPLES({"As many classes as ImageNet", "koofu demo --classes 1000"}),
     .run = run,
 };

@@ -1,6 +1,7 @@
 /* cmd_embed.c - koofu embed: pictures to a data set. */
-#include "cli.h"
 #include "commands.h"
+#include "encoders.h"
+#include "outputs.h"
 
 static int run(cli_run *cli) {
   kf_pictures *pictures = NULL;
@@ -17,23 +18,18 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "OUT.safetensors",
-         "the data set to write; its name ends in .safetensors", 0, 0, NULL},
-        {"list", 0, OPTION_TEXT, offsetof(cli_args, list), 0, "FILE",
-         "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the folder of FILE",
-         0, 0, NULL},
-        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-         "type of the numbers: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
-        {"normalize", 0, OPTION_FLAG, offsetof(cli_args, normalize), 0, NULL,
-         "scale rows to unit length (default: as the encoder leaves them)", 0, 0, NULL},
-        {0}}};
+    OPTIONS({DATA_OUTPUT},
+            {INPUT("list", pictures.list, "FILE"),
+             .help =
+                 "the pictures: lines PATH or PATH<tab>CLASS; relative paths start at the folder "
+                 "of FILE"},
+            {DTYPE("")},
+            {FLAG("normalize", pictures.normalize),
+             .help = "scale rows to unit length (default: leave them as the encoder makes them)"})};
 
 const cli_command embed_command = {
     .name = "embed",
-    .operands = "MODEL-DIR PICTURES...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
+    .operands = "MODEL-DIR [PICTURES...]",
     .missing = "the folder of the encoder and the pictures are",
     .summary = "turn pictures into embeddings, with labels from their folders",
     .details =
@@ -43,23 +39,21 @@ const cli_command embed_command = {
         "are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) belongs to "
         "it; pictures directly in a folder without such folders have no label. Rows come in byte "
         "order of the paths within a folder, and in the order of the arguments. The paths are "
-        "stored as ids, as they were given: 'koofu index' and 'koofu search' answer with them.\n\n"
-        "Finished shards are kept in the folder OUT.safetensors.parts until the file is whole. A "
-        "run that was stopped or killed goes on from there when the same command is given again, "
-        "and the file has the same bytes as if nothing had happened. A picture that changed "
-        "meanwhile is embedded again. With other pictures, another encoder or other options the "
-        "folder is refused, until --no-resume throws it away.\n\n"
+        "stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
+        "Finished shards are kept in the folder OUT.safetensors.parts until the file is complete. "
+        "If a run is stopped or killed, the same command resumes it, and the file has the same "
+        "bytes as without the interruption. A picture that has changed in the meantime is embedded "
+        "again. With other pictures, another encoder or other options the folder is refused, and "
+        "--no-resume discards it.\n\n"
         "Embeddings have the same bits whatever the number of threads, the instruction set and the "
         "size of shards.",
-    .groups = (const cli_group *const[]){&own_options, &picture_options, &tower_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"A folder with a folder for each class",
-             "koofu embed clip-vit-base-patch32 photos -o train.safetensors"},
-            {"Those of a list, without the ones that cannot be read",
-             "koofu embed clip-vit-base-patch32 --list list.tsv --skip-bad -o train.safetensors"},
-            {"In half the space", "koofu embed clip-vit-base-patch32 'photos/*.jpg' --dtype f16 -o "
-                                  "photos.safetensors"},
-            {NULL, NULL}},
+    .groups = GROUPS(&own_options, &picture_options, &tower_options),
+    .examples = EXAMPLES(
+        {"A folder with a folder for each class",
+         "koofu embed clip-vit-base-patch32 photos -o train.safetensors"},
+        {"Those of a list, without the ones that cannot be read",
+         "koofu embed clip-vit-base-patch32 --list list.tsv --skip-bad -o train.safetensors"},
+        {"In half the space",
+         "koofu embed clip-vit-base-patch32 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
     .run = run,
 };

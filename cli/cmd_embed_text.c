@@ -1,129 +1,113 @@
 /* cmd_embed_text.c - koofu embed-text: class names or lines of text to embeddings. */
-#include "cli.h"
 #include "commands.h"
-
-/* As OpenAI's notebook ends, and as the paper likely has it. */
-static const char usual_templates[] = "builtin7";
+#include "encoders.h"
+#include "outputs.h"
+#include "texts.h"
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->classes == !a->prompts)
-    return fail_usage(cli, a->classes ? "--classes and --prompts are two ways to say what to embed"
-                                      : "--classes FILE or --prompts FILE is missing");
-  if (a->prompts && (a->templates || a->names || a->all_names || a->prompt_rows))
-    return fail_usage(cli, "--%s has no meaning with --prompts, whose lines are taken as they are",
-                      a->templates   ? "templates"
-                      : a->names     ? "names"
-                      : a->all_names ? "all-names"
-                                     : "prompt-rows");
-  if (a->classes && !a->prompt_rows && a->dtype != KF_F32)
-    return fail_usage(cli, "--dtype has no meaning for text prototypes, which are f32");
+  if (!a->data.classes == !a->prompts.lines)
+    return fail_usage(cli, a->data.classes
+                               ? "--classes and --prompts are two ways to say what to embed"
+                               : "--classes FILE or --prompts FILE is missing");
+  if (a->prompts.lines &&
+      (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
+    return fail_usage(cli,
+                      "--%s cannot be used with --prompts, whose lines are embedded as they are",
+                      a->prompts.templates   ? "templates"
+                      : a->prompts.names     ? "names"
+                      : a->prompts.all_names ? "all-names"
+                                             : "prompt-rows");
+  if (a->data.classes && !a->prompts.rows && a->dtype != KF_F32)
+    return fail_usage(cli, "--dtype cannot be used with text prototypes, which are f32");
   return check_safetensors(cli, a->output, "file of text embeddings");
 }
 
-static int save_rows(cli_run *cli, const kf_data *data) {
-  kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, cli->args.output);
+/* The texts to embed: prompts of classes, or the lines of a file. */
+static kf_status make_prompts(cli_run *cli, kf_prompts **out) {
+  const cli_args *a = &cli->args;
+  kf_prompts_options options = {.classes = a->data.classes,
+                                .spoken = a->prompts.names,
+                                .templates = a->prompts.templates,
+                                .all_names = a->prompts.all_names};
+  return a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                          : kf_prompts_new(cli->ctx, &options, out);
+}
+
+static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
+  const cli_args *a = &cli->args;
+  kf_status status = kf_prompts_embed(cli->ctx, encoder, prompts, (kf_dtype)a->dtype, a->output);
   if (status != KF_OK) return fail(cli, status);
-  say_data_written(cli, cli->args.output);
+  say_data_written(cli, a->output);
   return EXIT_OK;
 }
 
-/* One mean for each class, as 'koofu text-prototypes' makes it. */
-static int save_prototypes(cli_run *cli, const kf_data *data) {
-  kf_text *text;
-  kf_status status = kf_text_new(cli->ctx, data, NULL, &text);
-  if (status != KF_OK) return fail(cli, status);
-  int result = save_text(cli, data, text, "prompt", "prompts");
+static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
+  kf_text *text = NULL;
+  kf_status status = kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text);
+  int result = status == KF_OK
+                   ? save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts")
+                   : fail(cli, status);
   kf_text_free(text);
-  return result;
-}
-
-static int embed_classes(cli_run *cli, const kf_encoder *encoder, const prompt_set *set) {
-  encoded_text text = {0};
-  int result = encode_prompts(cli, encoder, set, &text);
-  if (result == EXIT_OK)
-    result = cli->args.prompt_rows ? save_rows(cli, text.data) : save_prototypes(cli, text.data);
-  encoded_text_free(&text);
-  return result;
-}
-
-static int embed_lines(cli_run *cli, const kf_encoder *encoder, const line_list *lines) {
-  encoded_text text = {0};
-  int result = encode_lines(cli, encoder, lines, &text);
-  if (result == EXIT_OK) result = save_rows(cli, text.data);
-  encoded_text_free(&text);
   return result;
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  prompt_set set = {.repeats_advice = "; classes by other names go with --names"};
-  line_list lines = {0};
+  kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
   int result = check_options(cli);
+  if (result != EXIT_OK) return result;
+  kf_status status = make_prompts(cli, &prompts);
+  result = status == KF_OK ? load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder)
+                           : fail(cli, status);
   if (result == EXIT_OK)
-    result = a->prompts ? read_lines(cli, a->prompts, &lines)
-                        : prompts_read(cli, a->templates ? a->templates : usual_templates, &set);
-  if (result == EXIT_OK) result = load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder);
-  if (result == EXIT_OK)
-    result = a->prompts ? embed_lines(cli, encoder, &lines) : embed_classes(cli, encoder, &set);
+    result =
+        (a->prompts.lines || a->prompts.rows ? embed_rows : embed_classes)(cli, encoder, prompts);
   kf_encoder_free(encoder);
-  lines_free(&lines);
-  prompts_free(&set);
+  kf_prompts_free(prompts);
   return result;
 }
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "TEXT.safetensors", "the file to write; its name ends in .safetensors", 0, 0, NULL},
-        {"classes", 0, OPTION_TEXT, offsetof(cli_args, classes), 0, "FILE",
-         "class names, one a line: one text prototype for each", 0, 0, NULL},
-        {"prompts", 0, OPTION_TEXT, offsetof(cli_args, prompts), 0, "FILE",
-         "texts, one a line: one row for each", 0, 0, NULL},
-        {"templates", 0, OPTION_TEXT, offsetof(cli_args, templates), 0, "FILE",
-         "templates, one a line, with {} for the name; or builtin1, builtin7 (default), builtin80",
-         0, 0, NULL},
-        {"names", 0, OPTION_TEXT, offsetof(cli_args, names), 0, "FILE",
-         "lines 'CLASS<tab>NAME, ...', such as WordNet's: --classes are looked up here", 0, 0,
-         NULL},
-        {"all-names", 0, OPTION_FLAG, offsetof(cli_args, all_names), 0, NULL,
-         "prompts for each of several names of a class, instead of the first", 0, 0, NULL},
-        {"prompt-rows", 0, OPTION_FLAG, offsetof(cli_args, prompt_rows), 0, NULL,
-         "with --classes: a row for each prompt, labelled with its class, instead of their mean", 0,
-         0, NULL},
-        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-         "type of the numbers of rows: f32 (default), f16 or bf16", KF_F32, 0, dtype_choices},
-        {0}}};
+    OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
+             .help = "the file to write; its name ends in .safetensors"},
+            {INPUT("classes", data.classes, "FILE"),
+             .help = "class names, one a line; each gets a text prototype"},
+            {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one a line; each gets a row"},
+            {TEMPLATES,
+             .help =
+                 "templates, one a line, with {} for the name; or builtin1, builtin7 (default), "
+                 "builtin80"},
+            {SPOKEN_NAMES}, {ALL_NAMES},
+            {FLAG("prompt-rows", prompts.rows),
+             .help = "with --classes: write a row for each prompt, labelled with its class, not "
+                     "their mean"},
+            {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
     .name = "embed-text",
     .operands = "MODEL-DIR",
-    .min_operands = 1,
-    .max_operands = 1,
     .missing = "the folder of the encoder is",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
         "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and the files of the tokenizer.\n\n"
-        "With --classes every class name goes into every template (see 'koofu prompts'), and the "
-        "embeddings of a class are averaged as 'koofu text-prototypes' does it. Names must be the "
-        "labels of the rows, such as the names of folders; --names tells how they are spoken where "
-        "that differs ('red_fox<tab>red fox'). What is written goes behind --text of 'koofu fit', "
-        "'koofu eval' and 'koofu classify' as it is. "
-        "--prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
-        "With --prompts every line is embedded as it stands, and has a row of its own.\n\n"
+        "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
+        "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "
+        "labels of the rows, such as folder names; --names says what to call them if that differs "
+        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and 'koofu "
+        "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
+        "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
         "All prompts are held in memory.",
-    .groups = (const cli_group *const[]){&own_options, &tower_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"Zero-shot classes out of their names",
-             "koofu embed-text clip-vit-base-patch32 --classes names.txt -o text.safetensors"},
-            {"Then their accuracy",
-             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
-            {"Pictures by words: search in a gallery with a sentence",
-             "koofu embed-text clip-vit-base-patch32 --prompts query.txt -o query.safetensors"},
-            {NULL, NULL}},
+    .groups = GROUPS(&own_options, &tower_options),
+    .examples = EXAMPLES(
+        {"Zero-shot classes from their names",
+         "koofu embed-text clip-vit-base-patch32 --classes names.txt -o text.safetensors"},
+        {"Then their accuracy",
+         "koofu eval model.safetensors test.safetensors --text text.safetensors"},
+        {"Pictures by words: search in a gallery with a sentence",
+         "koofu embed-text clip-vit-base-patch32 --prompts query.txt -o query.safetensors"}),
     .run = run,
 };

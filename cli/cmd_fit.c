@@ -1,6 +1,10 @@
 /* cmd_fit.c - koofu fit: data or statistics to a model. */
-#include "cli.h"
+#include "choosing.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <string.h>
 
@@ -12,7 +16,8 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_mode
               show_counted(classes, "class", "classes").text, kf_model_dim_in(model), report->dim);
   if (report->mean_eigenvalue > 0)
     say(cli, "lambda %s, which is %s the mean eigenvalue of the scatter within classes",
-        show_real(report->lambda).text, show_relative(report->lambda, report->mean_eigenvalue).text);
+        show_real(report->lambda).text,
+        show_relative(report->lambda, report->mean_eigenvalue).text);
   else
     say(cli, "lambda %s; there is no scatter within classes", show_real(report->lambda).text);
   if (kf_model_fused(model))
@@ -37,16 +42,15 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
 /* Options that contradict each other or the kind of input. */
 static int check(cli_run *cli, int statistics) {
   const cli_args *a = &cli->args;
-  int explicitly = a->lambda && strcmp(a->lambda, "auto") == 0;
-  if (explicitly && (statistics || a->between))
-    return fail_usage(cli, "--lambda auto needs the rows that all statistics are from");
-  if (a->fuse && !a->text) return fail_usage(cli, "--fuse needs --text TEXT");
-  if (a->exponent.given && !a->no_normalize)
+  int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
+  if (explicitly && (statistics || a->fit.between))
+    return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
+  if (a->text.fuse && !a->text.path) return fail_usage(cli, "--fuse needs --text TEXT");
+  if (a->stats.exponent.given && !a->stats.no_normalize)
     return fail_usage(cli, "--exponent needs --no-normalize");
-  if (statistics && (data_options_given(a) || a->allow_unlabelled || a->allow_unknown ||
-                     a->no_normalize || a->exponent.given))
-    return fail_usage(cli,
-                      "%s is a statistics file, so options on rows and labels cannot be used",
+  if (statistics && (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
+                     a->stats.no_normalize || a->stats.exponent.given))
+    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
                       a->operands.items[0]);
   return EXIT_OK;
 }
@@ -63,8 +67,8 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
   if (result == EXIT_OK) result = is_stats_file(cli, &statistics);
   if (result == EXIT_OK) result = check(cli, statistics);
-  if (result == EXIT_OK && a->between) result = load_stats(cli, a->between, &between);
-  if (result == EXIT_OK && a->text) result = load_text(cli, &text);
+  if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &between);
+  if (result == EXIT_OK && a->text.path) result = load_text(cli, &text);
   if (result == EXIT_OK)
     result = statistics ? load_stats(cli, a->operands.items[0], &stats)
                         : open_data(cli, 0, LABELS_NEEDED, &data);
@@ -81,80 +85,58 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "MODEL.safetensors", "the model to write", 0, 0, NULL},
-        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: auto; "
-         "0.3x for statistics)",
-         0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), OPTION_AUTO, "L",
-         "dimensions to keep, or auto (default: all)", 1, KF_MAX_DIM, NULL},
-        {"metric", 0, OPTION_CHOICE, offsetof(cli_args, metric), 0, "NAME",
-         "how prototypes are compared while choosing: cosine or euclidean", KF_METRIC_COSINE, 0,
-         metric_choices},
-        {"centre", 0, OPTION_CHOICE, offsetof(cli_args, centre), 0, "WHAT",
-         "subtract before mapping: none (default) or mean, that of the training rows",
-         KF_CENTRE_NONE, 0, centre_choices},
-        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "text prototypes to go with the rows (see 'koofu text-prototypes'); rows are centred then",
-         0, 0, NULL},
-        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
-         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
-         NULL},
-        {"between", 0, OPTION_TEXT, offsetof(cli_args, between), 0, "STATS",
-         "take the scatter between classes and the class means from these statistics", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {OUTPUT("MODEL.safetensors"), .required = 1, .help = "the model to write"},
+        {LAMBDA,
+         .help = "regulariser: auto, 150 (absolute), 0.3x (relative), gda or ledoit-wolf (default: "
+                 "auto; 0.3x for statistics)"},
+        {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
+        {METRIC(metric_choices),
+         .help = "compare prototypes by cosine or euclidean while choosing"},
+        {CENTRE},
+        {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
+                             "centres the rows"},
+        {FUSE("")}, {BETWEEN})};
 
 const cli_command fit_command = {
     .name = "fit",
     .operands = "DATA...|STATS",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the data or the statistics file to fit is",
     .summary = "compute a model from data or statistics",
     .details =
         "Whitens the scatter within classes, S_w + lambda I, and rotates to the directions that "
-        "tell classes apart, most telling first; --dim keeps the first L of them. In closed form: "
-        "nothing is trained, and the same input gives the same model on every machine.\n\n"
+        "tell classes apart, most discriminative first; --dim keeps the first L. The fit is in "
+        "closed form: nothing is trained, and the same input gives the same model on every "
+        "machine.\n\n"
         "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
-        "everything else is data, of which the statistics are taken first. The options on "
-        "statistics, labels and rows are for data.\n\n"
+        "anything else is data. The options on statistics, labels and rows are for data.\n\n"
         "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
-        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 "
-        "works where S_w has full rank.\n\n"
-        "By default, where rows are at hand, lambda is chosen from them alone (--lambda auto): "
-        "each "
-        "row in turn is left out of the statistics and classified by its nearest prototype, for a "
-        "grid of lambdas. This is exact and takes about as long as the statistics; above 50,000 "
-        "rows a sample of them is left out. With -v the whole curve is printed. gda is trace(S_w) "
-        "/ "
-        "(N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
-        "--dim auto keeps the fewest dimensions whose accuracy in a cross-validation is within one "
-        "standard error (or --tolerance) of that of the best number.\n\n"
-        "With --text the model knows classes by name and by rows: the score of a class is the "
-        "cosine "
-        "with its text plus alpha times that with its prototype. lambda and alpha are chosen "
-        "together "
-        "by leave-one-out. Classes with text or rows alone take part.\n\n"
-        "With --between, S_w is from the input and all the rest from another statistics file, "
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w has "
+        "full rank.\n\n"
+        "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
+        "the statistics and classified by its nearest prototype, for a grid of lambdas. This is "
+        "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "
+        "left out. -v prints the whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the "
+        "shrinkage of that name.\n\n"
+        "--dim auto keeps the fewest dimensions whose cross-validated accuracy is within one "
+        "standard error (or --tolerance) of the best.\n\n"
+        "With --text, the score of a class is the cosine with its text plus alpha times that with "
+        "its prototype. lambda and alpha are chosen together by leave-one-out. Classes with only "
+        "text or only rows take part.\n\n"
+        "With --between, S_w is from the input and everything else from another statistics file, "
         "whose classes are then those of the model.",
-    .groups =
-        (const cli_group *const[]){&own_options, &choose_options, &stats_options, &label_options,
-                                   &row_options, &strict_options, &only_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"A model whose lambda is chosen by leave-one-out",
-             "koofu fit train.safetensors -o model.safetensors"},
-            {"As compact as it can be without a loss that can be told",
-             "koofu fit train.safetensors --dim auto -o model.safetensors"},
-            {"Names and pictures together",
-             "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
-            {"A compact space of 128 dimensions from .npy files",
-             "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
-            {"Another lambda, without reading the data again",
-             "koofu fit s.safetensors --lambda 150 -o model.safetensors"},
-            {NULL, NULL}},
+    .groups = GROUPS(&own_options, &choose_options, &stats_options, &label_options, &row_options,
+                     &strict_options, &only_options),
+    .examples = EXAMPLES(
+        {"lambda chosen by leave-one-out", "koofu fit train.safetensors -o model.safetensors"},
+        {"As compact as possible without a measurable loss",
+         "koofu fit train.safetensors --dim auto -o model.safetensors"},
+        {"Names and pictures together",
+         "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
+        {"A compact space of 128 dimensions from .npy files",
+         "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
+        {"Another lambda, without reading the data again",
+         "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
     .run = run,
 };

@@ -1,6 +1,8 @@
 /* cmd_info.c - koofu info: what is in a file. */
-#include "cli.h"
 #include "commands.h"
+#include "format.h"
+#include "galleries.h"
+#include "json.h"
 
 #include <string.h>
 
@@ -47,7 +49,7 @@ static void print_meta(const kf_info *info) {
   }
 }
 
-/* Which of the metadata is the metric of a gallery; n_meta: it is none. */
+/* Position of the metric in the metadata of a gallery; n_meta: there is none. */
 static size_t find_metric(const kf_info *info) {
   size_t i = strcmp(info->kind, "gallery") == 0 ? 0 : info->n_meta;
   while (i < info->n_meta && strcmp(info->meta_keys[i], "metric") != 0) i++;
@@ -68,7 +70,7 @@ static void print_text(const char *path, const kf_info *info) {
   if (info->classes) print_line("classes", show_count(info->classes).text);
   if (info->ids) print_line("ids", "one for each row");
   if (info->normalized >= 0)
-    print_line("row length", info->normalized ? "scaled to 1" : "as it is");
+    print_line("row length", info->normalized ? "scaled to 1" : "not scaled");
   if (strcmp(info->kind, "statistics") == 0) {
     snprintf(text, sizeof text, "2^%d", -info->exponent);
     print_line("unit", text);
@@ -116,8 +118,7 @@ static void print_json(const char *path, const kf_info *info) {
   jw_open(&j, "metadata", '{');
   for (size_t i = 0; i < info->n_meta; i++) jw_text(&j, info->meta_keys[i], info->meta_values[i]);
   jw_close(&j, '}');
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
 static int run(cli_run *cli) {
@@ -138,29 +139,23 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", (const cli_option[]){{"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
-                                     "one JSON object for each file, one a line", 0, 0, NULL},
-                                    {0}}};
+    "Options", OPTIONS({FLAG("json", json), .help = "one JSON object per file, one a line"})};
 
 const cli_command info_command = {
     .name = "info",
     .operands = "FILE...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the files to describe are",
     .summary = "describe any file that koofu reads or writes",
     .details =
-        "Says what a file is (embeddings, labels, data set, statistics, model, gallery, tensors), "
-        "its size, rows, dimensions, classes, tensors and metadata. Statistics, models and "
-        "galleries are read whole and "
-        "their checksum is verified, so that a description also says that the file is sound. Other "
-        "files are judged by their headers.\n\n"
-        "A file that cannot be described does not keep the others from being described; the exit "
-        "status is that of the first failure.",
-    .groups = (const cli_group *const[]){&own_options, NULL},
-    .examples = (const cli_example[]){{"What is this?", "koofu info model.safetensors"},
-                                      {"Its number of classes, for a script",
-                                       "koofu info --json model.safetensors | jq .classes"},
-                                      {NULL, NULL}},
+        "Says what a file is (embeddings, labels, data set, statistics, model, gallery, answers, "
+        "tensors), its size, rows, dimensions, classes, tensors and metadata. Statistics, models "
+        "and galleries are read whole and their checksum is verified, so a description also means "
+        "that the file is sound. Other files are judged by their headers.\n\n"
+        "If a file cannot be described, the others still are; the exit status is that of the first "
+        "failure.",
+    .groups = GROUPS(&own_options),
+    .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
+                         {"Its number of classes, for a script",
+                          "koofu info --json model.safetensors | jq .classes"}),
     .run = run,
 };

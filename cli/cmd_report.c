@@ -1,26 +1,41 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
-#include "cli.h"
+#include "choosing.h"
 #include "commands.h"
+#include "format.h"
+#include "inputs.h"
+#include "judging.h"
+#include "outputs.h"
+#include "texts.h"
 
 #include <string.h>
 
-/* Text from its file, or from the model. */
-static int open_text(report_job *job) {
-  if (job->cli->args.text) return load_text_for(job->cli, job->stats, &job->text);
-  if (!job->model || !kf_model_fused(job->model)) return EXIT_OK;
-  kf_status status = kf_text_new_of_model(job->cli->ctx, job->model, &job->text);
-  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+/* What the page is made of; handed out to be freed even if an input cannot be opened. */
+typedef struct report_inputs {
+  kf_data *train, *test;
+  kf_truth *truth;
+  kf_model *model;
+  kf_text *text;
+} report_inputs;
+
+static int open_inputs(cli_run *cli, report_inputs *in) {
+  const cli_args *a = &cli->args;
+  int result = load_judging(cli, &in->truth, NULL);
+  if (result == EXIT_OK && a->report.model) result = load_model(cli, a->report.model, &in->model);
+  if (result == EXIT_OK) result = open_test(cli, &in->test);
+  if (result != EXIT_OK) return result;
+  if (a->stats.exponent.given &&
+      (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
+    return fail_usage(cli, "--exponent needs --no-normalize");
+  result = open_data(cli, 0, LABELS_NEEDED, &in->train);
+  return result == EXIT_OK && a->text.path ? load_text(cli, &in->text) : result;
 }
 
-static int open_inputs(report_job *job) {
-  cli_run *cli = job->cli;
-  int result = load_judging(cli, &job->truth, NULL);
-  if (result == EXIT_OK && cli->args.model) result = load_model(cli, cli->args.model, &job->model);
-  if (result == EXIT_OK) result = open_test(cli, &job->test);
-  if (result != EXIT_OK) return result;
-  if (job->model) cli->args.no_normalize = !kf_model_normalized(job->model);
-  result = data_stats(cli, &job->train, &job->stats);
-  return result == EXIT_OK ? open_text(job) : result;
+static void close_inputs(report_inputs *in) {
+  kf_data_free(in->train);
+  kf_data_free(in->test);
+  kf_truth_free(in->truth);
+  kf_model_free(in->model);
+  kf_text_free(in->text);
 }
 
 static const char *base_name(const char *path) {
@@ -41,134 +56,128 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->dim.given      ? "dim"
-                         : a->lambda       ? "lambda"
-                         : a->one_se       ? "one-se"
-                         : a->fuse         ? "fuse"
-                         : a->no_normalize ? "no-normalize"
-                                           : NULL;
-  if (a->model && of_model)
-    return fail_usage(cli, "--%s has no meaning with --model, which has its own", of_model);
-  if (a->text && a->no_normalize)
-    return fail_usage(cli, "--text has no meaning with --no-normalize");
-  if (a->truth && !a->test.n) return fail_usage(cli, "--truth needs --test DATA");
-  if (a->shots.n && !a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  if (!a->shots.n && a->seeds.given) return fail_usage(cli, "--seeds needs --shots");
+  const char *of_model = a->fit.dim.given        ? "dim"
+                         : a->fit.lambda         ? "lambda"
+                         : a->fit.one_se         ? "one-se"
+                         : a->text.fuse          ? "fuse"
+                         : a->stats.no_normalize ? "no-normalize"
+                                                 : NULL;
+  if (a->report.model && of_model)
+    return fail_usage(cli, "--%s cannot be used with --model, which has its own", of_model);
+  if (a->text.path && a->stats.no_normalize)
+    return fail_usage(cli, "--text cannot be used with --no-normalize");
+  if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
+  if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
+  if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   int result = check_text_options(cli);
   if (result == EXIT_OK) result = check_choose_options(cli);
-  if (result == EXIT_OK) result = check_lambda(cli);
-  if (result != EXIT_OK) return result;
-  return check_output(cli, a->output);
+  return result == EXIT_OK ? check_output(cli, a->output) : result;
 }
 
-static int write_page(report_job *job) {
-  int result = report_write(job);
-  if (result != EXIT_OK) return result;
-  say_written(job->cli, job->path, "%s, %s, %u -> %u dimensions, lambda %s",
-              show_counted(kf_stats_rows(job->stats), "row", "rows").text,
-              show_counted(kf_model_classes(job->model), "class", "classes").text,
-              kf_model_dim_in(job->model), kf_model_dim_out(job->model),
-              show_real(kf_model_lambda(job->model)).text);
-  if (job->test)
-    say(job->cli, "top-1 accuracy: raw %s, Koo-Fu %s",
-        show_percent(job->eval.raw_top1, job->eval.n).text,
-        show_percent(job->eval.top1, job->eval.n).text);
-  if (job->test && report_fused(job))
-    say(job->cli, "text alone %s, text and prototypes together %s",
-        show_percent(job->by_text.top1, job->by_text.n).text,
-        show_percent(job->fused.top1, job->fused.n).text);
-  return EXIT_OK;
+static void say_result(cli_run *cli, const kf_report_result *r) {
+  say_rows_left_out(cli, r->rows, r->n_unlabelled, r->n_bad);
+  if (r->n)
+    say(cli, "lambda %s by leave-one-out: right for %s of %s (standard error %.2f points)",
+        show_relative(r->lambda, r->mean_eigenvalue).text, show_percent(r->right, r->n).text,
+        show_counted(r->n, "row", "rows").text, 100 * r->standard_error);
+  say_written(cli, cli->args.output, "%s, %s, %u -> %u dimensions, lambda %s",
+              show_counted(r->rows, "row", "rows").text,
+              show_counted(r->classes, "class", "classes").text, r->dim_in, r->dim,
+              show_real(r->lambda).text);
+  if (r->eval.n)
+    say(cli, "top-1 accuracy: raw %s, Koo-Fu %s", show_percent(r->eval.raw_top1, r->eval.n).text,
+        show_percent(r->eval.top1, r->eval.n).text);
+  if (r->eval_fused.n)
+    say(cli, "text alone %s, text and prototypes together %s",
+        show_percent(r->eval_text.top1, r->eval_text.n).text,
+        show_percent(r->eval_fused.top1, r->eval_fused.n).text);
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   char train[512], test[512];
-  show_files(&a->operands, train);
-  show_files(&a->test, test);
-  report_job job = {
-      .cli = cli, .path = a->output, .title = a->title, .train_name = train, .test_name = test};
+  double alpha = 0;
+  kf_report_options options = {0};
+  report_inputs in = {0};
   int result = check_options(cli);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = write_page(&job);
-  report_free(&job);
+  if (result == EXIT_OK) result = read_fit_options(cli, &options.fit, &alpha);
+  if (result == EXIT_OK) result = open_inputs(cli, &in);
+  if (result == EXIT_OK) {
+    show_files(&a->operands, train);
+    show_files(&a->test.data, test);
+    options = (kf_report_options){.title = a->report.title,
+                                  .train_name = train,
+                                  .test_name = test,
+                                  .test = in.test,
+                                  .truth = in.truth,
+                                  .model = in.model,
+                                  .fit = options.fit,
+                                  .dims = a->sweep.dims.items,
+                                  .n_dims = a->sweep.dims.n,
+                                  .k = a->search.ks.items,
+                                  .n_k = a->search.ks.n,
+                                  .shots = a->shots.sizes.items,
+                                  .n_shots = a->shots.sizes.n,
+                                  .seeds = (uint32_t)a->shots.seeds.value};
+    options.fit.text = in.text;
+    kf_report_result report;
+    kf_status status = kf_report_write(cli->ctx, in.train, &options, a->output, &report);
+    if (status == KF_OK)
+      say_result(cli, &report);
+    else
+      result = fail(cli, status);
+  }
+  close_inputs(&in);
   return result;
 }
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "PAGE.html",
-         "the page to write", 0, 0, NULL},
-        {"test", 0, OPTION_LIST, offsetof(cli_args, test), 0, "DATA",
-         "rows to judge by; repeat it for several files (default: folds of the training rows)", 0,
-         0, NULL},
-        {"test-labels", 0, OPTION_LIST, offsetof(cli_args, test_labels), 0, "FILE",
-         "labels of --test, as --labels", 0, 0, NULL},
-        {"model", 0, OPTION_TEXT, offsetof(cli_args, model), 0, "MODEL",
-         "a model of these training rows (default: fit one)", 0, 0, NULL},
-        {"lambda", 0, OPTION_TEXT, offsetof(cli_args, lambda), 0, "LAMBDA",
-         "regulariser of the model, as in 'koofu fit' (default: auto)", 0, 0, NULL},
-        {"one-se", 0, OPTION_FLAG, offsetof(cli_args, one_se), 0, NULL,
-         "the largest lambda within one standard error of the best one", 0, 0, NULL},
-        {"dim", 0, OPTION_NUMBER, offsetof(cli_args, dim), 0, "L",
-         "dimensions of the model (default: the fewest that lose nothing; with --text: all)", 1,
-         KF_MAX_DIM, NULL},
-        {"dims", 0, OPTION_NUMBERS, offsetof(cli_args, dims), 0, "L,...",
-         "dimensions to compare (default: D, D/2, D/4, ...)", 1, KF_MAX_DIM, NULL},
-        {"neighbours", 'k', OPTION_NUMBERS, offsetof(cli_args, neighbour_list), 0, "K,...",
-         "numbers of neighbours to compare, separated by commas (default: 1,5,15)", 1,
-         KF_MAX_NEIGHBOURS, NULL},
-        {"shots", 0, OPTION_NUMBERS, offsetof(cli_args, shots), 0, "N,...",
-         "with --test: curves of accuracy with N training rows of each class", 1, INT32_MAX, NULL},
-        {"seeds", 0, OPTION_NUMBER, offsetof(cli_args, seeds), 0, "S",
-         "with --shots: draw S times (default: 3)", 1, 1000, NULL},
-        {"text", 0, OPTION_TEXT, offsetof(cli_args, text), 0, "TEXT",
-         "also by text, alone and together with prototypes (see 'koofu fit --text'); with a "
-         "--model "
-         "that knows none: alone",
-         0, 0, NULL},
-        {"fuse", 0, OPTION_TEXT, offsetof(cli_args, fuse), 0, "ALPHA",
-         "with --text: what prototypes count beside text, a number or auto (default: auto)", 0, 0,
-         NULL},
-        {"title", 0, OPTION_TEXT, offsetof(cli_args, title), 0, "TEXT", "the title of the page", 0,
-         0, NULL},
-        {0}}};
+    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+            {TEST_LABELS},
+            {INPUT("model", report.model, "MODEL"),
+             .help = "a model of the training rows (default: fit one)"},
+            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
+            {ONE_SE},
+            {MODEL_DIM,
+             .help = "dimensions of the model (default: the fewest that lose nothing; with --text, "
+                     "all)"},
+            {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+            {SEEDS},
+            {TEXT_INPUT,
+             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
+                     "with a --model that has none"},
+            {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",
     .operands = "DATA...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the training data are",
     .summary = "write a page about what the map gains, and why",
     .details =
-        "One HTML page with pictures, without scripts, that needs nothing but itself: accuracy in "
-        "the raw space and in Koo-Fu's; over lambda, the number of dimensions and neighbours; the "
-        "spectra behind them; a map of the classes; the worst classes, what is taken for what, and "
-        "how far margins can be trusted. docs/report.md says how to read each.\n\n"
-        "lambda is chosen by leaving out each training row in turn, the number of dimensions by "
-        "cross-validation, or both are those of --model. With --test, accuracies are those of test "
-        "rows; without, of rows in folds that were held out, and there is no list of errors.\n\n"
-        "With --text, or with a --model that knows text, the page also has accuracies of text "
-        "alone and together with prototypes, over lambda, alpha and dimensions; classes, "
-        "confusions and margins are those of both together.\n\n"
-        "With --shots a section shows how accuracy on the test rows grows with the number of "
-        "training rows of each class (see 'koofu sweep --shots').\n\n"
-        "The options on labels and rows are for both data sets, except that --test has labels of "
-        "its own. The training rows are held in memory for the neighbours, five bytes for each "
-        "number.",
-    .groups = (const cli_group *const[]){&own_options, &truth_options, &stats_options,
-                                         &label_options, &row_options, &strict_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"What is in it for me?",
-             "koofu report train.safetensors --test test.safetensors -o report.html"},
-            {"From .npy files, with a title",
-             "koofu report x.npy --labels y.npy --test x_test.npy --test-labels y_test.npy "
-             "--title 'Birds' -o birds.html"},
-            {"Names and pictures",
-             "koofu report train.safetensors --test test.safetensors --text text.safetensors -o "
-             "report.html"},
-            {NULL, NULL}},
+        "One self-contained HTML page with figures and no scripts: accuracy in the raw space and "
+        "in Koo-Fu's, over lambda, dimensions and neighbours; the spectra; a map of the classes; "
+        "the worst classes, the most frequent confusions, and how far margins can be trusted. "
+        "docs/report.md explains each figure.\n\n"
+        "lambda is chosen by leave-one-out and the number of dimensions by cross-validation, "
+        "unless --model gives both. With --test, accuracy is that of the test rows; without, that "
+        "of held-out folds, and there is no list of errors.\n\n"
+        "With --text, or a --model with text, the page also shows text alone and together with "
+        "prototypes, over lambda, alpha and dimensions; classes, confusions and margins are then "
+        "those of both together.\n\n"
+        "With --shots, a section shows how accuracy on the test rows grows with the number of "
+        "training rows per class (see 'koofu sweep --shots').\n\n"
+        "The options on labels and rows apply to both data sets, except that --test has labels of "
+        "its own. The training rows are held in memory for the neighbours, five bytes per value.",
+    .groups = GROUPS(&own_options, &truth_options, &stats_options, &label_options, &row_options,
+                     &strict_options),
+    .examples = EXAMPLES(
+        {"What is in it for me?",
+         "koofu report train.safetensors --test test.safetensors -o report.html"},
+        {"From .npy files, with a title", "koofu report x.npy --labels y.npy --test x_test.npy "
+                                          "--test-labels y_test.npy --title 'Birds' -o birds.html"},
+        {"Names and pictures", "koofu report train.safetensors --test test.safetensors --text "
+                               "text.safetensors -o report.html"}),
     .run = run,
 };

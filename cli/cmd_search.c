@@ -1,20 +1,25 @@
 /* cmd_search.c - koofu search: the nearest rows of every query. */
-#include "cli.h"
+#include "array_out.h"
 #include "commands.h"
+#include "format.h"
+#include "galleries.h"
+#include "json.h"
+#include "outputs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One run: the block in hand and where its answers go. */
+/* A run: its inputs, the current block, and the output. */
 typedef struct search_job {
   cli_run *cli;
-  const kf_gallery *gallery;
-  const cli_queries *queries; /* NULL: the rows of the gallery itself */
-  uint64_t n_queries;         /* bad ones included */
+  kf_gallery *gallery;
+  int itself; /* the queries are the rows of the gallery */
+  cli_queries queries;
+  uint64_t n_queries; /* bad ones included */
   uint32_t k;
   uint64_t room;   /* queries at a time */
-  row_block block; /* without queries: not used */
+  row_block block; /* unused with itself */
   int64_t *rows;   /* [room][k] */
   double *scores;
   kf_search_report report;
@@ -26,7 +31,7 @@ typedef struct search_job {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* A row of the gallery, by its id where it has one. */
+/* A row of the gallery, by id if it has one. */
 static void print_row(const search_job *job, uint64_t row) {
   const char *id = kf_gallery_id(job->gallery, row);
   if (id)
@@ -58,10 +63,10 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  const char *path = job->queries ? block_name(&job->block, i) : NULL;
+  const char *path = job->itself ? NULL : block_name(&job->block, i);
   if (path)
     print_escaped(file, path);
-  else if (job->queries)
+  else if (!job->itself)
     fprintf(file, "%llu", (unsigned long long)query);
   else
     print_row(job, query);
@@ -76,8 +81,8 @@ static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
-/* Moves the answers of a block to the places of their queries, which bad ones leave empty: row -1
- * and score NaN. From the back, since no answer moves to the front. */
+/* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
+ * From the back, since answers only move backwards. */
 static void spread(search_job *job, uint64_t first, uint64_t n) {
   const row_block *b = &job->block;
   size_t k = job->k;
@@ -102,19 +107,19 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
   row_block *b = &job->block;
-  int result = job->queries ? block_read(job->cli, b, first, n) : EXIT_OK;
+  int result = job->itself ? EXIT_OK : block_read(job->cli, b);
   if (result != EXIT_OK) return result;
-  *found = job->queries ? b->n : n;
+  *found = job->itself ? n : b->n;
   double begun = now();
   kf_status status = KF_OK;
-  if (!job->queries)
+  if (job->itself)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
   else if (b->n > 0)
     status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, NULL, job->rows,
                                job->scores, &job->report);
   job->search_seconds += now() - begun;
-  return status == KF_OK ? EXIT_OK : fail(job->cli, status);
+  return result_of(job->cli, status);
 }
 
 static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found) {
@@ -123,9 +128,9 @@ static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found
     return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
   }
   if (!job->text.file) return EXIT_OK;
-  if (first == 0) print_header(job); /* not before it is known that there are answers */
+  if (first == 0) print_header(job); /* only once there are answers */
   for (uint64_t i = 0; i < found; i++)
-    print_answer(job, i, job->queries ? job->block.numbers[i] : first + i);
+    print_answer(job, i, job->itself ? first + i : job->block.numbers[i]);
   return EXIT_OK;
 }
 
@@ -137,7 +142,7 @@ static int search_all(search_job *job) {
     int result = search_block(job, first, n, &found);
     if (result == EXIT_OK) result = put_block(job, first, n, found);
     if (result != EXIT_OK) return result;
-    if (job->text.file && ferror(job->text.file)) break; /* the end of the command says so */
+    if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
   }
   if (job->block.n_bad)
     say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad query", "bad queries").text);
@@ -146,11 +151,11 @@ static int search_all(search_job *job) {
 
 static int make_buffers(search_job *job) {
   job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
-  if (job->queries) job->room = queries_block(job->queries, job->room);
+  if (!job->itself) job->room = queries_block(&job->queries, job->room);
   job->rows = calloc(job->room, job->k * sizeof *job->rows);
   job->scores = calloc(job->room, job->k * sizeof *job->scores);
   if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return job->queries ? block_make(job->cli, &job->block, job->queries, job->room) : EXIT_OK;
+  return job->itself ? EXIT_OK : block_make(job->cli, &job->block, &job->queries, job->room);
 }
 
 /* --- the outputs ------------------------------------------------------------------------------ */
@@ -174,7 +179,7 @@ static int commit_output(search_job *job) {
     say_written(job->cli, path, "the %s of %s%s",
                 show_counted(job->k, "nearest row", "nearest rows").text,
                 show_counted(job->report.queries, "query", "queries").text,
-                job->arrays.scores_path ? ", with the scores beside it" : "");
+                job->arrays.scores_path ? ", with the scores next to it" : "");
   return result;
 }
 
@@ -196,8 +201,7 @@ static void print_json(const search_job *job) {
   jw_real(&j, "queries_per_second", queries / job->search_seconds);
   jw_text(&j, "isa", kf_isa_name(kf_ctx_isa(job->cli->ctx)));
   jw_count(&j, "threads", kf_ctx_threads(job->cli->ctx));
-  jw_close(&j, '}');
-  jw_end_line(&j);
+  jw_end(&j);
 }
 
 static int search(search_job *job) {
@@ -206,11 +210,6 @@ static int search(search_job *job) {
   if (result == EXIT_OK) result = search_all(job);
   if (result == EXIT_OK) result = commit_output(job);
   if (result == EXIT_OK && job->cli->args.json) print_json(job);
-  out_file_abort(&job->text);
-  array_out_abort(&job->arrays);
-  block_free(&job->block);
-  free(job->rows);
-  free(job->scores);
   return result;
 }
 
@@ -218,17 +217,17 @@ static int search(search_job *job) {
 
 static int check_operands(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
-  if (cli->args.itself && cli->args.encoder)
-    return fail_usage(cli, "--encoder has no meaning with --itself");
-  if (cli->args.itself && operands->n > 1)
+  if (cli->args.search.itself && cli->args.encoder.folder)
+    return fail_usage(cli, "--encoder cannot be used with --itself");
+  if (cli->args.search.itself && operands->n > 1)
     return fail_usage(cli, "'%s' is one argument too many with --itself", operands->items[1]);
-  if (!cli->args.itself && operands->n < 2)
+  if (!cli->args.search.itself && operands->n < 2)
     return fail_usage(cli, "the queries are missing (or --itself, to search the rows of %s)",
                       operands->items[0]);
   return EXIT_OK;
 }
 
-/* The scores beside OUT.npy are an output, too. */
+/* The scores next to OUT.npy are an output, too. */
 static int check_scores(cli_run *cli, const kf_data *queries) {
   char *path = scores_path(cli->args.output);
   if (!path) return fail(cli, KF_ERR_MEM);
@@ -252,98 +251,91 @@ static int check_outputs(cli_run *cli) {
                     path);
 }
 
-static int open_queries(cli_run *cli, const kf_gallery *gallery, cli_queries *out) {
-  int result = queries_open(cli, 1, out);
-  if (result == EXIT_OK && out->data && kf_gallery_mapped(gallery))
-    result = check_unmapped(cli, out->data, ", or use --itself");
+static int open_queries(search_job *job) {
+  const char *path = job->cli->args.output;
+  int result = queries_open(job->cli, 1, &job->queries);
+  if (result == EXIT_OK)
+    result = check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery),
+                           ", or use --itself", kf_gallery_dim_in(job->gallery), "gallery");
+  if (result == EXIT_OK && path && ends_with(path, ".npy"))
+    result = check_scores(job->cli, job->queries.data);
+  job->n_queries = job->queries.n;
+  return result;
+}
+
+static int open_inputs(search_job *job) {
+  const char *path = job->cli->args.operands.items[0];
+  double begun = now();
+  int result = load_gallery(job->cli, path, &job->gallery);
   if (result != EXIT_OK) return result;
-  if (out->dim != kf_gallery_dim_in(gallery))
-    return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the gallery takes %u",
-                     out->data ? cli->args.operands.items[1] : cli->args.encoder,
-                     out->data ? "has" : "gives", out->dim, kf_gallery_dim_in(gallery));
-  const char *path = cli->args.output;
-  return path && ends_with(path, ".npy") ? check_scores(cli, out->data) : EXIT_OK;
+  job->load_seconds = now() - begun;
+  job->n_queries = kf_gallery_rows(job->gallery);
+  if (!job->itself) result = open_queries(job);
+  uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
+  return result == EXIT_OK ? choose_neighbours(job->cli, path, most, &job->k) : result;
 }
 
 static int run(cli_run *cli) {
-  const char *path = cli->args.operands.items[0];
-  int itself = cli->args.itself;
-  kf_gallery *gallery = NULL;
-  cli_queries queries = {0};
+  search_job job = {.cli = cli, .itself = cli->args.search.itself};
   int result = check_operands(cli);
   if (result == EXIT_OK) result = check_outputs(cli);
-  search_job job;
-  memset(&job, 0, sizeof job);
-  double begun = now();
-  if (result == EXIT_OK) result = load_gallery(cli, path, &gallery);
-  job.load_seconds = now() - begun;
-  if (result == EXIT_OK && !itself) result = open_queries(cli, gallery, &queries);
-  if (result == EXIT_OK)
-    result = choose_neighbours(cli, path, kf_gallery_rows(gallery) - (uint64_t)itself, &job.k);
-  if (result == EXIT_OK) {
-    job.cli = cli;
-    job.gallery = gallery;
-    job.queries = itself ? NULL : &queries;
-    job.n_queries = itself ? kf_gallery_rows(gallery) : queries.n;
-    result = search(&job);
-  }
-  queries_free(&queries);
-  kf_gallery_free(gallery);
+  if (result == EXIT_OK) result = open_inputs(&job);
+  if (result == EXIT_OK) result = search(&job);
+  out_file_abort(&job.text);
+  array_out_abort(&job.arrays);
+  block_free(&job.block);
+  free(job.rows);
+  free(job.scores);
+  queries_free(&job.queries);
+  kf_gallery_free(job.gallery);
   return result;
 }
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"neighbours", 'k', OPTION_NUMBER, offsetof(cli_args, neighbours), 0, "K",
-         "rows for each query, 1 to 1024 (default: 15, or all where there are fewer)", 1,
-         KF_MAX_NEIGHBOURS, NULL},
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), 0, "OUT",
-         "write to .npy, .safetensors or .tsv instead of standard output", 0, 0, NULL},
-        {"itself", 0, OPTION_FLAG, offsetof(cli_args, itself), 0, NULL,
-         "the queries are the rows of the gallery, each one searched among the others", 0, 0, NULL},
-        {"rerank-from-disk", 0, OPTION_FLAG, offsetof(cli_args, rerank_from_disk), 0, NULL,
-         "keep the 8-bit copy alone in memory, and read candidates from the file", 0, 0, NULL},
-        {"json", 0, OPTION_FLAG, offsetof(cli_args, json), 0, NULL,
-         "one JSON object on the search and its time; the answers go to -o alone", 0, 0, NULL},
-        {0}}};
+    OPTIONS(
+        {NEIGHBOURS, .help = "rows per query, 1 to 1024 (default: 15, or all if there are fewer)"},
+        {OUTPUT("OUT"), .help = "write to .npy, .safetensors or .tsv instead of standard output"},
+        {FLAG("itself", search.itself),
+         .help = "the queries are the rows of the gallery, each searched among the others"},
+        {FLAG("rerank-from-disk", search.rerank_from_disk),
+         .help = "keep only the 8-bit copy in memory, and read candidates from the file"},
+        {JSON,
+         .help = "one JSON object about the search and its time; the answers go to -o only"})};
 
 const cli_command search_command = {
     .name = "search",
     .operands = "GALLERY [QUERIES...|PICTURES...]",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the gallery and the queries are",
     .summary = "find the nearest rows of every query",
     .details =
-        "The nearest rows are exact: those that comparing with every row in double precision "
-        "gives. Equal scores go to the lower row number. Queries are given in the original space; "
-        "a gallery that was made with a model carries the map, and they go through it.\n\n"
-        "The answers, best first, are printed as text: a line for each query with its number, "
-        "counted from 0, then row, label (where the gallery has labels) and score of the nearest "
-        "row, of the second nearest and so on, separated by tabs, below a header line. The score "
-        "is the cosine or the inner product (larger is nearer) or the Euclidean distance (smaller "
-        "is nearer). Where the gallery has ids they stand for row numbers.\n\n"
+        "The nearest rows are exact: the same as comparing with every row in double precision. Of "
+        "equal scores the lower row number comes first. Queries are given in the original space; a "
+        "gallery made with a model carries the map and applies it to them.\n\n"
+        "The answers are printed as text, best first: a header line and one line per query, "
+        "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "
+        "labels) and score of the nearest row, of the second nearest and so on. The score is the "
+        "cosine or the inner product (larger is nearer) or the Euclidean distance (smaller is "
+        "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
         "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, with "
-        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
-        "'scores'.\n\n"
+        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
-        "With --encoder the queries are pictures, folders of them or patterns (see 'koofu embed'), "
-        "and lines begin with the path of the picture; --skip-bad leaves out those that cannot be "
-        "read.\n\n"
-        "With --json, search_seconds is the time of the searching alone, without loading the "
-        "gallery (load_seconds), reading queries and writing answers; candidates_per_query is how "
-        "many rows had to be scored in double precision.",
-    .groups = (const cli_group *const[]){&own_options, &encoder_options, &row_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
-            {"What looks like this one?",
-             "koofu search gallery.safetensors photo.jpg --encoder clip-vit-base-patch32 -k 5"},
-            {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
-            {"Near duplicates within a gallery",
-             "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"},
-            {NULL, NULL}},
+        "With --encoder, the queries are pictures, folders of pictures or patterns (see 'koofu "
+        "embed'), and lines begin with the path of the picture; --skip-bad leaves out pictures "
+        "that "
+        "cannot be read.\n\n"
+        "With --json, search_seconds is the time of the search alone, without loading the gallery "
+        "(load_seconds), reading queries and writing answers; candidates_per_query is the number "
+        "of "
+        "rows that had to be scored in double precision.",
+    .groups = GROUPS(&own_options, &encoder_options, &row_options),
+    .examples = EXAMPLES(
+        {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
+        {"What looks like this one?",
+         "koofu search gallery.safetensors photo.jpg --encoder clip-vit-base-patch32 -k 5"},
+        {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
+        {"Near duplicates within a gallery",
+         "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),
     .run = run,
 };

@@ -1,28 +1,31 @@
-/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean for each class. */
-#include "cli.h"
+/* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "commands.h"
+#include "format.h"
+#include "label_files.h"
+#include "outputs.h"
+#include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
   const cli_args *a = &cli->args;
   cli_strings labels;
-  if (expand_labels(&a->labels, &labels)) return fail(cli, KF_ERR_MEM);
+  if (expand_labels(&a->data.labels, &labels)) return fail(cli, KF_ERR_MEM);
   kf_data_options options = {.labels = (const char *const *)labels.items,
                              .n_labels = labels.n,
                              .classes = classes,
-                             .tensor = a->tensor,
-                             .label_tensor = a->label_tensor,
+                             .tensor = a->data.tensor,
+                             .label_tensor = a->data.label_tensor,
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
-                             .skip_bad = a->skip_bad};
+                             .skip_bad = a->data.skip_bad};
   kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
   strings_free(&labels);
   if (status != KF_OK) return fail(cli, status);
   return check_replaces_no_data(cli, *out, a->output);
 }
 
-/* Without labels and --per-class, all classes of --classes have the same number of prompts. */
+/* Without labels and --per-class, all classes have the same number of prompts. */
 static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
   kf_class_set *names = NULL;
-  kf_status status = kf_class_set_load(cli->ctx, cli->args.classes, &names);
+  kf_status status = kf_class_set_load(cli->ctx, cli->args.data.classes, &names);
   if (status != KF_OK) return fail(cli, status);
   uint32_t n = kf_class_set_size(names);
   uint64_t rows = kf_data_rows(data), each = rows / n;
@@ -30,42 +33,43 @@ static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options
   if (each * n != rows || each > UINT32_MAX)
     return fail_with(cli, EXIT_BAD_DATA,
                      "%s cannot be shared out evenly among the %u classes of %s",
-                     show_counted(rows, "embedding", "embeddings").text, n, cli->args.classes);
+                     show_counted(rows, "embedding", "embeddings").text, n, cli->args.data.classes);
   options->per_class = (uint32_t)each;
-  options->classes = cli->args.classes;
+  options->classes = cli->args.data.classes;
   return EXIT_OK;
 }
 
-/* Opens the embeddings, and decides by what they belong to classes. */
+/* Opens the embeddings and finds out how they belong to classes. */
 static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) {
   const cli_args *a = &cli->args;
-  if (a->per_class.given) {
-    options->per_class = (uint32_t)a->per_class.value;
-    options->classes = a->classes;
+  if (a->text.per_class.given) {
+    options->per_class = (uint32_t)a->text.per_class.value;
+    options->classes = a->data.classes;
     return open_prompts(cli, 0, NULL, data);
   }
-  if (!a->classes || a->labels.n) return open_prompts(cli, 1, a->classes, data);
+  if (!a->data.classes || a->data.labels.n) return open_prompts(cli, 1, a->data.classes, data);
   int result = open_prompts(cli, 1, NULL, data);
   if (result != EXIT_OK) return result;
   if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
   kf_data_free(*data); /* labels inside, which --classes names */
   *data = NULL;
-  return open_prompts(cli, 1, a->classes, data);
+  return open_prompts(cli, 1, a->data.classes, data);
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (a->per_class.given && (a->labels.n || a->label_tensor))
+  if (a->text.per_class.given && (a->data.labels.n || a->data.label_tensor))
     return fail_usage(cli, "--per-class and labels are two ways to say the same");
   int result = check_safetensors(cli, a->output, "file of text prototypes");
   if (result != EXIT_OK) return result;
-  kf_text_options options = {.unit_rows = a->no_unit_rows ? KF_OFF : KF_ON, .unit_mean = a->no_unit_mean ? KF_OFF : KF_ON};
+  kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
+                             .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_text *text = NULL;
   result = take_prompts(cli, &options, &data);
   if (result == EXIT_OK) {
     kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save_text(cli, data, text, "embedding", "embeddings")
+    result = status == KF_OK ? save_text(cli, text, kf_data_rows(data), "embedding", "embeddings")
                              : fail_in(cli, status, a->operands.items[0]);
   }
   kf_text_free(text);
@@ -74,44 +78,33 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED,
-         "TEXT.safetensors", "the prototypes to write; the name ends in .safetensors", 0, 0, NULL},
-        {"per-class", 0, OPTION_NUMBER, offsetof(cli_args, per_class), 0, "M",
-         "M embeddings belong to each class, one class after the other (default with --classes: as "
-         "many as there are for each)",
-         1, UINT32_MAX, NULL},
-        {"no-unit-rows", 0, OPTION_FLAG, offsetof(cli_args, no_unit_rows), 0, NULL,
-         "average embeddings with the lengths they have", 0, 0, NULL},
-        {"no-unit-mean", 0, OPTION_FLAG, offsetof(cli_args, no_unit_mean), 0, NULL,
-         "leave means at the length they have", 0, 0, NULL},
-        {0}}};
+    "Options", OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
+                        .help = "the prototypes to write; the name ends in .safetensors"},
+                       {NUMBER("per-class", text.per_class, "M", 1, UINT32_MAX),
+                        .help = "M embeddings per class, one class after another (default with "
+                                "--classes: divide evenly)"},
+                       {FLAG("no-unit-rows", text.no_unit_rows),
+                        .help = "average embeddings without scaling them to unit length"},
+                       {FLAG("no-unit-mean", text.no_unit_mean),
+                        .help = "do not scale means to unit length"})};
 
 const cli_command text_prototypes_command = {
     .name = "text-prototypes",
     .operands = "EMB...",
-    .min_operands = 1,
-    .max_operands = ANY_NUMBER,
     .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details =
-        "Takes the embeddings of prompts that a text encoder has made, in any form that 'koofu "
-        "convert' reads, and writes one mean for each class: a native data set with a row for each "
-        "class, in class order, with the names. 'koofu prompts' writes prompts class by class; "
-        "their embeddings, in the same order, go with --classes alone, or with --per-class M. "
-        "Embeddings in another order, or of classes with different numbers of prompts, need "
-        "labels.\n\n"
-        "Each embedding is scaled to unit length, and so is each mean, as OpenAI does it for CLIP. "
-        "--text takes the means at unit length again, unless --text-as-is is there.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
-    .examples =
-        (const cli_example[]){
-            {"Seven prompts for each class",
-             "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o "
-             "text.safetensors"},
-            {"Then zero-shot accuracy",
-             "koofu eval model.safetensors test.safetensors --text text.safetensors"},
-            {NULL, NULL}},
+    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
+               "native data set with one mean per class, in class order, with the names. 'koofu "
+               "prompts' writes prompts class by class; if their embeddings are in the same order, "
+               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
+               "number of prompts, give labels.\n\n"
+               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
+               "--text scales means to unit length again, unless --text-as-is is given.",
+    .groups = GROUPS(&own_options, &label_options, &row_options),
+    .examples = EXAMPLES(
+        {"Seven prompts per class",
+         "koofu text-prototypes prompts.npy --classes names.txt --per-class 7 -o text.safetensors"},
+        {"Then zero-shot accuracy",
+         "koofu eval model.safetensors test.safetensors --text text.safetensors"}),
     .run = run,
 };

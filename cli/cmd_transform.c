@@ -1,15 +1,15 @@
 /* cmd_transform.c - koofu transform: rows to the model's space. */
-#include "cli.h"
 #include "commands.h"
+#include "inputs.h"
+#include "outputs.h"
 
 static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
   const char *path = cli->args.output;
-  kf_transform_options options = {.normalize = cli->args.no_normalize ? KF_OFF : KF_ON};
+  kf_transform_options options = {.normalize = cli->args.use.no_normalize ? KF_OFF : KF_ON};
   kf_status status =
       kf_transform_data(cli->ctx, model, data, &options, (kf_dtype)cli->args.dtype, path);
-  if (status != KF_OK) return fail(cli, status);
-  say_data_written(cli, path);
-  return EXIT_OK;
+  if (status == KF_OK) say_data_written(cli, path);
+  return result_of(cli, status);
 }
 
 static int run(cli_run *cli) {
@@ -27,34 +27,28 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    (const cli_option[]){
-        {"output", 'o', OPTION_TEXT, offsetof(cli_args, output), OPTION_REQUIRED, "OUT",
-         "the file to write, .npy or .safetensors", 0, 0, NULL},
-        {"dtype", 0, OPTION_CHOICE, offsetof(cli_args, dtype), 0, "TYPE",
-         "type of the numbers: f32 (default), f16 or bf16 (not in .npy)", KF_F32, 0, dtype_choices},
-        {"no-normalize", 0, OPTION_FLAG, offsetof(cli_args, no_normalize), 0, NULL,
-         "leave the length of mapped rows as it is, for Euclidean distances", 0, 0, NULL},
-        {0}}};
+    OPTIONS({OUTPUT("OUT"), .required = 1, .help = "the file to write, .npy or .safetensors"},
+            {DTYPE(" (not in .npy)")},
+            {FLAG("no-normalize", use.no_normalize),
+             .help = "do not scale mapped rows to unit length, for Euclidean distances"})};
 
 const cli_command transform_command = {
     .name = "transform",
     .operands = "MODEL DATA...",
-    .min_operands = 2,
-    .max_operands = ANY_NUMBER,
     .missing = "the model and the data to map are",
     .missing_rest = "the data to map are",
     .summary = "map embeddings to the model's space",
     .details =
-        "Rows come out in their order, scaled to unit length, so that a dot product is a cosine. A "
-        ".npy holds the rows alone; a .safetensors is a native data set with labels and class "
-        "names, where the input has them.\n\n"
+        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. A "
+        ".npy holds only the rows; a .safetensors is a native data set with labels and class "
+        "names, "
+        "if the input has them.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
-        "keeps its number.",
-    .groups = (const cli_group *const[]){&own_options, &label_options, &row_options, NULL},
+        "keeps "
+        "its number.",
+    .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples =
-        (const cli_example[]){{"A compact gallery for retrieval",
-                               "koofu transform model.safetensors gallery.npy --dtype f16 -o "
-                               "compact.npy"},
-                              {NULL, NULL}},
+        EXAMPLES({"A compact gallery for retrieval",
+                  "koofu transform model.safetensors gallery.npy --dtype f16 -o compact.npy"}),
     .run = run,
 };

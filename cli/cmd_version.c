@@ -1,10 +1,11 @@
 /* cmd_version.c - koofu version: the version, and the instruction sets of this machine. */
-#include "cli.h"
 #include "commands.h"
+
+#include <stdio.h>
 
 static int run(cli_run *cli) {
   printf("koofu %s\n", kf_version());
-  if (!cli->args.verbose) return EXIT_OK;
+  if (!cli->args.common.verbose) return EXIT_OK;
   for (int isa = KF_ISA_PLAIN; kf_isa_name((kf_isa)isa); isa++)
     printf("%-8s %s\n", kf_isa_name((kf_isa)isa),
            kf_isa_available((kf_isa)isa) ? "available" : "not on this machine");
@@ -13,8 +14,7 @@ static int run(cli_run *cli) {
 
 const cli_command version_command = {
     .name = "version",
-    .operands = "",
     .summary = "print the version",
-    .details = "With -v also the instruction sets, and which of them this machine has.",
+    .details = "With -v, also prints the instruction sets and which of them this machine has.",
     .run = run,
 };

@@ -1,5 +1,4 @@
 /* commands.c - the commands, in the order of the help. */
-#include "cli.h"
 #include "commands.h"
 
 const cli_command *const commands[] = {

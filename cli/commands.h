@@ -1,14 +1,17 @@
-/* commands.h - one entry for each cmd_*.c. */
+/* commands.h - all commands; each is defined in its cmd_*.c. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
-#include "args.h"
+#include "cli.h"
 
-extern const cli_command convert_command, info_command, stats_command, merge_command, fit_command,
-    transform_command, classify_command, eval_command, add_class_command, index_command,
-    search_command, synth_command, demo_command, help_command, version_command;
-extern const cli_command compare_command, classes_command, sweep_command, report_command;
-extern const cli_command prompts_command, text_prototypes_command;
-extern const cli_command embed_command, embed_text_command, quickstart_command;
+extern const cli_command add_class_command, classes_command, classify_command, compare_command,
+    convert_command, demo_command, embed_command, embed_text_command, eval_command, fit_command,
+    help_command, index_command, info_command, merge_command, prompts_command, quickstart_command,
+    report_command, search_command, stats_command, sweep_command, synth_command,
+    text_prototypes_command, transform_command, version_command;
+
+extern const cli_command *const commands[]; /* NULL-terminated, in the order of the help */
+const cli_command *find_command(const char *name);
+int no_such_command(cli_run *cli, const char *name); /* a usage error with a suggestion */
 
 #endif

@@ -1,15 +1,8 @@
 /* completion.c - shell completions from the tables: koofu help --completion SHELL. */
-#include "cli.h"
+#include "commands.h"
+#include "help.h"
 
 #include <string.h>
-
-/* Calls print for every option of a command that people see. */
-typedef void print_option_fn(FILE *file, const cli_command *command, const cli_option *o);
-static void each_option(FILE *file, const cli_command *command, print_option_fn *print) {
-  option_walk walk = {command, 0, 0};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
-    if (!(o->flags & OPTION_HIDDEN)) print(file, command, o);
-}
 
 static void print_choices(FILE *file, const cli_option *o) {
   for (size_t i = 0; o->choices[i]; i++) fprintf(file, "%s%s", i ? " " : "", o->choices[i]);

@@ -1,5 +1,6 @@
 /* format.c - numbers and names for people. */
 #include "cli.h"
+#include "format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,21 +1,23 @@
-/* galleries.c - what the commands on galleries share. */
-#include "cli.h"
+/* galleries.c - loads galleries, and checks what votes and searches need. */
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
 
 #include <string.h>
 
-/* Queries are read, searched and written in blocks of at most so many, and of so many bytes. */
+/* Queries are read, searched and written in blocks of at most this many queries and bytes. */
 enum { BLOCK_QUERIES = 4096, BLOCK_BYTES = 64 << 20 };
-/* The products of a block, for each thread, as a power of two: about half a second, after which a
- * signal is heard ... */
+/* The products of a block per thread, as a power of two: about half a second, so that a signal is
+ * noticed soon ... */
 static const int product_bits[] = {
     [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
-/* ... but no fewer queries for each thread than are worth a walk over all rows. */
+/* ... but at least this many queries per thread, to be worth a pass over all rows. */
 enum { LEAST_QUERIES = 64 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
-  kf_gallery_load_options options = {.rerank_from_disk = cli->args.rerank_from_disk};
+  kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
   return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "gallery");
 }
@@ -36,44 +38,53 @@ static int is_mapped_gallery(cli_run *cli, const char *path) {
   return yes;
 }
 
-int check_unmapped(cli_run *cli, const kf_data *data, const char *otherwise) {
-  if (!kf_data_mapped(data)) return EXIT_OK;
+static int fail_mapped(cli_run *cli, const char *otherwise) {
   const cli_list *operands = &cli->args.operands;
-  size_t which = 1; /* a folder or pattern stands for the files in it */
+  size_t which = 1; /* may be a folder or pattern */
   for (size_t i = operands->n; i-- > 1;)
     if (is_mapped_gallery(cli, operands->items[i])) which = i;
   return fail_with(cli, EXIT_BAD_DATA,
-                   "%s: the rows of this gallery are mapped already; give the original rows%s",
+                   "%s: the rows of this gallery are already mapped; give the original rows%s",
                    operands->items[which], otherwise);
+}
+
+int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *otherwise,
+                  uint32_t dim, const char *taker) {
+  if (mapped && q->data && kf_data_mapped(q->data)) return fail_mapped(cli, otherwise);
+  if (q->dim == dim) return EXIT_OK;
+  return fail_with(cli, EXIT_BAD_DATA, "%s: %s %u columns, the %s takes %u",
+                   q->data ? cli->args.operands.items[1] : cli->args.encoder.folder,
+                   q->data ? "has" : "gives", q->dim, taker, dim);
 }
 
 /* --- votes ------------------------------------------------------------------------------------ */
 
 int check_vote_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->gallery &&
-      (a->neighbours.given || a->neighbour_list.n || a->neighbour_list.automatic || a->weighted))
+  if (!a->votes.gallery &&
+      (a->search.k.given || a->search.ks.n || a->search.ks.automatic || a->votes.weighted))
     return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
-  if (a->temperature.given && !a->weighted)
+  if (a->votes.temperature.given && !a->votes.weighted)
     return fail_usage(cli, "--temperature needs --weighted");
   return EXIT_OK;
 }
 
 double vote_temperature(const cli_args *a) {
-  return a->temperature.given ? a->temperature.value : 0.07;
+  return a->votes.temperature.given ? a->votes.temperature.value : 0.07;
 }
 
-/* A gallery votes in the original space, or in that of the model beside which it is shown. */
+/* A gallery votes in the original space or in that of the model. */
 static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model *model) {
-  const char *path = cli->args.gallery;
+  const char *path = cli->args.votes.gallery;
   if (!kf_gallery_has_labels(gallery))
     return fail_with(cli, EXIT_BAD_DATA,
-                     "%s: has no labels to vote with; 'koofu index' takes them (--labels)", path);
+                     "%s: has no labels to vote with; 'koofu index' takes them with --labels",
+                     path);
   if (kf_gallery_mapped(gallery) && !kf_gallery_made_with(gallery, model))
-    return fail_with(cli, EXIT_BAD_DATA,
-                     "%s: was made with another model than %s; make it again with 'koofu index "
-                     "DATA --model MODEL'",
-                     path, cli->args.operands.items[0]);
+    return fail_with(
+        cli, EXIT_BAD_DATA,
+        "%s: was not made with %s; make it again with 'koofu index DATA --model MODEL'", path,
+        cli->args.operands.items[0]);
   if (kf_gallery_dim_in(gallery) != kf_model_dim_in(model))
     return fail_with(cli, EXIT_BAD_DATA, "%s: takes %u columns, the model %u", path,
                      kf_gallery_dim_in(gallery), kf_model_dim_in(model));
@@ -81,7 +92,7 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
 }
 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
-  int result = load_gallery(cli, cli->args.gallery, out);
+  int result = load_gallery(cli, cli->args.votes.gallery, out);
   if (result == EXIT_OK) result = check_voters(cli, *out, model);
   return result;
 }
@@ -90,7 +101,7 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
 
 int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
-    return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, and no other to search for", path);
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find", path);
   if (k <= most) return EXIT_OK;
   return fail_usage(cli,
                     "-k must be a whole number from 1 to %llu (the rows to search in), not '%u'",
@@ -99,7 +110,7 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) 
 
 int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   const cli_args *a = &cli->args;
-  kf_k_options options = {.weighted = a->weighted, .temperature = vote_temperature(a)};
+  kf_k_options options = {.weighted = a->votes.weighted, .temperature = vote_temperature(a)};
   kf_k_choice *choice;
   kf_status status = kf_k_choice_new(cli->ctx, gallery, &options, &choice);
   if (status != KF_OK) return fail(cli, status);
@@ -108,7 +119,8 @@ int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *
   *k = choice->k;
   progress_clear(&cli->progress);
   say(cli,
-      "k = %u: right for %s of %s of the gallery left out in turn; the best of 1 to %zu, k = %u, "
+      "k = %u is right for %s of %s of the gallery left out in turn; the best of 1 to %zu, k = "
+      "%u, "
       "for %s",
       choice->k, show_percent(chosen->top1, choice->n).text,
       show_counted(choice->n, "row", "rows").text, choice->n_points, choice->best,
@@ -118,7 +130,7 @@ int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *
 }
 
 int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
-  const cli_number *given = &cli->args.neighbours;
+  const cli_number *given = &cli->args.search.k;
   *k = given->given ? (uint32_t)given->value : most < 15 ? (uint32_t)most : 15;
   return check_neighbours(cli, path, most, *k);
 }

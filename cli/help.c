@@ -1,14 +1,14 @@
 /* help.c - the short and the long help, from the tables. */
-#include "cli.h"
+#include "commands.h"
+#include "help.h"
 
 #include <ctype.h>
 #include <string.h>
 
 enum { WIDTH = 80, HELP_COLUMN = 27 };
 
-/* Prints one paragraph from column `column`, further lines indented by `indent`. Returns what
- * follows the paragraph's last line. */
-static const char *print_paragraph(FILE *file, const char *text, size_t indent, size_t column) {
+/* Prints one paragraph from column `column` on, further lines indented by `indent`. */
+static void print_paragraph(FILE *file, const char *text, size_t indent, size_t column) {
   int first = 1;
   while (*text && *text != '\n') {
     size_t length = strcspn(text, " \n");
@@ -26,10 +26,9 @@ static const char *print_paragraph(FILE *file, const char *text, size_t indent, 
     first = 0;
   }
   putc('\n', file);
-  return text;
 }
 
-/* Prints paragraphs; lines that start with a space stay as they are. */
+/* Lines that start with a space are not filled. */
 static void print_paragraphs(FILE *file, const char *text) {
   while (*text) {
     size_t length = strcspn(text, "\n");
@@ -62,24 +61,30 @@ static void print_option(FILE *file, const cli_option *o) {
   print_entry(file, label, o->help);
 }
 
+void each_option(FILE *file, const cli_command *command, option_fn print) {
+  option_walk walk = {.command = command};
+  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;)
+    if (!o->hidden) print(file, command, o);
+}
+
 static void print_options(FILE *file, const cli_command *command) {
-  option_walk walk = {command, 0, 0};
+  option_walk walk = {.command = command};
   const cli_group *group, *before = NULL;
   for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
-    if (o->flags & OPTION_HIDDEN) continue;
+    if (o->hidden) continue;
     if (group != before) fprintf(file, "\n%s\n", group->title);
     before = group;
     print_option(file, o);
   }
 }
 
-/* "-o OUT.safetensors" and the like: what must be given. */
+/* With the options that must be given: "-o OUT.safetensors". */
 static void print_usage(FILE *file, const cli_command *command) {
   fprintf(file, "usage: koofu %s", command->name);
-  if (*command->operands) fprintf(file, " %s", command->operands);
-  option_walk walk = {command, 0, 0};
+  if (command->operands) fprintf(file, " %s", command->operands);
+  option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!(o->flags & OPTION_REQUIRED)) continue;
+    if (!o->required) continue;
     if (o->letter)
       fprintf(file, " -%c %s", o->letter, o->value);
     else
@@ -104,7 +109,7 @@ static void print_program(FILE *file) {
   fprintf(file, "koofu %s: %s\n\nusage: koofu COMMAND [ARGUMENT...] [OPTION...]\n\n", kf_version(),
           program_summary);
   for (const cli_command *const *c = commands; *c; c++)
-    fprintf(file, "  %-10s  %s\n", (*c)->name, (*c)->summary);
+    fprintf(file, "  %-15s  %s\n", (*c)->name, (*c)->summary);
 }
 
 void print_help(FILE *file, const cli_command *command) {

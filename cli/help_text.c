@@ -1,5 +1,5 @@
-/* help_text.c - what there is to say about koofu itself. */
-#include "cli.h"
+/* help_text.c - texts about koofu itself. */
+#include "help.h"
 
 const char program_summary[] = "a better, smaller embedding space in closed form";
 
@@ -10,15 +10,15 @@ const char program_details[] =
     "prototype) is a better classifier than in the original one, and the first L coordinates are a "
     "smaller embedding. Nothing is trained.\n\n"
     "Data sets, statistics, models and galleries are plain .safetensors files. The same input "
-    "gives the same "
-    "bytes, whatever the number of threads, the instruction set, and the order and number of "
-    "files.\n\n"
-    "Results go to standard output, everything else to standard error. Progress is shown on a "
-    "terminal only. An output file appears complete or not at all; an interrupted command leaves "
-    "nothing behind but what 'koofu embed' goes on with. '--' ends the options.";
+    "gives the same bytes, whatever the number of threads, the instruction set, and the order and "
+    "number of files.\n\n"
+    "Results go to standard output, everything else to standard error. Progress is shown only on a "
+    "terminal. An output file appears complete or not at all; an interrupted command leaves "
+    "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
+    "options.";
 
 const cli_example program_examples[] = {
-    {"See what it does, on a synthetic world", "koofu demo"},
+    {"See what koofu does, on a synthetic world", "koofu demo"},
     {"From a folder of pictures to a classifier",
      "koofu quickstart photos --encoder clip-vit-base-patch32"},
     {"Fit a model", "koofu fit train.npy --labels train.txt -o model.safetensors"},
@@ -29,11 +29,11 @@ const cli_example program_examples[] = {
     {NULL, NULL}};
 
 const cli_topic program_topics[] = {
-    {"Exit status", " 0  it worked\n"
+    {"Exit status", " 0  success\n"
                     " 1  internal error or out of memory\n"
                     " 2  usage: a wrong option or argument\n"
-                    " 3  bad data: a file or a row is not what it must be, or has no answer\n"
+                    " 3  bad data: a malformed file or row, or a problem without an answer\n"
                     " 4  input or output: missing, unreadable, disk full, no permission"},
-    {"Environment", " KOOFU_THREADS  the number of threads, where --threads is not given\n"
-                    " KOOFU_ISA      the instruction set, where --isa is not given"},
+    {"Environment", " KOOFU_THREADS  the number of threads, unless --threads is given\n"
+                    " KOOFU_ISA      the instruction set, unless --isa is given"},
     {NULL, NULL}};

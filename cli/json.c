@@ -1,10 +1,11 @@
 /* json.c - writes JSON, one document a line. */
-#include "cli.h"
+#include "json.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-int utf8_length(const unsigned char *p) {
+/* Length of the UTF-8 character at p (RFC 3629), a NUL-terminated string; 0: it is invalid. */
+static int utf8_length(const unsigned char *p) {
   if (p[0] < 0x80) return 1;
   if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
   int length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -39,7 +40,7 @@ static void print_string(FILE *file, const char *text) {
   putc('"', file);
 }
 
-/* What stands before a value. */
+/* What comes before a value. */
 static void begin(cli_json *j, const char *key) {
   if (j->comma) fputs(", ", j->file);
   j->comma = 1;
@@ -104,7 +105,14 @@ void jw_null(cli_json *j, const char *key) {
   fputs("null", j->file);
 }
 
-void jw_end_line(cli_json *j) {
-  putc('\n', j->file);
+void jw_class(cli_json *j, const char *key, const char *name, int32_t number) {
+  if (name)
+    jw_text(j, key, name);
+  else
+    jw_number(j, key, number);
+}
+
+void jw_end(cli_json *j) {
+  fputs("}\n", j->file);
   j->comma = 0;
 }

@@ -1,24 +1,26 @@
-/* judging.c - truth and class sets as the options name them, and errors by class. */
-#include "cli.h"
+/* judging.c - loads truth and class sets, and prints errors by class. */
+#include "format.h"
+#include "judging.h"
+#include "out_file.h"
 
 #include <stdlib.h>
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
-  const cli_args *a = &cli->args;
-  if (!a->truth && a->truth_classes) return fail_usage(cli, "--truth-classes needs --truth FILE");
-  if (!a->truth && a->ids) return fail_usage(cli, "--ids needs --truth FILE");
-  kf_truth_options options = {.classes = a->truth_classes, .ids = a->ids};
-  kf_status status = a->truth ? kf_truth_load(cli->ctx, a->truth, &options, truth) : KF_OK;
-  if (status == KF_OK && a->class_set) status = kf_class_set_load(cli->ctx, a->class_set, set);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  const struct judge_args *j = &cli->args.judge;
+  if (!j->truth && (j->truth_classes || j->ids))
+    return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
+  kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};
+  kf_status status = j->truth ? kf_truth_load(cli->ctx, j->truth, &options, truth) : KF_OK;
+  if (status == KF_OK && j->class_set) status = kf_class_set_load(cli->ctx, j->class_set, set);
+  return result_of(cli, status);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
 void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, int known) {
-  char low_name[32], high_name[32];
+  char low_name[40], high_name[40];
   snprintf(low_name, sizeof low_name, "%s_low", name);
   snprintf(high_name, sizeof high_name, "%s_high", name);
   if (!known) {
@@ -34,13 +36,21 @@ void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, 
   jw_real(j, high_name, high);
 }
 
-/* A class by its name, or by its number where it has none. */
+void print_json_hits(cli_json *j, const char *name, uint64_t top1, uint64_t top5, uint64_t n,
+                     int known) {
+  char key[32];
+  snprintf(key, sizeof key, "%s%stop1", name, *name ? "_" : "");
+  print_json_share(j, key, top1, n, known);
+  snprintf(key, sizeof key, "%s%stop5", name, *name ? "_" : "");
+  print_json_share(j, key, top5, n, known);
+}
+
 static void print_json_class(cli_json *j, const char *key, const kf_model *model, int32_t class) {
-  const char *name = kf_model_class_name(model, (uint32_t) class);
-  if (name)
-    jw_text(j, key, name);
-  else
-    jw_number(j, key, class);
+  jw_class(j, key, kf_model_class_name(model, (uint32_t) class), class);
+}
+
+static void print_model_class(FILE *file, const kf_model *model, int32_t class) {
+  print_class(file, kf_model_class_name(model, (uint32_t) class), class);
 }
 
 /* --- the worst classes ------------------------------------------------------------------------ */
@@ -52,7 +62,7 @@ typedef struct ranked {
   const kf_class_result *result;
 } ranked;
 
-/* The smaller share first; of equal ones that of more rows, then the lower number. */
+/* The lower accuracy first; of equal ones the one with more rows, then the lower number. */
 static int by_accuracy(const void *a, const void *b) {
   const ranked *x = a, *y = b;
   double p = (double)x->result->top1 * (double)y->result->n;
@@ -62,7 +72,7 @@ static int by_accuracy(const void *a, const void *b) {
   return x->class < y->class ? -1 : 1;
 }
 
-/* At most SHOWN classes that have rows; the caller frees them. NULL: out of memory. */
+/* At most SHOWN classes that have rows, to be freed; NULL: out of memory. */
 static ranked *worst_classes(const kf_analysis *analysis, size_t *n) {
   ranked *list = calloc(analysis->n_classes + (size_t)1, sizeof *list);
   *n = 0;
@@ -89,7 +99,7 @@ static void print_worst(const kf_model *model, const kf_analysis *analysis) {
     const kf_class_result *r = worst[i].result;
     printf("  %9s %9s %9s %9s  ", show_percent(r->top1, r->n).text,
            show_percent(r->top5, r->n).text, show_count(r->n).text, show_count(r->answers).text);
-    print_class(stdout, kf_model_class_name(model, worst[i].class), (int32_t)worst[i].class);
+    print_model_class(stdout, model, (int32_t)worst[i].class);
     putchar('\n');
   }
   free(worst);
@@ -101,14 +111,14 @@ static void print_confusions(const kf_model *model, const kf_analysis *analysis)
   for (size_t i = 0; i < shown_confusions(analysis); i++) {
     const kf_confusion *c = &analysis->confusions[i];
     printf("  %9s  ", show_count(c->n).text);
-    print_class(stdout, kf_model_class_name(model, (uint32_t)c->truth), c->truth);
+    print_model_class(stdout, model, c->truth);
     fputs("  ->  ", stdout);
-    print_class(stdout, kf_model_class_name(model, (uint32_t)c->answer), c->answer);
+    print_model_class(stdout, model, c->answer);
     putchar('\n');
   }
 }
 
-/* What is right in a bin, and in it and those above. */
+/* Accuracy in a bin, and in that bin and all above it. */
 static void print_margins(const kf_analysis *analysis) {
   printf("\nmargin between the two best scores:\n  %9s %9s %9s %9s  from there on\n", "from", "to",
          "rows", "top-1");
@@ -174,7 +184,7 @@ static void write_classes(FILE *file, const kf_model *model, const kf_analysis *
   fputs("class\trows\ttop1\ttop5\tanswers\n", file);
   for (uint32_t k = 0; k < analysis->n_classes; k++) {
     const kf_class_result *r = &analysis->classes[k];
-    print_class(file, kf_model_class_name(model, k), (int32_t)k);
+    print_model_class(file, model, (int32_t)k);
     fprintf(file, "\t%llu\t%llu\t%llu\t%llu\n", (unsigned long long)r->n,
             (unsigned long long)r->top1, (unsigned long long)r->top5,
             (unsigned long long)r->answers);
@@ -186,27 +196,25 @@ static void write_confusions(FILE *file, const kf_model *model, const kf_analysi
   for (size_t i = 0; i < analysis->n_confusions; i++) {
     const kf_confusion *c = &analysis->confusions[i];
     fprintf(file, "%llu\t", (unsigned long long)c->n);
-    print_class(file, kf_model_class_name(model, (uint32_t)c->truth), c->truth);
+    print_model_class(file, model, c->truth);
     putc('\t', file);
-    print_class(file, kf_model_class_name(model, (uint32_t)c->answer), c->answer);
+    print_model_class(file, model, c->answer);
     putc('\n', file);
   }
 }
 
-/* Both files, or none. */
+/* Both files, or neither. */
 int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis) {
-  const char *const paths[] = {cli->args.class_table, cli->args.confusions};
+  static void (*const writers[])(FILE *, const kf_model *,
+                                 const kf_analysis *) = {write_classes, write_confusions};
+  const char *const paths[] = {cli->args.errors.per_class, cli->args.errors.confusions};
   out_file files[2] = {{0}, {0}};
   int result = EXIT_OK;
   for (int i = 0; i < 2 && result == EXIT_OK; i++) {
-    if (!paths[i]) continue;
-    result = out_file_open(cli, &files[i], paths[i]);
-    if (result != EXIT_OK) break;
-    (i == 0 ? write_classes : write_confusions)(files[i].file, model, analysis);
-    result = out_file_finish(cli, &files[i]);
+    if (paths[i]) result = out_file_open(cli, &files[i], paths[i]);
+    if (paths[i] && result == EXIT_OK) writers[i](files[i].file, model, analysis);
   }
-  for (int i = 0; i < 2 && result == EXIT_OK; i++)
-    if (paths[i]) result = out_file_commit(cli, &files[i]);
+  if (result == EXIT_OK) result = out_files_commit(cli, files, 2);
   for (int i = 0; i < 2; i++) out_file_abort(&files[i]);
   return result;
 }

@@ -1,5 +1,5 @@
-/* label_files.c - the files that --labels names, where a name may be a pattern. */
-#include "cli.h"
+/* label_files.c - the files of --labels, with patterns expanded. */
+#include "label_files.h"
 
 #include <glob.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@ static int add(cli_strings *strings, const char *text) {
   return items[strings->n] ? (strings->n++, 0) : -1;
 }
 
-/* A name that stands for a file, or for nothing, stays as it is; opening it says what is wrong. The
- * matches of a pattern come in name order: this program has the locale C. */
+/* A name that is a file or matches nothing is kept; opening it says what is wrong. Matches come in
+ * byte order, since this program runs in the C locale. */
 static int add_matches(cli_strings *strings, const char *given) {
   glob_t found;
   if (access(given, F_OK) == 0 || glob(given, 0, NULL, &found) != 0) return add(strings, given);

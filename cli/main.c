@@ -1,5 +1,7 @@
 /* main.c - finds the command, reads its options, makes the context, runs it. */
-#include "cli.h"
+#include "commands.h"
+#include "format.h"
+#include "help.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,9 +18,9 @@ const cli_command *find_command(const char *name) {
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Paths and names from files are in messages. */
+/* Messages may hold paths and names from files. */
 static void print_text(const char *format, va_list list) {
-  char text[10240]; /* two of the longest paths, and a sentence */
+  char text[10240]; /* two paths of maximum length and a sentence */
   vsnprintf(text, sizeof text, format, list);
   print_plain(stderr, text);
 }
@@ -71,14 +73,17 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
   const char *message = kf_errmsg(cli->ctx);
   const char *hint = hint_for(cli->command, kf_errhint(cli->ctx));
   return fail_with(cli, exit_status(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
-                   *message ? message : kf_status_name(status), hint ? "; " : "",
-                   hint ? hint : "");
+                   *message ? message : kf_status_name(status), hint ? "; " : "", hint ? hint : "");
 }
 
 int fail(cli_run *cli, kf_status status) { return fail_in(cli, status, NULL); }
 
+int result_of(cli_run *cli, kf_status status) {
+  return status == KF_OK ? EXIT_OK : fail(cli, status);
+}
+
 void say(cli_run *cli, const char *format, ...) {
-  if (cli->args.quiet) return;
+  if (cli->args.common.quiet) return;
   progress_clear(&cli->progress);
   va_list list;
   va_start(list, format);
@@ -87,40 +92,37 @@ void say(cli_run *cli, const char *format, ...) {
   putc('\n', stderr);
 }
 
-static void log_callback(void *user, const char *message) { say(user, "%s", message); }
+static void log_callback(void *user, const char *message) {
+  cli_run *cli = user;
+  if (!cli->muted) say(cli, "%s", message);
+}
 
 /* --- a run ------------------------------------------------------------------------------------ */
 
-/* The environment stands in for --threads and --isa where they are not given. */
+/* Stands in for --threads and --isa if they are not given. */
 static int read_environment(cli_run *cli, char *message, size_t size) {
-  const char *threads = getenv("KOOFU_THREADS");
-  const char *isa = getenv("KOOFU_ISA");
-  option_walk walk = {cli->command, 0, 0};
-  for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (o->at == offsetof(cli_args, threads) && threads && *threads && !cli->args.threads.given)
-      if (parse_number("KOOFU_THREADS", threads, o->low, o->high, &cli->args.threads.value, message,
-                       size))
-        return -1;
-    if (o->at == offsetof(cli_args, isa) && isa && *isa && cli->args.isa < 0) {
-      cli->args.isa = parse_choice("KOOFU_ISA", isa, o->choices, message, size);
-      if (cli->args.isa < 0) return -1;
-    }
-  }
-  return 0;
+  const char *threads = getenv("KOOFU_THREADS"), *isa = getenv("KOOFU_ISA");
+  struct common_args *c = &cli->args.common;
+  if (threads && *threads && !c->threads.given &&
+      parse_number("KOOFU_THREADS", threads, 1, MAX_THREADS, &c->threads.value, message, size))
+    return -1;
+  if (!isa || !*isa || c->isa >= 0) return 0;
+  c->isa = parse_choice("KOOFU_ISA", isa, isa_choices, message, size);
+  return c->isa < 0 ? -1 : 0;
 }
 
 static int make_context(cli_run *cli) {
-  kf_isa isa = cli->args.isa < 0 ? KF_ISA_AUTO : (kf_isa)cli->args.isa;
+  kf_isa isa = cli->args.common.isa < 0 ? KF_ISA_AUTO : (kf_isa)cli->args.common.isa;
   if (!kf_isa_available(isa))
     return fail_usage(cli, "this machine does not have the instruction set %s", kf_isa_name(isa));
-  kf_ctx_options options = {.threads = (unsigned)cli->args.threads.value,
+  kf_ctx_options options = {.threads = (unsigned)cli->args.common.threads.value,
                             .isa = isa,
                             .progress = progress_callback,
                             .log = log_callback,
                             .user = cli};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
   if (status != KF_OK) return fail(cli, status);
-  if (cli->args.verbose)
+  if (cli->args.common.verbose)
     say(cli, "koofu %s, %s, instruction set %s", kf_version(),
         show_counted(kf_ctx_threads(cli->ctx), "thread", "threads").text,
         kf_isa_name(kf_ctx_isa(cli->ctx)));
@@ -129,20 +131,20 @@ static int make_context(cli_run *cli) {
 
 static int run(cli_run *cli, int argc, char **argv) {
   char message[512];
-  cli->args.isa = -1; /* not given */
+  cli->args.common.isa = -1; /* not given */
   if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
     return fail_usage(cli, "%s", message);
-  if (cli->args.help || cli->args.long_help) {
-    (cli->args.long_help ? print_long_help : print_help)(stdout, cli->command);
+  if (cli->args.common.help || cli->args.common.long_help) {
+    (cli->args.common.long_help ? print_long_help : print_help)(stdout, cli->command);
     return EXIT_OK;
   }
   if (read_environment(cli, message, sizeof message)) return fail_usage(cli, "%s", message);
-  progress_start(&cli->progress, cli->args.quiet, cli->args.verbose);
+  progress_start(&cli->progress, cli->args.common.quiet, cli->args.common.verbose);
   catch_signals();
   int status = make_context(cli);
   if (status == EXIT_OK) status = cli->command->run(cli);
   progress_end(cli);
-  if (status == EXIT_OK && cli->args.verbose)
+  if (status == EXIT_OK && cli->args.common.verbose)
     say(cli, "%s in all", show_seconds(now() - cli->begun).text);
   return status;
 }
@@ -150,7 +152,7 @@ static int run(cli_run *cli, int argc, char **argv) {
 int no_such_command(cli_run *cli, const char *name) {
   suggestion guess = {.typed = name};
   if (name[0] == '-')
-    return fail_usage(cli, "'%s' comes before the command; options go behind it", name);
+    return fail_usage(cli, "'%s' comes before the command; options go after the command", name);
   for (const cli_command *const *c = commands; *c; c++) suggest(&guess, (*c)->name);
   if (guess.best)
     return fail_usage(cli, "there is no command '%s' (did you mean '%s'?)", name, guess.best);
@@ -177,8 +179,8 @@ static int start(cli_run *cli, int argc, char **argv) {
   return run(cli, argc - 2, argv + 2);
 }
 
-/* Every shard of a data set stays open: as many files as we may have. And a file that grows beyond
- * its limit is an error of the write, not the end of the process. */
+/* Every shard of a data set stays open, so allow as many files as possible. Exceeding the file size
+ * limit is an error of the write, not the end of the process. */
 static void set_limits(void) {
   struct rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
@@ -195,7 +197,7 @@ int main(int argc, char **argv) {
   set_limits();
   int status = start(&cli, argc, argv);
   kf_ctx_free(cli.ctx);
-  args_free(&cli.args);
+  args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);
   errno = 0;
   if ((fclose(stdout) != 0 || unwritten) && status == EXIT_OK)

@@ -1,10 +1,11 @@
 /* man.c - man pages (roff, man macros) from the tables: koofu help --man COMMAND. */
-#include "cli.h"
+#include "commands.h"
+#include "help.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Prints n bytes so that roff takes none of them for its own, and copies of them paste well. */
+/* Prints n bytes, escaped so that roff interprets none of them and the rendered text can be pasted. */
 static void print_n(FILE *file, const char *text, size_t n) {
   if (n && (text[0] == '.' || text[0] == '\'')) fputs("\\&", file);
   for (size_t i = 0; i < n; i++) {
@@ -28,7 +29,7 @@ static void print_heading(FILE *file, const char *title) {
   putc('\n', file);
 }
 
-/* Paragraphs; runs of lines that start with a space stay as they are. */
+/* Lines that start with a space are not filled. */
 static void print_paragraphs(FILE *file, const char *text) {
   int fixed = 0;
   while (*text) {
@@ -66,10 +67,10 @@ static void print_option(FILE *file, const cli_option *o) {
 
 static void print_options(FILE *file, const cli_command *command) {
   print_heading(file, "options");
-  option_walk walk = {command, 0, 0};
+  option_walk walk = {.command = command};
   const cli_group *group, *before = NULL;
   for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
-    if (o->flags & OPTION_HIDDEN) continue;
+    if (o->hidden) continue;
     if (group != before) fprintf(file, ".SS %s\n", group->title);
     before = group;
     print_option(file, o);
@@ -109,12 +110,15 @@ static void print_synopsis(FILE *file, const cli_command *command) {
   print_heading(file, "synopsis");
   fputs("\\fBkoofu ", file);
   print(file, command->name);
-  fputs("\\fR \\fI", file);
-  print(file, command->operands);
   fputs("\\fR", file);
-  option_walk walk = {command, 0, 0};
+  if (command->operands) {
+    fputs(" \\fI", file);
+    print(file, command->operands);
+    fputs("\\fR", file);
+  }
+  option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
-    if (!(o->flags & OPTION_REQUIRED)) continue;
+    if (!o->required) continue;
     if (o->letter) {
       fprintf(file, " \\fB\\-%c\\fR \\fI", o->letter);
     } else {
@@ -142,7 +146,7 @@ static void print_see_also(FILE *file, const cli_command *without) {
     if (*c == without) continue;
     fputs(".BR koofu\\-", file);
     print(file, (*c)->name);
-    /* The last one of the list has no comma. */
+    /* no comma after the last */
     int last = !c[1] || (c[1] == without && !c[2]);
     fputs(last ? " (1)\n" : " (1),\n", file);
   }

@@ -1,10 +1,10 @@
 /* out_file.c - results to stdout, or to a file that appears whole or not at all.
  *
- * As in the library: the file has no name until it is complete (O_TMPFILE), where the file system
- * allows it, so that a process that is killed leaves nothing behind; elsewhere it has a name of its
- * own in the same folder. It then takes its place by rename(2), which replaces an older file in one
- * step. */
-#include "cli.h"
+ * As in the library, the file has no name until it is complete (O_TMPFILE), so a killed process
+ * leaves nothing behind. If the file system does not support that, it has a temporary name in the
+ * same folder. rename(2) then puts it in its place, replacing an older file in one step. */
+#include "out_file.h"
+#include "outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static char *folder_of(const char *path) {
   return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
 }
 
-/* A name beside `path` that nobody else uses. NULL: out of memory. */
+/* An unused name in the folder of `path`. NULL: out of memory. */
 static char *temporary_name(const char *path) {
   uint64_t chance;
   if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance)
@@ -38,13 +38,13 @@ static char *temporary_name(const char *path) {
   const char *slash = strrchr(path, '/');
   size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
   char *name;
-  /* The base name is cut so that the temporary one stays within the limit of file names. */
+  /* The base name is cut to keep within the limit of file names. */
   int length =
       asprintf(&name, "%.*s.%.180s.%016" PRIx64 ".part", (int)folder, path, path + folder, chance);
   return length < 0 ? NULL : name;
 }
 
-/* The name by which a file without a name can be linked. */
+/* A path by which an unnamed file can be linked. */
 static const char *self_path(int fd, char path[40]) {
   snprintf(path, 40, "/proc/self/fd/%d", fd);
   return path;
@@ -56,7 +56,7 @@ static int open_unnamed(const out_file *out) {
   free(folder);
   char self[40];
   if (fd < 0 || access(self_path(fd, self), F_OK) == 0) return fd;
-  close(fd); /* without /proc it could never get its name */
+  close(fd); /* without /proc it cannot be given a name */
   return -1;
 }
 
@@ -92,13 +92,13 @@ int out_file_open(cli_run *cli, out_file *out, const char *path) {
     errno = code;
     return out_file_fail(cli, out, "cannot be created");
   }
-  /* A file that only its owner may read stays so. */
+  /* Keep the permissions of the file it replaces. */
   if (exists && fchmod(fd, old.st_mode & 07777) != 0 && errno != EPERM)
     return out_file_fail(cli, out, "cannot be given its permissions");
   return EXIT_OK;
 }
 
-/* A rename lasts only once the folder itself is on the disk. */
+/* A rename is durable only once the folder is on the disk. */
 static void sync_folder(const char *path) {
   char *folder = folder_of(path);
   int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -115,7 +115,7 @@ static int flush(const out_file *out) {
   return fsync(fileno(out->file)) != 0 && errno != EINVAL ? -1 : 0;
 }
 
-/* Gives an unnamed file its temporary name, so that rename can move it. */
+/* Gives an unnamed file a temporary name, for rename to move. */
 static int name_it(out_file *out) {
   char self[40];
   char *name = temporary_name(out->target);
@@ -147,6 +147,13 @@ int out_file_commit(cli_run *cli, out_file *out) {
   sync_folder(out->target);
   out_file_abort(out);
   return EXIT_OK;
+}
+
+int out_files_commit(cli_run *cli, out_file *files, size_t n) {
+  int result = EXIT_OK;
+  for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_finish(cli, &files[i]);
+  for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_commit(cli, &files[i]);
+  return result;
 }
 
 void out_file_abort(out_file *out) {

@@ -1,8 +1,12 @@
-/* outputs.c - what may be written where: said before the work rather than after it. */
-#include "cli.h"
+/* outputs.c - checks outputs before the work rather than after it, and says what was written. */
+#include "outputs.h"
+#include "format.h"
+#include "label_files.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,23 +37,25 @@ static int same_as_one_of(const struct stat *output, const char *const *inputs, 
   return 0;
 }
 
-/* Whether an output is a file that the command line names; -1: out of memory. */
-static int is_named_input(const cli_args *a, const struct stat *output) {
-  if (same_as_one_of(output, a->operands.items, a->operands.n) || same_file(output, a->classes) ||
-      same_file(output, a->between) || same_file(output, a->model) || same_file(output, a->ids) ||
-      same_file(output, a->gallery) || same_file(output, a->truth) ||
-      same_file(output, a->truth_classes) || same_file(output, a->class_set) ||
-      same_file(output, a->hierarchy) || same_file(output, a->set) || same_file(output, a->all) ||
-      same_file(output, a->names) || same_file(output, a->text) ||
-      same_file(output, a->templates) || same_file(output, a->list) ||
-      same_file(output, a->prompts) || same_as_one_of(output, a->unknown.items, a->unknown.n) ||
-      same_as_one_of(output, a->test.items, a->test.n) ||
-      same_as_one_of(output, a->test_labels.items, a->test_labels.n))
-    return 1;
+/* -1: out of memory. */
+static int same_as_labels(const struct stat *output, const cli_list *given) {
   cli_strings labels;
-  if (expand_labels(&a->labels, &labels)) return -1;
+  if (expand_labels(given, &labels)) return -1;
   int found = same_as_one_of(output, (const char *const *)labels.items, labels.n);
   strings_free(&labels);
+  return found;
+}
+
+/* Whether an output is a file that the command line names as an input; -1: out of memory. */
+static int is_named_input(const cli_run *cli, const struct stat *output) {
+  const cli_args *a = &cli->args;
+  int found = same_as_one_of(output, a->operands.items, a->operands.n);
+  option_walk walk = {.command = cli->command};
+  for (const cli_option *o; found == 0 && (o = option_next(&walk, NULL)) != NULL;) {
+    const void *at = (const char *)a + o->at;
+    if (o->input && o->kind == OPTION_TEXT) found = same_file(output, *(const char *const *)at);
+    if (o->input && o->kind == OPTION_LIST) found = same_as_labels(output, at);
+  }
   return found;
 }
 
@@ -57,19 +63,19 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
   return !is_stdout(path) && kf_data_reads(data, path) ? fail_both(cli, path) : EXIT_OK;
 }
 
-/* --- outputs that cannot be ------------------------------------------------------------------- */
+/* --- outputs that cannot be written ----------------------------------------------------------- */
 
-/* Length of the folder part of a path, with its slash; 0 where there is none. */
+/* Length of the folder part of a path, with its slash; 0 without one. */
 static size_t folder_length(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-/* Whether a file can be made in the folder of `target`, to which `path` leads. */
+/* Whether a file can be created in the folder of `target`, which `path` leads to. */
 static int check_folder(cli_run *cli, const char *path, const char *target) {
   size_t length = folder_length(target);
   char *folder = length ? strndup(target, length) : strdup(".");
-  if (!folder) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  if (!folder) return fail(cli, KF_ERR_MEM);
   struct stat info;
   int refused = stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0;
   int code = errno;
@@ -79,19 +85,22 @@ static int check_folder(cli_run *cli, const char *path, const char *target) {
 }
 
 int check_output(cli_run *cli, const char *path) {
-  if (is_stdout(path))
-    return fail_usage(cli, "the output is binary and needs a file name, not '-'");
+  if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
   struct stat info;
   if (stat(path, &info) != 0) return check_folder(cli, path, path);
   if (S_ISDIR(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
   if (!S_ISREG(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  int input = is_named_input(&cli->args, &info);
-  if (input < 0) return fail_with(cli, EXIT_INTERNAL, "out of memory");
+  int input = is_named_input(cli, &info);
+  if (input < 0) return fail(cli, KF_ERR_MEM);
   if (input) return fail_both(cli, path);
-  char target[PATH_MAX]; /* where the path is a link, its target is what is replaced */
+  char target[PATH_MAX]; /* of a link, its target is replaced */
   return check_folder(cli, path, realpath(path, target) ? target : path);
+}
+
+int check_text_output(cli_run *cli, const char *path) {
+  return is_stdout(path) ? EXIT_OK : check_output(cli, path);
 }
 
 int check_safetensors(cli_run *cli, const char *path, const char *what) {
@@ -102,8 +111,8 @@ int check_safetensors(cli_run *cli, const char *path, const char *what) {
 
 /* --- two outputs ------------------------------------------------------------------------------ */
 
-/* Where a path leads, as a folder and a name in it. Links are followed, also those to a file that
- * does not exist yet: the first output may be about to make it. */
+/* Where a path leads: a folder and a name in it. Links are followed even to a file that does not
+ * exist yet, since the first output may be about to create it. */
 typedef struct place {
   struct stat folder;
   char name[PATH_MAX];
@@ -111,7 +120,7 @@ typedef struct place {
 
 enum { MOST_LINKS = 40 };
 
-/* Replaces a path that is a link by what it points to: 1; 0 where it is none. */
+/* Replaces a path that is a link by what it points to. 0: it is not a link. */
 static int follow(char path[PATH_MAX]) {
   char link[PATH_MAX];
   ssize_t length = readlink(path, link, sizeof link - 1);
@@ -123,7 +132,7 @@ static int follow(char path[PATH_MAX]) {
   return 1;
 }
 
-/* -1: there is no such folder, or no end to the links. */
+/* -1: there is no such folder, or too many links. */
 static int find_place(const char *given, place *out) {
   char path[PATH_MAX];
   if (strlen(given) >= sizeof path) return -1;
@@ -146,4 +155,41 @@ int check_outputs_differ(cli_run *cli, const char *a, const char *b) {
       strcmp(one.name, two.name) != 0)
     return EXIT_OK;
   return fail_usage(cli, "%s: two outputs cannot be one file", b);
+}
+
+/* --- what was written ------------------------------------------------------------------------- */
+
+void say_written(cli_run *cli, const char *path, const char *format, ...) {
+  char text[512];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  progress_end(cli);
+  say(cli, "wrote %s: %s (%s)", path, text, show_seconds(now() - cli->begun).text);
+}
+
+/* By the file itself, so rows that were left out are not counted. */
+void say_data_written(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (cli->args.common.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;
+  say_written(cli, path, "%s of %u %s, %s", show_counted(info->rows, "row", "rows").text,
+              info->dim_out ? info->dim_out : info->dim, kf_dtype_name((kf_dtype)cli->args.dtype),
+              info->classes ? show_counted(info->classes, "class", "classes").text : "no labels");
+  kf_info_free(info);
+}
+
+int save_data(cli_run *cli, const kf_data *data, const char *path) {
+  kf_status status = kf_data_save(cli->ctx, data, (kf_dtype)cli->args.dtype, path);
+  if (status == KF_OK) say_data_written(cli, path);
+  return result_of(cli, status);
+}
+
+int save_stats(cli_run *cli, const kf_stats *stats, const char *path) {
+  kf_status status = kf_stats_save(cli->ctx, stats, path);
+  if (status == KF_OK)
+    say_written(cli, path, "%s of %u, %s", show_counted(kf_stats_rows(stats), "row", "rows").text,
+                kf_stats_dim(stats),
+                show_counted(kf_stats_classes(stats), "class", "classes").text);
+  return result_of(cli, status);
 }

@@ -1,5 +1,7 @@
-/* progress.c - a line on the terminal that says how far the work is, and the wish to stop. */
+/* progress.c - the progress line on the terminal, and signals that stop the work. */
 #include "cli.h"
+#include "format.h"
+#include "progress.h"
 
 #include <signal.h>
 #include <string.h>
@@ -10,8 +12,8 @@ static volatile sig_atomic_t stop; /* the signal, or 0 */
 
 static void on_signal(int number) { stop = number; }
 
-/* The first signal asks the work to stop, so that nothing half-written stays behind; the handler is
- * gone after it, so that a second one ends the process. */
+/* The first signal asks the work to stop, which leaves nothing half-written behind. It also removes
+ * the handler, so a second signal ends the process. */
 void catch_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -21,7 +23,7 @@ void catch_signals(void) {
   const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
   for (size_t i = 0; i < COUNT_OF(numbers); i++) {
     struct sigaction before;
-    /* What nohup and shells without job control ignore stays ignored. */
+    /* Keep ignoring what nohup and shells without job control ignore. */
     if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
       sigaction(numbers[i], &action, NULL);
   }
@@ -60,12 +62,12 @@ static void end_stage(cli_progress *progress, double time) {
 
 void progress_end(cli_run *cli) { end_stage(&cli->progress, now()); }
 
-/* What a stage counts, where its rate is worth reading; NULL: it is not. */
+/* What a stage counts; NULL: its rate is not worth showing. */
 static const char *unit_of(const char *stage, uint64_t total) {
   if (strcmp(stage, "embed") == 0) return "pictures";
   if (strcmp(stage, "texts") == 0) return "texts";
   if (strcmp(stage, "weights") == 0) return NULL;
-  /* Stages of a few steps (a fit) have no rate worth reading. */
+  /* a stage of a few steps, such as a fit, has no useful rate */
   return total == 0 || total > 1000 ? "rows" : NULL;
 }
 

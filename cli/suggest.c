@@ -1,4 +1,4 @@
-/* suggest.c - what was probably meant by a word that was mistyped. */
+/* suggest.c - what a mistyped word was probably meant to be. */
 #include "args.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
   return d[n][m];
 }
 
-/* What other programs call the same. */
+/* What other programs call it. */
 static int is_synonym(const char *typed, const char *name) {
   static const char *const pairs[][2] = {
       {"l2", "euclidean"},     {"ip", "inner"},       {"dot", "inner"},
@@ -38,7 +38,7 @@ static int is_synonym(const char *typed, const char *name) {
 void suggest(suggestion *guess, const char *candidate) {
   size_t n = strlen(guess->typed), m = strlen(candidate);
   if (n == 0 || n > LONGEST || m > LONGEST) return;
-  /* The beginning of a name is closer than anything but the name itself. */
+  /* A prefix of a name is closer than anything but the name itself. */
   int begins = n >= 2 && strncmp(guess->typed, candidate, n) == 0;
   int synonym = is_synonym(guess->typed, candidate);
   size_t distance = begins || synonym ? 1 : edit_distance(guess->typed, n, candidate, m);

@@ -1,5 +1,10 @@
 /* sweep_shots.c - koofu sweep --shots: accuracy against the number of training rows of each class. */
-#include "cli.h"
+#include "format.h"
+#include "inputs.h"
+#include "judging.h"
+#include "outputs.h"
+#include "sweeping.h"
+#include "texts.h"
 
 typedef struct shots_job {
   cli_run *cli;
@@ -35,7 +40,8 @@ static void print_line(const kf_shots *s, FILE *file, size_t size, kf_shots_clas
   fprintf(file, "\n");
 }
 
-static void print_text(const kf_shots *s, FILE *file) {
+static void print_text(const void *result, FILE *file) {
+  const kf_shots *s = result;
   fprintf(file, "per cent of %s: mean, standard deviation, least and most of %s\n",
           show_counted(s->points->n, "test row", "test rows").text,
           show_counted(s->seeds, "draw", "draws").text);
@@ -45,14 +51,15 @@ static void print_text(const kf_shots *s, FILE *file) {
     for (size_t c = 0; c < s->n_classifiers; c++) print_line(s, file, i, (kf_shots_classifier)c);
   fprintf(file, "\n");
   if (s->sizes[0].shots == 1)
-    fprintf(file, "one shot leaves no scatter within classes: there the map of Koo-Fu is a "
-                  "rotation\n");
+    fprintf(file,
+            "one shot leaves no scatter within classes: there the map of Koo-Fu is a rotation\n");
   fprintf(file, "lambda and alpha are chosen from the drawn rows alone\n");
 }
 
 /* --- CSV and JSON ----------------------------------------------------------------------------- */
 
-static void print_csv(const kf_shots *s, FILE *file) {
+static void print_csv(const void *result, FILE *file) {
+  const kf_shots *s = result;
   fprintf(file, "shots,seed,rows,classes_with_fewer,classifier,lambda,alpha,n,top1,top5,top1_share,"
                 "top5_share\n");
   for (size_t i = 0; i < s->n_points; i++) {
@@ -108,7 +115,8 @@ static void print_json_size(cli_json *w, const kf_shots *s, size_t size) {
   jw_close(w, '}');
 }
 
-static void print_json(const kf_shots *s, FILE *file) {
+static void print_json(const void *result, FILE *file) {
+  const kf_shots *s = result;
   cli_json w = {file, 0};
   jw_open(&w, NULL, '{');
   jw_count(&w, "classes", s->classes);
@@ -116,8 +124,7 @@ static void print_json(const kf_shots *s, FILE *file) {
   jw_open(&w, "shots", '[');
   for (size_t i = 0; i < s->n_sizes; i++) print_json_size(&w, s, i);
   jw_close(&w, ']');
-  jw_close(&w, '}');
-  jw_end_line(&w);
+  jw_end(&w);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -125,73 +132,59 @@ static void print_json(const kf_shots *s, FILE *file) {
 int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
                const kf_truth *truth, kf_shots **out) {
   const cli_args *a = &cli->args;
-  kf_shots_options options = {.shots = a->shots.items,
-                              .n_shots = a->shots.n,
-                              .seeds = (uint32_t)a->seeds.value,
+  kf_shots_options options = {.shots = a->shots.sizes.items,
+                              .n_shots = a->shots.sizes.n,
+                              .seeds = (uint32_t)a->shots.seeds.value,
                               .truth = truth};
-  kf_status status = kf_shots_new(cli->ctx, train, test, text, &options, out);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return result_of(cli, kf_shots_new(cli->ctx, train, test, text, &options, out));
 }
 
-static int write_shots(cli_run *cli, const kf_shots *shots) {
-  const char *path = cli->args.output;
-  out_file out;
-  int result = out_file_open(cli, &out, path);
-  if (result != EXIT_OK) return result;
-  progress_clear(&cli->progress);
-  if (cli->args.json || cli->args.table_format == TABLE_JSON)
-    print_json(shots, out.file);
-  else
-    (cli->args.table_format == TABLE_CSV ? print_csv : print_text)(shots, out.file);
-  result = out_file_commit(cli, &out);
-  if (result == EXIT_OK && !is_stdout(path))
-    say_written(cli, path, "%s", show_counted(shots->n_points, "figure", "figures").text);
-  return result;
+/* What --shots cannot be used with, or NULL. */
+static const char *not_with_shots(const cli_args *a) {
+  return a->sweep.dims.n          ? "--dims"
+         : a->sweep.lambdas       ? "--lambdas"
+         : a->search.ks.n         ? "-k"
+         : a->metric              ? "--metric"
+         : a->fit.centre          ? "--centre"
+         : a->fit.between         ? "--between"
+         : a->sweep.class_sets.n  ? "--class-set"
+         : a->sweep.no_raw        ? "--no-raw"
+         : a->sweep.no_prototypes ? "--no-prototypes"
+         : a->text.fuse           ? "--fuse"
+         : a->stats.no_normalize  ? "--no-normalize"
+         : a->text.centre         ? "--text-centre"
+         : a->fit.folds.given     ? "--folds"
+         : a->sweep.leave_one_out ? "--leave-one-out"
+         : a->fit.sample.given    ? "--sample"
+                                  : NULL;
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  if (!a->test.n) return fail_usage(cli, "--shots needs --test DATA");
-  const char *other = a->dims.n             ? "--dims"
-                      : a->lambdas          ? "--lambdas"
-                      : a->neighbour_list.n ? "-k"
-                      : a->metric           ? "--metric"
-                      : a->centre           ? "--centre"
-                      : a->between          ? "--between"
-                      : a->class_sets.n     ? "--class-set"
-                      : a->no_raw           ? "--no-raw"
-                      : a->no_prototypes    ? "--no-prototypes"
-                      : a->fuse             ? "--fuse"
-                      : a->no_normalize     ? "--no-normalize"
-                      : a->text_centre      ? "--text-centre"
-                      : a->folds.given      ? "--folds"
-                      : a->leave_one_out    ? "--leave-one-out"
-                      : a->sample.given     ? "--sample"
-                                            : NULL;
-  return other ? fail_usage(cli, "%s has no meaning with --shots", other) : check_text_options(cli);
+  if (!a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
+  if (not_with_shots(a))
+    return fail_usage(cli, "%s cannot be used with --shots", not_with_shots(a));
+  return check_text_options(cli);
 }
 
 static int prepare(shots_job *j) {
   cli_run *cli = j->cli;
-  const cli_args *a = &cli->args;
   int result = check_options(cli);
-  if (result == EXIT_OK && !is_stdout(a->output)) result = check_output(cli, a->output);
+  if (result == EXIT_OK) result = check_text_output(cli, cli->args.output);
   if (result == EXIT_OK) result = load_judging(cli, &j->truth, NULL);
-  if (result == EXIT_OK) result = open_test(cli, &j->test);
-  if (result == EXIT_OK && !j->truth && !kf_data_has_labels(j->test))
-    result = fail_with(cli, EXIT_BAD_DATA,
-                       "%s: the test rows have no labels; give a label file (--test-labels)",
-                       a->test.items[0]);
+  if (result == EXIT_OK) result = open_judged_test(cli, j->truth, &j->test);
   if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &j->train);
-  if (result == EXIT_OK && a->text) result = load_text_of(cli, j->train, &j->text);
+  if (result == EXIT_OK && cli->args.text.path) result = load_text(cli, &j->text);
   return result;
 }
 
 int sweep_shots(cli_run *cli) {
+  static const table_form form = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
   int result = prepare(&j);
   if (result == EXIT_OK) result = draw_shots(cli, j.train, j.test, j.text, j.truth, &j.shots);
-  if (result == EXIT_OK) result = write_shots(cli, j.shots);
+  if (result == EXIT_OK)
+    result = write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
   kf_shots_free(j.shots);
   kf_text_free(j.text);
   kf_truth_free(j.truth);

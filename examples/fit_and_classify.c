@@ -1,7 +1,7 @@
 /* fit_and_classify.c - rows in memory: fit a model, classify other rows, count the hits.
  *
- * Here the rows come from koofu's synthetic world. In a program of yours they are the embeddings
- * that your encoder made: N rows of DIM floats, one after the other, and a class number for each.
+ * Here the rows come from koofu's synthetic world. In your program they are the embeddings from
+ * your encoder: N rows of DIM floats, one after another, and a class number for each.
  *
  * cc fit_and_classify.c $(pkg-config --cflags --libs koofu) */
 #include <koofu.h>
@@ -24,7 +24,7 @@ static kf_status make_rows(kf_ctx *ctx, uint32_t split, uint64_t n, float *rows,
   return status;
 }
 
-/* Statistics may be added to as often as there are new rows; the rows are not kept. */
+/* Statistics can be added to whenever there are new rows; the rows are not kept. */
 static kf_status fit(kf_ctx *ctx, kf_model **model) {
   kf_stats *stats = NULL;
   kf_status status = kf_stats_new(ctx, DIM, CLASSES, NULL, NULL, &stats);
@@ -34,8 +34,7 @@ static kf_status fit(kf_ctx *ctx, kf_model **model) {
   return status;
 }
 
-/* Classifies the test rows in the model's space, or in the original one, and prints the accuracy.
- */
+/* Classifies the test rows in the model's space or the original one, and prints the accuracy. */
 static kf_status score(kf_ctx *ctx, const kf_model *model, int raw) {
   static int32_t classes[N_TEST];
   kf_classify_options options = {.raw = raw};
@@ -52,7 +51,7 @@ static kf_status score(kf_ctx *ctx, const kf_model *model, int raw) {
   return KF_OK;
 }
 
-/* Each step needs the one before it; the first that fails ends the walk. */
+/* Stops at the first step that fails. */
 static kf_status run(kf_ctx *ctx) {
   kf_model *model = NULL;
   kf_status status = make_rows(ctx, 0, N_TRAIN, train, train_labels);

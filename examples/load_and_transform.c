@@ -2,7 +2,7 @@
  *
  *     load_and_transform MODEL.safetensors [DATA]
  *
- * Without DATA rows of the synthetic world are mapped; without MODEL one is made on the way. */
+ * Without DATA, rows of the synthetic world are mapped; without MODEL, one is made first. */
 #include <koofu.h>
 
 #include <inttypes.h>
@@ -12,23 +12,20 @@
 
 enum { ROWS = 4, SHOWN = 6 };
 
-/* For want of a model: fits one and saves it, as another program would have done. */
+/* Without a model: fits one and saves it, as another program would have done. */
 static kf_status make_model(kf_ctx *ctx, const char *path) {
   kf_data *data = NULL;
-  kf_stats *stats = NULL;
   kf_model *model = NULL;
   kf_status status = kf_synth_open(ctx, &(kf_synth_options){.classes = 50, .dim = 64}, &data);
-  if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  if (status == KF_OK) status = kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
+  if (status == KF_OK) status = kf_fit(ctx, data, &(kf_fit_options){.dim = 32}, &model, NULL);
   if (status == KF_OK) status = kf_model_save(ctx, model, path);
   kf_model_free(model);
-  kf_stats_free(stats);
   kf_data_free(data);
   return status;
 }
 
-/* The first rows of a data set, mapped. Where D does not match the model's, kf_transform would read
- * past the rows: it cannot know their length, so the caller looks. */
+/* Maps the first rows of a data set. kf_transform cannot know their length, so the caller checks
+ * it. */
 static kf_status transform(kf_ctx *ctx, const kf_model *model, const kf_data *data) {
   uint32_t dim_in = kf_model_dim_in(model), dim_out = kf_model_dim_out(model);
   if (kf_data_dim(data) != dim_in) {
@@ -55,7 +52,7 @@ static kf_status transform(kf_ctx *ctx, const kf_model *model, const kf_data *da
 static kf_status run(kf_ctx *ctx, const char *model_path, const char *const *data_path) {
   kf_model *model = NULL;
   kf_data *data = NULL;
-  kf_status status = kf_model_load(ctx, model_path, &model); /* checks its checksum, too */
+  kf_status status = kf_model_load(ctx, model_path, &model); /* verifies its checksum */
   if (status == KF_OK && data_path != NULL) status = kf_data_open(ctx, data_path, 1, NULL, &data);
   if (status == KF_OK && data_path == NULL)
     status = kf_synth_open(ctx, &(kf_synth_options){.dim = kf_model_dim_in(model)}, &data);
@@ -75,7 +72,7 @@ int main(int argc, char **argv) {
   kf_ctx *ctx = NULL;
   kf_status status = kf_ctx_new(NULL, &ctx);
   if (status == KF_OK && argc == 1) {
-    int file = mkstemps(made, sizeof ".safetensors" - 1); /* a name that nobody else has */
+    int file = mkstemps(made, sizeof ".safetensors" - 1); /* a new name */
     if (file >= 0) close(file);
     status = file >= 0 ? make_model(ctx, made) : KF_ERR_IO;
   }

@@ -1,8 +1,9 @@
-/* search_gallery.c - makes a gallery in the space of a model, searches in it, lets neighbours vote.
+/* search_gallery.c - makes a gallery in the space of a model, searches it, and lets neighbours
+ * vote.
  *
  *     search_gallery [GALLERY.safetensors QUERIES]
  *
- * Without arguments the gallery is one of the synthetic world, made on the way.
+ * Without arguments, a gallery of the synthetic world is made first.
  *
  * cc search_gallery.c $(pkg-config --cflags --libs koofu) */
 /* mkstemps, also with -std=c11. NOLINTNEXTLINE(bugprone-reserved-identifier,cert-*) */
@@ -19,18 +20,15 @@ enum { QUERIES = 4, NEIGHBOURS = 3, VOTERS = 15 };
 static const kf_synth_options train = {.classes = 50, .dim = 64};
 static const kf_synth_options test = {.classes = 50, .dim = 64, .split = 1};
 
-/* For want of a gallery: fits a model and maps the rows it was fitted to. The map goes into the
- * file with them, so that whoever searches needs no model. */
+/* Without a gallery: fits a model and maps the rows it was fitted to. The map goes into the file
+ * with them, so searching needs no model. */
 static kf_status make_gallery(kf_ctx *ctx, const char *path) {
   kf_data *data = NULL;
-  kf_stats *stats = NULL;
   kf_model *model = NULL;
   kf_status status = kf_synth_open(ctx, &train, &data);
-  if (status == KF_OK) status = kf_stats_new_from_data(ctx, data, NULL, &stats);
-  if (status == KF_OK) status = kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = 32}, &model);
+  if (status == KF_OK) status = kf_fit(ctx, data, &(kf_fit_options){.dim = 32}, &model, NULL);
   if (status == KF_OK) status = kf_gallery_save(ctx, data, model, NULL, path);
   kf_model_free(model);
-  kf_stats_free(stats);
   kf_data_free(data);
   return status;
 }
@@ -62,8 +60,8 @@ static kf_status answer(kf_ctx *ctx, const kf_gallery *gallery, const float *que
   return status;
 }
 
-/* The first rows of a data set are the queries. Where their length is not what the gallery takes,
- * kf_gallery_search would read past them: it cannot know, so the caller looks. */
+/* The first rows of a data set are the queries. kf_gallery_search cannot know their length, so the
+ * caller checks it. */
 static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data) {
   uint32_t dim = kf_gallery_dim_in(gallery);
   if (kf_data_dim(data) != dim || kf_gallery_rows(gallery) < VOTERS) {
@@ -85,7 +83,7 @@ static kf_status search(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *d
 static kf_status run(kf_ctx *ctx, const char *path, const char *const *queries) {
   kf_gallery *gallery = NULL;
   kf_data *data = NULL;
-  kf_status status = kf_gallery_load(ctx, path, NULL, &gallery); /* checks its checksum, too */
+  kf_status status = kf_gallery_load(ctx, path, NULL, &gallery); /* verifies its checksum */
   if (status == KF_OK)
     status = queries != NULL ? kf_data_open(ctx, queries, 1, NULL, &data)
                              : kf_synth_open(ctx, &test, &data);
@@ -100,7 +98,7 @@ static kf_status run(kf_ctx *ctx, const char *path, const char *const *queries) 
   return status;
 }
 
-/* Not all that fails is the library's to explain. */
+/* Some errors are not the library's. */
 static void print_error(kf_ctx *ctx, kf_status status) {
   const char *message = kf_errmsg(ctx);
   fprintf(stderr, "search_gallery: %s\n", *message ? message : kf_status_name(status));
@@ -116,7 +114,7 @@ int main(int argc, char **argv) {
   kf_ctx *ctx = NULL;
   kf_status status = kf_ctx_new(NULL, &ctx);
   if (status == KF_OK && !given) {
-    int file = mkstemps(made, sizeof ".safetensors" - 1); /* a name that nobody else has */
+    int file = mkstemps(made, sizeof ".safetensors" - 1); /* a new name */
     if (file >= 0) close(file);
     status = file >= 0 ? make_gallery(ctx, made) : KF_ERR_IO;
   }

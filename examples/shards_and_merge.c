@@ -1,9 +1,9 @@
-/* shards_and_merge.c - statistics of each shard by itself, merged; they are those of one pass.
+/* shards_and_merge.c - statistics of each shard, merged: the same as those of one pass.
  *
  *     shards_and_merge MODEL.safetensors SHARD…      (without arguments: in a temporary folder)
  *
- * The shards may as well be read on different machines, their statistics saved (kf_stats_save) and
- * merged later. Rows are streamed: memory does not grow with their number. */
+ * Shards can also be read on different machines, their statistics saved (kf_stats_save) and merged
+ * later. Rows are streamed: memory does not grow with their number. */
 #include <koofu.h>
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static kf_status merge_shards(kf_ctx *ctx, const char *const *paths, size_t n, k
   return status;
 }
 
-/* Statistics are integers, so that 'equal' needs no tolerance. */
+/* Statistics are integers, so no tolerance is needed. */
 static int equal(const kf_stats *a, const kf_stats *b) {
   uint32_t dim = kf_stats_dim(a), classes = kf_stats_classes(a);
   int same = kf_stats_dim(b) == dim && kf_stats_classes(b) == classes;
@@ -69,7 +69,7 @@ static kf_status run(kf_ctx *ctx, const char *model_path, const char *const *pat
   return status;
 }
 
-/* Three shards of the synthetic world, in a folder that goes away again. */
+/* Three shards of the synthetic world, in a temporary folder. */
 static kf_status run_on_synthetic(kf_ctx *ctx) {
   static const char *const paths[] = {"a.safetensors", "b.safetensors", "c.safetensors"};
   char folder[] = "/tmp/koofu-example-XXXXXX";

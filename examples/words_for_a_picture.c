@@ -1,10 +1,10 @@
-/* words_for_a_picture.c - which of some words fits a picture best: CLIP's zero-shot classifier.
+/* words_for_a_picture.c - which text fits a picture best: CLIP's zero-shot classifier.
  *
  *     words_for_a_picture MODEL-DIR PICTURE TEXT...
  *     words_for_a_picture clip photo.jpg "a photo of a cat" "a photo of a dog"
  *
- * MODEL-DIR is a folder as Hugging Face publishes CLIP models. Prints the cosine of the picture with
- * every text, best first. */
+ * MODEL-DIR is a folder as Hugging Face publishes CLIP models. Prints the cosine of the picture
+ * with every text, best first. */
 #include <koofu.h>
 
 #include <math.h>
@@ -21,7 +21,7 @@ static double cosine(const float *x, const float *y, uint32_t dim) {
   return xy / sqrt(xx * yy);
 }
 
-/* Prints texts in falling order of their scores, which are spoilt on the way. */
+/* Prints texts by falling score; overwrites the scores. */
 static void print(char **texts, double *scores, int n) {
   for (int printed = 0; printed < n; printed++) {
     int best = 0;

@@ -9,7 +9,8 @@ static void use(kf_ctx *ctx, const char *path) {
     kf_stats_free(twin);
   }
   kf_model *model;
-  if (kf_stats_dim(stats) <= 64 && kf_fit_stats(ctx, stats, NULL, &model) == KF_OK) kf_model_free(model);
+  if (kf_stats_dim(stats) <= 64 && kf_fit_stats(ctx, stats, NULL, &model) == KF_OK)
+    kf_model_free(model);
   kf_stats_free(stats);
 }
 

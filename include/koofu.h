@@ -15,12 +15,13 @@
  *
  * All of it, without error handling:
  *
+ *     const char *path = "train.safetensors";
  *     kf_ctx *ctx;      kf_ctx_new(NULL, &ctx);
- *     kf_data *data;    kf_data_open(ctx, (const char *const[]){"train.safetensors"}, 1, NULL, &data);
+ *     kf_data *data;    kf_data_open(ctx, &path, 1, NULL, &data);
  *     kf_model *model;  kf_fit(ctx, data, NULL, &model, NULL);
  *                       kf_classify(ctx, model, rows, n, NULL, classes, scores);
  *
- * This is what `koofu fit` does, and the model has the same bytes.
+ * The command line fits with the same call, so its model has the same bytes.
  *
  * Contents
  *     1  Status, errors and hints
@@ -53,9 +54,9 @@
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
- *     between threads as long as nobody changes them; kf_stats_add, kf_stats_merge and
- *     kf_stats_subtract are the only functions that change an object. A context does not survive
- *     fork(): the child makes its own.
+ *     between threads as long as nobody changes them; only kf_stats_add, kf_stats_merge,
+ *     kf_stats_subtract and kf_reader_next change an object. A context does not survive fork(): the
+ *     child makes its own.
  *   - In option structs zero means default, and a NULL pointer means all defaults. A kf_switch is
  *     for what may be on by default.
  *   - An index out of range gives NULL, 0 or KF_LABEL_NONE, never undefined behaviour.
@@ -68,8 +69,8 @@
  *     members are taken from it, with zero for 'as before', so that sizes and offsets never change:
  *     a program compiled against an older header keeps working. A caller that sets a member which
  *     this library does not know yet gets KF_ERR_ARG.
- *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely on
- *     their size. Elements of arrays inside them keep their size.
+ *   - Structs that the library hands out by pointer may grow at the end. Do not copy them or rely
+ *     on their size. Elements of arrays inside them keep their size.
  *   - Numbers of enums never change; new ones are added at the end.
  *   - Every function is exported under the version that introduced it. */
 #ifndef KOOFU_H
@@ -138,7 +139,9 @@ typedef enum kf_hint {
   KF_HINT_ALPHA = 15,         /* kf_fit_options.alpha: give it as a number */
   KF_HINT_NO_RESUME = 16,     /* kf_embed_options.resume: start again */
   KF_HINT_SKIP_PICTURES = 17, /* kf_embed_options.skip_bad leaves such pictures out */
-  KF_HINT_MAX_PIXELS = 18     /* kf_encoder_options.max_pixels: allow larger pictures */
+  KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
+  KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
+  KF_HINT_REPEATS = 20        /* kf_prompts_options.repeats: allow it, or set `spoken` */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -274,9 +277,10 @@ KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, u
  * kf_transform_data refuse to; ask before writing anything else next to the data. */
 KF_API int kf_data_reads(const kf_data *data, const char *path);
 
-/* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32), class
- * names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to nearest
- * even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left out. */
+/* Writes the data set as one native .safetensors file: `embeddings` [N, D], `labels` [N] (I32),
+ * class names in the metadata, ids if there are any. dtype: KF_F32, KF_F16 or KF_BF16 (rounded to
+ * nearest even; a value too large for the type is KF_ERR_DATA). With skip_bad, bad rows are left
+ * out. */
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
@@ -321,7 +325,7 @@ typedef enum kf_metric {
 
 typedef struct kf_stats_options {
   kf_switch normalize; /* scale every row to unit length first; default: on, in units of 2^-22 */
-  /* With normalize off the unit is 2^-exponent: every value must satisfy |x| * 2^exponent <= 2^22. */
+  /* With normalize off the unit is 2^-exponent, and |x| * 2^exponent <= 2^22 for every value. */
   int exponent;
   /* For statistics of a data set with normalize off: 1 takes `exponent` as given; 0 finds the
    * largest one that fits, in a first pass over the data. */
@@ -370,16 +374,16 @@ typedef struct kf_fit_report {
   struct kf_dim_choice *by_dim;
 } kf_fit_report;
 
-/* Fits a model to the rows of a data set that have a label: what `koofu fit` does. Every choice is
- * made from the training rows alone. report may be NULL.
+/* Fits a model to the rows of a data set that have a label, choosing what is not given.
+ * Every choice is made from the training rows alone. report may be NULL.
  *
- * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a lambda
- * that works), S_w zero with a relative lambda, fewer than two classes with rows, or a lambda so small
- * that numbers leave the range of double precision. */
+ * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a
+ * lambda that works), S_w zero with a relative lambda, fewer than two classes with rows, or a
+ * lambda so small that numbers leave the range of double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
-/* The same from statistics alone, without rows to choose by: lambda is 0.3 times the mean eigenvalue
- * unless it is given, and with text alpha must be given. */
+/* The same from statistics alone, without rows to choose by: lambda is 0.3 times the mean
+ * eigenvalue unless it is given, and with text alpha must be given. */
 KF_API kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                               kf_model **out);
 KF_API void kf_fit_report_free(kf_fit_report *report);
@@ -455,10 +459,9 @@ typedef struct kf_classify_options {
   uint64_t reserved[4];
 } kf_classify_options;
 
-/* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes
- * [n][top], cosines or Euclidean distances into scores [n][top] (or NULL). Of equal scores (for
- * distances: equal squares) the lower class number comes first. Classes without training rows take
- * no part. */
+/* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
+ * cosines or Euclidean distances into scores [n][top] (or NULL). Of equal scores (for distances:
+ * equal squares) the lower class number comes first. Classes without training rows take no part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
 
@@ -479,8 +482,8 @@ typedef struct kf_text_options {
   uint64_t reserved[4];
 } kf_text_options;
 
-/* Text prototypes: the rows of a data set (embedded prompts), averaged by class. A class without rows
- * is KF_ERR_DATA. */
+/* Text prototypes: the rows of a data set (embedded prompts), averaged by class. A class without
+ * rows is KF_ERR_DATA. */
 KF_API kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                              kf_text **out);
 /* Writes them as a native data set with one row per class, which kf_data_open and kf_text_new read
@@ -494,8 +497,9 @@ KF_API const float *kf_text_rows(const kf_text *text);                  /* [clas
 
 /* A zero-shot model: the map of `model`, with text prototypes in place of class means. Its classes
  * are those of the text, and everything that takes a model takes it. In the original space (`raw`)
- * its class means are the text as given under KF_CENTRE_NONE alone. A model fitted without
- * normalising is KF_ERR_DATA: text says nothing about lengths. */
+ * its class means are the text as given under KF_CENTRE_NONE alone. Classes that only one of the
+ * two has are logged. KF_ERR_DATA if they have none in common, or if the model was fitted without
+ * normalising: text says nothing about lengths. */
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_centre centre, kf_model **out);
 
@@ -506,20 +510,20 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  * Classes are matched by name if both have names, by number if neither has; the result has the
  * classes of the model, then those of the text that the model lacks. A class with text but no rows,
  * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
- * between the two, fitted to the classes that have both (ridge regression; its strength is chosen by
- * leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model fitted
- * without normalising, or one that has text already. alpha: finite, >= 0. */
+ * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
+ * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
+ * fitted without normalising, or one that has text already. alpha: finite, >= 0. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
-/* A copy of a model with text, with more of it: for classes it has (replacing their text) or for new
- * ones, which then take part by name alone. */
+/* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
+ * new ones, which then take part by name alone. */
 KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_model **out);
 /* Whether a model has text (1 or 0), and its alpha. */
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
-/* The text of the classes of a model that have their own; KF_ERR_ARG if there is none. Without names
- * classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
+/* The text of the classes of a model that have their own; KF_ERR_ARG if there is none. Without
+ * names classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
 KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
 /* Whether class k has text of its own (1 or 0). */
 KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
@@ -551,8 +555,8 @@ typedef struct kf_index_options {
  * NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is n = 0. */
 KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const kf_index_options *options, kf_index **out);
-/* The same over the rows of a data set; labels are ignored. A bad row is an error even with skip_bad,
- * since row numbers would shift. */
+/* The same over the rows of a data set; labels are ignored. A bad row is an error even with
+ * skip_bad, since row numbers would shift. */
 KF_API kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data,
                                         const kf_index_options *options, kf_index **out);
 KF_API void kf_index_free(kf_index *index);
@@ -576,9 +580,10 @@ typedef struct kf_search_report {
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
- * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for distances:
- * equal squares, of which scores are the roots) the lower row number comes first. 1 <= k <=
- * KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or NULL). */
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for
+ * distances: equal squares, of which scores are the roots) the lower row number comes first. 1 <= k
+ * <= KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or
+ * NULL). */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
@@ -593,9 +598,9 @@ typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
   const char *ids; /* text file with a name for each row, one a line; NULL: those in the data */
-  /* An existing gallery whose rows come first (it may be the file being written). Its map and metric
-   * are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or the
-   * same. Classes are matched by name; new ones are added at the end. Both or neither must have
+  /* An existing gallery whose rows come first (it may be the file being written). Its map and
+   * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
+   * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
    * labels, and the same goes for ids. */
   const char *append_to;
   uint64_t reserved[8];
@@ -617,8 +622,8 @@ typedef struct kf_gallery_load_options {
 KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
- * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes per
- * value. */
+ * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
+ * per value. */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);
@@ -643,8 +648,9 @@ KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
 KF_API uint64_t kf_gallery_batch(const kf_gallery *gallery);
 
-/* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is KF_ERR_DATA
- * naming it; so is a zero one if the map or, without a map, the metric looks at directions. */
+/* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
+ * KF_ERR_DATA naming it; so is a zero one if the map or, without a map, the metric looks at
+ * directions. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);
@@ -676,8 +682,8 @@ KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, con
  * 10  Encoder: pictures and words to embeddings (docs/encoder.md)
  * ------------------------------------------------------------------------------------------ */
 
-/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or shards
- * with an index), preprocessor_config.json, and the tokenizer's files. */
+/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or
+ * shards with an index), preprocessor_config.json, and the tokenizer's files. */
 typedef struct kf_encoder kf_encoder;
 
 /* How the towers calculate. Both give the same bits on every instruction set, with any number of
@@ -697,8 +703,8 @@ typedef struct kf_encoder_options {
 } kf_encoder_options;
 
 /* Every tensor of the requested towers must be there with the shape that config.json says, and no
- * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The encoder
- * uses the instruction set of this context, whichever contexts use it later. */
+ * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The
+ * encoder uses the instruction set of this context, whichever contexts use it later. */
 KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                                  kf_encoder **out);
 KF_API void kf_encoder_free(kf_encoder *encoder);
@@ -712,10 +718,10 @@ KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that t
  * two encoders give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
-/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length), and
- * finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose embedding
- * is not finite, gets its status there and a row of zeros, and is logged; with status NULL the first
- * such picture fails the call. */
+/* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length),
+ * and finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose
+ * embedding is not finite, gets its status there and a row of zeros, and is logged; with status
+ * NULL the first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
 /* The same for preprocessed pictures: pixels[n][3][size][size]. */
@@ -739,19 +745,19 @@ typedef struct kf_pictures kf_pictures;
 
 /* paths: pictures, folders or glob patterns, in the order given.
  *
- * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth), the
- * names of those folders are the classes, and every picture below one belongs to it; pictures next to
- * them are left out, which is logged. Pictures directly in another folder, and pictures given by
- * themselves, have no label. Pictures of a folder come in byte order of their paths; classes, which
- * several folders may share, are numbered in byte order of their names. Hidden files and folders are
- * ignored, and a link that leads back to where it came from is not followed.
+ * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth),
+ * the names of those folders are the classes, and every picture below one belongs to it; pictures
+ * next to them are left out, which is logged. Pictures directly in another folder, and pictures
+ * given by themselves, have no label. Pictures of a folder come in byte order of their paths;
+ * classes, which several folders may share, are numbered in byte order of their names. Hidden files
+ * and folders are ignored, and a link that leads back to where it came from is not followed.
  *
- * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no picture,
- * or a path is not UTF-8 or appears twice. */
+ * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
+ * picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
-/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder of
- * the list. Either every line has a class or none has. */
+/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder
+ * of the list. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
@@ -778,17 +784,161 @@ typedef struct kf_embed_report {
   uint64_t reserved[4];
 } kf_embed_report;
 
-/* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there are
- * labels, and the paths as ids. Memory does not grow with the rows; the progress stage is "embed".
+/* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
+ * are labels, and the paths as ids. Memory does not grow with the rows; the progress stage is
+ * "embed".
  *
  * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
- * killed goes on from there, logs again what it had logged for these shards, and the file has the same
- * bytes; a picture that has changed is embedded again. KF_ERR_ARG if the folder belongs to other
- * pictures, another encoder or other options, KF_ERR_IO if another process is working in it. report
- * may be NULL. */
+ * killed goes on from there, logs again what it had logged for these shards, and the file has the
+ * same bytes; a picture that has changed is embedded again. KF_ERR_ARG if the folder belongs to
+ * other pictures, another encoder or other options, KF_ERR_IO if another process is working in it.
+ * report may be NULL. */
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
                           kf_embed_report *report);
+
+/* ---------------------------------------------------------------------------------------------
+ * 11  Prompts: class names to text prototypes (docs/text.md)
+ * ------------------------------------------------------------------------------------------ */
+
+/* Texts for the text tower, each with the class it belongs to. */
+typedef struct kf_prompts kf_prompts;
+
+/* Which classes may be alike. */
+typedef enum kf_repeats {
+  KF_REPEATS_NONE = 0,  /* classes whose prompts would be the same are an error */
+  KF_REPEATS_NAMES = 1, /* classes may have the same prompts, but not the same label */
+  KF_REPEATS_ALL = 2    /* classes may have the same label */
+} kf_repeats;
+
+typedef struct kf_prompts_options {
+  /* Text file with one class a line: its name, or several separated by commas. A name in quotation
+   * marks is taken whole. '#' at the start of a line or after a blank begins a comment. */
+  const char *classes;
+  /* The same from memory, [n_names], each one whole name; NULL: `classes`. */
+  const char *const *names;
+  size_t n_names;
+  /* `names` are those of folders: underscores become blanks, and a number in front of a word
+   * ("n01440764_tench", "017.Cardinal") is not spoken. */
+  int folders;
+  /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */
+  const char *spoken;
+  /* Text file with one template a line, in which {} is the name; or "builtin1" (the paper's single
+   * prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
+   * "builtin7". */
+  const char *templates;
+  int all_names; /* prompts of every name of a class, not just the first */
+  kf_repeats repeats;
+  uint64_t reserved[4];
+} kf_prompts_options;
+
+/* Every name in every template, class by class. */
+KF_API kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out);
+/* The lines of a text file as they are, without classes. */
+KF_API kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out);
+KF_API void kf_prompts_free(kf_prompts *prompts);
+KF_API uint64_t kf_prompts_count(const kf_prompts *prompts);
+KF_API const char *kf_prompts_text(const kf_prompts *prompts, uint64_t i);
+KF_API int32_t kf_prompts_class(const kf_prompts *prompts, uint64_t i); /* KF_LABEL_NONE: none */
+KF_API uint32_t kf_prompts_classes(const kf_prompts *prompts);          /* 0: no classes */
+KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
+
+/* Encodes the prompts and averages them by class, as kf_text_new does. All embeddings are held in
+ * memory. */
+KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
+                                          const kf_prompts *prompts, const kf_text_options *options,
+                                          kf_text **out);
+/* Writes a data set with one row for each prompt, labelled with its class. */
+KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
+                                  kf_dtype dtype, const char *path);
+
+/* ---------------------------------------------------------------------------------------------
+ * 12  Reader: rows of data or pictures, block by block
+ * ------------------------------------------------------------------------------------------ */
+
+/* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
+ * work. */
+#define KF_PICTURE_BLOCK 256u
+
+/* Reads rows in order, without the bad ones. */
+typedef struct kf_reader kf_reader;
+
+typedef struct kf_reader_options {
+  uint64_t block; /* rows at a time, at most; 0: about 16 MiB. At most KF_PICTURE_BLOCK pictures */
+  int skip_bad;   /* leave out pictures that cannot be read; a data set has its own option */
+  uint64_t reserved[4];
+} kf_reader_options;
+
+/* Rows in hand, valid until the next call on the reader. */
+typedef struct kf_reader_block {
+  uint64_t first, taken;   /* rows first … first+taken-1 were read; taken 0: the end */
+  uint64_t n;              /* good ones among them */
+  const float *rows;       /* [n][dim] */
+  const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
+  uint64_t reserved[4];
+} kf_reader_block;
+
+/* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */
+KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
+                                     const kf_reader_options *options, kf_reader **out);
+KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
+                                         const kf_pictures *pictures,
+                                         const kf_reader_options *options, kf_reader **out);
+KF_API void kf_reader_free(kf_reader *reader);
+KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* all, bad ones included */
+KF_API uint32_t kf_reader_dim(const kf_reader *reader);
+KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
+/* The id of a picture by its number; NULL for the rows of a data set. */
+KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
+/* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
+ * picture whose embedding is zero. */
+KF_API kf_status kf_reader_next(kf_ctx *ctx, kf_reader *reader, kf_reader_block *out);
+
+/* ---------------------------------------------------------------------------------------------
+ * 13  Quickstart: a folder of pictures to a classifier
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct kf_quickstart_options {
+  const char *name;       /* what the pictures are called, on the page and in errors */
+  const char *title;      /* of the page; NULL: "Koo-Fu report" */
+  kf_switch text;         /* use class names as text; default: on, if most are words */
+  const char *templates;  /* as in kf_prompts_options */
+  kf_embed_options embed; /* how to embed the pictures */
+  uint64_t reserved[8];
+} kf_quickstart_options;
+
+typedef struct kf_quickstart_result {
+  kf_embed_report embed;
+  uint64_t rows;                 /* in the model */
+  uint32_t classes, dim_in, dim; /* of the model */
+  uint64_t prompts;              /* that class names were embedded in; 0: no text */
+  double lambda, alpha;
+  /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class
+   * and cannot be left out. */
+  uint64_t n, n_single;
+  uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
+  uint64_t top1;                  /* nearest class mean, Koo-Fu */
+  uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
+  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
+   * only. */
+  uint32_t folds;
+  uint64_t dim_n, dim_top1, all_top1;
+  uint64_t reserved[8];
+} kf_quickstart_result;
+
+/* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
+ * made if it does not exist:
+ *
+ *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
+ *     text.safetensors        text prototypes, if class names take part
+ *     model.safetensors       kf_fit with everything chosen
+ *     report.html             kf_report_write
+ *
+ * Class names take part if the encoder has a text tower and most of them are words, not numbers.
+ * KF_ERR_DATA if fewer than two classes have pictures, or no class has two. out may be NULL. */
+KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
+                               const kf_quickstart_options *options, const char *folder,
+                               kf_quickstart_result *out);
 
 /* ---------------------------------------------------------------------------------------------
  * 14  Statistics: exact integer moments, to stream, merge and subtract
@@ -798,8 +948,8 @@ KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictu
 KF_API kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes,
                               const char *const *names, const kf_stats_options *options,
                               kf_stats **out);
-/* Adds n rows [n][dim] with labels [n]; rows labelled KF_LABEL_NONE or KF_LABEL_BAD are left out. On
- * failure nothing was added. */
+/* Adds n rows [n][dim] with labels [n]; rows labelled KF_LABEL_NONE or KF_LABEL_BAD are left out.
+ * On failure nothing was added. */
 KF_API kf_status kf_stats_add(kf_ctx *ctx, kf_stats *stats, const float *rows,
                               const int32_t *labels, uint64_t n);
 /* The statistics of a whole data set, streamed. */

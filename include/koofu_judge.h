@@ -20,8 +20,8 @@ extern "C" {
 typedef struct kf_truth kf_truth;
 
 typedef struct kf_truth_options {
-  /* Text file with one class name a line, which class numbers in the truth index; names in the truth
-   * must be in it. NULL: numbers are those of a model without names. */
+  /* Text file with one class name a line, which class numbers in the truth index; names in the
+   * truth must be in it. NULL: numbers are those of a model without names. */
   const char *classes;
   /* Text file with the id of each row of the data, one a line. NULL: entry i belongs to row i. */
   const char *ids;
@@ -36,10 +36,10 @@ typedef struct kf_truth_options {
  * The first class of a file decides whether it holds numbers or names. An empty list, field or line
  * leaves the row out.
  *
- * With ids, entries of a .csv go to the rows with their id, and entry i of a .json to the row whose id
- * ends in _val_ and the number i + 1; folder and ending (.JPEG) of an id do not matter, and rows
- * without an entry are left out. It is an error if an id appears twice in the truth, or if no id has
- * an entry. */
+ * With ids, entries of a .csv go to the rows with their id, and entry i of a .json to the row whose
+ * id ends in _val_ and the number i + 1; folder and ending (.JPEG) of an id do not matter, and rows
+ * without an entry are left out. It is an error if an id appears twice in the truth, or if no id
+ * has an entry. */
 KF_API kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
                                kf_truth **out);
 KF_API void kf_truth_free(kf_truth *truth);
@@ -54,9 +54,9 @@ KF_API size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **
 /* A set of classes, by name. */
 typedef struct kf_class_set kf_class_set;
 
-/* Reads a text file with one class name a line. With a model or gallery whose classes have no names,
- * the lines are class numbers. Unknown names are logged when the set is used; it is an error if none is
- * known. */
+/* Reads a text file with one class name a line. With a model or gallery whose classes have no
+ * names, the lines are class numbers. Unknown names are logged when the set is used; it is an error
+ * if none is known. */
 KF_API kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out);
 /* names: [n], each once (copied). n may be 0. */
 KF_API kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n,
@@ -70,8 +70,9 @@ KF_API int kf_class_set_has(const kf_class_set *set, const char *name);
  * parents. */
 typedef struct kf_hierarchy kf_hierarchy;
 
-/* Reads lines 'PARENT CHILD'. names: NULL, or a text file with lines 'CLASS<tab>NAME', whose classes
- * are known even if no line of the hierarchy has them. A cycle is KF_ERR_DATA naming a class. */
+/* Reads lines 'PARENT CHILD'. names: NULL, or a text file with lines 'CLASS<tab>NAME', whose
+ * classes are known even if no line of the hierarchy has them. A cycle is KF_ERR_DATA naming a
+ * class. */
 KF_API kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names,
                                    kf_hierarchy **out);
 KF_API void kf_hierarchy_free(kf_hierarchy *hierarchy);
@@ -103,9 +104,9 @@ typedef enum kf_group {
 /* A word for file names: "only", "both", "ancestors", "descendants", "leaves", "other". */
 KF_API const char *kf_group_name(kf_group group);
 
-/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. If no class
- * of the first set is an ancestor of another, no class in the union of ONLY, BOTH and LEAVES (the
- * paper's 14K) is: a leaf has no descendant in it, and no ancestor in the first set. */
+/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. If no
+ * class of the first set is an ancestor of another, no class in the union of ONLY, BOTH and LEAVES
+ * (the paper's 14K) is: a leaf has no descendant in it, and no ancestor in the first set. */
 KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                      const kf_class_set *first, const kf_class_set *second,
                                      kf_class_set **out);
@@ -139,8 +140,8 @@ typedef struct kf_eval_result {
   uint64_t reserved[4];
 } kf_eval_result;
 
-/* Nearest-prototype accuracy. Classes are matched by name if data set and model have names, by number
- * if neither has. KF_ERR_DATA if only one has, or if no row can be scored. */
+/* Nearest-prototype accuracy. Classes are matched by name if data set and model have names, by
+ * number if neither has. KF_ERR_DATA if only one has, or if no row can be scored. */
 KF_API kf_status kf_eval(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *options, kf_eval_result *out);
 
@@ -226,8 +227,8 @@ typedef struct kf_open_set_result {
 } kf_open_set_result;
 
 /* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
- * judged as in kf_analysis_new; of `unknown`, every row counts and labels are ignored. Memory: 8 bytes
- * per row. */
+ * judged as in kf_analysis_new; of `unknown`, every row counts and labels are ignored. Memory: 8
+ * bytes per row. */
 KF_API kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
                              const kf_data *unknown, const kf_analysis_options *options,
                              kf_open_set_result *out);
@@ -240,9 +241,9 @@ typedef struct kf_verdicts kf_verdicts;
 /* Verdicts on the nearest prototype of a model. */
 KF_API kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_verdicts **out);
-/* Verdicts on answers in a table with tabs and a header line, of which the columns `row` and `class1`
- * count. Rows without a line are left out; an answer that is no class of the truth is wrong. data may
- * be NULL if a truth is given, and truth NULL if data are. */
+/* Verdicts on answers in a table with tabs and a header line, of which the columns `row` and
+ * `class1` count. Rows without a line are left out; an answer that is no class of the truth is
+ * wrong. data may be NULL if a truth is given, and truth NULL if data are. */
 KF_API kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
                                   const kf_truth *truth, const kf_class_set *set,
                                   kf_verdicts **out);
@@ -306,10 +307,10 @@ typedef struct kf_lambda_choice {
   kf_lambda_point *points; /* by rising lambda */
 } kf_lambda_choice;
 
-/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean and
- * of the mean, and classified by its nearest prototype in the full whitened space, without fitting
- * again. Of equal accuracies the larger lambda is taken. The statistics must be those of the data
- * set. */
+/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean
+ * and of the mean, and classified by its nearest prototype in the full whitened space, without
+ * fitting again. Of equal accuracies the larger lambda is taken. The statistics must be those of
+ * the data set. */
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                       const kf_lambda_options *options, kf_lambda_choice **out);
 KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
@@ -349,9 +350,10 @@ typedef struct kf_fuse_choice {
 } kf_fuse_choice;
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
- * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If no
- * class has two rows nothing can be left out: then alpha is 0.03, and lambda, without any scatter
- * within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is taken. */
+ * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If
+ * no class has two rows nothing can be left out: then alpha is 0.03, and lambda, without any
+ * scatter within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is
+ * taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
                                     kf_fuse_choice **out);
@@ -450,8 +452,8 @@ typedef struct kf_sweep_options {
   kf_switch raw;        /* include the original space; default: on */
   kf_switch prototypes; /* include nearest prototypes; default: on */
   uint32_t folds;       /* without test data; 0: 5 */
-  /* 1: without test data, leave rows out in turn instead of making folds, as in kf_lambda_choice_new:
-   * prototypes in the mapped space alone, with all dimensions. */
+  /* 1: without test data, leave rows out in turn instead of making folds, as in
+   * kf_lambda_choice_new: prototypes in the mapped space alone, with all dimensions. */
   int leave_one_out;
   uint64_t sample;         /* with leave_one_out: at most this many rows; 0: 50,000 */
   const kf_stats *between; /* as in kf_fit_options */
@@ -534,12 +536,12 @@ typedef struct kf_shots {
   kf_shots_point *points; /* by shots, seed, classifier */
 } kf_shots;
 
-/* Accuracy on test rows with only a few training rows of each class. For each number of shots and each
- * seed that many rows of each class are drawn, and everything is chosen from them. The same seed draws
- * the same rows on every machine, and the rows of fewer shots are among those of more. With one row
- * per class there is no scatter within classes: the Koo-Fu map is a rotation then, lambda is 1, and
- * accuracy is that of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36 bytes per training
- * row. */
+/* Accuracy on test rows with only a few training rows of each class. For each number of shots and
+ * each seed that many rows of each class are drawn, and everything is chosen from them. The same
+ * seed draws the same rows on every machine, and the rows of fewer shots are among those of more.
+ * With one row per class there is no scatter within classes: the Koo-Fu map is a rotation then,
+ * lambda is 1, and accuracy is that of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36
+ * bytes per training row. */
 KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
                               const kf_text *text, const kf_shots_options *options, kf_shots **out);
 KF_API void kf_shots_free(kf_shots *shots);
@@ -551,6 +553,7 @@ KF_API const kf_shots_point *kf_shots_at(const kf_shots *shots, size_t size, uin
 typedef struct kf_spread {
   double mean, low, high;
   double deviation; /* sample standard deviation; 0 with one seed */
+  uint64_t reserved[2];
 } kf_spread;
 /* top5 0: of top-1 accuracy; 1: of top-5. */
 KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classifier classifier,
@@ -560,27 +563,50 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
  * 21  Report: one page about a data set and its model (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
-/* What the page is made of. NULL: what it would show is left out. */
-typedef struct kf_report_content {
-  const char *title;              /* NULL: "Koo-Fu report" */
-  const char *train, *test;       /* what the rows are called, such as names of files */
-  uint64_t train_rows;            /* memory is stated for this many rows, in f32; 0: a million */
-  const kf_model *model;          /* spectra, map of classes, names of classes */
-  const kf_eval_result *eval;     /* raw and Koo-Fu, of the model */
-  const kf_eval_result *text;     /* of a model with text: KF_PART_TEXT */
-  const kf_eval_result *fused;    /* the same: KF_PART_FUSED */
-  const kf_fuse_choice *fuse;     /* accuracy over alpha */
-  const kf_lambda_choice *lambda; /* accuracy over lambda */
-  const kf_dim_choice *dim;       /* accuracy over dimensions */
-  const kf_k_choice *k;           /* accuracy over neighbours */
-  const kf_sweep *sweep;          /* the same three; neighbours and text next to prototypes */
-  const kf_analysis *analysis;    /* classes, confusions, margins; with a model: of its classes */
-  const kf_shots *shots;          /* accuracy over the number of rows of each class */
-} kf_report_content;
+typedef struct kf_report_options {
+  const char *title;                  /* NULL: "Koo-Fu report" */
+  const char *train_name, *test_name; /* what the rows are called on the page, such as file names */
+  const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
+  const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
+  const kf_model *model; /* of the training rows; NULL: one is fitted */
+  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
+   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
+   * one is given here. `between` must be NULL. */
+  kf_fit_options fit;
+  const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
+  size_t n_dims;
+  const uint32_t *k; /* neighbours to compare, rising; NULL: 1, 5, 15 */
+  size_t n_k;
+  const uint32_t *shots; /* with test: few-shot curves, as in kf_shots_options; NULL: none */
+  size_t n_shots;
+  uint32_t seeds; /* draws for each number of shots; 0: 3 */
+  uint64_t reserved[8];
+} kf_report_options;
 
-/* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
- * same bytes. KF_ERR_ARG if the parts do not go together. */
-KF_API kf_status kf_report_save(kf_ctx *ctx, const kf_report_content *content, const char *path);
+typedef struct kf_report_result {
+  uint64_t rows;                /* rows in the model */
+  uint64_t n_unlabelled, n_bad; /* training rows that were left out, as in kf_fit_report */
+  uint32_t classes, dim_in, dim;
+  double lambda, mean_eigenvalue;
+  int fused; /* 1: the model has text */
+  double alpha;
+  /* Leave-one-out accuracy of what was chosen, as in kf_fit_report. */
+  uint64_t n, right;
+  double standard_error;
+  /* Accuracy on the test rows; n is 0 without them. */
+  kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
+  kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
+  uint64_t reserved[8];
+} kf_report_result;
+
+/* Writes one HTML page about training rows and their model, with everything chosen that is not
+ * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions,
+ * neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
+ * needs nothing else: no network, no script; the same input gives the same bytes. Training rows are
+ * held in memory for the neighbours, five bytes per value. out may be NULL. */
+KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
+                                 const kf_report_options *options, const char *path,
+                                 kf_report_result *out);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #ifndef KF_TEST_PAGES_H
 #define KF_TEST_PAGES_H
 
+#include "report/report.h"
 #include "test.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 enum { PAGE_LAMBDAS = 15, PAGE_KS = 30, PAGE_BINS = 10, PAGE_ALPHAS = 6 };
 
 typedef struct page {
-  kf_report_content content;
+  kf_page content;
   kf_model *model;
   kf_eval_result eval;
   kf_lambda_choice lambda;
@@ -255,18 +256,18 @@ static inline void page_make(page *p, kf_ctx *context, uint32_t classes, uint32_
   page_sweep(p, mean, dim);
   page_analysis(p, classes);
   page_shots(p, classes);
-  p->content = (kf_report_content){.title = "A page",
-                                   .train = "train.npy",
-                                   .test = "test.npy",
-                                   .train_rows = 4000,
-                                   .model = p->model,
-                                   .eval = &p->eval,
-                                   .lambda = &p->lambda,
-                                   .dim = &p->dim,
-                                   .k = &p->k,
-                                   .sweep = &p->sweep,
-                                   .analysis = &p->analysis,
-                                   .shots = &p->shots};
+  p->content = (kf_page){.title = "A page",
+                         .train = "train.npy",
+                         .test = "test.npy",
+                         .train_rows = 4000,
+                         .model = p->model,
+                         .eval = &p->eval,
+                         .lambda = &p->lambda,
+                         .dim = &p->dim,
+                         .k = &p->k,
+                         .sweep = &p->sweep,
+                         .analysis = &p->analysis,
+                         .shots = &p->shots};
 }
 
 static inline void page_free(page *p) {

@@ -8,6 +8,7 @@
  * (of streams, of threads) count as well. Under sanitizers, which bring their own, the test is left
  * out. */
 #include "test.h"
+#include "report/report.h"
 
 #include "encode/image.h"
 #include "encode/tokenizer.h"
@@ -213,8 +214,8 @@ static kf_status judging_scenario(unsigned threads) {
   STEP(kf_class_set_load(ctx, classes, &set));
   STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
   STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
-  STEP(kf_report_save(
-      ctx, &(kf_report_content){.model = m, .lambda = &choice, .analysis = analysis}, out));
+  STEP(kf_page_save(&(kf_page){.model = m, .lambda = &choice, .analysis = analysis}, out,
+                    &ctx->err));
   STEP(kf_open_set(ctx, m, data, data, NULL, &open));
   STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
   STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
@@ -322,7 +323,7 @@ static kf_status shots_scenario(unsigned threads) {
   STEP(kf_synth_open_text(ctx, &world, &names));
   STEP(kf_text_new(ctx, names, NULL, &text));
   STEP(kf_shots_new(ctx, data, data, text, &options, &shots));
-  STEP(kf_report_save(ctx, &(kf_report_content){.shots = shots}, out));
+  STEP(kf_page_save(&(kf_page){.shots = shots}, out, &ctx->err));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
@@ -389,7 +390,7 @@ static kf_status fused_scenario(unsigned threads) {
   STEP(kf_fuse_choice_new(ctx, s, data, own, &few, &fuse));
   kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .raw = KF_OFF};
   STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
-  STEP(kf_report_save(ctx, &(kf_report_content){.fuse = fuse, .sweep = sweep}, out));
+  STEP(kf_page_save(&(kf_page){.fuse = fuse, .sweep = sweep}, out, &ctx->err));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
@@ -438,10 +439,37 @@ done:
   return status;
 }
 
-/* An encoder is loaded from several files, and given pictures and texts. */
+/* The shortest data that a report can be about, with everything fitted and chosen for it. */
+static kf_status report_scenario(unsigned threads) {
+  static const float points[6][3] = {{3, 1, 0}, {4, 1, 1}, {3, 2, 1},
+                                     {1, 3, 0}, {1, 4, 1}, {2, 4, 2}};
+  static const int32_t of[6] = {0, 0, 0, 1, 1, 1};
+  kf_ctx *ctx = NULL;
+  kf_data *data = NULL;
+  const uint32_t one = 1, three = 3;
+  kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
+  if (status != KF_OK) return status;
+  STEP(kf_data_open_memory(ctx, points[0], 6, 3, of, NULL, 2, &data));
+  kf_report_options o = {.test = data, .dims = &three, .n_dims = 1, .k = &one, .n_k = 1};
+  o.fit.folds = 2;
+  STEP(kf_report_write(ctx, data, &o, out, NULL));
+done:
+  if (status != KF_OK && status != KF_ERR_MEM)
+    print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  return status;
+}
+
+/* An encoder is loaded from several files, and given pictures, texts and prompts. */
 static kf_status encoder_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_encoder *e = NULL;
+  kf_prompts *prompts = NULL, *lines = NULL;
+  kf_text *text = NULL;
+  kf_pictures *list = NULL;
+  kf_reader *reader = NULL;
+  kf_reader_block block;
   float rows[2 * 16];
   kf_status each[2];
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
@@ -454,9 +482,21 @@ static kf_status encoder_scenario(unsigned threads) {
   STEP(kf_encode_images(ctx, e, pictures, 2, rows, each));
   STEP(kf_encode_texts(ctx, e, texts, 1, rows));
   STEP(kf_encode_texts(ctx, e, texts, 2, rows));
+  kf_prompts_options o = {.classes = classes, .spoken = classes_named, .templates = "builtin1"};
+  STEP(kf_prompts_new(ctx, &o, &prompts));
+  STEP(kf_text_new_from_prompts(ctx, e, prompts, NULL, &text));
+  STEP(kf_prompts_read(ctx, classes, &lines));
+  STEP(kf_pictures_open(ctx, pictures, 1, &list));
+  STEP(kf_reader_open_pictures(ctx, e, list, NULL, &reader));
+  STEP(kf_reader_next(ctx, reader, &block));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
+  kf_reader_free(reader);
+  kf_pictures_free(list);
+  kf_text_free(text);
+  kf_prompts_free(lines);
+  kf_prompts_free(prompts);
   kf_encoder_free(e);
   kf_ctx_free(ctx);
   return status;
@@ -629,7 +669,7 @@ static const scenario_row rows[] = {
     {"choosing", choosing_scenario, 3, 3}, {"fused", fused_scenario, 1, 2},
     {"text", text_scenario, 3, 3},         {"shots", shots_scenario, 1, 2},
     {"embed", embed_scenario, 3, 3},       {"encoder", encoder_scenario, 3, 3},
-    {"tokens", tokens_scenario, 1, 1},
+    {"tokens", tokens_scenario, 1, 1},     {"report", report_scenario, 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

@@ -4,6 +4,7 @@
 
 #include "encode/shards.h"
 
+#include <math.h>
 #include <sys/stat.h>
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models"
@@ -120,6 +121,82 @@ static void rows_of_the_encoder(void **state) {
   assert_memory_equal(rows, stored, 3 * dim * sizeof *rows);
   kf_data_free(data);
   kf_pictures_free(list);
+}
+
+static void embed_as(const kf_pictures *list, kf_switch normalize, kf_switch resume,
+                     const char *name) {
+  kf_embed_options options = {.shard = 2, .normalize = normalize, .resume = resume};
+  begin();
+  assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at(name), NULL));
+}
+
+/* Rows are scaled only when that is on; finished shards are used unless that is off. */
+static void switches(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(5, -1);
+  embed_as(list, KF_DEFAULT, KF_DEFAULT, "default.safetensors");
+  embed_as(list, KF_OFF, KF_ON, "off.safetensors");
+  embed_as(list, KF_ON, KF_OFF, "on.safetensors");
+  assert_same_file(at("default.safetensors"), at("off.safetensors"));
+  float rows[2][64];
+  const char *names[] = {"off.safetensors", "on.safetensors"};
+  for (int i = 0; i < 2; i++) {
+    kf_data *data = must_open(at(names[i]), NULL);
+    assert_ok(ctx, kf_data_get(ctx, data, 0, 1, rows[i], NULL));
+    kf_data_free(data);
+  }
+  uint32_t dim = kf_encoder_dim(encoder);
+  double norm2 = ctx->kernels->norm2(rows[0], dim), unit = ctx->kernels->norm2(rows[1], dim);
+  assert_true(fabs(unit - 1) < 1e-6 && fabs(norm2 - 1) > 1e-3);
+  for (int i = 0; i < 3; i++) {
+    static const kf_switch resume[] = {KF_DEFAULT, KF_ON, KF_OFF};
+    kf_embed_options options = {.shard = 2, .resume = resume[i]};
+    kf_embed_report report;
+    begin();
+    seen.stop_at = 4;
+    assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
+                     KF_ERR_CANCELLED);
+    begin();
+    assert_ok(ctx, kf_embed(ctx, encoder, list, &options, at("o.safetensors"), &report));
+    assert_int_equal(report.resumed > 0, resume[i] != KF_OFF);
+  }
+  kf_embed_options newer = {.reserved = {1}};
+  begin();
+  assert_error(ctx, KF_ERR_ARG, "not zeroed",
+               kf_embed(ctx, encoder, list, &newer, at("o.safetensors"), NULL));
+  kf_pictures_free(list);
+}
+
+/* What the caller can do about an error is a hint, not a part of the message. */
+static void hints(void **state) {
+  (void)state;
+  kf_pictures *list = make_pictures(4, 3);
+  kf_embed_options options = {.shard = 2};
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
+  options.dtype = KF_F16; /* another run */
+  begin();
+  assert_error(ctx, KF_ERR_ARG, "another type",
+               kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NO_RESUME);
+  write_bytes("o.safetensors.parts/manifest.safetensors", "nonsense", 8);
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL), KF_ERR_DATA);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_NO_RESUME);
+  assert_int_equal(unlink(at("p/class/001.png")), 0);
+  assert_int_equal(kf_embed(ctx, encoder, list, &options, at("n.safetensors"), NULL), KF_ERR_IO);
+  assert_int_equal(kf_errhint(ctx), KF_HINT_SKIP_PICTURES);
+  kf_pictures_free(list);
+
+  kf_encoder *small;
+  assert_ok(ctx, kf_encoder_load(ctx, MODELS "/clip-vision", &(kf_encoder_options){.max_pixels = 1},
+                                 &small));
+  list = make_pictures(4, -1);
+  begin();
+  assert_error(ctx, KF_ERR_DATA, "more than the limit of 1",
+               kf_embed(ctx, small, list, NULL, at("n.safetensors"), NULL));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_MAX_PIXELS);
+  kf_pictures_free(list);
+  kf_encoder_free(small);
 }
 
 /* However long the path is, what is wrong with the picture stands behind it. */
@@ -256,44 +333,44 @@ static void what_is_refused(void **state) {
 static void shards_are_checked(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_parts_id id = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
   char out[300]; /* the loops below use up all places of at() */
   snprintf(out, sizeof out, "%s", at("o.safetensors"));
   const float rows[] = {1, 2, 3, 4};
   const unsigned char bad[] = {0, 1, 0};
   kf_string said = {0};
   kf_string_add(&said, "one\0two", 8);
-  kf_parts parts;
-  assert_int_equal(kf_parts_open(&parts, out, &id, false, &err), KF_OK);
-  assert_true(parts.begun);
-  assert_int_equal(kf_parts_shards(&parts), 2);
-  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
-  kf_piece piece;
+  kf_shards shards;
+  assert_int_equal(kf_shards_open(&shards, out, &run, false, &err), KF_OK);
+  assert_true(shards.begun);
+  assert_int_equal(kf_shards_count(&run), 2);
+  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
+  kf_finished shard;
   bool is;
   char why[KF_WHERE_SIZE];
-  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
   assert_true(is);
-  assert_int_equal(piece.n, 3);
-  assert_int_equal(piece.kept, 2);
-  assert_memory_equal(piece.bad, bad, 3);
-  assert_int_equal(piece.n_messages, 8);
-  assert_memory_equal(piece.messages, "one\0two", 8);
-  kf_piece_close(&piece);
-  assert_int_equal(kf_piece_open(&parts, 0, 78, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(shard.n, 3);
+  assert_int_equal(shard.kept, 2);
+  assert_memory_equal(shard.bad, bad, 3);
+  assert_int_equal(shard.n_messages, 8);
+  assert_memory_equal(shard.messages, "one\0two", 8);
+  kf_finished_close(&shard);
+  assert_int_equal(kf_shards_find(&shards, 0, 78, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_non_null(strstr(why, "changed"));
-  assert_int_equal(kf_piece_open(&parts, 1, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 1, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_string_equal(why, ""); /* it is just not there */
 
   /* Remarks of which the last has no end are none. */
   assert_int_equal(
-      kf_piece_save(&parts, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
+      kf_shards_save(&shards, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
       KF_OK);
-  assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+  assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_non_null(strstr(why, "made again"));
-  assert_int_equal(kf_piece_save(&parts, 0, 77, bad, rows, &said, &err), KF_OK);
+  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
 
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
@@ -303,32 +380,32 @@ static void shards_are_checked(void **state) {
     bytes[i] = (char)(bytes[i] ^ 4);
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, size);
     bytes[i] = (char)(bytes[i] ^ 4);
-    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
     assert_string_not_equal(why, "");
   }
   for (size_t n = 1; n < size; n++) {
     write_bytes("o.safetensors.parts/shard-00000000.safetensors", bytes, n);
-    assert_int_equal(kf_piece_open(&parts, 0, 77, &piece, &is, why, &err), KF_OK);
+    assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
     assert_false(is);
   }
   free(bytes);
   kf_string_clear(&said);
 
   /* Nobody else gets in meanwhile; another run does not at all, and the folder stays. */
-  kf_parts other;
-  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_ERR_IO);
+  kf_shards other;
+  assert_int_equal(kf_shards_open(&other, out, &run, true, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "another process"));
-  kf_parts_close(&parts);
-  id.encoder = 3;
-  assert_int_equal(kf_parts_open(&other, out, &id, false, &err), KF_ERR_ARG);
+  kf_shards_close(&shards);
+  run.encoder = 3;
+  assert_int_equal(kf_shards_open(&other, out, &run, false, &err), KF_ERR_ARG);
   assert_non_null(strstr(err.message, "another encoder"));
   assert_true(there("o.safetensors.parts/shard-00000000.safetensors"));
-  assert_int_equal(kf_parts_open(&other, out, &id, true, &err), KF_OK);
+  assert_int_equal(kf_shards_open(&other, out, &run, true, &err), KF_OK);
   assert_false(there("o.safetensors.parts/shard-00000000.safetensors"));
-  kf_parts_remove(&other);
+  kf_shards_remove(&other);
   assert_false(there("o.safetensors.parts"));
-  kf_parts_remove(&other); /* does nothing */
+  kf_shards_remove(&other); /* does nothing */
 }
 
 /* A folder of that name that somebody else keeps shards in is left as it is. */
@@ -354,15 +431,15 @@ static void shards_of_others_stay(void **state) {
 static void links_are_not_followed(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_parts_id id = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
   kf_string said = {0};
-  kf_parts parts;
+  kf_shards shards;
   write_bytes("mine", "mine", 4);
-  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_OK);
+  assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_OK);
   assert_int_equal(symlink("../mine", at("o.parts/shard-00000000.safetensors")), 0);
-  assert_int_equal(kf_piece_save(&parts, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
+  assert_int_equal(kf_shards_save(&shards, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
                    KF_OK);
-  kf_parts_remove(&parts);
+  kf_shards_remove(&shards);
   assert_false(there("o.parts"));
   size_t size;
   char *bytes = test_read(at("mine"), &size);
@@ -370,7 +447,7 @@ static void links_are_not_followed(void **state) {
   free(bytes);
   assert_int_equal(mkdir(at("o.parts"), 0777), 0);
   assert_int_equal(symlink("../made", at("o.parts/lock")), 0);
-  assert_int_equal(kf_parts_open(&parts, at("o"), &id, false, &err), KF_ERR_IO);
+  assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_ERR_IO);
   assert_non_null(strstr(err.message, "o.parts/lock"));
   assert_false(there("made"));
 }
@@ -380,6 +457,8 @@ static void links_are_not_followed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {TEST(reports),
                                      TEST(rows_of_the_encoder),
+                                     TEST(switches),
+                                     TEST(hints),
                                      TEST(a_long_path_is_told_whole),
                                      TEST(stops_and_goes_on),
                                      TEST(shards_that_go),

@@ -118,7 +118,7 @@ static void tells_about_itself(void **state) {
   free(want.values);
   kf_encoder *none = NULL;
   assert_error(
-      ctx, KF_ERR_ARG, "neither",
+      ctx, KF_ERR_ARG, "both off",
       kf_encoder_load(ctx, folder, &(kf_encoder_options){.images = KF_OFF, .text = KF_OFF}, &none));
   assert_error(
       ctx, KF_ERR_ARG, "no image tower",
@@ -128,6 +128,29 @@ static void tells_about_itself(void **state) {
   kf_encoder_free(both);
   kf_encoder_free(image);
   kf_encoder_free(text);
+  kf_ctx_free(ctx);
+}
+
+/* On is what the default is; off, and only off, leaves a tower out. */
+static void switches(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  const char *folder = MODELS "/clip-f32";
+  static const kf_switch all[] = {KF_DEFAULT, KF_ON, KF_OFF};
+  for (int i = 0; i < 3; i++)
+    for (int t = 0; t < 3; t++) {
+      if (all[i] == KF_OFF && all[t] == KF_OFF) continue;
+      kf_encoder *e = NULL;
+      kf_encoder_options options = {.images = all[i], .text = all[t]};
+      assert_ok(ctx, kf_encoder_load(ctx, folder, &options, &e));
+      assert_int_equal(kf_encoder_image_size(e) > 0, all[i] != KF_OFF);
+      assert_int_equal(kf_encoder_context(e) > 0, all[t] != KF_OFF);
+      kf_encoder_free(e);
+    }
+  kf_encoder *none = NULL;
+  kf_encoder_options newer = {.reserved = {0, 0, 0, 1}};
+  assert_error(ctx, KF_ERR_ARG, "not zeroed", kf_encoder_load(ctx, folder, &newer, &none));
+  assert_null(none);
   kf_ctx_free(ctx);
 }
 
@@ -319,6 +342,14 @@ static void bad_input_is_refused(void **state) {
   assert_error(ctx, KF_ERR_DATA, "text 1", kf_encode_texts(ctx, e, texts, 2, rows));
   assert_error(ctx, KF_ERR_ARG, "text 2 is NULL", kf_encode_texts(ctx, e, texts, 3, rows));
   assert_error(ctx, KF_ERR_ARG, "path 2 is NULL", kf_encode_images(ctx, e, texts, 3, rows, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_encode_images(ctx, NULL, texts, 1, rows, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_encode_images(ctx, e, NULL, 1, rows, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_encode_images(ctx, e, texts, 1, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_encode_pixels(ctx, e, NULL, 1, rows));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_encode_texts(ctx, e, NULL, 1, rows));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_preprocess_image(ctx, e, NULL, pixels));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_tokenize(ctx, e, "cat", NULL, NULL));
+  assert_int_equal(kf_encode_images(NULL, e, texts, 1, rows, NULL), KF_ERR_ARG);
   assert_ok(ctx, kf_encode_images(ctx, e, NULL, 0, NULL, NULL));
   assert_ok(ctx, kf_encode_pixels(ctx, e, NULL, 0, NULL));
   assert_ok(ctx, kf_encode_texts(ctx, e, NULL, 0, NULL));
@@ -357,10 +388,15 @@ static void progress_and_stopping(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equals_the_reference),          cmocka_unit_test(tells_about_itself),
-      cmocka_unit_test(pixels_are_the_pictures),       cmocka_unit_test(same_bits_everywhere),
-      cmocka_unit_test(checksum_tells_encoders_apart), cmocka_unit_test(bad_pictures_are_told),
-      cmocka_unit_test(bad_input_is_refused),          cmocka_unit_test(progress_and_stopping),
+      cmocka_unit_test(equals_the_reference),
+      cmocka_unit_test(tells_about_itself),
+      cmocka_unit_test(switches),
+      cmocka_unit_test(pixels_are_the_pictures),
+      cmocka_unit_test(same_bits_everywhere),
+      cmocka_unit_test(checksum_tells_encoders_apart),
+      cmocka_unit_test(bad_pictures_are_told),
+      cmocka_unit_test(bad_input_is_refused),
+      cmocka_unit_test(progress_and_stopping),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,14 +98,14 @@ static void lies_in_the_config(void **state) {
       {"", "\"model_type\": \"clip\"", "\"model_kind\": \"clip\"", "no model_type"},
       {"", "\"model_type\": \"clip\"", "\"model_type\": \"bert\"", "model_type is 'bert'"},
       {"", "\"text_config\": {", "\"text_config\": 7, \"other\": {",
-       "text_config is no JSON object"},
+       "text_config is not a JSON object"},
       {"", "\"projection_dim\": 24", "\"projection_dim\": 0", "projection_dim is 0"},
       {"", "\"projection_dim\": 24", "\"projection_dim\": 23",
        "'text_projection.weight' has the shape [24, 32]"},
       {"", "\"projection_dim\": 24", "\"projection_dim\": null",
-       "projection_dim is no whole number"},
+       "projection_dim is not a whole number"},
       {"vision_config", "\"num_attention_heads\": 3", "\"num_attention_heads\": 5",
-       "vision_config.hidden_size 48 is no multiple of num_attention_heads 5"},
+       "vision_config.hidden_size 48 is not a multiple of num_attention_heads 5"},
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0",
        "vision_config.num_hidden_layers is 0"},
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2147483648",
@@ -113,7 +113,7 @@ static void lies_in_the_config(void **state) {
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": -1",
        "num_hidden_layers is -1"},
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2.5",
-       "num_hidden_layers is no whole number"},
+       "num_hidden_layers is not a whole number"},
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
        "'vision_model.encoder.layers.1."},
       {"vision_config", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
@@ -130,7 +130,7 @@ static void lies_in_the_config(void **state) {
       {"vision_config", "\"patch_size\": 8", "\"patch_size\": 0", "patch_size is 0"},
       {"vision_config", "\"num_channels\": 3", "\"num_channels\": 1", "num_channels is 1"},
       {"vision_config", "quick_gelu", "relu", "hidden_act is 'relu'"},
-      {"vision_config", "\"quick_gelu\"", "3", "hidden_act is 'no string'"},
+      {"vision_config", "\"quick_gelu\"", "3", "hidden_act is not a string"},
       {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": -1", "layer_norm_eps"},
       {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 1e-60", "layer_norm_eps"},
       {"vision_config", "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": \"1\"", "layer_norm_eps"},
@@ -249,7 +249,7 @@ static void settings_that_cannot_be(void **state) {
   replace("config.json", "\"vision_config\"", "{", "{\"vision_use_head\": true, ");
   kf_encoder_free(accepted());
   replace("config.json", "vision_use_head", "true", "false");
-  refused("vision_use_head: without a head there are no embeddings");
+  refused("vision_use_head is off; without a head there are no embeddings");
   copy_of("clip-f32");
   assert_int_equal(truncate(test_path(folder, "model/config.json"), (16 << 20) + 1), 0);
   refused("config.json: has 16777217 bytes, more than the limit of 16777216");
@@ -421,11 +421,11 @@ static void indexes(void **state) {
     const char *from, *to, *cause;
   } lies[] = {
       {"\"model-00002-of-00003.safetensors\"", "\"../model/model-00002-of-00003.safetensors\"",
-       "no name of a file in the same folder"},
-      {"\"model-00002-of-00003.safetensors\"", "\"/etc/passwd\"", "no name of a file"},
-      {"\"model-00002-of-00003.safetensors\"", "\"\"", "no name of a file"},
-      {"\"model-00002-of-00003.safetensors\"", "\"..\"", "no name of a file"},
-      {"\"model-00002-of-00003.safetensors\"", "17", "no name of a file"},
+       "not the name of a file in the same folder"},
+      {"\"model-00002-of-00003.safetensors\"", "\"/etc/passwd\"", "not the name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "\"\"", "not the name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "\"..\"", "not the name of a file"},
+      {"\"model-00002-of-00003.safetensors\"", "17", "not the name of a file"},
       {"\"model-00002-of-00003.safetensors\"", "\"model-00009-of-00003.safetensors\"",
        "model-00009-of-00003.safetensors: cannot be opened"},
       {"\"model-00002-of-00003.safetensors\"", "\"model-00003-of-00003.safetensors\"",

@@ -1,5 +1,5 @@
-/* test_fuse.c - models that know text: scores by the definition, classes with text or rows alone, and
- * what prototypes count beside text, chosen as by fitting again without each row. */
+/* test_fuse.c - models with text: scores by the definition, classes with only text or only rows, and
+ * the weight of prototypes against text, chosen as if by fitting again without each row. */
 #include "world.h"
 
 #include "choose/choose.h"
@@ -17,8 +17,7 @@ typedef struct problem {
   float text[(K + 4) * D];
 } problem;
 
-/* Rows of classes c00 … c07, and text of as many classes and four more, which is an image mean turned
- * and moved. */
+/* Rows of classes c00 … c07, and text of these and four more: image means, rotated and shifted. */
 static problem *make_problem(unsigned threads, kf_isa isa, kf_centre centre) {
   problem *p = calloc(1, sizeof *p);
   p->ctx = test_ctx(threads, isa);
@@ -72,7 +71,7 @@ static double cosine(const double *a, const double *b, int n) {
   return ab / sqrt(aa * bb);
 }
 
-/* What a model knows as text is what it was given. */
+/* The text of a model is the text that it was given. */
 static void text_of_a_model(void **state) {
   (void)state;
   problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
@@ -88,7 +87,7 @@ static void text_of_a_model(void **state) {
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, got, 0.2, &again));
   assert_memory_equal(again->fused, fused->fused, (K + 2) * 7 * sizeof(float));
   kf_text_free(got);
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text", kf_text_new_of_model(p->ctx, p->model, &got));
+  assert_error(p->ctx, KF_ERR_ARG, "has no text", kf_text_new_of_model(p->ctx, p->model, &got));
   fused->names.n = 0; /* by number, a class without text may not come first */
   assert_error(p->ctx, KF_ERR_DATA, "class 0 of the model has no text",
                kf_text_new_of_model(p->ctx, fused, &got));
@@ -244,7 +243,7 @@ static void classes_of_one_side(void **state) {
   assert_true(kf_model_has_text(most, K + 5) && kf_model_count(most, K + 5) == 0);
   assert_memory_equal(most->text, wider->text, (K + 5) * D * sizeof(float));
   kf_model *none = NULL;
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+  assert_error(p->ctx, KF_ERR_ARG, "has no text",
                kf_model_new_with_text(p->ctx, p->model, more, &none));
   kf_data_free(samples);
   kf_text_free(more);
@@ -255,7 +254,7 @@ static void classes_of_one_side(void **state) {
   clear_problem(p);
 }
 
-/* Where text is a linear function of means, what is missing is predicted well. */
+/* If text is a linear function of means, missing text and means are predicted well. */
 static void prediction(void **state) {
   (void)state;
   enum { CLASSES = 60, MISSING = 6 };
@@ -458,22 +457,109 @@ static void refused(void **state) {
   assert_error(p->ctx, KF_ERR_ARG, "alpha", kf_model_new_fused(p->ctx, p->model, text, -1, &fused));
   assert_error(p->ctx, KF_ERR_ARG, "alpha",
                kf_model_new_fused(p->ctx, p->model, text, NAN, &fused));
-  assert_error(p->ctx, KF_ERR_DATA, "no classes of the model and of the text",
+  assert_error(p->ctx, KF_ERR_DATA, "model and text have no class in common",
                kf_model_new_fused(p->ctx, p->model, strange, 0.1, &fused));
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
-  assert_error(p->ctx, KF_ERR_ARG, "knows text already",
+  assert_error(p->ctx, KF_ERR_ARG, "has text already",
                kf_model_new_fused(p->ctx, fused, again, 0.1, &other));
   int32_t class;
   assert_error(p->ctx, KF_ERR_ARG, "Euclidean",
                kf_classify(p->ctx, fused, p->w.rows, 1,
                            &(kf_classify_options){.metric = KF_METRIC_EUCLIDEAN}, &class, NULL));
-  assert_error(p->ctx, KF_ERR_ARG, "knows no text",
+  assert_error(p->ctx, KF_ERR_ARG, "has no text",
                kf_classify(p->ctx, p->model, p->w.rows, 1,
                            &(kf_classify_options){.part = KF_PART_TEXT}, &class, NULL));
   kf_model_free(fused);
   kf_text_free(text);
   kf_text_free(strange);
   kf_text_free(again);
+  clear_problem(p);
+}
+
+/* --- classes on one side only ------------------------------------------------------------------ */
+
+typedef struct notes {
+  char text[2048];
+  int n;
+} notes;
+
+static void note(void *user, const char *message) {
+  notes *n = user;
+  size_t used = strlen(n->text);
+  snprintf(n->text + used, sizeof n->text - used, "%s\n", message);
+  n->n++;
+}
+
+/* Zero-shot models log which classes are on one side only; text may be of other classes altogether.
+ * Text that replaces some of a model's logs which of it is new. */
+static void unmatched_classes_are_logged(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *same = text_of(p, 0, K), *some = text_of(p, 2, K), *others = text_of(p, K, 4);
+  notes said = {0};
+  kf_ctx *ctx;
+  kf_model *zero, *fused, *more;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1, .log = note, .user = &said}, &ctx),
+                   KF_OK);
+  assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, same, KF_CENTRE_NONE, &zero));
+  assert_int_equal(said.n, 0);
+  kf_model_free(zero);
+  assert_ok(ctx, kf_model_new_zero_shot(ctx, p->model, some, KF_CENTRE_NONE, &zero));
+  assert_string_equal(said.text,
+                      "2 of the 8 classes of the model are not in the text ('c00', 'c01'); text "
+                      "alone cannot recognise them\n"
+                      "2 of the 8 classes of the text are not in the model ('c08', 'c09'); they "
+                      "take part by name\n");
+  kf_model_free(zero);
+  assert_error(ctx, KF_ERR_DATA, "no class of the text ('c08', ...) is a class of the model",
+               kf_model_new_zero_shot(ctx, p->model, others, KF_CENTRE_NONE, &zero));
+
+  said = (notes){0};
+  assert_ok(ctx, kf_model_new_fused(ctx, p->model, some, 0.2, &fused));
+  assert_ok(ctx, kf_model_new_with_text(ctx, fused, others, &more)); /* c08 and c09 are known */
+  assert_string_equal(said.text, "2 of the 4 classes of the text are not in the model ('c10', "
+                                 "'c11'); they are added by name\n");
+  kf_model_free(more);
+  kf_model_free(fused);
+  said = (notes){0};
+  assert_ok(ctx, kf_model_new_fused(ctx, p->model, same, 0.2, &fused));
+  assert_ok(ctx, kf_model_new_with_text(ctx, fused, others, &more));
+  assert_int_equal(said.n, 0); /* all are new, and meant to be */
+  kf_model_free(more);
+  kf_model_free(fused);
+  kf_text_free(same);
+  kf_text_free(some);
+  kf_text_free(others);
+  kf_ctx_free(ctx);
+  clear_problem(p);
+}
+
+/* A fit needs classes that it can match. */
+static void matching_for_a_fit(void **state) {
+  (void)state;
+  problem *p = make_problem(1, KF_ISA_AUTO, KF_CENTRE_MEAN);
+  kf_text *same = text_of(p, 0, K), *others = text_of(p, K, 4), *numbered;
+  const kf_names *names = &p->stats->names, none = {0};
+  kf_data *data;
+  assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->text, K - 1, D, NULL, NULL, 0, &data));
+  assert_ok(p->ctx, kf_text_new(p->ctx, data, &(kf_text_options){.per_class = 1}, &numbered));
+  assert_ok(p->ctx, kf_text_match(p->ctx, same, "training data", names, K));
+  assert_error(p->ctx, KF_ERR_DATA, "no class of the text ('c08', ...)",
+               kf_text_match(p->ctx, others, "training data", names, K));
+  assert_error(p->ctx, KF_ERR_DATA,
+               "the classes of training data have names, those of the text only numbers",
+               kf_text_match(p->ctx, numbered, "training data", names, K));
+  assert_int_equal(kf_errhint(p->ctx), KF_HINT_CLASSES);
+  assert_error(p->ctx, KF_ERR_DATA,
+               "the classes of the text have names, those of training data only numbers",
+               kf_text_match(p->ctx, same, "training data", &none, K));
+  assert_ok(p->ctx, kf_text_match(p->ctx, numbered, "training data", &none, K - 1));
+  assert_error(p->ctx, KF_ERR_DATA, "the text has 7 classes, training data 8",
+               kf_text_match(p->ctx, numbered, "training data", &none, K));
+  kf_data_free(data);
+  kf_text_free(same);
+  kf_text_free(others);
+  kf_text_free(numbered);
   clear_problem(p);
 }
 
@@ -488,6 +574,8 @@ int main(void) {
       cmocka_unit_test(choice),
       cmocka_unit_test(one_row_each),
       cmocka_unit_test(refused),
+      cmocka_unit_test(unmatched_classes_are_logged),
+      cmocka_unit_test(matching_for_a_fit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_gallery.c - gallery files: written, grown and loaded. What is wrong with files is in
+/* test_gallery.c - gallery files: written, grown and loaded. Bad files are in
  * test_gallery_bad.c. */
 #include "galleries.h"
 
@@ -60,6 +60,10 @@ static void round_trip(void **state) {
     assert_int_equal(kf_gallery_label(g, i), w.labels[i]);
     check_id(g, i, i);
   }
+  assert_int_equal(kf_gallery_label(g, w.n), KF_LABEL_NONE);
+  assert_int_equal(kf_gallery_label(g, UINT64_MAX), KF_LABEL_NONE);
+  assert_null(kf_gallery_id(g, w.n));
+  assert_null(kf_gallery_id(g, UINT64_MAX));
   kf_gallery_free(g);
   kf_model_free(m);
   kf_model_free(other);
@@ -121,9 +125,9 @@ static void which_model(void **state) {
     kf_model *m = fit_world(&w, 0, centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE);
     kf_gallery *g = save_and_load(data, m, KF_METRIC_DEFAULT);
     assert_int_equal(kf_gallery_made_with(g, m), 1);
-    m->mean[3] = nextafter(m->mean[3], 1);
+    m->map.mean[3] = nextafter(m->map.mean[3], 1);
     assert_int_equal(kf_gallery_made_with(g, m), !centred);
-    m->transform[L * DIM - 1] = nextafter(m->transform[L * DIM - 1], 1);
+    m->map.transform[L * DIM - 1] = nextafter(m->map.transform[L * DIM - 1], 1);
     assert_int_equal(kf_gallery_made_with(g, m), 0);
     kf_gallery_free(g);
     g = save_and_load(data, NULL, KF_METRIC_DEFAULT);
@@ -137,7 +141,7 @@ static void which_model(void **state) {
 
 /* --- appending ------------------------------------------------------------------------------- */
 
-/* Saves rows [first, first + n) of a world, alone or behind a gallery. */
+/* Saves rows [first, first + n) of a world, alone or after a gallery. */
 static kf_status save_part(const world *w, uint64_t first, uint64_t n, const kf_model *m,
                            uint32_t named, const char *append_to, const char *path) {
   kf_data *data = data_of(w->rows + first * w->dim, n, w->dim, w->labels + first, named);
@@ -165,7 +169,7 @@ static void append_is_one_go(void **state) {
   free_world(&w);
 }
 
-/* Old labels stay, and new classes go behind. */
+/* Old labels stay, and new classes come after the old ones. */
 static void append_other_classes(void **state) {
   (void)state;
   float rows[] = {1, 0, 0, 1, 1, 1, 2, 1};
@@ -205,7 +209,7 @@ static void append_what_does_not_fit(void **state) {
   const char *ids = write_ids("base.txt", 0, 40);
   assert_ok(ctx, kf_gallery_save(ctx, named, m, &(kf_gallery_options){.ids = ids},
                                  at("base.safetensors")));
-  assert_unappendable(numbers, NULL, 0, ids, KF_ERR_DATA, "numbers only");
+  assert_unappendable(numbers, NULL, 0, ids, KF_ERR_DATA, "only numbers");
   assert_unappendable(bare, NULL, 0, ids, KF_ERR_DATA, "has labels");
   assert_unappendable(named, NULL, 0, NULL, KF_ERR_DATA, "has ids");
   assert_unappendable(named, m, 0, ids, KF_ERR_ARG, "its own map");
@@ -274,7 +278,7 @@ static void refused_outputs(void **state) {
   assert_error(ctx, KF_ERR_ARG, "must end in .safetensors",
                kf_gallery_save(ctx, data, NULL, NULL, at("g.bin")));
   assert_error(
-      ctx, KF_ERR_ARG, "none of its choices",
+      ctx, KF_ERR_ARG, "invalid metric",
       kf_gallery_save(ctx, data, NULL, &(kf_gallery_options){.metric = (kf_metric)4}, set));
   kf_data_free(file);
   kf_data_free(data);
@@ -286,7 +290,7 @@ static void mapped_to_zero(void **state) {
   (void)state;
   world w = make_world(80, DIM, 4, 1, 8);
   kf_model *m = fit_world(&w, 1, KF_CENTRE_MEAN);
-  for (uint32_t d = 0; d < DIM; d++) m->mean[d] = (double)w.rows[17 * DIM + d];
+  for (uint32_t d = 0; d < DIM; d++) m->map.mean[d] = (double)w.rows[17 * DIM + d];
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
   kf_gallery_options options = {.metric = KF_METRIC_COSINE};
   assert_error(ctx, KF_ERR_DATA, "row 17: is mapped to zero",
@@ -301,7 +305,7 @@ static void mapped_to_zero(void **state) {
   float zero[DIM] = {0}, z[L];
   for (int l = 0; l < L; l++) {
     double sum = 0;
-    for (int d = 0; d < DIM; d++) sum -= m->transform[l * DIM + d] * m->mean[d];
+    for (int d = 0; d < DIM; d++) sum -= m->map.transform[l * DIM + d] * m->map.mean[d];
     z[l] = (float)sum;
   }
   int64_t by_index;
@@ -316,7 +320,7 @@ static void mapped_to_zero(void **state) {
   free_world(&w);
 }
 
-/* Before any of it is done. */
+/* Stops before anything is done. */
 static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)total;
   return done == 0 && strcmp(what, user) == 0;
@@ -355,6 +359,16 @@ static void cancelled(void **state) {
   free_world(&w);
 }
 
+static void metric_names(void **state) {
+  (void)state;
+  assert_string_equal(kf_metric_name(KF_METRIC_DEFAULT), "default");
+  assert_string_equal(kf_metric_name(KF_METRIC_COSINE), "cosine");
+  assert_string_equal(kf_metric_name(KF_METRIC_EUCLIDEAN), "euclidean");
+  assert_string_equal(kf_metric_name(KF_METRIC_INNER), "inner");
+  assert_null(kf_metric_name((kf_metric)(KF_METRIC_INNER + 1)));
+  assert_null(kf_metric_name((kf_metric)-1));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),
@@ -368,6 +382,7 @@ int main(void) {
       cmocka_unit_test(refused_outputs),
       cmocka_unit_test(mapped_to_zero),
       cmocka_unit_test(cancelled),
+      cmocka_unit_test(metric_names),
   };
   return cmocka_run_group_tests_name("gallery", tests, make_test_folder, remove_test_folder);
 }

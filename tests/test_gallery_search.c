@@ -199,7 +199,7 @@ static void same_answers(void **state) {
   free_world(&q);
 }
 
-/* Every row stands twice, so that its twin comes first and itself never. */
+/* Every row appears twice, so its twin comes first and itself never. */
 static void leave_one_out(void **state) {
   (void)state;
   enum { N = 120, K = 6 };
@@ -255,9 +255,9 @@ static void bad_questions(void **state) {
   assert_ok(ctx, kf_gallery_search(ctx, g, q, 2000, 20, NULL, rows, NULL, NULL));
   kf_vote_options vote = {.k = 3};
   q[1777 * 3 + 1] = NAN;
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has a NaN",
                kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds a NaN",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has a NaN",
                kf_gallery_classify(ctx, g, q, 2000, &vote, classes, NULL, NULL));
   memset(q + 3 * 3, 0, 3 * sizeof *q);
   assert_error(ctx, KF_ERR_DATA, "query 3 is zero",
@@ -265,7 +265,7 @@ static void bad_questions(void **state) {
   kf_gallery_free(g);
   g = plain_gallery(w.rows, 20, 3, NULL, KF_METRIC_EUCLIDEAN);
   assert_ok(ctx, kf_gallery_search(ctx, g, q + 3 * 3, 1, 2, NULL, rows, NULL, NULL));
-  assert_error(ctx, KF_ERR_DATA, "query 1777 holds",
+  assert_error(ctx, KF_ERR_DATA, "query 1777 has",
                kf_gallery_search(ctx, g, q, 2000, 2, NULL, rows, NULL, NULL));
   assert_error(ctx, KF_ERR_DATA, "no labels",
                kf_gallery_classify(ctx, g, q, 1, &vote, classes, NULL, NULL));
@@ -275,11 +275,50 @@ static void bad_questions(void **state) {
   free_world(&w);
 }
 
+/* Every call looks at the reserved space of its options. */
+static void options_from_the_future(void **state) {
+  (void)state;
+  world w = make_world(20, 3, 2, 1, 6);
+  kf_data *data = data_of(w.rows, w.n, w.dim, w.labels, 0);
+  kf_gallery *g = plain_gallery(w.rows, 20, 3, w.labels, KF_METRIC_COSINE), *other = NULL;
+  kf_index *index = NULL;
+  int64_t row;
+  int32_t class;
+  kf_search_options search = {.reserved = {1}};
+  kf_index_options indexing = {.reserved = {1}};
+  kf_vote_options vote = {.reserved = {1}};
+  kf_gallery_options options = {.reserved = {1}};
+  kf_gallery_load_options loading = {.reserved = {1}};
+  assert_error(ctx, KF_ERR_ARG, "kf_gallery_search",
+               kf_gallery_search(ctx, g, w.rows, 1, 1, &search, &row, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "kf_search",
+               kf_search(ctx, kf_gallery_index(g), w.rows, 1, 1, &search, &row, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "kf_index_new",
+               kf_index_new(ctx, w.rows, w.n, w.dim, &indexing, &index));
+  assert_error(ctx, KF_ERR_ARG, "kf_index_new_from_data",
+               kf_index_new_from_data(ctx, data, &indexing, &index));
+  assert_error(ctx, KF_ERR_ARG, "kf_gallery_classify",
+               kf_gallery_classify(ctx, g, w.rows, 1, &vote, &class, NULL, NULL));
+  assert_error(ctx, KF_ERR_ARG, "kf_gallery_new",
+               kf_gallery_new(ctx, data, NULL, &options, &other));
+  assert_error(ctx, KF_ERR_ARG, "kf_gallery_save",
+               kf_gallery_save(ctx, data, NULL, &options, at("future.safetensors")));
+  assert_error(ctx, KF_ERR_ARG, "kf_gallery_load",
+               kf_gallery_load(ctx, at("future.safetensors"), &loading, &other));
+  kf_gallery_free(g);
+  kf_data_free(data);
+  free_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(naive_loops),   cmocka_unit_test(map_first),
-      cmocka_unit_test(as_an_index),   cmocka_unit_test(same_answers),
-      cmocka_unit_test(leave_one_out), cmocka_unit_test(bad_questions),
+      cmocka_unit_test(naive_loops),
+      cmocka_unit_test(map_first),
+      cmocka_unit_test(as_an_index),
+      cmocka_unit_test(same_answers),
+      cmocka_unit_test(leave_one_out),
+      cmocka_unit_test(bad_questions),
+      cmocka_unit_test(options_from_the_future),
   };
   return cmocka_run_group_tests_name("gallery_search", tests, make_test_folder, remove_test_folder);
 }

@@ -277,7 +277,7 @@ static void png_bombs_are_refused(void **state) {
     const char *cause;
   } cases[] = {{50000, 50000, "50000 x 50000 pixels are more than the limit of 178956970"},
                {0x7fffffff, 0x7fffffff, "decompression bomb"},
-               {20000000, 1, "is 20000000 x 1 pixels; a side may have 16777216"},
+               {20000000, 1, "has 20000000 x 1 pixels; a side may have at most 16777216"},
                {0, 5, "PNG"},
                {0xffffffff, 1, "PNG"}};
   size_t size;
@@ -546,7 +546,7 @@ static void bad_configurations_are_named(void **state) {
   static const struct {
     const char *json, *cause;
   } cases[] = {
-      {"[]", "'the whole' is not an object"},
+      {"[]", "is not a JSON object"},
       {"{", ""},
       {"{\"size\": 0}", "'size' is not a number"},
       {"{\"size\": 1e9}", "'size' is not a number"},
@@ -554,8 +554,7 @@ static void bad_configurations_are_named(void **state) {
       {"{\"size\": {\"shortest_edge\": 224, \"longest_edge\": 300}}", "'size'"},
       {"{\"size\": {\"height\": 224}}", "'size'"},
       {"{\"crop_size\": {\"height\": 224, \"width\": -1}}", "'crop_size'"},
-      {"{\"crop_size\": 200}",
-       "'crop_size' makes 200 x 200 pixels, where the model takes 224 x 224"},
+      {"{\"crop_size\": 200}", "'crop_size' makes 200 x 200 pixels, but the model takes 224 x 224"},
       {"{\"do_center_crop\": false, \"size\": {\"height\": 9, \"width\": 224}}",
        "'size' makes 224 x 9 pixels"},
       {"{\"resample\": 0}", "'resample' is 0 (nearest); lanczos"},
@@ -590,7 +589,7 @@ static void results_of_another_size_are_refused(void **state) {
   kf_image image = noise(8, 12), square = noise(5, 5);
   assert_int_equal(read_config("{\"do_center_crop\": false, \"size\": 8}", 8, &p), KF_OK);
   assert_bad(kf_preprocess_run(&p, &image, "NAME", out, &err), "NAME",
-             "becomes 8 x 12 pixels, where the model takes 8 x 8");
+             "becomes 8 x 12 pixels, but the model takes 8 x 8");
   assert_int_equal(kf_preprocess_run(&p, &square, "NAME", out, &err), KF_OK);
   kf_image_clear(&image);
   kf_image_clear(&square);

@@ -78,6 +78,10 @@ static void check_all(kf_pictures *list, const char *const *wanted) {
   assert_null(kf_pictures_path(list, n));
   assert_null(kf_pictures_id(list, n));
   assert_int_equal(kf_pictures_label(list, n), KF_LABEL_NONE);
+  assert_int_equal(kf_pictures_label(list, UINT64_MAX), KF_LABEL_NONE);
+  assert_null(kf_pictures_path(list, UINT64_MAX));
+  assert_null(kf_pictures_class_name(list, kf_pictures_classes(list)));
+  assert_null(kf_pictures_class_name(list, UINT32_MAX));
   kf_pictures_free(list);
 }
 #define CHECK(list, ...) check_all(list, (const char *const[]){__VA_ARGS__, NULL})
@@ -101,7 +105,7 @@ static void folders_are_classes(void **state) {
   CHECK(list, "p/cat/a.jpeg cat", "p/dog/10.JPG dog", "p/dog/2.png dog",
         "p/dog/deep/er/1.WebP dog");
   assert_non_null(strstr(told, "p/empty: has no pictures"));
-  assert_non_null(strstr(told, "p: 1 picture beside the folders of classes"));
+  assert_non_null(strstr(told, "p: left out 1 picture next to the class folders"));
   assert_non_null(strstr(told, "stray.png"));
 }
 
@@ -141,7 +145,7 @@ static void patterns(void **state) {
   CHECK(OPEN("p/[ab].*"), "p/a.PNG -", "p/b.png -");
   CHECK(OPEN("we[i]rd.png"), "we[i]rd.png -"); /* a file of this name comes first */
   refuse(KF_ERR_IO, "p/*.webp", "p/*.webp: no file matches");
-  refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: what matches is no picture");
+  refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: matches neither pictures");
 }
 
 static void loops_end(void **state) {
@@ -166,7 +170,7 @@ static void what_is_refused(void **state) {
   const char *twice[] = {"p", "p/cat"};
   kf_pictures *list = NULL;
   assert_int_equal(kf_pictures_open(ctx, twice, 2, &list), KF_ERR_DATA);
-  assert_non_null(strstr(kf_errmsg(ctx), "p/cat/1.png: is among the pictures twice"));
+  assert_non_null(strstr(kf_errmsg(ctx), "p/cat/1.png: appears twice among the pictures"));
   assert_int_equal(kf_pictures_open(ctx, twice, 0, &list), KF_ERR_ARG);
   assert_int_equal(kf_pictures_open(ctx, NULL, 1, &list), KF_ERR_ARG);
   assert_int_equal(kf_pictures_open(ctx, &(const char *){NULL}, 1, &list), KF_ERR_ARG);
@@ -239,7 +243,7 @@ static void bad_lists(void **state) {
       {"a.png\tdog\tcat\n", "l.txt: line 1 is neither"},
       {"a.png\nb\xff.png\n", "l.txt: line 2 is not valid UTF-8"},
       {"a.png\td\xffg\n", "l.txt: line 1 is not valid UTF-8"},
-      {"a.png\nb.png\na.png\n", "a.png: is among the pictures twice"},
+      {"a.png\nb.png\na.png\n", "a.png: appears twice among the pictures"},
       {"", "l.txt: is empty"},
       {"\xEF\xBB\xBF", "l.txt: is empty"},
   };

@@ -226,8 +226,8 @@ static void short_prototypes(void **state) {
   assert_ok(ctx, kf_fit_stats(ctx, stats, NULL, &model));
   for (size_t s = 0; s < sizeof shortest / sizeof *shortest; s++) {
     const double map[] = {1, shortest[s], 0, 1};
-    memcpy(model->transform, map, sizeof map);
-    kf_model_finish(model);
+    memcpy(model->map.transform, map, sizeof map);
+    kf_map_finish(&model->map);
     kf_ranker *r;
     unsigned char ranks[4][2];
     const double norm2[] = {1.01, 1.01, 1, 1};

@@ -1,5 +1,5 @@
 /* test_search.c - the nearest rows are those of brute force, to the bit, for data of every kind and
- * however the index is asked. */
+ * every way of asking. */
 #include "problems.h"
 
 #include "search/index.h"
@@ -102,7 +102,7 @@ static void weakest_places(void **state) {
     }
 }
 
-/* So many that the rows themselves are split over threads, with ties on both sides of each split.
+/* Enough that the rows themselves are divided among threads, with ties on both sides of each split.
  */
 static void many_rows(void **state) {
   (void)state;
@@ -140,7 +140,7 @@ static void squares_of_distances_decide(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- however it is asked --------------------------------------------------------------------- */
+/* --- every way of asking --------------------------------------------------------------------- */
 
 static void ask_in_every_way(const answer *a) {
   static const uint64_t batches[] = {1, 7, 64, 4096};
@@ -354,7 +354,7 @@ static void bad_arguments_of_an_index(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* One bad element or row, far enough behind to be in any block, named by its number. */
+/* One bad element or row, in any block, named by its number. */
 static void bad_rows(void **state) {
   (void)state;
   const float values[] = {NAN, INFINITY, -INFINITY, 0};
@@ -445,11 +445,9 @@ static void bad_queries(void **state) {
   kf_ctx_free(ctx);
 }
 
-/* --- what only an engine with a first pass has ------------------------------------------------ */
+/* --- the first pass --------------------------------------------------------------------------- */
 
-#ifdef KF_BOUND_KNOB
-
-/* A data set whose rows can be read no more when `broken` is set. */
+/* A data set whose rows can no longer be read once `broken` is set. */
 typedef struct breakable {
   kf_data base;
   const float *rows;
@@ -471,8 +469,8 @@ static void where_breakable(const kf_data *data, uint64_t row, char *text, size_
   snprintf(text, size, "row %" PRIu64, row);
 }
 
-/* An index in place asks its source again, and says what that says; one with its own rows does not
- * ask, and takes more memory. */
+/* An index in place fetches from its source again and passes its errors on; one with its own rows does
+ * not, and takes more memory. */
 static void source_that_breaks_later(void **state) {
   (void)state;
   for (kf_isa isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++)
@@ -537,7 +535,7 @@ static void first_pass_filters(void **state) {
   free_problem(&p);
 }
 
-/* How many queries go wrong with the bound of the error multiplied by `scale`. */
+/* How many queries go wrong if the error bound is multiplied by `scale`. */
 static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   enum { K = 15 };
   const problem *p = a->problem;
@@ -545,12 +543,10 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   int64_t *rows = malloc(p->n_queries * K * sizeof *rows);
   double *scores = malloc(p->n_queries * K * sizeof *scores);
   char text[256];
-  double before = kf_bound_scale;
-  kf_bound_scale = scale; /* while the index is made as well: it may keep bounds of its rows */
   kf_index *index = index_of(ctx, p, a->metric, false, NULL);
-  kf_status status = search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL);
-  kf_bound_scale = before;
-  assert_int_equal(status, KF_OK);
+  assert_true(index->bound_scale == 1);
+  index->bound_scale = scale;
+  assert_ok(ctx, search_all(ctx, index, p, K, 0, NULL, rows, scores, NULL));
   uint64_t wrong = count_wrong(a, K, NULL, rows, scores, text);
   kf_index_free(index);
   free(rows);
@@ -559,11 +555,10 @@ static uint64_t wrong_with_bound(const answer *a, kf_isa isa, double scale) {
   return wrong;
 }
 
-/* The bound is what makes the answer right: without it, answers are wrong. */
+/* The bound makes the answers right: without it, some are wrong. */
 static void bound_is_needed(void **state) {
   (void)state;
   const char *const names[] = {"loose clusters", "cone", "unlucky rounding"};
-  assert_true(kf_bound_scale == 1);
   for (size_t m = 0; m < 3; m++) {
     uint64_t wrong[KF_ISA_AMX + 1] = {0};
     for (size_t i = 0; i < 3; i++) {
@@ -585,8 +580,6 @@ static void bound_is_needed(void **state) {
     }
   }
 }
-
-#endif
 
 int main(void) {
   static kf_metric cosine = KF_METRIC_COSINE, inner = KF_METRIC_INNER,
@@ -610,11 +603,9 @@ int main(void) {
       cmocka_unit_test(bad_rows),
       cmocka_unit_test(bad_arguments_of_a_search),
       cmocka_unit_test(bad_queries),
-#ifdef KF_BOUND_KNOB
       cmocka_unit_test(source_that_breaks_later),
       cmocka_unit_test(first_pass_filters),
       cmocka_unit_test(bound_is_needed),
-#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -331,13 +331,13 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_DATA, "no labels", kf_shots_new(p.ctx, bare, p.test, NULL, NULL, &s));
   assert_int_equal(kf_errhint(p.ctx), KF_HINT_LABELS);
   kf_shots_options newer = {.reserved = {1}};
-  assert_error(p.ctx, KF_ERR_ARG, "options use reserved space",
+  assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
   kf_text *fewer; /* text of eight of nine classes, without names */
   kf_data *rows;
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.t.rows, K - 1, D, NULL, NULL, 0, &rows));
   assert_ok(p.ctx, kf_text_new(p.ctx, rows, &(kf_text_options){.per_class = 1}, &fewer));
-  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes and the training data 9",
+  assert_error(p.ctx, KF_ERR_DATA, "the text has 8 classes, the training data 9",
                kf_shots_new(p.ctx, p.train, p.test, fewer, NULL, &s));
   kf_data_free(rows);
   kf_text_free(fewer);

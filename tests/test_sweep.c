@@ -599,7 +599,7 @@ static void refused(void **state) {
       p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
       kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.leave_one_out = 1}, &s));
   kf_sweep_options newer = {.reserved = {1}};
-  assert_error(p.ctx, KF_ERR_ARG, "options use reserved space",
+  assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
   kf_ctx *ctx;

@@ -148,10 +148,11 @@ static void what_cannot_be_averaged(void **state) {
   assert_non_null(file);
   fputs("one\ntwo\n", file);
   fclose(file);
-  assert_error(ctx, KF_ERR_DATA, "--per-class", kf_text_new(ctx, plain, NULL, &text));
-  assert_error(ctx, KF_ERR_DATA, "45 text embeddings cannot be 7 for each class",
+  assert_error(ctx, KF_ERR_DATA, "have no labels", kf_text_new(ctx, plain, NULL, &text));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_PER_CLASS);
+  assert_error(ctx, KF_ERR_DATA, "45 text embeddings are not a multiple of 7",
                kf_text_new(ctx, plain, &(kf_text_options){.per_class = 7}, &text));
-  assert_error(ctx, KF_ERR_DATA, "make 9 classes, and there are 2 names",
+  assert_error(ctx, KF_ERR_DATA, "make 9 classes; there are 2 names",
                kf_text_new(ctx, plain, &(kf_text_options){.per_class = M, .classes = path}, &text));
   assert_error(ctx, KF_ERR_ARG, "per_class",
                kf_text_new(ctx, plain, &(kf_text_options){.classes = path}, &text));
@@ -176,7 +177,7 @@ static void what_cannot_be_averaged(void **state) {
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
-/* A model of K classes in D columns, and a text that is its class means behind an offset. */
+/* A model of K classes in D columns, and text that is its class means plus an offset. */
 typedef struct setting {
   kf_ctx *ctx;
   world w;
@@ -280,7 +281,7 @@ static void scores_are_those_of_the_definition(void **state) {
   free_setting(&s);
 }
 
-/* In the original space, text as it is. */
+/* In the original space, text is used as given. */
 static void raw_scores_are_cosines_with_the_text(void **state) {
   (void)state;
   setting s = make_setting(1, KF_ISA_AUTO, 0);
@@ -344,9 +345,9 @@ static void what_cannot_be_zero_shot(void **state) {
   setting s = make_setting(1, KF_ISA_AUTO, 0), raw = make_setting(1, KF_ISA_AUTO, 1);
   kf_model *m = fit(s.ctx, s.stats, 0.3, D), *lengths = fit(raw.ctx, raw.stats, 0.3, D);
   kf_model *zero = NULL;
-  assert_error(s.ctx, KF_ERR_ARG, "none of its choices",
+  assert_error(s.ctx, KF_ERR_ARG, "invalid centre",
                kf_model_new_zero_shot(s.ctx, m, s.text, (kf_centre)4, &zero));
-  assert_error(s.ctx, KF_ERR_DATA, "--no-normalize",
+  assert_error(s.ctx, KF_ERR_DATA, "keeps the lengths of images",
                kf_model_new_zero_shot(s.ctx, lengths, s.text, KF_CENTRE_NONE, &zero));
   float short_rows[2 * 3] = {1, 2, 3, 4, 5, 6};
   kf_data *data;
@@ -364,7 +365,7 @@ static void what_cannot_be_zero_shot(void **state) {
   free_setting(&raw);
 }
 
-/* --- what the paper saw ---------------------------------------------------------------------- */
+/* --- the paper's observation ----------------------------------------------------------------- */
 
 typedef struct synth_world {
   kf_ctx *ctx;

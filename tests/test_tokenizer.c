@@ -581,7 +581,7 @@ static void test_bad_json(void **state) {
       {"\"sep\": [\"<|endoftext|>\", 609", "\"sep\": [\"<|endoftext|>\", 608",
        "'sep' is not token 609"},
       {"\"added_tokens\": [", "\"added_tokens\": 1, \"x\": [", "has no list 'added_tokens'"},
-      {"\"id\": 608", "\"id\": 7", "has the number 7, but 608 is meant"},
+      {"\"id\": 608", "\"id\": 7", "has the number 7, but should have 608"},
       {"\"id\": 608", "\"x\": 608", "has no 'id' for an entry of 'added_tokens'"},
       {"\"content\": \"<|startoftext|>\"", "\"content\": \"\"", "have no text for"},
       {"\"content\": \"<|startoftext|>\"", "\"content\": \"a b\"", "white space"},
@@ -607,12 +607,13 @@ static void test_bad_config(void **state) {
       {"{\"split_special_tokens\": true}", "split_special_tokens"},
       {"{\"padding_side\": \"left\"}", "padding_side"},
       {"{\"truncation_side\": \"left\"}", "truncation_side"},
-      {"{\"bos_token\": null}", "take away 'bos_token'"},
+      {"{\"bos_token\": null}", "remove 'bos_token'"},
       {"{\"pad_token\": 3}", "have no text for 'pad_token'"},
       {"{\"unk_token\": \"[UNK]\"}", "has no token '[UNK]', which is the unk_token"},
       {"{\"added_tokens_decoder\": []}", "has no object 'added_tokens_decoder'"},
       {"{\"added_tokens_decoder\": {\"x\": {\"content\": \"a\"}}}", "has the number 'x'"},
-      {"{\"added_tokens_decoder\": {\"5\": {\"content\": \"new\"}}}", "has the number 5, but 610"},
+      {"{\"added_tokens_decoder\": {\"5\": {\"content\": \"new\"}}}",
+       "has the number 5, but should have 610"},
       {"{\"extra_special_tokens\": \"a\"}", NULL},
       {"{\"extra_special_tokens\": {\"a\": \"b\"}}", "have no list 'extra_special_tokens'"},
   };
@@ -639,7 +640,7 @@ static void test_bad_openai(void **state) {
       {"t h\n", "has no '#version'"},
       {"#version\nt h\nth\n", "merge 2 is not two tokens"},
       {"#version\nt h\nth e x\n", "merge 2 is not two tokens"},
-      {"#version\nt h\nt h\n", "merge 2 makes 'th', which is there already"},
+      {"#version\nt h\nt h\n", "merge 2 makes 'th', which exists already"},
       {"#version\nt hh\n", "merge 1 needs 'hh'"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -106,7 +106,7 @@ static void names_for_numbers(void **state) {
   refuse(write_text("t.txt", "eel\n\ncow\n"), list, NULL, KF_ERR_DATA, "t.txt",
          "line 3: 'cow' is no class of");
   refuse(write_text("t.json", "[[1],[2,3]]"), list, NULL, KF_ERR_DATA, "t.json",
-         "entry 1 has class 3");
+         "entry 1: '3' is no class of");
 }
 
 static void bad_files(void **state) {

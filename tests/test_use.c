@@ -1,6 +1,49 @@
-/* test_use.c - what a model is used for: two sets of statistics, mapping, classifying, another
- * class, evaluating. */
+/* test_use.c - using a model: two sets of statistics, mapping, classifying, one more class,
+ * evaluating. */
 #include "world.h"
+
+/* Numbers of classes that a model does not have, and options of a later header. */
+static void arguments_out_of_range(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(60, 8, 3, 1, 1);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m;
+  float out[8];
+  int32_t class;
+  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
+  assert_int_equal(kf_model_count(m, 2), 20);
+  assert_int_equal(kf_model_count(m, 3), 0);
+  assert_null(kf_model_class_name(m, 0)); /* it has no names */
+  assert_null(kf_model_class_name(m, 3));
+  assert_int_equal(kf_model_has_text(m, 0), 0);
+  assert_int_equal(kf_model_has_text(m, 3), 0);
+  assert_int_equal(kf_model_answers(m, KF_PART_IMAGES), 3);
+  assert_int_equal(kf_model_answers(m, (kf_part)(KF_PART_FUSED + 1)), 0);
+  assert_int_equal(kf_model_answers(m, (kf_part)-1), 0);
+  assert_error(ctx, KF_ERR_ARG, "kf_transform",
+               kf_transform(ctx, m, w.rows, 1, &(kf_transform_options){.reserved = {1}}, out));
+  assert_error(
+      ctx, KF_ERR_ARG, "kf_classify",
+      kf_classify(ctx, m, w.rows, 1, &(kf_classify_options){.reserved = {1}}, &class, NULL));
+  kf_data *data;
+  kf_text *text = NULL;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 8, w.labels, NULL, 3, &data));
+  assert_error(ctx, KF_ERR_ARG, "kf_transform_data",
+               kf_transform_data(ctx, m, data, &(kf_transform_options){.reserved = {1}}, KF_F32,
+                                 "never.npy"));
+  assert_error(ctx, KF_ERR_ARG, "kf_text_new",
+               kf_text_new(ctx, data, &(kf_text_options){.reserved = {1}}, &text));
+  assert_ok(ctx, kf_text_new(ctx, data, NULL, &text));
+  assert_null(kf_text_class_name(text, 0));
+  assert_null(kf_text_class_name(text, 3));
+  kf_text_free(text);
+  kf_data_free(data);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
 
 /* --- two statistics, centring, another class -------------------------------------------------- */
 
@@ -28,7 +71,7 @@ static void two_statistics(void **state) {
                            kf_model_between_eigenvalues(m)) < 1e-9);
   kf_model_free(m);
   kf_stats *raw = stats_of(ctx, &b, 1);
-  assert_error(ctx, KF_ERR_DATA, "do not go together",
+  assert_error(ctx, KF_ERR_DATA, "do not match",
                kf_fit_stats(ctx, s, &(kf_fit_options){.between = raw}, &m));
   kf_stats_free(s);
   kf_stats_free(t);
@@ -41,12 +84,12 @@ static void two_statistics(void **state) {
 /* z = T (x / |x| - mean), by the book. */
 static void map_by_hand(const kf_model *m, const float *x, int centred, double *z) {
   double norm2 = 0;
-  for (uint32_t j = 0; j < m->dim_in; j++) norm2 += (double)x[j] * (double)x[j];
-  for (uint32_t l = 0; l < m->dim_out; l++) {
+  for (uint32_t j = 0; j < m->map.dim_in; j++) norm2 += (double)x[j] * (double)x[j];
+  for (uint32_t l = 0; l < m->map.dim_out; l++) {
     z[l] = 0;
-    for (uint32_t j = 0; j < m->dim_in; j++)
-      z[l] += m->transform[l * m->dim_in + j] *
-              ((double)x[j] / sqrt(norm2) - (centred ? m->mean[j] : 0));
+    for (uint32_t j = 0; j < m->map.dim_in; j++)
+      z[l] += m->map.transform[l * m->map.dim_in + j] *
+              ((double)x[j] / sqrt(norm2) - (centred ? m->map.mean[j] : 0));
   }
 }
 
@@ -91,7 +134,7 @@ static void classify_by_hand(kf_ctx *ctx, const kf_model *m, const world *w, kf_
   double *scores = malloc(w->n * 3 * sizeof *scores);
   kf_classify_options options = {.top = 3, .metric = metric, .raw = raw};
   assert_ok(ctx, kf_classify(ctx, m, w->rows, w->n, &options, found, scores));
-  uint32_t dim = raw ? m->dim_in : m->dim_out;
+  uint32_t dim = raw ? m->map.dim_in : m->map.dim_out;
   for (uint64_t i = 0; i < w->n; i++) {
     double z[64], norm2 = 0, best = -1e300;
     const float *x = w->rows + i * w->dim;
@@ -177,7 +220,8 @@ static void raw_norm_model(void **state) {
             kf_transform(ctx, m, w.rows, w.n, &(kf_transform_options){.normalize = KF_OFF}, out));
   for (uint32_t l = 0; l < 20; l++) { /* rows are taken as they are: f(x) = T x */
     double z = 0;
-    for (uint32_t j = 0; j < 20; j++) z += m->transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
+    for (uint32_t j = 0; j < 20; j++)
+      z += m->map.transform[l * 20 + j] * (double)w.rows[7 * 20 + j];
     assert_true(fabs((double)out[7 * 20 + l] - z) < 1e-5 * fmax(1, fabs(z)));
   }
   float *as_is = malloc(w.n * 20 * sizeof *as_is); /* lengths count in a raw model: they stay */
@@ -341,7 +385,8 @@ static void names_against_numbers(void **state) {
     assert_ok(ctx, kf_stats_new_from_data(ctx, sets[i], NULL, &s));
     kf_model *m = fit(ctx, s, 0.3, 0);
     assert_ok(ctx, kf_eval(ctx, m, sets[i], NULL, &r));
-    assert_error(ctx, KF_ERR_DATA, "numbers", kf_eval(ctx, m, sets[1 - i], NULL, &r));
+    assert_error(ctx, KF_ERR_DATA, i == 0 ? "are numbers" : "are names",
+                 kf_eval(ctx, m, sets[1 - i], NULL, &r));
     kf_model_free(m);
     kf_stats_free(s);
   }
@@ -370,6 +415,7 @@ static void intervals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(arguments_out_of_range),
       cmocka_unit_test(two_statistics),
       cmocka_unit_test(transform_rows),
       cmocka_unit_test(classify_rows),

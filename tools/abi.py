@@ -27,7 +27,7 @@ SNAPSHOT = os.path.join(ROOT, "tests", "abi", "koofu.abi")
 ATTRIBUTE = '__attribute__((visibility("default")))'  # what KF_API expands to
 VERSIONS = re.compile(r"KF_VERSION\w*")  # macros that change with every release
 # Structs that callers allocate, but that are complete for good.
-COMPLETE = {"kf_lambda": "a number and its unit"}
+COMPLETE = {"kf_lambda": "a number and its unit", "kf_hits": "an element of the caller's array"}
 
 
 class NotUnderstood(Exception):

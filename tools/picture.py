@@ -28,6 +28,7 @@ CAPTIONS = {
     "score": "truth, accuracy, comparisons",
     "choose": "λ, dimensions, k; sweeps, few-shot",
     "report": "one HTML page",
+    "recipe": "fit, report, quickstart: one call each",
     "encode": "pictures, words → rows",
     "synth": "a synthetic world",
     "info": "what is in a file",

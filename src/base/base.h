@@ -217,6 +217,7 @@ kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *
 bool kf_is_directory(const char *path);
 /* "folder/name"; NULL: out of memory. The caller frees it. */
 char *kf_path_join(const char *folder, const char *name);
+char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name); /* in the arena */
 
 /* A file being written. kf_out_commit makes it appear under its name, complete and synced;
  * kf_out_abort and a killed process leave nothing behind. */

@@ -96,8 +96,12 @@ bool kf_is_directory(const char *path) {
 }
 
 char *kf_path_join(const char *folder, const char *name) {
+  return kf_path_join_in(NULL, folder, name);
+}
+
+char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name) {
   size_t n = strlen(folder), size = n + strlen(name) + 2;
-  char *path = kf_alloc(size, 1);
+  char *path = arena != NULL ? kf_arena_take(arena, size, 1) : kf_alloc(size, 1);
   if (path != NULL)
     snprintf(path, size, "%s%s%s", folder, n > 0 && folder[n - 1] != '/' ? "/" : "", name);
   return path;

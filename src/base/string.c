@@ -36,6 +36,10 @@ void kf_format_f64(double value, char text[32]) {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
+bool kf_starts_with(const char *text, const char *start) {
+  return strncmp(text, start, strlen(start)) == 0;
+}
+
 bool kf_ends_with(const char *text, const char *end) {
   size_t n = strlen(text), m = strlen(end);
   return n >= m && memcmp(text + n - m, end, m) == 0;

@@ -14,7 +14,8 @@ uint32_t kf_utf8_next(const char *text, size_t *at);
 /* Writes a character (not a surrogate) and returns its length. */
 size_t kf_utf8_put(uint32_t c, unsigned char bytes[4]);
 
-/* Whether text ends in `end`. */
+/* Whether text begins with `start`, or ends in `end`. */
+bool kf_starts_with(const char *text, const char *start);
 bool kf_ends_with(const char *text, const char *end);
 
 /* --- numbers, whatever the locale of the process ---------------------------------------------- */

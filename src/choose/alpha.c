@@ -42,8 +42,8 @@ static kf_status set_text(fuse_job *j) {
   uint32_t dim = j->stats->dim;
   kf_model *map, *rows = NULL, *fused = NULL;
   KF_TRY(kf_model_create(dim, 1, 0, &(kf_names){0}, &map, &ctx->err));
-  map->normalized = j->stats->normalized;
-  memcpy(map->mean, kf_fitter_mean(j->fitter), dim * sizeof *map->mean);
+  map->map.normalized = j->stats->normalized;
+  memcpy(map->map.mean, kf_fitter_mean(j->fitter), dim * sizeof *map->map.mean);
   kf_status status = kf_fitter_shorten(j->fitter, map, 1, KF_CENTRE_NONE, &rows);
   if (status == KF_OK) status = kf_model_new_fused(ctx, rows, j->text, 0, &fused);
   if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);

@@ -51,14 +51,14 @@ static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned cha
 }
 
 static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
-  const kf_model *m = r->model;
+  const kf_map *m = &r->model->map;
   uint64_t d = m->dim_in, l = m->dim_out;
   double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(m), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
   for (uint32_t first = 0; first < stats->n_classes; first += KF_MAP_ROWS) {
     uint32_t left = stats->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-    kf_model_map_classes(m, r->kernels, n, stats, first, scratch, means, mapped);
+    kf_map_class_means(m, r->kernels, stats, first, n, scratch, means, mapped);
     for (uint32_t t = 0; t < n; t++)
       if (r->place[first + t] >= 0)
         memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
@@ -118,7 +118,7 @@ static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned cha
   bool vanishes = r->size > 0 && r->size < 0x1p-149;
   r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
   if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
-    return kf_fail_range(r->model, err);
+    return kf_fail_range(&r->model->map, err);
   for (uint64_t j = 0; r->euclidean && j < n; j++) r->scale[j] = 1;
   for (uint32_t j = 0; j < r->n; j++) measure(r, j);
   return KF_OK;
@@ -207,8 +207,8 @@ typedef struct work {
 } work;
 
 static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
-  KF_TAKE(arena, w->mapped, KF_MAP_ROWS * (uint64_t)r->model->dim_out);
-  KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(r->model));
+  KF_TAKE(arena, w->mapped, KF_MAP_ROWS * (uint64_t)r->model->map.dim_out);
+  KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(&r->model->map));
   KF_TAKE(arena, w->z, KF_MAP_ROWS * (uint64_t)r->most);
   KF_TAKE(arena, w->sums, KF_MAP_ROWS * (uint64_t)r->n);
   KF_TAKE(arena, w->row, r->most);
@@ -219,12 +219,13 @@ static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
  * too far from all prototypes for f32 get an infinite length, which leaves them to canonical
  * scores. */
 static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
-  uint32_t d = r->model->dim_out;
+  uint32_t d = r->model->map.dim_out;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = w->mapped + i * d;
     double largest = 0;
     for (uint32_t l = 0; l < r->most; l++) largest = fmax(largest, fabs(z[l]));
-    if (!isfinite(largest) || (r->euclidean && largest > 3e38)) return kf_fail_range(r->model, err);
+    if (!isfinite(largest) || (r->euclidean && largest > 3e38))
+      return kf_fail_range(&r->model->map, err);
     double size = r->euclidean ? r->size : largest > SMALLEST ? largest * sqrt(r->most) : 1;
     bool held = largest / size < LARGEST;
     double inverse = held ? 1 / size : 0;
@@ -264,7 +265,7 @@ static uint32_t rank_row(const kf_ranker *r, work *w, uint64_t i, size_t t, cons
   r->kernels->count_band(x, scale, offset, r->n, low, high, &above, &within);
   if (within <= 1 || above >= KF_RANKS) return above;
   close_call c = {.r = r,
-                  .z = w->mapped + i * r->model->dim_out,
+                  .z = w->mapped + i * r->model->map.dim_out,
                   .dim = r->dims[t],
                   .row = w->row,
                   .prototype = w->prototype};
@@ -297,10 +298,10 @@ kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *no
   work w;
   take_work(&w, r, &arena);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
-  uint64_t dim = r->model->dim_in;
+  uint64_t dim = r->model->map.dim_in;
   for (uint64_t first = 0; status == KF_OK && first < n; first += KF_MAP_ROWS) {
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
-    kf_map_rows_f64(r->model, r->kernels, rows + first * dim, norm2 + first, count, w.scratch,
+    kf_map_rows_f64(&r->model->map, r->kernels, rows + first * dim, norm2 + first, count, w.scratch,
                     w.mapped);
     status = take_rows(r, &w, count, err);
     if (status == KF_OK) rank_rows(r, &w, count, right + first, ranks + first * r->n_dims);

@@ -158,7 +158,7 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   KF_TRY(kf_fitter_new(ctx, d->stats, NULL, &d->fitter));
   KF_TRY(choose_lambda(d, &lambda));
   KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_NONE, &d->model));
-  d->points[KF_SHOTS_KOOFU].lambda = d->model->lambda;
+  d->points[KF_SHOTS_KOOFU].lambda = d->model->map.lambda;
   KF_TRY(judge(j, d, d->model, KF_PART_DEFAULT, KF_SHOTS_KOOFU));
   if (j->text != NULL) {
     KF_TRY(fit_fused(j, d));
@@ -258,7 +258,7 @@ static kf_status check_options(shots_job *j) {
                    j->test->dim, j->data->dim);
   if (j->text == NULL) return KF_OK;
   KF_TRY(kf_text_check(j->text, j->data->dim, err));
-  return kf_text_match(j->ctx, j->text, "training data", &j->data->names, j->data->n_classes);
+  return kf_text_match(j->ctx, j->text, "the training data", &j->data->names, j->data->n_classes);
 }
 
 static kf_status run(shots_job *j) {

@@ -65,29 +65,29 @@ static void add_dims(kf_sweep_plan *p, kf_sweep_cell c, size_t lambda) {
   }
 }
 
-static void add_rows(kf_sweep_plan *p, kf_sweep_cell c, uint32_t dim) {
-  const kf_sweep_options *o = &p->options;
-  kf_sweep_cell raw = c;
-  raw.raw = 1;
-  raw.dim = dim;
-  for (size_t i = 0; o->raw != KF_OFF && i < p->n_classifiers; i++) {
-    raw.k = p->classifiers[i];
-    add_cell(p, &raw, 0);
+/* In the original space one cell serves all lambdas and dimensions. */
+static void add_raw(kf_sweep_plan *p, kf_sweep_cell c) {
+  c.raw = 1;
+  c.dim = p->usual_dim;
+  if (p->options.raw != KF_OFF) add_cell(p, &c, 0);
+}
+
+static void add_rows(kf_sweep_plan *p, kf_sweep_cell c) {
+  for (size_t i = 0; i < p->n_classifiers; i++) {
+    c.k = p->classifiers[i];
+    add_raw(p, c);
   }
-  for (size_t l = 0; l < o->n_lambdas; l++)
+  for (size_t l = 0; l < p->options.n_lambdas; l++)
     for (size_t i = 0; i < p->n_classifiers; i++) {
       c.k = p->classifiers[i];
       add_dims(p, c, l);
     }
 }
 
-static void add_text(kf_sweep_plan *p, kf_sweep_cell c, uint32_t dim) {
+static void add_text(kf_sweep_plan *p, kf_sweep_cell c) {
   const kf_sweep_options *o = &p->options;
-  kf_sweep_cell raw = c;
-  raw.raw = 1;
-  raw.dim = dim;
-  raw.text = KF_CENTRE_NONE;
-  if (o->raw != KF_OFF) add_cell(p, &raw, 0);
+  c.text = KF_CENTRE_NONE;
+  add_raw(p, c);
   for (size_t t = 0; t < o->n_text_centres; t++)
     for (size_t l = 0; l < o->n_lambdas; l++) {
       c.text = o->text_centres[t];
@@ -95,28 +95,28 @@ static void add_text(kf_sweep_plan *p, kf_sweep_cell c, uint32_t dim) {
     }
 }
 
-static void add_cells(kf_sweep_plan *p, uint32_t dim) {
+static void add_cells(kf_sweep_plan *p) {
   const kf_sweep_options *o = &p->options;
   p->n_cells = 0;
   for (uint32_t set = 0; set < p->n_sets; set++)
     for (size_t m = 0; m < o->n_metrics; m++)
-      add_rows(p, (kf_sweep_cell){.set = set, .metric = o->metrics[m]}, dim);
+      add_rows(p, (kf_sweep_cell){.set = set, .metric = o->metrics[m]});
   for (uint32_t set = 0; o->text != NULL && set < p->n_sets; set++)
     for (size_t m = 0; m < o->n_metrics; m++)
-      add_text(p, (kf_sweep_cell){.set = set, .metric = o->metrics[m]}, dim);
+      add_text(p, (kf_sweep_cell){.set = set, .metric = o->metrics[m]});
   for (uint32_t set = 0; o->fuse && set < p->n_sets; set++)
     for (size_t l = 0; l < o->n_lambdas; l++)
       add_dims(p, (kf_sweep_cell){.set = set, .metric = KF_METRIC_COSINE, .fused = 1}, l);
 }
 
-static kf_status lay_out(kf_sweep_plan *p, uint32_t dim, kf_err *err) {
-  add_cells(p, dim);
+static kf_status lay_out(kf_sweep_plan *p, kf_err *err) {
+  add_cells(p);
   kf_sweep_cell *cells;
   KF_TAKE(&p->arena, cells, p->n_cells);
   KF_TAKE(&p->arena, p->work, p->n_cells);
   if (p->arena.failed) return kf_fail_memory(err);
   p->cells = cells;
-  add_cells(p, dim);
+  add_cells(p);
   qsort(p->work, p->n_cells, sizeof *p->work, by_key);
   for (size_t i = 0; i < p->n_cells; p->passes++)
     i += kf_sweep_agreeing(p->work + i, p->n_cells - i, KF_SWEEP_KEYS);
@@ -128,7 +128,6 @@ static kf_status lay_out(kf_sweep_plan *p, uint32_t dim, kf_err *err) {
 static kf_status check_dims(kf_sweep_plan *p, const kf_stats *stats, kf_err *err) {
   kf_sweep_options *o = &p->options;
   if (o->dims == NULL) {
-    p->usual_dim = stats->dim;
     o->dims = &p->usual_dim;
     o->n_dims = 1;
   }
@@ -197,7 +196,7 @@ static kf_status check_text(kf_ctx *ctx, kf_sweep_plan *p, const kf_stats *stats
     if (o->text_centres[i] < KF_CENTRE_NONE || o->text_centres[i] > KF_CENTRE_MODALITY)
       return kf_fail(err, KF_ERR_ARG, "invalid centre of text %d", (int)o->text_centres[i]);
   KF_TRY(kf_text_check(o->text, stats->dim, err));
-  return kf_text_match(ctx, o->text, "training data", &stats->names, stats->n_classes);
+  return kf_text_match(ctx, o->text, "the training data", &stats->names, stats->n_classes);
 }
 
 static kf_status check_fusion(kf_sweep_options *o, bool train, kf_err *err) {
@@ -228,6 +227,7 @@ kf_status kf_sweep_plan_make(kf_ctx *ctx, kf_sweep_plan *p, const kf_sweep_optio
   *p = (kf_sweep_plan){.options = *options};
   kf_sweep_options *o = &p->options;
   p->n_sets = o->n_sets > 0 ? (uint32_t)o->n_sets : 1;
+  p->usual_dim = stats->dim;
   KF_TRY(check_leave_one_out(o, err));
   KF_TRY(take_classifiers(p, err));
   KF_TRY(check_fusion(o, train, err));
@@ -235,7 +235,7 @@ kf_status kf_sweep_plan_make(kf_ctx *ctx, kf_sweep_plan *p, const kf_sweep_optio
   KF_TRY(take_metrics(p, stats, err));
   KF_TRY(take_lambdas(p, folds, mean_eigenvalue, err));
   KF_TRY(check_text(ctx, p, stats));
-  return lay_out(p, stats->dim, err);
+  return lay_out(p, err);
 }
 
 void kf_sweep_plan_clear(kf_sweep_plan *p) { kf_arena_free(&p->arena); }

@@ -35,7 +35,7 @@ static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, 
   kf_sweep_cell *c = &j->sweep->cells[w->cell];
   if (c->n == 0 && !c->raw && j->model != NULL) {
     double mean = j->model->mean_eigenvalue;
-    c->lambda = j->model->lambda;
+    c->lambda = j->model->map.lambda;
     c->relative = mean > 0 ? c->lambda / mean : 0;
     if (c->fused) c->alpha = j->alphas[w->lambda];
   }
@@ -246,14 +246,12 @@ static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s)
   kf_sweep_kind kind = kind_of(w);
   KF_TRY(fit_lambda(j, w->lambda));
   if (kind == KF_SWEEP_FUSED) return make_fused(j, w, s);
-  if (kind == KF_SWEEP_TEXT || kind == KF_SWEEP_NEIGHBOURS)
-    KF_TRY(kf_model_new_shorter(j->model, c->dim, &s->map, &j->ctx->err));
+  uint32_t dim = c->raw ? j->model->map.dim_out : c->dim;
   if (c->text != KF_CENTRE_DEFAULT)
-    return kf_model_new_zero_shot(j->ctx, s->map != NULL ? s->map : j->model, j->plan->options.text,
-                                  c->text, &s->model);
+    return kf_zero_shot_new(j->ctx, j->model, dim, j->plan->options.text, c->text, &s->model);
   if (c->k > 0)
-    return kf_gallery_new(j->ctx, j->train, s->map, &(kf_gallery_options){.metric = c->metric},
-                          &s->gallery);
+    return kf_gallery_make(j->ctx, j->train, c->raw ? NULL : &j->model->map, c->dim, c->metric,
+                           &s->gallery);
   return KF_OK;
 }
 

@@ -1,31 +1,31 @@
-/* codec.h - what the decoders of pictures share. Stays among them. */
+/* codec.h - what the decoders of pictures share. Private to them and image.c. */
 #ifndef KF_CODEC_H
 #define KF_CODEC_H
 
 #include "encode/image.h"
 
-/* What a decoder is given, and what it leaves behind. */
+/* The input and output of a decoder. */
 typedef struct kf_codec {
   const uint8_t *bytes;
   size_t n;
   uint64_t max_pixels;
   const char *name;
-  kf_image image;  /* as it lies in the file; kf_image_decode turns it, or frees it on failure */
-  int orientation; /* 1 … 8, as EXIF counts */
+  kf_image image;  /* not yet turned; kf_image_decode frees it on failure */
+  int orientation; /* 1 … 8, as in EXIF */
 } kf_codec;
 
-/* Takes memory for a picture, once its size has been found to be reasonable. */
+/* Checks the size of a picture and takes memory for it. */
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err);
 
 kf_status kf_jpeg_decode(kf_codec *codec, kf_err *err);
 kf_status kf_png_decode(kf_codec *codec, kf_err *err);
 kf_status kf_webp_decode(kf_codec *codec, kf_err *err);
 
-/* The orientation in a TIFF block, with or without "Exif\0\0" before it; 0: it has none. */
+/* The orientation in a TIFF block, with or without "Exif\0\0" before it; 0: none. */
 int kf_exif_orientation(const uint8_t *bytes, size_t n);
-/* The orientation in XMP; 0: it has none. */
+/* The orientation in XMP; 0: none. */
 int kf_xmp_orientation(const uint8_t *bytes, size_t n);
-/* What counts of the two: EXIF first; 1 where neither says anything that can be followed. */
+/* The valid one of the two, EXIF first; 1 if there is none. */
 int kf_orientation(int exif, int xmp);
 
 #endif

@@ -1,8 +1,8 @@
-/* exif.c - the one thing that is wanted of EXIF and XMP: which way up the picture is.
+/* exif.c - the orientation of a picture, from EXIF or XMP.
  *
- * EXIF is a TIFF file inside the picture: a byte order, an offset, and there a list of entries of 12
- * bytes. A damaged block says nothing, and the picture stays as it is. Among entries the first
- * counts, as in Pillow; XMP is asked where EXIF has no orientation. */
+ * EXIF is a TIFF file inside the picture: a byte order, an offset, and there a list of entries of
+ * 12 bytes. A damaged block is ignored. The first entry counts, as in Pillow; XMP is used if EXIF
+ * has no orientation. */
 #include "encode/codec.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static uint32_t get32(const tiff *t, size_t at) {
   return t->big_endian ? a << 16 | b : b << 16 | a;
 }
 
-/* Bytes in a value of a whole type; 0: a type in which no orientation is written. */
+/* Bytes of a value of an integer type; 0: not a type for an orientation. */
 static size_t width_of(uint32_t type) {
   switch (type) {
   case 6: return 1; /* signed byte */
@@ -38,7 +38,7 @@ static size_t width_of(uint32_t type) {
   }
 }
 
-/* The first value of an entry; 0: none that can be read. */
+/* The first value of an entry; 0: it cannot be read. */
 static int value_of(const tiff *t, size_t entry) {
   size_t width = width_of(get16(t, entry + 2)), at = entry + 8;
   uint64_t count = get32(t, entry + 4);
@@ -48,7 +48,7 @@ static int value_of(const tiff *t, size_t entry) {
     if (at > t->n || count * width > t->n - at) return 0;
   }
   uint32_t value = width == 1 ? t->bytes[at] : width == 2 ? get16(t, at) : get32(t, at);
-  return value <= 8 ? (int)value : 9; /* 9: there, but of no meaning */
+  return value <= 8 ? (int)value : 9; /* 9: present but invalid */
 }
 
 int kf_exif_orientation(const uint8_t *bytes, size_t n) {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define MAX_FILE ((uint64_t)1 << 30)
+#define FILE_MAX ((uint64_t)1 << 30) /* bytes */
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -12,23 +12,22 @@ void kf_image_clear(kf_image *image) {
   *image = (kf_image){0};
 }
 
-/* Longer sides are absurd; below, the weights of a resize stay within some 400 MB for any shape. */
-#define MAX_SIDE ((uint64_t)1 << 24)
+/* Longer sides are absurd; below this the weights of a resize take at most some 400 MB. */
+#define MAX_SIDE (1u << 24)
 
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err) {
+  unsigned long long w = width, h = height, most = codec->max_pixels;
   if (width == 0 || height == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: the picture is %llu x %llu pixels, which cannot be",
-                   codec->name, (unsigned long long)width, (unsigned long long)height);
+    return kf_fail(err, KF_ERR_DATA, "%s: has an impossible size of %llu x %llu pixels",
+                   codec->name, w, h);
   if (height > codec->max_pixels / width)
-    return kf_fail(
-        err, KF_ERR_DATA,
-        "%s: %llu x %llu pixels are more than the limit of %llu, as in a decompression bomb",
-        codec->name, (unsigned long long)width, (unsigned long long)height,
-        (unsigned long long)codec->max_pixels);
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_MAX_PIXELS,
+                        "%s: %llu x %llu pixels are more than the limit of %llu, which guards "
+                        "against decompression bombs",
+                        codec->name, w, h, most);
   if (width > MAX_SIDE || height > MAX_SIDE)
-    return kf_fail(err, KF_ERR_DATA, "%s: the picture is %llu x %llu pixels; a side may have %llu",
-                   codec->name, (unsigned long long)width, (unsigned long long)height,
-                   (unsigned long long)MAX_SIDE);
+    return kf_fail(err, KF_ERR_DATA, "%s: has %llu x %llu pixels; a side may have at most %u",
+                   codec->name, w, h, MAX_SIDE);
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
@@ -49,7 +48,7 @@ static void swap_pixel(uint8_t *a, uint8_t *b) {
   copy_pixel(b, kept);
 }
 
-/* Row a becomes row b mirrored, and the other way round; a may be b. */
+/* Exchanges two rows and mirrors both; a may be b. */
 static void mirror_rows(uint8_t *a, uint8_t *b, uint32_t width) {
   uint32_t n = a == b ? width / 2 : width;
   for (uint32_t x = 0; x < n; x++) swap_pixel(a + (size_t)x * 3, b + (size_t)(width - 1 - x) * 3);
@@ -63,7 +62,7 @@ static void swap_rows(uint8_t *a, uint8_t *b, uint32_t width) {
   }
 }
 
-/* 2: left and right change places; 4: top and bottom; 3: both. In place. */
+/* In place. 2: exchanges left and right; 4: top and bottom; 3: both. */
 static void flip(kf_image *image, int orientation) {
   size_t stride = (size_t)image->width * 3;
   uint32_t h = image->height;
@@ -81,8 +80,8 @@ static void flip(kf_image *image, int orientation) {
   }
 }
 
-/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both. By
- * squares of 32 pixels, which stay in the cache. */
+/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both.
+ * In squares of 32 pixels, which stay in the cache. */
 static kf_status transpose(kf_image *image, int orientation, kf_err *err) {
   enum { SQUARE = 32 };
   uint32_t w = image->height, h = image->width; /* of the result */
@@ -140,18 +139,10 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
   *out = (kf_image){0};
-  kf_in in;
-  KF_TRY(kf_in_open(&in, path, err));
-  uint8_t *bytes = NULL;
-  kf_status status = KF_OK;
-  if (in.size > MAX_FILE)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; pictures may have 1 GiB", path,
-                     (unsigned long long)in.size);
-  else if ((bytes = kf_alloc(in.size, 1)) == NULL)
-    status = kf_fail_memory(err);
-  if (status == KF_OK) status = kf_in_read(&in, 0, bytes, in.size, err);
-  if (status == KF_OK) status = kf_image_decode(bytes, (size_t)in.size, max_pixels, path, out, err);
+  char *bytes;
+  uint64_t n;
+  KF_TRY(kf_read_file(path, FILE_MAX, &bytes, &n, err));
+  kf_status status = kf_image_decode(bytes, (size_t)n, max_pixels, path, out, err);
   kf_free(bytes);
-  kf_in_close(&in);
   return status;
 }

@@ -1,4 +1,4 @@
-/* image.h - pictures: decoding, and what a model's preprocessor makes of them. Stays in its room. */
+/* image.h - pictures: decoding, resizing, and a model's preprocessing. Stays in its room. */
 #ifndef KF_IMAGE_H
 #define KF_IMAGE_H
 
@@ -12,16 +12,16 @@ typedef struct kf_image {
   uint8_t *rgb; /* [height][width][3], kf_free */
 } kf_image;
 
-/* Pixels that Pillow refuses to go beyond. */
+/* Pillow's limit. */
 #define KF_MAX_PIXELS UINT64_C(178956970)
 
-/* Decodes a JPEG, PNG or WebP, told by its first bytes. `name` is for messages: "NAME: …". Pictures
- * of more than max_pixels (0: KF_MAX_PIXELS) are refused before memory is taken for them. KF_ERR_DATA:
- * not a picture, truncated, damaged, too large, or of a format this build leaves out. May be called
- * from any thread. */
+/* Decodes a JPEG, PNG or WebP, recognised by its first bytes. `name` is for messages: "NAME: …".
+ * Pictures of more than max_pixels (0: KF_MAX_PIXELS) are refused before memory is taken for them.
+ * KF_ERR_DATA: not a picture, truncated, damaged, too large, or of a format that this build leaves
+ * out. Any thread may call it. */
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
                           kf_image *out, kf_err *err);
-/* The same of a file of at most 1 GiB. */
+/* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
 void kf_image_clear(kf_image *image);
 
@@ -38,8 +38,8 @@ typedef struct kf_box {
   uint32_t left, top, width, height;
 } kf_box;
 
-/* The part `box` of the picture resized to width x height, to the bit as Pillow's resize makes it:
- * out[box.height][box.width][3]. Only what the part needs is calculated. */
+/* The part `box` of the picture resized to width x height, with the bits of Pillow's resize:
+ * out[box.height][box.width][3]. Only what the part needs is computed. */
 kf_status kf_resize(const kf_image *image, uint32_t width, uint32_t height, kf_resample filter,
                     const kf_box *box, uint8_t *out, kf_err *err);
 
@@ -49,10 +49,10 @@ kf_status kf_resize(const kf_image *image, uint32_t width, uint32_t height, kf_r
 typedef struct kf_preprocess {
   uint32_t image_size; /* of the result */
   bool resize;
-  uint32_t shortest_edge; /* 0: resize to resize_width x resize_height whatever the shape */
+  uint32_t shortest_edge; /* 0: resize to resize_width x resize_height, whatever the shape */
   uint32_t resize_width, resize_height;
   kf_resample resample;
-  bool crop; /* centre crop, zeros where the picture is smaller */
+  bool crop; /* centre crop, with zeros around a smaller picture */
   uint32_t crop_width, crop_height;
   bool rescale;
   double rescale_factor; /* 1/255 */
@@ -60,15 +60,15 @@ typedef struct kf_preprocess {
   double mean[3], std[3];
 } kf_preprocess;
 
-/* Reads preprocessor_config.json (as CLIP's or SigLIP's image processor writes it, old or new
- * spelling), or the image processor in processor_config.json; `image_size` is what the model's config
- * wants: a result of another size is KF_ERR_DATA. Where there is neither file, CLIP's own values with
- * the model's size. */
+/* Reads preprocessor_config.json (of CLIP's or SigLIP's image processor, in old or new spelling),
+ * or the image processor in processor_config.json, or with neither takes CLIP's own values and the
+ * model's size. `image_size` is what the model's config wants: a result of another size is
+ * KF_ERR_DATA. */
 kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preprocess *out,
                              kf_err *err);
 
-/* The pixels that go into the tower: out[3][image_size][image_size]. KF_ERR_DATA where the picture
- * does not come out in this size ("NAME: …"). */
+/* The pixels that go into the tower: out[3][image_size][image_size]. KF_ERR_DATA ("NAME: …") if the
+ * picture does not come out in this size. */
 kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const char *name,
                             float *out, kf_err *err);
 

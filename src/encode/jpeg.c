@@ -2,11 +2,10 @@
  * upsampling, greyscale and colour to RGB by the library; four components to CMYK by the library,
  * inverted as Adobe writes them, and to RGB by Pillow's rule.
  *
- * libjpeg reports errors by a jump. Everything that is owned lives in one struct outside the function
- * that may be jumped out of. A warning that the data end too early is an error here, as it is in
- * Pillow; other warnings are passed over, as there. A progressive file may hold any number of scans,
- * each of which costs a pass over the picture: more than MAX_SCANS are refused, as the library's
- * authors advise. */
+ * libjpeg reports errors by a jump, so everything owned lives in one struct outside the function
+ * that may be jumped out of. As in Pillow, a warning that the data end early is an error, and other
+ * warnings are ignored. A progressive file may hold any number of scans, each of which costs a pass
+ * over the picture: more than MAX_SCANS are refused, as the library's authors advise. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_JPEG
@@ -26,7 +25,7 @@ kf_status kf_jpeg_decode(kf_codec *codec, kf_err *err) {
 
 enum { MAX_SCANS = 100 };
 
-typedef struct reader {
+typedef struct jpeg_reader {
   struct jpeg_decompress_struct jpeg;
   struct jpeg_error_mgr errors;
   struct jpeg_progress_mgr progress;
@@ -35,17 +34,17 @@ typedef struct reader {
   kf_err *err;
   kf_status status;
   uint8_t *line; /* a row of CMYK, or NULL */
-} reader;
+} jpeg_reader;
 
 /* --- what libjpeg calls ----------------------------------------------------------------------- */
 
-static _Noreturn void leave(reader *r, kf_status status) {
+static _Noreturn void leave(jpeg_reader *r, kf_status status) {
   r->status = status;
   longjmp(r->jump, 1);
 }
 
 static void on_error(j_common_ptr common) {
-  reader *r = common->client_data;
+  jpeg_reader *r = common->client_data;
   if (common->err->msg_code == JERR_OUT_OF_MEMORY) leave(r, kf_fail_memory(r->err));
   char text[JMSG_LENGTH_MAX];
   common->err->format_message(common, text);
@@ -53,14 +52,14 @@ static void on_error(j_common_ptr common) {
 }
 
 static void on_message(j_common_ptr common, int level) {
-  reader *r = common->client_data;
+  jpeg_reader *r = common->client_data;
   if (level < 0 && common->err->msg_code == JWRN_JPEG_EOF)
-    leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a truncated JPEG: its data end too early",
+    leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a truncated JPEG: its data end early",
                      r->codec->name));
 }
 
 static void on_progress(j_common_ptr common) {
-  reader *r = common->client_data;
+  jpeg_reader *r = common->client_data;
   if (r->jpeg.input_scan_number > MAX_SCANS)
     leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a JPEG of more than %d scans", r->codec->name,
                      MAX_SCANS));
@@ -71,7 +70,7 @@ static void on_output(j_common_ptr common) { (void)common; }
 /* --- reading ---------------------------------------------------------------------------------- */
 
 static int orientation_of(const struct jpeg_decompress_struct *jpeg) {
-  static const char exif_mark[] = "Exif\0"; /* and the NUL of the string, also of the next */
+  static const char exif_mark[] = "Exif\0"; /* the NUL of each string belongs to the mark */
   static const char xmp_mark[] = "http://ns.adobe.com/xap/1.0/";
   int exif = 0, xmp = 0;
   bool seen = false;
@@ -102,7 +101,7 @@ static void cmyk_to_rgb(const uint8_t *cmyk, uint32_t width, uint8_t *rgb) {
   }
 }
 
-static void read_rows(reader *r) {
+static void read_rows(jpeg_reader *r) {
   const kf_image *image = &r->codec->image;
   size_t stride = (size_t)image->width * 3;
   while (r->jpeg.output_scanline < r->jpeg.output_height) {
@@ -114,7 +113,7 @@ static void read_rows(reader *r) {
 }
 
 /* May be jumped out of at any call of the library. */
-static kf_status read_jpeg(reader *r) {
+static kf_status read_jpeg(jpeg_reader *r) {
   kf_codec *codec = r->codec;
   jpeg_create_decompress(&r->jpeg);
   r->jpeg.progress = &r->progress;
@@ -123,7 +122,7 @@ static kf_status read_jpeg(reader *r) {
   jpeg_read_header(&r->jpeg, TRUE);
   int components = r->jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
-    return kf_fail(r->err, KF_ERR_DATA, "%s: is a JPEG of %d components, where 1, 3 or 4 are read",
+    return kf_fail(r->err, KF_ERR_DATA, "%s: is a JPEG of %d components; 1, 3 and 4 are supported",
                    codec->name, components);
   codec->orientation = orientation_of(&r->jpeg);
   KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height, r->err));
@@ -137,7 +136,7 @@ static kf_status read_jpeg(reader *r) {
 }
 
 kf_status kf_jpeg_decode(kf_codec *codec, kf_err *err) {
-  reader *r = kf_alloc_zero(1, sizeof *r);
+  jpeg_reader *r = kf_alloc_zero(1, sizeof *r);
   if (r == NULL) return kf_fail_memory(err);
   r->codec = codec;
   r->err = err;

@@ -1,18 +1,18 @@
 /* load.c - the weights of the towers: which tensors there must be, and where they go.
  *
- * First every tensor that the config asks for is found and its type and shape compared (a plan); only
- * then memory is taken, one block for everything, so that a file that promises too much costs nothing.
- * Then the parts of the plan are read, each by one thread: 32 rows at a time are converted to f32,
- * looked through for NaN and infinities, and packed. What is in memory besides the packed weights is
- * these rows, one set for each thread.
+ * First every tensor that the config asks for is found, and its type and shape are checked (the
+ * plan); only then is memory taken, one block for everything, so that a file that promises too much
+ * costs nothing. Then the items of the plan are read, each by one thread: 32 rows at a time are
+ * converted to f32, checked for NaN and infinities, and packed. Besides the packed weights, memory
+ * holds only these rows, one set for each thread.
  *
- * Matrices are packed for the kernels; queries, keys and values lie one below the other as one matrix.
- * Vectors and positions become f32. The table of tokens, of which few rows are ever read, stays as it
- * is in the file.
+ * Matrices are packed for the kernels; queries, keys and values are stacked into one matrix.
+ * Vectors and positions become f32. The table of tokens, of which few rows are ever read, stays as
+ * in the file.
  *
- * A tensor that belongs to a wanted tower and has no place in it is an error: the config then describes
- * another model, and embeddings would be wrong without a word. Tensors elsewhere are only remarked upon,
- * as the reference does. */
+ * A tensor that belongs to a loaded tower but has no place in it is an error: the config then
+ * describes another model, and embeddings would be silently wrong. Other tensors are only logged,
+ * as in the reference. */
 #include "encode/tower.h"
 
 #include <inttypes.h>
@@ -21,31 +21,39 @@
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
-typedef enum part_kind { PART_MATRIX, PART_VECTOR, PART_TABLE } part_kind;
+typedef enum item_kind { ITEM_MATRIX, ITEM_VECTOR, ITEM_TABLE } item_kind;
 
 /* One or three tensors that make one thing in memory. */
-typedef struct member {
-  part_kind kind;
-  uint32_t n_sources; /* tensors of one shape, one below the other */
+typedef struct item {
+  item_kind kind;
+  uint32_t n_sources; /* tensors of one shape, stacked */
   struct kf_weight *source[3];
-  uint64_t hash[3];
+  uint64_t sum[3]; /* checksums */
   size_t n, k;     /* rows and columns of one source; a vector has one column */
   uint64_t offset; /* in the block of memory */
   void *target;    /* the pointer that will point there */
-} member;
+} item;
+
+/* The rows that a worker converts. */
+typedef struct staging {
+  unsigned char *raw; /* elements as in the file */
+  float *values;
+} staging;
 
 typedef struct plan {
   kf_ctx *ctx;
+  kf_encoder *encoder;
   const kf_net_kernel *net;
   kf_weights weights;
-  member *parts;
+  item *items;
   size_t n, room;
   uint64_t bytes;   /* of the block of memory */
   size_t stage;     /* elements that a thread converts at a time */
   uint64_t to_read; /* bytes in files */
   unsigned char *memory;
+  kf_arena scratch;
+  staging *stages; /* [threads] */
   atomic_uint_fast64_t done;
-  uint64_t reported; /* by the caller's thread */
 } plan;
 
 typedef struct shape {
@@ -73,10 +81,9 @@ static kf_status find_tensor(plan *p, const char *name, shape wanted, struct kf_
   if (weight == NULL)
     return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", p->weights.path, name);
   const kf_st_tensor *t = weight->tensor;
-  if (t->type != KF_TYPE_F32 && t->type != KF_TYPE_F16 && t->type != KF_TYPE_BF16) {
+  if (t->type != KF_TYPE_F32 && t->type != KF_TYPE_F16 && t->type != KF_TYPE_BF16)
     return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' is %s, but must be F32, F16 or BF16",
                    weight->st->in.path, name, t->type_name);
-  }
   bool fits = t->ndim == wanted.ndim;
   for (uint32_t i = 0; fits && i < wanted.ndim; i++) fits = t->shape[i] == wanted.size[i];
   if (!fits) {
@@ -92,19 +99,23 @@ static kf_status find_tensor(plan *p, const char *name, shape wanted, struct kf_
   return KF_OK;
 }
 
-/* Bytes of a part in memory. All sizes are those of tensors in files. */
-static uint64_t part_bytes(const plan *p, const member *part) {
-  size_t rows = part->n * part->n_sources;
-  if (part->kind == PART_MATRIX) return p->net->weights_size(rows, part->k);
-  size_t size = part->kind == PART_TABLE ? kf_type_size(part->source[0]->tensor->type) : 4;
-  return (rows * part->k * size + 63) / 64 * 64;
+/* Bytes of an element of a vector or table in memory. */
+static size_t element_bytes(const item *it) {
+  return it->kind == ITEM_TABLE ? kf_type_size(it->source[0]->tensor->type) : sizeof(float);
 }
 
-/* Plans tensors PREFIX + names[0], names[1], … of one shape; *target will point to them. */
-static kf_status add_part(plan *p, part_kind kind, void *target, const char *prefix,
+/* Bytes of an item in memory. All sizes are those of tensors in files. */
+static uint64_t item_bytes(const plan *p, const item *it) {
+  size_t rows = it->n * it->n_sources;
+  if (it->kind == ITEM_MATRIX) return p->net->weights_size(rows, it->k);
+  return (rows * it->k * element_bytes(it) + 63) / 64 * 64;
+}
+
+/* Plans the tensors PREFIX + names[0], names[1], … of one shape; *target will point to them. */
+static kf_status add_item(plan *p, item_kind kind, void *target, const char *prefix,
                           const char *const *names, uint32_t n_names, shape s, kf_err *err) {
-  if (!kf_grow((void **)&p->parts, &p->room, p->n, sizeof *p->parts)) return kf_fail_memory(err);
-  member new = {.kind = kind, .n_sources = n_names, .target = target, .n = 1, .k = 1};
+  if (!kf_grow((void **)&p->items, &p->room, p->n, sizeof *p->items)) return kf_fail_memory(err);
+  item new = {.kind = kind, .n_sources = n_names, .target = target, .n = 1, .k = 1};
   for (uint32_t i = 0; i < n_names; i++) {
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%s%s", prefix, names[i]);
@@ -112,21 +123,21 @@ static kf_status add_part(plan *p, part_kind kind, void *target, const char *pre
     p->to_read += new.source[i]->tensor->bytes;
   }
   for (uint32_t i = 0; i < s.ndim; i++)
-    *(i == 0 || kind == PART_VECTOR ? &new.n : &new.k) *= s.size[i];
+    *(i == 0 || kind == ITEM_VECTOR ? &new.n : &new.k) *= s.size[i];
   new.offset = p->bytes;
-  p->bytes += part_bytes(p, &new);
-  size_t stage = kind == PART_MATRIX ? KF_NET_PANEL * new.k : 0;
+  p->bytes += item_bytes(p, &new);
+  size_t stage = kind == ITEM_MATRIX ? KF_NET_PANEL * new.k : 0;
   if (stage > p->stage) p->stage = stage;
-  p->parts[p->n++] = new;
+  p->items[p->n++] = new;
   return KF_OK;
 }
 
 static kf_status add_vector(plan *p, const float **target, const char *prefix, const char *name,
                             shape s, kf_err *err) {
-  return add_part(p, PART_VECTOR, target, prefix, &name, 1, s, err);
+  return add_item(p, ITEM_VECTOR, target, prefix, &name, 1, s, err);
 }
 
-/* NAME.weight [n][k] and, where there is one, NAME.bias. */
+/* NAME.weight [n][k] and, if `bias`, NAME.bias [n]. */
 static kf_status add_linear(plan *p, kf_linear *out, const char *prefix, const char *name, size_t n,
                             size_t k, bool bias, kf_err *err) {
   char weight[64], bias_name[64];
@@ -134,9 +145,9 @@ static kf_status add_linear(plan *p, kf_linear *out, const char *prefix, const c
   snprintf(weight, sizeof weight, "%s.weight", name);
   snprintf(bias_name, sizeof bias_name, "%s.bias", name);
   *out = (kf_linear){.n = n, .k = k};
-  KF_TRY(add_part(p, PART_MATRIX, &out->weights, prefix, names, 1, SHAPE2(n, k), err));
+  KF_TRY(add_item(p, ITEM_MATRIX, &out->weights, prefix, names, 1, SHAPE2(n, k), err));
   if (!bias) return KF_OK;
-  return add_part(p, PART_VECTOR, &out->bias, prefix, names + 1, 1, SHAPE1(n), err);
+  return add_item(p, ITEM_VECTOR, &out->bias, prefix, names + 1, 1, SHAPE1(n), err);
 }
 
 static kf_status add_norm(plan *p, kf_norm *out, const char *prefix, const char *name,
@@ -148,26 +159,37 @@ static kf_status add_norm(plan *p, kf_norm *out, const char *prefix, const char 
   return add_vector(p, &out->beta, prefix, bias, SHAPE1(width), err);
 }
 
-static kf_status add_layer(plan *p, kf_layer *out, const kf_tower_config *c, const char *prefix,
-                           kf_err *err) {
-  static const char *const weights[] = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                                        "self_attn.v_proj.weight"};
-  static const char *const biases[] = {"self_attn.q_proj.bias", "self_attn.k_proj.bias",
-                                       "self_attn.v_proj.bias"};
+/* Queries, keys and values, as n matrices `names` [3 d / n][d] and n biases, whose names follow. */
+static kf_status add_qkv(plan *p, kf_linear *out, const char *prefix, const char *const *names,
+                         uint32_t n, size_t d, kf_err *err) {
+  *out = (kf_linear){.n = 3 * d, .k = d};
+  KF_TRY(add_item(p, ITEM_MATRIX, &out->weights, prefix, names, n, SHAPE2(3 * d / n, d), err));
+  return add_item(p, ITEM_VECTOR, &out->bias, prefix, names + n, n, SHAPE1(3 * d / n), err);
+}
+
+/* What follows the attention in a layer. */
+static kf_status add_rest(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
+                          const char *out, const char *norm, kf_err *err) {
   size_t d = c->width;
-  KF_TRY(add_norm(p, &out->norm1, prefix, "layer_norm1", c->width, err));
-  out->qkv = (kf_linear){.n = 3 * d, .k = d};
-  KF_TRY(add_part(p, PART_MATRIX, &out->qkv.weights, prefix, weights, 3, SHAPE2(d, d), err));
-  KF_TRY(add_part(p, PART_VECTOR, &out->qkv.bias, prefix, biases, 3, SHAPE1(d), err));
-  KF_TRY(add_linear(p, &out->out, prefix, "self_attn.out_proj", d, d, true, err));
-  KF_TRY(add_norm(p, &out->norm2, prefix, "layer_norm2", c->width, err));
-  KF_TRY(add_linear(p, &out->fc1, prefix, "mlp.fc1", c->inner, d, true, err));
-  return add_linear(p, &out->fc2, prefix, "mlp.fc2", d, c->inner, true, err);
+  KF_TRY(add_linear(p, &layer->out, prefix, out, d, d, true, err));
+  KF_TRY(add_norm(p, &layer->norm2, prefix, norm, c->width, err));
+  KF_TRY(add_linear(p, &layer->fc1, prefix, "mlp.fc1", c->inner, d, true, err));
+  return add_linear(p, &layer->fc2, prefix, "mlp.fc2", d, c->inner, true, err);
+}
+
+static kf_status add_layer(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
+                           kf_err *err) {
+  static const char *const names[] = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                                      "self_attn.v_proj.weight", "self_attn.q_proj.bias",
+                                      "self_attn.k_proj.bias",   "self_attn.v_proj.bias"};
+  KF_TRY(add_norm(p, &layer->norm1, prefix, "layer_norm1", c->width, err));
+  KF_TRY(add_qkv(p, &layer->qkv, prefix, names, 3, c->width, err));
+  return add_rest(p, layer, c, prefix, "self_attn.out_proj", "layer_norm2", err);
 }
 
 static kf_status add_layers(plan *p, kf_tower *tower, const char *prefix, kf_err *err) {
-  tower->layers = kf_alloc_zero(tower->config.layers, sizeof *tower->layers);
-  if (tower->layers == NULL) return kf_fail_memory(err);
+  if (KF_TAKE_ZERO(&p->encoder->memory, tower->layers, tower->config.layers) == NULL)
+    return kf_fail_memory(err);
   for (uint32_t i = 0; i < tower->config.layers; i++) {
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%sencoder.layers.%" PRIu32 ".", prefix, i);
@@ -180,16 +202,10 @@ static kf_status add_layers(plan *p, kf_tower *tower, const char *prefix, kf_err
 static kf_status add_head(plan *p, kf_tower *tower, kf_err *err) {
   static const char prefix[] = "vision_model.head.";
   static const char *const names[] = {"attention.in_proj_weight", "attention.in_proj_bias"};
-  kf_layer *head = &tower->head;
-  size_t d = tower->config.width, inner = tower->config.inner;
+  uint32_t d = tower->config.width;
   KF_TRY(add_vector(p, &tower->probe, prefix, "probe", SHAPE3(1, 1, d), err));
-  head->qkv = (kf_linear){.n = 3 * d, .k = d};
-  KF_TRY(add_part(p, PART_MATRIX, &head->qkv.weights, prefix, names, 1, SHAPE2(3 * d, d), err));
-  KF_TRY(add_part(p, PART_VECTOR, &head->qkv.bias, prefix, names + 1, 1, SHAPE1(3 * d), err));
-  KF_TRY(add_linear(p, &head->out, prefix, "attention.out_proj", d, d, true, err));
-  KF_TRY(add_norm(p, &head->norm2, prefix, "layernorm", tower->config.width, err));
-  KF_TRY(add_linear(p, &head->fc1, prefix, "mlp.fc1", inner, d, true, err));
-  return add_linear(p, &head->fc2, prefix, "mlp.fc2", d, inner, true, err);
+  KF_TRY(add_qkv(p, &tower->head.qkv, prefix, names, 1, d, err));
+  return add_rest(p, &tower->head, &tower->config, prefix, "attention.out_proj", "layernorm", err);
 }
 
 static kf_status add_image_tower(plan *p, const kf_model_config *config, kf_tower *tower,
@@ -202,7 +218,7 @@ static kf_status add_image_tower(plan *p, const kf_model_config *config, kf_towe
   tower->config = *c;
   tower->patch = (kf_linear){.n = d, .k = 3 * side * side};
   KF_TRY(
-      add_part(p, PART_MATRIX, &tower->patch.weights, in, patch, 1, SHAPE4(d, 3, side, side), err));
+      add_item(p, ITEM_MATRIX, &tower->patch.weights, in, patch, 1, SHAPE4(d, 3, side, side), err));
   if (!clip) KF_TRY(add_vector(p, &tower->patch.bias, in, patch[1], SHAPE1(d), err));
   if (clip) KF_TRY(add_vector(p, &tower->class_token, in, "class_embedding", SHAPE1(d), err));
   KF_TRY(add_vector(p, &tower->positions, in, "position_embedding.weight",
@@ -220,9 +236,9 @@ static kf_status add_text_tower(plan *p, const kf_model_config *config, kf_tower
   static const char *const table[] = {"embeddings.token_embedding.weight"};
   const kf_tower_config *c = &config->text;
   tower->config = *c;
-  KF_TRY(add_part(p, PART_TABLE, &tower->tokens, prefix, table, 1, SHAPE2(c->vocabulary, c->width),
+  KF_TRY(add_item(p, ITEM_TABLE, &tower->tokens, prefix, table, 1, SHAPE2(c->vocabulary, c->width),
                   err));
-  tower->tokens_type = p->parts[p->n - 1].source[0]->tensor->type;
+  tower->tokens_type = p->items[p->n - 1].source[0]->tensor->type;
   KF_TRY(add_vector(p, &tower->positions, prefix, "embeddings.position_embedding.weight",
                     SHAPE2(c->context, c->width), err));
   KF_TRY(add_layers(p, tower, prefix, err));
@@ -231,45 +247,32 @@ static kf_status add_text_tower(plan *p, const kf_model_config *config, kf_tower
                     err);
 }
 
-/* --- what is left over ----------------------------------------------------------------------- */
-
-static bool begins(const char *name, const char *prefix) {
-  return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool ends(const char *name, const char *ending) {
-  size_t n = strlen(name), m = strlen(ending);
-  return n >= m && strcmp(name + n - m, ending) == 0;
-}
+/* --- what remains ---------------------------------------------------------------------------- */
 
 static kf_status check_extras(const plan *p, const kf_model_config *config, kf_err *err) {
   uint32_t n = 0;
   const char *first = NULL;
   for (uint32_t i = 0; i < p->weights.n_tensors; i++) {
     const struct kf_weight *w = &p->weights.tensors[i];
-    bool image = begins(w->name, "vision_model.") || begins(w->name, "visual_projection.");
-    bool text = begins(w->name, "text_model.") || begins(w->name, "text_projection.");
-    if (w->used || ends(w->name, ".position_ids")) continue;
-    if ((image && config->image.present) || (text && config->text.present)) {
+    bool image =
+        kf_starts_with(w->name, "vision_model.") || kf_starts_with(w->name, "visual_projection.");
+    bool text =
+        kf_starts_with(w->name, "text_model.") || kf_starts_with(w->name, "text_projection.");
+    if (w->used || kf_ends_with(w->name, ".position_ids")) continue;
+    if ((image && config->image.present) || (text && config->text.present))
       return kf_fail(err, KF_ERR_DATA,
                      "%s: tensor '%.100s' has no place in the tower that config.json describes",
                      w->st->in.path, w->name);
-    }
-    if (image || text || begins(w->name, "logit_")) continue;
+    if (image || text || kf_starts_with(w->name, "logit_")) continue;
     if (n++ == 0) first = w->name;
   }
   if (n > 0)
-    kf_log(p->ctx, "%s: %" PRIu32 " tensors belong to no tower and are left out: '%.100s'%s",
-           p->weights.path, n, first, n > 1 ? ", …" : "");
+    kf_log(p->ctx, "%s: ignored %" PRIu32 " %s in no tower: '%.100s'%s", p->weights.path, n,
+           n > 1 ? "tensors that are" : "tensor that is", first, n > 1 ? ", …" : "");
   return KF_OK;
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
-
-typedef struct stage {
-  unsigned char *raw; /* elements as in the file */
-  float *values;
-} stage;
 
 static bool all_finite(const float *x, size_t n) {
   uint32_t bad = 0;
@@ -281,118 +284,110 @@ static bool all_finite(const float *x, size_t n) {
   return bad == 0;
 }
 
-/* Reads n elements of a tensor: as they are to raw, and as f32 to values. */
-static kf_status read_piece(const plan *p, const struct kf_weight *w, uint64_t first, size_t n,
-                            void *raw, float *values, kf_checksum *hash, kf_err *err) {
+/* Reads n elements of a tensor: to raw as in the file, and to values as f32. */
+static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_t first, size_t n,
+                               void *raw, float *values, kf_checksum *sum, kf_err *err) {
   const kf_st_tensor *t = w->tensor;
   size_t size = kf_type_size(t->type);
   KF_TRY(kf_in_read(&w->st->in, t->offset + first * size, raw, n * size, err));
-  kf_checksum_add(hash, raw, n * size);
+  kf_checksum_add(sum, raw, n * size);
   kf_decode_f32(p->ctx->kernels, t->type, raw, n, values);
   if (all_finite(values, n)) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' holds NaN or infinite weights", w->st->in.path,
                  w->name);
 }
 
-static kf_status read_matrix(const plan *p, member *part, const stage *s, kf_checksum *hash,
+static kf_status read_matrix(const plan *p, const item *it, const staging *s, kf_checksum *sum,
                              kf_err *err) {
-  size_t total = part->n * part->n_sources, k = part->k;
+  size_t total = it->n * it->n_sources, k = it->k;
   for (size_t row = 0; row < total; row += KF_NET_PANEL) {
     size_t count = total - row < KF_NET_PANEL ? total - row : KF_NET_PANEL;
     for (size_t r = row, take; r < row + count; r += take) {
-      size_t source = r / part->n, in = r % part->n;
-      take = part->n - in < row + count - r ? part->n - in : row + count - r;
-      KF_TRY(read_piece(p, part->source[source], in * k, take * k, s->raw,
-                        s->values + (r - row) * k, &hash[source], err));
+      size_t source = r / it->n, in = r % it->n;
+      take = it->n - in < row + count - r ? it->n - in : row + count - r;
+      KF_TRY(read_elements(p, it->source[source], in * k, take * k, s->raw,
+                           s->values + (r - row) * k, &sum[source], err));
     }
-    p->net->pack(s->values, total, k, row, count, p->memory + part->offset);
+    p->net->pack(s->values, total, k, row, count, p->memory + it->offset);
   }
   return KF_OK;
 }
 
-static kf_status read_elements(const plan *p, member *part, const stage *s, kf_checksum *hash,
-                               kf_err *err) {
-  size_t total = part->n * part->k;
-  for (uint32_t i = 0; i < part->n_sources; i++) {
+static kf_status read_vector(const plan *p, const item *it, const staging *s, kf_checksum *sum,
+                             kf_err *err) {
+  size_t total = it->n * it->k, size = element_bytes(it);
+  bool table = it->kind == ITEM_TABLE;
+  for (uint32_t i = 0; i < it->n_sources; i++) {
     for (size_t at = 0; at < total; at += p->stage) {
-      size_t n = total - at < p->stage ? total - at : p->stage, size = 4;
-      if (part->kind == PART_TABLE) size = kf_type_size(part->source[i]->tensor->type);
-      unsigned char *to = p->memory + part->offset + (i * total + at) * size;
-      bool table = part->kind == PART_TABLE;
-      KF_TRY(read_piece(p, part->source[i], at, n, table ? to : s->raw, s->values, &hash[i], err));
+      size_t n = total - at < p->stage ? total - at : p->stage;
+      unsigned char *to = p->memory + it->offset + (i * total + at) * size;
+      KF_TRY(read_elements(p, it->source[i], at, n, table ? to : s->raw, s->values, &sum[i], err));
       if (!table) memcpy(to, s->values, n * sizeof *s->values);
     }
   }
   return KF_OK;
 }
 
-static kf_status read_part(plan *p, member *part, const stage *s, kf_err *err) {
-  kf_checksum hash[3];
-  for (uint32_t i = 0; i < part->n_sources; i++) kf_checksum_start(&hash[i]);
-  KF_TRY(part->kind == PART_MATRIX ? read_matrix(p, part, s, hash, err)
-                                   : read_elements(p, part, s, hash, err));
-  uint64_t bytes = 0;
-  for (uint32_t i = 0; i < part->n_sources; i++) {
-    part->hash[i] = kf_checksum_value(&hash[i]);
-    bytes += part->source[i]->tensor->bytes;
-  }
-  atomic_fetch_add(&p->done, bytes);
-  return KF_OK;
-}
-
 static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err) {
   plan *p = argument;
-  stage s = {.raw = kf_alloc(p->stage, 4), .values = kf_alloc(p->stage, sizeof *s.values)};
-  kf_status status =
-      s.raw != NULL && s.values != NULL ? read_part(p, &p->parts[i], &s, err) : kf_fail_memory(err);
-  kf_free(s.raw);
-  kf_free(s.values);
-  if (status == KF_OK && worker == 0) { /* the caller's own thread */
-    p->reported = atomic_load(&p->done);
-    status = kf_progress(p->ctx, "weights", p->reported, p->to_read);
-    if (status != KF_OK) *err = p->ctx->err;
+  item *it = &p->items[i];
+  kf_checksum sum[3];
+  uint64_t bytes = 0;
+  for (uint32_t s = 0; s < it->n_sources; s++) kf_checksum_start(&sum[s]);
+  KF_TRY(
+      (it->kind == ITEM_MATRIX ? read_matrix : read_vector)(p, it, &p->stages[worker], sum, err));
+  for (uint32_t s = 0; s < it->n_sources; s++) {
+    it->sum[s] = kf_checksum_value(&sum[s]);
+    bytes += it->source[s]->tensor->bytes;
   }
-  return status;
+  uint64_t done = atomic_fetch_add(&p->done, bytes) + bytes;
+  return kf_task_progress(p->ctx, worker, "weights", done, p->to_read, err);
 }
 
-/* Names, types and bytes of all tensors, in the order of the plan, whichever thread read them. */
-static void hash_parts(const plan *p, kf_checksum *hash) {
+/* Adds names, types and checksums of all tensors, in the order of the plan. */
+static void add_sums(const plan *p, kf_checksum *sum) {
   for (size_t i = 0; i < p->n; i++) {
-    for (uint32_t j = 0; j < p->parts[i].n_sources; j++) {
-      const struct kf_weight *w = p->parts[i].source[j];
-      kf_checksum_add(hash, w->name, strlen(w->name) + 1);
-      kf_checksum_add(hash, w->tensor->type_name, strlen(w->tensor->type_name) + 1);
-      kf_checksum_add(hash, &p->parts[i].hash[j], sizeof p->parts[i].hash[j]);
+    for (uint32_t j = 0; j < p->items[i].n_sources; j++) {
+      const struct kf_weight *w = p->items[i].source[j];
+      kf_checksum_add(sum, w->name, strlen(w->name) + 1);
+      kf_checksum_add(sum, w->tensor->type_name, strlen(w->tensor->type_name) + 1);
+      kf_checksum_add(sum, &p->items[i].sum[j], sizeof p->items[i].sum[j]);
     }
   }
 }
 
-static kf_status make_plan(plan *p, kf_encoder *encoder, const char *folder, kf_err *err) {
+static kf_status make_plan(plan *p, const char *folder, kf_err *err) {
+  kf_encoder *e = p->encoder;
   KF_TRY(kf_weights_open(&p->weights, folder, err));
-  const kf_model_config *config = &encoder->config;
-  if (config->text.present) KF_TRY(add_text_tower(p, config, &encoder->text, err));
-  if (config->image.present) KF_TRY(add_image_tower(p, config, &encoder->image, err));
-  return check_extras(p, config, err);
+  if (e->config.text.present) KF_TRY(add_text_tower(p, &e->config, &e->text, err));
+  if (e->config.image.present) KF_TRY(add_image_tower(p, &e->config, &e->image, err));
+  return check_extras(p, &e->config, err);
 }
 
-static kf_status carry_out(plan *p, kf_encoder *encoder) {
-  encoder->memory = p->memory = kf_alloc(p->bytes, 1);
-  encoder->bytes = p->bytes;
-  if (p->memory == NULL) return kf_fail_memory(&p->ctx->err);
+static kf_status carry_out(plan *p, kf_err *err) {
+  KF_TAKE(&p->encoder->memory, p->memory, p->bytes);
+  p->encoder->bytes = p->bytes;
+  KF_TAKE_ZERO(&p->scratch, p->stages, p->ctx->threads);
+  for (unsigned t = 0; !p->scratch.failed && t < p->ctx->threads; t++) {
+    KF_TAKE(&p->scratch, p->stages[t].raw, p->stage * sizeof(float));
+    KF_TAKE(&p->scratch, p->stages[t].values, p->stage);
+  }
+  if (p->memory == NULL || p->scratch.failed) return kf_fail_memory(err);
   for (size_t i = 0; i < p->n; i++) {
-    const unsigned char *at = p->memory + p->parts[i].offset;
-    memcpy(p->parts[i].target, &at, sizeof at);
+    const unsigned char *at = p->memory + p->items[i].offset;
+    memcpy(p->items[i].target, &at, sizeof at);
   }
   KF_TRY(kf_parallel(p->ctx, p->n, read_task, p));
-  return p->reported == p->to_read ? KF_OK : kf_progress(p->ctx, "weights", p->to_read, p->to_read);
+  return kf_progress(p->ctx, "weights", p->to_read, p->to_read);
 }
 
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *hash) {
-  plan p = {.ctx = ctx, .net = encoder->net, .stage = 1 << 16};
-  kf_status status = make_plan(&p, encoder, folder, &ctx->err);
-  if (status == KF_OK) status = carry_out(&p, encoder);
-  if (status == KF_OK) hash_parts(&p, hash);
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *sum) {
+  plan p = {.ctx = ctx, .encoder = encoder, .net = encoder->net, .stage = 1 << 16};
+  kf_status status = make_plan(&p, folder, &ctx->err);
+  if (status == KF_OK) status = carry_out(&p, &ctx->err);
+  if (status == KF_OK) add_sums(&p, sum);
   kf_weights_close(&p.weights);
-  kf_free(p.parts);
+  kf_arena_free(&p.scratch);
+  kf_free(p.items);
   return status;
 }

@@ -1,9 +1,9 @@
-/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of pictures
- * to read, with their classes.
+/* pictures.c - from what the caller names (pictures, folders, patterns, a list) to the list of
+ * pictures to read, with their classes.
  *
- * A folder of class folders is what image data sets look like: the folder's folders are classes, and
- * whatever is below one of them belongs to it. The order is that of bytes, so that it depends neither
- * on the file system nor on the locale. */
+ * Image data sets are folders of class folders: the folders in a folder are classes, and everything
+ * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
+ * system nor on the locale. */
 #include "encode/pictures.h"
 
 #include <dirent.h>
@@ -13,57 +13,50 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ARENA = 65536 }; /* bytes of strings that are allocated together */
-
-/* Strings that stay where they are, and are freed together. */
-typedef struct arena {
-  struct arena *before;
-  size_t used, room;
-  char bytes[];
-} arena;
+enum { BLOCK = 65536 }; /* bytes of strings that are allocated together */
 
 typedef struct picture {
   char *path;
   const char *id;    /* in the path */
-  const char *class; /* in the arena; NULL: none */
+  const char *class; /* NULL: none */
 } picture;
 
 struct kf_pictures {
-  arena *strings;
+  kf_arena memory;
+  char *strings; /* room for more of them */
+  size_t left;   /* bytes there */
   picture *pictures;
   size_t n, room;
   int32_t *labels; /* [n]; NULL: there are no classes */
   kf_names names;
 };
 
-/* What reading a folder needs to know. */
+/* A list being made. */
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
 } walk;
 
-/* --- strings ------------------------------------------------------------------------------------ */
+/* --- strings ---------------------------------------------------------------------------------- */
 
-/* Room for a string of so many bytes with its NUL. */
+/* Room for a string of `size` bytes with its NUL. */
 static char *take(kf_pictures *list, size_t size) {
-  arena *a = list->strings;
-  if (a == NULL || a->room - a->used < size) {
-    size_t room = size > ARENA ? size : ARENA;
-    a = kf_alloc(sizeof *a + room, 1);
-    if (a == NULL) return NULL;
-    *a = (arena){.before = list->strings, .room = room};
-    list->strings = a;
+  if (list->left < size) {
+    list->left = 0;
+    size_t room = size > BLOCK ? size : BLOCK;
+    if (KF_TAKE(&list->memory, list->strings, room) == NULL) return NULL;
+    list->left = room;
   }
-  char *string = a->bytes + a->used;
-  a->used += size;
+  char *string = list->strings;
+  list->strings += size;
+  list->left -= size;
   return string;
 }
 
-/* folder/name, or name where folder is NULL. */
+/* folder/name, or name if folder is NULL. */
 static char *join(kf_pictures *list, const char *folder, const char *name, size_t length) {
   size_t n = folder != NULL ? strlen(folder) : 0;
   size_t slash = n > 0 && folder[n - 1] != '/' ? 1 : 0;
@@ -76,8 +69,8 @@ static char *join(kf_pictures *list, const char *folder, const char *name, size_
   return path;
 }
 
-/* Paths become ids, and names of folders classes, which must be UTF-8. What is not is shown with the
- * bytes that make it so. */
+/* Paths become ids and folder names become classes, so they must be UTF-8. The message shows bytes
+ * beyond ASCII as \xNN. */
 static kf_status check_utf8(const char *path, const char *what, kf_err *err) {
   if (kf_utf8_valid(path, strlen(path))) return KF_OK;
   char shown[KF_WHERE_SIZE];
@@ -98,36 +91,37 @@ static kf_status add(kf_pictures *list, char *path, const char *id, const char *
   return KF_OK;
 }
 
-/* --- folders ------------------------------------------------------------------------------------ */
+/* --- folders ---------------------------------------------------------------------------------- */
 
-static bool looks_like_picture(const char *name) {
-  static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
-  size_t n = strlen(name);
-  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-    size_t m = strlen(endings[i]);
-    if (n > m && strcasecmp(name + n - m, endings[i]) == 0) return true;
-  }
-  return false;
-}
-
-/* A folder that is being read, and those it is in: a link that leads back to one of them is not
- * followed. */
+/* A folder being read, and those it is in: links back to one of them are not followed. */
 typedef struct level {
   const struct level *above;
   dev_t device;
   ino_t inode;
 } level;
 
+/* Paths of one kind in a folder. */
+typedef struct path_list {
+  char **path;
+  size_t n, room;
+} path_list;
+
+static kf_status path_list_add(path_list *paths, char *path, kf_err *err) {
+  if (!kf_grow((void **)&paths->path, &paths->room, paths->n, sizeof *paths->path))
+    return kf_fail_memory(err);
+  paths->path[paths->n++] = path;
+  return KF_OK;
+}
+
 /* What is in a folder, in byte order. */
 typedef struct entries {
   kf_pictures *strings; /* where they are kept */
-  char **folders, **files;
-  size_t n_folders, n_files, folder_room, file_room;
+  path_list folders, files;
 } entries;
 
 static void entries_clear(entries *e) {
-  kf_free(e->folders);
-  kf_free(e->files);
+  kf_free(e->folders.path);
+  kf_free(e->files.path);
 }
 
 static bool is_folder(const char *path, const struct dirent *entry) {
@@ -137,20 +131,12 @@ static bool is_folder(const char *path, const struct dirent *entry) {
 
 static kf_status take_entry(entries *e, const char *folder, const struct dirent *entry,
                             kf_err *err) {
-  bool wanted = looks_like_picture(entry->d_name);
+  bool wanted = kf_is_picture(entry->d_name);
   if (entry->d_name[0] == '.' || (entry->d_type == DT_REG && !wanted)) return KF_OK;
   char *path = join(e->strings, folder, entry->d_name, strlen(entry->d_name));
   if (path == NULL) return kf_fail_memory(err);
-  if (is_folder(path, entry)) {
-    if (!kf_grow((void **)&e->folders, &e->folder_room, e->n_folders, sizeof *e->folders))
-      return kf_fail_memory(err);
-    e->folders[e->n_folders++] = path;
-  } else if (wanted) {
-    if (!kf_grow((void **)&e->files, &e->file_room, e->n_files, sizeof *e->files))
-      return kf_fail_memory(err);
-    e->files[e->n_files++] = path;
-  }
-  return KF_OK;
+  if (is_folder(path, entry)) return path_list_add(&e->folders, path, err);
+  return wanted ? path_list_add(&e->files, path, err) : KF_OK;
 }
 
 static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *err) {
@@ -163,12 +149,12 @@ static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *er
   }
 }
 
-static int by_bytes(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
+static void sort_paths(path_list *paths) {
+  if (paths->n > 0) qsort(paths->path, paths->n, sizeof *paths->path, kf_by_bytes);
 }
 
-/* Lists a folder and closes it again, so that deep ones do not run out of file descriptors. *again:
- * it is one of those above. */
+/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. *again: it
+ * is one of those above. */
 static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
                              bool *again, kf_err *err) {
   DIR *dir = opendir(path);
@@ -184,22 +170,22 @@ static kf_status list_folder(const char *path, const level *above, level *own, e
     if (!*again) status = read_entries(e, dir, path, err);
   }
   closedir(dir);
-  if (e->n_folders > 0) qsort(e->folders, e->n_folders, sizeof *e->folders, by_bytes);
-  if (e->n_files > 0) qsort(e->files, e->n_files, sizeof *e->files, by_bytes);
+  sort_paths(&e->folders);
+  sort_paths(&e->files);
   return status;
 }
 
-/* Everything below a folder. */
+/* Adds everything below a folder. */
 static kf_status walk_below(const walk *w, const char *path, const char *class, const level *above,
                             kf_err *err) {
   entries e = {.strings = w->list};
   level own;
   bool again = false;
   kf_status status = list_folder(path, above, &own, &e, &again, err);
-  for (size_t i = 0; !again && status == KF_OK && i < e.n_files; i++)
-    status = add(w->list, e.files[i], e.files[i], class, err);
-  for (size_t i = 0; !again && status == KF_OK && i < e.n_folders; i++)
-    status = walk_below(w, e.folders[i], class, &own, err);
+  for (size_t i = 0; !again && status == KF_OK && i < e.files.n; i++)
+    status = add(w->list, e.files.path[i], e.files.path[i], class, err);
+  for (size_t i = 0; !again && status == KF_OK && i < e.folders.n; i++)
+    status = walk_below(w, e.folders.path[i], class, &own, err);
   entries_clear(&e);
   return status;
 }
@@ -209,19 +195,19 @@ static const char *last_name(const char *path) {
   return slash != NULL ? slash + 1 : path;
 }
 
-/* Classes are the folders of a folder that have pictures. */
+/* The folders of a folder that have pictures are classes. */
 static kf_status walk_classes(const walk *w, const entries *e, const level *own, size_t *n_classes,
                               kf_err *err) {
   *n_classes = 0;
-  for (size_t i = 0; i < e->n_folders; i++) {
-    const char *name = last_name(e->folders[i]);
+  for (size_t i = 0; i < e->folders.n; i++) {
+    const char *name = last_name(e->folders.path[i]);
     size_t before = w->list->n;
-    KF_TRY(check_utf8(e->folders[i], "the name of the class", err));
-    KF_TRY(walk_below(w, e->folders[i], name, own, err));
+    KF_TRY(check_utf8(e->folders.path[i], "the name of the class", err));
+    KF_TRY(walk_below(w, e->folders.path[i], name, own, err));
     if (w->list->n > before)
       (*n_classes)++;
     else
-      kf_log(w->ctx, "%s: has no pictures, and is no class", e->folders[i]);
+      kf_log(w->ctx, "%s: has no pictures and is not a class", e->folders.path[i]);
   }
   return KF_OK;
 }
@@ -246,24 +232,23 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   size_t first = list->n, n_classes = 0;
   kf_status status = list_folder(path, NULL, &own, &e, &again, err);
   if (status == KF_OK) status = walk_classes(w, &e, &own, &n_classes, err);
-  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.n_files; i++)
-    status = add(list, e.files[i], e.files[i], NULL, err);
-  if (status == KF_OK && n_classes > 0 && e.n_files > 0)
-    kf_log(w->ctx, "%s: %zu %s beside the folders of classes %s to none and %s left out (%s%s)",
-           path, e.n_files, e.n_files == 1 ? "picture" : "pictures",
-           e.n_files == 1 ? "belongs" : "belong", e.n_files == 1 ? "is" : "are",
-           last_name(e.files[0]), e.n_files == 1 ? "" : ", ...");
+  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.files.n; i++)
+    status = add(list, e.files.path[i], e.files.path[i], NULL, err);
+  if (status == KF_OK && n_classes > 0 && e.files.n > 0)
+    kf_log(w->ctx, "%s: left out %zu %s next to the class folders (%s%s)", path, e.files.n,
+           e.files.n == 1 ? "picture" : "pictures", last_name(e.files.path[0]),
+           e.files.n == 1 ? "" : ", ...");
   entries_clear(&e);
   if (status != KF_OK) return status;
   if (list->n == first)
     return kf_fail(err, KF_ERR_DATA,
                    "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s", path,
-                   is_model(path) ? "; by its config.json it is a model" : "");
+                   is_model(path) ? "; its config.json says that it is a model" : "");
   qsort(list->pictures + first, list->n - first, sizeof *list->pictures, by_path);
   return KF_OK;
 }
 
-/* --- what is given ------------------------------------------------------------------------------ */
+/* --- what the caller names -------------------------------------------------------------------- */
 
 static kf_status add_one(const walk *w, const char *path, kf_err *err) {
   if (kf_is_directory(path)) return add_folder(w, path, err);
@@ -271,7 +256,7 @@ static kf_status add_one(const walk *w, const char *path, kf_err *err) {
   return add(w->list, copy, copy, NULL, err);
 }
 
-/* Folders, and files that look like pictures. */
+/* Adds the folders, and the files that look like pictures. */
 static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
   glob_t found;
   int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
@@ -279,12 +264,12 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   if (result == GLOB_NOSPACE) return kf_fail_memory(err);
   if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
-  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, by_bytes);
+  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, kf_by_bytes);
   kf_status status = KF_OK;
   size_t used = 0;
   for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
     const char *path = found.gl_pathv[i];
-    if (!looks_like_picture(path) && !kf_is_directory(path)) continue;
+    if (!kf_is_picture(path) && !kf_is_directory(path)) continue;
     status = add_one(w, path, err);
     used++;
   }
@@ -292,7 +277,7 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
   if (status == KF_OK && used == 0)
     status =
         kf_fail(err, KF_ERR_DATA,
-                "%s: what matches is no picture (.jpg, .jpeg, .png, .webp) and no folder", pattern);
+                "%s: matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders", pattern);
   return status;
 }
 
@@ -304,18 +289,18 @@ static kf_status add_given(const walk *w, const char *path, kf_err *err) {
   return add_one(w, path, err);
 }
 
-/* --- a list ------------------------------------------------------------------------------------- */
+/* --- a list ----------------------------------------------------------------------------------- */
 
-typedef struct list_job {
+typedef struct list_reading {
   kf_pictures *list;
   const char *path;
   char *folder; /* of the list, with its slash; "": the current one */
-  int classes;  /* whether lines have one; -1: not known yet */
-} list_job;
+  int classes;  /* whether lines have a class; -1: not known yet */
+} list_reading;
 
 static kf_status take_line(void *argument, uint64_t line, const char *text, size_t length,
                            kf_err *err) {
-  list_job *job = argument;
+  list_reading *job = argument;
   const char *tab = memchr(text, '\t', length);
   size_t n = tab != NULL ? (size_t)(tab - text) : length;
   size_t rest = tab != NULL ? length - n - 1 : 0;
@@ -324,7 +309,7 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
                    job->path, line);
   if (job->classes < 0) job->classes = tab != NULL;
   if (job->classes != (tab != NULL))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %s class, and those before have %s",
+    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %s class, but those before have %s",
                    job->path, line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
   if (!kf_utf8_valid(text, length))
     return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", job->path, line);
@@ -337,7 +322,7 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
 
 static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   const char *slash = strrchr(path, '/');
-  list_job job = {.list = list, .path = path, .classes = -1};
+  list_reading job = {.list = list, .path = path, .classes = -1};
   job.folder = join(list, NULL, path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
   if (job.folder == NULL) return kf_fail_memory(err);
   kf_in in;
@@ -349,18 +334,17 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- all of them -------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
-  if (list->n > UINT32_MAX)
-    return kf_fail(err, KF_ERR_DATA, "%zu pictures are more than there can be", list->n);
+  if (list->n > UINT32_MAX) return kf_fail(err, KF_ERR_DATA, "%zu pictures are too many", list->n);
   kf_dict *seen = kf_dict_new((uint32_t)list->n);
   kf_status status = seen != NULL ? KF_OK : kf_fail_memory(err);
   for (size_t i = 0; i < list->n && status == KF_OK; i++) {
     const char *path = list->pictures[i].path;
     size_t length = strlen(path);
     if (kf_dict_find(seen, path, length) >= 0)
-      status = kf_fail(err, KF_ERR_DATA, "%s: is among the pictures twice", path);
+      status = kf_fail(err, KF_ERR_DATA, "%s: appears twice among the pictures", path);
     else if (!kf_dict_add(seen, path, length, (uint32_t)i))
       status = kf_fail_memory(err);
   }
@@ -370,11 +354,10 @@ static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
 
 static kf_status collect_names(const kf_pictures *list, kf_name_set *set, kf_err *err) {
   for (size_t i = 0; i < list->n; i++) {
-    const char *class = list->pictures[i].class;
-    if (class == NULL) continue;
-    size_t length = strlen(class);
-    if (set->map == NULL || kf_dict_find(set->map, class, length) < 0)
-      KF_TRY(kf_name_set_add(set, list->pictures[i].path, i + 1, class, length, err));
+    const picture *p = &list->pictures[i];
+    int32_t number;
+    if (p->class != NULL)
+      KF_TRY(kf_name_set_number(set, p->path, i + 1, p->class, strlen(p->class), &number, err));
   }
   return KF_OK;
 }
@@ -383,32 +366,24 @@ static kf_status number_classes(kf_pictures *list, kf_err *err) {
   kf_name_set set = {0};
   kf_dict *map = NULL;
   kf_status status = collect_names(list, &set, err);
-  if (status == KF_OK && set.n > 0) {
-    qsort(set.name, set.n, sizeof *set.name, by_bytes);
-    list->labels = kf_alloc(list->n, sizeof *list->labels);
-    if (list->labels == NULL) status = kf_fail_memory(err);
-    if (status == KF_OK)
-      status = kf_names_copy((const char *const *)set.name, (uint32_t)set.n, &list->names, err);
-    if (status == KF_OK) status = kf_dict_new_from_names(&list->names, "classes", &map, err);
-  }
-  for (size_t i = 0; map != NULL && i < list->n; i++) {
+  if (status == KF_OK) status = kf_name_set_list(&set, true, &list->names, err);
+  kf_name_set_clear(&set);
+  if (status != KF_OK || list->names.n == 0) return status;
+  KF_TRY(kf_dict_new_from_names(&list->names, "classes", &map, err));
+  KF_TAKE(&list->memory, list->labels, list->n);
+  for (size_t i = 0; list->labels != NULL && i < list->n; i++) {
     const char *class = list->pictures[i].class;
     list->labels[i] =
         class != NULL ? (int32_t)kf_dict_find(map, class, strlen(class)) : KF_LABEL_NONE;
   }
   kf_dict_free(map);
-  kf_name_set_clear(&set);
-  return status;
+  return list->labels != NULL ? KF_OK : kf_fail_memory(err);
 }
 
 static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, kf_err *err) {
   if (status == KF_OK) status = refuse_twice(list, err);
   if (status == KF_OK) status = number_classes(list, err);
-  if (status == KF_OK)
-    *out = list;
-  else
-    kf_pictures_free(list);
-  return status;
+  KF_HAND_OUT(status, out, list, kf_pictures_free);
 }
 
 kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
@@ -433,13 +408,8 @@ kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out
 
 void kf_pictures_free(kf_pictures *list) {
   if (list == NULL) return;
-  for (arena *a = list->strings; a != NULL;) {
-    arena *before = a->before;
-    kf_free(a);
-    a = before;
-  }
+  kf_arena_free(&list->memory);
   kf_names_clear(&list->names);
-  kf_free(list->labels);
   kf_free(list->pictures);
   kf_free(list);
 }

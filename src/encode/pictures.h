@@ -1,4 +1,4 @@
-/* pictures.h - what a list of pictures shows the rest of its room, besides what koofu.h has. */
+/* pictures.h - a list of pictures: what koofu.h does not show. Stays in its room. */
 #ifndef KF_PICTURES_H
 #define KF_PICTURES_H
 

@@ -1,15 +1,15 @@
 /* png.c - PNG through libspng, row by row, to what Pillow gives after convert("RGB"):
  *
- *   grey of 1, 2 or 4 bits    spread over 0 … 255
- *   grey of 16 bits           values above 255 are cut to 255 (Pillow keeps such pictures as numbers)
+ *   grey of 1, 2 or 4 bits    scaled to 0 … 255
+ *   grey of 16 bits           values above 255 become 255 (Pillow keeps such pictures as numbers)
  *   other 16-bit pictures     the upper byte
- *   palette                   its colour; black where the palette has none
+ *   palette                   its colour; black if the palette has none
  *   transparency              dropped, not blended
  *
- * The library hands out rows as they are in the file, those of the seven passes of an interlaced
- * picture as well, and we put pixels where they belong: there is one row besides the picture. The file
- * is read to its end: EXIF may stand behind the pixels, and a file that stops before its last chunk is
- * truncated, though Pillow does not mind. */
+ * The library hands out rows as they are in the file, including those of the seven passes of an
+ * interlaced picture, and we put pixels where they belong: only one row is kept besides the
+ * picture. The file is read to its end: EXIF may follow the pixels, and a file that ends before its
+ * last chunk is truncated, though Pillow accepts it. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_PNG
@@ -26,10 +26,10 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 #include <spng.h>
 
-/* Of one chunk, and of all that the library keeps: profiles and texts are unpacked. */
+/* For one chunk, and for all that the library keeps: profiles and texts are unpacked. */
 #define CHUNK_LIMIT ((size_t)64 << 20)
 
-/* zlib's want of memory comes back as a damaged stream, so that it is noted where it happens. */
+/* A failed allocation in zlib is reported as a damaged stream, so we note it where it happens. */
 static _Thread_local bool out_of_memory;
 
 static void *noted(void *memory) {
@@ -52,12 +52,12 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-/* Where the pixels of a pass begin, and how far apart they are. The eighth is that of a picture
- * without passes. */
-typedef struct pass {
+/* Where the pixels of an interlacing pass begin, and how far apart they are. The eighth is for
+ * pictures that are not interlaced. */
+typedef struct png_pass {
   uint8_t x, dx;
-} pass;
-static const pass passes[8] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {0, 1}, {0, 1}};
+} png_pass;
+static const png_pass passes[8] = {{0, 8}, {4, 8}, {0, 4}, {2, 4}, {0, 2}, {1, 2}, {0, 1}, {0, 1}};
 
 /* The value of `bits` bits at position i of a row; bits divide 8. */
 static unsigned packed(const uint8_t *row, uint32_t i, unsigned bits) {
@@ -65,7 +65,7 @@ static unsigned packed(const uint8_t *row, uint32_t i, unsigned bits) {
   return (unsigned)row[at / 8] >> (8 - bits - at % 8) & ((1u << bits) - 1);
 }
 
-/* n pixels of a row, to every step-th byte of rgb. */
+/* Writes n pixels of a row, `step` bytes apart. */
 static void put_grey(const struct spng_ihdr *head, const uint8_t *row, uint32_t n, uint8_t *rgb,
                      size_t step) {
   unsigned bits = head->bit_depth;
@@ -93,7 +93,7 @@ static void put_palette(const struct spng_ihdr *head, const struct spng_plte *pa
   }
 }
 
-/* Samples of 1 or 2 bytes, the upper one first; `green` and `blue`: where these are in a pixel. */
+/* Samples of 1 or 2 bytes, upper byte first; `green` and `blue` are offsets in a pixel. */
 static void put_samples(const uint8_t *row, uint32_t n, size_t pixel, size_t green, size_t blue,
                         uint8_t *rgb, size_t step) {
   for (uint32_t i = 0; i < n; i++, rgb += step, row += pixel) {
@@ -104,7 +104,7 @@ static void put_samples(const uint8_t *row, uint32_t n, size_t pixel, size_t gre
 }
 
 static void put_row(const struct spng_ihdr *head, const struct spng_plte *palette,
-                    const uint8_t *row, pass p, uint8_t *rgb) {
+                    const uint8_t *row, png_pass p, uint8_t *rgb) {
   uint32_t n = (head->width - p.x + p.dx - 1u) / p.dx;
   size_t sample = head->bit_depth == 16 ? 2 : 1, step = 3u * (size_t)p.dx;
   rgb += 3u * (size_t)p.x;
@@ -143,7 +143,7 @@ static int hex_digit(char c) {
   return -1;
 }
 
-/* ImageMagick's older spelling: three lines, and then EXIF in hexadecimal digits. */
+/* ImageMagick's older form: three lines, and then EXIF in hexadecimal digits. */
 static int raw_profile_orientation(char *text, size_t n) {
   char *p = text, *end = text + n;
   for (int line = 0; line < 3; line++) {
@@ -163,7 +163,7 @@ static int raw_profile_orientation(char *text, size_t n) {
   return kf_exif_orientation(out, n_out);
 }
 
-/* Texts are looked at where there is no eXIf. */
+/* Looks for XMP and, if there is no eXIf chunk, for EXIF in texts. */
 static kf_status texts_orientation(spng_ctx *png, int *exif, int *xmp, bool has_exif, kf_err *err) {
   uint32_t n = 0;
   if (spng_get_text(png, NULL, &n) != 0 || n == 0) return KF_OK;

@@ -1,23 +1,22 @@
-/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the precision
- * of the reference (the Pillow image processors of transformers): resize and crop on bytes, then
+/* preprocess.c - from a picture to the numbers that go into the tower, in the order and the
+ * precision of the reference (the Pillow image processors of transformers): resize and crop on
+ * bytes, then
  *
  *   x = f32(byte * rescale_factor)      the product in f64
  *   y = (x - f32(mean)) / f32(std)      in f32
  *
- * There are only 256 bytes, so that both are tables. */
-#include "encode/tower.h"
-#include "base/json.h"
+ * A byte has only 256 values, so both are one table for each channel. */
+#include "encode/folder.h"
+#include "encode/image.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
-#define MAX_CONFIG ((uint64_t)1 << 20)
+#define CONFIG_MAX ((uint64_t)1 << 20) /* bytes */
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* The size that a picture is resized to. The quotient is that of the reference, in f64, cut. */
+/* The size that a picture is resized to. The quotient is truncated f64, as in the reference. */
 static void resized(const kf_preprocess *p, const kf_image *image, uint64_t *width,
                     uint64_t *height) {
   *width = image->width;
@@ -36,18 +35,19 @@ static void resized(const kf_preprocess *p, const kf_image *image, uint64_t *wid
   *height = upright ? longer : edge;
 }
 
-/* Where the crop lies along one direction: `from` in the resized picture, `at` in the result. */
+/* The crop along one axis: n pixels from `from` in the resized picture, at `at` in the result. */
 typedef struct span {
   uint32_t from, at, n;
 } span;
 
-/* Too large by an odd number of pixels: one more is cut behind; too small: one more zero in front. */
+/* If the sizes differ by an odd number, one pixel more is cut at the end, or one zero more is added
+ * at the beginning. */
 static span centre(uint64_t size, uint32_t wanted) {
   if (size >= wanted) return (span){.from = (uint32_t)((size - wanted) / 2), .at = 0, .n = wanted};
   return (span){.from = 0, .at = (uint32_t)((wanted - size + 1) / 2), .n = (uint32_t)size};
 }
 
-/* table[c][byte]: what a byte of channel c becomes. */
+/* table[c][byte]: the value of a byte in channel c. */
 static void make_tables(const kf_preprocess *p, float table[3][256]) {
   for (int c = 0; c < 3; c++) {
     float mean = (float)p->mean[c], std = (float)p->std[c];
@@ -81,14 +81,13 @@ kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const
   uint64_t result_width = p->crop ? p->crop_width : width;
   uint64_t result_height = p->crop ? p->crop_height : height;
   if (result_width != p->image_size || result_height != p->image_size)
-    return kf_fail(
-        err, KF_ERR_DATA,
-        "%s: becomes %llu x %llu pixels, where the model takes %u x %u: its preprocessor "
-        "neither crops nor resizes to a square",
-        name, (unsigned long long)result_width, (unsigned long long)result_height, p->image_size,
-        p->image_size);
+    return kf_fail(err, KF_ERR_DATA,
+                   "%s: becomes %llu x %llu pixels, but the model takes %u x %u: its preprocessor "
+                   "neither crops nor resizes to a square",
+                   name, (unsigned long long)result_width, (unsigned long long)result_height,
+                   p->image_size, p->image_size);
   if (width > UINT32_MAX || height > UINT32_MAX)
-    return kf_fail(err, KF_ERR_DATA, "%s: %u x %u pixels are too long and thin to be resized", name,
+    return kf_fail(err, KF_ERR_DATA, "%s: %u x %u pixels are too long and thin to resize", name,
                    image->width, image->height);
   span x = centre(width, p->image_size), y = centre(height, p->image_size);
   kf_box box = {.left = x.from, .top = y.from, .width = x.n, .height = y.n};
@@ -101,7 +100,7 @@ kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const
   return status;
 }
 
-/* --- reading: what the image processors start from -------------------------------------------- */
+/* --- reading: the defaults of the image processors -------------------------------------------- */
 
 static kf_preprocess clip_values(uint32_t image_size) {
   return (kf_preprocess){.image_size = image_size,
@@ -129,25 +128,25 @@ static kf_preprocess siglip_values(uint32_t image_size) {
 
 /* --- reading: keys ---------------------------------------------------------------------------- */
 
-/* The file while it is read. */
-typedef struct config {
+/* The settings while they are read. */
+typedef struct settings {
   const char *path;
   const kf_json_doc *doc;
   const kf_json *all;
   kf_err *err;
-} config;
+} settings;
 
-/* A member; NULL also where it is null, which means the default. */
-static const kf_json *get(const config *c, const kf_json *object, const char *key) {
+/* A member; NULL if absent or null, both of which mean the default. */
+static const kf_json *get(const settings *c, const kf_json *object, const char *key) {
   const kf_json *node = kf_json_get(c->doc, object, key);
   return node != NULL && node->kind == KF_JSON_NULL ? NULL : node;
 }
 
-static kf_status bad(const config *c, const char *key, const char *wanted) {
+static kf_status bad(const settings *c, const char *key, const char *wanted) {
   return kf_fail(c->err, KF_ERR_DATA, "%s: '%s' is not %s", c->path, key, wanted);
 }
 
-static kf_status read_bool(const config *c, const char *key, bool *out) {
+static kf_status read_bool(const settings *c, const char *key, bool *out) {
   const kf_json *node = get(c, c->all, key);
   if (node == NULL) return KF_OK;
   if (node->kind != KF_JSON_BOOL) return bad(c, key, "true or false");
@@ -169,12 +168,12 @@ static bool edge_of(const kf_json *node, uint32_t *out) {
   return true;
 }
 
-static kf_status read_three(const config *c, const char *key, bool divides, double out[3]) {
+static kf_status read_three(const settings *c, const char *key, bool divides, double out[3]) {
   const kf_json *node = get(c, c->all, key);
   if (node == NULL) return KF_OK;
   const char *wanted = divides ? "three numbers other than 0" : "three numbers";
   double value;
-  bool one = finite_number(node, &value); /* for all channels */
+  bool one = finite_number(node, &value); /* one number for all channels */
   if (!one && (node->kind != KF_JSON_LIST || node->count != 3)) return bad(c, key, wanted);
   const kf_json *item = one ? node : kf_json_first(c->doc, node);
   for (int i = 0; i < 3; i++) {
@@ -186,7 +185,7 @@ static kf_status read_three(const config *c, const char *key, bool divides, doub
 }
 
 /* {"height", "width"}, or one number for both. */
-static bool rectangle(const config *c, const kf_json *node, uint32_t *width, uint32_t *height) {
+static bool rectangle(const settings *c, const kf_json *node, uint32_t *width, uint32_t *height) {
   if (edge_of(node, width)) {
     *height = *width;
     return true;
@@ -196,7 +195,7 @@ static bool rectangle(const config *c, const kf_json *node, uint32_t *width, uin
 }
 
 /* One number is the shortest edge; so is {"shortest_edge"}. */
-static kf_status read_size(const config *c, kf_preprocess *p) {
+static kf_status read_size(const settings *c, kf_preprocess *p) {
   const kf_json *node = get(c, c->all, "size");
   if (node == NULL) return KF_OK;
   if (edge_of(node, &p->shortest_edge)) return KF_OK;
@@ -210,14 +209,14 @@ static kf_status read_size(const config *c, kf_preprocess *p) {
   return bad(c, "size", "a number, {\"shortest_edge\"} or {\"height\", \"width\"}, of 1 to 65,536");
 }
 
-static kf_status read_crop_size(const config *c, kf_preprocess *p) {
+static kf_status read_crop_size(const settings *c, kf_preprocess *p) {
   const kf_json *node = get(c, c->all, "crop_size");
   if (node == NULL || rectangle(c, node, &p->crop_width, &p->crop_height)) return KF_OK;
   return bad(c, "crop_size", "a number or {\"height\", \"width\"}, of 1 to 65,536");
 }
 
-/* Pillow's numbers. */
-static kf_status read_resample(const config *c, kf_resample *out) {
+/* Filters by Pillow's numbers. */
+static kf_status read_resample(const settings *c, kf_resample *out) {
   static const char *const names[] = {"nearest", "lanczos", "bilinear",
                                       "bicubic", "box",     "hamming"};
   const kf_json *node = get(c, c->all, "resample");
@@ -238,9 +237,8 @@ static kf_status read_resample(const config *c, kf_resample *out) {
 
 /* --- reading: the whole ----------------------------------------------------------------------- */
 
-/* CLIPImageProcessor, CLIPImageProcessorFast, CLIPFeatureExtractor, and the same of SigLIP. A file
- * that does not say is CLIP's. */
-static kf_status read_kind(const config *c, uint32_t image_size, kf_preprocess *p) {
+/* CLIP's or SigLIP's image processor; a file that does not name one is CLIP's. */
+static kf_status read_kind(const settings *c, uint32_t image_size, kf_preprocess *p) {
   static const char *const clip[] = {"CLIPImageProcessor", "CLIPImageProcessorFast",
                                      "CLIPImageProcessorPil", "CLIPFeatureExtractor"};
   static const char *const siglip[] = {"SiglipImageProcessor", "SiglipImageProcessorFast",
@@ -259,22 +257,22 @@ static kf_status read_kind(const config *c, uint32_t image_size, kf_preprocess *
       return KF_OK;
     }
   return kf_fail(c->err, KF_ERR_DATA,
-                 "%s: 'image_processor_type' is %.100s, where CLIP's and SigLIP's are supported",
-                 c->path, name);
+                 "%s: 'image_processor_type' is %.100s; CLIP's and SigLIP's are supported", c->path,
+                 name);
 }
 
-/* The result must be what the tower takes, as far as it does not depend on the picture. */
-static kf_status check_size(const config *c, const kf_preprocess *p) {
+/* If the size of the result does not depend on the picture, it must be what the tower takes. */
+static kf_status check_size(const settings *c, const kf_preprocess *p) {
   uint32_t width = p->crop ? p->crop_width : p->resize_width;
   uint32_t height = p->crop ? p->crop_height : p->resize_height;
   if (!p->crop && (!p->resize || p->shortest_edge != 0)) return KF_OK;
   if (width == p->image_size && height == p->image_size) return KF_OK;
-  return kf_fail(c->err, KF_ERR_DATA,
-                 "%s: '%s' makes %u x %u pixels, where the model takes %u x %u", c->path,
-                 p->crop ? "crop_size" : "size", width, height, p->image_size, p->image_size);
+  return kf_fail(c->err, KF_ERR_DATA, "%s: '%s' makes %u x %u pixels, but the model takes %u x %u",
+                 c->path, p->crop ? "crop_size" : "size", width, height, p->image_size,
+                 p->image_size);
 }
 
-static kf_status read_config(const config *c, uint32_t image_size, kf_preprocess *p) {
+static kf_status read_settings(const settings *c, uint32_t image_size, kf_preprocess *p) {
   bool ignored = false, pad = false; /* pictures are RGB whatever do_convert_rgb says */
   KF_TRY(read_kind(c, image_size, p));
   KF_TRY(read_bool(c, "do_resize", &p->resize));
@@ -296,58 +294,28 @@ static kf_status read_config(const config *c, uint32_t image_size, kf_preprocess
   return check_size(c, p);
 }
 
-static bool is_missing(const char *path) { return access(path, F_OK) != 0 && errno == ENOENT; }
-
-/* Parses a file; *found is false where there is none. */
-static kf_status parse_file(const char *path, kf_json_doc *doc, bool *found, kf_err *err) {
-  kf_in in;
-  kf_status status = kf_in_open(&in, path, err);
-  *found = status == KF_OK;
-  if (status == KF_ERR_IO && is_missing(path)) return KF_OK;
-  if (status != KF_OK) return status;
-  char *text = NULL;
-  if (in.size > MAX_CONFIG)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; a configuration may have 1 MiB", path,
-                     (unsigned long long)in.size);
-  else if ((text = kf_alloc(in.size, 1)) == NULL)
-    status = kf_fail_memory(err);
-  if (status == KF_OK) status = kf_in_read(&in, 0, text, in.size, err);
-  if (status == KF_OK) status = kf_json_parse(doc, text, (size_t)in.size, path, err);
-  kf_free(text);
-  kf_in_close(&in);
-  return status;
-}
-
-/* `part`: the member that holds the processor; NULL: it is the whole file. */
-static kf_status read_file(const char *path, const char *part, uint32_t image_size,
+/* `member`: what holds the processor; NULL: the whole file. *found is false if there is none. */
+static kf_status read_file(const kf_json_file *file, const char *member, uint32_t image_size,
                            kf_preprocess *out, bool *found, kf_err *err) {
-  kf_json_doc doc = {0};
-  kf_status status = parse_file(path, &doc, found, err);
-  if (status == KF_OK && *found) {
-    config c = {.path = path, .doc = &doc, .all = doc.nodes, .err = err};
-    if (part != NULL) c.all = get(&c, doc.nodes, part);
-    if (c.all == NULL && doc.nodes != NULL && doc.nodes->kind == KF_JSON_OBJECT)
-      *found = false;
-    else if (c.all == NULL || c.all->kind != KF_JSON_OBJECT)
-      status = bad(&c, part != NULL ? part : "the whole", "an object");
-    else
-      status = read_config(&c, image_size, out);
-  }
-  kf_json_clear(&doc);
-  return status;
+  settings c = {.path = file->path, .doc = &file->doc, .all = file->doc.nodes, .err = err};
+  if (member != NULL) c.all = get(&c, file->doc.nodes, member);
+  *found = c.all != NULL;
+  if (!*found) return KF_OK;
+  if (c.all->kind != KF_JSON_OBJECT) return bad(&c, member, "an object");
+  return read_settings(&c, image_size, out);
 }
 
 kf_status kf_preprocess_read(const char *folder, uint32_t image_size, kf_preprocess *out,
                              kf_err *err) {
   static const struct {
-    const char *name, *part;
+    const char *name, *member;
   } places[] = {{"preprocessor_config.json", NULL}, {"processor_config.json", "image_processor"}};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    char *path = kf_path_join(folder, places[i].name);
-    bool found = false;
-    kf_status status = path == NULL ? kf_fail_memory(err)
-                                    : read_file(path, places[i].part, image_size, out, &found, err);
-    kf_free(path);
+    kf_json_file file;
+    KF_TRY(kf_json_file_read(&file, folder, places[i].name, CONFIG_MAX, err));
+    bool found;
+    kf_status status = read_file(&file, places[i].member, image_size, out, &found, err);
+    kf_json_file_clear(&file);
     if (status != KF_OK || found) return status;
   }
   *out = clip_values(image_size);

@@ -1,21 +1,21 @@
 /* resize.c - Pillow's resize of 8-bit pictures with antialiasing, to the bit.
  *
- * An output pixel is a weighted mean of input pixels, along one direction first and then along the
- * other. With scale s = input / output, t = max(s, 1) and the filter f of support r, output i has its
- * centre at c = (i + 1/2) s and the weights
+ * An output pixel is a weighted mean of input pixels, along one axis first and then along the
+ * other. With scale s = input / output, t = max(s, 1) and the filter f of support r, output i has
+ * its centre at c = (i + 1/2) s and the weights
  *
  *   w_j = f((j + 1/2 - c) / t) / sum,   floor(c - r t + 1/2) <= j < floor(c + r t + 1/2)
  *
  * in f64, rounded to multiples of 2^-22. Sums are 32-bit integers that start at a half; results are
- * cut to 0 ... 255 after each of the two passes. A pass that changes no size is left out. Rows come
- * first, but columns do where the height shrinks by more than twice what the width does (H - h >
- * 2 (W - w), H > h): Pillow does so from version 13 on, and the bytes between the passes are not the
- * same. All of this is part of the result: models are judged on such pixels.
+ * clamped to 0 ... 255 after each of the two passes. A pass that changes no size is skipped. Rows
+ * come first, but columns do if the height shrinks by more than twice as much as the width (H - h >
+ * 2 (W - w), H > h): Pillow does so since version 13, and the bytes between the passes differ. All
+ * of this is part of the result: models are judged on such pixels.
  *
- * Every output pixel depends on the pixels under its own weights alone, so that a part of the result
- * (a centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows that
- * have been through the first pass stay in a ring as long as the second one needs them; a picture of
- * 1 x 4000 that becomes 224 x 896,000 takes no more memory than any other. */
+ * An output pixel depends only on the pixels under its own weights, so a part of the result (a
+ * centre crop) costs only what it needs: the columns of the part, and the rows under it. Rows that
+ * have been through the first pass stay in a ring for as long as the second one needs them; a
+ * picture of 1 x 4000 that becomes 224 x 896,000 takes no more memory than any other. */
 #include "encode/image.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static filter filter_of(kf_resample resample) {
 
 /* --- weights ---------------------------------------------------------------------------------- */
 
-/* Weights of a range of outputs along one direction. */
+/* Weights of a range of outputs along one axis. */
 typedef struct weights {
   uint32_t n;      /* outputs */
   uint32_t most;   /* weights of one output, at most */
@@ -68,14 +68,7 @@ typedef struct weights {
   int32_t *w;      /* [n][most] */
 } weights;
 
-static void weights_clear(weights *set) {
-  kf_free(set->first);
-  kf_free(set->count);
-  kf_free(set->w);
-  *set = (weights){0};
-}
-
-/* Weights of one output, scaled to sum 1, then rounded. */
+/* Weights of one output, scaled to a sum of 1, then rounded. */
 static void weigh(const filter *f, double centre, double stretch, uint32_t first, uint32_t count,
                   double *exact, int32_t *w) {
   double sum = 0, shrink = 1 / stretch;
@@ -91,21 +84,16 @@ static void weigh(const filter *f, double centre, double stretch, uint32_t first
 
 /* For outputs start … start + n - 1 of `size`. */
 static kf_status weights_make(weights *set, const filter *f, uint32_t input, uint32_t size,
-                              uint32_t start, uint32_t n, kf_err *err) {
+                              uint32_t start, uint32_t n, kf_arena *arena, kf_err *err) {
   double scale = (double)input / size, stretch = scale < 1 ? 1 : scale;
   double support = f->support * stretch;
   uint32_t most = (uint32_t)ceil(support) * 2 + 1;
-  *set = (weights){.n = n,
-                   .most = most,
-                   .first = kf_alloc(n, sizeof *set->first),
-                   .count = kf_alloc(n, sizeof *set->count),
-                   .w = kf_alloc((uint64_t)n * most, sizeof *set->w)};
-  double *exact = kf_alloc(most, sizeof *exact);
-  if (set->first == NULL || set->count == NULL || set->w == NULL || exact == NULL) {
-    kf_free(exact);
-    weights_clear(set);
-    return kf_fail_memory(err);
-  }
+  double *exact;
+  *set = (weights){.n = n, .most = most};
+  KF_TAKE(arena, set->first, n);
+  KF_TAKE(arena, set->count, n);
+  KF_TAKE(arena, set->w, (uint64_t)n * most);
+  if (KF_TAKE(arena, exact, most) == NULL) return kf_fail_memory(err);
   for (uint32_t i = 0; i < n; i++) {
     double centre = ((double)start + i + 0.5) * scale;
     double low = centre - support + 0.5, high = centre + support + 0.5;
@@ -115,7 +103,6 @@ static kf_status weights_make(weights *set, const filter *f, uint32_t input, uin
     set->count[i] = end - first;
     weigh(f, centre, stretch, first, end - first, exact, set->w + (size_t)i * most);
   }
-  kf_free(exact);
   return KF_OK;
 }
 
@@ -123,17 +110,17 @@ static kf_status weights_make(weights *set, const filter *f, uint32_t input, uin
 
 #define HALF ((uint32_t)1 << (FRACTION - 1))
 
-/* Sums are unsigned, as absurd sizes could make them wrap. */
-static uint8_t cut(uint32_t sum) {
+/* Sums are unsigned because absurd sizes could make them wrap. */
+static uint8_t clamp(uint32_t sum) {
   int32_t value = (int32_t)sum >> FRACTION;
   return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-typedef uint32_t lanes __attribute__((vector_size(16)));
+typedef uint32_t words4 __attribute__((vector_size(16)));
 
-/* Along a row: out[n][3] of an input row, which begins at pixel `skipped`. The bytes are made words
- * first, n_row of them and room for one more; then four lanes take a pixel at a time. The fourth goes
- * nowhere. */
+/* Along a row: out[n][3] of an input row that begins at pixel `skipped`. Its n_row bytes are
+ * widened to words first, with room for one more; then four lanes take a pixel at a time. The
+ * fourth is unused. */
 static inline __attribute__((always_inline)) void across_with(const weights *set,
                                                               const uint8_t *row, size_t n_row,
                                                               uint32_t skipped, uint32_t *words,
@@ -142,17 +129,17 @@ static inline __attribute__((always_inline)) void across_with(const weights *set
   for (uint32_t i = 0; i < set->n; i++, out += 3) {
     const uint32_t *p = words + (size_t)(set->first[i] - skipped) * 3;
     const int32_t *w = set->w + (size_t)i * set->most;
-    lanes sum = {HALF, HALF, HALF, HALF};
+    words4 sum = {HALF, HALF, HALF, HALF};
     for (uint32_t j = 0; j < set->count[i]; j++, p += 3) {
-      lanes pixel;
+      words4 pixel;
       memcpy(&pixel, p, sizeof pixel);
       sum += pixel * (uint32_t)w[j];
     }
-    for (int c = 0; c < 3; c++) out[c] = cut(sum[c]);
+    for (int c = 0; c < 3; c++) out[c] = clamp(sum[c]);
   }
 }
 
-/* Rows to be weighted: `room` of them in a ring, row y in place y % room. */
+/* Input rows of a pass: `room` of them in a ring, row y in place y % room. */
 typedef struct ring {
   const uint8_t *rows;
   size_t stride; /* bytes */
@@ -173,16 +160,16 @@ static inline __attribute__((always_inline)) void down_with(const weights *set, 
     const uint8_t *row = ring_row(rows, set->first[i] + j);
     for (size_t k = 0; k < n; k++) sums[k] += row[k] * (uint32_t)w[j];
   }
-  for (size_t k = 0; k < n; k++) out[k] = cut(sums[k]);
+  for (size_t k = 0; k < n; k++) out[k] = clamp(sums[k]);
 }
 
-/* The same C for two instruction sets. Sums are integers, so that the bits are the same. */
-typedef struct passes {
+/* The same C for two instruction sets. Sums are integers, so the bits agree. */
+typedef struct resize_passes {
   void (*across)(const weights *set, const uint8_t *row, size_t n_row, uint32_t skipped,
                  uint32_t *words, uint8_t *out);
   void (*down)(const weights *set, uint32_t i, const ring *rows, size_t n, uint32_t *sums,
                uint8_t *out);
-} passes;
+} resize_passes;
 
 static void across_plain(const weights *set, const uint8_t *row, size_t n_row, uint32_t skipped,
                          uint32_t *words, uint8_t *out) {
@@ -206,34 +193,35 @@ __attribute__((target("avx2"))) static void down_avx2(const weights *set, uint32
 }
 #endif
 
-static passes choose_passes(void) {
+static resize_passes choose_passes(void) {
 #ifdef KF_SIMD
-  if (__builtin_cpu_supports("avx2")) return (passes){across_avx2, down_avx2};
+  if (__builtin_cpu_supports("avx2")) return (resize_passes){across_avx2, down_avx2};
 #endif
-  return (passes){across_plain, down_plain};
+  return (resize_passes){across_plain, down_plain};
 }
 
 /* --- orders ----------------------------------------------------------------------------------- */
 
-/* What a resize works with. A direction that keeps its size has no weights (n = 0). */
-typedef struct job {
+/* A resize under way. An axis that keeps its size has no weights (n = 0). */
+typedef struct resizing {
+  kf_arena memory;
   const kf_image *image;
   const kf_box *box;
-  passes run;
+  resize_passes run;
   weights columns, rows;
   uint32_t left, right; /* the columns under the weights */
   uint32_t *words;      /* for one row of these columns */
   uint8_t *between;     /* rows, or one row, between the passes */
   uint32_t *sums;       /* for one row of them */
   uint8_t *out;
-} job;
+} resizing;
 
-static void across(const job *j, const uint8_t *row, uint8_t *out) {
+static void across(const resizing *j, const uint8_t *row, uint8_t *out) {
   j->run.across(&j->columns, row, (size_t)(j->right - j->left) * 3, j->left, j->words, out);
 }
 
-/* A row of the picture as the pass along rows leaves it. */
-static void row_across(const job *j, uint32_t y, uint8_t *out) {
+/* A row of the picture after the pass along rows. */
+static void row_across(const resizing *j, uint32_t y, uint8_t *out) {
   const uint8_t *row = j->image->rgb + (size_t)y * j->image->width * 3;
   if (j->columns.n > 0)
     across(j, row + (size_t)j->left * 3, out);
@@ -241,17 +229,16 @@ static void row_across(const job *j, uint32_t y, uint8_t *out) {
     memcpy(out, row + (size_t)j->box->left * 3, (size_t)j->box->width * 3);
 }
 
-static kf_status rows_only(job *j) {
+static kf_status rows_only(const resizing *j) {
   for (uint32_t y = 0; y < j->box->height; y++)
     row_across(j, j->box->top + y, j->out + (size_t)y * j->box->width * 3);
   return KF_OK;
 }
 
-static kf_status rows_first(job *j, kf_err *err) {
+static kf_status rows_first(resizing *j, kf_err *err) {
   ring kept = {.stride = (size_t)j->box->width * 3, .room = j->rows.most};
-  j->between = kf_alloc(kept.room, kept.stride);
-  j->sums = kf_alloc(kept.stride, sizeof *j->sums);
-  if (j->between == NULL || j->sums == NULL) return kf_fail_memory(err);
+  KF_TAKE(&j->memory, j->between, kept.room * kept.stride);
+  if (KF_TAKE(&j->memory, j->sums, kept.stride) == NULL) return kf_fail_memory(err);
   kept.rows = j->between;
   uint32_t next = 0;
   for (uint32_t i = 0; i < j->rows.n; i++) {
@@ -263,14 +250,13 @@ static kf_status rows_first(job *j, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status columns_first(job *j, kf_err *err) {
+static kf_status columns_first(resizing *j, kf_err *err) {
   size_t n = (size_t)(j->right - j->left) * 3;
   ring all = {.rows = j->image->rgb + (size_t)j->left * 3,
               .stride = (size_t)j->image->width * 3,
               .room = j->image->height};
-  j->between = kf_alloc(n, 1);
-  j->sums = kf_alloc(n, sizeof *j->sums);
-  if (j->between == NULL || j->sums == NULL) return kf_fail_memory(err);
+  KF_TAKE(&j->memory, j->between, n);
+  if (KF_TAKE(&j->memory, j->sums, n) == NULL) return kf_fail_memory(err);
   for (uint32_t i = 0; i < j->rows.n; i++) {
     j->run.down(&j->rows, i, &all, n, j->sums, j->between);
     across(j, j->between, j->out + (size_t)i * j->box->width * 3);
@@ -278,45 +264,40 @@ static kf_status columns_first(job *j, kf_err *err) {
   return KF_OK;
 }
 
-/* Whether the height shrinks by more than twice what the width does. */
+/* Whether the height shrinks by more than twice as much as the width. */
 static bool mostly_shorter(const kf_image *image, uint32_t width, uint32_t height) {
   int64_t shorter = (int64_t)image->height - height, thinner = (int64_t)image->width - width;
   return shorter > 0 && shorter > 2 * thinner;
 }
 
-static kf_status prepare_columns(job *j, const filter *f, uint32_t width, kf_err *err) {
+static kf_status prepare_columns(resizing *j, const filter *f, uint32_t width, kf_err *err) {
   weights *set = &j->columns;
-  KF_TRY(weights_make(set, f, j->image->width, width, j->box->left, j->box->width, err));
+  KF_TRY(
+      weights_make(set, f, j->image->width, width, j->box->left, j->box->width, &j->memory, err));
   j->left = set->first[0];
   j->right = set->first[set->n - 1] + set->count[set->n - 1];
   uint64_t n = (uint64_t)(j->right - j->left) * 3 + 1;
-  j->words = kf_alloc(n, sizeof *j->words);
-  if (j->words == NULL) return kf_fail_memory(err);
+  if (KF_TAKE(&j->memory, j->words, n) == NULL) return kf_fail_memory(err);
   j->words[n - 1] = 0;
   return KF_OK;
+}
+
+static kf_status resize(resizing *j, const filter *f, uint32_t width, uint32_t height,
+                        kf_err *err) {
+  const kf_image *image = j->image;
+  bool wide = width != image->width, high = height != image->height;
+  if (wide) KF_TRY(prepare_columns(j, f, width, err));
+  if (!high) return rows_only(j);
+  KF_TRY(weights_make(&j->rows, f, image->height, height, j->box->top, j->box->height, &j->memory,
+                      err));
+  return wide && mostly_shorter(image, width, height) ? columns_first(j, err) : rows_first(j, err);
 }
 
 kf_status kf_resize(const kf_image *image, uint32_t width, uint32_t height, kf_resample resample,
                     const kf_box *box, uint8_t *out, kf_err *err) {
   filter f = filter_of(resample);
-  job j = {.image = image, .box = box, .run = choose_passes(), .out = out};
-  bool wide = width != image->width, high = height != image->height;
-  kf_status status = KF_OK;
-  if (wide) status = prepare_columns(&j, &f, width, err);
-  if (high && status == KF_OK)
-    status = weights_make(&j.rows, &f, image->height, height, box->top, box->height, err);
-  if (status == KF_OK) {
-    if (!high)
-      status = rows_only(&j);
-    else if (wide && mostly_shorter(image, width, height))
-      status = columns_first(&j, err);
-    else
-      status = rows_first(&j, err);
-  }
-  weights_clear(&j.columns);
-  weights_clear(&j.rows);
-  kf_free(j.words);
-  kf_free(j.between);
-  kf_free(j.sums);
+  resizing j = {.image = image, .box = box, .run = choose_passes(), .out = out};
+  kf_status status = resize(&j, &f, width, height, err);
+  kf_arena_free(&j.memory);
   return status;
 }

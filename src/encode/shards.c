@@ -1,11 +1,11 @@
-/* parts.c - the folder in which an embedding of many pictures keeps what is finished.
+/* shards.c - the folder in which kf_embed keeps finished shards.
  *
  *     OUT.parts/manifest.safetensors        what the run is about
- *     OUT.parts/shard-00000017.safetensors  rows of the 18th shard; which pictures had none, and why
- *     OUT.parts/lock                        locked by the process that is at work
+ *     OUT.parts/shard-00000017.safetensors  rows of shard 17; which pictures lack one, and why
+ *     OUT.parts/lock                        locked by the process at work
  *
- * Every file but the lock appears whole or not at all and has a checksum, so that a process may be
- * killed at any moment: what is there is finished, and what is not is done again. The lock goes with the
+ * Every file but the lock appears whole or not at all and has a checksum, so the process may be
+ * killed at any moment: what exists is finished, and the rest is done again. The lock ends with the
  * process that holds it (flock). */
 #include "encode/shards.h"
 
@@ -19,171 +19,119 @@
 #include <unistd.h>
 
 #define MANIFEST        "manifest.safetensors"
-#define LOCK            "lock"
 #define MANIFEST_FORMAT "koofu.embed"
 #define SHARD_FORMAT    "koofu.shard"
 
-/* The folder and a name in it; the caller frees it. */
-static char *path_in(const kf_parts *parts, const char *name) {
-  size_t size = strlen(parts->folder) + strlen(name) + 2;
-  char *path = kf_alloc(size, 1);
-  if (path != NULL) snprintf(path, size, "%s/%s", parts->folder, name);
-  return path;
+enum { SHARD_NAME = 48 /* bytes */ };
+
+uint64_t kf_shards_count(const kf_embed_run *run) { return (run->pictures - 1) / run->shard + 1; }
+
+uint64_t kf_shards_range(const kf_embed_run *run, uint64_t i, uint64_t *first) {
+  *first = i * run->shard;
+  uint64_t left = run->pictures - *first;
+  return left < run->shard ? left : run->shard;
 }
 
-enum { SHARD_NAME = 48, DIGITS = 17 };
-
-static void shard_name(uint64_t i, char name[SHARD_NAME]) {
-  snprintf(name, SHARD_NAME, "shard-%08" PRIu64 ".safetensors", i);
+/* The path of shard i, valid until the next call. */
+static const char *shard_path(const kf_shards *shards, uint64_t i) {
+  snprintf(shards->shard, strlen(shards->folder) + SHARD_NAME, "%s/shard-%08" PRIu64 ".safetensors",
+           shards->folder, i);
+  return shards->shard;
 }
 
-static void hex(uint64_t value, char text[DIGITS]) { snprintf(text, DIGITS, "%016" PRIx64, value); }
+/* --- removing --------------------------------------------------------------------------------- */
 
-uint64_t kf_parts_shards(const kf_parts *parts) {
-  return (parts->id.pictures - 1) / parts->id.shard + 1;
-}
-
-uint64_t kf_parts_range(const kf_parts *parts, uint64_t i, uint64_t *first) {
-  *first = i * parts->id.shard;
-  uint64_t left = parts->id.pictures - *first;
-  return left < parts->id.shard ? left : parts->id.shard;
-}
-
-/* --- removing ----------------------------------------------------------------------------------- */
-
-static bool begins(const char *text, const char *with) {
-  return strncmp(text, with, strlen(with)) == 0;
-}
-
-/* shard-00000017.safetensors and what follows it; NULL where it is no name of ours. */
-static const char *behind_shard(const char *name) {
-  static const char ending[] = ".safetensors";
-  if (!begins(name, "shard-")) return NULL;
-  name += strlen("shard-");
+/* What follows shard-00000017.safetensors in a name; NULL: this is not a name of ours. */
+static const char *after_shard(const char *name) {
+  static const char start[] = "shard-", ending[] = ".safetensors";
+  if (!kf_starts_with(name, start)) return NULL;
+  name += strlen(start);
   size_t digits = strspn(name, "0123456789");
-  if (digits < 8 || !begins(name + digits, ending)) return NULL;
+  if (digits < 8 || !kf_starts_with(name + digits, ending)) return NULL;
   return name + digits + strlen(ending);
 }
 
 static bool is_shard(const char *name) {
-  const char *rest = behind_shard(name);
+  const char *rest = after_shard(name);
   return rest != NULL && rest[0] == '\0';
 }
 
-/* What we write, and what writing it may leave behind where files under construction have names
- * (base/io.c): .shard-00000017.safetensors.….part. */
-static bool is_ours(const char *name) {
-  if (name[0] != '.') return is_shard(name) || strcmp(name, MANIFEST) == 0;
-  const char *end = strrchr(name, '.');
-  return strcmp(end, ".part") == 0 &&
-         (behind_shard(name + 1) != NULL || begins(name + 1, MANIFEST));
+/* Shards, and what writing a file may leave where files under construction have names (base/io.c):
+ * .shard-00000017.safetensors.….part. */
+static bool is_removable(const char *name) {
+  if (name[0] != '.') return is_shard(name);
+  return kf_ends_with(name, ".part") &&
+         (after_shard(name + 1) != NULL || kf_starts_with(name + 1, MANIFEST));
 }
 
-/* The manifest goes last, so that what is half removed is still known for what it is. */
-static void remove_files(const kf_parts *parts) {
-  DIR *dir = opendir(parts->folder);
+/* The manifest goes last, so that a half-removed folder is still recognised as ours. */
+static void remove_files(const kf_shards *shards) {
+  DIR *dir = opendir(shards->folder);
   if (dir == NULL) return;
   for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
-    if (is_ours(entry->d_name) && strcmp(entry->d_name, MANIFEST) != 0)
-      unlinkat(dirfd(dir), entry->d_name, 0);
+    if (is_removable(entry->d_name)) unlinkat(dirfd(dir), entry->d_name, 0);
   unlinkat(dirfd(dir), MANIFEST, 0);
   closedir(dir);
 }
 
-void kf_parts_close(kf_parts *parts) {
-  if (parts->folder == NULL) return;
-  if (parts->lock >= 0) close(parts->lock);
-  kf_free(parts->folder);
-  *parts = (kf_parts){.lock = -1};
+void kf_shards_close(kf_shards *shards) {
+  if (shards->locked >= 0) close(shards->locked);
+  kf_arena_free(&shards->memory);
+  *shards = (kf_shards){.locked = -1};
 }
 
-void kf_parts_remove(kf_parts *parts) {
-  if (parts->folder == NULL) return;
-  remove_files(parts);
-  char *lock = path_in(parts, LOCK);
-  if (lock != NULL) unlink(lock);
-  kf_free(lock);
-  rmdir(parts->folder); /* not where somebody keeps other files in it */
-  kf_parts_close(parts);
+void kf_shards_remove(kf_shards *shards) {
+  if (shards->folder == NULL) return;
+  remove_files(shards);
+  unlink(shards->lock);
+  rmdir(shards->folder); /* fails if it holds other files */
+  kf_shards_close(shards);
 }
 
-/* --- the lock ----------------------------------------------------------------------------------- */
+/* --- the lock --------------------------------------------------------------------------------- */
 
-/* Whether the locked file is still the one in the folder: another process may have been just about to
- * remove both. */
+/* Whether the locked file is still the one in the folder: another process may have removed both in
+ * the meantime. */
 static bool still_there(int fd, const char *path) {
   struct stat own, named;
   return fstat(fd, &own) == 0 && stat(path, &named) == 0 && own.st_dev == named.st_dev &&
          own.st_ino == named.st_ino;
 }
 
-/* *done is false where it should be tried again. */
-static kf_status try_lock(kf_parts *parts, const char *path, bool *done, kf_err *err) {
-  *done = true;
-  if (mkdir(parts->folder, 0777) != 0 && errno != EEXIST)
-    return kf_fail_errno(err, parts->folder, "cannot be created", errno);
-  if (!kf_is_directory(parts->folder))
-    return kf_fail(err, KF_ERR_IO, "%s: is no folder, where finished shards are to be kept",
-                   parts->folder);
-  int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (fd < 0 && errno == ENOENT) {
-    *done = false;
-    return KF_OK;
-  }
-  if (fd < 0) return kf_fail_errno(err, path, "cannot be created", errno);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    int code = errno;
-    close(fd);
-    if (code != EWOULDBLOCK) return kf_fail_errno(err, path, "cannot be locked", code);
-    return kf_fail(err, KF_ERR_IO, "%s: another process is at work on these pictures",
-                   parts->folder);
-  }
-  if (still_there(fd, path)) {
-    parts->lock = fd;
-  } else {
-    close(fd);
-    *done = false;
-  }
-  return KF_OK;
-}
-
-static kf_status take_lock(kf_parts *parts, kf_err *err) {
-  char *path = path_in(parts, LOCK);
-  if (path == NULL) return kf_fail_memory(err);
+/* Leaves shards->locked at -1 if it should be tried again. */
+static kf_status try_lock(kf_shards *shards, kf_err *err) {
+  if (mkdir(shards->folder, 0777) != 0 && errno != EEXIST)
+    return kf_fail_errno(err, shards->folder, "cannot be created", errno);
+  if (!kf_is_directory(shards->folder))
+    return kf_fail(err, KF_ERR_IO, "%s: is not a folder; finished shards would be kept there",
+                   shards->folder);
+  int fd = open(shards->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (fd < 0)
+    return errno == ENOENT ? KF_OK : kf_fail_errno(err, shards->lock, "cannot be created", errno);
   kf_status status = KF_OK;
-  bool done = false;
-  for (int i = 0; !done && status == KF_OK && i < 100; i++)
-    status = try_lock(parts, path, &done, err);
-  if (status == KF_OK && !done)
-    status =
-        kf_fail(err, KF_ERR_IO, "%s: is made and removed all the time by others", parts->folder);
-  kf_free(path);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    status = errno == EWOULDBLOCK
+                 ? kf_fail(err, KF_ERR_IO, "%s: another process is working on these pictures",
+                           shards->folder)
+                 : kf_fail_errno(err, shards->lock, "cannot be locked", errno);
+  else if (still_there(fd, shards->lock))
+    shards->locked = fd;
+  if (shards->locked < 0) close(fd);
   return status;
 }
 
-/* --- the manifest ------------------------------------------------------------------------------- */
-
-static kf_status describe(kf_stw *w, const kf_parts_id *id, kf_err *err) {
-  char digits[DIGITS];
-  KF_TRY(kf_stw_meta(w, "format", MANIFEST_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
-  KF_TRY(kf_stw_meta_i64(w, "pictures", (int64_t)id->pictures, err));
-  hex(id->list, digits);
-  KF_TRY(kf_stw_meta(w, "list", digits, err));
-  hex(id->encoder, digits);
-  KF_TRY(kf_stw_meta(w, "encoder", digits, err));
-  KF_TRY(kf_stw_meta(w, "dtype", kf_dtype_name(id->dtype), err));
-  KF_TRY(kf_stw_meta_i64(w, "normalize", id->normalize, err));
-  return kf_stw_meta_i64(w, "shard", id->shard, err);
+static kf_status take_lock(kf_shards *shards, kf_err *err) {
+  for (int i = 0; shards->locked < 0 && i < 100; i++) KF_TRY(try_lock(shards, err));
+  if (shards->locked >= 0) return KF_OK;
+  return kf_fail(err, KF_ERR_IO, "%s: others keep making and removing it", shards->folder);
 }
 
-static kf_status write_manifest(const kf_parts *parts, const char *path, kf_err *err) {
-  kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
-  kf_status status = describe(w, &parts->id, err);
-  if (status == KF_OK) return kf_stw_commit(w, err);
-  kf_stw_abort(w);
-  return status;
+/* --- metadata of manifests and shards --------------------------------------------------------- */
+
+static kf_status meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err) {
+  char digits[17];
+  snprintf(digits, sizeof digits, "%016" PRIx64, value);
+  return kf_stw_meta(w, key, digits, err);
 }
 
 static bool same_text(const kf_st *st, const char *key, const char *value) {
@@ -197,220 +145,199 @@ static bool same_number(const kf_st *st, const char *key, uint64_t value) {
   return same_text(st, key, text);
 }
 
-static bool same_hash(const kf_st *st, const char *key, uint64_t value) {
-  char digits[DIGITS];
-  hex(value, digits);
+static bool same_hex(const kf_st *st, const char *key, uint64_t value) {
+  char digits[17];
+  snprintf(digits, sizeof digits, "%016" PRIx64, value);
   return same_text(st, key, digits);
 }
 
-/* Every picture of a run must have been made alike. */
-static kf_status compare(const kf_parts *parts, const kf_st *st, kf_err *err) {
-  const kf_parts_id *id = &parts->id;
+/* --- the manifest ----------------------------------------------------------------------------- */
+
+static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
+  KF_TRY(kf_stw_format(w, MANIFEST_FORMAT, err));
+  KF_TRY(kf_stw_meta_i64(w, "pictures", (int64_t)run->pictures, err));
+  KF_TRY(meta_hex(w, "list", run->list, err));
+  KF_TRY(meta_hex(w, "encoder", run->encoder, err));
+  KF_TRY(kf_stw_meta(w, "dtype", kf_dtype_name(run->dtype), err));
+  KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
+  return kf_stw_meta_i64(w, "shard", run->shard, err);
+}
+
+static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
+  kf_stw *w;
+  KF_TRY(kf_stw_open(shards->manifest, true, &w, err));
+  return kf_stw_end(w, describe(w, &shards->run, err), err);
+}
+
+/* All rows of a file must have been made in the same way. */
+static kf_status compare(const kf_shards *shards, const kf_st *st, kf_err *err) {
+  const kf_embed_run *run = &shards->run;
   const char *other = NULL;
-  if (!same_number(st, "pictures", id->pictures) || !same_hash(st, "list", id->list))
+  if (!same_number(st, "pictures", run->pictures) || !same_hex(st, "list", run->list))
     other = "other pictures";
-  else if (!same_hash(st, "encoder", id->encoder))
+  else if (!same_hex(st, "encoder", run->encoder))
     other = "another encoder";
-  else if (!same_text(st, "dtype", kf_dtype_name(id->dtype)))
+  else if (!same_text(st, "dtype", kf_dtype_name(run->dtype)))
     other = "another type of numbers";
-  else if (!same_number(st, "normalize", id->normalize))
+  else if (!same_number(st, "normalize", run->normalize))
     other = "rows of another length";
-  else if (!same_number(st, "shard", id->shard))
+  else if (!same_number(st, "shard", run->shard))
     other = "shards of another size";
   if (other == NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG,
-                 "%s: is of an unfinished run with %s; finish that one, throw it away "
-                 "(--no-resume), or write to another name",
-                 parts->folder, other);
+  return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_NO_RESUME,
+                      "%s: belongs to an unfinished run with %s; finish that run, discard it, or "
+                      "write to another name",
+                      shards->folder, other);
 }
 
-static kf_status check_manifest(const kf_parts *parts, const char *path, kf_err *err) {
+static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
   kf_st st;
-  kf_status status = kf_st_open(&st, path, err);
+  kf_status status = kf_st_open(&st, shards->manifest, err);
   if (status == KF_OK) {
     status = kf_st_check_format(&st, MANIFEST_FORMAT, "the manifest of an unfinished run", err);
-    if (status == KF_OK) status = compare(parts, &st, err);
+    if (status == KF_OK) status = compare(shards, &st, err);
     kf_st_close(&st);
   }
-  if (status != KF_ERR_DATA) return status;
-  char cause[KF_WHERE_SIZE];
-  snprintf(cause, sizeof cause, "%.4200s", err->message);
-  return kf_fail(err, KF_ERR_DATA, "%s (--no-resume begins anew)", cause);
+  if (status == KF_ERR_DATA) err->hint = KF_HINT_NO_RESUME;
+  return status;
 }
 
-/* A manifest is the first of our files that is there and the last that goes: shards without one are
- * somebody else's, and would go with ours. */
-static kf_status refuse_strangers(const kf_parts *parts, kf_err *err) {
-  DIR *dir = opendir(parts->folder);
-  if (dir == NULL) return kf_fail_errno(err, parts->folder, "cannot be listed", errno);
+/* Our manifest is written first and removed last: shards without one belong to somebody else, and
+ * would be removed with ours. */
+static kf_status refuse_strangers(const kf_shards *shards, kf_err *err) {
+  DIR *dir = opendir(shards->folder);
+  if (dir == NULL) return kf_fail_errno(err, shards->folder, "cannot be listed", errno);
   kf_status status = KF_OK;
   for (const struct dirent *entry; status == KF_OK && (entry = readdir(dir)) != NULL;)
     if (is_shard(entry->d_name))
-      status =
-          kf_fail(err, KF_ERR_IO,
-                  "%s: holds %s, but no manifest, and so is of no run of ours; move it away, or "
-                  "write to another name",
-                  parts->folder, entry->d_name);
+      status = kf_fail(err, KF_ERR_IO,
+                       "%s: holds %s, but no manifest, so it belongs to no run of ours; move it "
+                       "away, or write to another name",
+                       shards->folder, entry->d_name);
   closedir(dir);
   return status;
 }
 
-static kf_status enter(kf_parts *parts, bool anew, kf_err *err) {
-  KF_TRY(take_lock(parts, err));
-  char *path = path_in(parts, MANIFEST);
-  if (path == NULL) return kf_fail_memory(err);
-  if (access(path, F_OK) != 0) {
-    kf_status status = refuse_strangers(parts, err);
-    if (status != KF_OK) {
-      kf_free(path);
-      return status;
-    }
-  }
-  if (anew) remove_files(parts);
-  parts->begun = access(path, F_OK) != 0;
-  kf_status status =
-      parts->begun ? write_manifest(parts, path, err) : check_manifest(parts, path, err);
-  kf_free(path);
-  if (status != KF_OK && parts->begun) kf_parts_remove(parts);
+static kf_status enter(kf_shards *shards, bool anew, kf_err *err) {
+  KF_TRY(take_lock(shards, err));
+  if (access(shards->manifest, F_OK) != 0) KF_TRY(refuse_strangers(shards, err));
+  if (anew) remove_files(shards);
+  shards->begun = access(shards->manifest, F_OK) != 0;
+  kf_status status = shards->begun ? write_manifest(shards, err) : check_manifest(shards, err);
+  if (status != KF_OK && shards->begun) kf_shards_remove(shards);
   return status;
 }
 
-kf_status kf_parts_open(kf_parts *parts, const char *out, const kf_parts_id *id, bool anew,
-                        kf_err *err) {
-  *parts = (kf_parts){.id = *id, .lock = -1};
+kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
+                         kf_err *err) {
+  *shards = (kf_shards){.run = *run, .locked = -1};
+  kf_arena *a = &shards->memory;
   size_t size = strlen(out) + sizeof ".parts";
-  parts->folder = kf_alloc(size, 1);
-  if (parts->folder == NULL) return kf_fail_memory(err);
-  snprintf(parts->folder, size, "%s.parts", out);
-  kf_status status = enter(parts, anew, err);
-  if (status != KF_OK) kf_parts_close(parts);
+  char *folder = kf_arena_take(a, size, 1);
+  shards->shard = kf_arena_take(a, size + SHARD_NAME, 1);
+  if (!a->failed) {
+    snprintf(folder, size, "%s.parts", out);
+    shards->folder = folder;
+    shards->manifest = kf_path_join_in(a, folder, MANIFEST);
+    shards->lock = kf_path_join_in(a, folder, "lock");
+  }
+  kf_status status = a->failed ? kf_fail_memory(err) : enter(shards, anew, err);
+  if (status != KF_OK) kf_shards_close(shards);
   return status;
 }
 
-/* --- shards: reading ---------------------------------------------------------------------------- */
+/* --- shards: reading -------------------------------------------------------------------------- */
 
-static kf_status read_bytes(const kf_st *st, const kf_st_tensor *tensor, void **out, kf_err *err) {
-  *out = kf_alloc(tensor->bytes, 1);
-  return *out != NULL ? kf_st_read_all(st, tensor, *out, err) : kf_fail_memory(err);
-}
-
-static kf_status read_part(const kf_parts *parts, uint64_t i, kf_piece *part, kf_err *err) {
-  const kf_st *st = &part->file;
+static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *shard, kf_err *err) {
+  const kf_st *st = &shard->file;
   const kf_st_tensor *bad, *messages;
   uint64_t first;
-  part->n = kf_parts_range(parts, i, &first);
+  shard->n = kf_shards_range(&shards->run, i, &first);
   KF_TRY(kf_st_check_format(st, SHARD_FORMAT, "a shard of an unfinished run", err));
-  KF_TRY(kf_st_expect(st, "embeddings", kf_type_of(parts->id.dtype), 2,
-                      (int64_t[]){-1, parts->id.dim}, &part->rows, err));
-  KF_TRY(kf_st_expect(st, "bad", KF_TYPE_U8, 1, (int64_t[]){(int64_t)part->n}, &bad, err));
+  KF_TRY(kf_st_expect(st, "embeddings", kf_type_of(shards->run.dtype), 2,
+                      (int64_t[]){-1, shards->run.dim}, &shard->rows, err));
+  KF_TRY(kf_st_expect(st, "bad", KF_TYPE_U8, 1, (int64_t[]){(int64_t)shard->n}, &bad, err));
   KF_TRY(kf_st_expect(st, "messages", KF_TYPE_U8, 1, (int64_t[]){-1}, &messages, err));
-  KF_TRY(read_bytes(st, bad, (void **)&part->bad, err));
-  KF_TRY(read_bytes(st, messages, (void **)&part->messages, err));
-  part->n_messages = messages->bytes;
-  for (uint64_t k = 0; k < part->n; k++) part->kept += part->bad[k] == 0;
-  bool ended = part->n_messages == 0 || part->messages[part->n_messages - 1] == '\0';
-  if (part->kept == part->rows->shape[0] && ended) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the rows are not those of its pictures", st->in.path);
+  KF_TAKE(&shard->memory, shard->bad, bad->bytes);
+  KF_TAKE(&shard->memory, shard->messages, messages->bytes);
+  if (shard->memory.failed) return kf_fail_memory(err);
+  KF_TRY(kf_st_read_all(st, bad, shard->bad, err));
+  KF_TRY(kf_st_read_all(st, messages, shard->messages, err));
+  shard->n_messages = messages->bytes;
+  for (uint64_t k = 0; k < shard->n; k++) shard->kept += shard->bad[k] == 0;
+  bool ended = shard->n_messages == 0 || shard->messages[shard->n_messages - 1] == '\0';
+  if (shard->kept == shard->rows->shape[0] && ended) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s: its rows do not match its pictures", st->in.path);
 }
 
-/* Of the same run, at the same place, and of pictures that have not changed since. */
-static bool fits(const kf_parts *parts, const kf_piece *part, uint64_t i, uint64_t stamp) {
-  const kf_st *st = &part->file;
-  return same_hash(st, "list", parts->id.list) && same_hash(st, "encoder", parts->id.encoder) &&
-         same_number(st, "normalize", parts->id.normalize) && same_number(st, "shard", i) &&
-         same_hash(st, "stamp", stamp);
+/* Whether a shard is of the same run and place, and its pictures have not changed since. */
+static bool fits(const kf_embed_run *run, const kf_st *st, uint64_t i, uint64_t stamp) {
+  return same_hex(st, "list", run->list) && same_hex(st, "encoder", run->encoder) &&
+         same_number(st, "normalize", run->normalize) && same_number(st, "shard", i) &&
+         same_hex(st, "stamp", stamp);
 }
 
-static kf_status open_part(const kf_parts *parts, const char *path, uint64_t i, uint64_t stamp,
-                           kf_piece *out, bool *there, char why[KF_WHERE_SIZE], kf_err *err) {
+kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,
+                         bool *found, char why[KF_WHERE_SIZE], kf_err *err) {
+  const char *path = shard_path(shards, i);
+  *out = (kf_finished){.file = {.in = {.fd = -1}}};
+  *found = false;
+  why[0] = '\0';
+  if (access(path, F_OK) != 0) return KF_OK;
   kf_status status = kf_st_open(&out->file, path, err);
-  if (status == KF_OK) status = read_part(parts, i, out, err);
+  if (status == KF_OK) status = read_shard(shards, i, out, err);
   if (status == KF_ERR_DATA) {
     snprintf(why, KF_WHERE_SIZE, "%.4000s; it is made again", err->message);
     status = KF_OK;
-  } else if (status == KF_OK && !fits(parts, out, i, stamp)) {
+  } else if (status == KF_OK && !fits(&shards->run, &out->file, i, stamp)) {
     snprintf(why, KF_WHERE_SIZE, "%.4000s: its pictures have changed; it is made again", path);
   } else {
-    *there = status == KF_OK;
+    *found = status == KF_OK;
   }
-  if (!*there) kf_piece_close(out);
+  if (!*found) kf_finished_close(out);
   return status;
 }
 
-kf_status kf_piece_open(const kf_parts *parts, uint64_t i, uint64_t stamp, kf_piece *out,
-                        bool *there, char why[KF_WHERE_SIZE], kf_err *err) {
-  *out = (kf_piece){.file = {.in = {.fd = -1}}};
-  *there = false;
-  why[0] = '\0';
-  char name[SHARD_NAME];
-  shard_name(i, name);
-  char *path = path_in(parts, name);
-  if (path == NULL) return kf_fail_memory(err);
-  kf_status status = KF_OK;
-  if (access(path, F_OK) == 0) status = open_part(parts, path, i, stamp, out, there, why, err);
-  kf_free(path);
-  return status;
+void kf_finished_close(kf_finished *shard) {
+  kf_st_close(&shard->file);
+  kf_arena_free(&shard->memory);
+  *shard = (kf_finished){.file = {.in = {.fd = -1}}};
 }
 
-void kf_piece_close(kf_piece *part) {
-  kf_st_close(&part->file);
-  kf_free(part->bad);
-  kf_free(part->messages);
-  *part = (kf_piece){.file = {.in = {.fd = -1}}};
-}
+/* --- shards: writing -------------------------------------------------------------------------- */
 
-/* --- shards: writing ---------------------------------------------------------------------------- */
-
-static kf_status declare(kf_stw *w, const kf_parts *parts, uint64_t i, uint64_t stamp,
-                         uint64_t kept, uint64_t n, uint64_t n_messages, kf_err *err) {
-  char digits[DIGITS];
-  KF_TRY(kf_stw_meta(w, "format", SHARD_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(w, "version", 1, err));
-  hex(parts->id.list, digits);
-  KF_TRY(kf_stw_meta(w, "list", digits, err));
-  hex(parts->id.encoder, digits);
-  KF_TRY(kf_stw_meta(w, "encoder", digits, err));
-  KF_TRY(kf_stw_meta_i64(w, "normalize", parts->id.normalize, err));
-  KF_TRY(kf_stw_meta_i64(w, "shard", (int64_t)i, err));
-  hex(stamp, digits);
-  KF_TRY(kf_stw_meta(w, "stamp", digits, err));
-  KF_TRY(kf_stw_declare(w, "embeddings", kf_type_of(parts->id.dtype), 2,
-                        (uint64_t[]){kept, parts->id.dim}, err));
-  KF_TRY(kf_stw_declare(w, "bad", KF_TYPE_U8, 1, &n, err));
-  return kf_stw_declare(w, "messages", KF_TYPE_U8, 1, &n_messages, err);
-}
-
-static kf_status write_part(kf_stw *w, const kf_parts *parts, uint64_t i, uint64_t stamp,
+static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i, uint64_t stamp,
                             const unsigned char *bad, const void *rows, const kf_string *messages,
                             kf_err *err) {
-  uint64_t first, n = kf_parts_range(parts, i, &first), kept = 0;
+  uint64_t first, n = kf_shards_range(run, i, &first), n_messages = messages->n, kept = 0;
   for (uint64_t k = 0; k < n; k++) kept += bad[k] == 0;
-  KF_TRY(declare(w, parts, i, stamp, kept, n, messages->n, err));
-  KF_TRY(
-      kf_stw_write(w, rows, kept * parts->id.dim * kf_type_size(kf_type_of(parts->id.dtype)), err));
+  kf_type type = kf_type_of(run->dtype);
+  KF_TRY(kf_stw_format(w, SHARD_FORMAT, err));
+  KF_TRY(meta_hex(w, "list", run->list, err));
+  KF_TRY(meta_hex(w, "encoder", run->encoder, err));
+  KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
+  KF_TRY(kf_stw_meta_i64(w, "shard", (int64_t)i, err));
+  KF_TRY(meta_hex(w, "stamp", stamp, err));
+  KF_TRY(kf_stw_declare(w, "embeddings", type, 2, (uint64_t[]){kept, run->dim}, err));
+  KF_TRY(kf_stw_declare(w, "bad", KF_TYPE_U8, 1, &n, err));
+  KF_TRY(kf_stw_declare(w, "messages", KF_TYPE_U8, 1, &n_messages, err));
+  KF_TRY(kf_stw_write(w, rows, kept * run->dim * kf_type_size(type), err));
   KF_TRY(kf_stw_write(w, bad, n, err));
   return kf_stw_write(w, messages->data, messages->n, err);
 }
 
-/* A link is not followed: what it leads to is not ours to replace. */
+/* A link is not followed: its target is not ours to replace. */
 static void drop_link(const char *path) {
   struct stat info;
   if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);
 }
 
-kf_status kf_piece_save(const kf_parts *parts, uint64_t i, uint64_t stamp, const unsigned char *bad,
-                        const void *rows, const kf_string *messages, kf_err *err) {
-  char name[SHARD_NAME];
-  shard_name(i, name);
-  char *path = path_in(parts, name);
-  if (path == NULL) return kf_fail_memory(err);
+kf_status kf_shards_save(const kf_shards *shards, uint64_t i, uint64_t stamp,
+                         const unsigned char *bad, const void *rows, const kf_string *messages,
+                         kf_err *err) {
+  const char *path = shard_path(shards, i);
   drop_link(path);
   kf_stw *w;
-  kf_status status = kf_stw_open(path, true, &w, err);
-  kf_free(path);
-  if (status != KF_OK) return status;
-  status = write_part(w, parts, i, stamp, bad, rows, messages, err);
-  if (status == KF_OK) return kf_stw_commit(w, err);
-  kf_stw_abort(w);
-  return status;
+  KF_TRY(kf_stw_open(path, true, &w, err));
+  return kf_stw_end(w, fill_shard(w, &shards->run, i, stamp, bad, rows, messages, err), err);
 }

@@ -1,56 +1,60 @@
-/* parts.h - the folder in which an embedding of many pictures keeps what is finished. Stays in its
- * room. */
-#ifndef KF_ENCODE_PARTS_H
-#define KF_ENCODE_PARTS_H
+/* shards.h - the folder OUT.parts, in which kf_embed keeps finished shards. Stays in its room. */
+#ifndef KF_ENCODE_SHARDS_H
+#define KF_ENCODE_SHARDS_H
 
 #include "file/file.h"
 
-/* What a run is about: the shards of two runs that agree in all of this can stand for each other. */
-typedef struct kf_parts_id {
+/* What a run is about: two runs that agree in all of this can use each other's shards. */
+typedef struct kf_embed_run {
   uint64_t pictures; /* how many */
-  uint64_t list;     /* hash of their paths, labels and classes */
+  uint64_t list;     /* checksum of their paths, labels and classes */
   uint64_t encoder;  /* checksum */
   uint32_t dim;
   kf_dtype dtype;
   bool normalize;
   uint32_t shard; /* pictures in one; the last may have fewer */
-} kf_parts_id;
+} kf_embed_run;
 
-typedef struct kf_parts {
-  kf_parts_id id;
-  char *folder; /* NULL: not open */
-  int lock;     /* a file in it, locked as long as it is open */
-  bool begun;   /* by this run: there is nothing of an earlier one in it */
-} kf_parts;
-
-/* Opens OUT.parts, or makes it, for this process alone. KF_ERR_ARG where it is of another run, unless
- * `anew`: then what is in it goes. Nothing but our own files is ever removed. */
-kf_status kf_parts_open(kf_parts *parts, const char *out, const kf_parts_id *id, bool anew,
-                        kf_err *err);
-/* Lets go of the folder, with all that is in it. */
-void kf_parts_close(kf_parts *parts);
-/* The same, but our files and, unless there are others, the folder are removed. */
-void kf_parts_remove(kf_parts *parts);
-
-uint64_t kf_parts_shards(const kf_parts *parts);
+uint64_t kf_shards_count(const kf_embed_run *run);
 /* The pictures of shard i, from *first on. */
-uint64_t kf_parts_range(const kf_parts *parts, uint64_t i, uint64_t *first);
+uint64_t kf_shards_range(const kf_embed_run *run, uint64_t i, uint64_t *first);
+
+typedef struct kf_shards {
+  kf_embed_run run;
+  kf_arena memory;
+  const char *folder, *manifest, *lock; /* paths; folder NULL: not open */
+  char *shard;                          /* room for the path of a shard */
+  int locked;                           /* the lock file; -1: none */
+  bool begun; /* by this run: the folder holds nothing of an earlier one */
+} kf_shards;
+
+/* Opens or makes OUT.parts, for this process alone. KF_ERR_ARG if it belongs to another run, unless
+ * `anew`: then its contents are removed. Only files of our own are ever removed. */
+kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
+                         kf_err *err);
+/* Releases the folder, and leaves its contents. */
+void kf_shards_close(kf_shards *shards);
+/* The same, but removes our files and, unless there are others, the folder. */
+void kf_shards_remove(kf_shards *shards);
 
 /* A finished shard. */
-typedef struct kf_piece {
+typedef struct kf_finished {
   kf_st file;
+  kf_arena memory;
   const kf_st_tensor *rows; /* [kept, dim], in the type of the run */
   uint64_t n, kept, n_messages;
   unsigned char *bad; /* [n] 1: the picture could not be read and has no row */
-  char *messages;     /* [n_messages] what was said meanwhile, each with a NUL behind it */
-} kf_piece;
-/* Opens shard i and checks all of it, where it is there, whole, and of pictures with this `stamp` (sizes
- * and times); otherwise *there is false, and `why` says what is wrong with a file that is there. */
-kf_status kf_piece_open(const kf_parts *parts, uint64_t i, uint64_t stamp, kf_piece *out,
-                        bool *there, char why[KF_WHERE_SIZE], kf_err *err);
-void kf_piece_close(kf_piece *part);
+  char *messages;     /* [n_messages] what was logged meanwhile, a NUL after each message */
+} kf_finished;
+/* Opens shard i and checks all of it. *found is false if it does not exist, is damaged, or does not
+ * bear this `stamp` (of the sizes and times of its pictures); `why` then says what is wrong with an
+ * existing file. */
+kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,
+                         bool *found, char why[KF_WHERE_SIZE], kf_err *err);
+void kf_finished_close(kf_finished *shard);
 /* Writes shard i, whole or not at all. `rows` are those of the pictures that are not bad. */
-kf_status kf_piece_save(const kf_parts *parts, uint64_t i, uint64_t stamp, const unsigned char *bad,
-                        const void *rows, const kf_string *messages, kf_err *err);
+kf_status kf_shards_save(const kf_shards *shards, uint64_t i, uint64_t stamp,
+                         const unsigned char *bad, const void *rows, const kf_string *messages,
+                         kf_err *err);
 
 #endif

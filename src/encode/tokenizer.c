@@ -1,22 +1,22 @@
 /* tokenizer.c - from a text to tokens.
  *
- * The steps are those of the reference (CLIPTokenizer of the transformers library, which stands on the
+ * The steps are those of the reference (CLIPTokenizer of the transformers library, which uses the
  * tokenizers library):
  *
- *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, the
- *      longest of those that begin there.
- *   2. Each piece between them is brought into form C and lower case. White space of any kind only
+ *   1. Added tokens, such as <|endoftext|>, are found in the text as it is: the leftmost first, and
+ *      the longest of those that begin there.
+ *   2. The text between them is brought into form C and lower case. White space of any kind only
  *      separates words. Added tokens that are `normalized` are found now.
- *   3. What is left is cut into words by the regular expression
- *        <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
- *      and each word again by that of GPT-2, which only parts the first two: <|, endoftext, |>.
+ *   3. The rest is cut into words by the regular expression
+ *     <\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+ *      and each word again by that of GPT-2, which only splits the first two: <|, endoftext, |>.
  *   4. A word is a row of bytes, each a token, the last one with the mark of the word's end. Of all
- *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none is
- *      left.
- *   5. Start, tokens, end; cut to the context, and filled up.
+ *      neighbours that may be merged, those of the lowest rank are, the leftmost first, until none
+ *      is left.
+ *   5. Start, tokens, end; cut to the context, and padded.
  *
- * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones with
- * a heap, so that a text of one endless word takes n log n. */
+ * Words of up to SHORT_WORD bytes are merged by searching all neighbours each time; longer ones
+ * with a heap, so that a text of one endless word takes n log n. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
@@ -24,21 +24,21 @@
 
 #define SHORT_WORD 48u
 
-/* Where tokens go; a full one takes no more, and work on the text may stop. */
-typedef struct sink {
+/* Where tokens go. Once it is full, work on the text may stop. */
+typedef struct token_sink {
   const kf_tokenizer *t;
   int32_t *tokens;
   uint32_t n, room;
   kf_err *err;
-} sink;
+} token_sink;
 
-static bool full(const sink *s) { return s->n >= s->room; }
+static bool full(const token_sink *s) { return s->n >= s->room; }
 
-static void put(sink *s, int32_t token) {
+static void put(token_sink *s, int32_t token) {
   if (!full(s)) s->tokens[s->n++] = token;
 }
 
-/* --- 4. merging --------------------------------------------------------------------------------- */
+/* --- 4. merging ------------------------------------------------------------------------------- */
 
 static uint32_t rank_of(const kf_tokenizer *t, uint32_t left, uint32_t right) {
   return kf_merge_find(t, left, right)->rank;
@@ -48,7 +48,7 @@ static uint32_t byte_token(const kf_tokenizer *t, const unsigned char *bytes, si
   return (uint32_t)t->byte[i + 1 == n][bytes[i]];
 }
 
-static void merge_short(sink *s, const unsigned char *bytes, size_t n) {
+static void merge_short(token_sink *s, const unsigned char *bytes, size_t n) {
   const kf_tokenizer *t = s->t;
   uint32_t id[SHORT_WORD], rank[SHORT_WORD]; /* rank[i]: of id[i] and id[i + 1] */
   for (size_t i = 0; i < n; i++) id[i] = byte_token(t, bytes, n, i);
@@ -68,11 +68,11 @@ static void merge_short(sink *s, const unsigned char *bytes, size_t n) {
   for (size_t i = 0; i < n; i++) put(s, (int32_t)id[i]);
 }
 
-/* A long word: a list of tokens by place, and a heap of rank << 32 | place. What the heap has on a
- * place may be out of date; then the rank of the pair there is another one. */
+/* A long word: a list of tokens by place, and a heap of rank << 32 | place. An entry of the heap
+ * may be out of date; then the pair at its place has another rank. */
 typedef struct long_word {
   uint32_t *id, *previous, *next; /* [n]; next == n: last; previous == n: first */
-  uint64_t *heap;                 /* a merge takes one out and puts two in at most: room for 3 n */
+  uint64_t *heap; /* a merge takes one entry out and puts at most two in: room for 3 n */
   size_t n, in_heap;
 } long_word;
 
@@ -117,7 +117,7 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
     if (rank_at(t, w, at) != rank) continue;
     uint32_t right = w->next[at];
     w->id[at] = t->merged[rank];
-    w->id[right] = UINT32_MAX; /* no token: what the heap has on this place is out of date */
+    w->id[right] = UINT32_MAX; /* not a token: entries of the heap for this place are out of date */
     w->next[at] = w->next[right];
     if (w->next[at] != n) w->previous[w->next[at]] = at;
     if (w->previous[at] != n) push_pair(t, w, w->previous[at]);
@@ -125,38 +125,38 @@ static void merge_all(const kf_tokenizer *t, long_word *w) {
   }
 }
 
-static kf_status merge_long(sink *s, const unsigned char *bytes, size_t n) {
-  uint32_t *lists = kf_alloc(n, 3 * sizeof *lists);
-  uint64_t *heap = kf_alloc(n, 3 * sizeof *heap);
-  kf_status status = lists == NULL || heap == NULL ? kf_fail_memory(s->err) : KF_OK;
-  if (status == KF_OK) {
-    long_word w = {lists, lists + n, lists + 2 * n, heap, n, 0};
-    for (size_t i = 0; i < n; i++) {
-      w.id[i] = byte_token(s->t, bytes, n, i);
-      w.previous[i] = (uint32_t)(i == 0 ? n : i - 1);
-      w.next[i] = (uint32_t)(i + 1);
-    }
-    merge_all(s->t, &w);
-    for (size_t i = 0; i < n; i = w.next[i]) put(s, (int32_t)w.id[i]);
+static kf_status merge_long(token_sink *s, const unsigned char *bytes, size_t n,
+                            kf_arena *scratch) {
+  long_word w = {.n = n};
+  KF_TAKE(scratch, w.id, n);
+  KF_TAKE(scratch, w.previous, n);
+  KF_TAKE(scratch, w.next, n);
+  KF_TAKE(scratch, w.heap, 3 * n);
+  if (scratch->failed) return kf_fail_memory(s->err);
+  for (size_t i = 0; i < n; i++) {
+    w.id[i] = byte_token(s->t, bytes, n, i);
+    w.previous[i] = (uint32_t)(i == 0 ? n : i - 1);
+    w.next[i] = (uint32_t)(i + 1);
   }
-  kf_free(heap);
-  kf_free(lists);
-  return status;
+  merge_all(s->t, &w);
+  for (size_t i = 0; i < n; i = w.next[i]) put(s, (int32_t)w.id[i]);
+  return KF_OK;
 }
 
-/* --- 3. words ----------------------------------------------------------------------------------- */
+/* --- 3. words --------------------------------------------------------------------------------- */
 
-static kf_status put_long_word(sink *s, const uint32_t *codes, size_t n) {
-  unsigned char *bytes = kf_alloc(n, 4);
+static kf_status put_long_word(token_sink *s, const uint32_t *codes, size_t n) {
+  kf_arena scratch = {0};
+  unsigned char *bytes = kf_arena_take(&scratch, n, 4);
   if (bytes == NULL) return kf_fail_memory(s->err);
   size_t length = 0;
   for (size_t i = 0; i < n; i++) length += kf_utf8_put(codes[i], bytes + length);
-  kf_status status = merge_long(s, bytes, length);
-  kf_free(bytes);
+  kf_status status = merge_long(s, bytes, length, &scratch);
+  kf_arena_free(&scratch);
   return status;
 }
 
-static kf_status put_word(sink *s, const uint32_t *codes, size_t n) {
+static kf_status put_word(token_sink *s, const uint32_t *codes, size_t n) {
   if (full(s)) return KF_OK;
   unsigned char bytes[SHORT_WORD + 4];
   size_t length = 0;
@@ -170,27 +170,27 @@ static kf_status put_word(sink *s, const uint32_t *codes, size_t n) {
 
 static kf_unicode_kind kind_of(uint32_t c) { return (kf_unicode_kind)kf_unicode_get(c)->kind; }
 
-static bool stands(const uint32_t *codes, size_t n, const char *ascii, size_t length) {
+static bool matches(const uint32_t *codes, size_t n, const char *ascii, size_t length) {
   if (n < length) return false;
   for (size_t i = 0; i < length; i++)
     if (codes[i] != (unsigned char)ascii[i]) return false;
   return true;
 }
 
-/* The length of <|startoftext|> or <|endoftext|>, which may stand here although it is no added token
- * (spelt in capitals, say); 0: neither. */
+/* The length of <|startoftext|> or <|endoftext|>, which may appear here without being an added
+ * token (in capitals, say); 0: neither. */
 static size_t special_word(const uint32_t *codes, size_t n) {
-  if (stands(codes, n, "<|startoftext|>", 15)) return 15;
-  return stands(codes, n, "<|endoftext|>", 13) ? 13 : 0;
+  if (matches(codes, n, "<|startoftext|>", 15)) return 15;
+  return matches(codes, n, "<|endoftext|>", 13) ? 13 : 0;
 }
 
-/* 's 't 're 've 'm 'll 'd; 0: none of them. */
+/* The length of 's 't 're 've 'm 'll 'd; 0: none of them. */
 static size_t contraction(const uint32_t *codes, size_t n) {
   if (n < 2) return 0;
   uint32_t c = codes[1];
   if (c == 's' || c == 't' || c == 'm' || c == 'd') return 2;
-  bool two = stands(codes + 1, n - 1, "re", 2) || stands(codes + 1, n - 1, "ve", 2) ||
-             stands(codes + 1, n - 1, "ll", 2);
+  bool two = matches(codes + 1, n - 1, "re", 2) || matches(codes + 1, n - 1, "ve", 2) ||
+             matches(codes + 1, n - 1, "ll", 2);
   return two ? 3 : 0;
 }
 
@@ -200,7 +200,7 @@ static size_t run_of(const uint32_t *codes, size_t n, kf_unicode_kind kind) {
   return end;
 }
 
-static kf_status put_words(sink *s, const uint32_t *codes, size_t n) {
+static kf_status put_words(token_sink *s, const uint32_t *codes, size_t n) {
   for (size_t at = 0, length; at < n && !full(s); at += length) {
     const uint32_t *word = codes + at;
     size_t left = n - at;
@@ -225,7 +225,7 @@ static kf_status put_words(sink *s, const uint32_t *codes, size_t n) {
   return KF_OK;
 }
 
-/* --- 2. normalised text, with the added tokens that are found in it -------------------------------- */
+/* --- 2. normalised text, with the added tokens that are found in it --------------------------- */
 
 static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, size_t n) {
   const kf_added *longest = NULL;
@@ -238,7 +238,7 @@ static const kf_added *added_code(const kf_tokenizer *t, const uint32_t *codes, 
   return longest;
 }
 
-static kf_status put_normalized(sink *s, const uint32_t *codes, size_t n) {
+static kf_status put_normalized(token_sink *s, const uint32_t *codes, size_t n) {
   size_t done = 0;
   for (size_t at = 0; s->t->n_normalized > 0 && at < n && !full(s);) {
     const kf_added *found = added_code(s->t, codes + at, n - at);
@@ -254,7 +254,7 @@ static kf_status put_normalized(sink *s, const uint32_t *codes, size_t n) {
   return put_words(s, codes + done, n - done);
 }
 
-static kf_status put_piece(sink *s, const char *text, size_t length) {
+static kf_status put_between(token_sink *s, const char *text, size_t length) {
   uint32_t few[512], *codes = few;
   if (length == 0) return KF_OK;
   if (length > sizeof few / sizeof *few / 2) codes = kf_alloc(length, 2 * sizeof *codes);
@@ -266,7 +266,7 @@ static kf_status put_piece(sink *s, const char *text, size_t length) {
   return status;
 }
 
-/* --- 1. the text, with the added tokens that are found in it as it is ------------------------------ */
+/* --- 1. the text, with the added tokens that are found in it as it is ------------------------- */
 
 static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_t n) {
   const kf_added *longest = NULL;
@@ -279,7 +279,7 @@ static const kf_added *added_text(const kf_tokenizer *t, const char *text, size_
   return longest;
 }
 
-static kf_status put_text(sink *s, const char *text, size_t length) {
+static kf_status put_text(token_sink *s, const char *text, size_t length) {
   size_t done = 0;
   for (size_t at = 0; at < length && !full(s);) {
     const kf_added *found =
@@ -288,26 +288,27 @@ static kf_status put_text(sink *s, const char *text, size_t length) {
       at++;
       continue;
     }
-    KF_TRY(put_piece(s, text + done, at - done));
+    KF_TRY(put_between(s, text + done, at - done));
     put(s, found->id);
     at += found->length;
     done = at;
   }
-  return full(s) ? KF_OK : put_piece(s, text + done, length - done);
+  return full(s) ? KF_OK : put_between(s, text + done, length - done);
 }
 
-/* --- 5. all of it ------------------------------------------------------------------------------- */
+/* --- 5. all of it ----------------------------------------------------------------------------- */
 
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,
                            kf_err *err) {
   if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: a context of no tokens", name);
   if (length >= (size_t)1 << 30)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %zu bytes; a text may have 2^30 - 1", name, length);
+    return kf_fail(err, KF_ERR_DATA, "%s: has %zu bytes; a text may have at most 2^30 - 1", name,
+                   length);
   size_t valid = kf_utf8_prefix(text, length);
   if (valid < length)
     return kf_fail(err, KF_ERR_DATA, "%s: is not valid UTF-8 at its byte %zu", name, valid);
-  sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
+  token_sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
   put(&s, tokenizer->start);
   if (length > 0) KF_TRY(put_text(&s, text, length)); /* an empty text may be NULL */
   tokens[s.n] = tokenizer->end;
@@ -318,13 +319,7 @@ kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size
 
 void kf_tokenizer_free(kf_tokenizer *t) {
   if (t == NULL) return;
-  for (uint32_t i = 0; i < t->n_added; i++) {
-    kf_free(t->added[i].text);
-    kf_free(t->added[i].codes);
-  }
-  kf_free(t->added);
-  kf_free(t->merged);
-  kf_free(t->slots);
+  kf_arena_free(&t->memory);
   kf_free(t);
 }
 

@@ -6,20 +6,20 @@
 
 typedef struct kf_tokenizer kf_tokenizer;
 
-/* Reads tokenizer.json, or vocab.json and merges.txt, or bpe_simple_vocab_16e6.txt.gz (or the same
- * unpacked, .txt), whichever the folder has, in this order; and what tokenizer_config.json,
- * special_tokens_map.json and added_tokens.json say of special tokens (docs/encoder.md). */
+/* Reads the first of tokenizer.json, vocab.json with merges.txt, and bpe_simple_vocab_16e6.txt.gz
+ * (or .txt) that the folder has; and what tokenizer_config.json, special_tokens_map.json and
+ * added_tokens.json say about special tokens (docs/encoder.md). */
 kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err);
 void kf_tokenizer_free(kf_tokenizer *tokenizer);
 uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer); /* one more than the largest token */
 int32_t kf_tokenizer_start(const kf_tokenizer *tokenizer); /* <|startoftext|> */
 int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer);   /* <|endoftext|> */
-int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer);   /* what fills up the context */
+int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer);   /* fills up the context */
 
-/* Tokens of a text: start, text, end, cut to `context` tokens (the last one stays the end; a context of 1
- * has nothing else), filled up with the padding token. *n: how many there are before the padding.
- * Invalid UTF-8 is KF_ERR_DATA (`name` begins the message, which has the place). A text may hold NUL. May
- * be called from any thread. */
+/* Tokens of a text: start, text, end, cut to `context` tokens (the last one stays the end; a
+ * context of 1 has nothing else) or padded to it. *n: how many come before the padding. Invalid
+ * UTF-8 is KF_ERR_DATA; the message begins with `name` and gives the place. A text may hold NUL.
+ * Any thread may call it. */
 kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size_t length,
                            uint32_t context, const char *name, int32_t *tokens, uint32_t *n,
                            kf_err *err);

@@ -1,26 +1,23 @@
 /* tokenizer_load.c - vocabularies and merges from the files of a model folder.
  *
- * Three forms say the same: tokenizer.json has all in one; vocab.json has the tokens with their numbers
- * and merges.txt the merges in the order of their ranks; bpe_simple_vocab_16e6.txt.gz, as OpenAI
- * published it, has merges alone. There the tokens are the 256 bytes, the same at the end of a word, what
- * each merge makes, and the two special ones.
+ * Three forms say the same: tokenizer.json has everything in one file; vocab.json has the tokens
+ * with their numbers, and merges.txt the merges in the order of their ranks;
+ * bpe_simple_vocab_16e6.txt.gz, as OpenAI published it, has only merges. Its tokens are the 256
+ * bytes, the same at the end of a word, the result of each merge, and the two special ones.
  *
- * A byte stands in a vocabulary as a printable character: itself where it is one in Latin-1, otherwise
- * U+0100, U+0101, … in order.
+ * A byte is written in a vocabulary as a printable character: itself if it is one in Latin-1,
+ * otherwise U+0100, U+0101, … in order.
  *
- * Of tokenizer.json the reference uses vocabulary, merges and added tokens; the rest is CLIP's whatever
- * the file says. A file that says something else is not CLIP's, and is refused. */
+ * The reference takes vocabulary, merges and added tokens from tokenizer.json; the rest is CLIP's,
+ * whatever the file says. A file that says something else is not CLIP's, and is refused. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef KF_WITH_ZLIB
 #include <zlib.h>
 #endif
 
-#define FILE_MAX     ((uint64_t)64 << 20) /* of any file, packed or not; CLIP's have 0.5 to 4 MB */
 #define WORD_END     "</w>"
 #define OPENAI_GZ    "bpe_simple_vocab_16e6.txt.gz"
 #define OPENAI_TEXT  "bpe_simple_vocab_16e6.txt"
@@ -32,91 +29,37 @@ typedef struct loader {
   const char *folder;
   kf_tokenizer *t;
   kf_vocabulary vocabulary;
-  char *path,
-      *merges_path; /* of the vocabulary; of the merges where they have a file of their own */
-  char *text;       /* of a file that is no JSON */
-  size_t length;
-  kf_json_doc doc;
-  char *scratch; /* room for any two tokens of the file together */
+  kf_arena memory;
+  const char *path;        /* of the vocabulary */
+  const char *merges_path; /* of the merges */
+  char *file, *text;       /* a file that is not JSON, and its text once unpacked */
+  uint64_t length;         /* of the text */
+  kf_json_file json;
+  size_t longest; /* token of the vocabulary */
+  char *scratch;  /* room for any two tokens together */
   uint32_t n_merges, room;
   uint16_t character[256]; /* that stands for a byte */
   kf_err *err;
 } loader;
 
-/* --- files -------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
-char *kf_tokenizer_path(const char *folder, const char *name) {
-  size_t n = strlen(folder) + strlen(name) + 2;
-  char *path = kf_alloc(n, 1);
-  if (path != NULL) snprintf(path, n, "%s/%s", folder, name);
-  return path;
-}
-
-bool kf_tokenizer_has(const char *folder, const char *name) {
-  char path[KF_WHERE_SIZE];
-  int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-  return n > 0 && (size_t)n < sizeof path && (access(path, F_OK) == 0 || errno != ENOENT);
-}
-
-/* A whole file, with a NUL behind it. */
-static kf_status read_file(const char *path, char **text, size_t *length, kf_err *err) {
-  kf_in in;
-  KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = KF_OK;
-  char *bytes = NULL;
-  if (in.size > FILE_MAX)
-    status = kf_fail(err, KF_ERR_DATA, "%s: has %llu bytes; a tokenizer's file may have %llu", path,
-                     (unsigned long long)in.size, (unsigned long long)FILE_MAX);
-  else if ((bytes = kf_alloc(in.size + 1, 1)) == NULL)
-    status = kf_fail_memory(err);
-  if (status == KF_OK) status = kf_in_read(&in, 0, bytes, in.size, err);
-  if (status == KF_OK) {
-    bytes[in.size] = '\0';
-    *text = bytes;
-    *length = (size_t)in.size;
-  } else {
-    kf_free(bytes);
-  }
-  kf_in_close(&in);
-  return status;
-}
-
-static kf_status read_json(const char *path, kf_json_doc *doc, size_t *length, kf_err *err) {
-  char *text;
-  KF_TRY(read_file(path, &text, length, err));
-  char what[KF_WHERE_SIZE];
-  snprintf(what, sizeof what, "%s: the file", path);
-  kf_status status = kf_json_parse(doc, text, *length, what, err);
-  kf_free(text);
-  if (status == KF_OK && doc->nodes[0].kind != KF_JSON_OBJECT) {
-    kf_json_clear(doc);
-    status = kf_fail(err, KF_ERR_DATA, "%s: is not a JSON object", path);
-  }
-  return status;
-}
-
-kf_status kf_tokenizer_json(const char *folder, const char *name, kf_json_doc *doc, kf_err *err) {
-  *doc = (kf_json_doc){0};
-  if (!kf_tokenizer_has(folder, name)) return KF_OK;
-  char *path = kf_tokenizer_path(folder, name);
-  if (path == NULL) return kf_fail_memory(err);
-  size_t length;
-  kf_status status = read_json(path, doc, &length, err);
-  kf_free(path);
-  return status;
+static kf_status read_text(loader *l, const char *path) {
+  KF_TRY(kf_read_file(path, KF_TOKENIZER_FILE_MAX, &l->file, &l->length, l->err));
+  l->text = l->file;
+  return KF_OK;
 }
 
 #ifdef KF_WITH_ZLIB
-/* Twice the memory for what is unpacked, up to FILE_MAX: a small file may unpack to any size. */
-static kf_status grow(const loader *l, z_stream *z, char **out, size_t *room) {
-  if (*room >= FILE_MAX)
+/* Doubles the room for the unpacked text, up to the limit: a small file may unpack to any size. */
+static kf_status grow(loader *l, z_stream *z, char **out, size_t *room) {
+  if (*room >= KF_TOKENIZER_FILE_MAX)
     return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
-                   (unsigned long long)FILE_MAX);
+                   (unsigned long long)KF_TOKENIZER_FILE_MAX);
   size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
-  char *more = kf_alloc(larger + 1, 1);
+  char *more = kf_arena_take(&l->memory, larger + 1, 1);
   if (more == NULL) return kf_fail_memory(l->err);
   if (*out != NULL) memcpy(more, *out, *room);
-  kf_free(*out);
   *out = more;
   z->next_out = (unsigned char *)more + *room;
   z->avail_out = (unsigned)(larger - *room);
@@ -124,12 +67,12 @@ static kf_status grow(const loader *l, z_stream *z, char **out, size_t *room) {
   return KF_OK;
 }
 
-static kf_status unpack_into(const loader *l, z_stream *z, char **out, size_t *length) {
+static kf_status unpack_stream(loader *l, z_stream *z) {
   size_t room = 0;
-  KF_TRY(grow(l, z, out, &room));
+  char *out = NULL;
   int code = Z_OK;
   do {
-    if (z->avail_out == 0) KF_TRY(grow(l, z, out, &room));
+    if (z->avail_out == 0) KF_TRY(grow(l, z, &out, &room));
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
@@ -138,35 +81,27 @@ static kf_status unpack_into(const loader *l, z_stream *z, char **out, size_t *l
       return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
                      z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
   } while (code != Z_STREAM_END);
-  *length = room - z->avail_out;
-  (*out)[*length] = '\0';
+  l->text = out;
+  l->length = room - z->avail_out;
+  out[l->length] = '\0';
   return KF_OK;
 }
 
 static kf_status unpack(loader *l) {
   z_stream z = {.next_in = (unsigned char *)l->text, .avail_in = (unsigned)l->length};
   if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK) return kf_fail_memory(l->err);
-  char *out = NULL;
-  size_t length = 0;
-  kf_status status = unpack_into(l, &z, &out, &length);
+  kf_status status = unpack_stream(l, &z);
   inflateEnd(&z);
-  if (status != KF_OK) {
-    kf_free(out);
-    return status;
-  }
-  kf_free(l->text);
-  l->text = out;
-  l->length = length;
-  return KF_OK;
+  return status;
 }
 #else
 static kf_status unpack(loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: koofu was built without zlib; unpack the file (gzip -d)",
+  return kf_fail(l->err, KF_ERR_DATA, "%s: koofu was built without zlib; unpack the file first",
                  l->path);
 }
 #endif
 
-/* --- tokens ------------------------------------------------------------------------------------- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
 static kf_status add_token(loader *l, const char *token, size_t length, int64_t id) {
   kf_vocabulary *v = &l->vocabulary;
@@ -177,41 +112,41 @@ static kf_status add_token(loader *l, const char *token, size_t length, int64_t 
                    (long long)id, KF_TOKENS_MAX - 1);
   if (!kf_dict_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
   v->count++;
+  if (length > l->longest) l->longest = length;
   if ((uint32_t)id >= l->t->size) l->t->size = (uint32_t)id + 1;
   return KF_OK;
 }
 
 /* Every token must have a number of its own. */
 static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
-  uint8_t *seen = kf_alloc_zero(l->t->size, 1);
-  if (seen == NULL) return kf_fail_memory(l->err);
-  kf_status status = KF_OK;
-  const kf_json *token = kf_json_first(&l->doc, vocabulary);
-  for (; token != NULL && status == KF_OK; token = kf_json_next(&l->doc, token)) {
+  uint8_t *seen;
+  if (KF_TAKE_ZERO(&l->memory, seen, l->t->size) == NULL) return kf_fail_memory(l->err);
+  const kf_json *token = kf_json_first(&l->json.doc, vocabulary);
+  for (; token != NULL; token = kf_json_next(&l->json.doc, token)) {
     int64_t id = 0;
     kf_json_i64(token, &id);
     if (seen[id]++ > 0)
-      status = kf_fail(l->err, KF_ERR_DATA, "%s: two tokens have the number %lld, one is '%.100s'",
-                       l->path, (long long)id, token->key);
+      return kf_fail(l->err, KF_ERR_DATA, "%s: two tokens have the number %lld; one is '%.100s'",
+                     l->path, (long long)id, token->key);
   }
-  kf_free(seen);
-  return status;
+  return KF_OK;
 }
 
-/* {"token": number, …}; the parser has seen to it that no token stands twice. */
+/* {"token": number, …}; the parser has refused tokens that appear twice. */
 static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
   if (vocabulary == NULL || vocabulary->kind != KF_JSON_OBJECT || vocabulary->count == 0)
     return kf_fail(l->err, KF_ERR_DATA, "%s: has no vocabulary", l->path);
   l->vocabulary.map = kf_dict_new(vocabulary->count);
   if (l->vocabulary.map == NULL) return kf_fail_memory(l->err);
-  const kf_json *token = kf_json_first(&l->doc, vocabulary);
-  for (; token != NULL; token = kf_json_next(&l->doc, token)) {
+  const kf_json *token = kf_json_first(&l->json.doc, vocabulary);
+  for (; token != NULL; token = kf_json_next(&l->json.doc, token)) {
     int64_t id;
     if (!kf_json_i64(token, &id))
       return kf_fail(l->err, KF_ERR_DATA, "%s: token '%.100s' has no whole number", l->path,
                      token->key);
     KF_TRY(add_token(l, token->key, strlen(token->key), id));
   }
+  if (KF_TAKE(&l->memory, l->scratch, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
   return check_numbers(l, vocabulary);
 }
 
@@ -231,7 +166,7 @@ static size_t byte_symbol(const loader *l, unsigned byte, bool last, char symbol
   return last ? n + sizeof WORD_END - 1 : n;
 }
 
-/* Bytes that the vocabulary does not have, as in small ones, become the unknown token. */
+/* Bytes that a (small) vocabulary lacks become the unknown token. */
 static void find_bytes(loader *l) {
   for (int last = 0; last < 2; last++)
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -242,22 +177,17 @@ static void find_bytes(loader *l) {
     }
 }
 
-/* --- merges ------------------------------------------------------------------------------------- */
+/* --- merges ----------------------------------------------------------------------------------- */
 
-static const char *merges_file(const loader *l) {
-  return l->merges_path != NULL ? l->merges_path : l->path;
-}
-
-/* Room for the merges that a file may have at most. */
+/* Room for at most this many merges. */
 static kf_status merge_room(loader *l, uint64_t most) {
   uint64_t slots = 16;
   while (slots < 2 * most) slots *= 2;
   if (most > KF_TOKENS_MAX)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has more than %u merges", merges_file(l),
+    return kf_fail(l->err, KF_ERR_DATA, "%s: has more than %u merges", l->merges_path,
                    KF_TOKENS_MAX);
-  l->t->merged = kf_alloc(most, sizeof *l->t->merged);
-  l->t->slots = kf_alloc(slots, sizeof *l->t->slots);
-  if (l->t->merged == NULL || l->t->slots == NULL) return kf_fail_memory(l->err);
+  KF_TAKE(&l->t->memory, l->t->merged, most);
+  if (KF_TAKE(&l->t->memory, l->t->slots, slots) == NULL) return kf_fail_memory(l->err);
   for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.rank = KF_NO_RANK};
   l->t->mask = (uint32_t)(slots - 1);
   l->room = (uint32_t)most;
@@ -266,18 +196,18 @@ static kf_status merge_room(loader *l, uint64_t most) {
 
 static kf_status not_a_token(const loader *l, const char *token, size_t length) {
   return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u needs '%.*s', which is not in the vocabulary",
-                 merges_file(l), l->n_merges + 1, (int)(length < 100 ? length : 100), token);
+                 l->merges_path, l->n_merges + 1, (int)(length < 100 ? length : 100), token);
 }
 
-/* The next merge. A pair that stands twice has its later rank, as in the reference. */
+/* Adds the next merge. A pair that appears twice has its later rank, as in the reference. */
 static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, size_t n_b) {
   const kf_dict *map = l->vocabulary.map;
-  memcpy(l->scratch, a, n_a);
-  memcpy(l->scratch + n_a, b, n_b);
   int64_t left = kf_dict_find(map, a, n_a), right = kf_dict_find(map, b, n_b);
-  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
   if (left < 0) return not_a_token(l, a, n_a);
   if (right < 0) return not_a_token(l, b, n_b);
+  memcpy(l->scratch, a, n_a);
+  memcpy(l->scratch + n_a, b, n_b);
+  int64_t both = kf_dict_find(map, l->scratch, n_a + n_b);
   if (both < 0) return not_a_token(l, l->scratch, n_a + n_b);
   uint32_t rank = l->n_merges++;
   l->t->merged[rank] = (uint32_t)both;
@@ -288,7 +218,7 @@ static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, 
 
 static kf_status bad_merge(const loader *l) {
   return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u is not two tokens with a space between",
-                 merges_file(l), l->n_merges + 1);
+                 l->merges_path, l->n_merges + 1);
 }
 
 /* "a b" */
@@ -304,17 +234,18 @@ static kf_status read_json_merges(loader *l, const kf_json *merges) {
   if (merges == NULL || merges->kind != KF_JSON_LIST)
     return kf_fail(l->err, KF_ERR_DATA, "%s: has no list of merges", l->path);
   KF_TRY(merge_room(l, merges->count));
-  const kf_json *merge = kf_json_first(&l->doc, merges);
-  for (; merge != NULL; merge = kf_json_next(&l->doc, merge)) {
+  const kf_json *merge = kf_json_first(&l->json.doc, merges);
+  for (; merge != NULL; merge = kf_json_next(&l->json.doc, merge)) {
     const char *line = kf_json_string(merge);
     if (line != NULL) {
       KF_TRY(add_merge_line(l, line, strlen(line)));
       continue;
     }
-    const kf_json *first =
-        merge->kind == KF_JSON_LIST && merge->count == 2 ? kf_json_first(&l->doc, merge) : NULL;
+    const kf_json *first = merge->kind == KF_JSON_LIST && merge->count == 2
+                               ? kf_json_first(&l->json.doc, merge)
+                               : NULL;
     const char *a = kf_json_string(first);
-    const char *b = first != NULL ? kf_json_string(kf_json_next(&l->doc, first)) : NULL;
+    const char *b = first != NULL ? kf_json_string(kf_json_next(&l->json.doc, first)) : NULL;
     if (a == NULL || b == NULL) return bad_merge(l);
     KF_TRY(add_merge(l, a, strlen(a), b, strlen(b)));
   }
@@ -349,7 +280,7 @@ static kf_status read_merges_txt(loader *l) {
   return KF_OK;
 }
 
-/* --- tokenizer.json ------------------------------------------------------------------------------ */
+/* --- tokenizer.json --------------------------------------------------------------------------- */
 
 static kf_status not_clip(const loader *l, const char *what) {
   return kf_fail(l->err, KF_ERR_DATA, "%s: is not a tokenizer of CLIP's kind: %s", l->path, what);
@@ -369,7 +300,7 @@ static bool is_off(const kf_json_doc *doc, const kf_json *object, const char *ke
 }
 
 static kf_status check_model(const loader *l, const kf_json *model) {
-  const kf_json_doc *doc = &l->doc;
+  const kf_json_doc *doc = &l->json.doc;
   if (model == NULL || model->kind != KF_JSON_OBJECT) return not_clip(l, "it has no model");
   if (kf_json_get(doc, model, "type") != NULL && !says(doc, model, "type", "BPE"))
     return not_clip(l, "its model is not BPE");
@@ -392,7 +323,7 @@ static bool has_regex(const kf_json_doc *doc, const kf_json *step, const char *r
 }
 
 static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
-  const kf_json_doc *doc = &l->doc;
+  const kf_json_doc *doc = &l->json.doc;
   const kf_json *steps = kf_json_get(doc, normalizer, "normalizers");
   const kf_json *nfc = NULL, *replace = NULL, *lower = NULL;
   if (says(doc, normalizer, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
@@ -407,8 +338,7 @@ static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
   return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
 }
 
-/* The first is that of today's files; the second that of those published before. The reference uses
- * the first for both. */
+/* The first is in new files, the second in older ones. The reference uses the first for both. */
 static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
   static const char whole[] = "<\\|startoftext\\|>|<\\|endoftext\\|>|"
                               "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+";
@@ -417,7 +347,7 @@ static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
 }
 
 static kf_status check_pre_tokenizer(const loader *l, const kf_json *pre) {
-  const kf_json_doc *doc = &l->doc;
+  const kf_json_doc *doc = &l->json.doc;
   const kf_json *steps = kf_json_get(doc, pre, "pretokenizers");
   const kf_json *split = NULL, *bytes = NULL;
   if (says(doc, pre, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
@@ -436,23 +366,23 @@ static kf_status check_pre_tokenizer(const loader *l, const kf_json *pre) {
 
 static kf_status check_post_processor(const loader *l, const kf_json *post) {
   if (post == NULL || post->kind == KF_JSON_NULL) return KF_OK;
-  bool right = says(&l->doc, post, "type", "RobertaProcessing") ||
-               says(&l->doc, post, "type", "TemplateProcessing");
+  bool right = says(&l->json.doc, post, "type", "RobertaProcessing") ||
+               says(&l->json.doc, post, "type", "TemplateProcessing");
   return right ? KF_OK : not_clip(l, "its post_processor is neither Roberta's nor a template");
 }
 
-/* Where the file says which tokens stand around a text, they must be those that will. */
+/* If the file says which tokens go around a text, they must be ours. */
 static kf_status check_ends(const loader *l) {
-  const kf_json *post = kf_json_get(&l->doc, &l->doc.nodes[0], "post_processor");
-  if (!says(&l->doc, post, "type", "RobertaProcessing")) return KF_OK;
+  const kf_json *post = kf_json_get(&l->json.doc, l->json.doc.nodes, "post_processor");
+  if (!says(&l->json.doc, post, "type", "RobertaProcessing")) return KF_OK;
   const char *const keys[2] = {"cls", "sep"};
   const int32_t expected[2] = {l->t->start, l->t->end};
   for (int i = 0; i < 2; i++) {
-    const kf_json *pair = kf_json_get(&l->doc, post, keys[i]);
+    const kf_json *pair = kf_json_get(&l->json.doc, post, keys[i]);
     const kf_json *name =
-        pair != NULL && pair->kind == KF_JSON_LIST ? kf_json_first(&l->doc, pair) : NULL;
+        pair != NULL && pair->kind == KF_JSON_LIST ? kf_json_first(&l->json.doc, pair) : NULL;
     int64_t id;
-    if (name == NULL || !kf_json_i64(kf_json_next(&l->doc, name), &id) || id != expected[i])
+    if (name == NULL || !kf_json_i64(kf_json_next(&l->json.doc, name), &id) || id != expected[i])
       return kf_fail(l->err, KF_ERR_DATA, "%s: the post_processor's '%s' is not token %d", l->path,
                      keys[i], (int)expected[i]);
   }
@@ -460,35 +390,29 @@ static kf_status check_ends(const loader *l) {
 }
 
 static kf_status load_json(loader *l) {
-  KF_TRY(read_json(l->path, &l->doc, &l->length, l->err));
-  const kf_json *whole = &l->doc.nodes[0], *model = kf_json_get(&l->doc, whole, "model");
+  const kf_json *whole = l->json.doc.nodes, *model = kf_json_file_get(&l->json, "model");
   KF_TRY(check_model(l, model));
-  KF_TRY(check_normalizer(l, kf_json_get(&l->doc, whole, "normalizer")));
-  KF_TRY(check_pre_tokenizer(l, kf_json_get(&l->doc, whole, "pre_tokenizer")));
-  KF_TRY(check_post_processor(l, kf_json_get(&l->doc, whole, "post_processor")));
-  KF_TRY(read_vocabulary(l, kf_json_get(&l->doc, model, "vocab")));
-  l->scratch = kf_alloc(l->length + 1, 1);
-  if (l->scratch == NULL) return kf_fail_memory(l->err);
-  KF_TRY(read_json_merges(l, kf_json_get(&l->doc, model, "merges")));
-  KF_TRY(kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, &l->doc, l->err));
+  KF_TRY(check_normalizer(l, kf_json_get(&l->json.doc, whole, "normalizer")));
+  KF_TRY(check_pre_tokenizer(l, kf_json_get(&l->json.doc, whole, "pre_tokenizer")));
+  KF_TRY(check_post_processor(l, kf_json_get(&l->json.doc, whole, "post_processor")));
+  KF_TRY(read_vocabulary(l, kf_json_get(&l->json.doc, model, "vocab")));
+  KF_TRY(read_json_merges(l, kf_json_get(&l->json.doc, model, "merges")));
+  KF_TRY(kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, &l->json, l->err));
   return check_ends(l);
 }
 
-/* --- vocab.json and merges.txt -------------------------------------------------------------------- */
+/* --- vocab.json and merges.txt ---------------------------------------------------------------- */
 
 static kf_status load_two(loader *l) {
-  l->merges_path = kf_tokenizer_path(l->folder, "merges.txt");
+  l->merges_path = kf_path_join_in(&l->memory, l->folder, "merges.txt");
   if (l->merges_path == NULL) return kf_fail_memory(l->err);
-  KF_TRY(read_json(l->path, &l->doc, &l->length, l->err));
-  KF_TRY(read_vocabulary(l, &l->doc.nodes[0]));
-  KF_TRY(read_file(l->merges_path, &l->text, &l->length, l->err));
-  l->scratch = kf_alloc(l->length + 1, 1);
-  if (l->scratch == NULL) return kf_fail_memory(l->err);
+  KF_TRY(read_vocabulary(l, l->json.doc.nodes));
+  KF_TRY(read_text(l, l->merges_path));
   KF_TRY(read_merges_txt(l));
   return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
 }
 
-/* --- OpenAI's file -------------------------------------------------------------------------------- */
+/* --- OpenAI's file ---------------------------------------------------------------------------- */
 
 /* The tokens of bytes, in the order that OpenAI gave them: printable ones first. */
 static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
@@ -504,69 +428,69 @@ static kf_status add_bytes(loader *l, char (*symbols)[SYMBOL_BYTES]) {
   return KF_OK;
 }
 
-/* Adds what a line's merge makes to the vocabulary, and then the merge. *arena: where its text goes. */
-static kf_status add_openai_line(loader *l, const char *line, size_t length, char **arena) {
+/* Adds the result of a line's merge to the vocabulary, with its text at *at, and then the merge. */
+static kf_status add_openai_line(loader *l, const char *line, size_t length, char **at) {
   const char *space = memchr(line, ' ', length);
   if (space == NULL) return bad_merge(l);
   size_t n_a = (size_t)(space - line), n = length - 1;
-  memcpy(*arena, line, n_a);
-  memcpy(*arena + n_a, space + 1, n - n_a);
-  (*arena)[n] = '\0';
-  if (kf_dict_find(l->vocabulary.map, *arena, n) >= 0)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which is there already",
-                   l->path, l->n_merges + 1, *arena);
-  KF_TRY(add_token(l, *arena, n, l->vocabulary.count));
-  *arena += n + 1;
+  memcpy(*at, line, n_a);
+  memcpy(*at + n_a, space + 1, n - n_a);
+  (*at)[n] = '\0';
+  if (kf_dict_find(l->vocabulary.map, *at, n) >= 0)
+    return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which exists already",
+                   l->path, l->n_merges + 1, *at);
+  KF_TRY(add_token(l, *at, n, l->vocabulary.count));
+  *at += n + 1;
   return add_merge_line(l, line, length);
 }
 
-static kf_status load_openai_lines(loader *l, char *arena) {
+/* `tokens`: room for the texts of new tokens. */
+static kf_status load_openai_lines(loader *l, char *tokens) {
   const char *line;
   size_t length, at = 0;
   if (!next_line(l, &at, &line, &length) || length < 8 ||
       memmem(line, length, "#version", 8) == NULL)
     return kf_fail(l->err, KF_ERR_DATA, "%s: has no '#version' in its first line", l->path);
   while (l->n_merges < OPENAI_MAX && next_line(l, &at, &line, &length))
-    KF_TRY(add_openai_line(l, line, length, &arena));
+    KF_TRY(add_openai_line(l, line, length, &tokens));
   KF_TRY(add_token(l, "<|startoftext|>", 15, l->vocabulary.count));
   KF_TRY(add_token(l, "<|endoftext|>", 13, l->vocabulary.count));
   return kf_tokenizer_specials(l->t, &l->vocabulary, l->folder, NULL, l->err);
 }
 
 static kf_status load_openai(loader *l, bool packed) {
-  KF_TRY(read_file(l->path, &l->text, &l->length, l->err));
+  KF_TRY(read_text(l, l->path));
   if (packed) KF_TRY(unpack(l));
   uint64_t lines = count_lines(l);
   KF_TRY(merge_room(l, lines < OPENAI_MAX ? lines : OPENAI_MAX));
+  char(*symbols)[SYMBOL_BYTES], *tokens;
+  KF_TAKE(&l->memory, l->scratch, l->length + 1); /* a merge is a line */
+  KF_TAKE(&l->memory, symbols, 512);
+  KF_TAKE(&l->memory, tokens, l->length + 1);
   l->vocabulary.map = kf_dict_new(512 + l->room);
-  l->scratch = kf_alloc(l->length + 1, 1);
-  char *arena = kf_alloc(512 * SYMBOL_BYTES + l->length + 1, 1);
-  kf_status status = l->vocabulary.map == NULL || l->scratch == NULL || arena == NULL
-                         ? kf_fail_memory(l->err)
-                         : add_bytes(l, (char(*)[SYMBOL_BYTES])arena);
-  if (status == KF_OK) status = load_openai_lines(l, arena + 512 * SYMBOL_BYTES);
-  if (status == KF_OK) find_bytes(l);
-  kf_dict_free(l->vocabulary.map); /* its keys are in the arena */
-  l->vocabulary.map = NULL;
-  kf_free(arena);
-  return status;
+  if (l->memory.failed || l->vocabulary.map == NULL) return kf_fail_memory(l->err);
+  KF_TRY(add_bytes(l, symbols));
+  return load_openai_lines(l, tokens);
 }
 
-/* --- whichever there is --------------------------------------------------------------------------- */
+/* --- whichever there is ----------------------------------------------------------------------- */
 
 static kf_status load(loader *l) {
   static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};
   size_t which = 0;
-  while (which < 4 && !kf_tokenizer_has(l->folder, names[which])) which++;
+  for (; which < 4; which++) {
+    l->path = kf_path_join_in(&l->memory, l->folder, names[which]);
+    if (l->path == NULL) return kf_fail_memory(l->err);
+    if (!kf_is_missing(l->path)) break;
+  }
   if (which == 4)
     return kf_fail(l->err, KF_ERR_DATA,
                    "%s: has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ,
                    l->folder);
-  l->path = kf_tokenizer_path(l->folder, names[which]);
-  if (l->path == NULL) return kf_fail_memory(l->err);
-  l->vocabulary.path = l->path;
-  if (which >= 2) return load_openai(l, which == 2);
-  KF_TRY(which == 0 ? load_json(l) : load_two(l));
+  l->vocabulary.path = l->merges_path = l->path;
+  if (which < 2)
+    KF_TRY(kf_json_file_read(&l->json, l->folder, names[which], KF_TOKENIZER_FILE_MAX, l->err));
+  KF_TRY(which == 0 ? load_json(l) : which == 1 ? load_two(l) : load_openai(l, which == 2));
   find_bytes(l);
   return KF_OK;
 }
@@ -577,14 +501,8 @@ kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err)
   fill_characters(&l);
   kf_status status = load(&l);
   kf_dict_free(l.vocabulary.map);
-  kf_json_clear(&l.doc);
-  kf_free(l.scratch);
-  kf_free(l.text);
-  kf_free(l.merges_path);
-  kf_free(l.path);
-  if (status == KF_OK)
-    *out = l.t;
-  else
-    kf_tokenizer_free(l.t);
-  return status;
+  kf_json_file_clear(&l.json);
+  kf_free(l.file);
+  kf_arena_free(&l.memory);
+  KF_HAND_OUT(status, out, l.t, kf_tokenizer_free);
 }

@@ -1,24 +1,24 @@
-/* tokenizer_special.c - which tokens begin, end and fill up a text, and which are found inside it.
+/* tokenizer_special.c - which tokens begin, end and pad a text, and which are found inside it.
  *
- * A model folder says this in up to four files, written over the years. The reference takes them
- * together like this, and so do we:
+ * A model folder says this in up to four files, written over the years. The reference combines them
+ * like this, and so do we:
  *
- *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, where that is absent,
+ *   - Listed tokens come from `added_tokens_decoder` of tokenizer_config.json or, if it is absent,
  *     from added_tokens.json and `added_tokens` of tokenizer.json.
- *   - Named tokens (bos, eos, unk, sep, pad, cls, mask) come from special_tokens_map.json, where there
- *     is no `added_tokens_decoder`, then from tokenizer_config.json, then from CLIP: <|startoftext|>,
- *     and <|endoftext|> for eos, unk and pad. A named token that is listed is as the list has it.
- *     Otherwise it is `normalized` only where the file says so; where several names have the same
- *     token, the last one decides.
- *   - Then there are `extra_special_tokens` (once `additional_special_tokens`), and names of the
+ *   - Named tokens (bos, eos, unk, sep, pad, cls, mask) come from special_tokens_map.json, if there
+ *     is no `added_tokens_decoder`, then from tokenizer_config.json, then from CLIP:
+ *     <|startoftext|>, and <|endoftext|> for eos, unk and pad. A named token that is listed is as
+ *     the list has it. Otherwise it is `normalized` only if the file says so; if several names have
+ *     the same token, the last one decides.
+ *   - Then come `extra_special_tokens` (formerly `additional_special_tokens`), and names of the
  *     file's own that end in _token.
  *
- * A token that is not in the vocabulary gets the next number. All of them are found in texts: where the
- * padding token is '!', every '!' becomes that token, although the vocabulary has another one for '!' as
- * a word.
+ * A token that is not in the vocabulary gets the next number. All of them are found in texts: if
+ * the padding token is '!', every '!' becomes that token, although the vocabulary has another one
+ * for '!' as a word.
  *
- * Added tokens may not hold white space here. Then lstrip and rstrip, which let a token swallow white
- * space around it, change nothing, since white space makes no tokens. */
+ * Added tokens may not hold white space here. Then lstrip and rstrip, which let a token swallow
+ * white space around it, change nothing, since white space makes no tokens. */
 #include "encode/tokenizer_internal.h"
 #include "encode/unicode.h"
 
@@ -34,7 +34,7 @@ static const char *const defaults[NAMED] = {[BOS] = "<|startoftext|>",
                                             [UNK] = "<|endoftext|>",
                                             [PAD] = "<|endoftext|>"};
 
-/* A token to be added; texts lie in the documents. */
+/* A token to be added; its text is in one of the documents. */
 typedef struct wanted {
   const char *text;
   bool normalized;
@@ -46,17 +46,13 @@ typedef struct gatherer {
   kf_tokenizer *t;
   const kf_vocabulary *vocabulary;
   const char *folder;
-  const kf_json_doc *json; /* NULL: none */
-  kf_json_doc config, map, legacy;
+  const kf_json_file *json; /* tokenizer.json */
+  kf_json_file config, map, legacy;
   wanted list[KF_ADDED_MAX];
   uint32_t n, next; /* tokens; the number of the next new one */
   const char *named[NAMED];
   kf_err *err;
 } gatherer;
-
-static const kf_json *member(const kf_json_doc *doc, const char *key) {
-  return doc != NULL && doc->n > 0 ? kf_json_get(doc, &doc->nodes[0], key) : NULL;
-}
 
 static bool is_true(const kf_json *node) {
   return node != NULL && node->kind == KF_JSON_BOOL && node->text[0] == 't';
@@ -68,7 +64,7 @@ static kf_status bad(const gatherer *g, const char *what, const char *detail) {
   return kf_fail(g->err, KF_ERR_DATA, "%s: %s '%.100s'", g->folder, what, detail);
 }
 
-/* --- gathering ----------------------------------------------------------------------------------- */
+/* --- gathering -------------------------------------------------------------------------------- */
 
 static wanted *find(gatherer *g, const char *text) {
   for (uint32_t i = 0; i < g->n; i++)
@@ -93,7 +89,7 @@ static kf_status parse_token(const gatherer *g, const kf_json_doc *doc, const kf
   if (object && is_true(kf_json_get(doc, node, "single_word")))
     return bad(g, "an added token with single_word, which is not supported:", text);
   const kf_json *normalized = object ? kf_json_get(doc, node, "normalized") : NULL;
-  /* What is not said: special tokens are not normalised, others are. */
+  /* The default: special tokens are not normalised, others are. */
   bool otherwise = object && kf_json_get(doc, node, "special") != NULL &&
                    !is_true(kf_json_get(doc, node, "special"));
   *out = (wanted){.text = text, .normalized = normalized != NULL ? is_true(normalized) : otherwise};
@@ -106,32 +102,33 @@ static kf_status list_token(gatherer *g, const kf_json_doc *doc, const kf_json *
   token.listed = true;
   token.id = id;
   for (uint32_t i = 0; i < g->n; i++)
-    if (g->list[i].id == id) { /* tokenizer.json knows better than added_tokens.json */
+    if (g->list[i].id == id) { /* tokenizer.json overrides added_tokens.json */
       g->list[i] = token;
       return KF_OK;
     }
-  if (find(g, token.text) != NULL) return bad(g, "an added token stands twice:", token.text);
+  if (find(g, token.text) != NULL) return bad(g, "an added token appears twice:", token.text);
   return want(g, token);
 }
 
 /* {"49406": {…}, …} */
 static kf_status list_decoder(gatherer *g, const kf_json *decoder) {
-  for (const kf_json *node = kf_json_first(&g->config, decoder); node != NULL;
-       node = kf_json_next(&g->config, node)) {
+  const kf_json_doc *doc = &g->config.doc;
+  for (const kf_json *node = kf_json_first(doc, decoder); node != NULL;
+       node = kf_json_next(doc, node)) {
     char *end;
     long long id = strtoll(node->key, &end, 10);
     if (node->key[0] < '0' || node->key[0] > '9' || *end != '\0' || id >= KF_TOKENS_MAX)
       return bad(g, "added_tokens_decoder has the number", node->key);
-    KF_TRY(list_token(g, &g->config, node, id));
+    KF_TRY(list_token(g, doc, node, id));
   }
   return KF_OK;
 }
 
-/* {"text": 49408, …}; what is not a named token is normalised. */
+/* {"text": 49408, …}; tokens that are not named are normalised. */
 static kf_status list_legacy(gatherer *g) {
-  if (g->legacy.n == 0) return KF_OK;
-  for (const kf_json *node = kf_json_first(&g->legacy, &g->legacy.nodes[0]); node != NULL;
-       node = kf_json_next(&g->legacy, node)) {
+  const kf_json_doc *doc = &g->legacy.doc;
+  for (const kf_json *node = kf_json_first(doc, doc->nodes); node != NULL;
+       node = kf_json_next(doc, node)) {
     int64_t id;
     if (!kf_json_i64(node, &id) || node->key[0] == '\0' || id < 0 || id >= KF_TOKENS_MAX)
       return bad(g, "added_tokens.json has no number for", node->key);
@@ -144,15 +141,16 @@ static kf_status list_legacy(gatherer *g) {
 }
 
 static kf_status list_json(gatherer *g) {
-  const kf_json *tokens = member(g->json, "added_tokens");
+  const kf_json *tokens = kf_json_file_get(g->json, "added_tokens");
   if (tokens == NULL) return KF_OK;
   if (tokens->kind != KF_JSON_LIST) return bad(g, "tokenizer.json has no list", "added_tokens");
-  for (const kf_json *node = kf_json_first(g->json, tokens); node != NULL;
-       node = kf_json_next(g->json, node)) {
+  const kf_json_doc *doc = &g->json->doc;
+  for (const kf_json *node = kf_json_first(doc, tokens); node != NULL;
+       node = kf_json_next(doc, node)) {
     int64_t id;
-    if (!kf_json_i64(kf_json_get(g->json, node, "id"), &id) || id < 0 || id >= KF_TOKENS_MAX)
+    if (!kf_json_i64(kf_json_get(doc, node, "id"), &id) || id < 0 || id >= KF_TOKENS_MAX)
       return bad(g, "tokenizer.json has no 'id' for an entry of", "added_tokens");
-    KF_TRY(list_token(g, g->json, node, id));
+    KF_TRY(list_token(g, doc, node, id));
   }
   return KF_OK;
 }
@@ -162,20 +160,13 @@ static int by_id(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The value of a name, and the document it is in; NULL: no file has it. */
-static const kf_json *named_node(const gatherer *g, int k, bool decoder, const kf_json_doc **doc) {
-  const kf_json *node = decoder ? NULL : member(&g->map, keys[k]);
-  *doc = &g->map;
-  if (node != NULL) return node;
-  *doc = &g->config;
-  return member(&g->config, keys[k]);
-}
-
+/* The token with name k; its text is NULL if the files say that there is none. */
 static kf_status named_token(const gatherer *g, int k, bool decoder, wanted *out) {
-  const kf_json_doc *doc;
-  const kf_json *node = named_node(g, k, decoder, &doc);
+  const kf_json_file *file = &g->map;
+  const kf_json *node = decoder ? NULL : kf_json_file_get(file, keys[k]);
+  if (node == NULL) node = kf_json_file_get(file = &g->config, keys[k]);
   *out = (wanted){.text = node == NULL ? defaults[k] : NULL};
-  return is_absent(node) ? KF_OK : parse_token(g, doc, node, keys[k], out);
+  return is_absent(node) ? KF_OK : parse_token(g, &file->doc, node, keys[k], out);
 }
 
 static kf_status find_names(gatherer *g, bool decoder) {
@@ -185,7 +176,7 @@ static kf_status find_names(gatherer *g, bool decoder) {
     g->named[k] = token.text;
   }
   for (int k = BOS; k <= UNK; k++)
-    if (g->named[k] == NULL) return bad(g, "the tokenizer's files take away", keys[k]);
+    if (g->named[k] == NULL) return bad(g, "the tokenizer's files remove", keys[k]);
   return KF_OK;
 }
 
@@ -210,8 +201,9 @@ static kf_status add_new(gatherer *g, const kf_json_doc *doc, const kf_json *nod
   return find(g, token.text) != NULL ? KF_OK : want(g, token);
 }
 
-static kf_status add_extra(gatherer *g, const kf_json_doc *doc, const char *key) {
-  const kf_json *extra = member(doc, key);
+static kf_status add_extra(gatherer *g, const kf_json_file *file, const char *key) {
+  const kf_json_doc *doc = &file->doc;
+  const kf_json *extra = kf_json_file_get(file, key);
   if (is_absent(extra)) return KF_OK;
   if (extra->kind != KF_JSON_LIST && extra->count > 0)
     return bad(g, "the tokenizer's files have no list", key);
@@ -223,19 +215,18 @@ static kf_status add_extra(gatherer *g, const kf_json_doc *doc, const char *key)
 
 /* Names of tokenizer_config.json's own: "image_token": "<image>". */
 static kf_status add_own_names(gatherer *g) {
-  if (g->config.n == 0) return KF_OK;
-  for (const kf_json *node = kf_json_first(&g->config, &g->config.nodes[0]); node != NULL;
-       node = kf_json_next(&g->config, node)) {
-    size_t n = strlen(node->key);
-    bool known = n < 6 || strcmp(node->key + n - 6, "_token") != 0 || kf_json_string(node) == NULL;
+  const kf_json_doc *doc = &g->config.doc;
+  for (const kf_json *node = kf_json_first(doc, doc->nodes); node != NULL;
+       node = kf_json_next(doc, node)) {
+    bool known = !kf_ends_with(node->key, "_token") || kf_json_string(node) == NULL;
     for (int k = 0; k < NAMED && !known; k++) known = strcmp(node->key, keys[k]) == 0;
-    if (!known) KF_TRY(add_new(g, &g->config, node, node->key));
+    if (!known) KF_TRY(add_new(g, doc, node, node->key));
   }
   return KF_OK;
 }
 
 static kf_status gather(gatherer *g) {
-  const kf_json *decoder = member(&g->config, "added_tokens_decoder");
+  const kf_json *decoder = kf_json_file_get(&g->config, "added_tokens_decoder");
   bool has_decoder = decoder != NULL;
   KF_TRY(find_names(g, has_decoder));
   if (has_decoder) {
@@ -249,13 +240,13 @@ static kf_status gather(gatherer *g) {
   qsort(g->list, g->n, sizeof *g->list, by_id);
   KF_TRY(add_names(g, has_decoder));
   KF_TRY(add_own_names(g));
-  const kf_json *extra = member(&g->config, "extra_special_tokens");
+  const kf_json *extra = kf_json_file_get(&g->config, "extra_special_tokens");
   bool once = is_absent(extra) || extra->count == 0;
   KF_TRY(add_extra(g, &g->config, once ? "additional_special_tokens" : "extra_special_tokens"));
   return has_decoder ? KF_OK : add_extra(g, &g->map, "extra_special_tokens");
 }
 
-/* --- settling ------------------------------------------------------------------------------------ */
+/* --- settling --------------------------------------------------------------------------------- */
 
 static kf_status check_text(const gatherer *g, const char *text) {
   size_t n = strlen(text);
@@ -266,13 +257,12 @@ static kf_status check_text(const gatherer *g, const char *text) {
 }
 
 static kf_status normalize(const gatherer *g, kf_added *a) {
-  a->codes = kf_alloc(a->length, 2 * sizeof *a->codes);
-  if (a->codes == NULL) return kf_fail_memory(g->err);
+  if (KF_TAKE(&g->t->memory, a->codes, 2 * a->length) == NULL) return kf_fail_memory(g->err);
   KF_TRY(kf_unicode_fold(a->text, a->length, a->codes, &a->n_codes, g->err));
   for (const kf_added *b = g->t->added; b < a; b++)
     if (b->n_codes == a->n_codes && b->codes != NULL &&
         memcmp(b->codes, a->codes, a->n_codes * sizeof *a->codes) == 0)
-      return bad(g, "two added tokens are the same once they are normalized, one is", a->text);
+      return bad(g, "two added tokens are the same once normalized; one is", a->text);
   g->t->n_normalized++;
   return KF_OK;
 }
@@ -283,12 +273,15 @@ static kf_status settle(gatherer *g, const wanted *token) {
   if (id < 0) id = g->next++;
   if (token->listed && token->id != id)
     return kf_fail(g->err, KF_ERR_DATA,
-                   "%s: added token '%.100s' has the number %lld, but %lld is meant", g->folder,
+                   "%s: added token '%.100s' has the number %lld, but should have %lld", g->folder,
                    token->text, (long long)token->id, (long long)id);
   kf_tokenizer *t = g->t;
   kf_added *a = &t->added[t->n_added++];
-  *a = (kf_added){.text = kf_strdup(token->text), .length = strlen(token->text), .id = (int32_t)id};
-  if (a->text == NULL) return kf_fail_memory(g->err);
+  size_t length = strlen(token->text);
+  char *text = kf_arena_take(&t->memory, length + 1, 1);
+  if (text == NULL) return kf_fail_memory(g->err);
+  *a = (kf_added){
+      .text = memcpy(text, token->text, length + 1), .length = length, .id = (int32_t)id};
   if ((uint32_t)id >= t->size) t->size = (uint32_t)id + 1;
   if (token->normalized) return normalize(g, a);
   t->begins[(unsigned char)a->text[0]] = 1;
@@ -298,7 +291,7 @@ static kf_status settle(gatherer *g, const wanted *token) {
 static int32_t id_of(const gatherer *g, const char *text) {
   for (uint32_t i = 0; i < g->t->n_added; i++)
     if (strcmp(g->t->added[i].text, text) == 0) return g->t->added[i].id;
-  return -1; /* does not happen: every name has been added */
+  return -1; /* cannot happen: every name has been added */
 }
 
 static kf_status settle_all(gatherer *g) {
@@ -307,8 +300,7 @@ static kf_status settle_all(gatherer *g) {
       return kf_fail(g->err, KF_ERR_DATA, "%s: has no token '%.100s', which is the %s",
                      g->vocabulary->path, g->named[k], keys[k]);
   g->next = g->vocabulary->count;
-  g->t->added = kf_alloc_zero(g->n, sizeof *g->t->added);
-  if (g->t->added == NULL) return kf_fail_memory(g->err);
+  if (KF_TAKE_ZERO(&g->t->memory, g->t->added, g->n) == NULL) return kf_fail_memory(g->err);
   for (uint32_t i = 0; i < g->n; i++) KF_TRY(settle(g, &g->list[i]));
   g->t->start = id_of(g, g->named[BOS]);
   g->t->end = id_of(g, g->named[EOS]);
@@ -317,18 +309,18 @@ static kf_status settle_all(gatherer *g) {
   return KF_OK;
 }
 
-/* Settings that would make the reference do something else. */
+/* Refuses settings that would make the reference behave differently. */
 static kf_status check_config(const gatherer *g) {
-  const char *class = kf_json_string(member(&g->config, "tokenizer_class"));
+  const char *class = kf_json_string(kf_json_file_get(&g->config, "tokenizer_class"));
   if (class != NULL && strcmp(class, "CLIPTokenizer") != 0 &&
       strcmp(class, "CLIPTokenizerFast") != 0)
     return bad(g, "tokenizer_config.json wants the tokenizer", class);
-  if (is_true(member(&g->config, "split_special_tokens")))
+  if (is_true(kf_json_file_get(&g->config, "split_special_tokens")))
     return bad(
         g, "tokenizer_config.json has a setting that is not supported:", "split_special_tokens");
   static const char *const sides[] = {"padding_side", "truncation_side"};
   for (int i = 0; i < 2; i++) {
-    const char *side = kf_json_string(member(&g->config, sides[i]));
+    const char *side = kf_json_string(kf_json_file_get(&g->config, sides[i]));
     if (side != NULL && strcmp(side, "right") != 0)
       return bad(g, "tokenizer_config.json wants another side than the right for", sides[i]);
   }
@@ -336,20 +328,21 @@ static kf_status check_config(const gatherer *g) {
 }
 
 static kf_status specials(gatherer *g) {
-  KF_TRY(kf_tokenizer_json(g->folder, "tokenizer_config.json", &g->config, g->err));
-  KF_TRY(kf_tokenizer_json(g->folder, "special_tokens_map.json", &g->map, g->err));
-  KF_TRY(kf_tokenizer_json(g->folder, "added_tokens.json", &g->legacy, g->err));
+  const uint64_t most = KF_TOKENIZER_FILE_MAX;
+  KF_TRY(kf_json_file_read(&g->config, g->folder, "tokenizer_config.json", most, g->err));
+  KF_TRY(kf_json_file_read(&g->map, g->folder, "special_tokens_map.json", most, g->err));
+  KF_TRY(kf_json_file_read(&g->legacy, g->folder, "added_tokens.json", most, g->err));
   KF_TRY(check_config(g));
   KF_TRY(gather(g));
   return settle_all(g);
 }
 
 kf_status kf_tokenizer_specials(kf_tokenizer *t, const kf_vocabulary *vocabulary,
-                                const char *folder, const kf_json_doc *json, kf_err *err) {
+                                const char *folder, const kf_json_file *json, kf_err *err) {
   gatherer g = {.t = t, .vocabulary = vocabulary, .folder = folder, .json = json, .err = err};
   kf_status status = specials(&g);
-  kf_json_clear(&g.config);
-  kf_json_clear(&g.map);
-  kf_json_clear(&g.legacy);
+  kf_json_file_clear(&g.config);
+  kf_json_file_clear(&g.map);
+  kf_json_file_clear(&g.legacy);
   return status;
 }

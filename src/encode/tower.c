@@ -1,29 +1,32 @@
 /* tower.c - rows through a tower.
  *
- * A picture is cut into patches; a product makes a row of each. CLIP puts a row of its own, the class
- * token, before them. A text is one row for each token. To each row the embedding of its position is
- * added. Then, x being all rows of the group, one below the other, each layer does
+ * A picture is cut into patches, and a product makes a row of each; CLIP puts a row of its own, the
+ * class token, before them. A text has one row for each token. The embedding of its position is
+ * added to each row. Then, x being all rows of the group, each layer does
  *
- *     x += out(attention(qkv(norm1(x))))       attention within each sequence, text: looking back only
+ *     x += out(attention(qkv(norm1(x))))     attention within each sequence; in texts, to the left
  *     x += fc2(activation(fc1(norm2(x))))
  *
- * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the end
- * of the text. SigLIP instead asks all rows with one learnt query.
+ * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the
+ * end of the text. SigLIP has one learnt query attend to all rows instead.
  *
- * What can be left out without changing a bit is: rows of a text behind its end, which no row before
- * sees; and in the last layer all after the attention but for the one row of each sequence.
+ *     kf_walk_images   embed_images ┐
+ *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
- * Every row is computed by itself, so it does not matter what else is in the group, nor how the work is
- * shared out. Without `split` one thread does it all. With it the columns of products, the heads of
- * attention and blocks of rows are shared among the threads of the context, for one picture that
- * somebody waits for. Between the kernel's begin and end stand products and attention and nothing else,
- * since these may change how the processor treats denormals. */
+ * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
+ * in the last layer everything after the attention except for the one row of each sequence.
+ *
+ * Every row is computed by itself, so neither the rest of the group nor the sharing of work
+ * matters. Without `split` one thread does all of it. With it, do_step shares the columns of
+ * products, the heads of attention and blocks of rows among the threads of the context, for one
+ * picture that somebody waits for. Only products and attention come between the kernel's begin and
+ * end, which may change how the processor treats denormals. */
 #include "encode/tower.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 16u /* rows that are normalised at a time, to be still in the cache when prepared */
+#define BLOCK 16u /* rows normalised at a time, which are still in the cache when prepared */
 
 struct kf_walk {
   kf_ctx *ctx;
@@ -32,7 +35,7 @@ struct kf_walk {
   const kf_net_kernel *net;
   const kf_encoder *encoder;
   const kf_tower *tower;
-  size_t width, rows, sequences; /* room */
+  size_t width;
 
   /* The group. */
   size_t n;      /* sequences */
@@ -46,39 +49,39 @@ struct kf_walk {
   unsigned char *scratch; /* [workers][scratch_size], for attention */
   size_t scratch_size;
 
-  /* The step that is being done, in parts. */
+  /* The step in progress, done in shares. */
   void (*step)(kf_walk *walk, size_t i, size_t worker);
-  size_t m; /* rows of it */
+  size_t m; /* its rows */
   const kf_norm *norm;
   kf_net_product product;
-  size_t parts;   /* of its columns */
+  size_t shares;  /* of the product's columns */
   bool one_query; /* attention: of one row for each sequence */
   const int32_t *const *tokens;
 };
 
-static void multiply_part(kf_walk *w, size_t i, size_t worker);
+static void multiply_share(kf_walk *w, size_t i, size_t worker);
 static void attend(kf_walk *w, size_t i, size_t worker);
 
-/* --- sharing out ----------------------------------------------------------------------------- */
+/* --- sharing --------------------------------------------------------------------------------- */
 
-static void do_parts(kf_walk *w, size_t first, size_t n, size_t worker) {
-  bool enclosed = w->step == multiply_part || w->step == attend;
+static void do_shares(kf_walk *w, size_t first, size_t n, size_t worker) {
+  bool enclosed = w->step == multiply_share || w->step == attend;
   if (enclosed && w->net->begin != NULL) w->net->begin();
   for (size_t i = first; i < first + n; i++) w->step(w, i, worker);
   if (enclosed && w->net->end != NULL) w->net->end();
 }
 
-static kf_status shared_part(void *argument, size_t i, size_t worker, kf_err *err) {
+static kf_status shared_task(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)err;
-  do_parts(argument, i, 1, worker);
+  do_shares(argument, i, 1, worker);
   return KF_OK;
 }
 
-/* Does parts 0 … n-1 of a step. */
+/* Does shares 0 … n-1 of a step. */
 static kf_status do_step(kf_walk *w, size_t n, void (*step)(kf_walk *, size_t, size_t)) {
   w->step = step;
-  if (w->split) return kf_parallel(w->ctx, n, shared_part, w);
-  do_parts(w, 0, n, 0);
+  if (w->split) return kf_parallel(w->ctx, n, shared_task, w);
+  do_shares(w, 0, n, 0);
   return KF_OK;
 }
 
@@ -94,17 +97,17 @@ static unsigned char *ready_row(const kf_walk *w, size_t row) {
 
 static size_t panels_of(size_t n) { return (n + KF_NET_PANEL - 1) / KF_NET_PANEL; }
 
-static void multiply_part(kf_walk *w, size_t i, size_t worker) {
+static void multiply_share(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   kf_net_product p = w->product;
   size_t panels = panels_of(p.n);
-  p.first = panels * i / w->parts * KF_NET_PANEL;
-  p.end = panels * (i + 1) / w->parts * KF_NET_PANEL;
+  p.first = panels * i / w->shares * KF_NET_PANEL;
+  p.end = panels * (i + 1) / w->shares * KF_NET_PANEL;
   if (p.end > p.n) p.end = p.n;
   w->net->multiply(&p);
 }
 
-/* The product of m prepared rows with a matrix; where it goes is in the rest of `to`. */
+/* The product of m prepared rows with a matrix; `to` says where it goes. */
 static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *linear,
                           kf_net_product to) {
   w->product = to;
@@ -115,13 +118,13 @@ static kf_status multiply(kf_walk *w, const void *x, size_t m, const kf_linear *
   w->product.weights = linear->weights;
   w->product.bias = linear->bias;
   size_t panels = panels_of(linear->n);
-  w->parts = w->workers < panels ? w->workers : panels;
-  return do_step(w, w->parts, multiply_part);
+  w->shares = w->workers < panels ? w->workers : panels;
+  return do_step(w, w->shares, multiply_share);
 }
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
-/* x, normalised, to `ready`. */
+/* Normalises rows of x into `ready`. */
 static void norm_block(kf_walk *w, size_t i, size_t worker) {
   size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
   float *line = line_of(w, worker);
@@ -136,7 +139,7 @@ static kf_status normalize(kf_walk *w, const kf_norm *norm, size_t m) {
   return do_step(w, blocks(m), norm_block);
 }
 
-/* Attended rows to `ready`. */
+/* Prepares attended rows into `ready`. */
 static void attended_block(kf_walk *w, size_t i, size_t worker) {
   (void)worker;
   size_t row = i * BLOCK, n = w->m - row < BLOCK ? w->m - row : BLOCK, d = w->width;
@@ -146,12 +149,12 @@ static void attended_block(kf_walk *w, size_t i, size_t worker) {
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* The row that a sequence is embedded at. */
+/* The row at which a sequence is embedded. */
 static size_t pooled_row(const kf_walk *w, size_t sequence) {
   return w->tokens != NULL ? w->first[sequence + 1] - 1 : w->first[sequence];
 }
 
-/* One head of one sequence. Where one query is asked, its result is a row for each sequence. */
+/* One head of one sequence. With one query, the result is one row for each sequence. */
 static void attend(kf_walk *w, size_t i, size_t worker) {
   size_t heads = w->tower->config.heads, d = w->width, dim = d / heads;
   size_t sequence = i / heads, column = i % heads * dim;
@@ -177,8 +180,8 @@ static void attend(kf_walk *w, size_t i, size_t worker) {
   w->net->attention(&a);
 }
 
-/* What follows the attention, for m rows: the projection of what was attended, added to x or in its
- * place, and the two products between. */
+/* The rest of a layer, for m rows: the output projection, added to x or in its place, and the two
+ * products of the MLP. */
 static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool add) {
   size_t d = w->width;
   w->m = m;
@@ -192,7 +195,7 @@ static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool 
   return multiply(w, w->wide, m, &layer->fc2, to_x);
 }
 
-/* Of x one row for each sequence is left. */
+/* Keeps one row of x for each sequence. */
 static void keep_pooled(kf_walk *w) {
   for (size_t s = 0; s < w->n; s++)
     memmove(w->x + s * w->width, w->x + pooled_row(w, s) * w->width, w->width * sizeof *w->x);
@@ -216,7 +219,7 @@ static void prepare_probe(kf_walk *w, size_t i, size_t worker) {
   w->net->prepare(w->tower->probe, w->width, 1, w->width, ready_row(w, w->first[w->n]));
 }
 
-/* SigLIP: the probe is one more row behind all others, whose query every sequence is asked. */
+/* SigLIP: the probe is one more row after all others; its query attends to every sequence. */
 static kf_status run_head(kf_walk *w, float *out) {
   const kf_tower *t = w->tower;
   size_t rows = w->first[w->n], d = w->width;
@@ -248,7 +251,7 @@ size_t kf_image_rows(const kf_encoder *encoder) {
   return kf_patches(&encoder->config.image) + (encoder->image.class_token != NULL ? 1u : 0u);
 }
 
-/* Patch after patch, row by row, becomes [3][side][side], as the weights have it. */
+/* Patches, row by row, each as [3][side][side], the layout of the weights. */
 void kf_walk_put_image(kf_walk *w, size_t i, const float *pixels) {
   const kf_tower_config *c = &w->tower->config;
   size_t size = c->image_size, side = c->patch_size, across = size / side;
@@ -265,7 +268,7 @@ void kf_walk_put_image(kf_walk *w, size_t i, const float *pixels) {
   }
 }
 
-/* Class token and patches with their positions, normalised where the model does so, to x. */
+/* Writes class token and patches, plus positions, to x; normalised for CLIP. */
 static void place_block(kf_walk *w, size_t i, size_t worker) {
   const kf_tower *t = w->tower;
   bool clip = t->class_token != NULL;
@@ -345,55 +348,31 @@ uint32_t kf_text_end(const kf_tower_config *config, const int32_t *tokens) {
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* All sizes are those of a config, or the callers': products of three of them fit. */
-static bool make_room(kf_walk *w) {
-  const kf_net_kernel *net = w->net;
-  const kf_tower_config *c = &w->tower->config;
-  bool images = c->patch_size > 0;
-  size_t d = w->width, keys = images ? kf_image_rows(w->encoder) : c->context;
-  size_t wide = larger(w->rows * net->row_size(c->inner), w->rows * d * sizeof(float));
-  if (images) wide = larger(wide, w->sequences * kf_patches(c) * net->row_size(w->tower->patch.k));
-  w->line = (larger(BLOCK * d, w->tower->patch.k) + 15) / 16 * 16;
-  w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
-  w->first = kf_alloc(w->sequences + 1, sizeof *w->first);
-  w->x = kf_alloc(w->rows, d * sizeof *w->x);
-  w->qkv = kf_alloc(w->rows + 1, 3 * d * sizeof *w->qkv);
-  w->ready = kf_alloc(w->rows + 1, net->row_size(d));
-  w->wide = kf_alloc(wide, 1);
-  w->lines = kf_alloc(w->workers * w->line, sizeof *w->lines);
-  w->scratch = kf_alloc(w->workers, w->scratch_size);
-  return w->first != NULL && w->x != NULL && w->qkv != NULL && w->ready != NULL &&
-         w->wide != NULL && w->lines != NULL && w->scratch != NULL;
-}
-
-kf_status kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
-                      size_t sequences, bool split, kf_walk **out, kf_err *err) {
-  kf_walk *w = kf_alloc_zero(1, sizeof *w);
-  if (w == NULL) return kf_fail_memory(err);
+kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
+                     size_t sequences, bool split, kf_arena *arena) {
+  kf_walk *w;
+  if (KF_TAKE_ZERO(arena, w, 1) == NULL) return NULL;
+  const kf_net_kernel *net = encoder->net;
+  const kf_tower_config *c = &tower->config;
   w->ctx = ctx;
   w->split = split;
   w->workers = split ? ctx->threads : 1;
-  w->net = encoder->net;
+  w->net = net;
   w->encoder = encoder;
   w->tower = tower;
-  w->width = tower->config.width;
-  w->rows = rows;
-  w->sequences = sequences;
-  if (make_room(w)) {
-    *out = w;
-    return KF_OK;
-  }
-  kf_walk_free(w);
-  return kf_fail_memory(err);
-}
-
-void kf_walk_free(kf_walk *w) {
-  if (w == NULL) return;
-  kf_free(w->first);
-  kf_free(w->x);
-  kf_free(w->qkv);
-  kf_free(w->ready);
-  kf_free(w->wide);
-  kf_free(w->lines);
-  kf_free(w->scratch);
-  kf_free(w);
+  w->width = c->width;
+  bool images = c->patch_size > 0;
+  size_t d = c->width, keys = images ? kf_image_rows(encoder) : c->context;
+  size_t wide = larger(rows * net->row_size(c->inner), rows * d * sizeof(float));
+  if (images) wide = larger(wide, sequences * kf_patches(c) * net->row_size(tower->patch.k));
+  w->line = (larger(BLOCK * d, tower->patch.k) + 15) / 16 * 16;
+  w->scratch_size = (net->attention_size(keys, d / c->heads) + 63) / 64 * 64;
+  KF_TAKE(arena, w->first, sequences + 1);
+  KF_TAKE(arena, w->x, rows * d);
+  KF_TAKE(arena, w->qkv, (rows + 1) * 3 * d);
+  KF_TAKE(arena, w->ready, (rows + 1) * net->row_size(d));
+  KF_TAKE(arena, w->wide, wide);
+  KF_TAKE(arena, w->lines, w->workers * w->line);
+  KF_TAKE(arena, w->scratch, w->workers * w->scratch_size);
+  return arena->failed ? NULL : w;
 }

@@ -1,15 +1,15 @@
-/* tower.h - the two halves of an encoder: what config.json says about them, their weights, and how
+/* tower.h - the two towers of an encoder: what config.json says about them, their weights, and how
  * rows go through them. Stays in its room.
  *
  *     config.c   config.json to kf_model_config
  *     weights.c  the files with tensors, one or many
  *     load.c     tensors to packed weights, each checked against the config
  *     tower.c    pixels and tokens to embeddings, a group at a time
- *     encoder.c  the public functions: files, threads, progress */
+ *     encoder.c  loading an encoder
+ *     encode.c   the public functions that encode: files, threads, progress */
 #ifndef KF_TOWER_H
 #define KF_TOWER_H
 
-#include "base/json.h"
 #include "file/file.h"
 #include "encode/image.h"
 #include "encode/tokenizer.h"
@@ -37,19 +37,14 @@ typedef struct kf_model_config {
   kf_tower_config image, text;
 } kf_model_config;
 
-/* Reads FOLDER/config.json, with the reference's values for what is not said. Every number is within
- * bounds that make products of two of them safe. */
+/* Reads FOLDER/config.json; missing settings get the reference's values. The bounds of all numbers
+ * make products of two of them safe. */
 kf_status kf_config_read(const char *folder, kf_model_config *out, kf_err *err);
 
-/* Rows of a picture in the tower: patches, and CLIP's class token before them. Patches that do not
- * fit whole are left out, as the reference does. */
+/* Patches of a picture. Those that do not fit whole are left out, as in the reference. */
 static inline uint32_t kf_patches(const kf_tower_config *c) {
   return (c->image_size / c->patch_size) * (c->image_size / c->patch_size);
 }
-
-/* Reads and parses the JSON object FOLDER/NAME of at most `cap` bytes. */
-kf_status kf_json_read(const char *folder, const char *name, uint64_t cap, kf_json_doc *doc,
-                       kf_err *err);
 
 /* --- weight files ---------------------------------------------------------------------------- */
 
@@ -59,7 +54,8 @@ typedef struct kf_weights_file {
 } kf_weights_file;
 
 typedef struct kf_weights {
-  char *path; /* model.safetensors, or the index: for messages */
+  kf_arena memory;
+  const char *path; /* model.safetensors, or the index: for messages */
   uint32_t n_files;
   kf_weights_file *files;
   uint32_t n_tensors; /* in all files together */
@@ -72,8 +68,8 @@ typedef struct kf_weights {
   kf_dict *names; /* to numbers of `tensors` */
 } kf_weights;
 
-/* Opens FOLDER/model.safetensors, or the files that FOLDER/model.safetensors.index.json names. On
- * failure, too, it must be closed. */
+/* Opens FOLDER/model.safetensors, or the files that FOLDER/model.safetensors.index.json names. Must
+ * be closed after a failure too. */
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err);
 void kf_weights_close(kf_weights *weights);
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name); /* NULL: absent */
@@ -92,7 +88,7 @@ typedef struct kf_norm {
 
 typedef struct kf_layer {
   kf_norm norm1, norm2;
-  kf_linear qkv, out; /* qkv: queries, keys and values one below the other */
+  kf_linear qkv, out; /* qkv: queries, keys and values, stacked */
   kf_linear fc1, fc2;
 } kf_layer;
 
@@ -104,7 +100,7 @@ typedef struct kf_tower {
   kf_linear patch;
   const float *class_token; /* CLIP */
   kf_norm before;           /* CLIP */
-  /* Text: a table [vocabulary][width] as the file has it. */
+  /* Text: a table [vocabulary][width] as in the file. */
   const void *tokens;
   kf_type tokens_type;
   /* The end. */
@@ -115,51 +111,50 @@ typedef struct kf_tower {
 } kf_tower;
 
 struct kf_encoder {
+  kf_arena memory;
   kf_model_config config;
   kf_precision precision;
   const kf_net_kernel *net; /* what the weights are packed for, whatever context runs them */
   kf_tower image, text;
-  void *memory; /* what all pointers of the towers point into */
-  uint64_t bytes;
+  uint64_t bytes; /* of the weights in memory */
   uint64_t checksum;
   uint64_t max_pixels; /* 0: the usual limit */
   kf_preprocess preprocess;
   kf_tokenizer *tokenizer; /* NULL without text */
 };
 
-/* Reads, checks and packs the weights of the towers that are present in the encoder's config. Fills in
- * towers, memory and bytes, and adds names and bytes of all tensors to the hash. */
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *hash);
+/* Reads, checks and packs the weights of the towers that are present in the encoder's config. Sets
+ * its towers and `bytes`, and adds the names and bytes of all tensors to the sum. */
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *sum);
 
 /* --- walking through a tower ----------------------------------------------------------------- */
 
-/* Room for a group of sequences (pictures or texts) on their way through a tower. No row depends on
- * what else is in the group. */
+/* A group of sequences (pictures or texts) on its way through a tower, and the memory for it. No
+ * row depends on the rest of the group. */
 typedef struct kf_walk kf_walk;
 
-/* Room for `rows` rows in at most `sequences` sequences. split: the work on a group is shared among
- * the context's threads, and the functions below are for the caller's thread; otherwise one thread
- * does it all, any thread may, and nothing can fail. */
-kf_status kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
-                      size_t sequences, bool split, kf_walk **out, kf_err *err);
-void kf_walk_free(kf_walk *walk);
+/* Takes room for `rows` rows in at most `sequences` sequences from the arena; NULL: out of memory.
+ * split: the work on a group is shared among the context's threads, and the functions below belong
+ * to the caller's thread; otherwise one thread, any thread, does it all, and nothing can fail. */
+kf_walk *kf_walk_new(kf_ctx *ctx, const kf_encoder *encoder, const kf_tower *tower, size_t rows,
+                     size_t sequences, bool split, kf_arena *arena);
 
-/* Rows of a picture. */
+/* Rows of a picture: patches, and CLIP's class token before them. */
 size_t kf_image_rows(const kf_encoder *encoder);
 /* Puts pixels [3][size][size] into the group as picture i. */
 void kf_walk_put_image(kf_walk *walk, size_t i, const float *pixels);
-/* Embeddings of the n pictures that were put there: out[n][dim]. */
+/* Embeddings of the first n pictures of the group: out[n][dim]. */
 kf_status kf_walk_images(kf_walk *walk, size_t n, float *out);
-/* Embeddings of n texts: out[n][dim]. tokens[i] are the lengths[i] tokens of one, which is embedded at
- * its last. */
+/* Embeddings of n texts: out[n][dim]. tokens[i] are the lengths[i] tokens of text i, which is
+ * embedded at its last one. */
 kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint32_t *lengths,
                         size_t n, float *out);
 
 /* --- texts as tokens ------------------------------------------------------------------------- */
 
-/* Where a text of `context` tokens is embedded, as the reference finds it. */
+/* The position at which a text of `context` tokens is embedded, as the reference finds it. */
 uint32_t kf_text_end(const kf_tower_config *config, const int32_t *tokens);
-/* kf_encode_texts with tokens[n][context]. */
+/* kf_encode_texts for tokens[n][context]. */
 kf_status kf_encode_tokens(kf_ctx *ctx, const kf_encoder *encoder, const int32_t *tokens,
                            uint64_t n, float *out);
 

@@ -1,18 +1,18 @@
 /* unicode.c - normalisation form C and lower case.
  *
- * Form C takes three steps (UAX 15): every character is replaced by its full decomposition, runs of
- * marks are brought into the order of their combining classes, stably, and then each mark is joined
- * with the starter before it where a composed character exists and no mark of the same or a higher
- * class stands between. Hangul syllables have a formula instead of tables. Most texts have no character
- * that any of this could touch; one look at each says so.
+ * Form C takes three steps (UAX 15): every character is replaced by its full decomposition; runs of
+ * marks are sorted by combining class, stably; then each mark is joined with the starter before it
+ * if a composed character exists and no mark of the same or a higher class is between them. Hangul
+ * syllables have a formula instead of tables. Most texts have no character that any of this could
+ * change; one look at each character tells.
  *
- * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by counting
- * classes, so that the time stays linear. */
+ * Runs of marks can be as long as the text. Short ones are sorted by insertion, long ones by
+ * counting classes, so the time stays linear. */
 #include "encode/unicode.h"
 
 #include <string.h>
 
-/* --- decomposing -------------------------------------------------------------------------------- */
+/* --- decomposing ------------------------------------------------------------------------------ */
 
 enum {
   HANGUL = 0xAC00,
@@ -54,7 +54,7 @@ static size_t decompose(uint32_t c, uint32_t *out) {
   return n;
 }
 
-/* --- ordering ----------------------------------------------------------------------------------- */
+/* --- ordering --------------------------------------------------------------------------------- */
 
 #define SHORT_RUN 32u
 
@@ -95,9 +95,9 @@ static kf_status order(uint32_t *text, size_t n, kf_err *err) {
   return KF_OK;
 }
 
-/* --- composing ---------------------------------------------------------------------------------- */
+/* --- composing -------------------------------------------------------------------------------- */
 
-/* What two characters make together; 0: nothing. */
+/* The composition of two characters; 0: none. */
 static uint32_t compose_pair(uint32_t a, uint32_t b) {
   if (a - LEADS < N_LEADS && b - VOWELS < N_VOWELS)
     return HANGUL + ((a - LEADS) * N_VOWELS + (b - VOWELS)) * N_TAILS;
@@ -117,10 +117,10 @@ static uint32_t compose_pair(uint32_t a, uint32_t b) {
   return 0;
 }
 
-/* In place; the text only becomes shorter. */
+/* In place: the text only becomes shorter. */
 static size_t compose(uint32_t *text, size_t n) {
   size_t to = 0, starter = SIZE_MAX;
-  int last = -1; /* class of what was kept behind the starter; -1: nothing was */
+  int last = -1; /* class of the last mark kept after the starter; -1: none */
   for (size_t i = 0; i < n; i++) {
     uint32_t c = text[i];
     int class = class_of(c);
@@ -141,9 +141,9 @@ static size_t compose(uint32_t *text, size_t n) {
   return to;
 }
 
-/* --- whole texts -------------------------------------------------------------------------------- */
+/* --- whole texts ------------------------------------------------------------------------------ */
 
-/* Code points as they are; true where form C may differ. */
+/* Decodes to code points; true if form C may differ. */
 static bool decode(const char *text, size_t length, uint32_t *out, size_t *n) {
   unsigned unstable = 0;
   size_t count = 0;
@@ -165,7 +165,7 @@ kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t 
   return KF_OK;
 }
 
-/* The one letter that becomes two, from the end, so that nothing is overwritten before it is read. */
+/* Expands the one letter that becomes two; from the end, so that nothing is overwritten unread. */
 static void lower_dotted(uint32_t *text, size_t n, size_t dotted) {
   for (size_t from = n, to = n + dotted; from < to;) {
     uint32_t c = text[--from];

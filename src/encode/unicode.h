@@ -1,12 +1,12 @@
-/* unicode.h - as much of Unicode as CLIP's tokenizer needs: what is a letter, a number or white space,
- * lower case, and normalisation form C. Tables of our own, whatever the locale; they are those of the
- * reference tokenizer (see unicode_tables.c for the versions). Stays in its room. */
+/* unicode.h - as much of Unicode as CLIP's tokenizer needs: letters, numbers and white space, lower
+ * case, and normalisation form C, whatever the locale. The tables are those of the reference
+ * tokenizer (see unicode_tables.c for the versions). Stays in its room. */
 #ifndef KF_UNICODE_H
 #define KF_UNICODE_H
 
 #include "base/text.h"
 
-/* --- the tables (unicode_tables.c) -------------------------------------------------------------- */
+/* --- the tables (unicode_tables.c) ------------------------------------------------------------ */
 
 typedef enum kf_unicode_kind {
   KF_UNICODE_OTHER = 0,
@@ -18,9 +18,9 @@ typedef enum kf_unicode_kind {
 typedef struct kf_unicode_info {
   uint8_t kind;            /* kf_unicode_kind */
   uint8_t combining_class; /* 0: starter */
-  uint8_t unstable;        /* may change, or change what stands before it, in form C */
+  uint8_t unstable;        /* may change, or change the character before it, in form C */
   uint8_t decomposes;      /* has an entry in kf_unicode_decomposed */
-  int32_t lower;           /* lower case - c; U+0130 aside, which becomes two */
+  int32_t lower;           /* lower case - c; except for U+0130, which becomes two */
 } kf_unicode_info;
 
 typedef struct kf_unicode_pair {
@@ -44,11 +44,11 @@ static inline const kf_unicode_info *kf_unicode_get(uint32_t c) {
   return &kf_unicode_record[kf_unicode_block[kf_unicode_index[c >> 7]][c & 127]];
 }
 
-/* --- texts as code points ----------------------------------------------------------------------- */
+/* --- texts as code points --------------------------------------------------------------------- */
 
-/* Code points of valid UTF-8 in form C and lower case, as the reference does it: character by
- * character, so that sigma knows no final form. `out` has room for 2 * length code points. *n: how many
- * there are. KF_ERR_MEM where a very long run of marks cannot be sorted. */
+/* Code points of valid UTF-8 in form C and lower case, as in the reference: character by character,
+ * so sigma has no final form. `out` has room for 2 * length code points; *n: how many there are.
+ * KF_ERR_MEM if there is no memory to sort a very long run of marks. */
 kf_status kf_unicode_fold(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);
 /* Form C alone, with the same room. */
 kf_status kf_unicode_nfc(const char *text, size_t length, uint32_t *out, size_t *n, kf_err *err);

@@ -1,9 +1,9 @@
-/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and of an animation its
- * first frame on a black ground, which is what Pillow shows.
+/* webp.c - WebP through libwebp: lossy and lossless, transparency dropped, and the first frame of
+ * an animation on a black ground, which is what Pillow shows.
  *
- * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes. We
- * walk them ourselves, for the orientation and for the first frame; a walk over a whole file is also
- * what tells a truncated one. */
+ * The file is a RIFF: chunks of four letters, a size, and data padded to an even number of bytes.
+ * We walk them ourselves, for the orientation and for the first frame; the size of the whole tells
+ * a truncated file. */
 #include "encode/codec.h"
 
 #ifndef KF_WITH_WEBP
@@ -33,8 +33,7 @@ typedef struct chunk {
   size_t n;
 } chunk;
 
-/* Takes the next chunk off a piece of the file; false at its end. A chunk that runs over the end is
- * cut there. */
+/* Takes the next chunk, cut at `end` if it runs over; false: there is none. */
 static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
   size_t left = (size_t)(end - *p);
   if (left < 8) return false;
@@ -46,16 +45,16 @@ static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
 
 static bool is(const chunk *c, const char *tag) { return memcmp(c->tag, tag, 4) == 0; }
 
-/* What the walk finds. */
-typedef struct parts {
+/* The chunks that matter. */
+typedef struct chunks {
   uint8_t flags; /* of VP8X */
   chunk canvas;  /* VP8X */
   chunk frame;   /* the first ANMF */
   chunk exif, xmp;
-} parts;
+} chunks;
 
-static void find_parts(const uint8_t *p, const uint8_t *end, parts *out) {
-  *out = (parts){0};
+static void find_chunks(const uint8_t *p, const uint8_t *end, chunks *out) {
+  *out = (chunks){0};
   chunk c;
   while (next_chunk(&p, end, &c)) {
     if (is(&c, "VP8X") && c.n >= 10 && out->canvas.data == NULL) {
@@ -68,7 +67,7 @@ static void find_parts(const uint8_t *p, const uint8_t *end, parts *out) {
   }
 }
 
-static int orientation_of(const parts *found) {
+static int orientation_of(const chunks *found) {
   int exif = 0, xmp = 0;
   if ((found->flags & FLAG_EXIF) != 0 && found->exif.data != NULL)
     exif = kf_exif_orientation(found->exif.data, found->exif.n);
@@ -80,14 +79,14 @@ static int orientation_of(const parts *found) {
 /* --- pixels ----------------------------------------------------------------------------------- */
 
 static kf_status fail(const kf_codec *codec, VP8StatusCode code, kf_err *err) {
-  /* Nobody aborts: this is what the library says where its output finds no memory. */
+  /* USER_ABORT: the library found no memory for its output. */
   if (code == VP8_STATUS_OUT_OF_MEMORY || code == VP8_STATUS_USER_ABORT) return kf_fail_memory(err);
   bool short_of = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
   return kf_fail(err, KF_ERR_DATA, "%s: is a %s WebP", codec->name,
                  short_of ? "truncated" : "damaged");
 }
 
-/* Decodes a file or a bare frame to the picture at `rgb`, which has room for `rows` rows. */
+/* Decodes a file or a bare frame to rgb, which has room for `size` bytes. */
 static kf_status decode_at(const kf_codec *codec, const uint8_t *bytes, size_t n, uint8_t *rgb,
                            size_t size, kf_err *err) {
   WebPDecoderConfig config;
@@ -112,8 +111,8 @@ static kf_status decode_still(kf_codec *codec, size_t n, kf_err *err) {
   return decode_at(codec, codec->bytes, n, codec->image.rgb, size, err);
 }
 
-/* The first frame may cover a part of the canvas only. */
-static kf_status decode_frame(kf_codec *codec, const parts *found, kf_err *err) {
+/* The first frame may cover only a part of the canvas. */
+static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err) {
   const uint8_t *head = found->frame.data;
   if (head == NULL || found->frame.n < FRAME_HEAD)
     return kf_fail(err, KF_ERR_DATA, "%s: is an animated WebP without a frame", codec->name);
@@ -123,7 +122,7 @@ static kf_status decode_frame(kf_codec *codec, const parts *found, kf_err *err) 
                        le24(found->canvas.data + 7) + UINT64_C(1), err));
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
-    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame lies outside",
+    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame is outside",
                    codec->name);
   const uint8_t *p = head + FRAME_HEAD, *end = head + found->frame.n;
   chunk c;
@@ -148,8 +147,8 @@ kf_status kf_webp_decode(kf_codec *codec, kf_err *err) {
   size_t n = (size_t)le32(codec->bytes + 4) + 8;
   if (n > codec->n) return fail(codec, VP8_STATUS_NOT_ENOUGH_DATA, err);
   if (n < 12) return fail(codec, VP8_STATUS_BITSTREAM_ERROR, err);
-  parts found;
-  find_parts(codec->bytes + 12, codec->bytes + n, &found);
+  chunks found;
+  find_chunks(codec->bytes + 12, codec->bytes + n, &found);
   codec->orientation = orientation_of(&found);
   if ((found.flags & FLAG_ANIMATION) != 0) return decode_frame(codec, &found, err);
   return decode_still(codec, n, err);

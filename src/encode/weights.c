@@ -3,16 +3,15 @@
  *
  *     {"metadata": {…}, "weight_map": {"TENSOR": "model-00001-of-00002.safetensors", …}}
  *
- * The index is the word of a stranger about names of files, so a name that leads out of the folder is
- * refused. What it lists must be there; tensors that it does not list do not exist. */
+ * The index is not trusted: a file name that leads out of the folder is refused. Every tensor that
+ * it lists must exist; tensors that it does not list are ignored. */
+#include "encode/folder.h"
 #include "encode/tower.h"
 
-#include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
-#define INDEX_CAP  ((uint64_t)64 << 20)
-#define MOST_FILES 256u /* each stays open while weights are read */
+#define INDEX_MAX  ((uint64_t)64 << 20) /* bytes */
+#define MOST_FILES 256u                 /* each stays open while weights are read */
 
 static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err) {
   KF_TRY(kf_st_open(&file->st, path, err));
@@ -27,9 +26,8 @@ static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err)
   return KF_OK;
 }
 
-/* Room for the tensors that are to be listed. */
 static kf_status make_list(kf_weights *w, uint32_t n, kf_err *err) {
-  w->tensors = kf_alloc_zero(n, sizeof *w->tensors);
+  KF_TAKE_ZERO(&w->memory, w->tensors, n);
   w->names = kf_dict_new(n);
   return w->tensors != NULL && w->names != NULL ? KF_OK : kf_fail_memory(err);
 }
@@ -45,8 +43,6 @@ static kf_status list_tensor(kf_weights *w, const kf_weights_file *file, const k
 }
 
 static kf_status open_single(kf_weights *w, kf_err *err) {
-  w->files = kf_alloc_zero(1, sizeof *w->files);
-  if (w->files == NULL) return kf_fail_memory(err);
   w->n_files = 1;
   KF_TRY(open_file(&w->files[0], w->path, err));
   uint32_t n = (uint32_t)w->files[0].st.n_tensors;
@@ -68,64 +64,51 @@ typedef struct opening {
   kf_weights *w;
   const char *folder;
   const kf_json_doc *index;
-  kf_dict *seen; /* names of files, to their numbers */
+  kf_dict *seen; /* file names to their numbers */
 } opening;
 
-/* The number of a file, which is opened when it is met for the first time. */
+/* The number of a file, which is opened when it is first met. */
 static kf_status find_file(opening *o, const char *tensor, const char *name, uint32_t *number,
                            kf_err *err) {
   kf_weights *w = o->w;
-  if (!is_plain_name(name)) {
+  if (!is_plain_name(name))
     return kf_fail(err, KF_ERR_DATA,
-                   "%s: the file of tensor '%.100s' is no name of a file in the same folder",
+                   "%s: the file of tensor '%.100s' is not the name of a file in the same folder",
                    w->path, tensor);
-  }
   int64_t found = kf_dict_find(o->seen, name, strlen(name));
   *number = found < 0 ? w->n_files : (uint32_t)found;
   if (found >= 0) return KF_OK;
   if (w->n_files == MOST_FILES)
     return kf_fail(err, KF_ERR_DATA, "%s: names more than %u files", w->path, MOST_FILES);
-  char *path = kf_path_join(o->folder, name);
-  if (path == NULL) return kf_fail_memory(err);
-  kf_status status = open_file(&w->files[w->n_files++], path, err);
-  kf_free(path);
-  if (status == KF_OK && !kf_dict_add(o->seen, name, strlen(name), *number))
-    status = kf_fail_memory(err);
-  return status;
-}
-
-static const kf_st_tensor *find_tensor(const kf_weights_file *file, const char *name) {
-  int64_t i = kf_dict_find(file->names, name, strlen(name));
-  return i < 0 || file->st.tensors == NULL ? NULL : &file->st.tensors[i];
+  const char *path = kf_path_join_in(&w->memory, o->folder, name);
+  if (path == NULL || !kf_dict_add(o->seen, name, strlen(name), *number))
+    return kf_fail_memory(err);
+  return open_file(&w->files[w->n_files++], path, err);
 }
 
 static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
-  kf_weights *w = o->w;
   for (const kf_json *entry = kf_json_first(o->index, map); entry != NULL;
        entry = kf_json_next(o->index, entry)) {
     uint32_t number = 0;
     KF_TRY(find_file(o, entry->key, kf_json_string(entry), &number, err));
-    const kf_weights_file *file = &w->files[number];
-    const kf_st_tensor *tensor = find_tensor(file, entry->key);
-    if (tensor == NULL) {
+    const kf_weights_file *file = &o->w->files[number];
+    int64_t i = kf_dict_find(file->names, entry->key, strlen(entry->key));
+    if (i < 0)
       return kf_fail(err, KF_ERR_DATA,
                      "%s: there is no tensor '%.100s', which the index says is in it",
                      file->st.in.path, entry->key);
-    }
-    KF_TRY(list_tensor(w, file, tensor, err));
+    KF_TRY(list_tensor(o->w, file, &file->st.tensors[i], err));
   }
   return KF_OK;
 }
 
-static kf_status open_several(kf_weights *w, const char *folder, const kf_json_doc *index,
+static kf_status open_several(kf_weights *w, const char *folder, const kf_json_file *index,
                               kf_err *err) {
-  const kf_json *map = kf_json_get(index, &index->nodes[0], "weight_map");
+  const kf_json *map = kf_json_file_get(index, "weight_map");
   if (map == NULL || map->kind != KF_JSON_OBJECT)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no object 'weight_map'", w->path);
-  w->files = kf_alloc_zero(MOST_FILES, sizeof *w->files);
-  if (w->files == NULL) return kf_fail_memory(err);
+    return kf_fail(err, KF_ERR_DATA, "%s: has no object 'weight_map'", w->path);
   KF_TRY(make_list(w, map->count, err));
-  opening o = {.w = w, .folder = folder, .index = index, .seen = kf_dict_new(16)};
+  opening o = {.w = w, .folder = folder, .index = &index->doc, .seen = kf_dict_new(16)};
   kf_status status = o.seen != NULL ? list_all(&o, map, err) : kf_fail_memory(err);
   kf_dict_free(o.seen);
   return status;
@@ -134,22 +117,22 @@ static kf_status open_several(kf_weights *w, const char *folder, const kf_json_d
 /* --- either ---------------------------------------------------------------------------------- */
 
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) {
+  static const char single[] = "model.safetensors", listed[] = "model.safetensors.index.json";
   *weights = (kf_weights){0};
-  weights->path = kf_path_join(folder, "model.safetensors");
-  if (weights->path == NULL) return kf_fail_memory(err);
-  if (access(weights->path, F_OK) == 0) return open_single(weights, err);
-  kf_free(weights->path);
-  weights->path = kf_path_join(folder, "model.safetensors.index.json");
-  if (weights->path == NULL) return kf_fail_memory(err);
-  if (access(weights->path, F_OK) != 0) {
-    return kf_fail(err, KF_ERR_IO,
-                   "%s: there is neither model.safetensors nor model.safetensors.index.json",
-                   folder);
+  const char *alone = kf_path_join_in(&weights->memory, folder, single);
+  weights->path = kf_path_join_in(&weights->memory, folder, listed);
+  KF_TAKE_ZERO(&weights->memory, weights->files, MOST_FILES);
+  if (weights->memory.failed) return kf_fail_memory(err);
+  if (!kf_is_missing(alone)) {
+    weights->path = alone;
+    return open_single(weights, err);
   }
-  kf_json_doc index;
-  KF_TRY(kf_json_read(folder, "model.safetensors.index.json", INDEX_CAP, &index, err));
-  kf_status status = open_several(weights, folder, &index, err);
-  kf_json_clear(&index);
+  kf_json_file index;
+  KF_TRY(kf_json_file_read(&index, folder, listed, INDEX_MAX, err));
+  kf_status status =
+      index.found ? open_several(weights, folder, &index, err)
+                  : kf_fail(err, KF_ERR_IO, "%s: has neither %s nor %s", folder, single, listed);
+  kf_json_file_clear(&index);
   return status;
 }
 
@@ -158,10 +141,8 @@ void kf_weights_close(kf_weights *weights) {
     kf_st_close(&weights->files[i].st);
     kf_dict_free(weights->files[i].names);
   }
-  kf_free(weights->files);
-  kf_free(weights->tensors);
   kf_dict_free(weights->names);
-  kf_free(weights->path);
+  kf_arena_free(&weights->memory);
   *weights = (kf_weights){0};
 }
 

@@ -148,6 +148,9 @@ typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text,
                                 kf_err *err);
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err *err);
+
+/* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
+bool kf_is_picture(const char *path);
 /* Compares two strings through pointers to them, for qsort. */
 int kf_by_bytes(const void *a, const void *b);
 
@@ -248,6 +251,17 @@ kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err
 kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n, kf_data **out,
                            kf_err *err);
 
+/* The ids in one file, a data set or a gallery (ids.c). */
+typedef struct kf_ids {
+  bool there;
+  uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
+  uint64_t n_bytes;
+} kf_ids;
+/* The ids of `rows` rows in tensors of a file, if there are any. */
+kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);
+/* As kf_data.fetch_ids. */
+kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
+                       uint64_t *lengths, kf_string *bytes, kf_err *err);
 /* Calls `use` with the id of every row, in order; there must be ids. */
 typedef kf_status (*kf_id_fn)(void *argument, uint64_t row, const char *id, size_t length,
                               kf_err *err);

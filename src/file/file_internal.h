@@ -129,20 +129,6 @@ kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_labe
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err);
 
-/* --- ids (ids.c) ------------------------------------------------------------------------------- */
-
-/* The ids in one data file. */
-typedef struct kf_ids {
-  bool there;
-  uint64_t ends, bytes; /* offsets in the file: where each id ends, and the ids themselves */
-  uint64_t n_bytes;
-} kf_ids;
-/* The ids of `rows` rows in tensors of a file, if there are any. */
-kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err);
-/* As kf_data.fetch_ids. */
-kf_status kf_ids_fetch(const kf_ids *ids, const kf_in *in, uint64_t first, uint64_t n,
-                       uint64_t *lengths, kf_string *bytes, kf_err *err);
-
 /* --- data sets over files (shard.c, files.c, files_open.c) ----------------------------------- */
 
 typedef struct kf_shard {

@@ -103,7 +103,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
 
 /* --- any ------------------------------------------------------------------------------------- */
 
-static bool is_picture(const char *path) {
+bool kf_is_picture(const char *path) {
   const char *dot = strrchr(path, '.');
   return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
                          strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".webp") == 0);
@@ -114,7 +114,7 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
   kf_in_close(&in);
-  return kf_fail_hint(err, KF_ERR_DATA, is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
+  return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
                       "%s: unknown ending; koofu reads .npy, .safetensors, .fvecs and .fbin", path);
 }
 

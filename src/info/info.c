@@ -54,11 +54,11 @@ static kf_status describe_model(kf_ctx *ctx, kf_info *out, const char *path) {
   KF_TRY(kf_model_load(ctx, path, &m));
   out->kind = "model";
   out->rows = m->rows;
-  out->dim = m->dim_in;
-  out->dim_out = m->dim_out;
+  out->dim = m->map.dim_in;
+  out->dim_out = m->map.dim_out;
   out->classes = m->n_classes;
-  out->normalized = m->normalized;
-  out->lambda = m->lambda;
+  out->normalized = m->map.normalized;
+  out->lambda = m->map.lambda;
   kf_model_free(m);
   return KF_OK;
 }

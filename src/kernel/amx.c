@@ -1,8 +1,8 @@
-/* amx.c - AMX int8 tiles for the second moments; everything else is AVX-512.
+/* amx.c - second moments in AMX int8 tiles.
  *
  * X = 2^16 a + 2^8 b + c with three balanced digits in [-128, 127] (|a| <= 64). The nine digit
  * products fall into five weights, 2^32 aa', 2^24 (ab'+ba'), 2^16 (ac'+bb'+ca'), 2^8 (bc'+cb') and
- * cc'; those of one weight share 32-bit sums: at most 3 * 2^14 per row, 1024 rows stay below 2^26.
+ * cc'; those of one weight share 32-bit sums: at most 3 * 2^14 a row, so 1024 rows stay below 2^26.
  *
  * TDPBSSD multiplies a 16 x 64 tile (16 columns of the left panel, 64 rows of data) by a tile with
  * 64 rows of data in groups of four and 16 columns of the right panel. A panel is packed in both
@@ -11,6 +11,7 @@
 
 #ifdef KF_SIMD
 #include "kernel/avx512.h"
+#include "kernel/amx_tiles.h"
 
 #define EDGE 32
 #define ROWS 1024
@@ -90,8 +91,8 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
     }
 }
 
-/* sums of digit p of the left panel times digit q of the right one, added to tiles 0 … 3, which are
- * the 2 x 2 halves of the 32 x 32 tile. */
+/* Adds one digit of the left panel times one of the right to tiles 0 … 3, the 2 x 2 halves of the
+ * 32 x 32 tile. */
 static inline void digit_product(const char *left, const char *right, size_t steps) {
   for (size_t k = 0; k < steps; k++) {
     _tile_loadd(4, left + k * TILE, 64);
@@ -127,21 +128,6 @@ static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, s
   }
 }
 
-/* Eight tiles of 16 rows of 64 bytes. Constant, because the compiler does not know that LDTILECFG
- * reads all of it, and would leave out the stores that fill in a local one. */
-static void tiles_on(void) {
-  static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } config = {.palette = 1,
-              .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-              .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-  _tile_loadconfig(&config);
-}
-
-static void tiles_off(void) { _tile_release(); }
-
 const kf_moment_kernel kf_moment_amx = {
     .edge = EDGE,
     .rows = ROWS,
@@ -149,8 +135,8 @@ const kf_moment_kernel kf_moment_amx = {
     .panel_size = 2 * FORM,
     .pack = moment_pack,
     .tile = moment_tile,
-    .begin = tiles_on,
-    .end = tiles_off,
+    .begin = kf_full_tiles_on,
+    .end = kf_tiles_off,
 };
 
 #endif

@@ -1,9 +1,9 @@
 /* avx2.c - AVX2 with FMA and F16C.
  *
  * Exact moments through floating point: an integer |X| <= 2^22 is exact in f64, a product of two is
- * below 2^44 in magnitude, and a sum of 512 such products below 2^53. Within a block of at most 512
- * rows every f64 operation is therefore exact, whatever its order and whether fused or not; the
- * block's sum is then converted to an integer. That is twice as fast as splitting X into 16-bit
+ * at most 2^44 in magnitude, and a sum of 512 such products at most 2^53. Within a block of at most
+ * 512 rows every f64 operation is therefore exact, whatever its order and whether fused or not; the
+ * block's sum is then converted to an integer. This is twice as fast as splitting X into 16-bit
  * digits for AVX2's integer multiply, which needs four products and separate additions. */
 #include "kernel/kernel.h"
 
@@ -13,34 +13,9 @@
 
 #include <immintrin.h>
 
-static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(in + i))));
-  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
-}
-
-static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
-  size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128((__m128i *)(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
-}
-
-static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
-  __m256d factor = _mm256_set1_pd(scale);
-  size_t i = 0;
-  for (; i + 4 <= dim; i += 4) {
-    __m256d y = _mm256_mul_pd(_mm256_cvtps_pd(_mm_loadu_ps(x + i)), factor);
-    _mm_storeu_si128((__m128i *)(out + i), _mm256_cvtpd_epi32(y));
-  }
-  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
-}
-
 #define EDGE  24
 #define ROWS  128
-#define STRIP 4 /* columns that lie side by side in a panel: [EDGE / STRIP][ROWS][STRIP] */
+#define STRIP 4              /* adjacent columns in a panel: [EDGE / STRIP][ROWS][STRIP] */
 #define SIZE  (ROWS * STRIP) /* doubles of a strip */
 
 static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at,
@@ -105,25 +80,7 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-const kf_kernels kf_kernels_avx2 = {
-    .isa = KF_ISA_AVX2,
-    .f16_to_f32 = f16_to_f32,
-    .f32_to_f16 = f32_to_f16,
-    .norm2 = wide_norm2,
-    .dots = wide_dots,
-    .distances = wide_distances,
-    .quantize = quantize,
-    .scan = &kf_scan_avx2,
-    .moment = &moment,
-    .gemm_tn = wide_gemm_tn_f64,
-    .gemm_tn_f32 = wide_gemm_tn_f32,
-    .count_band = wide_count_band,
-    .reflect = wide_reflect,
-    .tridiagonal_row = wide_tridiagonal_row,
-    .dot = wide_dot,
-    .rotate = wide_rotate,
-    .net_f32 = &kf_net_avx2_f32,
-    .net_bf16 = &kf_net_avx2_bf16,
-};
+const kf_kernels kf_kernels_avx2 =
+    WIDE_TABLE(KF_ISA_AVX2, &moment, &kf_scan_avx2, &kf_net_avx2_f32, &kf_net_avx2_bf16);
 
 #endif

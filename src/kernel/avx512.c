@@ -4,9 +4,9 @@
  *
  *     X X' = 2^24 hh' + 2^12 (hl' + lh') + ll'     and     hl' + lh' = (h+l)(h'+l') - hh' - ll'
  *
- * (Karatsuba), so three products of 16-bit numbers do, each one vpdpwssd for 32 of them. The digits
- * h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a time. |m|
- * is at most 3072, so 224 rows of m m' stay below 2^31. */
+ * (Karatsuba), so three products of 16-bit numbers are enough; one vpdpwssd does 32 of them. The
+ * digits h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a
+ * time. |m| is at most 3072, so 224 rows of m m' stay below 2^31. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -14,36 +14,11 @@
 #include "kernel/unroll.h"
 #include "kernel/wide.h"
 
-static void f16_to_f32(const uint16_t *in, size_t n, float *out) {
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm512_storeu_ps(out + i, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(in + i))));
-  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
-}
-
-static void f32_to_f16(const float *in, size_t n, uint16_t *out) {
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    _mm256_storeu_si256((__m256i *)(out + i),
-                        _mm512_cvtps_ph(_mm512_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
-}
-
-static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
-  __m512d factor = _mm512_set1_pd(scale);
-  size_t i = 0;
-  for (; i + 8 <= dim; i += 8) {
-    __m512d y = _mm512_mul_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + i)), factor);
-    _mm256_storeu_si256((__m256i *)(out + i), _mm512_cvtpd_epi32(y));
-  }
-  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
-}
-
 #define EDGE 32
 #define ROWS 224
 #define KIND (ROWS / 2 * EDGE) /* dwords of one kind of digit in a panel: [pairs][EDGE] */
 
-/* Two rows of 16-bit digits as pairs. */
+/* Two rows of 16-bit digits, interleaved as pairs. */
 static __m512i pair(__m512i even, __m512i odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, even, _mm512_slli_epi32(odd, 16));
 }
@@ -119,23 +94,14 @@ static const kf_moment_kernel moment = {
     .tile = moment_tile,
 };
 
-/* The AMX tables are this one with other moments and another scan; bf16 is what the machine has. */
-#define TABLE(which, moments, scans, bf16)                                                         \
-  {                                                                                                \
-    .isa = which, .f16_to_f32 = f16_to_f32, .f32_to_f16 = f32_to_f16, .norm2 = wide_norm2,         \
-    .dots = wide_dots, .distances = wide_distances, .quantize = quantize, .moment = moments,       \
-    .scan = scans, .gemm_tn = wide_gemm_tn_f64, .gemm_tn_f32 = wide_gemm_tn_f32,                   \
-    .count_band = wide_count_band, .reflect = wide_reflect,                                        \
-    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
-    .net_f32 = &kf_net_avx512_f32, .net_bf16 = bf16                                                \
-  }
-
+/* The AMX tables differ in moments and scan; bf16 is what the machine has. */
 const kf_kernels kf_kernels_avx512 =
-    TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_bf16);
+    WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 const kf_kernels kf_kernels_avx512bf16 =
-    TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512bf16);
-const kf_kernels kf_kernels_amx = TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_amx);
+    WIDE_TABLE(KF_ISA_AVX512, &moment, &kf_scan_avx512, &kf_net_avx512_f32, &kf_net_avx512bf16);
+const kf_kernels kf_kernels_amx =
+    WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_amx);
 const kf_kernels kf_kernels_amx_int8 =
-    TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_bf16);
+    WIDE_TABLE(KF_ISA_AMX, &kf_moment_amx, &kf_scan_amx, &kf_net_avx512_f32, &kf_net_avx512_bf16);
 
 #endif

@@ -1,4 +1,4 @@
-/* avx512.h - the few lines that the AVX-512 and AMX moments share. */
+/* avx512.h - what the AVX-512 and AMX moments share. */
 #ifndef KF_AVX512_H
 #define KF_AVX512_H
 

@@ -1,8 +1,8 @@
 /* dispatch.c - which instruction sets this machine has.
  *
  * AMX needs three things: the CPU has it, the system saves the tile registers (XCR0), and the
- * kernel has granted this process their use (Linux: arch_prctl, once per process). A virtual
- * machine may hide any of them; then AMX is simply not there. */
+ * kernel has granted them to this process (Linux: arch_prctl, once per process). A virtual machine
+ * may hide any of them; then AMX counts as absent. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -28,8 +28,8 @@ bool kf_has_avx512bf16(void) {
   return has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1) != 0;
 }
 
-/* VDPBF16PS does two FMA's work in the time of one on AMD's cores, and half of it on Intel's
- * (bench/net.c), where it is left alone. */
+/* VDPBF16PS does the work of two FMA in the time of one on AMD's cores, but half as much on
+ * Intel's, where it is not used (bench/net.c). */
 static bool gains_by_bf16(void) { return kf_has_avx512bf16() && __builtin_cpu_is("amd"); }
 
 static uint64_t enabled_state(void) {
@@ -46,7 +46,7 @@ static void ask_for_amx(void) {
   if (!has_avx512() || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
   bool tile = d >> 24 & 1, int8 = d >> 25 & 1;
   if (!tile || !int8 || (enabled_state() >> 17 & 3) != 3) return;
-  amx_bf16 = (d >> 22 & 1) != 0 && kf_has_avx512bf16(); /* which rounds for it */
+  amx_bf16 = (d >> 22 & 1) != 0 && kf_has_avx512bf16(); /* for rounding */
   amx_granted = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

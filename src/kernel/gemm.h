@@ -1,16 +1,16 @@
-/* gemm.h - c += a^T b in GCC's vector types, for f64 and f32. Included by wide.h once for each, with
- * REAL, VEC, LANES and NAME defined; every sum runs over k in order, without FMA. */
+/* gemm.h - c += a^T b in GCC's vector types. wide.h includes it once for f64 and once for f32, with
+ * REAL, VEC, LANES and NAME defined. Every sum runs over k in order, without FMA. */
 
 #define COLUMNS (NV * LANES)
 
-/* Columns [0, width) of rows [0, depth) of a matrix, side by side and filled up with zeros. */
+/* Packs columns [0, width) of rows [0, depth), padded with zeros to `full`. */
 static void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, size_t width, size_t full,
                              REAL *to) {
   for (size_t k = 0; k < depth; k++)
     for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
 }
 
-/* MR x COLUMNS sums, continued from c over `depth` steps. */
+/* Continues MR x COLUMNS sums from c over `depth` steps. */
 static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c, size_t ldc) {
   VEC sum[MR][NV];
   UNROLL
@@ -45,8 +45,8 @@ static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c,
   for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
 }
 
-/* Blocks of 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a time
- * (f64, AVX-512). The sum is continued from c, so blocking it does not change its order. */
+/* A block has 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
+ * time (f64, AVX-512). The sum continues from c, so blocking does not change its order. */
 static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                              size_t ldc, size_t m, size_t n, size_t depth) {
   REAL packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));

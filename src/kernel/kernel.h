@@ -1,5 +1,5 @@
-/* kernel.h - the hot loops. One table of functions per instruction set; every table gives the same
- * bits (tests/test_kernel.c). This room sees nothing else of the house. */
+/* kernel.h - the hot loops. One table of functions for each instruction set; every table gives the
+ * same bits (tests/test_kernel.c). This room sees koofu.h and nothing else. */
 #ifndef KF_KERNEL_H
 #define KF_KERNEL_H
 
@@ -13,15 +13,15 @@
 #define KF_FIXED_ONE  (1 << KF_FIXED_BITS)
 
 /* Second moments are accumulated in tiles of the upper triangle. A kernel packs a block of integer
- * rows once, in the digits it likes, and then adds the products of two column panels to a tile of
- * 64-bit sums. */
+ * rows once, in digits of its own choice, and then adds the products of two column panels to a tile
+ * of 64-bit sums. */
 typedef struct kf_moment_kernel {
   size_t edge;       /* columns of a panel; a tile is edge x edge */
-  size_t rows;       /* of a full block: no partial sum overflows; a multiple of step */
-  size_t step;       /* rows are packed from a multiple of this on */
+  size_t rows;       /* of a full block, so that no partial sum overflows; a multiple of step */
+  size_t step;       /* packing starts at a multiple of this many rows */
   size_t panel_size; /* bytes of one packed panel; a multiple of 64 */
   /* Packs columns [panel*edge, panel*edge + edge) of x[n][dim] as rows [at, at + n) of the block;
-   * columns past dim, and rows from there to the next multiple of step, become zero. */
+   * columns past dim, and rows from at + n to the next multiple of step, become zero. */
   void (*pack)(const int32_t *x, size_t n, size_t dim, size_t panel, size_t at, void *packed);
   /* sums[r*stride + c] += sum over the first n rows of column r of panel a times column c of panel
    * b. */
@@ -31,27 +31,28 @@ typedef struct kf_moment_kernel {
   void (*end)(void);
 } kf_moment_kernel;
 
-/* The first pass of a search multiplies 8-bit rows with 8-bit queries. Rows lie in panels of
- * KF_PANEL: packed[dim/4][KF_PANEL][4], four columns of a row side by side, each byte being the
+/* The first pass of a search multiplies 8-bit rows with 8-bit queries. Rows are packed in panels of
+ * KF_PANEL: packed[dim/4][KF_PANEL][4], four adjacent columns of a row together, each byte the
  * value + 128. Every instruction set reads the same panels. */
 #define KF_PANEL       16u
 #define KF_PANELS_STEP 4u /* a scan takes a multiple of this many panels */
 #define KF_PEAKS       (KF_PANELS_STEP * KF_PANEL)
 
-/* The columns of packed rows: as many as make equal parts of at most 64, each a multiple of 4. */
+/* The columns of packed rows: the fewest that make equal parts of at most 64, each a multiple of
+ * 4. */
 static inline uint32_t kf_scan_dim(uint32_t dim) {
   uint32_t parts = (dim + 63) / 64;
   return ((dim + parts - 1) / parts + 3) / 4 * 4 * parts;
 }
 
-/* A row that could matter to a query of the group, counted from the first one scanned, and their dot
- * product. */
+/* A row that may matter to a query of the group, and their dot product. Rows are counted from the
+ * first one scanned. */
 typedef struct kf_hit {
   uint32_t query, row;
   int32_t dot;
 } kf_hit;
 
-/* One group of queries against some panels. Row r is a hit of query q where
+/* One group of queries against some panels. Row r is a hit of query q if
  *
  *     dot - kf_scan_offset(offset[r], unit) >= floor[q]
  *
@@ -66,13 +67,13 @@ typedef struct kf_scan {
   size_t n;              /* queries in the group, at most kernel->group */
   const int32_t *floor;  /* [n], from KF_SCAN_ALL to KF_SCAN_LIMIT */
   kf_hit *hits;          /* room for n * n_panels * KF_PANEL */
-  const uint8_t *next;   /* what later scans read is asked for meanwhile */
+  const uint8_t *next;   /* what later scans read, to be prefetched */
   size_t next_size;      /* in bytes; may be 0 */
 } kf_scan;
 
-/* What an offset is in units of a dot product; cut off at a limit that no dot product reaches. With
- * a floor of KF_SCAN_ALL every row is a hit, and with any other floor a row of zero bytes (value +
- * 128: 128) whose offset is minus infinity. */
+/* An offset in units of a dot product, clamped at a limit that no dot product reaches. With a floor
+ * of KF_SCAN_ALL every row is a hit; with any other floor, so is a row of zeros (bytes of 128)
+ * whose offset is minus infinity. */
 #define KF_SCAN_LIMIT (1 << 29)
 #define KF_SCAN_ALL   (-(1 << 30))
 static inline int32_t kf_scan_offset(float offset, float unit) {
@@ -82,8 +83,8 @@ static inline int32_t kf_scan_offset(float offset, float unit) {
   return (int32_t)x;
 }
 
-/* Asking for what later scans read, a little at each step of this one: the memory would otherwise wait
- * while a scan calculates, and the first scan of a block for the memory. */
+/* Prefetches what later scans read, a little at each step of this one: otherwise the memory would
+ * idle while a scan computes, and the first scan of a block would wait for it. */
 typedef struct kf_ahead {
   const uint8_t *at, *end;
   size_t step; /* bytes */
@@ -97,7 +98,7 @@ static inline void kf_ahead_step(kf_ahead *a) {
     __builtin_prefetch(a->at, 0, 2);
 }
 
-/* peaks[i] becomes sums[i] + more where that is larger. */
+/* Raises peaks[i] to sums[i] + more if that is larger. */
 static inline void kf_raise_peaks(int32_t *peaks, const int32_t *sums, int32_t more, size_t n) {
   for (size_t i = 0; i < n; i++) peaks[i] = sums[i] + more > peaks[i] ? sums[i] + more : peaks[i];
 }
@@ -111,29 +112,31 @@ typedef struct kf_scan_kernel {
   void (*pack)(const int8_t *queries, size_t n, uint32_t dim, void *packed);
   /* Returns how many hits were written. */
   size_t (*scan)(const kf_scan *scan);
-  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 * KF_PEAKS, …
-   * for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are left alone. */
+  /* The largest dot - kf_scan_offset of each query among the rows r, r + KF_PEAKS, r + 2 *
+   * KF_PEAKS, … for each r < KF_PEAKS: peaks[n][KF_PEAKS], 64-byte aligned. Floors and hits are not
+   * used. */
   void (*peaks)(const kf_scan *scan, int32_t *peaks);
-  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the last (may
-   * be NULL). */
+  /* Called on a thread before its first `scan` or `peaks` for rows of `dim` columns, and after the
+   * last (may be NULL). */
   void (*begin)(uint32_t dim);
   void (*end)(void);
 } kf_scan_kernel;
 
-/* What a sum with rows taken as value + 128 has too much, negated: where it may start. */
+/* Minus the excess of a sum in which rows are taken as value + 128: where the sum may start. */
 static inline int32_t kf_scan_start(const int8_t *query, uint32_t dim) {
   int32_t sum = 0;
   for (uint32_t i = 0; i < dim; i++) sum += query[i];
   return -128 * sum;
 }
 
-/* Bytes of rows go from -127 to 127; bytes of queries as far as the kernel allows, and not so far in
- * very wide rows, so that all sums, with rows taken as value + 128, are below 2^29. */
+/* The largest magnitude of bytes of queries: what the kernel allows, and less for very wide rows,
+ * so that all sums, with rows taken as value + 128, are below 2^29. Bytes of rows go from -127 to
+ * 127. */
 static inline int kf_scan_most(const kf_scan_kernel *kernel, uint32_t dim) {
   return dim <= 16384 ? kernel->most : 31;
 }
 
-/* The tree over the eight lanes of a canonical sum, which every instruction set can follow. */
+/* The tree over the eight lanes of a canonical sum, the same for every instruction set. */
 static inline double kf_add_lanes(const double lane[8]) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
@@ -146,7 +149,7 @@ typedef struct kf_kernels {
   void (*f32_to_f16)(const float *in, size_t n, uint16_t *out);
 
   /* --- canonical sums: eight strided lanes in f64, then a fixed tree ------------------------- */
-  /* sum x_i^2; not finite where x holds a NaN or an infinity. */
+  /* sum x_i^2; not finite if x holds a NaN or an infinity. */
   double (*norm2)(const float *x, size_t dim);
   /* The canonical dot products of one row with m others. */
   void (*dots)(const float *x, const float *const *rows, size_t m, size_t dim, double *out);
@@ -168,16 +171,16 @@ typedef struct kf_kernels {
   /* The same in f32. */
   void (*gemm_tn_f32)(const float *a, size_t lda, const float *b, size_t ldb, float *c, size_t ldc,
                       size_t m, size_t n, size_t depth);
-  /* Of the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, how many are
-   * above `high`, and how many are from low to high. */
+  /* Counts the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, that
+   * are above `high`, and those from low to high. */
   void (*count_band)(const float *x, const float *scale, const float *offset, size_t n, float low,
                      float high, uint32_t *above, uint32_t *within);
-  /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, the dot
-   * product being a canonical one. */
+  /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, with a
+   * canonical dot product. */
   void (*reflect)(size_t n, double tau, const double *v, double *q, size_t stride, size_t m);
-  /* One row of the tridiagonalisation (src/model/eigen.c), in one pass over it: first the
-   * rank-two update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot
-   * product of the new a with x. */
+  /* One row of the tridiagonalisation (src/model/eigen.c) in a single pass: first the rank-two
+   * update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot product of
+   * the new a with x. */
   double (*tridiagonal_row)(size_t n, double *a, const double *v, const double *w, double v_r,
                             double w_r, const double *x, double x_r, double *y);
   /* The canonical dot product of two f64 vectors. */
@@ -191,12 +194,13 @@ typedef struct kf_kernels {
   const kf_net_kernel *net_f32, *net_bf16;
 } kf_kernels;
 
-/* NULL where this machine or this build does not have the instruction set. */
+/* NULL if this machine or this build does not have the instruction set. */
 const kf_kernels *kf_kernels_for(kf_isa isa);
-/* Whether this machine has VDPBF16PS, which kf_kernels_for takes only where it gains (KF_SIMD). */
+/* Whether this machine has VDPBF16PS, which kf_kernels_for uses only where it is faster
+ * (KF_SIMD). */
 bool kf_has_avx512bf16(void);
 
-/* The tables; all but the plain one exist on x86-64 only (KF_SIMD). */
+/* The tables; all but the plain ones exist on x86-64 only (KF_SIMD). */
 extern const kf_kernels kf_kernels_plain;
 extern const kf_kernels kf_kernels_avx2;
 extern const kf_kernels kf_kernels_avx512;

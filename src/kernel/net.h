@@ -1,15 +1,15 @@
 /* net.h - the arithmetic of transformer towers: products with packed weights, layer norms,
- * activations, attention. Shown to the house through kernel.h.
+ * activations, attention. Other rooms see it through kernel.h.
  *
- * The bits of every result are defined, and are those of every instruction set. In f32 an element of
+ * The bits of every result are defined, and the same on every instruction set. In f32 an element of
  * a product is one chain of fused multiply-adds over k = 0, 1, …, from zero. In bf16 it is what
- * AMX's TDPBF16PS defines: for each block of 32 products two chains from zero, one over even k and one
- * over odd k, in order; their sum is added to the sum of the blocks before. Products of two bf16 are
- * exact in f32, so that the chains can be made of AMX tiles, of VDPBF16PS (which adds the upper
- * product of a pair first, then the lower: pairs are k and k + 2 of one chain), or of f32 FMA, all to
- * the bit, with denormals taken as zero and flushed to zero (MXCSR's DAZ and FTZ) in all of them.
+ * AMX's TDPBF16PS defines: for each block of 32 products two chains from zero, one over even k and
+ * one over odd k, in order; their sum is added to the sum of the blocks before. Products of two
+ * bf16 are exact in f32, so AMX tiles, VDPBF16PS (which adds the upper product of a pair first,
+ * then the lower: pairs are k and k + 2 of one chain) and f32 FMA all give the same bits, with
+ * denormals taken as zero and flushed to zero (MXCSR's DAZ and FTZ) in all of them.
  *
- * No result depends on the rows beside it, so an embedding does not depend on its batch. */
+ * No result depends on the other rows, so an embedding does not depend on its batch. */
 #ifndef KF_NET_H
 #define KF_NET_H
 
@@ -24,9 +24,9 @@ typedef enum kf_activation {
   KF_ACT_GELU_TANH   /* its approximation by tanh */
 } kf_activation;
 
-/* Packed weights and prepared rows end at a multiple of this many columns (k), filled with zeros. */
+/* Packed weights and prepared rows are padded with zeros to a multiple of this many columns (k). */
 #define KF_NET_STEP 32u
-/* Outputs (rows of weights, n) lie in panels of this many. */
+/* Outputs (rows of weights, n) are packed in panels of this many. */
 #define KF_NET_PANEL 32u
 
 /* out = activation(x . W^T + bias) for m rows and outputs [first, end). */
@@ -42,11 +42,11 @@ typedef struct kf_net_product {
    * The columns of prepared rows from n to the next multiple of KF_NET_STEP become zero. */
   float *out; /* NULL: to `prepared` */
   size_t stride;
-  bool add;       /* f32 rows: the result is added to what is there */
+  bool add;       /* f32 rows: add the result instead of storing it */
   void *prepared; /* [m], row_size(n) bytes each */
 } kf_net_product;
 
-/* Attention of one head: out = softmax(scale * q . k^T) . v, the sums over the keys a query sees. */
+/* Attention of one head: out = softmax(scale * q . k^T) . v, over the keys that a query sees. */
 typedef struct kf_net_attention {
   const float *q, *k, *v; /* rows of `dim` columns, in steps of q_stride and kv_stride floats */
   size_t q_stride, kv_stride;
@@ -59,16 +59,16 @@ typedef struct kf_net_attention {
 } kf_net_attention;
 
 typedef struct kf_net_kernel {
-  /* out = (x - mean) / sqrt(variance + eps) * gamma + beta, for m rows of d columns; mean and variance
-   * (divided by d) are canonical sums in f64 (kf_add_lanes). out may be x. */
+  /* out = (x - mean) / sqrt(variance + eps) * gamma + beta, for m rows of d columns; mean and
+   * variance (divided by d) are canonical sums in f64 (kf_add_lanes). out may be x. */
   void (*layer_norm)(const float *x, size_t stride, size_t m, size_t d, const float *gamma,
                      const float *beta, float eps, float *out, size_t out_stride);
   kf_dtype precision;           /* of products: KF_F32 or KF_BF16 */
   size_t (*row_size)(size_t k); /* bytes of a prepared row; a multiple of 64 */
   void (*prepare)(const float *x, size_t stride, size_t m, size_t k, void *prepared);
   size_t (*weights_size)(size_t n, size_t k); /* bytes; a multiple of 64 */
-  /* Packs rows [first, first + count) of W [n][k], which are given as w[count][k]; first is a multiple of
-   * KF_NET_PANEL, and count one or what is left. Denormals become zero in bf16. */
+  /* Packs rows [first, first + count) of W [n][k], given as w[count][k]; first is a multiple of
+   * KF_NET_PANEL, and count is KF_NET_PANEL or what remains. Denormals become zero in bf16. */
   void (*pack)(const float *w, size_t n, size_t k, size_t first, size_t count, void *packed);
   void (*multiply)(const kf_net_product *product);
   size_t (*attention_size)(size_t keys, size_t dim);

@@ -1,14 +1,14 @@
-/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS is the definition of these products:
- * a tile of 16 rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles
- * of sums are worked on at a time, 32 rows times a panel. Rows past the last are read from a
- * copy, as zeros. */
+/* net_amx.c - towers in bf16 by AMX tiles, whose TDPBF16PS defines these products: a tile of 16
+ * rows times one of 16 outputs adds 32 columns to each of 256 sums. Four such tiles of sums are
+ * computed at a time, 32 rows times a panel. Rows past the last are read as zeros, from a copy. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/net_wide.h"
+#include "kernel/amx_tiles.h"
 
 #define EDGE       32  /* rows of four tiles */
-#define DEPTH      512 /* columns: 32 rows of that many fill most of the first cache */
+#define DEPTH      512 /* columns: 32 rows of this many fill most of the first-level cache */
 #define SUM_STRIDE (BLOCK_N * sizeof(float))
 
 static inline void put_bf16(const vec y[PARTS], char *row, size_t j) {
@@ -58,7 +58,7 @@ INLINE void multiply_tiles(const char *x, size_t row, const char *weights, size_
 /* The sums of up to 32 rows with all panels; sums has room for all 32. */
 static void sum_rows(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
-  /* The compiler does not know that TILELOADD reads memory; what was written must be there. */
+  /* The compiler does not know that TILELOADD reads memory; earlier stores must be done. */
   __asm__ volatile("" : : : "memory");
   for (size_t p = 0; p < panels; p++, weights += panel, sums += KF_NET_PANEL)
     if (rows > 16)
@@ -67,7 +67,7 @@ static void sum_rows(const char *x, size_t row, size_t rows, const char *weights
       multiply_tiles(x, row, weights, steps, sums, fresh, false);
 }
 
-/* What is left below the last 32 rows, if that is not 16. */
+/* The rows after the last full 32, unless they are 16. */
 static void sum_rest(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
                      size_t panels, size_t steps, float *sums, bool fresh) {
   uint16_t copy[EDGE][DEPTH + 32] __attribute__((aligned(64)));
@@ -89,18 +89,6 @@ static void sum_tiled(const char *x, size_t row, size_t rows, const char *weight
   if (rows > 0) sum_rest(x, row, rows, weights, panel, panels, steps, sums, fresh);
 }
 
-/* Constant, because the compiler does not know that LDTILECFG reads all of it. */
-static const struct {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-} net_tiles = {.palette = 1,
-               .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-               .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-
-static void net_tiles_on(void) { _tile_loadconfig(&net_tiles); }
-static void net_tiles_off(void) { _tile_release(); }
-
 static const format amx = {.element = 2,
                            .weight = 2,
                            .depth = DEPTH,
@@ -108,6 +96,6 @@ static const format amx = {.element = 2,
                            .put = put_bf16,
                            .pack = pack_pairs,
                            .sum = sum_tiled};
-NET(amx, KF_BF16, net_tiles_on, net_tiles_off);
+NET(amx, KF_BF16, kf_full_tiles_on, kf_tiles_off);
 
 #endif

@@ -1,4 +1,4 @@
-/* net_avx512.c - towers by AVX-512; bf16 for machines without instructions for it. */
+/* net_avx512.c - towers by AVX-512; bf16 for machines without bf16 instructions. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

@@ -1,9 +1,9 @@
 /* net_avx512bf16.c - towers in bf16 by VDPBF16PS, which takes a pair of products at a time.
  *
- * It adds the product of the upper halves first, and that of the lower ones to the result,
- * flushing and rounding each to nearest whatever MXCSR says. The pairs of a chain are therefore
- * k (above) and k + 2 (below): four columns lie in memory in the order 2, 0, 3, 1, a dword of
- * the even chain and one of the odd. */
+ * It adds the product of the upper halves first, and then that of the lower ones, flushing and
+ * rounding each to nearest whatever MXCSR says. The pairs of a chain are therefore k (upper) and k
+ * + 2 (lower): four columns are in memory in the order 2, 0, 3, 1, a dword of the even chain and
+ * one of the odd. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -64,11 +64,8 @@ INLINE void tile(const char *x, size_t row, const char *weights, size_t steps, f
     UNROLL
     for (int i = 0; i < rows; i++) {
       UNROLL
-      for (int v = 0; v < 2; v++) {
-        float *to = sums + i * BLOCK_N + v * LANES;
-        vec before = fresh && k == 0 ? none() : load(to);
-        store(to, add(before, add(sum[i][0][v], sum[i][1][v])));
-      }
+      for (int v = 0; v < 2; v++)
+        add_chains(sums + i * BLOCK_N + v * LANES, fresh && k == 0, sum[i][0][v], sum[i][1][v]);
     }
   }
 }

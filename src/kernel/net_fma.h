@@ -1,8 +1,8 @@
 /* net_fma.h - products of towers by f32 FMA, for AVX2 and AVX-512. Included after net_wide.h.
  *
- * In bf16 rows hold f32 that were rounded, and weights dwords of two bf16, that of an even k
- * below that of the odd one after it. Even and odd k are added up in chains of their own, one
- * after the other, so that one chain for each sum fits the registers. */
+ * In bf16, rows hold rounded f32, and weights hold dwords of two bf16: an even k in the lower half,
+ * the next, odd one in the upper. The chains of even and odd k are computed one after the other, so
+ * that one chain for each sum fits into registers. */
 #ifndef KF_NET_FMA_H
 #define KF_NET_FMA_H
 
@@ -18,9 +18,8 @@
 #define LIST_TILES LIST_6
 #endif
 
-/* Half of the rows of a tile are reached from the first one, half from the one in the middle, so
- * that the distances from both fit the registers; the compiler must not see that they are
- * related. */
+/* Half of the rows of a tile are addressed from the first one, half from the middle one, so that
+ * the distances from both fit into registers; the compiler must not relate the two. */
 #define HALF (TILE_ROWS / 2)
 INLINE const char *middle(const char *x, size_t row, const int rows) {
   const char *half = rows > HALF ? x + HALF * row : x;
@@ -121,11 +120,8 @@ INLINE void tile_bf16(const char *x, size_t row, const char *weights, size_t ste
     UNROLL
     for (int i = 0; i < rows; i++) {
       UNROLL
-      for (int v = 0; v < 2; v++) {
-        float *to = sums + i * BLOCK_N + v * LANES;
-        vec before = fresh && k == 0 ? none() : load(to);
-        store(to, add(before, add(load(even[i][v]), sum[i][v])));
-      }
+      for (int v = 0; v < 2; v++)
+        add_chains(sums + i * BLOCK_N + v * LANES, fresh && k == 0, load(even[i][v]), sum[i][v]);
     }
     x += KF_NET_STEP * sizeof(float);
     weights += KF_NET_STEP / 2 * LINE;

@@ -1,7 +1,7 @@
 /* net_math.h - the polynomials behind the activations and softmax, lowest power first. Every
- * instruction set evaluates them in f32 by Horner's rule in fused multiply-adds, so that the
- * bits agree. They are minimax fits whose coefficients were rounded to f32 one by one, the rest
- * being fitted again after each.
+ * instruction set evaluates them in f32 by Horner's rule with fused multiply-adds, so the bits
+ * agree. They are minimax fits whose coefficients were rounded to f32 one by one, each time fitting
+ * the rest again.
  *
  *     exp(x)  = 2^n exp(r), n = x / ln 2 to the nearest integer, |r| <= ln 2 / 2,
  *     exp(r)  = 1 + r + r^2 E(r)                              within 2^-28
@@ -10,11 +10,11 @@
 #ifndef KF_NET_MATH_H
 #define KF_NET_MATH_H
 
-#define KF_EXP_MOST 87.0f /* arguments are cut off here on both sides: no overflow, no denormals */
+#define KF_EXP_MOST 87.0f /* arguments are clamped to +-this: no overflow, no denormals */
 #define KF_LOG2_E   0x1.715476p+0f
 #define KF_LN2_HIGH 0x1.62e4p-1f /* 15 bits: n times it is exact */
 #define KF_LN2_LOW  0x1.7f7d1cp-20f
-#define KF_ROUND    0x1.8p+23f /* what is added to it has no fraction left */
+#define KF_ROUND    0x1.8p+23f /* adding it rounds to an integer */
 #define KF_ERF_MOST 4.0f
 
 #define KF_EXP_TERMS 5

@@ -1,8 +1,8 @@
-/* net_plain.c - the arithmetic of towers as one would explain it: the definition of every bit,
- * which the other instruction sets must give too (tests/test_net.c).
+/* net_plain.c - the arithmetic of towers in plain C: it defines every bit, and the other
+ * instruction sets must give the same (tests/test_net.c).
  *
- * Rows and weights stay as they are, rows of f32 that end at a multiple of KF_NET_STEP columns.
- * In bf16 they hold values rounded to bf16. */
+ * Rows and weights stay rows of f32, padded to a multiple of KF_NET_STEP columns. In bf16 they hold
+ * values rounded to bf16. */
 #include "kernel/kernel.h"
 #include "kernel/net_math.h"
 
@@ -18,7 +18,7 @@ static size_t weights_size(size_t n, size_t k) { return n * row_size(k); }
 
 /* --- bf16 ------------------------------------------------------------------------------------ */
 
-/* To nearest even, denormals to zero, as VCVTNEPS2BF16 does it; a NaN becomes quiet. */
+/* Rounds to nearest even, denormals to zero, as VCVTNEPS2BF16 does; a NaN becomes quiet. */
 static float to_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -32,12 +32,12 @@ static float to_bf16(float x) {
   return x;
 }
 
-/* What is too small for a normal f32 becomes zero, keeping its sign. */
+/* A denormal becomes zero, keeping its sign. */
 static float flush(float x) { return fabsf(x) < FLT_MIN ? copysignf(0, x) : x; }
 
 /* a * b + c, rounded once and flushed. The hardware decides what is too small after rounding as if
- * exponents had no end; fmaf, which rounds to the coarser steps of denormals, can have arrived at
- * FLT_MIN from below that, and then a larger scale tells. */
+ * exponents were unbounded. fmaf, which rounds to the coarser steps of denormals, may have reached
+ * FLT_MIN from below; a larger scale tells. */
 static float flush_fma(float a, float b, float c) {
   float sum = fmaf(a, b, c);
   if (fabsf(sum) == FLT_MIN && fabsf(fmaf(a * 0x1p64f, b, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
@@ -66,7 +66,7 @@ static float dot_bf16(const float *x, const float *w, size_t k) {
   return sum;
 }
 
-/* What the two precisions differ in. */
+/* Where the two precisions differ. */
 typedef struct rules {
   float (*round)(float x);
   float (*dot)(const float *x, const float *w, size_t k); /* k padded */
@@ -168,7 +168,7 @@ static size_t attention_size(size_t keys, size_t dim) {
   return 2 * (row_size(keys) + row_size(dim));
 }
 
-/* weight[j] = exp(score[j] - the largest), rounded as factors of products are; 0 from `seen` on.
+/* weight[j] = exp(score[j] - the largest), rounded like factors of products; 0 from `seen` on.
  * Returns their sum: 16 strided lanes, whose halves are added until one is left. */
 static float soften(const rules *r, float *weight, size_t seen, size_t keys) {
   float most = -INFINITY, lane[16] = {0};

@@ -1,13 +1,11 @@
-/* net_wide.h - the arithmetic of towers in vectors, written once and compiled for each
- * instruction set that includes this file. Only the innermost sums are left to it: a `format`
- * says how rows and weights lie in memory and how a block of them is multiplied. The bits are
- * those of net_plain.c.
+/* net_wide.h - the arithmetic of towers in vectors, compiled for each instruction set that includes
+ * this file. Only the innermost sums are left to the including file: its `format` says how rows and
+ * weights are laid out and how a block of them is multiplied. The bits are those of net_plain.c.
  *
- * Weights lie in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for each
- * k; in bf16 one row for each pair of k. A product goes through blocks of outputs (BLOCK_N), of
- * rows (BLOCK_M) and of the sum (the format's `depth`), such that the rows of a block and the
- * weights beside them stay in the second cache and the sums on the stack; weights come from
- * memory once. */
+ * Weights are packed in panels of 32 outputs, and a panel in rows of 32 dwords: in f32 one row for
+ * each k; in bf16 one row for each pair of k. A product is blocked by outputs (BLOCK_N), by rows
+ * (BLOCK_M) and along the sum (the format's `depth`), so that the rows of a block and its weights
+ * stay in the second-level cache and the sums on the stack; weights come from memory once. */
 #ifndef KF_NET_WIDE_H
 #define KF_NET_WIDE_H
 
@@ -166,7 +164,7 @@ INLINE __m256 narrow(lanes a) {
 }
 #endif
 
-/* Several rows at once: the sums of one alone would wait for themselves. */
+/* Several rows at once: the sums of a single one would wait for each other. */
 INLINE void norm_rows(const float *x, size_t stride, const int rows, size_t d, const float *gamma,
                       const float *beta, float eps, float *out, size_t out_stride) {
   size_t whole = d - d % 8;
@@ -236,19 +234,17 @@ typedef struct format {
   vec (*round)(vec x);
   /* Writes columns [j, j + 32) of a prepared row. */
   void (*put)(const vec y[PARTS], char *row, size_t j);
-  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[32][32], outputs side
-   * by side. */
+  /* Packs 32 values of k, from a multiple of 32 on, for 32 outputs: block[k][output]. */
   void (*pack)(const float *block, char *to);
-  /* sums[r][c] (BLOCK_N apart), from 0 if `fresh`, gains the products of `rows` rows with the
-   * outputs of some panels over `steps` columns. */
+  /* Adds the products of `rows` rows with the outputs of some panels, over `steps` columns, to
+   * sums[r][c] (BLOCK_N apart), which start at 0 if `fresh`. */
   void (*sum)(const char *x, size_t row, size_t rows, const char *weights, size_t panel,
               size_t panels, size_t steps, float *sums, bool fresh);
 } format;
 
 INLINE size_t padded(size_t k) { return (k + KF_NET_STEP - 1) / KF_NET_STEP * KF_NET_STEP; }
 
-/* An odd number of cache lines, so that rows one below the other do not share a set of the
- * cache. */
+/* An odd number of cache lines, so that successive rows do not share a set of the cache. */
 INLINE size_t row_bytes(const format *f, size_t k) {
   size_t lines = (padded(k) * f->element + 63) / 64;
   return (lines | 1) * 64;
@@ -262,7 +258,7 @@ INLINE size_t packed_bytes(const format *f, size_t n, size_t k) {
   return (n + KF_NET_PANEL - 1) / KF_NET_PANEL * panel_bytes(f, k);
 }
 
-/* Columns [j, j + 32) of a row of k, zero from its end on. */
+/* Loads columns [j, j + 32) of a row of k, with zeros past its end. */
 INLINE void take(const float *x, size_t k, size_t j, vec y[PARTS]) {
   float buffer[KF_NET_PANEL] = {0};
   const float *from = x + j;
@@ -324,7 +320,7 @@ INLINE void pack_rows(const format *f, const float *w, size_t stride, size_t cou
   }
 }
 
-/* The same where the outputs are columns of w: `count` columns of k rows. */
+/* The same for outputs that are columns of w: `count` columns of k rows. */
 INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t count, size_t k,
                          char *to) {
   float block[KF_NET_STEP * KF_NET_PANEL] __attribute__((aligned(64)));
@@ -341,7 +337,7 @@ INLINE void pack_columns(const format *f, const float *w, size_t stride, size_t 
   }
 }
 
-/* Pairs of k, the even one below. */
+/* Packs pairs of k, the even one in the lower half. */
 INLINE void pack_pairs(const float *block, char *to) {
   for (size_t k = 0; k < KF_NET_STEP; k += 2, block += 2 * KF_NET_PANEL, to += LINE) {
     UNROLL
@@ -363,7 +359,7 @@ typedef struct target {
 INLINE void write_row(const format *f, const kf_net_product *p, size_t i, size_t j, size_t width,
                       vec y[PARTS]) {
   float buffer[KF_NET_PANEL] __attribute__((aligned(64))) = {0};
-  if (p->out == NULL && width < KF_NET_PANEL) { /* beyond the last column come zeros */
+  if (p->out == NULL && width < KF_NET_PANEL) { /* zeros follow the last column */
     float part[KF_NET_PANEL];
     UNROLL
     for (int v = 0; v < PARTS; v++) store(part + v * LANES, y[v]);
@@ -390,7 +386,7 @@ INLINE void finish_panel(const format *f, const kf_net_product *p, kf_activation
                          const float *sums, const target *t) {
   vec bias[PARTS];
   UNROLL
-  for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* which changes no number */
+  for (int v = 0; v < PARTS; v++) bias[v] = all(-0.0f); /* adding it changes nothing */
   if (p->bias != NULL) take(p->bias, t->j + t->width, t->j, bias);
   for (size_t i = 0; i < t->rows; i++, sums += BLOCK_N) {
     vec y[PARTS];
@@ -410,7 +406,7 @@ INLINE void finish(const format *f, const kf_net_product *p, const float *sums, 
   }
 }
 
-/* Equal parts of the sum, none longer than the format's depth. */
+/* The length of equal parts of the sum, at most the format's depth. */
 INLINE size_t depth_step(const format *f, size_t k) {
   if (k <= f->depth) return k;
   size_t parts = (k - 1) / f->depth + 1;
@@ -441,8 +437,8 @@ INLINE void multiply(const format *f, const kf_net_product *p) {
 
 /* --- attention ------------------------------------------------------------------------------- */
 
-/* A block of queries goes through two products: with the keys, packed as weights, and the
- * weights of the keys with the values, packed as columns. */
+/* A block of queries goes through two products: with the keys, packed as rows of weights; and its
+ * attention weights with the values, packed as columns. */
 #define QUERIES 96
 
 typedef struct attention_space {
@@ -468,7 +464,7 @@ INLINE size_t attention_bytes(const format *f, size_t keys, size_t dim) {
   return divide(f, nothing, keys, dim).size;
 }
 
-/* Keys beyond `seen` count as something else. */
+/* x, with `otherwise` in place of keys beyond `seen`. */
 INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
   if (at + LANES <= seen) return x;
   bits index = VI(add_epi32)(count_lanes(), all_bits((uint32_t)at));
@@ -519,7 +515,7 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
   for (size_t c = 0; c < a->dim; c += KF_NET_PANEL)
     pack_columns(f, a->v + c, a->kv_stride, a->dim - c < KF_NET_PANEL ? a->dim - c : KF_NET_PANEL,
                  a->keys, s.values + c / KF_NET_PANEL * panel_bytes(f, a->keys));
-  /* Scores beyond the last key are read, and not used. */
+  /* Scores beyond the last key are read, but not used. */
   memset(s.score, 0, QUERIES * padded(a->keys) * sizeof *s.score);
   for (size_t i = 0; i < a->queries; i += QUERIES) {
     size_t n = a->queries - i < QUERIES ? a->queries - i : QUERIES;
@@ -554,13 +550,13 @@ INLINE void attend(const format *f, void (*product_of)(const kf_net_product *),
 
 /* --- tiles of sums in registers -------------------------------------------------------------- */
 
-#define TILE_COLUMNS (2 * LANES) /* two vectors, of up to TILE_ROWS rows */
+#define TILE_COLUMNS (2 * LANES) /* two vectors, for up to TILE_ROWS rows */
 
 typedef void tile_function(const char *x, size_t row, const char *weights, size_t steps,
                            float *sums, bool fresh);
 
-/* A tile for each number of rows, none of which may be drawn out from between the two
- * instructions that begin and end flushing. */
+/* A function for each number of rows. None may be moved out from between the two instructions that
+ * begin and end flushing. */
 #define TILE(name, r)                                                                              \
   static __attribute__((noinline)) void name##_##r(const char *x, size_t row, const char *weights, \
                                                    size_t steps, float *sums, bool fresh) {        \
@@ -574,7 +570,12 @@ typedef void tile_function(const char *x, size_t row, const char *weights, size_
 #define LIST_6(name)  NULL, name##_1, name##_2, name##_3, name##_4, name##_5, name##_6
 #define LIST_12(name) LIST_6(name), name##_7, name##_8, name##_9, name##_10, name##_11, name##_12
 
-/* The rows of a tile stay in the first cache while the weights of the panels pass by. */
+/* Adds the two chains of a block to a vector of sums. */
+INLINE void add_chains(float *sums, bool fresh, vec even, vec odd) {
+  store(sums, add(fresh ? none() : load(sums), add(even, odd)));
+}
+
+/* The rows of a tile stay in the first-level cache while the weights of the panels pass by. */
 INLINE void sum_tiles(tile_function *const *tiles, size_t most, const char *x, size_t row,
                       size_t rows, const char *weights, size_t panel, size_t panels, size_t steps,
                       float *sums, bool fresh) {
@@ -587,7 +588,7 @@ INLINE void sum_tiles(tile_function *const *tiles, size_t most, const char *x, s
   }
 }
 
-/* Denormals count as zero, and become zero, between these two. */
+/* Between these two, denormals count as zero and become zero. */
 INLINE unsigned begin_flushing(void) {
   unsigned before = _mm_getcsr(), after = before | 0x8040u;
   __asm__ volatile("ldmxcsr %0" : : "m"(after) : "memory");
@@ -603,7 +604,7 @@ INLINE float value_at(const char *x) {
   return y;
 }
 
-/* The tables of a format, whose functions all begin with `name`. */
+/* The table of a format and its functions, whose names all begin with `name`. */
 #define NET(name, type, on, off)                                                                   \
   static size_t name##_row_size(size_t k) { return row_bytes(&name, k); }                          \
   static size_t name##_weights_size(size_t n, size_t k) { return packed_bytes(&name, n, k); }      \

@@ -1,5 +1,5 @@
-/* plain.c - every kernel as one would explain it. This is the reference: the other tables must give
- * the same bits, and a machine without them runs this one. */
+/* plain.c - every kernel in plain C. This is the reference: the other tables must give the same
+ * bits, and a machine without their instruction sets runs this one. */
 #include "kernel/kernel.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static void quantize(const float *x, size_t dim, double scale, int32_t *out) {
   for (size_t i = 0; i < dim; i++) out[i] = (int32_t)lrint((double)x[i] * scale);
 }
 
-/* No digits here: a panel is the integers themselves, [rows][EDGE]. */
+/* A panel is the integers themselves, without digits: [rows][EDGE]. */
 #define EDGE 16
 #define ROWS 512
 

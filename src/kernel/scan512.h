@@ -1,4 +1,4 @@
-/* scan512.h - what the VNNI and the AMX scan share. */
+/* scan512.h - what the VNNI and AMX scans share. */
 #ifndef KF_SCAN512_H
 #define KF_SCAN512_H
 

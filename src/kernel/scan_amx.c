@@ -1,14 +1,15 @@
 /* scan_amx.c - the first pass of a search with AMX: TDPBSUD multiplies a tile of 16 queries and up
  * to 64 signed columns with a tile of the same columns, in groups of four, and 16 rows. A tile of
- * rows is a piece of a panel as it lies in memory. Two by two tiles of sums, 32 queries and two
- * panels, are under way at a time; while they are, AVX-512 compares the ones before.
+ * rows is read straight from a panel. Two by two tiles of sums, 32 queries and two panels, are
+ * computed at a time; meanwhile AVX-512 compares the ones before.
  *
- * Rows are stored as value + 128, so that 128 times the sum of the query is too much in every sum:
- * it is taken into account where sums are compared. */
+ * Rows are stored as value + 128, so every sum is too large by 128 times the sum of the query; the
+ * comparison of sums allows for it. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
 #include "kernel/scan512.h"
+#include "kernel/amx_tiles.h"
 
 #include <string.h>
 
@@ -19,8 +20,8 @@
 /* Columns come in equal parts of at most 64, see kf_scan_dim. */
 static size_t parts(size_t dim) { return (dim + 63) / 64; }
 
-/* A packed group: what sums lack, [GROUP] in 128 bytes, then the queries, [parts][GROUP][columns of
- * a part]. */
+/* A packed group: the correction of sums, [GROUP] in 128 bytes, then the queries,
+ * [parts][GROUP][columns of a part]. */
 #define START_SIZE (GROUP * sizeof(int32_t))
 static size_t size(uint32_t dim) { return START_SIZE + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
@@ -38,9 +39,9 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
     }
 }
 
-/* What one scan works with. Pair p of panels has its sums in sums[p % 2]: they are written while those
- * of the pair before are compared, after the hits of the one before that are written. */
-typedef struct work {
+/* The state of a scan. Pair p of panels has its sums in sums[p % 2]: they are computed while those
+ * of the pair before are compared, after the hits of the one before that have been written. */
+typedef struct amx_scan {
   const kf_scan *s;
   const char *queries;
   size_t n_parts, columns, panel; /* panel: bytes of one */
@@ -49,11 +50,11 @@ typedef struct work {
   int32_t floor[GROUP];
   uint16_t which[GROUP][PAIR] __attribute__((aligned(64))); /* a bit for each hit of a pair */
   int32_t sums[2][GROUP * WIDE] __attribute__((aligned(64)));
-} work;
+} amx_scan;
 
-/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result: a
- * wrong guess would stop the products that are under way, too. */
-static inline void compare(work *w, size_t pair, size_t from, size_t to) {
+/* Compares the sums of queries [from, to) with a pair of panels. There is no branch on the result:
+ * a misprediction would also stop the products in flight. */
+static inline void compare(amx_scan *w, size_t pair, size_t from, size_t to) {
   const kf_scan *s = w->s;
   __m512i offset0 = offsets16(s->offset + pair * WIDE, s->unit);
   __m512i offset1 = offsets16(s->offset + pair * WIDE + KF_PANEL, s->unit);
@@ -67,14 +68,14 @@ static inline void compare(work *w, size_t pair, size_t from, size_t to) {
   }
 }
 
-/* A bit for each of 16 queries that has a hit. */
+/* A bit for each of 16 queries: whether it has a hit. */
 static inline uint32_t with_hits(const void *which) {
   __m512i x = _mm512_load_si512(which);
   return _mm512_test_epi32_mask(x, x);
 }
 
-/* Writes the hits of a pair of panels that has been compared. */
-static inline void write_hits(work *w, size_t pair) {
+/* Writes the hits of a pair of panels after its comparison. */
+static inline void write_hits(amx_scan *w, size_t pair) {
   uint32_t queries = with_hits(w->which) | with_hits(w->which + 16) << 16;
   for (; __builtin_expect(queries != 0, 0); queries &= queries - 1) {
     uint32_t q = (uint32_t)__builtin_ctz(queries), rows;
@@ -89,11 +90,11 @@ static inline void write_hits(work *w, size_t pair) {
   }
 }
 
-/* Sums of 16 or 32 queries with a pair of panels. Meanwhile, where `comparing`, those of the
- * pair before are compared. `loaded`: there is one part, and its queries are in their tiles.
+/* Sums of 16 or 32 queries with a pair of panels; if `comparing`, those of the pair before are
+ * compared meanwhile. `loaded`: there is one part, and its queries are in their tiles.
  *
- * Rows are loaded past the first-level cache, where queries and sums are to stay. */
-static inline __attribute__((always_inline)) void multiply(work *w, size_t pair, bool both,
+ * Rows bypass the first-level cache, where queries and sums are to stay. */
+static inline __attribute__((always_inline)) void multiply(amx_scan *w, size_t pair, bool both,
                                                            bool loaded, bool comparing) {
   const uint8_t *rows = w->s->panels + pair * PAIR * w->panel;
   const char *query = w->queries;
@@ -129,7 +130,7 @@ static inline __attribute__((always_inline)) void multiply(work *w, size_t pair,
   }
 }
 
-static inline __attribute__((always_inline)) void scan_group(work *w, bool both, bool loaded) {
+static inline __attribute__((always_inline)) void scan_group(amx_scan *w, bool both, bool loaded) {
   size_t pairs = w->s->n_panels / PAIR;
   if (loaded) {
     _tile_loadd(4, w->queries, w->columns);
@@ -144,7 +145,7 @@ static inline __attribute__((always_inline)) void scan_group(work *w, bool both,
   write_hits(w, pairs - 1);
 }
 
-static void begin_work(work *w, const kf_scan *s) {
+static void begin_work(amx_scan *w, const kf_scan *s) {
   w->s = s;
   w->queries = (const char *)s->queries + START_SIZE;
   w->n_parts = parts(s->dim);
@@ -156,7 +157,7 @@ static void begin_work(work *w, const kf_scan *s) {
 
 static size_t scan(const kf_scan *s) {
   if (s->n == 0 || s->n_panels == 0) return 0;
-  work w;
+  amx_scan w;
   begin_work(&w, s);
   memset(w.which, 0, sizeof w.which);
   for (size_t q = 0; q < s->n; q++) w.floor[q] = s->floor[q] - ((const int32_t *)s->queries)[q];
@@ -172,7 +173,7 @@ static size_t scan(const kf_scan *s) {
 static void peaks(const kf_scan *s, int32_t *peaks) {
   for (size_t i = 0; i < s->n * KF_PEAKS; i++) peaks[i] = INT32_MIN;
   if (s->n == 0 || s->n_panels == 0) return;
-  work w;
+  amx_scan w;
   begin_work(&w, s);
   for (size_t pair = 0; pair < s->n_panels / PAIR; pair++) {
     int32_t *sums = w.sums[pair % 2];
@@ -189,34 +190,13 @@ static void peaks(const kf_scan *s, int32_t *peaks) {
   }
 }
 
-/* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, with `columns` columns. Constant, because
- * the compiler does not know that LDTILECFG reads all of it, and would leave out the stores that
- * fill in a local one. */
-typedef struct tiles {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t row_bytes[16];
-  uint8_t rows[16];
-} tiles;
-#define TILES(columns)                                                                             \
-  {                                                                                                \
-    .palette = 1, .row_bytes = {64, 64, 64, 64, columns, columns, 64, 64}, .rows = {               \
-      16,                                                                                          \
-      16,                                                                                          \
-      16,                                                                                          \
-      16,                                                                                          \
-      16,                                                                                          \
-      16,                                                                                          \
-      (columns) / 4,                                                                               \
-      (columns) / 4                                                                                \
-    }                                                                                              \
-  }
-static const tiles all_tiles[] = {TILES(4),  TILES(8),  TILES(12), TILES(16), TILES(20), TILES(24),
-                                  TILES(28), TILES(32), TILES(36), TILES(40), TILES(44), TILES(48),
-                                  TILES(52), TILES(56), TILES(60), TILES(64)};
+/* Tiles 0 to 3 are sums, 4 and 5 queries, 6 and 7 rows, for each number of columns. */
+static const kf_tile_config configs[] = {KF_TILES(4),  KF_TILES(8),  KF_TILES(12), KF_TILES(16),
+                                         KF_TILES(20), KF_TILES(24), KF_TILES(28), KF_TILES(32),
+                                         KF_TILES(36), KF_TILES(40), KF_TILES(44), KF_TILES(48),
+                                         KF_TILES(52), KF_TILES(56), KF_TILES(60), KF_TILES(64)};
 
-static void tiles_on(uint32_t dim) { _tile_loadconfig(&all_tiles[dim / parts(dim) / 4 - 1]); }
-
-static void tiles_off(void) { _tile_release(); }
+static void tiles_on(uint32_t dim) { _tile_loadconfig(&configs[dim / parts(dim) / 4 - 1]); }
 
 const kf_scan_kernel kf_scan_amx = {.group = GROUP,
                                     .most = 127,
@@ -225,6 +205,6 @@ const kf_scan_kernel kf_scan_amx = {.group = GROUP,
                                     .scan = scan,
                                     .peaks = peaks,
                                     .begin = tiles_on,
-                                    .end = tiles_off};
+                                    .end = kf_tiles_off};
 
 #endif

@@ -1,7 +1,8 @@
-/* scan_avx2.c - the first pass of a search with vpmaddubsw: the unsigned bytes of 8 rows meet four
- * signed bytes of a query, two products at a time in 16 bits. Rows are stored as value + 128; bytes
- * of a query go to 63, so that 2 * 255 * 63 fits. Sums start at -128 times the sum of the query, less
- * the offsets of their rows. Up to four queries meet one panel, in eight registers of sums. */
+/* scan_avx2.c - the first pass of a search with vpmaddubsw: it multiplies the unsigned bytes of 8
+ * rows with four signed bytes of a query, and adds two products at a time in 16 bits. Rows are
+ * stored as value + 128; bytes of a query go up to 63, so that 2 * 255 * 63 fits. Sums start at
+ * -128 times the sum of the query, less the offsets of their rows. Up to four queries are
+ * multiplied with one panel, in eight registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -33,7 +34,7 @@ static inline __m256i offsets8(const float *offset, float unit) {
 }
 
 /* The sums of n queries with panel p: dot products less offsets. */
-typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANEL]);
+typedef void avx2_multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][KF_PANEL]);
 
 /* n is a constant where this is inlined, so that the sums are registers. */
 static inline __attribute__((always_inline)) void
@@ -73,8 +74,8 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][KF_PANE
   }
 }
 
-/* One function for each number of queries, and out of line: in one with what follows, the compiler
- * would keep the sums in memory. */
+/* One function for each number of queries, and out of line: inlined, the compiler would keep the
+ * sums in memory. */
 #define MULTIPLY(n)                                                                                \
   static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
                                                      int32_t sums[GROUP][KF_PANEL]) {              \
@@ -85,8 +86,8 @@ MULTIPLY(2)
 MULTIPLY(3)
 MULTIPLY(4)
 
-/* Writes the hits of query q in a panel, and returns where the next one goes: rows from `row` on, of
- * which the bit in `below` is not set. */
+/* Writes the hits of query q in a panel, the rows from `row` on whose bit in `below` is not set,
+ * and returns where the next one goes. */
 static inline kf_hit *keep(const kf_scan *s, size_t q, size_t row, uint32_t below,
                            const int32_t *sums, kf_hit *to) {
   for (uint32_t which = below ^ 0xffff; __builtin_expect(which != 0, 0); which &= which - 1) {
@@ -98,13 +99,13 @@ static inline kf_hit *keep(const kf_scan *s, size_t q, size_t row, uint32_t belo
   return to;
 }
 
-/* A bit for each of 8 sums that is below the floor. */
+/* A bit for each of 8 sums: whether it is below the floor. */
 static inline uint32_t below8(const int32_t *sums, __m256i floor) {
   __m256i below = _mm256_cmpgt_epi32(floor, _mm256_load_si256((const __m256i *)sums));
   return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(below));
 }
 
-static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
+static avx2_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3, multiply_4};
 
 static size_t scan(const kf_scan *s) {
   const size_t n = s->n;

@@ -1,7 +1,7 @@
 /* scan_avx512.c - the first pass of a search with VNNI: vpdpbusd multiplies the unsigned bytes of
- * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so that 128 times the
- * sum of the query is too much in every sum; the floor is raised by as much. Sums start at minus
- * the offsets of their rows. Up to six queries meet four panels, in 24 registers of sums. */
+ * 16 rows with four signed bytes of a query. Rows are stored as value + 128, so every sum is too
+ * large by 128 times the sum of the query; the floor is raised by as much. Sums start at minus the
+ * offsets of their rows. Up to six queries go with four panels, in 24 registers of sums. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -14,7 +14,7 @@
 #define QUAD  KF_PANELS_STEP
 #define ROWS  (QUAD * KF_PANEL)
 
-/* A packed group: what sums lack, [GROUP] in 64 bytes, then the queries, [GROUP][dim]. */
+/* A packed group: the correction of sums, [GROUP] in 64 bytes, then the queries, [GROUP][dim]. */
 static size_t size(uint32_t dim) { return 64 + ((size_t)GROUP * dim + 63) / 64 * 64; }
 
 static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
@@ -24,7 +24,7 @@ static void pack(const int8_t *queries, size_t n, uint32_t dim, void *packed) {
 }
 
 /* The sums of n queries with the four panels from p on. */
-typedef void multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
+typedef void avx512_multiply_fn(const kf_scan *s, size_t p, int32_t sums[GROUP][ROWS]);
 
 /* n is a constant where this is inlined, so that the sums are registers. */
 static inline __attribute__((always_inline)) void
@@ -60,8 +60,8 @@ multiply(const kf_scan *s, size_t p, const size_t n, int32_t sums[GROUP][ROWS]) 
   }
 }
 
-/* One function for each number of queries, and out of line: in one with what follows, the compiler
- * would keep the sums in memory. */
+/* One function for each number of queries, and out of line: inlined, the compiler would keep the
+ * sums in memory. */
 #define MULTIPLY(n)                                                                                \
   static __attribute__((noinline)) void multiply_##n(const kf_scan *s, size_t p,                   \
                                                      int32_t sums[GROUP][ROWS]) {                  \
@@ -93,8 +93,8 @@ static inline kf_hit *look_at(const kf_scan *s, size_t q, size_t row, int32_t fl
   return to;
 }
 
-static multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
-                                          multiply_4, multiply_5, multiply_6};
+static avx512_multiply_fn *const multiply_n[] = {multiply_1, multiply_2, multiply_3,
+                                                 multiply_4, multiply_5, multiply_6};
 
 static size_t scan(const kf_scan *s) {
   const size_t n = s->n;

@@ -1,4 +1,4 @@
-/* scan_plain.c - the first pass of a search as one would explain it. */
+/* scan_plain.c - the first pass of a search in plain C: the definition for all instruction sets. */
 #include "kernel/kernel.h"
 
 #include <string.h>

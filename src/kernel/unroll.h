@@ -1,5 +1,6 @@
-/* unroll.h - loops over arrays that are meant to live in registers. A compiler that leaves one such
- * loop rolled up keeps the array in memory, and stores it on every turn of the loop around it. */
+/* unroll.h - unrolls loops over arrays that are meant to live in registers. If one such loop
+ * stays rolled up, the compiler keeps the array in memory and stores it on every turn of the
+ * outer loop. */
 #ifndef KF_UNROLL_H
 #define KF_UNROLL_H
 

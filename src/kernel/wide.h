@@ -1,40 +1,39 @@
-/* wide.h - the floating-point kernels in GCC's vector types, written once and compiled for each instruction
- * set that includes this file. `vec` is as wide as the registers; the eight lanes of a canonical
- * sum are PARTS of them. Products and sums are rounded separately everywhere, so the bits are those
- * of plain.c. */
+/* wide.h - the floating-point kernels in GCC's vector types, compiled for each instruction set that
+ * includes this file. `doubles` and `floats` are as wide as the registers; the eight lanes of a
+ * canonical sum take PARTS of `doubles`. Products and sums are rounded separately everywhere, so
+ * the bits are those of plain.c. */
 #ifndef KF_WIDE_H
 #define KF_WIDE_H
 
 #include "kernel/kernel.h"
 #include "kernel/unroll.h"
 
+#include <immintrin.h>
 #include <string.h>
 
 #ifdef __AVX512F__
 #define WIDTH 8
 #define MR    8
-typedef double vec __attribute__((vector_size(64)));
-typedef float narrow __attribute__((vector_size(32)));
+typedef double doubles __attribute__((vector_size(64)));
 typedef float floats __attribute__((vector_size(64)));
 typedef int ints __attribute__((vector_size(64)));
 #else
 #define WIDTH 4
 #define MR    4
-typedef double vec __attribute__((vector_size(32)));
-typedef float narrow __attribute__((vector_size(16)));
+typedef double doubles __attribute__((vector_size(32)));
 typedef float floats __attribute__((vector_size(32)));
 typedef int ints __attribute__((vector_size(32)));
 #endif
 #define PARTS (8 / WIDTH)
-#define NV    3 /* vectors in a row of the product tile: MR x NV sums stay in registers */
+#define NV    3 /* vectors in a row of a product's tile: MR x NV sums stay in registers */
 
-static inline vec load_f64(const double *p) {
-  vec x;
+static inline doubles load_f64(const double *p) {
+  doubles x;
   memcpy(&x, p, sizeof x);
   return x;
 }
 
-static inline void store_f64(double *p, vec x) { memcpy(p, &x, sizeof x); }
+static inline void store_f64(double *p, doubles x) { memcpy(p, &x, sizeof x); }
 
 static inline floats load_f32(const float *p) {
   floats x;
@@ -44,21 +43,60 @@ static inline floats load_f32(const float *p) {
 
 static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
-static inline vec widen(const float *p) {
-  narrow x;
-  memcpy(&x, p, sizeof x);
-  return __builtin_convertvector(x, vec);
+/* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
+#ifdef __AVX512F__
+static inline doubles widen(const float *p) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32((__m512d)x));
+}
+#else
+static inline doubles widen(const float *p) { return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
+static inline floats load_f16(const uint16_t *p) {
+  return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+static inline void store_f16(uint16_t *p, floats x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline void store_i32(int32_t *p, doubles x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32((__m256d)x));
+}
+#endif
 
-static inline double add_lanes(const vec sum[PARTS]) {
+static inline double add_lanes(const doubles sum[PARTS]) {
   double lane[8];
   memcpy(lane, sum, sizeof lane);
   return kf_add_lanes(lane);
 }
 
+/* --- half precision and integers -------------------------------------------------------------- */
+
+static void wide_f16_to_f32(const uint16_t *in, size_t n, float *out) {
+  size_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) store_f32(out + i, load_f16(in + i));
+  kf_kernels_plain.f16_to_f32(in + i, n - i, out + i);
+}
+
+static void wide_f32_to_f16(const float *in, size_t n, uint16_t *out) {
+  size_t i = 0;
+  for (; i + 2 * WIDTH <= n; i += 2 * WIDTH) store_f16(out + i, load_f32(in + i));
+  kf_kernels_plain.f32_to_f16(in + i, n - i, out + i);
+}
+
+static void wide_quantize(const float *x, size_t dim, double scale, int32_t *out) {
+  size_t i = 0;
+  for (; i + WIDTH <= dim; i += WIDTH) store_i32(out + i, widen(x + i) * scale);
+  kf_kernels_plain.quantize(x + i, dim - i, scale, out + i);
+}
+
 /* --- canonical sums -------------------------------------------------------------------------- */
 
-/* The last n < 8 elements come padded with zeros: a lane that adds 0 * 0 keeps its bits. */
+/* The last n < 8 elements, padded with zeros: a lane that adds 0 * 0 keeps its bits. */
 static inline const float *pad_f32(const float *p, size_t n, float buffer[8]) {
   memset(buffer, 0, 8 * sizeof *buffer);
   return memcpy(buffer, p, n * sizeof *buffer);
@@ -69,19 +107,19 @@ static inline const double *pad_f64(const double *p, size_t n, double buffer[8])
   return memcpy(buffer, p, n * sizeof *buffer);
 }
 
-static inline void dot_step(const float *x, const float *y, vec sum[PARTS]) {
+static inline void dot_step(const float *x, const float *y, doubles sum[PARTS]) {
   for (int p = 0; p < PARTS; p++) sum[p] += widen(x + p * WIDTH) * widen(y + p * WIDTH);
 }
 
-static inline void distance_step(const float *x, const float *y, vec sum[PARTS]) {
+static inline void distance_step(const float *x, const float *y, doubles sum[PARTS]) {
   for (int p = 0; p < PARTS; p++) {
-    vec d = widen(x + p * WIDTH) - widen(y + p * WIDTH);
+    doubles d = widen(x + p * WIDTH) - widen(y + p * WIDTH);
     sum[p] += d * d;
   }
 }
 
 static double wide_norm2(const float *x, size_t dim) {
-  vec sum[PARTS] = {{0}};
+  doubles sum[PARTS] = {{0}};
   size_t i = 0;
   for (; i + 8 <= dim; i += 8) dot_step(x + i, x + i, sum);
   if (i < dim) {
@@ -92,7 +130,7 @@ static double wide_norm2(const float *x, size_t dim) {
   return add_lanes(sum);
 }
 
-/* Four rows at a time, so that four sums are under way and the conversion of x is shared. */
+/* Four rows at a time: four sums are in flight, and the conversion of x is shared. */
 #define MANY(name, step)                                                                           \
   static void name(const float *x, const float *const *rows, size_t m, size_t dim, double *out) {  \
     size_t whole = dim - dim % 8, left = dim - whole;                                              \
@@ -101,7 +139,7 @@ static double wide_norm2(const float *x, size_t dim) {
     for (size_t r = 0; r < m; r += 4) {                                                            \
       const float *y[4];                                                                           \
       for (size_t t = 0; t < 4; t++) y[t] = rows[r + t < m ? r + t : r];                           \
-      vec sum[4][PARTS] = {{{0}}};                                                                 \
+      doubles sum[4][PARTS] = {{{0}}};                                                             \
       for (size_t i = 0; i < whole; i += 8)                                                        \
         for (int t = 0; t < 4; t++) step(x + i, y[t] + i, sum[t]);                                 \
       for (int t = 0; left > 0 && t < 4; t++)                                                      \
@@ -113,7 +151,7 @@ MANY(wide_dots, dot_step)
 MANY(wide_distances, distance_step)
 
 static double wide_dot(size_t n, const double *x, const double *y) {
-  vec sum[PARTS] = {{0}};
+  doubles sum[PARTS] = {{0}};
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     UNROLL
@@ -136,7 +174,7 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 #define GEMM_DEPTH 192
 
 #define REAL    double
-#define VEC     vec
+#define VEC     doubles
 #define LANES   WIDTH
 #define NAME(x) x##_f64
 #include "kernel/gemm.h"
@@ -168,15 +206,15 @@ static void wide_count_band(const float *x, const float *scale, const float *off
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Four rows at a time: one dot product alone would wait for its own additions. */
+/* Four rows at a time: a single dot product would wait for its own additions. */
 static void wide_reflect(size_t n, double tau, const double *v, double *q, size_t stride,
                          size_t m) {
   size_t whole = n - n % 8;
   for (; m >= 4; m -= 4, q += 4 * stride) {
-    vec sum[4][PARTS] = {{{0}}};
+    doubles sum[4][PARTS] = {{{0}}};
     for (size_t i = 0; i < whole; i += 8)
       for (size_t p = 0; p < PARTS; p++) {
-        vec x = load_f64(v + i + p * WIDTH);
+        doubles x = load_f64(v + i + p * WIDTH);
         UNROLL
         for (size_t t = 0; t < 4; t++) sum[t][p] += load_f64(q + t * stride + i + p * WIDTH) * x;
       }
@@ -194,13 +232,13 @@ static void wide_reflect(size_t n, double tau, const double *v, double *q, size_
 
 static double wide_tridiagonal_row(size_t n, double *a, const double *v, const double *w,
                                    double v_r, double w_r, const double *x, double x_r, double *y) {
-  vec sum[PARTS] = {{0}};
+  doubles sum[PARTS] = {{0}};
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     UNROLL
     for (int p = 0; p < PARTS; p++) {
       size_t at = i + (size_t)p * WIDTH;
-      vec row = load_f64(a + at) - (load_f64(v + at) * w_r + load_f64(w + at) * v_r);
+      doubles row = load_f64(a + at) - (load_f64(v + at) * w_r + load_f64(w + at) * v_r);
       store_f64(a + at, row);
       store_f64(y + at, load_f64(y + at) + row * x_r);
       sum[p] += row * load_f64(x + at);
@@ -214,17 +252,17 @@ static double wide_tridiagonal_row(size_t n, double *a, const double *v, const d
   return add_lanes(sum);
 }
 
-/* The upper row of each rotation is the lower row of the one before: it stays in registers. */
+/* The upper row of each rotation is the lower row of the one before, so it stays in registers. */
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
                            size_t count) {
-  vec carry[4];
+  doubles carry[4];
   UNROLL
   for (size_t v = 0; v < 4; v++) carry[v] = load_f64(q + (first + 1) * stride + v * WIDTH);
   for (size_t t = 0; t < count; t++) {
     double *lower = q + (first - t) * stride, *upper = lower + stride;
     UNROLL
     for (size_t v = 0; v < 4; v++) {
-      vec l = load_f64(lower + v * WIDTH);
+      doubles l = load_f64(lower + v * WIDTH);
       store_f64(upper + v * WIDTH, s[t] * l + c[t] * carry[v]);
       carry[v] = c[t] * l - s[t] * carry[v];
     }
@@ -239,5 +277,16 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
   for (; j + 4 * WIDTH <= n; j += 4 * WIDTH) rotate_columns(q + j, stride, first, c, s, count);
   if (j < n) kf_kernels_plain.rotate(q + j, stride, n - j, first, c, s, count);
 }
+
+/* The table of an instruction set. */
+#define WIDE_TABLE(which, moments, scans, f32, bf16)                                               \
+  {                                                                                                \
+    .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
+    .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
+    .quantize = wide_quantize, .moment = moments, .scan = scans, .gemm_tn = wide_gemm_tn_f64,      \
+    .gemm_tn_f32 = wide_gemm_tn_f32, .count_band = wide_count_band, .reflect = wide_reflect,       \
+    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
+    .net_f32 = f32, .net_bf16 = bf16                                                               \
+  }
 
 #endif

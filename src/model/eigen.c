@@ -1,20 +1,20 @@
 /* eigen.c - the symmetric eigenproblem, with the same bits on every machine.
  *
- * LAPACK would do this, but its bits depend on the BLAS below it, on the CPU that the BLAS believes
- * it runs on, and on the number of threads; and with them would the bits of every model. The
- * problem is small (D^3, D of a few hundred), so we solve it ourselves, by the classical road:
+ * LAPACK would do this, but its bits, and so those of every model, would depend on the BLAS below
+ * it, on the CPU that the BLAS detects, and on the number of threads. The problem is small (D^3, D
+ * of a few hundred), so we solve it ourselves, in the classical way:
  *
  *   1. Householder reflections take A to tridiagonal form, A = Q T Q^T. Reflection i (i = n-1 … 2)
  *      clears row i left of the sub-diagonal. With v the reflector and H = I - tau v v^T,
  *      H A H = A - v w^T - w v^T, where p = tau A v and w = p - (tau p^T v / 2) v. Only the lower
  *      triangle is kept; the update of one step and the product A v of the next are done in one
- * pass over it, since memory is what this step waits for.
+ *      pass over it, since this step is bound by memory.
  *   2. Q^T is formed row by row; rows are independent.
  *   3. Implicit QL with Wilkinson's shift finds the eigenvalues of T as a long list of plane
  *      rotations, which are applied to the rows of Q^T in batches; columns are independent.
  *
- * Every sum is either a canonical one (eight lanes) or a sequence in a fixed order; rows and
- * columns are shared out among threads, sums never are. */
+ * Every sum is either canonical (eight lanes) or runs in a fixed order; rows and columns are shared
+ * out among threads, sums never are. */
 #include "model/model.h"
 
 #include <float.h>
@@ -33,6 +33,11 @@ typedef struct sweep {
   size_t count;
 } sweep;
 
+typedef struct ranked {
+  double value;
+  size_t index;
+} ranked;
+
 typedef struct eigen {
   kf_ctx *ctx;
   size_t n, ld; /* ld: n rounded up to whole cache lines */
@@ -47,13 +52,13 @@ typedef struct eigen {
   double *c, *s;
   sweep *sweeps;
   size_t n_sweeps, n_rotations;
+  ranked *order; /* [n] */
 } eigen;
 
 /* --- 1. tridiagonal form --------------------------------------------------------------------- */
 
 /* Turns x[0 … n) into the reflector that takes it to (0, …, 0, alpha); returns alpha. The matrix is
- * scaled to 1, so what is cleared below 1e-30 is far below any rounding error, and tau stays below
- * 1e60. */
+ * scaled to 1, so anything below 1e-30 is far below rounding errors, and tau stays below 1e60. */
 static double reflector(const kf_kernels *kernels, size_t n, double *x, double *tau) {
   double cleared2 = kernels->dot(n - 1, x, x), last = x[n - 1];
   double norm2 = cleared2 + last * last;
@@ -199,13 +204,14 @@ static void ql_sweep(eigen *g, size_t l, size_t m) {
 }
 
 static kf_status diagonalise(eigen *g) {
-  /* What is far below the rounding errors of step 1 is zero: keeps clusters of zero eigenvalues
-   * (fewer rows than dimensions) from chasing noise. */
+  /* Anything far below the rounding errors of step 1 is zero: this keeps clusters of zero
+   * eigenvalues (fewer rows than dimensions) from chasing noise. */
   double largest = 0;
   for (size_t i = 0; i < g->n; i++) {
     double size = fabs(g->d[i]) + fabs(g->e[i]);
     if (!isfinite(size))
-      return kf_fail(&g->ctx->err, KF_ERR_INTERNAL, "the eigensolver met a number out of range");
+      return kf_fail(&g->ctx->err, KF_ERR_INTERNAL,
+                     "the eigensolver met a number that is not finite");
     largest = fmax(largest, size);
   }
   double negligible = largest * DBL_EPSILON * 0x1p-10;
@@ -232,20 +238,14 @@ static double scale_of(const double *a, size_t n) {
   return ldexp(1.0, -power);
 }
 
-typedef struct ranked {
-  double value;
-  size_t index;
-} ranked;
-
 static int falling(const void *a, const void *b) {
   const ranked *x = a, *y = b;
   if (x->value != y->value) return x->value > y->value ? -1 : 1;
   return x->index < y->index ? -1 : 1;
 }
 
-static kf_status sort_out(const eigen *g, double scale, double *values, double *vectors) {
-  ranked *order = kf_alloc(g->n, sizeof *order);
-  if (order == NULL) return kf_fail_memory(&g->ctx->err);
+static void sort_out(const eigen *g, double scale, double *values, double *vectors) {
+  ranked *order = g->order;
   for (size_t i = 0; i < g->n; i++) order[i] = (ranked){.value = g->d[i], .index = i};
   qsort(order, g->n, sizeof *order, falling);
   for (size_t i = 0; i < g->n; i++) {
@@ -256,15 +256,10 @@ static kf_status sort_out(const eigen *g, double scale, double *values, double *
              columns * sizeof *vectors);
     }
   }
-  kf_free(order);
-  return KF_OK;
 }
 
 static kf_status solve(eigen *g, double *a, double *values, double *vectors) {
   size_t n = g->n;
-  if (!(g->a && g->q && g->panels && g->d && g->e && g->tau && g->work && g->c && g->s &&
-        g->sweeps))
-    return kf_fail_memory(&g->ctx->err);
   double scale = scale_of(a, n);
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < n; j++) g->a[i * g->ld + j] = a[i * n + j] * scale;
@@ -272,33 +267,27 @@ static kf_status solve(eigen *g, double *a, double *values, double *vectors) {
   KF_TRY(kf_parallel(g->ctx, (n + ROW_GROUP - 1) / ROW_GROUP, form_rows, g));
   KF_TRY(kf_parallel(g->ctx, g->n_panels, copy_panel, g));
   KF_TRY(diagonalise(g));
-  return sort_out(g, scale, values, vectors);
+  sort_out(g, scale, values, vectors);
+  return KF_OK;
 }
 
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
   eigen g = {.ctx = ctx, .n = n, .ld = ((size_t)n + 7) & ~(size_t)7};
-  uint64_t most = BATCH > n ? BATCH : n; /* one sweep always fits */
-  g.a = kf_alloc(n * (uint64_t)g.ld, sizeof *g.a);
-  g.q = kf_alloc(n * (uint64_t)g.ld, sizeof *g.q);
+  uint64_t ld = g.ld, most = BATCH > n ? BATCH : n; /* one sweep always fits */
+  kf_arena arena = {0};
   g.n_panels = (n + COLUMN_PANEL - 1) / COLUMN_PANEL;
-  g.panels = kf_alloc((uint64_t)g.n_panels * COLUMN_PANEL * n, sizeof *g.panels);
-  g.d = kf_alloc(n, sizeof *g.d);
-  g.e = kf_alloc_zero(n, sizeof *g.e);
-  g.tau = kf_alloc_zero(n, sizeof *g.tau);
-  g.work = kf_alloc(4 * (uint64_t)g.ld, sizeof *g.work);
-  g.c = kf_alloc(most, sizeof *g.c);
-  g.s = kf_alloc(most, sizeof *g.s);
-  g.sweeps = kf_alloc(BATCH, sizeof *g.sweeps);
-  kf_status status = solve(&g, a, values, vectors);
-  kf_free(g.a);
-  kf_free(g.q);
-  kf_free(g.panels);
-  kf_free(g.d);
-  kf_free(g.e);
-  kf_free(g.tau);
-  kf_free(g.work);
-  kf_free(g.c);
-  kf_free(g.s);
-  kf_free(g.sweeps);
+  KF_TAKE(&arena, g.a, n * ld);
+  KF_TAKE(&arena, g.q, n * ld);
+  KF_TAKE(&arena, g.panels, (uint64_t)g.n_panels * COLUMN_PANEL * n);
+  KF_TAKE(&arena, g.d, n);
+  KF_TAKE_ZERO(&arena, g.e, n);
+  KF_TAKE_ZERO(&arena, g.tau, n);
+  KF_TAKE(&arena, g.work, 4 * ld);
+  KF_TAKE(&arena, g.c, most);
+  KF_TAKE(&arena, g.s, most);
+  KF_TAKE(&arena, g.sweeps, BATCH);
+  KF_TAKE(&arena, g.order, n);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : solve(&g, a, values, vectors);
+  kf_arena_free(&arena);
   return status;
 }

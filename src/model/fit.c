@@ -9,14 +9,12 @@
  * Then T (S_w + lambda I) T^T = I and T S_b T^T = diag(gamma). Beyond the rank of S_b (at most K -
  * 1) gamma is zero and the rows of U are an orthonormal completion. Working in the basis V saves
  * the product that would form Z itself. */
-#include "base/json.h"
+#include "base/text.h"
 #include "model/model.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#define ROW_BLOCK 64u
 
 kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   KF_ENTER(ctx, text != NULL && out != NULL);
@@ -35,48 +33,23 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   bool relative = strcmp(end, "x") == 0, absolute = *end == '\0';
   if (end == text || !(relative || absolute)) value = -1;
   if (!(value >= 0) || !isfinite(value))
-    return kf_fail(err, KF_ERR_ARG,
-                   "lambda '%s' is neither a number such as 150, nor a multiple of the mean "
-                   "eigenvalue such as 0.3x, nor auto, gda or ledoit-wolf",
-                   text);
+    return kf_fail(
+        err, KF_ERR_ARG,
+        "lambda '%s' is not a number (150), a multiple of the mean eigenvalue (0.3x), auto, "
+        "gda or ledoit-wolf",
+        text);
   *out = (kf_lambda){.value = value, .unit = relative ? KF_LAMBDA_RELATIVE : KF_LAMBDA_ABSOLUTE};
   return KF_OK;
 }
 
-/* --- products -------------------------------------------------------------------------------- */
-
-typedef struct product_job {
-  const kf_kernels *kernels;
-  kf_product p;
-} product_job;
-
-static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  (void)err;
-  const product_job *j = argument;
-  const kf_product *p = &j->p;
-  size_t first = i * ROW_BLOCK, rows = p->m - first < ROW_BLOCK ? p->m - first : ROW_BLOCK;
-  size_t from = p->upper ? first : 0;
-  double *c = p->c + first * p->n;
-  memset(c, 0, rows * p->n * sizeof *c);
-  j->kernels->gemm_tn(p->a + first, p->m, p->b + from, p->n, c + from, p->n, rows, p->n - from,
-                      p->depth);
-  return KF_OK;
-}
-
-kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
-  product_job j = {.kernels = ctx->kernels, .p = product};
-  return kf_parallel(ctx, (product.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &j);
-}
-
-/* --- what all fits of the same statistics share ---------------------------------------------- */
+/* --- shared by all fits of the same statistics ----------------------------------------------- */
 
 struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;
   uint32_t dim;
   double *mean;           /* [D] */
-  double *values;         /* [D] eigenvalues w of S_w, falling; those that are rounding are 0 */
+  double *values;         /* [D] eigenvalues w of S_w, falling; those below `noise` are 0 */
   double *vectors;        /* [D][D] rows are eigenvectors: V */
   double *between_in_v;   /* [D][D] V S_b V^T, its upper triangle */
   double *c;              /* [D][D] scratch: C, then U^T with its rows scaled */
@@ -85,13 +58,13 @@ struct kf_fitter {
   double mean_eigenvalue; /* of S_w */
   double noise;           /* an eigenvalue this small is rounding */
   uint32_t rank;          /* of S_w */
+  kf_arena arena;
 };
 
 static kf_status check_statistics(const kf_stats *w, const kf_stats *b, kf_err *err) {
   if (w->dim != b->dim || w->normalized != b->normalized)
     return kf_fail(err, KF_ERR_DATA,
-                   "the statistics for S_w (%u columns, %s) and S_b (%u columns, "
-                   "%s) do not go together",
+                   "the statistics for S_w (%u columns, %s) and S_b (%u columns, %s) do not match",
                    w->dim, w->normalized ? "unit length" : "raw", b->dim,
                    b->normalized ? "unit length" : "raw");
   if (w->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
@@ -113,11 +86,11 @@ static kf_status decompose(kf_fitter *f) {
   f->noise = f->dim * DBL_EPSILON * largest;
   for (f->rank = 0; f->rank < f->dim && f->values[f->rank] > f->noise;) f->rank++;
   for (uint32_t i = f->rank; i < f->dim; i++) f->values[i] = 0;
-  /* Far beyond rounding: a file that was made up. */
+  /* Far beyond rounding: an invented file. */
   if (smallest < -1e-6 * largest)
     return kf_fail(&f->ctx->err, KF_ERR_DATA,
-                   "the statistics are not those of any rows: their "
-                   "scatter within classes has a negative eigenvalue, %g",
+                   "no rows have these statistics: their scatter within classes has a negative "
+                   "eigenvalue, %g",
                    smallest);
   return KF_OK;
 }
@@ -143,15 +116,14 @@ enum { STEPS = 5 }; /* of a fit, for progress: three here, two for each lambda *
 static kf_status prepare(kf_fitter *f) {
   kf_ctx *ctx = f->ctx;
   uint64_t n = f->dim;
-  f->mean = kf_alloc(n, sizeof *f->mean);
-  f->values = kf_alloc(n, sizeof *f->values);
-  f->vectors = kf_alloc(n * n, sizeof *f->vectors);
-  f->between_in_v = kf_alloc(n * n, sizeof *f->between_in_v);
-  f->c = kf_alloc(n * n, sizeof *f->c);
-  f->u = kf_alloc(n * n, sizeof *f->u);
-  f->scale = kf_alloc(n, sizeof *f->scale);
-  if (!(f->mean && f->values && f->vectors && f->between_in_v && f->c && f->u && f->scale))
-    return kf_fail_memory(&ctx->err);
+  KF_TAKE(&f->arena, f->mean, n);
+  KF_TAKE(&f->arena, f->values, n);
+  KF_TAKE(&f->arena, f->vectors, n * n);
+  KF_TAKE(&f->arena, f->between_in_v, n * n);
+  KF_TAKE(&f->arena, f->c, n * n);
+  KF_TAKE(&f->arena, f->u, n * n);
+  KF_TAKE(&f->arena, f->scale, n);
+  if (f->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(kf_progress(ctx, "fit", 0, STEPS));
   if (f->within == f->between) {
     KF_TRY(kf_stats_scatter(ctx, f->within, f->c, f->between_in_v, f->mean));
@@ -176,23 +148,12 @@ kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *bet
   f->within = within;
   f->between = between;
   f->dim = within->dim;
-  kf_status status = prepare(f);
-  if (status == KF_OK)
-    *out = f;
-  else
-    kf_fitter_free(f);
-  return status;
+  KF_HAND_OUT(prepare(f), out, f, kf_fitter_free);
 }
 
 void kf_fitter_free(kf_fitter *f) {
   if (f == NULL) return;
-  kf_free(f->mean);
-  kf_free(f->values);
-  kf_free(f->vectors);
-  kf_free(f->between_in_v);
-  kf_free(f->c);
-  kf_free(f->u);
-  kf_free(f->scale);
+  kf_arena_free(&f->arena);
   kf_free(f);
 }
 
@@ -223,20 +184,20 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
   }
   if (!isfinite(value)) return kf_fail(err, KF_ERR_ARG, "lambda is too large for double precision");
   if (value == 0 && f->rank == 0)
-    return kf_fail(err, KF_ERR_MATH,
-                   "the scatter within classes is zero: no class has two different rows (%llu rows "
-                   "in %u classes); if that is right, give lambda as an absolute number above 0",
-                   (unsigned long long)f->within->rows, f->within->n_classes);
+    return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
+                        "the scatter within classes is zero: no class has two different rows (%llu "
+                        "rows in %u classes); if that is right, use an absolute lambda above 0",
+                        (unsigned long long)f->within->rows, f->within->n_classes);
   if (value == 0 && f->rank < f->dim)
-    return kf_fail(err, KF_ERR_MATH,
-                   "the scatter within classes has rank %u of %u, so lambda must be above 0: 0.3x "
-                   "is the default, and %.2g about the smallest that rounding does not reach",
-                   f->rank, f->dim, 1e6 * f->noise);
+    return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
+                        "the scatter within classes has rank %u of %u, so lambda must be above 0: "
+                        "0.3x is a good start, and %.2g about the smallest above rounding errors",
+                        f->rank, f->dim, 1e6 * f->noise);
   *out = value;
   return KF_OK;
 }
 
-/* c := C, divided by the square of the largest scale so that no lambda takes it out of range. */
+/* c := C, divided by the square of the largest scale, so that no lambda makes it overflow. */
 static void whiten_between(kf_fitter *f, double largest_scale) {
   uint64_t n = f->dim;
   for (uint64_t i = 0; i < n; i++) {
@@ -247,70 +208,38 @@ static void whiten_between(kf_fitter *f, double largest_scale) {
   }
 }
 
-/* Each direction points so that its largest component is positive (the first of equal ones). */
-static void fix_signs(kf_model *m) {
-  for (uint64_t l = 0; l < m->dim_out; l++) {
-    double *row = m->transform + l * m->dim_in, largest = 0;
-    for (uint32_t i = 0; i < m->dim_in; i++)
+/* Flips directions so that the largest component (the first of equal ones) is positive. */
+static void fix_signs(kf_map *map) {
+  for (uint64_t l = 0; l < map->dim_out; l++) {
+    double *row = map->transform + l * map->dim_in, largest = 0;
+    for (uint32_t i = 0; i < map->dim_in; i++)
       if (fabs(row[i]) > fabs(largest)) largest = row[i];
     if (largest < 0)
-      for (uint32_t i = 0; i < m->dim_in; i++) row[i] = -row[i];
+      for (uint32_t i = 0; i < map->dim_in; i++) row[i] = -row[i];
   }
 }
 
 static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
-  uint64_t n = f->dim, kept = m->dim_out;
+  uint64_t n = f->dim, kept = m->map.dim_out;
   KF_TRY(kf_eigen(f->ctx, f->dim, f->c, m->between, f->u));
   double noise = f->dim * DBL_EPSILON * fabs(m->between[0]);
   for (uint32_t i = 0; i < f->dim; i++)
     m->between[i] = m->between[i] < noise ? 0 : m->between[i] * largest_scale * largest_scale;
   if (!isfinite(m->between[0]))
     return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision",
-                   m->lambda);
+                   m->map.lambda);
   double *left = f->c; /* [D][L]: U^T with its rows scaled */
   for (uint64_t k = 0; k < n; k++)
     for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
-  kf_product map = {.a = left, .b = f->vectors, .c = m->transform, .m = kept, .n = n, .depth = n};
-  KF_TRY(kf_multiply(f->ctx, map));
-  fix_signs(m);
-  kf_model_finish(m);
+  kf_product product = {
+      .a = left, .b = f->vectors, .c = m->map.transform, .m = kept, .n = n, .depth = n};
+  KF_TRY(kf_multiply(f->ctx, product));
+  fix_signs(&m->map);
+  kf_map_finish(&m->map);
   return KF_OK;
 }
 
-/* --- prototypes ------------------------------------------------------------------------------ */
-
-void kf_model_map_classes(const kf_model *m, const kf_kernels *kernels, uint32_t n,
-                          const kf_stats *stats, uint32_t from, double *scratch, double *means,
-                          double *mapped) {
-  uint64_t d = m->dim_in, l = m->dim_out;
-  double unit = ldexp(1.0, -stats->exponent);
-  for (uint64_t t = 0; t < n; t++) {
-    int64_t count = stats->counts[from + t];
-    const int64_t *sum = stats->sums + (from + t) * d;
-    for (uint64_t i = 0; i < d; i++)
-      means[t * d + i] = count > 0 ? (double)sum[i] / (double)count * unit : 0.0;
-  }
-  kf_map_f64(m, kernels, means, n, scratch, mapped);
-  for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
-    if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
-}
-
-kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
-                               const kf_stats *stats, uint32_t from, kf_err *err) {
-  uint64_t d = m->dim_in, l = m->dim_out;
-  double *means = kf_alloc(n * (d + l) + kf_map_scratch(m), sizeof *means);
-  if (means == NULL) return kf_fail_memory(err);
-  double *mapped = means + n * d, *scratch = mapped + n * l;
-  kf_model_map_classes(m, kernels, n, stats, from, scratch, means, mapped);
-  for (uint64_t t = 0; t < n; t++) {
-    m->counts[k + t] = stats->counts[from + t];
-    for (uint64_t i = 0; i < d; i++) m->class_means[(k + t) * d + i] = (float)means[t * d + i];
-    m->lengths[k + t] =
-        kf_unit_row(kernels, mapped + t * l, m->dim_out, m->prototypes + (k + t) * l);
-  }
-  kf_free(means);
-  return KF_OK;
-}
+/* --- classes -------------------------------------------------------------------------------- */
 
 typedef struct classes_job {
   const kf_fitter *fitter;
@@ -334,13 +263,13 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
 /* --- all together ---------------------------------------------------------------------------- */
 
 static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
-  m->normalized = f->within->normalized;
-  m->centre = centre;
+  m->map.normalized = f->within->normalized;
+  m->map.centre = centre;
+  m->map.lambda = lambda;
   m->rows = f->within->rows;
-  m->lambda = lambda;
   m->mean_eigenvalue = f->mean_eigenvalue;
   m->rank = f->rank;
-  memcpy(m->mean, f->mean, f->dim * sizeof *m->mean);
+  memcpy(m->map.mean, f->mean, f->dim * sizeof *f->mean);
   memcpy(m->within, f->values, f->dim * sizeof *m->within);
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);
   double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
@@ -364,24 +293,14 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
-  kf_status status = fit_model(f, value, centre, m);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  return kf_model_hand_out(fit_model(f, value, centre, m), m, out);
 }
 
 kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out) {
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim, f->between->n_classes, &f->between->names, &m, &f->ctx->err));
-  kf_model_copy_map(model, m, dim);
-  m->centre = centre; /* the map itself does not depend on it */
-  kf_status status = set_all_classes(f, m);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
+  kf_model_copy_map(model, m);
+  m->map.centre = centre; /* the map itself does not depend on it */
+  return kf_model_hand_out(set_all_classes(f, m), m, out);
 }

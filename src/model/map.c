@@ -1,4 +1,5 @@
-/* map.c - applying a model: f(x) = T (x / |x| - centre), scaled to unit length again.
+/* map.c - a map, and rows that go through it: f(x) = T (x / |x| - centre), scaled to unit length
+ * again.
  *
  * Rows are taken 64 at a time, transposed into f64 (so that the product kernel reads both factors
  * by columns), multiplied, and rounded to f32 once, at the end. */
@@ -7,19 +8,98 @@
 #include <math.h>
 #include <string.h>
 
-uint64_t kf_map_scratch(const kf_model *model) { return (uint64_t)KF_MAP_ROWS * model->dim_in; }
+/* --- life ------------------------------------------------------------------------------------ */
 
-void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
+void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena) {
+  uint64_t values = (uint64_t)dim_out * dim_in;
+  *map = (kf_map){.dim_in = dim_in, .dim_out = dim_out};
+  KF_TAKE_ZERO(arena, map->transform, values);
+  KF_TAKE_ZERO(arena, map->transposed, values);
+  KF_TAKE_ZERO(arena, map->mean, dim_in);
+}
+
+void kf_map_finish(kf_map *map) {
+  for (uint64_t l = 0; l < map->dim_out; l++)
+    for (uint64_t d = 0; d < map->dim_in; d++)
+      map->transposed[d * map->dim_out + l] = map->transform[l * map->dim_in + d];
+}
+
+void kf_map_copy(const kf_map *from, kf_map *to) {
+  uint64_t values = (uint64_t)to->dim_out * to->dim_in;
+  to->normalized = from->normalized;
+  to->centre = from->centre;
+  to->lambda = from->lambda;
+  memcpy(to->transform, from->transform, values * sizeof *to->transform);
+  memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
+  kf_map_finish(to);
+}
+
+bool kf_map_equal(const kf_map *a, const kf_map *b) {
+  if (a->dim_in != b->dim_in || a->dim_out != b->dim_out || a->normalized != b->normalized ||
+      a->centre != b->centre)
+    return false;
+  uint64_t d = a->dim_in, l = a->dim_out;
+  bool centred = a->centre == KF_CENTRE_MEAN;
+  return memcmp(a->transform, b->transform, l * d * sizeof *a->transform) == 0 &&
+         (!centred || memcmp(a->mean, b->mean, d * sizeof *a->mean) == 0);
+}
+
+kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
+  KF_TRY(kf_data_refuse_mapped(data, err));
+  if (data->dim == map->dim_in) return KF_OK;
+  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the model takes %u", data->dim,
+                     map->dim_in);
+}
+
+kf_status kf_fail_range(const kf_map *map, kf_err *err) {
+  return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
+                      "mapped rows overflow f32 at lambda %g; use cosine or a larger lambda",
+                      map->lambda);
+}
+
+/* --- f64 ------------------------------------------------------------------------------------- */
+
+uint64_t kf_map_scratch(const kf_map *map) { return (uint64_t)KF_MAP_ROWS * map->dim_in; }
+
+void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
                 double *scratch, double *out) {
-  size_t dim_in = model->dim_in, dim_out = model->dim_out;
+  size_t dim_in = map->dim_in, dim_out = map->dim_out;
   for (size_t k = 0; k < dim_in; k++) {
-    double centre = model->centre == KF_CENTRE_MEAN ? model->mean[k] : 0.0;
+    double centre = map->centre == KF_CENTRE_MEAN ? map->mean[k] : 0.0;
     for (size_t i = 0; i < n; i++) scratch[k * KF_MAP_ROWS + i] = x[i * dim_in + k] - centre;
   }
   memset(out, 0, n * dim_out * sizeof *out);
-  kernels->gemm_tn(scratch, KF_MAP_ROWS, model->transposed, dim_out, out, dim_out, n, dim_out,
+  kernels->gemm_tn(scratch, KF_MAP_ROWS, map->transposed, dim_out, out, dim_out, n, dim_out,
                    dim_in);
 }
+
+void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, double *scratch, double *out) {
+  uint32_t dim_in = map->dim_in;
+  double *x = scratch + kf_map_scratch(map);
+  for (uint64_t i = 0; i < n; i++) {
+    double scale = !map->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
+    for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
+  }
+  kf_map_f64(map, kernels, x, n, scratch, out);
+}
+
+void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
+                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
+  uint64_t d = map->dim_in, l = map->dim_out;
+  double unit = ldexp(1.0, -stats->exponent);
+  for (uint64_t t = 0; t < n; t++) {
+    int64_t count = stats->counts[from + t];
+    const int64_t *sum = stats->sums + (from + t) * d;
+    for (uint64_t i = 0; i < d; i++)
+      means[t * d + i] = count > 0 ? (double)sum[i] / (double)count * unit : 0.0;
+  }
+  kf_map_f64(map, kernels, means, n, scratch, mapped);
+  for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
+    if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);
+}
+
+/* --- f32 ------------------------------------------------------------------------------------- */
 
 /* Rows whose squared length would leave the range of f64 are brought near 1 by a power of two. */
 static double unit_row_scaled(const double *x, uint32_t dim, float *out) {
@@ -45,24 +125,13 @@ double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, flo
   return sqrt(norm2);
 }
 
-void kf_map_rows_f64(const kf_model *model, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *scratch, double *out) {
-  uint32_t dim_in = model->dim_in;
-  double *x = scratch + kf_map_scratch(model);
-  for (uint64_t i = 0; i < n; i++) {
-    double scale = !model->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
-    for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
-  }
-  kf_map_f64(model, kernels, x, n, scratch, out);
-}
-
-/* One block of at most KF_MAP_ROWS rows; false where a mapped value is too large for f32, or for f64
- * where rows are scaled to unit length. */
-static bool map_block(const kf_model *model, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
-  uint32_t dim_out = model->dim_out;
-  double *mapped = buffer + 2 * kf_map_scratch(model);
-  kf_map_rows_f64(model, kernels, rows, norm2, n, buffer, mapped);
+/* At most KF_MAP_ROWS rows; false if a mapped value is too large for f32, or for f64 if rows are
+ * scaled to unit length. */
+static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
+  uint32_t dim_out = map->dim_out;
+  double *mapped = buffer + 2 * kf_map_scratch(map);
+  kf_map_rows_f64(map, kernels, rows, norm2, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = mapped + i * dim_out;
@@ -77,104 +146,81 @@ static bool map_block(const kf_model *model, const kf_kernels *kernels, const fl
   return finite;
 }
 
-kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
+kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err) {
-  uint64_t mapped = KF_MAP_ROWS * (uint64_t)model->dim_out;
-  double *buffer = kf_alloc(2 * kf_map_scratch(model) + mapped, sizeof *buffer);
+  uint64_t mapped = KF_MAP_ROWS * (uint64_t)map->dim_out;
+  double *buffer = kf_alloc(2 * kf_map_scratch(map) + mapped, sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
-    finite &= map_block(model, kernels, rows + i * model->dim_in, norm2 + i,
-                        n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
-                        out + i * model->dim_out);
+    finite &= map_some(map, kernels, rows + i * map->dim_in, norm2 + i,
+                       n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
+                       out + i * map->dim_out);
   kf_free(buffer);
   if (finite) return KF_OK;
-  /* A fitted map does not do that to a finite row, but one that was read from a file may. */
-  if (normalize)
-    return kf_fail(err, KF_ERR_MATH, "the map takes rows out of the range of double precision");
-  return kf_fail_range(model, err);
-}
-
-kf_status kf_fail_range(const kf_model *model, kf_err *err) {
-  return kf_fail(err, KF_ERR_MATH,
-                 "lambda %g puts mapped rows out of the range of single precision, which cosines "
-                 "of unit rows do not need",
-                 model->lambda);
-}
-
-/* A model of raw norms is made for Euclidean distance, in which lengths count. */
-static bool unit_length(const kf_model *model, const kf_transform_options *options) {
-  return model->normalized && (options == NULL || (options->normalize != KF_OFF));
+  /* A fitted map does not do that to a finite row, but one from a file may. */
+  if (normalize) return kf_fail(err, KF_ERR_MATH, "mapped rows overflow f64");
+  return kf_fail_range(map, err);
 }
 
 /* --- the public calls ------------------------------------------------------------------------ */
 
-typedef struct map_job {
-  const kf_model *model;
-  const kf_data *data;
+typedef struct transformation {
+  const kf_map *map;
   const kf_kernels *kernels;
   bool normalize;
   float *out;
-  uint64_t chunk;
-} map_job;
+} transformation;
 
-static kf_status map_chunk(void *argument, size_t i, size_t worker, kf_err *err) {
-  (void)worker;
-  const map_job *j = argument;
-  uint64_t first = i * j->chunk, left = j->data->rows - first,
-           n = left < j->chunk ? left : j->chunk;
-  float *rows = kf_alloc(n * j->model->dim_in, sizeof *rows);
-  double *norm2 = kf_alloc(n, sizeof *norm2);
-  kf_status status = rows == NULL || norm2 == NULL
-                         ? kf_fail_memory(err)
-                         : kf_data_fetch(j->data, j->kernels, first, n, rows, NULL, norm2, err);
-  if (status == KF_OK)
-    status = kf_map_rows(j->model, j->kernels, rows, norm2, n, j->normalize,
-                         j->out + first * j->model->dim_out, err);
-  kf_free(rows);
-  kf_free(norm2);
-  return status;
+/* Maps that keep raw norms are made for Euclidean distance, in which lengths count. */
+static transformation transformation_by(kf_ctx *ctx, const kf_model *model,
+                                        const kf_transform_options *o) {
+  return (transformation){.map = &model->map,
+                          .kernels = ctx->kernels,
+                          .normalize = model->map.normalized && o->normalize != KF_OFF};
+}
+
+static kf_status transform_batch(void *argument, const kf_batch *b, kf_err *err) {
+  const transformation *t = argument;
+  return kf_map_rows(t->map, t->kernels, b->rows, b->norm2, b->n, t->normalize,
+                     t->out + b->first * t->map->dim_out, err);
 }
 
 kf_status kf_transform(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                        const kf_transform_options *options, float *out) {
   KF_ENTER(ctx, model != NULL && out != NULL);
-  (void)err;
+  KF_OPTIONS(kf_transform_options, o, options);
   if (n == 0) return KF_OK;
   kf_data *data;
-  KF_TRY(kf_data_open_memory(ctx, rows, n, model->dim_in, NULL, NULL, 0, &data));
-  map_job j = {.model = model,
-               .data = data,
-               .kernels = ctx->kernels,
-               .out = out,
-               .normalize = unit_length(model, options),
-               .chunk = KF_MAP_ROWS * 2};
-  kf_status status = kf_parallel(ctx, (size_t)((n + j.chunk - 1) / j.chunk), map_chunk, &j);
+  KF_TRY(kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data));
+  transformation t = transformation_by(ctx, model, &o);
+  t.out = out;
+  kf_status status = kf_each_batch(
+      ctx, data,
+      &(kf_pass){
+          .rows = 2 * KF_MAP_ROWS, .rows_only = true, .work = transform_batch, .argument = &t});
   kf_data_free(data);
   return status;
 }
 
-typedef struct map_spec {
-  const kf_model *model;
-  bool normalize;
-} map_spec;
-
-static kf_status map_for_save(const void *argument, const kf_kernels *kernels, const float *rows,
-                              const double *norm2, uint64_t n, float *out, kf_err *err) {
-  const map_spec *spec = argument;
-  return kf_map_rows(spec->model, kernels, rows, norm2, n, spec->normalize, out, err);
+static kf_status transform_for_save(const void *argument, const kf_kernels *kernels,
+                                    const float *rows, const double *norm2, uint64_t n, float *out,
+                                    kf_err *err) {
+  const transformation *t = argument;
+  return kf_map_rows(t->map, kernels, rows, norm2, n, t->normalize, out, err);
 }
 
 kf_status kf_transform_data(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                             const kf_transform_options *options, kf_dtype dtype, const char *path) {
   KF_ENTER(ctx, model != NULL && data != NULL && path != NULL);
-  KF_TRY(kf_model_check_data(model, data, err));
-  map_spec map = {.model = model, .normalize = unit_length(model, options)};
+  KF_OPTIONS(kf_transform_options, o, options);
+  KF_TRY(kf_map_check_data(&model->map, data, err));
+  transformation t = transformation_by(ctx, model, &o);
   kf_save_spec spec = {.what = "transform",
-                       .dim = model->dim_out,
+                       .dim = model->map.dim_out,
                        .dtype = dtype,
                        .keep_bad = true,
-                       .map = map_for_save,
-                       .argument = &map};
+                       .map = transform_for_save,
+                       .argument = &t};
   return kf_data_save_mapped(ctx, data, &spec, path);
 }

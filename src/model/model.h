@@ -1,73 +1,128 @@
-/* model.h - the fitted model, as the rooms above see it. Sees stats and below. */
+/* model.h - maps and fitted models, as the rooms above see them. Sees stats and below. */
 #ifndef KF_MODEL_H
 #define KF_MODEL_H
 
 #include "stats/stats.h"
 
-struct kf_model {
+/* --- maps (map.c) ---------------------------------------------------------------------------- */
+
+/* z = T (x - centre), with x scaled to unit length first if `normalized`. The arrays belong to an
+ * arena of the owner: a model, or a gallery. */
+typedef struct kf_map {
   uint32_t dim_in;  /* D */
   uint32_t dim_out; /* L */
-  uint32_t n_classes;
-  kf_names names; /* n = 0: no names */
   bool normalized;
-  kf_centre centre;
-  double lambda;          /* absolute */
+  kf_centre centre;   /* none or mean */
+  double lambda;      /* absolute */
+  double *transform;  /* T, [L][D] */
+  double *transposed; /* the same as [D][L], for the kernels; not in files */
+  double *mean;       /* [D] */
+} kf_map;
+
+/* Takes the arrays, zeroed; the caller checks the arena. */
+void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena);
+/* Copies the first `to->dim_out` directions of a map to one that was made for them. */
+void kf_map_copy(const kf_map *from, kf_map *to);
+/* Sets `transposed` from `transform`. */
+void kf_map_finish(kf_map *map);
+bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
+/* KF_ERR_DATA if the rows of a data set have the wrong length, or are mapped already. */
+kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
+/* KF_ERR_MATH: mapped rows overflow f32. */
+kf_status kf_fail_range(const kf_map *map, kf_err *err);
+
+/* Maps up to KF_MAP_ROWS rows in f64: out[n][L] = T (x - centre). `scratch` has room for
+ * kf_map_scratch(map) doubles. */
+#define KF_MAP_ROWS 64u
+uint64_t kf_map_scratch(const kf_map *map);
+void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, uint64_t n,
+                double *scratch, double *out);
+/* The same for up to KF_MAP_ROWS f32 rows and their squared lengths, scaled first if the map is
+ * `normalized`; 2 * kf_map_scratch(map) doubles of scratch. */
+void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, double *scratch, double *out);
+/* The same for any n, rounded to f32; normalize: mapped rows are scaled to unit length. A row with
+ * norm2 = 0 gives zeros. */
+kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
+/* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
+ * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. */
+void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
+                        uint32_t from, uint32_t n, double *scratch, double *means, double *mapped);
+
+/* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
+ * too long or too short. */
+double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
+
+/* A map in a file that holds more (model_file.c): its metadata and the declaration of its tensors,
+ * then their bytes. */
+kf_status kf_map_declare(kf_stw *w, const kf_map *map, kf_err *err);
+kf_status kf_map_write(kf_stw *w, const kf_map *map, kf_err *err);
+kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err);
+
+/* --- models (model.c) ------------------------------------------------------------------------ */
+
+struct kf_model {
+  kf_map map;
+  uint32_t n_classes;
+  kf_names names;         /* n = 0: no names */
   double mean_eigenvalue; /* of S_w */
   uint32_t rank;          /* of S_w, numerically */
   uint64_t rows;          /* that S_w was made of */
-  double *transform;      /* T, [L][D] */
-  double *transposed;     /* the same as [D][L], for the kernels; not in the file */
-  double *mean;           /* [D] */
   double *within;         /* eigenvalues of S_w, falling, [D] */
   double *between;        /* eigenvalues gamma of the whitened S_b, falling, [D] */
   int64_t *counts;        /* [K] */
   float *class_means;     /* [K][D] */
   float *prototypes;      /* mapped class means, unit length, [K][L] */
-  double *lengths;        /* that the mapped class means have, [K] */
-  /* What a model that knows text has besides; NULL: it does not. */
-  float *text;               /* unit length, [K][D]; predicted where it is not given */
+  double *lengths;        /* of the mapped class means, [K] */
+  /* Only in a model with text; NULL otherwise. */
+  float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
-  float *fused;              /* unit prototypes, [K][L]; predicted where there are no rows */
-  int64_t *evidence;         /* rows and 1 for text, [K]; 1 for text alone, [K]; not in the file */
+  float *fused;              /* unit prototypes, [K][L]; predicted for classes without rows */
+  int64_t *evidence;         /* [2][K]: rows + text, then text only; not in the file */
   double alpha;
+  kf_arena arena;
 };
 
+/* A model with all its arrays, zeroed; the names are copied. */
+kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
+                          const kf_names *names, kf_model **out, kf_err *err);
+/* Hands out a model, or frees it if its making failed; returns the status of that. */
+kf_status kf_model_hand_out(kf_status status, kf_model *model, kf_model **out);
+/* Copies everything that is not about classes, with the first `to->map.dim_out` directions. */
+void kf_model_copy_map(const kf_model *from, kf_model *to);
+/* The same and the classes, without text; `to` has as many classes or more, and keeps its names. */
+void kf_model_copy(const kf_model *from, kf_model *to);
 /* Makes room for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
-/* Predicts what classes with text or rows alone lack, of class `only` (-1: of all). */
+/* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
 kf_status kf_model_complete(kf_ctx *ctx, kf_model *model, int64_t only);
 /* How much is known of each class by a part of the model, [K]; 0: it does not take part. */
 const int64_t *kf_model_evidence(const kf_model *model, kf_part part);
 /* Sets `evidence` from counts and text_given. */
 void kf_model_weigh(kf_model *model);
-
-/* Allocates a model with all its arrays, zeroed, and copies the names. */
-kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
-                          const kf_names *names, kf_model **out, kf_err *err);
-/* Fills `transposed` from `transform`. */
-void kf_model_finish(kf_model *model);
-
-/* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from `from` on: means [n][D] and
- * mapped [n][L]; classes without rows are zeros. scratch as for kf_map_f64. */
-void kf_model_map_classes(const kf_model *model, const kf_kernels *kernels, uint32_t n,
-                          const kf_stats *stats, uint32_t from, double *scratch, double *means,
-                          double *mapped);
-/* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from k on, from the classes of some
- * statistics from `from` on. */
+/* Sets means and prototypes of n classes from class k on: means [n][D], and the same mapped [n][L].
+ */
+void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
+                        const double *means, const double *mapped);
+/* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
+ * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err);
 
-/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
- * lower triangle is left out, but for whole blocks of rows. */
-typedef struct kf_product {
-  const double *a, *b;
-  double *c;
-  size_t m, n, depth;
-  bool upper;
-} kf_product;
-kf_status kf_multiply(kf_ctx *ctx, kf_product product);
+static inline kf_classes kf_model_class_list(const kf_model *model) {
+  return (kf_classes){"the model", model->n_classes, &model->names};
+}
+
+/* The metric that a default stands for. */
+static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
+  if (metric != KF_METRIC_DEFAULT) return metric;
+  return normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
+}
+
+/* --- fitting (fit.c) ------------------------------------------------------------------------- */
 
 /* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
  * statistics must outlive it. between NULL: the same as within. */
@@ -78,74 +133,58 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model that kf_fit gives. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
-/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before, and
- * another centre: without decomposing anything again. */
+/* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
+ * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
-/* A lambda as an absolute number; an error where no fit is possible with it. */
+/* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
-const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* that S_w is from */
+const kf_stats *kf_fitter_stats(const kf_fitter *fitter); /* of S_w */
 double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
 const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
 const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 
-/* Copies all that is not about classes, with the first `dim` directions; `to` has as many. */
-void kf_model_copy_map(const kf_model *from, kf_model *to, uint32_t dim);
-/* The same and its classes; `to` has as many or more, and keeps its own names. Text is left out. */
-void kf_model_copy(const kf_model *from, kf_model *to);
-/* The map of a model with its first `dim` directions alone; without classes. */
-kf_status kf_model_new_shorter(const kf_model *model, uint32_t dim, kf_model **out, kf_err *err);
+/* --- linear algebra (product.c, eigen.c) ----------------------------------------------------- */
+
+/* c = a^T b in f64, on all threads; a [depth][m], b [depth][n]. `upper`: c is symmetric, and its
+ * lower triangle is not computed, except within blocks of rows. */
+typedef struct kf_product {
+  const double *a, *b;
+  double *c;
+  size_t m, n, depth;
+  bool upper;
+} kf_product;
+kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
 
-/* Maps up to KF_MAP_ROWS rows: out[n][L] = T (x * scale - centre), in f64. `scratch` has room for
- * kf_map_scratch(model) doubles. */
-#define KF_MAP_ROWS 64u
-uint64_t kf_map_scratch(const kf_model *model);
-void kf_map_f64(const kf_model *model, const kf_kernels *kernels, const double *x, uint64_t n,
-                double *scratch, double *out);
-/* The same from at most KF_MAP_ROWS f32 rows and their squared lengths, as the model wants them, with
- * room for 2 * kf_map_scratch(model) doubles. */
-void kf_map_rows_f64(const kf_model *model, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *scratch, double *out);
-/* The same to f32; normalize: the
- * mapped rows are scaled to unit length. Any n. A row with norm2 = 0 gives zeros. */
-kf_status kf_map_rows(const kf_model *model, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
+/* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
-/* The map alone, in files that carry it: its metadata and the declaration of its tensors, then
- * their bytes. Read back it is a model without classes. */
-kf_status kf_map_declare(kf_stw *w, const kf_model *model, kf_err *err);
-kf_status kf_map_write(kf_stw *w, const kf_model *model, kf_err *err);
-kf_status kf_map_load(const kf_st *st, kf_model **out, kf_err *err);
-
-/* Text prototypes (text.c). */
 const kf_names *kf_text_names(const kf_text *text);
+kf_classes kf_text_class_list(const kf_text *text);
 void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
 /* KF_ERR_DATA if its rows are not as long as those of images. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
-/* Logs which of the n classes of `of` ("training data") have no text, and which text has no such class;
- * KF_ERR_DATA if nothing matches, or if only one side has names. The error goes to the context. */
+/* kf_model_new_zero_shot with the first `dim` directions of the model, and without a log. */
+kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
+                           kf_centre centre, kf_model **out);
+
+/* Numbers the classes of `from` that `to` lacks (place -1, see kf_match_classes) after those of
+ * `to`, and lists all names, if there are any; list: [to + from]. Returns the number of all
+ * classes. */
+uint32_t kf_join_classes(const kf_classes *to, const kf_classes *from, int32_t *place,
+                         const char **list);
+/* Logs how many classes of one list the other lacks, and names a few, unless it lacks all; says how
+ * many in any case. Fails as kf_match_classes does; the error goes to the context. */
+kf_status kf_log_missing(kf_ctx *ctx, const kf_classes *in, const kf_classes *other,
+                         const char *consequence, uint32_t *missing);
+/* Does so both ways for a fit to n classes of `of` ("the training data"). KF_ERR_DATA if no class is in
+ * both, or if there are no names and the numbers of classes differ. */
 kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
                         uint32_t n);
-
-/* The metric that is meant where none was given. */
-static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
-  if (metric != KF_METRIC_DEFAULT) return metric;
-  return normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
-}
-
-/* KF_ERR_MATH: mapped rows do not fit f32. */
-kf_status kf_fail_range(const kf_model *model, kf_err *err);
-/* KF_ERR_DATA where the rows of a data set are not as long as the model's, or are mapped already. */
-kf_status kf_model_check_data(const kf_model *model, const kf_data *data, kf_err *err);
-
-/* out = x scaled to unit length (f64, then rounded), or zeros; returns the length. No finite x is
- * too long or too short. */
-double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, float *out);
 
 #endif

@@ -1,10 +1,11 @@
-/* text.c - classes by their names: text prototypes, and models that have them in place of means.
+/* text_prototypes.c - classes by name: text prototypes, and zero-shot models that have them in
+ * place of class means.
  *
  * Text and image embeddings of the same thing differ by an offset that hardly depends on the thing:
  * the modality gap. Part of it lies in directions in which images hardly vary, and whitening blows
- * these up. A zero-shot model therefore subtracts from each modality its own mean. In terms of a
- * model that subtracts the image mean m from everything, a text t with text mean n is the class mean
- * t - n + m. */
+ * these up. A zero-shot model therefore subtracts its own mean from each modality. In terms of a
+ * model that subtracts the image mean m from everything, a text t with text mean n is the class
+ * mean t - n + m. */
 #include "model/model.h"
 
 #include <math.h>
@@ -19,48 +20,32 @@ struct kf_text {
 /* --- averaging ------------------------------------------------------------------------------- */
 
 typedef struct averaging {
-  const kf_data *data;
   const kf_text_options *options;
-  uint32_t n_classes;
+  uint32_t dim;
   double *sum;     /* [n_classes][dim] */
   uint64_t *count; /* [n_classes] */
-  float *rows;     /* [chunk][dim] */
-  int32_t *labels; /* [chunk] */
-  double *norm2;   /* [chunk] */
 } averaging;
 
 static void add_row(averaging *a, uint64_t row, const float *x, int32_t label, double norm2) {
-  uint32_t dim = a->data->dim, per_class = a->options->per_class;
+  uint32_t per_class = a->options->per_class;
   if (label == KF_LABEL_BAD) return;
   int64_t k = per_class > 0 ? (int64_t)(row / per_class) : label;
   if (k < 0) return;
   double scale = a->options->unit_rows == KF_OFF ? 1 : 1 / sqrt(norm2);
-  double *sum = a->sum + (uint64_t)k * dim;
-  for (uint32_t i = 0; i < dim; i++) sum[i] += (double)x[i] * scale;
+  double *sum = a->sum + (uint64_t)k * a->dim;
+  for (uint32_t i = 0; i < a->dim; i++) sum[i] += (double)x[i] * scale;
   a->count[k]++;
 }
 
-/* In the order of the rows: these are few, and the sums must not depend on threads. */
-static kf_status add_rows(kf_ctx *ctx, averaging *a) {
-  const kf_data *data = a->data;
-  uint64_t chunk = kf_data_chunk(data->dim);
-  a->sum = kf_alloc_zero((uint64_t)a->n_classes * data->dim, sizeof *a->sum);
-  a->count = kf_alloc_zero(a->n_classes, sizeof *a->count);
-  a->rows = kf_alloc(chunk * data->dim, sizeof *a->rows);
-  a->labels = kf_alloc(chunk, sizeof *a->labels);
-  a->norm2 = kf_alloc(chunk, sizeof *a->norm2);
-  if (!(a->sum && a->count && a->rows && a->labels && a->norm2)) return kf_fail_memory(&ctx->err);
-  for (uint64_t first = 0; first < data->rows; first += chunk) {
-    uint64_t n = data->rows - first < chunk ? data->rows - first : chunk;
-    KF_TRY(kf_progress(ctx, "text", first, data->rows));
-    KF_TRY(kf_data_fetch(data, ctx->kernels, first, n, a->rows, a->labels, a->norm2, &ctx->err));
-    for (uint64_t i = 0; i < n; i++)
-      add_row(a, first + i, a->rows + i * data->dim, a->labels[i], a->norm2[i]);
-  }
-  return kf_progress(ctx, "text", data->rows, data->rows);
+static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
+  (void)err;
+  averaging *a = argument;
+  for (uint64_t i = 0; i < b->n; i++)
+    add_row(a, b->first + i, b->rows + i * a->dim, b->labels[i], b->norm2[i]);
+  return KF_OK;
 }
 
-/* "class 'cat'", or "class 7" where there are no names. */
+/* "class 'cat'", or "class 7" without names. */
 static void call_class(const kf_names *names, uint32_t k, char *text, size_t size) {
   if (k < names->n)
     snprintf(text, size, "class '%s'", names->name[k]);
@@ -92,23 +77,33 @@ static kf_status take_means(const averaging *a, const kf_kernels *kernels, kf_te
 static kf_status count_classes(const kf_data *data, const kf_text_options *o, const kf_names *names,
                                uint32_t *n_classes, kf_err *err) {
   *n_classes = data->n_classes;
+  if (o->per_class == 0 && data->has_labels) return KF_OK;
   if (o->per_class == 0)
-    return data->has_labels
-               ? KF_OK
-               : kf_fail(err, KF_ERR_DATA,
-                         "the text embeddings have no labels; say how many belong to each class "
-                         "(--per-class)");
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PER_CLASS, "the text embeddings have no labels");
   uint64_t n = data->rows / o->per_class;
   if (n * o->per_class != data->rows)
-    return kf_fail(err, KF_ERR_DATA, "%llu text embeddings cannot be %u for each class",
+    return kf_fail(err, KF_ERR_DATA,
+                   "%llu text embeddings are not a multiple of %u, the number for each class",
                    (unsigned long long)data->rows, o->per_class);
   if (n > KF_MAX_CLASSES || (names->n > 0 && n != names->n))
     return kf_fail(err, KF_ERR_DATA,
-                   "%llu text embeddings, %u for each class, make %llu classes, and there are %u "
-                   "names",
+                   "%llu text embeddings, %u for each class, make %llu classes; there are %u names",
                    (unsigned long long)data->rows, o->per_class, (unsigned long long)n, names->n);
   *n_classes = (uint32_t)n;
   return KF_OK;
+}
+
+/* In the order of the rows: these are few, and sums must not depend on threads. */
+static kf_status average(kf_ctx *ctx, const kf_data *data, const kf_text_options *o, kf_text *t) {
+  averaging a = {.options = o, .dim = t->dim};
+  kf_arena arena = {0};
+  KF_TAKE_ZERO(&arena, a.sum, (uint64_t)t->n_classes * t->dim);
+  KF_TAKE_ZERO(&arena, a.count, t->n_classes);
+  kf_pass pass = {.what = "text", .workers = 1, .work = add_batch, .argument = &a};
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : kf_each_batch(ctx, data, &pass);
+  if (status == KF_OK) status = take_means(&a, ctx->kernels, t, &ctx->err);
+  kf_arena_free(&arena);
+  return status;
 }
 
 static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *o, kf_text *t) {
@@ -118,39 +113,29 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
   else if (o->classes != NULL)
     KF_TRY(kf_names_read(o->classes, &t->names, err));
   else if (o->per_class == 0 || data->names.n > 0)
-    KF_TRY(kf_names_copy((const char *const *)data->names.name, data->names.n, &t->names, err));
+    KF_TRY(kf_names_clone(&data->names, &t->names, err));
   KF_TRY(count_classes(data, o, &t->names, &t->n_classes, err));
   t->dim = data->dim;
   t->rows = kf_alloc((uint64_t)t->n_classes * t->dim, sizeof *t->rows);
-  if (t->rows == NULL) return kf_fail_memory(err);
-  averaging a = {.data = data, .options = o, .n_classes = t->n_classes};
-  kf_status status = add_rows(ctx, &a);
-  if (status == KF_OK) status = take_means(&a, ctx->kernels, t, err);
-  kf_free(a.sum);
-  kf_free(a.count);
-  kf_free(a.rows);
-  kf_free(a.labels);
-  kf_free(a.norm2);
-  return status;
+  return t->rows != NULL ? average(ctx, data, o, t) : kf_fail_memory(err);
+}
+
+static kf_status hand_out(kf_status status, kf_text *t, kf_text **out) {
+  KF_HAND_OUT(status, out, t, kf_text_free);
 }
 
 kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                       kf_text **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
-  kf_text_options o = options != NULL ? *options : (kf_text_options){0};
+  KF_OPTIONS(kf_text_options, o, options);
   if (o.n_names > KF_MAX_CLASSES)
     return kf_fail(err, KF_ERR_ARG, "kf_text_new: more than %u names", KF_MAX_CLASSES);
   if ((o.classes != NULL || o.names != NULL) && o.per_class == 0)
-    return kf_fail(err, KF_ERR_ARG, "kf_text_new: names are for per_class; labels have their own");
+    return kf_fail(err, KF_ERR_ARG, "kf_text_new: names go with per_class; labels have their own");
   KF_TRY(kf_data_refuse_mapped(data, err));
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
-  kf_status status = build(ctx, data, &o, t);
-  if (status == KF_OK)
-    *out = t;
-  else
-    kf_text_free(t);
-  return status;
+  return hand_out(build(ctx, data, &o, t), t, out);
 }
 
 void kf_text_free(kf_text *t) {
@@ -187,20 +172,21 @@ kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
 /* --- of a model ------------------------------------------------------------------------------ */
 
 static kf_status take_from_model(const kf_model *m, kf_text *t, kf_err *err) {
+  uint64_t d = m->map.dim_in;
   const char **names = kf_alloc(m->n_classes, sizeof *names);
-  t->rows = kf_alloc((uint64_t)m->n_classes * m->dim_in, sizeof *t->rows);
+  t->rows = kf_alloc(m->n_classes * d, sizeof *t->rows);
   kf_status status = names != NULL && t->rows != NULL ? KF_OK : kf_fail_memory(err);
   for (uint32_t k = 0; status == KF_OK && k < m->n_classes; k++) {
     if (!m->text_given[k]) continue;
     if (m->names.n == 0 && t->n_classes < k)
-      status = kf_fail(err, KF_ERR_DATA,
-                       "class %u of the model has no text, others behind it have, and there are no "
-                       "names to tell them apart",
-                       t->n_classes);
+      status =
+          kf_fail(err, KF_ERR_DATA,
+                  "class %u of the model has no text, later ones have, and there are no names to "
+                  "tell them apart",
+                  t->n_classes);
     else if (m->names.n > 0)
       names[t->n_classes] = m->names.name[k];
-    memcpy(t->rows + (uint64_t)t->n_classes++ * m->dim_in, m->text + (uint64_t)k * m->dim_in,
-           m->dim_in * sizeof *t->rows);
+    memcpy(t->rows + t->n_classes++ * d, m->text + k * d, d * sizeof *t->rows);
   }
   if (status == KF_OK && m->names.n > 0)
     status = kf_names_copy(names, t->n_classes, &t->names, err);
@@ -210,16 +196,11 @@ static kf_status take_from_model(const kf_model *m, kf_text *t, kf_err *err) {
 
 kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out) {
   KF_ENTER(ctx, model != NULL && out != NULL);
-  if (model->text == NULL) return kf_fail(err, KF_ERR_ARG, "the model knows no text");
+  if (model->text == NULL) return kf_fail(err, KF_ERR_ARG, "the model has no text");
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
-  t->dim = model->dim_in;
-  kf_status status = take_from_model(model, t, err);
-  if (status == KF_OK)
-    *out = t;
-  else
-    kf_text_free(t);
-  return status;
+  t->dim = model->map.dim_in;
+  return hand_out(take_from_model(model, t, err), t, out);
 }
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
@@ -238,111 +219,65 @@ kf_status kf_text_check(const kf_text *t, uint32_t dim, kf_err *err) {
 }
 
 /* Prototypes are t + shift for each class, mapped. */
-static kf_status set_prototypes(kf_ctx *ctx, kf_model *m, const kf_text *t, const double *shift) {
-  uint64_t d = m->dim_in, l = m->dim_out;
-  double *x = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(m), sizeof *x);
-  if (x == NULL) return kf_fail_memory(&ctx->err);
-  double *mapped = x + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
+static void set_prototypes(kf_model *m, const kf_kernels *kernels, const kf_text *t,
+                           const double *shift, double *x, double *mapped, double *scratch) {
+  uint64_t d = m->map.dim_in;
   for (uint32_t first = 0; first < t->n_classes; first += KF_MAP_ROWS) {
     uint32_t left = t->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
     for (uint64_t k = 0; k < n; k++)
-      for (uint64_t i = 0; i < d; i++) {
-        double value = (double)t->rows[(first + k) * d + i] + shift[i];
-        x[k * d + i] = value;
-        m->class_means[(first + k) * d + i] = (float)value;
-      }
-    kf_map_f64(m, ctx->kernels, x, n, scratch, mapped);
-    for (uint64_t k = 0; k < n; k++) {
-      m->counts[first + k] = 1;
-      m->lengths[first + k] =
-          kf_unit_row(ctx->kernels, mapped + k * l, m->dim_out, m->prototypes + (first + k) * l);
-    }
+      for (uint64_t i = 0; i < d; i++)
+        x[k * d + i] = (double)t->rows[(first + k) * d + i] + shift[i];
+    kf_map_f64(&m->map, kernels, x, n, scratch, mapped);
+    kf_model_set_means(m, kernels, first, n, x, mapped);
   }
-  kf_free(x);
-  return KF_OK;
+  for (uint32_t k = 0; k < t->n_classes; k++) m->counts[k] = 1;
+}
+
+static kf_status take_text(kf_ctx *ctx, const kf_text *text, kf_centre centre, kf_model *m) {
+  uint64_t d = m->map.dim_in, l = m->map.dim_out;
+  double *shift, *x, *mapped, *scratch;
+  kf_arena arena = {0};
+  KF_TAKE_ZERO(&arena, shift, d);
+  KF_TAKE(&arena, x, KF_MAP_ROWS * d);
+  KF_TAKE(&arena, mapped, KF_MAP_ROWS * l);
+  KF_TAKE(&arena, scratch, kf_map_scratch(&m->map));
+  if (!arena.failed) {
+    if (centre == KF_CENTRE_MODALITY) kf_text_mean(text, shift);
+    for (uint64_t i = 0; centre == KF_CENTRE_MODALITY && i < d; i++)
+      shift[i] = m->map.mean[i] - shift[i];
+    set_prototypes(m, ctx->kernels, text, shift, x, mapped, scratch);
+  }
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  kf_arena_free(&arena);
+  return status;
+}
+
+static kf_status check_zero_shot(const kf_model *model, const kf_text *text, kf_centre centre,
+                                 kf_err *err) {
+  if ((unsigned)centre > KF_CENTRE_MODALITY)
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d of text", (int)centre);
+  if (model->map.normalized) return kf_text_check(text, model->map.dim_in, err);
+  return kf_fail(err, KF_ERR_DATA,
+                 "the model keeps the lengths of images, which text cannot be compared with; fit "
+                 "one that normalises rows");
+}
+
+kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
+                           kf_centre centre, kf_model **out) {
+  kf_err *err = &ctx->err;
+  KF_TRY(check_zero_shot(model, text, centre, err));
+  if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_MODALITY;
+  kf_model *m;
+  KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
+  kf_model_copy_map(model, m);
+  m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
+  return kf_model_hand_out(take_text(ctx, text, centre, m), m, out);
 }
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_centre centre, kf_model **out) {
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
-  if ((unsigned)centre > KF_CENTRE_MODALITY)
-    return kf_fail(err, KF_ERR_ARG, "kf_model_new_zero_shot: the centre is none of its choices");
-  if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_MODALITY;
-  KF_TRY(kf_text_check(text, model->dim_in, err));
-  if (!model->normalized)
-    return kf_fail(err, KF_ERR_DATA,
-                   "the model takes images with the lengths they have (--no-normalize), which "
-                   "those of text cannot be compared with; fit it on unit rows for text");
-  kf_model *m;
-  KF_TRY(kf_model_create(model->dim_in, model->dim_out, text->n_classes, &text->names, &m, err));
-  kf_model_copy_map(model, m, model->dim_out);
-  m->centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
-  double *shift = kf_alloc_zero(model->dim_in, sizeof *shift);
-  kf_status status = shift != NULL ? KF_OK : kf_fail_memory(err);
-  if (status == KF_OK && centre == KF_CENTRE_MODALITY) {
-    kf_text_mean(text, shift);
-    for (uint32_t i = 0; i < model->dim_in; i++) shift[i] = model->mean[i] - shift[i];
-  }
-  if (status == KF_OK) status = set_prototypes(ctx, m, text, shift);
-  kf_free(shift);
-  if (status == KF_OK)
-    *out = m;
-  else
-    kf_model_free(m);
-  return status;
-}
-
-/* --- matching ---------------------------------------------------------------------------------- */
-
-enum { SHOWN = 3, SHOWN_BYTES = 200 };
-
-/* Names on one side of a match. */
-typedef struct name_list {
-  const char *of; /* "training data" */
-  const kf_names *names;
-} name_list;
-
-/* Logs how many names the other side lacks, and the first few. */
-static kf_status log_missing(kf_ctx *ctx, const name_list *in, const name_list *other,
-                             const char *consequence, uint32_t *missing) {
-  kf_dict *dict;
-  KF_TRY(kf_dict_new_from_names(other->names, other->of, &dict, &ctx->err));
-  char few[SHOWN_BYTES] = "";
-  uint32_t n = 0, all = in->names->n;
-  for (uint32_t k = 0; k < all; k++) {
-    const char *name = in->names->name[k];
-    if (kf_dict_find(dict, name, strlen(name)) >= 0) continue;
-    size_t used = strlen(few);
-    if (n < SHOWN) snprintf(few + used, sizeof few - used, "%s'%.60s'", n > 0 ? ", " : "", name);
-    n++;
-  }
-  kf_dict_free(dict);
-  if (n > 0 && n < all)
-    kf_log(ctx, "%u of the %u classes of the %s %s not in the %s (%s%s)%s", n, all, in->of,
-           n == 1 ? "is" : "are", other->of, few, n > SHOWN ? ", ..." : "", consequence);
-  *missing = n;
-  return KF_OK;
-}
-
-kf_status kf_text_match(kf_ctx *ctx, const kf_text *text, const char *of, const kf_names *names,
-                        uint32_t n) {
-  kf_err *err = &ctx->err;
-  name_list own = {.of = of, .names = names}, by_text = {.of = "text", .names = &text->names};
-  if (names->n > 0 && text->names.n > 0) {
-    uint32_t without, unused;
-    KF_TRY(log_missing(ctx, &own, &by_text, "; text alone cannot recognise them", &without));
-    if (without == names->n)
-      return kf_fail(err, KF_ERR_DATA,
-                     "no class of the text ('%.60s', ...) is a class of the %s ('%.60s', ...)",
-                     text->names.name[0], of, names->name[0]);
-    return log_missing(ctx, &by_text, &own, "; they take part by name", &unused);
-  }
-  if (names->n > 0 || text->names.n > 0)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_CLASSES,
-                        "the %s names its classes and the %s numbers them; give both names",
-                        names->n > 0 ? of : "text", names->n > 0 ? "text" : of);
-  if (n == text->n_classes) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "the text has %u classes and the %s %u, without names to match them by",
-                 text->n_classes, of, n);
+  KF_TRY(check_zero_shot(model, text, centre, err));
+  KF_TRY(kf_text_match(ctx, text, "the model", &model->names, model->n_classes));
+  return kf_zero_shot_new(ctx, model, model->map.dim_out, text, centre, out);
 }

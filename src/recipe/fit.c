@@ -1,28 +1,14 @@
-/* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with text),
- * then the number of dimensions, then the map.
+/* fit.c - from rows to a model with everything chosen: statistics, then lambda (and alpha, with
+ * text), then the number of dimensions, then the map.
  *
  * S_w is decomposed once: leave-one-out and the fit itself start from the same kf_fitter. */
 #include "recipe/recipe.h"
 
 #include <math.h>
 
-typedef struct fit_job {
-  kf_ctx *ctx;
-  const kf_data *data;   /* NULL: statistics alone */
-  const kf_stats *stats; /* S_w */
-  kf_stats *own;         /* the same, where they were made here */
-  kf_fit_options options;
-  bool rows; /* there are rows to choose by */
-  kf_fitter *fitter;
-  kf_lambda lambda;
-  double alpha;
-  uint32_t dim;
-  kf_fit_report *report;
-} fit_job;
-
 /* --- before the long work --------------------------------------------------------------------- */
 
-static kf_status check_text(const fit_job *j, bool normalized, kf_err *err) {
+static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
   const kf_fit_options *o = &j->options;
   if (o->text == NULL)
     return o->alpha == NULL ? KF_OK : kf_fail(err, KF_ERR_ARG, "alpha is given, but no text");
@@ -38,11 +24,10 @@ static kf_status check_text(const fit_job *j, bool normalized, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status check_options(const fit_job *j, kf_err *err) {
+static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
-  bool normalized =
-      j->stats != NULL ? j->stats->normalized : o->statistics.normalize != KF_OFF;
+  bool normalized = j->stats != NULL ? j->stats->normalized : o->statistics.normalize != KF_OFF;
   if (o->dim > dim)
     return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o->dim, dim);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
@@ -58,27 +43,20 @@ static kf_status check_options(const fit_job *j, kf_err *err) {
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
-static kf_status choose_fusion(fit_job *j) {
-  const kf_fit_options *o = &j->options;
-  kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
-  kf_fuse_choice **choice = &j->report->by_fusion;
-  KF_TRY(kf_choose_fusion(j->fitter, j->data, o->text, &by, choice));
-  j->lambda = (kf_lambda){(*choice)->lambda, KF_LAMBDA_ABSOLUTE};
-  j->alpha = (*choice)->alpha;
-  return KF_OK;
-}
-
-static kf_status choose_lambda(fit_job *j) {
+kf_status kf_fit_try_lambdas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   kf_lambda_options by = {
       .metric = o->metric, .centre = o->centre, .sample = o->sample, .one_se = o->one_se};
-  kf_lambda_choice **choice = &j->report->by_lambda;
-  KF_TRY(kf_choose_lambda(j->fitter, j->data, &by, choice));
-  j->lambda = (kf_lambda){(*choice)->lambda, KF_LAMBDA_ABSOLUTE};
-  return KF_OK;
+  return kf_choose_lambda(j->fitter, j->data, &by, &j->report->by_lambda);
 }
 
-static kf_status choose_dim(fit_job *j) {
+kf_status kf_fit_try_alphas(kf_fit_job *j) {
+  const kf_fit_options *o = &j->options;
+  kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
+  return kf_choose_fusion(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
+}
+
+kf_status kf_fit_try_dims(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   kf_dim_options by = {.lambda = j->lambda,
                        .metric = o->metric,
@@ -86,28 +64,34 @@ static kf_status choose_dim(fit_job *j) {
                        .folds = o->folds,
                        .sample = o->sample,
                        .tolerance = o->tolerance};
-  KF_TRY(kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim));
-  j->dim = j->report->by_dim->dim;
-  return KF_OK;
+  return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
-static kf_status choose(fit_job *j) {
+kf_status kf_fit_choose(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
+  const kf_fit_report *r = j->report;
   j->lambda = o->lambda;
   j->dim = o->dim;
   if (o->alpha != NULL) j->alpha = *o->alpha;
   if (o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF)
     KF_TRY(kf_lambda_ledoit_wolf(j->ctx, j->stats, j->data, &j->lambda));
-  if (o->text != NULL && o->alpha == NULL)
-    KF_TRY(choose_fusion(j));
-  else if (o->lambda.unit == KF_LAMBDA_AUTO && j->rows)
-    KF_TRY(choose_lambda(j));
-  return o->choose_dim ? choose_dim(j) : KF_OK;
+  if (o->text != NULL && o->alpha == NULL) {
+    KF_TRY(kf_fit_try_alphas(j));
+    j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
+    j->alpha = r->by_fusion->alpha;
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->rows) {
+    KF_TRY(kf_fit_try_lambdas(j));
+    j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
+  }
+  if (!o->choose_dim) return KF_OK;
+  KF_TRY(kf_fit_try_dims(j));
+  j->dim = r->by_dim->dim;
+  return KF_OK;
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- from statistics to the model ------------------------------------------------------------- */
 
-static kf_status take_statistics(fit_job *j) {
+static kf_status take_statistics(kf_fit_job *j) {
   kf_ctx *ctx = j->ctx;
   const kf_fit_options *o = &j->options;
   if (j->stats == NULL) {
@@ -117,34 +101,33 @@ static kf_status take_statistics(fit_job *j) {
     KF_TRY(kf_check_statistics_of(j->stats, j->data, &ctx->err));
   }
   if (o->text != NULL)
-    KF_TRY(kf_text_match(ctx, o->text, "training data", &j->stats->names, j->stats->n_classes));
+    KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
   return kf_fitter_new(ctx, j->stats, o->between, &j->fitter);
 }
 
-static kf_status make_model(fit_job *j, kf_model **out) {
-  const kf_fit_options *o = &j->options;
-  kf_model *rows;
-  KF_TRY(kf_fitter_fit(j->fitter, j->lambda, j->dim, o->centre, &rows));
-  if (o->text == NULL) {
-    *out = rows;
-    return KF_OK;
-  }
-  kf_status status = kf_model_new_fused(j->ctx, rows, o->text, j->alpha, out);
-  kf_model_free(rows);
-  return status;
+kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
+                       const kf_fit_options *options) {
+  *j = (kf_fit_job){.ctx = ctx, .data = data, .stats = options->stats, .options = *options};
+  kf_fit_options *o = &j->options;
+  if (o->centre == KF_CENTRE_DEFAULT || o->text != NULL)
+    o->centre = o->text != NULL ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  j->rows = data != NULL && o->between == NULL;
+  KF_TRY(check_options(j, &ctx->err));
+  j->report = kf_alloc_zero(1, sizeof *j->report);
+  return j->report != NULL ? take_statistics(j) : kf_fail_memory(&ctx->err);
 }
 
-static void fill_report(const fit_job *j, const kf_model *model) {
+static void fill_report(const kf_fit_job *j, const kf_model *model) {
   kf_fit_report *r = j->report;
   r->rows = j->stats->rows;
   if (j->data != NULL) {
     r->n_unlabelled = j->data->unlabelled;
     r->n_bad = j->data->rows - j->data->unlabelled - j->stats->rows;
   }
-  r->lambda = model->lambda;
+  r->lambda = model->map.lambda;
   r->mean_eigenvalue = model->mean_eigenvalue;
   r->alpha = model->alpha;
-  r->dim = model->dim_out;
+  r->dim = model->map.dim_out;
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {
@@ -158,32 +141,42 @@ static void fill_report(const fit_job *j, const kf_model *model) {
   }
 }
 
-static kf_status fit(fit_job *j, kf_model **out) {
-  j->report = kf_alloc_zero(1, sizeof *j->report);
-  if (j->report == NULL) return kf_fail_memory(&j->ctx->err);
-  KF_TRY(take_statistics(j));
-  KF_TRY(choose(j));
-  KF_TRY(make_model(j, out));
-  fill_report(j, *out);
+kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
+  const kf_fit_options *o = &j->options;
+  kf_model *model;
+  KF_TRY(kf_fitter_fit(j->fitter, j->lambda, j->dim, o->centre, &model));
+  if (o->text != NULL) {
+    kf_model *rows = model;
+    kf_status status = kf_model_new_fused(j->ctx, rows, o->text, j->alpha, &model);
+    kf_model_free(rows);
+    KF_TRY(status);
+  }
+  fill_report(j, model);
+  *out = model;
   return KF_OK;
 }
+
+void kf_fit_end(kf_fit_job *j) {
+  kf_fitter_free(j->fitter);
+  kf_stats_free(j->own);
+  kf_fit_report_free(j->report);
+}
+
+/* --- the recipe ------------------------------------------------------------------------------- */
 
 kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options, kf_model **out,
                  kf_fit_report **report) {
   KF_ENTER(ctx, out != NULL && (data != NULL || (options != NULL && options->stats != NULL)));
   KF_OPTIONS(kf_fit_options, o, options);
-  if (o.centre == KF_CENTRE_DEFAULT || o.text != NULL)
-    o.centre = o.text != NULL ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
-  fit_job j = {.ctx = ctx, .data = data, .stats = o.stats, .options = o};
-  j.rows = data != NULL && o.between == NULL;
-  KF_TRY(check_options(&j, err));
-  kf_status status = fit(&j, out);
-  kf_fitter_free(j.fitter);
-  kf_stats_free(j.own);
-  if (status == KF_OK && report != NULL)
+  kf_fit_job j;
+  kf_status status = kf_fit_begin(&j, ctx, data, &o);
+  if (status == KF_OK) status = kf_fit_choose(&j);
+  if (status == KF_OK) status = kf_fit_finish(&j, out);
+  if (status == KF_OK && report != NULL) {
     *report = j.report;
-  else
-    kf_fit_report_free(j.report);
+    j.report = NULL;
+  }
+  kf_fit_end(&j);
   return status;
 }
 

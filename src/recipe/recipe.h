@@ -1,8 +1,73 @@
-/* recipe.h - what a user calls fit, report or quickstart: one call each, made of the rooms below. Sees
- * all of them. */
+/* recipe.h - what a user calls fit, report or quickstart: one call each, made of the rooms below.
+ * Sees all of them. */
 #ifndef KF_RECIPE_H
 #define KF_RECIPE_H
 
 #include "choose/choose.h"
+#include "report/report.h"
+
+/* --- fit.c: the steps of a fit, which the other recipes share --------------------------------- */
+
+typedef struct kf_fit_job {
+  kf_ctx *ctx;
+  const kf_data *data;   /* NULL: statistics alone */
+  const kf_stats *stats; /* S_w */
+  kf_stats *own;         /* the same, if they were made here */
+  kf_fit_options options;
+  bool rows; /* there are rows to choose by */
+  kf_fitter *fitter;
+  kf_lambda lambda;
+  double alpha;
+  uint32_t dim;
+  kf_fit_report *report;
+} kf_fit_job;
+
+/* Checks the options, takes the statistics and decomposes S_w. The job is to be ended even if this
+ * fails. Errors of all functions go to the context. */
+kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
+                       const kf_fit_options *options);
+/* Sets lambda, alpha and dim, as given or chosen. */
+kf_status kf_fit_choose(kf_fit_job *j);
+/* Accuracy over lambda, over alpha (and lambda, if j->lambda is KF_LAMBDA_AUTO) and over
+ * dimensions, into the report. */
+kf_status kf_fit_try_lambdas(kf_fit_job *j);
+kf_status kf_fit_try_alphas(kf_fit_job *j);
+kf_status kf_fit_try_dims(kf_fit_job *j);
+/* The model of what was chosen; completes the report. */
+kf_status kf_fit_finish(kf_fit_job *j, kf_model **out);
+void kf_fit_end(kf_fit_job *j); /* frees the report unless it is NULL */
+
+/* --- report.c: the steps of a report ---------------------------------------------------------- */
+
+typedef struct kf_report_job {
+  kf_ctx *ctx;
+  const kf_data *train;
+  kf_report_options options;
+  kf_fit_job fit; /* statistics and everything that was chosen */
+  const kf_model *model;
+  kf_model *own_model; /* the same, if it was fitted here */
+  const kf_text *text; /* NULL: none */
+  kf_text *own_text;   /* the same, if it is from the model */
+  bool fused;          /* the model has text */
+  kf_k_choice *k;
+  kf_eval_result eval, eval_text, eval_fused; /* n is 0 without test rows */
+  kf_analysis *analysis;
+  kf_shots *shots;
+  kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
+} kf_report_job;
+
+/* Statistics, choices and the model. The job is to be cleared even if this fails. */
+kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
+                           const kf_report_options *options);
+/* Judges, sweeps and writes the page. */
+kf_status kf_report_finish(kf_report_job *j, const char *path);
+void kf_report_clear(kf_report_job *j);
+
+/* --- prompts.c -------------------------------------------------------------------------------- */
+
+/* Whether a class name is a word, not a number of its own or of WordNet ("n01440764"). */
+bool kf_is_word(const char *name);
+/* The built-in templates of this name ("builtin7"); NULL: no such name (templates.c). */
+const char *const *kf_builtin_templates(const char *name, size_t *n);
 
 #endif

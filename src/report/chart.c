@@ -1,7 +1,7 @@
-/* chart.c - accuracy against something.
+/* chart.c - accuracy over one setting.
  *
  * Readings. A page without scripts can still answer the pointer: every x of the first curve has a
- * strip over the whole height, and behind it a group with a line, dots and numbers that the style
+ * strip over the whole height, followed by a group with a line, dots and numbers that the style
  * sheet shows while the pointer is over the strip. A tap does the same on a phone. */
 #include "report/chart.h"
 
@@ -32,6 +32,19 @@ kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *
   return curve;
 }
 
+void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n) {
+  size_t at = curve->n++;
+  for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
+  curve->points[at] = (kf_point){.x = x, .hits = hits, .n = n};
+}
+
+void kf_chart_baseline(kf_chart *c, const char *name, unsigned colour, uint64_t hits, uint64_t n) {
+  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name);
+  if (curve == NULL) return;
+  curve->colour = colour;
+  kf_curve_add(curve, 0, hits, n);
+}
+
 void kf_chart_clear(kf_chart *c) {
   for (size_t i = 0; i < c->n; i++) kf_free(c->curves[i].points);
   c->n = 0;
@@ -43,7 +56,7 @@ static double height(const kf_chart *c, const kf_point *p) {
 
 /* --- scale ------------------------------------------------------------------------------------ */
 
-/* From the lowest to the highest share, with air, on round numbers. */
+/* From the lowest to the highest share, with some air, on round numbers. */
 static void fit_y(kf_chart *c) {
   double low = INFINITY, high = -INFINITY;
   for (size_t i = 0; i < c->n; i++)
@@ -86,17 +99,13 @@ static void put_key(const kf_chart *c) {
   kf_put(out, "</ul>\n");
 }
 
-/* --- what stands in the plot ------------------------------------------------------------------ */
+/* --- inside the plot -------------------------------------------------------------------------- */
 
 static void put_band(const kf_chart *c) {
   if (!(c->band_high > c->band_low)) return;
   const kf_plot *p = &c->plot;
   double top = kf_scale_at(&p->y, c->band_high), bottom = kf_scale_at(&p->y, c->band_low);
-  kf_put(p->out, "<rect class=\"band\"");
-  kf_svg_attribute(p->out, "x", p->x.from);
-  kf_svg_attribute(p->out, "y", top);
-  kf_svg_attribute(p->out, "width", p->x.to - p->x.from);
-  kf_svg_attribute(p->out, "height", fmax(bottom - top, 1));
+  kf_svg_rect(p->out, "band", p->x.from, top, p->x.to - p->x.from, fmax(bottom - top, 1));
   kf_put(p->out, "/>\n");
 }
 
@@ -111,14 +120,13 @@ static void put_mark(const kf_chart *c) {
 }
 
 static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
-  kf_string_addf(out, "<circle class=\"dot s%u\"", colour);
-  kf_svg_attribute(out, "cx", x);
-  kf_svg_attribute(out, "cy", y);
-  kf_svg_attribute(out, "r", r);
+  char class[16];
+  snprintf(class, sizeof class, "dot s%u", colour % 10);
+  kf_svg_circle(out, class, x, y, r);
   kf_put(out, "/>\n");
 }
 
-/* Between what a curve varies, where it does. */
+/* The range of a curve, if it has one. */
 static void put_spread(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
   char class[16];
@@ -162,7 +170,7 @@ static void put_curve(const kf_chart *c, const kf_curve *v) {
 typedef struct value {
   unsigned colour;
   const kf_point *point;
-  double y, label; /* where it is, and where its number stands */
+  double y, label; /* of the dot, and of its number */
 } value;
 
 static const kf_point *find_point(const kf_curve *v, double x) {
@@ -171,7 +179,7 @@ static const kf_point *find_point(const kf_curve *v, double x) {
   return NULL;
 }
 
-/* The values of all curves at x, from the top down, and their numbers apart from each other. */
+/* The values of all curves at x, from the top down, with their numbers spaced apart. */
 static size_t read_values(const kf_chart *c, double x, value *values) {
   size_t n = 0;
   for (size_t i = 0; i < c->n; i++) {
@@ -197,11 +205,8 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   size_t n = read_values(c, x, values);
   double at = kf_scale_at(&p->x, x);
   bool left = at > p->x.from + 0.75 * (p->x.to - p->x.from);
-  kf_put(p->out, "<g class=\"read\"><rect");
-  kf_svg_attribute(p->out, "x", from);
-  kf_svg_attribute(p->out, "y", p->y.to);
-  kf_svg_attribute(p->out, "width", to - from);
-  kf_svg_attribute(p->out, "height", p->y.from - p->y.to);
+  kf_put(p->out, "<g class=\"read\">");
+  kf_svg_rect(p->out, NULL, from, p->y.to, to - from, p->y.from - p->y.to);
   kf_put(p->out, "/><g>");
   kf_svg_line(p->out, "rule", at, p->y.from, at, p->y.to);
   kf_svg_text(p->out, "tip end", p->x.to, 14, c->reading(x, c->above_factor).text);
@@ -215,7 +220,7 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   kf_put(p->out, "</g></g>\n");
 }
 
-/* The next point of a curve that is at least a few pixels further; v->n: none is. */
+/* The next point of a curve at least a few pixels further; v->n: none. */
 static size_t next_reading(const kf_chart *c, const kf_curve *v, size_t i) {
   double here = kf_scale_at(&c->plot.x, v->points[i].x);
   for (i++; i < v->n && kf_scale_at(&c->plot.x, v->points[i].x) - here < 6; i++) {

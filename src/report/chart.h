@@ -1,4 +1,4 @@
-/* chart.h - accuracy against something: curves, baselines, a band, a mark, and readings that appear
+/* chart.h - accuracy over one setting: curves, baselines, a band, a mark, and readings that appear
  * under the pointer by style sheet alone. */
 #ifndef KF_REPORT_CHART_H
 #define KF_REPORT_CHART_H
@@ -8,13 +8,13 @@
 typedef struct kf_point {
   double x;
   uint64_t hits, n;
-  double low, high; /* shares between which it varies; equal: no band */
+  double low, high; /* range of the share; equal: no band */
 } kf_point;
 
 typedef enum kf_curve_kind {
   KF_CURVE_DOTS, /* a line with its points */
   KF_CURVE_FINE, /* a thin line of many points */
-  KF_CURVE_BASE  /* the height of its one point, dashed, over the whole width */
+  KF_CURVE_BASE  /* the height of its only point, dashed, over the whole width */
 } kf_curve_kind;
 
 typedef struct kf_curve {
@@ -44,12 +44,17 @@ typedef struct kf_chart {
   kf_tick_fn reading;         /* what x is, under the pointer; gets above_factor */
 } kf_chart;
 
-/* A chart for `out` with x from low to high, on a logarithmic scale where log; room for a second
- * scale above where `two`. */
+/* A chart with x from low to high; log: on a logarithmic scale; two: with room for a second scale
+ * at the top. */
 void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool log, bool two);
-/* Adds a curve with room for n points and returns it; NULL where there is no room for one, or no
- * memory. Its colour is for the caller. */
+/* Adds a curve with room for n points; NULL: too many curves, or no memory. The caller sets its
+ * colour. */
 kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name);
+/* Adds a point, keeping x rising. */
+void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n);
+/* Adds a baseline. */
+void kf_chart_baseline(kf_chart *chart, const char *name, unsigned colour, uint64_t hits,
+                       uint64_t n);
 /* Sets the scale of y and draws. */
 void kf_chart_draw(kf_chart *chart);
 void kf_chart_clear(kf_chart *chart);

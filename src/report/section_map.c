@@ -1,12 +1,11 @@
-/* map.c - class prototypes on the first two discriminative directions.
+/* section_map.c - class prototypes on the first two discriminative directions.
  *
- * Up to a few thousand classes each one is a circle with its name under the pointer. Beyond that
- * the circles become points of one path for each colour, and the pointer reads the cell of a grid
- * that it is in, so that the page stays small and quick. A few names are written out: those far
- * from the middle first, where there is room for them. */
-#include "report/report.h"
+ * Up to a few thousand classes, each is a circle with its name under the pointer. Beyond that the
+ * circles become points of one path per colour, and the pointer reads a cell of a grid, which keeps
+ * the page small and quick. Some names are written out where there is room, those far from the
+ * middle first. */
+#include "report/sections.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { WIDTH = 760, HEIGHT = 560, EDGE = 26, MOST_CIRCLES = 3000, MOST_LABELS = 56, NAME = 24 };
@@ -14,7 +13,7 @@ enum { COLUMNS = 48, ROWS = 36, COLOURS = 7, UNKNOWN = 5, PLAIN = 6, NAMES_IN_CE
 
 typedef struct spot {
   uint32_t class;
-  unsigned colour; /* a fifth of accuracy, UNKNOWN, or PLAIN where there is no analysis */
+  unsigned colour; /* a fifth of accuracy, UNKNOWN, or PLAIN without an analysis */
   double x, y;     /* in the picture */
   double r, far;   /* radius, and distance from the middle */
 } spot;
@@ -24,7 +23,7 @@ typedef struct box {
 } box;
 
 typedef struct map {
-  const kf_report_content *content;
+  const kf_page *page;
   size_t n;
   spot *spots; /* by class */
   spot *order; /* the same in another order */
@@ -40,7 +39,7 @@ static unsigned colour_of(const kf_analysis *analysis, uint32_t k) {
 }
 
 static void collect(map *m) {
-  const kf_model *model = m->content->model;
+  const kf_model *model = m->page->model;
   const float *prototypes = kf_model_prototypes(model);
   const double *lengths = kf_model_prototype_lengths(model);
   size_t dim = kf_model_dim_out(model);
@@ -48,13 +47,13 @@ static void collect(map *m) {
     if (kf_model_count(model, k) <= 0) continue;
     const float *p = prototypes + k * dim;
     m->spots[m->n++] = (spot){.class = k,
-                              .colour = colour_of(m->content->analysis, k),
+                              .colour = colour_of(m->page->analysis, k),
                               .x = p[0] * lengths[k],
                               .y = p[1] * lengths[k]};
   }
 }
 
-/* Into the picture, which they fill: the sizes of the two axes are not compared. */
+/* Scales the spots to fill the picture; the two axes have scales of their own. */
 static void place(map *m) {
   kf_scale x = {INFINITY, -INFINITY, EDGE, WIDTH - EDGE, false};
   kf_scale y = {INFINITY, -INFINITY, HEIGHT - EDGE, EDGE, false};
@@ -62,14 +61,14 @@ static void place(map *m) {
   for (size_t i = 0; i < m->n; i++) {
     x.low = fmin(x.low, m->spots[i].x), x.high = fmax(x.high, m->spots[i].x);
     y.low = fmin(y.low, m->spots[i].y), y.high = fmax(y.high, m->spots[i].y);
-    most = fmax(most, (double)kf_model_count(m->content->model, m->spots[i].class));
+    most = fmax(most, (double)kf_model_count(m->page->model, m->spots[i].class));
   }
   kf_scale_widen(&x);
   kf_scale_widen(&y);
   double largest = fmin(fmax(150 / sqrt((double)m->n), 2.4), 9);
   for (size_t i = 0; i < m->n; i++) {
     spot *s = &m->spots[i];
-    double count = (double)kf_model_count(m->content->model, s->class);
+    double count = (double)kf_model_count(m->page->model, s->class);
     s->x = kf_scale_at(&x, s->x);
     s->y = kf_scale_at(&y, s->y);
     s->r = largest * fmax(sqrt(count / most), 0.35);
@@ -85,8 +84,8 @@ static int farthest_first(const void *a, const void *b) {
   return s->class < t->class ? -1 : s->class > t->class;
 }
 
-/* Whether a box lies in the picture, and on no other name and no spot. Where there are very many
- * spots, names may lie on them. */
+/* Whether a box lies in the picture, and on no other name and no spot. With very many spots, names
+ * may cover them. */
 static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   if (b->left < 2 || b->right > WIDTH - 2 || b->top < 2 || b->bottom > HEIGHT - 2) return false;
   for (size_t i = 0; i < m->n && m->n <= MOST_CIRCLES; i++) {
@@ -101,11 +100,11 @@ static bool free_place(const map *m, const box *taken, size_t n, const box *b) {
   return true;
 }
 
-/* Writes the name of a class beside its spot where it is free: on the right, on the left, below or
+/* Writes the name of a class next to its spot, at the first free place: right, left, below,
  * above. */
 static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, size_t n) {
   static const char *const classes[] = {"place", "place end", "place mid", "place mid"};
-  double width = 6.7 * (double)kf_class_characters(m->content, s->class, NAME) + 4;
+  double width = 6.7 * (double)kf_class_characters(m->page, s->class, NAME) + 4;
   double gap = s->r + 4, down[] = {0, 0, gap + 8, -gap - 7};
   double from[] = {s->x + gap, s->x - gap - width, s->x - width / 2, s->x - width / 2};
   double at[] = {s->x + gap, s->x - gap, s->x, s->x};
@@ -118,7 +117,7 @@ static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, si
     kf_svg_attribute(out, "x", at[side]);
     kf_svg_attribute(out, "y", y + 4);
     kf_put(out, ">");
-    kf_put_class(out, m->content, s->class, NAME);
+    kf_put_class(out, m->page, s->class, NAME);
     kf_put(out, "</text>\n");
     return true;
   }
@@ -136,7 +135,7 @@ static void put_names(kf_string *out, map *m) {
 
 /* --- circles ---------------------------------------------------------------------------------- */
 
-static void put_about(kf_string *out, const kf_report_content *c, uint32_t k) {
+static void put_about(kf_string *out, const kf_page *c, uint32_t k) {
   kf_put_class(out, c, k, 120);
   kf_string_addf(out, ": %s rows", kf_show_count((uint64_t)kf_model_count(c->model, k)).text);
   if (c->analysis != NULL && c->analysis->classes[k].n > 0)
@@ -147,12 +146,11 @@ static void put_about(kf_string *out, const kf_report_content *c, uint32_t k) {
 static void put_circles(kf_string *out, const map *m) {
   for (size_t i = 0; i < m->n; i++) {
     const spot *s = &m->spots[i];
-    kf_string_addf(out, "<circle class=\"spot a%u\"", s->colour);
-    kf_svg_attribute(out, "cx", s->x);
-    kf_svg_attribute(out, "cy", s->y);
-    kf_svg_attribute(out, "r", s->r);
+    char class[16];
+    snprintf(class, sizeof class, "spot a%u", s->colour % 10);
+    kf_svg_circle(out, class, s->x, s->y, s->r);
     kf_put(out, "><title>");
-    put_about(out, m->content, s->class);
+    put_about(out, m->page, s->class);
     kf_put(out, "</title></circle>\n");
   }
 }
@@ -182,14 +180,12 @@ static int by_cell(const void *a, const void *b) {
 
 static void put_grid_cell(kf_string *out, const map *m, size_t first, size_t n) {
   int cell = cell_of(&m->order[first]);
-  kf_put(out, "<rect class=\"cell\"");
-  kf_svg_attribute(out, "x", (double)(cell % COLUMNS) * WIDTH / COLUMNS);
-  kf_svg_attribute(out, "y", (double)cell / COLUMNS * HEIGHT / ROWS);
-  kf_svg_attribute(out, "width", (double)WIDTH / COLUMNS);
-  kf_svg_attribute(out, "height", (double)HEIGHT / ROWS);
+  double width = (double)WIDTH / COLUMNS, height = (double)HEIGHT / ROWS;
+  kf_svg_rect(out, "cell", (double)(cell % COLUMNS) * WIDTH / COLUMNS,
+              (double)cell / COLUMNS * HEIGHT / ROWS, width, height);
   kf_put(out, "><title>");
   for (size_t i = 0; i < n && i < NAMES_IN_CELL; i++) {
-    put_about(out, m->content, m->order[first + i].class);
+    put_about(out, m->page, m->order[first + i].class);
     kf_put(out, "\n");
   }
   if (n > NAMES_IN_CELL) kf_string_addf(out, "and %zu more", n - NAMES_IN_CELL);
@@ -223,7 +219,7 @@ static void put_key(kf_string *out) {
 
 static void put_map(kf_string *out, map *m) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
-  if (m->content->analysis != NULL) put_key(out);
+  if (m->page->analysis != NULL) put_key(out);
   kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"map of classes\">"
               "<div class=\"broad\">");
   kf_plot_begin(&p, "Class prototypes on the first two discriminative directions");
@@ -237,27 +233,27 @@ static void put_map(kf_string *out, map *m) {
   kf_put(out, "</div></div>\n");
 }
 
-void kf_report_map(kf_string *out, const kf_report_content *c) {
+void kf_section_map(kf_string *out, const kf_page *c) {
   if (c->model == NULL || kf_model_dim_out(c->model) < 2) return;
-  map m = {.content = c};
-  m.spots = kf_alloc(kf_model_classes(c->model), sizeof *m.spots);
-  m.order = kf_alloc(kf_model_classes(c->model), sizeof *m.order);
-  if (m.spots == NULL || m.order == NULL) {
+  map m = {.page = c};
+  kf_arena arena = {0};
+  KF_TAKE(&arena, m.spots, kf_model_classes(c->model));
+  KF_TAKE(&arena, m.order, kf_model_classes(c->model));
+  if (arena.failed) {
     out->failed = true;
   } else {
     collect(&m);
     place(&m);
     kf_section_begin(out, "map", "A map of the classes");
-    kf_figure_begin(out, "Prototypes on the two directions that tell classes apart best");
+    kf_figure_begin(out, "Prototypes along the two most discriminative directions");
     put_map(out, &m);
     kf_figure_end(out,
                   m.n <= MOST_CIRCLES
-                      ? "Rest the pointer on a class for its name. Larger: more training rows. "
-                        "Classes that lie together here may be apart along other directions."
-                      : "Rest the pointer anywhere for the names of classes there. Classes "
-                        "that lie together here may be apart along other directions.");
+                      ? "Point at a class for its name. Larger: more training rows. Classes that "
+                        "are close here may be far apart along other directions."
+                      : "Point anywhere for the names of the classes there. Classes that are close "
+                        "here may be far apart along other directions.");
     kf_section_end(out);
   }
-  kf_free(m.spots);
-  kf_free(m.order);
+  kf_arena_free(&arena);
 }

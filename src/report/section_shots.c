@@ -1,5 +1,6 @@
-/* shots.c - how many rows of each class are enough: accuracy over shots, with its spread over draws. */
-#include "report/report.h"
+/* section_shots.c - how many rows per class are enough: accuracy over shots, with its spread over
+ * draws. */
+#include "report/sections.h"
 
 static const char *const titles[KF_SHOTS_CLASSIFIERS] = {"raw space", "Koo-Fu", "text alone",
                                                          "text and Koo-Fu"};
@@ -8,11 +9,11 @@ static const unsigned colours[KF_SHOTS_CLASSIFIERS] = {5, 0, 2, 1};
 static kf_shown read_shots(double x, double factor) {
   (void)factor;
   kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.0f of each class", x);
+  snprintf(out.text, sizeof out.text, "%.0f per class", x);
   return out;
 }
 
-/* Text alone knows nothing of shots: a line over the whole width. */
+/* Text alone does not depend on shots: a line over the whole width. */
 static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier classifier,
                       bool top5) {
   bool base = classifier == KF_SHOTS_TEXT;
@@ -37,10 +38,10 @@ static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
   kf_chart chart;
   double low = s->sizes[0].shots, high = s->sizes[s->n_sizes - 1].shots;
   kf_chart_begin(&chart, out, low, high, true, false);
-  chart.label = top5 ? "Top-5 accuracy over the number of rows of each class"
-                     : "Top-1 accuracy over the number of rows of each class";
+  chart.label = top5 ? "Top-5 accuracy over the number of rows per class"
+                     : "Top-1 accuracy over the number of rows per class";
   if (top5) chart.y_name = "top-5 accuracy, %";
-  chart.x_name = "training rows of each class";
+  chart.x_name = "training rows per class";
   for (size_t i = s->n_sizes; i-- > 0 && chart.x_ticks.n < KF_MAX_TICKS;)
     chart.x_ticks.at[chart.x_ticks.n++] = s->sizes[i].shots;
   chart.reading = read_shots;
@@ -48,13 +49,9 @@ static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
                                               KF_SHOTS_RAW};
   for (size_t i = 0; i < KF_SHOTS_CLASSIFIERS; i++)
     if ((size_t)order[i] < s->n_classifiers) add_curve(&chart, s, order[i], top5);
-  kf_figure_begin(out, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, top5 || s->seeds == 1
-                         ? NULL
-                         : "A line is the mean of all draws; its band reaches from "
-                           "the worst of them to the best.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, top5 ? "Top-5 accuracy over shots" : "Top-1 accuracy over shots",
+                  top5 || s->seeds == 1 ? NULL
+                                        : "Lines: means of all draws. Bands: worst to best draw.");
 }
 
 static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier classifier) {
@@ -68,22 +65,22 @@ static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier c
 static void shots_words(kf_string *out, const kf_shots *s) {
   size_t last = s->n_sizes - 1;
   const kf_shots_size *z = &s->sizes[last];
-  kf_string_addf(out, "<p class=\"lead\">With %u row%s of each class, ", z->shots,
+  kf_string_addf(out, "<p class=\"lead\">With %u row%s per class, ", z->shots,
                  z->shots == 1 ? "" : "s");
   if (s->n_classifiers > KF_SHOTS_FUSED)
     kf_string_addf(out, "text and prototypes together are right for <b>%s</b>, text alone for %s, ",
                    percent_of(s, last, KF_SHOTS_FUSED).text,
                    percent_of(s, last, KF_SHOTS_TEXT).text);
-  kf_string_addf(out, "Koo-Fu prototypes for %s, those of the raw space for %s. ",
+  kf_string_addf(out, "Koo-Fu prototypes for %s, raw prototypes for %s. ",
                  percent_of(s, last, KF_SHOTS_KOOFU).text, percent_of(s, last, KF_SHOTS_RAW).text);
-  kf_string_addf(out, "The rows were drawn from the training rows%s", s->seeds == 1 ? "" : ", ");
-  if (s->seeds > 1) kf_string_addf(out, "%u times for each number of them", s->seeds);
-  kf_put(out, "; everything else is chosen from the drawn rows alone.");
+  kf_put(out, "The rows are drawn from the training rows");
+  if (s->seeds > 1) kf_string_addf(out, ", %u times for each number of shots", s->seeds);
+  kf_put(out, "; everything is chosen from the drawn rows alone.");
   if (z->fewer > 0)
-    kf_string_addf(out, " %s of %s classes have fewer than %u rows, and gave all they have.",
+    kf_string_addf(out, " %s of %s classes have fewer than %u rows, and give all of them.",
                    kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
   if (s->sizes[0].shots == 1)
-    kf_put(out, " One row leaves no scatter within classes, and the map is a rotation there.");
+    kf_put(out, " One row per class leaves no scatter within classes; the map is then a rotation.");
   kf_put(out, "</p>\n");
 }
 
@@ -101,19 +98,18 @@ static void table_line(kf_string *out, const kf_shots *s, size_t size,
 }
 
 static void shots_table(kf_string *out, const kf_shots *s) {
-  static const char *const heads[] = {"shots",      "classifier", "rows", "top-1",     "sd",
-                                      "least–most", "top-5",      "sd",   "least–most"};
-  kf_put(out, "<details><summary>All numbers as a table</summary>\n<div class=\"scroll\" "
-              "tabindex=\"0\" role=\"region\" aria-label=\"shots\"><table><thead><tr>");
-  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-    kf_string_addf(out, "<th scope=\"col\">%s</th>", heads[i]);
-  kf_put(out, "</tr></thead><tbody>\n");
+  kf_put(out, "<details><summary>All numbers as a table</summary>\n");
+  kf_table_begin(out, "shots",
+                 KF_HEAD("shots") KF_HEAD("classifier") KF_HEAD("rows") KF_HEAD("top-1")
+                     KF_HEAD("sd") KF_HEAD("min–max") KF_HEAD("top-5") KF_HEAD("sd")
+                         KF_HEAD("min–max"));
   for (size_t i = 0; i < s->n_sizes; i++)
     for (size_t c = 0; c < s->n_classifiers; c++) table_line(out, s, i, (kf_shots_classifier)c);
-  kf_put(out, "</tbody></table></div></details>\n");
+  kf_table_end(out);
+  kf_put(out, "</details>\n");
 }
 
-void kf_report_shots(kf_string *out, const kf_report_content *c) {
+void kf_section_shots(kf_string *out, const kf_page *c) {
   const kf_shots *s = c->shots;
   if (s == NULL || s->n_sizes == 0) return;
   kf_section_begin(out, "shots", "Few shots");

@@ -1,37 +1,34 @@
-/* text.c - names and pictures: what text adds to prototypes, over lambda, alpha and dimensions. */
-#include "report/report.h"
+/* section_text.c - what text adds to prototypes, over lambda, alpha and dimensions. */
+#include "report/sections.h"
 
-#include <math.h>
-
-/* The colours of text and of both are the same on the whole page. */
+/* The same on the whole page. */
 enum { COLOUR_IMAGES = 0, COLOUR_BOTH = 1, COLOUR_TEXT = 2, COLOUR_RAW = 5 };
 
-/* --- accuracy over lambda and dimensions ------------------------------------------------------- */
+/* --- accuracy over lambda and dimensions ------------------------------------------------------ */
 
-/* Whether the sweep has text, alone or beside prototypes. */
-static bool has_text(const kf_report_content *c) {
+/* Whether the sweep has text, alone or with prototypes. */
+static bool has_text(const kf_page *c) {
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     if (!c->sweep->cells[i].raw && (c->sweep->cells[i].text || c->sweep->cells[i].fused))
       return true;
   return false;
 }
 
-/* The same setting, answered by something else. */
+/* The same setting, answered by another part. */
 static kf_place answered_by(const kf_place *place, kf_part by) {
   kf_place here = *place;
   here.by = by;
   return here;
 }
 
-static void add_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place, kf_part by,
+static void add_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_part by,
                       kf_along along, const char *name, unsigned colour) {
   kf_place here = answered_by(place, by);
   kf_sweep_curve(chart, c, &here, along, false, 0, name, colour);
 }
 
-/* Both first: the pointer reads numbers where the first curve has points. */
-static void add_curves(kf_chart *chart, const kf_report_content *c, const kf_place *place,
-                       kf_along along) {
+/* Both first: the pointer reads where the first curve has points. */
+static void add_curves(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along) {
   kf_place text = answered_by(place, KF_PART_TEXT);
   add_curve(chart, c, place, KF_PART_FUSED, along, "text and prototypes", COLOUR_BOTH);
   add_curve(chart, c, place, KF_PART_IMAGES, along, "prototypes", COLOUR_IMAGES);
@@ -40,7 +37,7 @@ static void add_curves(kf_chart *chart, const kf_report_content *c, const kf_pla
   kf_sweep_baseline(chart, c, place, 0, "prototypes, raw space", COLOUR_RAW);
 }
 
-static void lambda_figure(kf_string *out, const kf_report_content *c, const kf_place *place) {
+static void lambda_figure(kf_string *out, const kf_page *c, const kf_place *place) {
   double low, high;
   kf_chart chart;
   kf_place all = *place;
@@ -49,15 +46,12 @@ static void lambda_figure(kf_string *out, const kf_report_content *c, const kf_p
   kf_lambda_axis(&chart, out, c, low, high);
   chart.label = "Accuracy of text and prototypes over the regulariser lambda";
   add_curves(&chart, c, &all, KF_ALONG_LAMBDA);
-  kf_figure_begin(out, c->sweep->folds ? "Accuracy over λ, held-out folds"
-                                       : "Accuracy over λ, test rows");
-  kf_chart_draw(&chart);
-  kf_figure_end(out,
-                "With all dimensions. Together, each λ has an α of its own, unless α was given.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(
+      &chart, c->sweep->folds ? "Accuracy over λ, held-out folds" : "Accuracy over λ, test rows",
+      "With all dimensions. α is chosen for each λ, unless it was given.");
 }
 
-static void dim_figure(kf_string *out, const kf_report_content *c, const kf_place *place) {
+static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) {
   double low, high;
   kf_chart chart;
   kf_shown above;
@@ -65,14 +59,13 @@ static void dim_figure(kf_string *out, const kf_report_content *c, const kf_plac
   kf_dim_axis(&chart, out, c, low, high, &above);
   chart.label = "Accuracy of text and prototypes over the number of dimensions";
   add_curves(&chart, c, place, KF_ALONG_DIM);
-  kf_figure_begin(out, c->sweep->folds ? "Accuracy over dimensions, held-out folds"
-                                       : "Accuracy over dimensions, test rows");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, "Dimensions of the prototypes; beside them text keeps all of its own.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart,
+                  c->sweep->folds ? "Accuracy over dimensions, held-out folds"
+                                  : "Accuracy over dimensions, test rows",
+                  "Dimensions of the prototypes; the text keeps all of its own.");
 }
 
-/* --- accuracy over alpha ----------------------------------------------------------------------- */
+/* --- accuracy over alpha ---------------------------------------------------------------------- */
 
 static kf_shown read_alpha(double x, double factor) {
   (void)factor;
@@ -81,7 +74,7 @@ static kf_shown read_alpha(double x, double factor) {
   return out;
 }
 
-/* Points at the chosen lambda, by rising alpha; 0 has no place on a logarithmic scale. */
+/* Points at the chosen lambda, by rising alpha; a logarithmic scale has no 0. */
 static void add_alphas(kf_chart *chart, const kf_fuse_choice *choice) {
   kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "text and prototypes");
   if (curve == NULL) return;
@@ -89,62 +82,46 @@ static void add_alphas(kf_chart *chart, const kf_fuse_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++) {
     const kf_fuse_point *p = &choice->points[i];
     if (p->lambda != choice->points[choice->chosen].lambda || !(p->alpha > 0)) continue;
-    size_t at = curve->n++;
-    for (; at > 0 && curve->points[at - 1].x > p->alpha; at--)
-      curve->points[at] = curve->points[at - 1];
-    curve->points[at] = (kf_point){.x = p->alpha, .hits = p->top1, .n = choice->n};
+    kf_curve_add(curve, p->alpha, p->top1, choice->n);
   }
 }
 
-static void add_text_alone(kf_chart *chart, const kf_fuse_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_BASE, 1, "text alone (α = 0)");
-  if (curve == NULL) return;
-  curve->colour = COLOUR_TEXT;
-  curve->points[curve->n++] = (kf_point){.hits = choice->text_top1, .n = choice->n};
-}
-
-static double alpha_of(const kf_report_content *c) {
+static double alpha_of(const kf_page *c) {
   return c->model != NULL && kf_model_fused(c->model) ? kf_model_alpha(c->model) : c->fuse->alpha;
 }
 
-static void alpha_figure(kf_string *out, const kf_report_content *c) {
+static void alpha_figure(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *choice = c->fuse;
   double low = INFINITY, high = 0;
-  for (size_t i = 0; i < choice->n_points; i++) {
-    if (!(choice->points[i].alpha > 0)) continue;
-    low = fmin(low, choice->points[i].alpha);
-    high = fmax(high, choice->points[i].alpha);
-  }
+  for (size_t i = 0; i < choice->n_points; i++) kf_stretch(&low, &high, choice->points[i].alpha);
   if (!(high > low)) return;
   kf_chart chart;
   kf_chart_begin(&chart, out, low, high, true, false);
-  chart.label = "Accuracy over alpha, leaving out each row in turn";
-  chart.x_name = "α, what prototypes count beside text";
+  chart.label = "Leave-one-out accuracy over alpha";
+  chart.x_name = "α, weight of the prototypes next to the text";
   chart.x_ticks = kf_ticks_log(chart.plot.x.low, chart.plot.x.high);
   chart.reading = read_alpha;
   add_alphas(&chart, choice);
-  add_text_alone(&chart, choice);
+  kf_chart_baseline(&chart, "text alone (α = 0)", COLOUR_TEXT, choice->text_top1, choice->n);
   double best = kf_share(choice->points[choice->chosen].top1, choice->n);
   chart.band_low = best - choice->standard_error;
   chart.band_high = best;
   double mark = alpha_of(c);
   if (mark >= low && mark <= high) chart.mark = mark;
   chart.mark_name = "chosen";
-  kf_figure_begin(out, "Choosing α: leave one out");
-  kf_chart_draw(&chart);
-  kf_figure_end(out, "The band reaches one standard error below the best accuracy.");
-  kf_chart_clear(&chart);
+  kf_figure_chart(&chart, "Choosing α: leave one out",
+                  "Band: one standard error below the best accuracy.");
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static void put_words(kf_string *out, const kf_report_content *c) {
+static void put_words(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *f = c->fuse;
   kf_put(out, "<p class=\"lead\">");
   if (f != NULL && f->n_points == 0)
     kf_string_addf(out,
-                   "No class has two rows, so that none can be left out to choose α: it is a "
-                   "cautious %s. ",
+                   "No class has two rows, so no row can be left out to choose α: it is a cautious "
+                   "%s. ",
                    kf_show_real(f->alpha).text);
   if (f != NULL && f->n_points > 0) {
     const kf_fuse_point *chosen = &f->points[f->chosen];
@@ -156,14 +133,15 @@ static void put_words(kf_string *out, const kf_report_content *c) {
                    kf_show_real(chosen->lambda).text, kf_show_real(chosen->alpha).text,
                    kf_show_percent(f->text_top1, f->n).text);
     if (alpha_of(c) != f->alpha)
-      kf_string_addf(out, "The model has α = %s. ", kf_show_real(alpha_of(c)).text);
+      kf_string_addf(out, "The model uses α = %s. ", kf_show_real(alpha_of(c)).text);
   }
   if (f != NULL)
-    kf_put(out, "A class has the cosine with its text, and α times that with its prototype.");
+    kf_put(out, "The score of a class is the cosine with its text plus α times that with its "
+                "prototype.");
   kf_put(out, "</p>\n");
 }
 
-void kf_report_text(kf_string *out, const kf_report_content *c) {
+void kf_section_text(kf_string *out, const kf_page *c) {
   kf_place place;
   bool swept = has_text(c) && kf_sweep_place(c, &place);
   if (!swept && c->fuse == NULL) return;

@@ -1,12 +1,10 @@
-/* spectra.c - the eigenvalues that a model is made of: of S_w beside lambda, and gamma. */
-#include "report/report.h"
-
-#include <math.h>
+/* spectra.c - the eigenvalues behind a model: those of S_w next to lambda, and gamma. */
+#include "report/sections.h"
 
 enum { WIDTH = 480, HEIGHT = 340, LEFT = 50, RIGHT = 466, TOP = 34, BELOW = 46 };
 
-/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it as a share of the
- * largest, make no difference that one could see, and would stretch the axis for nothing. */
+/* Eigenvalues of S_w below this share of lambda, and gammas below a tenth of it times the largest,
+ * make no visible difference and would only stretch the axis. */
 static const double NOTHING = 1e-3;
 
 static size_t above(const double *values, size_t n, double least) {
@@ -15,7 +13,7 @@ static size_t above(const double *values, size_t n, double least) {
   return count;
 }
 
-/* A falling spectrum on a logarithmic scale; also: a value that the scale must hold, or 0. */
+/* A falling spectrum on a logarithmic scale; `also`: a value the scale must include, or 0. */
 static kf_plot spectrum_plot(kf_string *out, const double *values, size_t n, double also) {
   double least = also > 0 ? also * NOTHING : values[0] * NOTHING / 10;
   size_t shown = above(values, n, least);
@@ -46,7 +44,7 @@ static void put_values(const kf_plot *p, const double *values, size_t n, const c
   kf_path_end(&path, false);
 }
 
-void kf_report_within(kf_string *out, const kf_model *model) {
+void kf_spectrum_within(kf_string *out, const kf_model *model) {
   const double *values = kf_model_within_eigenvalues(model);
   size_t n = kf_model_dim_in(model);
   double lambda = kf_model_lambda(model);
@@ -63,13 +61,12 @@ void kf_report_within(kf_string *out, const kf_model *model) {
   kf_plot_end(&p);
   char caption[256];
   snprintf(caption, sizeof caption,
-           "%s of %s directions lie above λ. These are whitened; those far below it are left "
-           "narrow.",
+           "%s of %s directions lie above λ and are whitened; those far below it keep their scale.",
            kf_show_count(above(values, n, lambda)).text, kf_show_count(n).text);
   kf_figure_end(out, caption);
 }
 
-/* How many of the first directions hold a share of the sum. */
+/* How many directions hold this share of the sum. */
 static size_t holding(const double *values, size_t n, double share) {
   double sum = 0, part = 0;
   for (size_t i = 0; i < n; i++) sum += values[i];
@@ -78,13 +75,13 @@ static size_t holding(const double *values, size_t n, double share) {
   return count;
 }
 
-void kf_report_between(kf_string *out, const kf_model *model) {
+void kf_spectrum_between(kf_string *out, const kf_model *model) {
   const double *values = kf_model_between_eigenvalues(model);
   size_t n = kf_model_dim_in(model), kept = kf_model_dim_out(model);
   kf_plot p = spectrum_plot(out, values, n, 0);
   kf_figure_begin(out, "Spectrum between classes, whitened");
   kf_plot_begin(&p, "gamma, the scatter between classes along each direction");
-  put_axes(&p, "direction", "γ, scatter between classes for 1 within");
+  put_axes(&p, "direction", "γ, scatter between classes relative to within");
   if ((double)kept < p.x.high) {
     double x = kf_scale_at(&p.x, (double)kept);
     bool right = x > (LEFT + RIGHT) / 2.0;
@@ -99,8 +96,8 @@ void kf_report_between(kf_string *out, const kf_model *model) {
   size_t half = holding(values, n, 0.5);
   snprintf(
       caption, sizeof caption,
-      "Directions in the order in which they tell classes apart. The first %s%s half of the sum "
-      "of γ, the first %s nine tenths.",
+      "Directions, most discriminative first. The first %s%s half of the sum of γ, the first %s "
+      "nine tenths.",
       half == 1 ? "" : kf_show_count(half).text, half == 1 ? "holds" : " hold",
       kf_show_count(holding(values, n, 0.9)).text);
   kf_figure_end(out, caption);

@@ -1,10 +1,11 @@
 /* style.c - the style sheet of the page: light and dark, wide and narrow, screen and paper.
  *
- * The colours of curves (s0 … s5, f0 … f5) are told apart by people who do not see all colours: blue
- * and orange first, grey for the raw space. Text has a contrast of at least 4.5 in both schemes. */
-#include "report/report.h"
+ * The colours of curves (s0 … s5, f0 … f5) are told apart by people who do not see all colours:
+ * blue and orange first, grey for the raw space. Text has a contrast of at least 4.5 in both
+ * schemes. */
+#include "report/sections.h"
 
-const char *const kf_report_style[] = {
+const char *const kf_page_style[] = {
     ":root{--page:#fff;--ink:#1b1e22;--soft:#5c646e;--rule:#e2e5e9;--band:#0b63ad1c;"
     "--c0:#0b63ad;--c1:#b54d06;--c2:#0a7558;--c3:#86489c;--c4:#7a6200;--c5:#646c76;"
     "--a0:#b5390a;--a1:#e08b4a;--a2:#9b9fa6;--a3:#5fa1d3;--a4:#0b5c9e;--a5:#c9cdd2;"

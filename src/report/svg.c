@@ -73,7 +73,7 @@ kf_shown kf_tick_times(double value, double factor) { return kf_show_times(value
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* One decimal, and none where it is zero: a tenth of a pixel is as fine as anyone can see. */
+/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
 static void put_number(kf_string *out, double value) {
   char text[32];
   int n = snprintf(text, sizeof text, "%.1f", value);
@@ -96,12 +96,30 @@ void kf_svg_text(kf_string *out, const char *class, double x, double y, const ch
   kf_put(out, "</text>\n");
 }
 
+/* Several attributes: "cx" "cy" … and their values. */
+static void put_attributes(kf_string *out, const char *const *names, const double *values,
+                           size_t n) {
+  for (size_t i = 0; i < n; i++) kf_svg_attribute(out, names[i], values[i]);
+}
+
+void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
+                 double height) {
+  static const char *const names[] = {"x", "y", "width", "height"};
+  kf_put(out, "<rect");
+  if (class != NULL) kf_string_addf(out, " class=\"%s\"", class);
+  put_attributes(out, names, (const double[]){x, y, width, height}, 4);
+}
+
+void kf_svg_circle(kf_string *out, const char *class, double x, double y, double r) {
+  static const char *const names[] = {"cx", "cy", "r"};
+  kf_string_addf(out, "<circle class=\"%s\"", class);
+  put_attributes(out, names, (const double[]){x, y, r}, 3);
+}
+
 void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2) {
+  static const char *const names[] = {"x1", "y1", "x2", "y2"};
   kf_string_addf(out, "<line class=\"%s\"", class);
-  kf_svg_attribute(out, "x1", x1);
-  kf_svg_attribute(out, "y1", y1);
-  kf_svg_attribute(out, "x2", x2);
-  kf_svg_attribute(out, "y2", y2);
+  put_attributes(out, names, (const double[]){x1, y1, x2, y2}, 4);
   kf_put(out, "/>\n");
 }
 
@@ -144,14 +162,14 @@ void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
   }
 }
 
-/* How wide a tick's label is, about; narrow spaces and raised figures are several bytes each. */
+/* The approximate width of a label; narrow spaces and raised figures take several bytes each. */
 static double label_width(const char *text) {
   size_t n = 0;
   for (; *text != '\0'; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
   return 7.4 * (double)n + 7;
 }
 
-/* Whether a label of this width at x would touch one that is there. */
+/* Whether a label of this width at x would touch an earlier one. */
 static bool touches(const double (*taken)[2], size_t n, double x, double width) {
   for (size_t i = 0; i < n; i++)
     if (fabs(x - taken[i][0]) < (width + taken[i][1]) / 2) return true;

@@ -7,25 +7,25 @@
 
 #include "report/write.h"
 
-/* From what is shown to where it is. */
+/* From values to places. */
 typedef struct kf_scale {
-  double low, high; /* of the values; a logarithmic scale wants 0 < low < high */
+  double low, high; /* of the values; a logarithmic scale needs 0 < low < high */
   double from, to;  /* of the picture */
   bool log;
 } kf_scale;
-/* Values outside land on the edge, so that no path leaves its picture. */
+/* Values outside are placed on the edge, so no path leaves its picture. */
 double kf_scale_at(const kf_scale *scale, double value);
-/* Makes low < high, whatever they are. */
+/* Ensures low < high. */
 void kf_scale_widen(kf_scale *scale);
 
 #define KF_MAX_TICKS 24
 typedef struct kf_ticks {
   size_t n;
-  double at[KF_MAX_TICKS]; /* more important ones first: labels that would touch are left out */
+  double at[KF_MAX_TICKS]; /* important ones first: labels that would touch are dropped */
 } kf_ticks;
-/* Round numbers, `about` so many, between low and high. */
+/* About this many round numbers between low and high. */
 kf_ticks kf_ticks_linear(double low, double high, int about);
-/* Powers of ten, with 2 and 5 between them where these are few. */
+/* Powers of ten, with 2 and 5 in between if they are few. */
 kf_ticks kf_ticks_log(double low, double high);
 /* high, high/2, high/4, …, down to low. */
 kf_ticks kf_ticks_halves(double low, double high);
@@ -41,7 +41,7 @@ typedef struct kf_plot {
 void kf_plot_begin(const kf_plot *plot, const char *label);
 void kf_plot_end(const kf_plot *plot);
 
-/* What a tick says. */
+/* The label of a tick. */
 typedef kf_shown (*kf_tick_fn)(double value, double factor);
 kf_shown kf_tick_real(double value, double factor);    /* value * factor */
 kf_shown kf_tick_percent(double value, double factor); /* 0.55 is 55 */
@@ -50,10 +50,10 @@ kf_shown kf_tick_times(double value, double factor);   /* 0.3x */
 
 /* Horizontal lines with labels on the left. */
 void kf_axis_y(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor);
-/* The line below with ticks and labels, or (above) ticks and labels over the area. */
+/* The line at the bottom with ticks and labels, or at the top (above). */
 void kf_axis_x(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor,
                bool above);
-/* What the axes are: over the area on the left, below it in the middle, above it on the right. */
+/* Titles: top left for y, bottom middle or top right for x. */
 void kf_axis_title_y(const kf_plot *plot, const char *text);
 void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
 
@@ -61,10 +61,14 @@ void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
 void kf_svg_attribute(kf_string *out, const char *name, double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);
+/* <rect … and <circle …, not closed yet; class NULL: none. */
+void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
+                 double height);
+void kf_svg_circle(kf_string *out, const char *class, double x, double y, double r);
 void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2);
 
-/* A path, point by point: lines between them, gaps where `move`. Points that would not be seen
- * (less than half a pixel further, on the same height) are left out. */
+/* A path, point by point. Invisible points (less than half a pixel further, at the same height) are
+ * left out. */
 typedef struct kf_path {
   kf_string *out;
   bool begun;

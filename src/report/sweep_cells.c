@@ -1,31 +1,29 @@
-/* sweep.c - what a sweep says: the cells along one thing, with the rest as in the model. */
-#include "report/report.h"
+/* sweep_cells.c - reading a sweep: the cells along one setting, with the others as in the model. */
+#include "report/sections.h"
 
-#include <math.h>
-
-static double wanted_lambda(const kf_report_content *c) {
+static double wanted_lambda(const kf_page *c) {
   if (c->model != NULL) return kf_model_lambda(c->model);
   return c->lambda != NULL ? c->lambda->lambda : 0;
 }
 
-static double wanted_dim(const kf_report_content *c) {
+static double wanted_dim(const kf_page *c) {
   if (c->model != NULL) return kf_model_dim_out(c->model);
   return c->dim != NULL ? c->dim->dim : KF_MAX_DIM;
 }
 
-/* How far apart two numbers are on a logarithmic scale; 0 is far from everything. */
+/* The distance of two numbers on a logarithmic scale; 0 is far from everything. */
 static double apart(double a, double b) {
   return a > 0 && b > 0 ? fabs(log(a / b)) : a == b ? 0 : INFINITY;
 }
 
-double kf_cell_lambda(const kf_report_content *c, const kf_sweep_cell *cell) {
+double kf_cell_lambda(const kf_page *c, const kf_sweep_cell *cell) {
   double mean = c->sweep->mean_eigenvalue;
   return mean > 0 && cell->relative > 0 ? cell->relative * mean : cell->lambda;
 }
 
 static bool same_lambda(double a, double b) { return apart(a, b) < 1e-9; }
 
-bool kf_sweep_place(const kf_report_content *c, kf_place *out) {
+bool kf_sweep_place(const kf_page *c, kf_place *out) {
   bool found = false;
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
@@ -53,9 +51,8 @@ static kf_part answered_by(const kf_sweep_cell *cell) {
   return cell->fused ? KF_PART_FUSED : cell->text ? KF_PART_TEXT : KF_PART_IMAGES;
 }
 
-/* The original space has one dimension, no lambda and no centre, and both together one metric. */
-static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
-                 bool raw) {
+/* The original space has one dimension, no lambda and no centring; fused cells have one metric. */
+static bool fits(const kf_page *c, const kf_sweep_cell *cell, const kf_place *place, bool raw) {
   kf_part by = answered_by(cell);
   return by == place->by && (cell->raw != 0) == raw && cell->set == place->set &&
          (by == KF_PART_FUSED || cell->metric == place->metric) &&
@@ -63,8 +60,7 @@ static bool fits(const kf_report_content *c, const kf_sweep_cell *cell, const kf
          (raw || (cell->dim == place->dim && same_lambda(kf_cell_lambda(c, cell), place->lambda)));
 }
 
-const kf_sweep_cell *kf_sweep_find(const kf_report_content *c, const kf_place *place, bool raw,
-                                   uint32_t k) {
+const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_place *place, bool raw, uint32_t k) {
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     if (c->sweep->cells[i].k == k && fits(c, &c->sweep->cells[i], place, raw))
       return &c->sweep->cells[i];
@@ -83,14 +79,14 @@ size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room) {
 
 /* --- curves ----------------------------------------------------------------------------------- */
 
-static double along_x(const kf_report_content *c, const kf_sweep_cell *cell, kf_along along) {
+static double along_x(const kf_page *c, const kf_sweep_cell *cell, kf_along along) {
   return along == KF_ALONG_LAMBDA ? kf_cell_lambda(c, cell)
          : along == KF_ALONG_DIM  ? (double)cell->dim
                                   : (double)cell->k;
 }
 
 /* Whether a cell lies on the line through the place. */
-static bool on_line(const kf_report_content *c, const kf_sweep_cell *cell, const kf_place *place,
+static bool on_line(const kf_page *c, const kf_sweep_cell *cell, const kf_place *place,
                     kf_along along, bool raw, uint32_t k) {
   kf_place here = *place;
   if (along == KF_ALONG_LAMBDA) here.lambda = kf_cell_lambda(c, cell);
@@ -99,14 +95,8 @@ static bool on_line(const kf_report_content *c, const kf_sweep_cell *cell, const
   return neighbours && fits(c, cell, &here, raw);
 }
 
-static void add_point(kf_curve *curve, const kf_sweep_cell *cell, double x) {
-  size_t at = curve->n++;
-  for (; at > 0 && curve->points[at - 1].x > x; at--) curve->points[at] = curve->points[at - 1];
-  curve->points[at] = (kf_point){.x = x, .hits = cell->top1, .n = cell->n};
-}
-
-void kf_sweep_curve(kf_chart *chart, const kf_report_content *c, const kf_place *place,
-                    kf_along along, bool raw, uint32_t k, const char *name, unsigned colour) {
+void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
+                    bool raw, uint32_t k, const char *name, unsigned colour) {
   kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name);
   if (curve == NULL) return;
   curve->colour = colour;
@@ -114,20 +104,17 @@ void kf_sweep_curve(kf_chart *chart, const kf_report_content *c, const kf_place 
     const kf_sweep_cell *cell = &c->sweep->cells[i];
     double x = along_x(c, cell, along);
     if (x >= chart->plot.x.low && x <= chart->plot.x.high && on_line(c, cell, place, along, raw, k))
-      add_point(curve, cell, x);
+      kf_curve_add(curve, x, cell->top1, cell->n);
   }
   if (curve->n >= 2) return;
   kf_free(curve->points);
   chart->n--;
 }
 
-void kf_sweep_baseline(kf_chart *chart, const kf_report_content *c, const kf_place *place,
-                       uint32_t k, const char *name, unsigned colour) {
+void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place, uint32_t k,
+                       const char *name, unsigned colour) {
   const kf_sweep_cell *cell = kf_sweep_find(c, place, true, k);
-  kf_curve *curve = cell != NULL ? kf_chart_curve(chart, KF_CURVE_BASE, 1, name) : NULL;
-  if (curve == NULL) return;
-  curve->colour = colour;
-  curve->points[curve->n++] = (kf_point){.hits = cell->top1, .n = cell->n};
+  if (cell != NULL) kf_chart_baseline(chart, name, colour, cell->top1, cell->n);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -141,7 +128,7 @@ kf_shown kf_show_classifier(uint32_t k) {
   return out;
 }
 
-static void put_cell(kf_string *out, const kf_report_content *c, const kf_sweep_cell *cell) {
+static void put_cell(kf_string *out, const kf_page *c, const kf_sweep_cell *cell) {
   kf_string_addf(out, "<tr><th scope=\"row\">%s</th><td>%s</td><td>%u</td>",
                  cell->raw ? "raw" : "Koo-Fu",
                  cell->fused  ? "text and prototypes"
@@ -159,17 +146,16 @@ static void put_cell(kf_string *out, const kf_report_content *c, const kf_sweep_
                  kf_show_percent(cell->top5, cell->n).text);
 }
 
-void kf_sweep_table(kf_string *out, const kf_report_content *c) {
+void kf_sweep_table(kf_string *out, const kf_page *c) {
   enum { MOST = 400 };
   if (c->sweep == NULL || c->sweep->n_cells == 0) return;
   size_t n = c->sweep->n_cells < MOST ? c->sweep->n_cells : MOST;
   kf_string_addf(out, "<details><summary>%s of the sweep as a table</summary>\n",
                  n < c->sweep->n_cells ? "The first 400 numbers" : "All numbers");
-  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"sweep\"><table>"
-              "<thead><tr><th scope=\"col\">space</th><th scope=\"col\">classifier</th>"
-              "<th scope=\"col\">dimensions</th><th scope=\"col\">λ</th><th scope=\"col\">top-1"
-              "</th><th scope=\"col\">95 % interval</th><th scope=\"col\">top-5</th></tr></thead>"
-              "<tbody>\n");
+  kf_table_begin(out, "sweep",
+                 KF_HEAD("space") KF_HEAD("classifier") KF_HEAD("dimensions") KF_HEAD("λ")
+                     KF_HEAD("top-1") KF_HEAD("95 % interval") KF_HEAD("top-5"));
   for (size_t i = 0; i < n; i++) put_cell(out, c, &c->sweep->cells[i]);
-  kf_put(out, "</tbody></table></div></details>\n");
+  kf_table_end(out);
+  kf_put(out, "</details>\n");
 }

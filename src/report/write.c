@@ -7,10 +7,10 @@
 
 void kf_put(kf_string *out, const char *markup) { kf_string_add(out, markup, strlen(markup)); }
 
-/* --- text of others --------------------------------------------------------------------------- */
+/* --- foreign text ----------------------------------------------------------------------------- */
 
-/* U+202A to U+202E and U+2066 to U+2069, which would turn around what stands beside a name: an
- * isolate that a name leaves open swallows the end of the one that the page puts around it. */
+/* U+202A to U+202E and U+2066 to U+2069, which would reverse what is next to a name: an isolate
+ * left open in a name swallows the end of the one that the page puts around it. */
 static bool turns_around(const char *text) {
   unsigned char second = (unsigned char)text[1], third = (unsigned char)text[2];
   return (unsigned char)text[0] == 0xE2 && ((second == 0x80 && third >= 0xAA && third <= 0xAE) ||
@@ -25,8 +25,9 @@ static size_t step(const char *text) {
   return 1;
 }
 
-/* Whether a page may hold it: UTF-8, and no control (U+0000 to U+001F, U+007F to U+009F). */
-static bool may_stand(const char *text, size_t n) {
+/* Whether a character may appear: valid UTF-8 and no control (U+0000 to U+001F, U+007F to
+ * U+009F). */
+static bool is_allowed(const char *text, size_t n) {
   unsigned char lead = (unsigned char)text[0];
   if (lead < 0x20 || lead == 0x7F || !kf_utf8_valid(text, n)) return false;
   if (n == 2 && lead == 0xC2 && (unsigned char)text[1] < 0xA0) return false;
@@ -54,7 +55,7 @@ void kf_put_text(kf_string *out, const char *text, size_t most) {
   size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
   for (size_t i = 0; i < shown; i++) {
     size_t n = step(text);
-    if (may_stand(text, n))
+    if (is_allowed(text, n))
       put_character(out, text, n);
     else
       kf_put(out, "\uFFFD");

@@ -1,14 +1,14 @@
-/* write.h - words and numbers of the page: escaped, elided, and without a locale. The thread writes
- * under the C locale while a page is made (report.c), so that printf needs no care. */
+/* write.h - words and numbers of the page: escaped, shortened, independent of the locale (page.c
+ * sets the C locale of the thread, so printf is safe). */
 #ifndef KF_REPORT_WRITE_H
 #define KF_REPORT_WRITE_H
 
 #include "base/json.h"
 
-/* Markup, as it is. */
+/* Adds markup unchanged. */
 void kf_put(kf_string *out, const char *markup);
-/* Text of others, with what HTML would take for markup escaped; what is not UTF-8 and control
- * characters become U+FFFD. Of more than `most` characters the last is an ellipsis; 0: all. */
+/* Adds foreign text, escaped for HTML; control characters and invalid UTF-8 become U+FFFD. Beyond
+ * `most` characters (0: no limit) it ends in an ellipsis. */
 void kf_put_text(kf_string *out, const char *text, size_t most);
 size_t kf_characters(const char *text); /* as kf_put_text counts them */
 
@@ -23,7 +23,7 @@ kf_shown kf_show_real(double value);                  /* 0.4657; 2.5 × 10⁻⁷
 kf_shown kf_show_times(double value);                 /* 0.75x */
 kf_shown kf_show_bytes(double bytes);                 /* 2.05 GB */
 
-/* hits / n; 0 where n is 0. */
+/* hits / n; 0 if n is 0. */
 double kf_share(uint64_t hits, uint64_t n);
 
 #endif

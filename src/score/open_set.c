@@ -86,7 +86,7 @@ kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
                       kf_open_set_result *out) {
   KF_ENTER(ctx, model != NULL && known != NULL && unknown != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
-  KF_TRY(kf_model_check_data(model, unknown, err));
+  KF_TRY(kf_map_check_data(&model->map, unknown, err));
   kf_trial trial;
   kf_arena arena = {0};
   kf_open_set_result result = {0};

@@ -1,7 +1,7 @@
-/* gallery.c - a gallery in memory: its life, and searching it.
+/* gallery.c - the life of a gallery, and searching it.
  *
- * Queries come from the original space. They go through the map of the gallery as its rows did when
- * it was made, 64 at a time on all threads, and then to the index. */
+ * Queries come from the original space. They go through the map of the gallery as its rows did, 64
+ * at a time on all threads, and then to the index. */
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
   kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = kf_gallery_fetch, .self = g};
   KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
   g->sound = true;
-  /* Until here the file was read from end to end, from now on a row here and there. */
+  /* Up to here the file was read from end to end, from now on at random. */
   posix_fadvise(g->in.fd, 0, 0, POSIX_FADV_RANDOM);
   return kf_gallery_unchanged(g, &ctx->err);
 }
@@ -22,39 +22,35 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
 kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_options *options,
                           kf_gallery **out) {
   KF_ENTER(ctx, path != NULL && out != NULL);
+  KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g;
   KF_TRY(kf_gallery_open(path, &g, err));
-  g->in_place = options != NULL && options->rerank_from_disk;
-  kf_status status = build_index(ctx, g);
-  if (status == KF_OK)
-    *out = g;
-  else
-    kf_gallery_free(g);
-  return status;
+  g->in_place = o.rerank_from_disk != 0;
+  return kf_gallery_hand_out(build_index(ctx, g), g, out);
 }
 
 void kf_gallery_free(kf_gallery *g) {
   if (g == NULL) return;
   kf_index_free(g->index);
-  kf_model_free(g->map);
   kf_names_clear(&g->names);
-  kf_free(g->labels);
-  kf_free(g->counts);
-  kf_free(g->id_ends);
-  kf_free(g->ids);
+  kf_arena_free(&g->arena);
   kf_in_close(&g->in);
   kf_free(g);
+}
+
+kf_status kf_gallery_hand_out(kf_status status, kf_gallery *g, kf_gallery **out) {
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 /* --- looking --------------------------------------------------------------------------------- */
 
 uint64_t kf_gallery_rows(const kf_gallery *g) { return g->rows; }
 uint32_t kf_gallery_dim_in(const kf_gallery *g) {
-  return g->map != NULL ? g->map->dim_in : g->space.dim;
+  return g->space.map != NULL ? g->space.map->dim_in : g->space.dim;
 }
 uint32_t kf_gallery_dim(const kf_gallery *g) { return g->space.dim; }
 kf_metric kf_gallery_metric(const kf_gallery *g) { return g->space.metric; }
-int kf_gallery_mapped(const kf_gallery *g) { return g->map != NULL; }
+int kf_gallery_mapped(const kf_gallery *g) { return g->space.map != NULL; }
 int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }
 uint32_t kf_gallery_classes(const kf_gallery *g) { return g->n_classes; }
 const kf_index *kf_gallery_index(const kf_gallery *g) { return g->index; }
@@ -69,19 +65,12 @@ int32_t kf_gallery_label(const kf_gallery *g, uint64_t row) {
 
 const char *kf_gallery_id(const kf_gallery *g, uint64_t row) {
   if (g->ids == NULL || row >= g->rows) return NULL;
-  /* Behind the bytes of the ids before it and a NUL for each. */
+  /* After the bytes of the ids before it and a NUL for each. */
   return g->ids + (row > 0 ? g->id_ends[row - 1] : 0) + row;
 }
 
 int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
-  const kf_model *map = g->map;
-  if (map == NULL || map->dim_in != model->dim_in || map->dim_out != model->dim_out ||
-      map->normalized != model->normalized || map->centre != model->centre)
-    return 0;
-  uint64_t d = map->dim_in, l = map->dim_out;
-  bool centred = map->centre == KF_CENTRE_MEAN;
-  return memcmp(map->transform, model->transform, l * d * sizeof *map->transform) == 0 &&
-         (!centred || memcmp(map->mean, model->mean, d * sizeof *map->mean) == 0);
+  return g->space.map != NULL && kf_map_equal(g->space.map, &model->map);
 }
 
 /* --- queries --------------------------------------------------------------------------------- */
@@ -89,10 +78,8 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
   if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
-  char where[KF_WHERE_SIZE];
-  data->where(data, 0, where, sizeof where);
-  return kf_fail(err, KF_ERR_DATA, "%s: has %u columns, the gallery takes %u", where, data->dim,
-                 kf_gallery_dim_in(g));
+  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the gallery takes %u", data->dim,
+                     kf_gallery_dim_in(g));
 }
 
 uint64_t kf_gallery_batch(const kf_gallery *g) {
@@ -103,17 +90,13 @@ uint64_t kf_gallery_batch(const kf_gallery *g) {
   return rows < least ? least : rows < most ? rows : most;
 }
 
-kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
-  return kf_fail(err, KF_ERR_ARG, "metric %d is none of its choices", (int)metric);
-}
-
-kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric metric, kf_space *out,
+kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric, kf_space *out,
                        kf_err *err) {
   if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
-  if (model != NULL) KF_TRY(kf_model_check_data(model, data, err));
-  metric = kf_metric_for(metric, model == NULL || model->normalized);
-  *out =
-      (kf_space){.dim = model != NULL ? model->dim_out : data->dim, .metric = metric, .map = model};
+  if (map != NULL) KF_TRY(kf_map_check_data(map, data, err));
+  *out = (kf_space){.dim = map != NULL ? map->dim_out : data->dim,
+                    .metric = kf_metric_for(metric, map == NULL || map->normalized),
+                    .map = map};
   return KF_OK;
 }
 
@@ -141,11 +124,9 @@ static kf_status check_query(const ready_job *j, uint64_t i, double *norm2, kf_e
   uint32_t dim = kf_gallery_dim_in(j->gallery);
   bool direction = space->map != NULL ? space->map->normalized : space->metric == KF_METRIC_COSINE;
   *norm2 = j->kernels->norm2(j->queries + i * dim, dim);
-  if (!isfinite(*norm2) || (direction && *norm2 == 0))
-    return kf_fail(err, KF_ERR_DATA, "query %llu %s", (unsigned long long)(j->first + i),
-                   *norm2 == 0 ? "is zero, and has no direction" : "holds a NaN or an infinity");
-  /* Where lengths are left alone zero is a point like any other; kf_map_rows takes a length of 0 as
-   * the sign of a bad row, and does not look at lengths otherwise. */
+  KF_TRY(kf_check_norm2("query", j->first + i, *norm2, direction, err));
+  /* If lengths are kept, zero is a point like any other; kf_map_rows takes a length of 0 for a bad
+   * row, and does not look at lengths otherwise. */
   if (*norm2 == 0) *norm2 = 1;
   return KF_OK;
 }
@@ -164,8 +145,7 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
 
 /* --- searching ------------------------------------------------------------------------------- */
 
-/* Rows are read from the file where they are not in memory; it must not have changed before, nor
- * meanwhile. */
+/* reads: rows are read from the file, which must not change meanwhile. */
 static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const float *ready,
                              uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                              double *scores, kf_search_report *report) {
@@ -201,9 +181,8 @@ kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float 
                             uint64_t n, uint32_t k, const kf_search_options *options, int64_t *rows,
                             double *scores, kf_search_report *report) {
   KF_ENTER(ctx, gallery != NULL && (n == 0 || (queries != NULL && rows != NULL)));
-  (void)err;
-  return kf_gallery_nearest(ctx, gallery, queries, 0, n, k,
-                            options != NULL ? options->leave_out : NULL, rows, scores, report);
+  KF_OPTIONS(kf_search_options, o, options);
+  return kf_gallery_nearest(ctx, gallery, queries, 0, n, k, o.leave_out, rows, scores, report);
 }
 
 kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
@@ -216,15 +195,16 @@ kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint6
         (unsigned long long)n, (unsigned long long)first, (unsigned long long)gallery->rows);
   KF_TRY(kf_check_neighbours(k, gallery->rows - 1, err));
   KF_TRY(kf_gallery_unchanged(gallery, err));
-  float *own = kf_alloc(n, gallery->space.dim * sizeof *own);
-  int64_t *leave_out = kf_alloc(n, sizeof *leave_out);
-  kf_status status = own == NULL || leave_out == NULL
-                         ? kf_fail_memory(err)
-                         : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
+  float *own;
+  int64_t *leave_out;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, own, n * gallery->space.dim);
+  KF_TAKE(&arena, leave_out, n);
+  kf_status status = arena.failed ? kf_fail_memory(err)
+                                  : kf_gallery_fetch(gallery, ctx->kernels, first, n, own, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) leave_out[i] = (int64_t)(first + i);
   if (status == KF_OK)
     status = search_rows(ctx, gallery, true, own, n, k, leave_out, rows, scores, report);
-  kf_free(own);
-  kf_free(leave_out);
+  kf_arena_free(&arena);
   return status;
 }

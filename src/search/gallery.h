@@ -6,11 +6,11 @@
 
 #include <time.h>
 
-/* Where rows are compared. */
+/* The space in which rows are compared. */
 typedef struct kf_space {
   uint32_t dim;
-  kf_metric metric;    /* never KF_METRIC_DEFAULT */
-  const kf_model *map; /* that leads there; NULL: it is the original space */
+  kf_metric metric;  /* never KF_METRIC_DEFAULT */
+  const kf_map *map; /* that leads there; NULL: it is the original space */
 } kf_space;
 
 struct kf_gallery {
@@ -19,18 +19,28 @@ struct kf_gallery {
   uint64_t offset;         /* of the rows in the file */
   uint64_t rows;
   kf_space space;
-  kf_model *map;    /* the one of the space, without classes */
+  kf_map map;       /* what space.map points to, unless that is NULL */
   int32_t *labels;  /* [rows]; NULL: none */
   int64_t *counts;  /* [n_classes] rows of each */
   int64_t *id_ends; /* [rows] where the bytes of each id end; NULL: no ids */
-  char *ids;        /* one behind the other, each with a NUL that id_ends does not count */
+  char *ids;        /* one after the other, each with a NUL that id_ends does not count */
   uint32_t n_classes;
   kf_names names; /* n = 0: no names */
   bool in_memory; /* there is no file: the index has the rows */
   bool in_place;
-  bool sound; /* every row has been looked at */
+  bool sound; /* every row has been checked */
   kf_index *index;
+  kf_arena arena; /* of the map, labels and ids */
 };
+
+/* Hands out a gallery, or frees it if its making failed; returns the status of that (gallery.c). */
+kf_status kf_gallery_hand_out(kf_status status, kf_gallery *gallery, kf_gallery **out);
+
+/* --- in memory (gallery_new.c) ---------------------------------------------------------------- */
+
+/* kf_gallery_new by the first `dim` directions of a map (NULL: in the original space). */
+kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, uint32_t dim,
+                          kf_metric metric, kf_gallery **out);
 
 /* --- the file (gallery_file.c) --------------------------------------------------------------- */
 
@@ -38,27 +48,28 @@ struct kf_gallery {
 
 /* Opens a gallery and checks all of it but the rows; there is no index yet. */
 kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);
-/* KF_ERR_DATA where the file is not as it was when it was opened. */
+/* KF_ERR_DATA if the file has changed since it was opened. */
 kf_status kf_gallery_unchanged(const kf_gallery *gallery, kf_err *err);
+/* Sets `counts` from the labels. */
+kf_status kf_gallery_count(kf_gallery *gallery, kf_err *err);
 /* Rows [first, first + n), for a kf_source. They are checked until the gallery is `sound`. */
 kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
                            uint64_t n, float *rows, kf_err *err);
 
 /* --- queries (gallery.c) --------------------------------------------------------------------- */
 
-/* The space that rows of a data set are compared in: that of the model, or the original one (NULL).
- */
-kf_status kf_space_for(const kf_model *model, const kf_data *data, kf_metric metric, kf_space *out,
+/* The space in which rows of a data set are compared: that of a map, or the original one (NULL). */
+kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric, kf_space *out,
                        kf_err *err);
-/* Rows of the original space and their squared lengths to rows as the scores are to see them. */
+/* Rows of the original space and their squared lengths to rows as the scores see them. */
 kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, float *out, kf_err *err);
-/* kf_gallery_search for queries that the caller counts from `first` on, in messages. */
+/* kf_gallery_search for queries that messages count from `first` on. */
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                              uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
                              int64_t *rows, double *scores, kf_search_report *report);
-/* KF_ERR_DATA where the rows of a data set are not as long as queries must be, or are mapped already
- * and would be again. */
+/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, or have been mapped
+ * already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
 
 /* --- votes (vote.c) -------------------------------------------------------------------------- */
@@ -74,14 +85,15 @@ typedef struct kf_poll {
   double votes[KF_MAX_NEIGHBOURS];
 } kf_poll;
 
-/* KF_ERR_DATA where the gallery has no labels, KF_ERR_ARG where the temperature makes no sense. */
+/* KF_ERR_DATA if the gallery has no labels, KF_ERR_ARG if the temperature is negative or not
+ * finite. */
 kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, double temperature,
                         kf_err *err);
-/* Lets neighbours [from, end) of a list vote, best first; from = 0 begins a new poll. So the polls
- * of rising numbers of neighbours are taken on the way through one list. */
+/* Counts the votes of neighbours [from, end) of a list, best first; from = 0 begins a new poll. One
+ * walk through a list thus gives the polls of rising numbers of neighbours. */
 void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uint32_t from,
                    uint32_t end);
-/* How many classes stand before this one; UINT32_MAX where it has no votes. */
+/* How many classes come before this one; UINT32_MAX if it has no votes. */
 uint32_t kf_poll_rank(const kf_poll *poll, int32_t class);
 /* e^x for x <= 0, with the same bits everywhere. */
 double kf_exp(double x);

@@ -1,27 +1,20 @@
 /* gallery_file.c - reading a gallery: a .safetensors file that is a native data set as well, with a
- * checksum, and with the map inside (docs/formats.md). gallery_save.c writes it.
+ * checksum and the map inside (docs/formats.md). gallery_save.c writes it.
  *
- * The rows stay in the file and are read by position. Nothing else may come to memory before it is
- * known to be in the file, and nothing is used before it has been checked. */
+ * The rows stay in the file and are read by position. Memory is taken only for what is known to be
+ * in the file, and nothing is used before it has been checked. */
 #include "search/gallery.h"
 #include "search/index.h"
-
-#include "base/json.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
-const char *kf_metric_name(kf_metric metric) {
-  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
-  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
-}
-
 /* --- rows ------------------------------------------------------------------------------------ */
 
 static kf_status stat_file(const kf_gallery *g, struct stat *info, kf_err *err) {
   if (fstat(g->in.fd, info) == 0) return KF_OK;
-  return kf_fail(err, KF_ERR_IO, "%s: cannot be looked at any more", g->in.path);
+  return kf_fail(err, KF_ERR_IO, "%s: cannot be examined any more", g->in.path);
 }
 
 kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
@@ -31,15 +24,15 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
   if ((uint64_t)info.st_size == g->in.size && info.st_mtim.tv_sec == g->changed.tv_sec &&
       info.st_mtim.tv_nsec == g->changed.tv_nsec)
     return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: changed since it was loaded", g->in.path);
+  return kf_fail_file(err, g->in.path, "changed since it was loaded");
 }
 
 static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_err *err) {
   const char *cause = NULL;
   if (!isfinite(norm2))
-    cause = "holds a NaN or an infinity";
+    cause = "has a NaN or an infinity";
   else if (g->space.metric == KF_METRIC_COSINE && !(fabs(norm2 - 1) < 1e-5))
-    cause = "is not of unit length, as rows of a cosine gallery are";
+    cause = "does not have unit length, as rows of a cosine gallery must";
   if (cause == NULL) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s, row %llu: %s", g->in.path, (unsigned long long)row, cause);
 }
@@ -60,11 +53,10 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
 
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
-  KF_TRY(kf_st_expect(st, "embeddings", KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
   if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)
-    return kf_fail(err, KF_ERR_DATA, "%s: a gallery of %llu rows of %llu columns cannot be",
-                   st->in.path, (unsigned long long)rows->shape[0],
-                   (unsigned long long)rows->shape[1]);
+    return kf_fail_file(err, st->in.path, "invalid gallery of %llu rows of %llu columns",
+                        (unsigned long long)rows->shape[0], (unsigned long long)rows->shape[1]);
   g->rows = rows->shape[0];
   g->offset = rows->offset;
   g->space.dim = (uint32_t)rows->shape[1];
@@ -72,89 +64,83 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   for (int m = KF_METRIC_COSINE; metric != NULL && m <= KF_METRIC_INNER; m++)
     if (strcmp(metric, kf_metric_name((kf_metric)m)) == 0) g->space.metric = (kf_metric)m;
   if (g->space.metric == KF_METRIC_DEFAULT)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: metadata 'metric' is none of 'cosine', 'euclidean' and 'inner'",
-                   st->in.path);
+    return kf_fail_file(err, st->in.path,
+                        "metadata 'metric' is not 'cosine', 'euclidean' or 'inner'");
   if (kf_st_find(st, "transform") == NULL) return KF_OK;
-  KF_TRY(kf_map_load(st, &g->map, err));
-  g->space.map = g->map;
-  if (g->map->dim_out == g->space.dim) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the map gives %u columns, the rows have %u", st->in.path,
-                 g->map->dim_out, g->space.dim);
+  KF_TRY(kf_map_load(st, &g->map, &g->arena, err));
+  g->space.map = &g->map;
+  if (g->map.dim_out == g->space.dim) return KF_OK;
+  return kf_fail_file(err, st->in.path, "the map gives %u columns, the rows have %u",
+                      g->map.dim_out, g->space.dim);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
 
+kf_status kf_gallery_count(kf_gallery *g, kf_err *err) {
+  KF_TAKE_ZERO(&g->arena, g->counts, g->n_classes);
+  if (g->arena.failed) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < g->rows; i++)
+    if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
+  return KF_OK;
+}
+
 static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *labels;
-  if (kf_st_find(st, "labels") == NULL) return KF_OK;
-  KF_TRY(kf_st_expect(st, "labels", KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels, err));
+  if (kf_st_find(st, KF_TENSOR_LABELS) == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_LABELS, KF_TYPE_I32, 1, (int64_t[]){(int64_t)g->rows}, &labels,
+                      err));
   KF_TRY(kf_st_meta_names(st, &g->names, err));
-  g->labels = kf_alloc(g->rows, sizeof *g->labels);
-  if (g->labels == NULL) return kf_fail_memory(err);
+  KF_TAKE(&g->arena, g->labels, g->rows);
+  if (g->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(st, labels, g->labels, err));
   uint32_t limit = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES;
   g->n_classes = g->names.n;
   for (uint64_t i = 0; i < g->rows; i++) {
     int32_t label = g->labels[i];
     if (label < KF_LABEL_NONE || label >= (int64_t)limit)
-      return kf_fail(err, KF_ERR_DATA, "%s: the label of row %llu is %d, it must be -1 to %u",
-                     st->in.path, (unsigned long long)i, label, limit - 1);
+      return kf_fail_file(err, st->in.path, "the label of row %llu is %d, it must be -1 to %u",
+                          (unsigned long long)i, label, limit - 1);
     if (label >= (int64_t)g->n_classes) g->n_classes = (uint32_t)label + 1;
   }
-  g->counts = kf_alloc_zero(g->n_classes, sizeof *g->counts);
-  if (g->counts == NULL) return kf_fail_memory(err);
-  for (uint64_t i = 0; i < g->rows; i++)
-    if (g->labels[i] >= 0) g->counts[g->labels[i]]++;
-  return KF_OK;
+  return kf_gallery_count(g, err);
 }
 
 /* --- ids ------------------------------------------------------------------------------------- */
 
-/* Every id has a byte at least, and together they have all of them. */
-static kf_status check_ends(const kf_st *st, const kf_gallery *g, uint64_t bytes, kf_err *err) {
-  int64_t end = 0;
-  for (uint64_t i = 0; i < g->rows; i++) {
-    if (g->id_ends[i] <= end || (uint64_t)g->id_ends[i] > bytes)
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu goes from byte %lld to %lld of %llu",
-                     st->in.path, (unsigned long long)i, (long long)end, (long long)g->id_ends[i],
-                     (unsigned long long)bytes);
-    end = g->id_ends[i];
-  }
-  if ((uint64_t)end == bytes) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: the ids end at byte %lld of %llu", st->in.path,
-                 (long long)end, (unsigned long long)bytes);
-}
+enum { IDS_AT_ONCE = 256 };
 
-/* The ids lie without gaps at ids + rows. Each one moves forward, to where a NUL behind each of
- * those before it leaves it: never past the place it comes from. */
-static kf_status end_ids(const kf_st *st, const kf_gallery *g, kf_err *err) {
-  int64_t begin = 0;
-  for (uint64_t i = 0; i < g->rows; i++) {
-    size_t length = (size_t)(g->id_ends[i] - begin);
-    char *id = g->ids + begin + i;
-    memmove(id, g->ids + g->rows + begin, length);
-    if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail(err, KF_ERR_DATA, "%s: the id of row %llu is not valid UTF-8", st->in.path,
-                     (unsigned long long)i);
-    id[length] = '\0';
-    begin = g->id_ends[i];
+/* Ids [first, first + n), which begin at byte `end` of all. */
+static kf_status take_ids(const kf_st *st, const kf_ids *ids, uint64_t first, uint64_t n,
+                          kf_gallery *g, kf_err *err) {
+  uint64_t lengths[IDS_AT_ONCE];
+  int64_t end = first > 0 ? g->id_ends[first - 1] : 0;
+  kf_string bytes = {0};
+  kf_status status = kf_ids_fetch(ids, &st->in, first, n, lengths, &bytes, err);
+  const char *from = bytes.data;
+  for (uint64_t i = 0; status == KF_OK && i < n; from += lengths[i++]) {
+    char *id = g->ids + end + first + i; /* after the ids before it, and a NUL for each */
+    memcpy(id, from, lengths[i]);
+    id[lengths[i]] = '\0';
+    end = g->id_ends[first + i] = end + (int64_t)lengths[i];
   }
-  return KF_OK;
+  kf_string_clear(&bytes);
+  return status;
 }
 
 static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
-  const kf_st_tensor *ends, *bytes;
-  if (kf_st_find(st, "id_ends") == NULL && kf_st_find(st, "id_bytes") == NULL) return KF_OK;
-  KF_TRY(kf_st_expect(st, "id_ends", KF_TYPE_I64, 1, (int64_t[]){(int64_t)g->rows}, &ends, err));
-  KF_TRY(kf_st_expect(st, "id_bytes", KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
-  g->id_ends = kf_alloc(g->rows, sizeof *g->id_ends);
-  g->ids = kf_alloc(bytes->bytes + g->rows, 1);
-  if (g->id_ends == NULL || g->ids == NULL) return kf_fail_memory(err);
-  KF_TRY(kf_st_read_all(st, ends, g->id_ends, err));
-  KF_TRY(check_ends(st, g, bytes->bytes, err));
-  KF_TRY(kf_st_read_all(st, bytes, g->ids + g->rows, err));
-  return end_ids(st, g, err);
+  kf_ids ids;
+  KF_TRY(kf_ids_open(&ids, st, g->rows, err));
+  if (!ids.there) return KF_OK;
+  KF_TAKE(&g->arena, g->id_ends, g->rows);
+  KF_TAKE(&g->arena, g->ids, ids.n_bytes + g->rows);
+  if (g->arena.failed) return kf_fail_memory(err);
+  for (uint64_t first = 0; first < g->rows; first += IDS_AT_ONCE) {
+    uint64_t left = g->rows - first;
+    KF_TRY(take_ids(st, &ids, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, g, err));
+  }
+  if ((uint64_t)g->id_ends[g->rows - 1] == ids.n_bytes) return KF_OK;
+  return kf_fail_file(err, st->in.path, "the ids end at byte %lld of %llu",
+                      (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
@@ -183,9 +169,5 @@ kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
   }
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
-  if (status == KF_OK)
-    *out = g;
-  else
-    kf_gallery_free(g);
-  return status;
+  return kf_gallery_hand_out(status, g, out);
 }

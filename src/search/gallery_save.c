@@ -1,11 +1,9 @@
-/* gallery_save.c - writing a gallery, or an existing one with more rows behind.
+/* gallery_save.c - writing a gallery, or an existing one with more rows after its own.
  *
- * Rows are streamed (file/save.c). Those of an existing gallery are copied as they are, so that the
- * file is the one that all rows together would have given. Ids are kept in memory while the file is
+ * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file
+ * is the one that all rows together would have given. Ids are kept in memory while the file is
  * written, as they are when it is loaded. */
 #include "search/gallery.h"
-
-#include "base/json.h"
 
 #include <string.h>
 
@@ -15,29 +13,31 @@ typedef struct writer {
   kf_gallery *old; /* whose rows come first; NULL: none */
   kf_space space;
   kf_save_spec spec;
-  kf_names names;  /* of all classes, where there is an old gallery */
+  kf_names names;  /* of all classes, if there is an old gallery */
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
   kf_saver *rows;
   kf_string id_bytes;      /* of the new rows */
   int64_t *id_ends;        /* [kept rows] in the file; NULL: no ids */
-  uint64_t n_lines, n_ids; /* of the file with ids: read, and kept */
+  uint64_t n_lines, n_ids; /* of the file with ids: lines read, ids kept */
   const char *ids;         /* its name */
   bool own_ids;            /* ids are those inside the data */
   kf_stw *file;
+  kf_arena arena;
 } writer;
 
-/* --- what the rows become -------------------------------------------------------------------- */
+/* --- the space of the rows -------------------------------------------------------------------- */
 
 static kf_status choose_space(writer *w, const kf_model *model, kf_metric metric, kf_err *err) {
   const kf_data *data = w->data;
-  if (w->old == NULL) return kf_space_for(model, data, metric, &w->space, err);
+  if (w->old == NULL)
+    return kf_space_for(model != NULL ? &model->map : NULL, data, metric, &w->space, err);
   if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
   w->space = w->old->space;
   if (metric != KF_METRIC_DEFAULT && metric != w->space.metric)
-    return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', and rows are to be added for '%s'",
+    return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', so rows cannot be added for '%s'",
                    w->old->in.path, kf_metric_name(w->space.metric), kf_metric_name(metric));
   if (model != NULL)
-    return kf_fail(err, KF_ERR_ARG, "%s: rows are added by its own map, and a model was given",
+    return kf_fail(err, KF_ERR_ARG, "%s: rows are added with its own map, not with a model",
                    w->old->in.path);
   return kf_gallery_check_data(w->old, data, err);
 }
@@ -49,46 +49,25 @@ static kf_status map_rows(const void *argument, const kf_kernels *kernels, const
 
 /* --- classes --------------------------------------------------------------------------------- */
 
-/* The names of the old gallery, then those of the data set that are new. */
-static kf_status join_names(writer *w, const kf_dict *known, const char **list, kf_err *err) {
-  const kf_names *old = &w->old->names, *added = &w->data->names;
-  uint32_t n = old->n;
-  for (uint32_t k = 0; k < n; k++) list[k] = old->name[k];
-  for (uint32_t k = 0; k < added->n; k++) {
-    int64_t at = kf_dict_find(known, added->name[k], strlen(added->name[k]));
-    if (at < 0) {
-      at = n++;
-      list[at] = added->name[k];
-    }
-    w->number[k] = (int32_t)at;
-  }
-  if (n > KF_MAX_CLASSES)
-    return kf_fail(err, KF_ERR_DATA, "%s: would have %u classes, and %u are the most there can be",
-                   w->old->in.path, n, KF_MAX_CLASSES);
-  return kf_names_copy(list, n, &w->names, err);
-}
-
+/* The classes of the old gallery, then those of the data set that are new. */
 static kf_status match_classes(writer *w, kf_err *err) {
   const kf_gallery *old = w->old;
   const kf_data *data = w->data;
+  const char *path = old->in.path, **list;
   if (data->has_labels != (old->labels != NULL))
-    return kf_fail(err, KF_ERR_DATA, "%s: has %s, and the rows to be added have %s", old->in.path,
-                   data->has_labels ? "no labels" : "labels", data->has_labels ? "some" : "none");
-  if ((data->names.n > 0) != (old->names.n > 0))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: its classes have %s, and those of the rows to be added have %s",
-                   old->in.path, old->names.n > 0 ? "names" : "numbers only",
-                   old->names.n > 0 ? "numbers only" : "names");
-  if (old->names.n == 0) return KF_OK;
-  kf_dict *known;
-  KF_TRY(kf_dict_new_from_names(&old->names, old->in.path, &known, err));
-  const char **list = kf_alloc((uint64_t)old->names.n + data->names.n, sizeof *list);
-  w->number = kf_alloc(data->names.n, sizeof *w->number);
-  kf_status status =
-      list == NULL || w->number == NULL ? kf_fail_memory(err) : join_names(w, known, list, err);
-  kf_free(list);
-  kf_dict_free(known);
-  return status;
+    return kf_fail_file(err, path, "has %s, the rows to be added have %s",
+                        data->has_labels ? "no labels" : "labels",
+                        data->has_labels ? "some" : "none");
+  kf_classes to = {path, old->n_classes, &old->names};
+  kf_classes from = {"the rows to be added", data->n_classes, &data->names};
+  KF_TAKE(&w->arena, w->number, from.n);
+  KF_TAKE(&w->arena, list, (uint64_t)to.n + from.n);
+  if (w->arena.failed) return kf_fail_memory(err);
+  KF_TRY(kf_match_classes(&from, &to, w->number, err));
+  uint32_t n = kf_join_classes(&to, &from, w->number, list);
+  if (n > KF_MAX_CLASSES)
+    return kf_fail_file(err, path, "would have %u classes, more than %u", n, KF_MAX_CLASSES);
+  return kf_names_copy(list, old->names.n > 0 ? n : 0, &w->names, err);
 }
 
 /* --- ids ------------------------------------------------------------------------------------- */
@@ -110,8 +89,8 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
   w->n_lines = line;
   if (line > w->data->rows || kf_saver_skips(w->rows, line - 1)) return KF_OK;
   if (length == 0 || !kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %llu is %s, where an id must be", w->ids,
-                   (unsigned long long)line, length == 0 ? "empty" : "not valid UTF-8");
+    return kf_fail_file(err, w->ids, "line %llu is %s, not an id", (unsigned long long)line,
+                        length == 0 ? "empty" : "not valid UTF-8");
   return add_id(w, text, length, err);
 }
 
@@ -122,43 +101,32 @@ static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_
   return kf_saver_skips(w->rows, row) ? KF_OK : add_id(w, id, length, err);
 }
 
-static kf_status take_own_ids(writer *w, kf_err *err) {
-  w->id_ends = kf_alloc(kf_saver_rows(w->rows), sizeof *w->id_ends);
-  if (w->id_ends == NULL) return kf_fail_memory(err);
-  return kf_data_each_id(w->data, take_own_id, w, err);
-}
-
 static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, w->ids, err));
-  w->id_ends = kf_alloc(kf_saver_rows(w->rows), sizeof *w->id_ends);
-  kf_status status = w->id_ends == NULL ? kf_fail_memory(err) : kf_refuse_overwrite(path, &in, err);
+  kf_status status = kf_refuse_overwrite(path, &in, err);
   if (status == KF_OK) status = kf_lines_each(&in, take_id, w, err);
   kf_in_close(&in);
   if (status == KF_OK && w->n_lines != w->data->rows)
-    status = kf_fail(err, KF_ERR_DATA, "%s: %llu ids for %llu rows", w->ids,
-                     (unsigned long long)w->n_lines, (unsigned long long)w->data->rows);
+    status = kf_fail_file(err, w->ids, "%llu ids for %llu rows", (unsigned long long)w->n_lines,
+                          (unsigned long long)w->data->rows);
   return status;
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-/* Tensors come in the order of their alignment, so that all are aligned. */
 static kf_status declare(const writer *w, kf_err *err) {
-  kf_stw *file = w->file;
-  const kf_names *names = w->old != NULL ? &w->names : &w->data->names;
-  uint64_t rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0);
-  KF_TRY(kf_stw_meta(file, "format", KF_GALLERY_FORMAT, err));
-  KF_TRY(kf_stw_meta_i64(file, "version", 1, err));
-  KF_TRY(kf_stw_meta(file, "metric", kf_metric_name(w->space.metric), err));
-  if (w->space.map != NULL) KF_TRY(kf_map_declare(file, w->space.map, err));
-  if (names->n > 0) KF_TRY(kf_stw_meta_names(file, names, err));
-  if (w->id_ends != NULL) KF_TRY(kf_stw_declare(file, "id_ends", KF_TYPE_I64, 1, &rows, err));
-  KF_TRY(kf_stw_declare(file, "embeddings", KF_TYPE_F32, 2, (uint64_t[]){rows, w->space.dim}, err));
-  if (w->data->has_labels) KF_TRY(kf_stw_declare(file, "labels", KF_TYPE_I32, 1, &rows, err));
-  if (w->id_ends == NULL) return KF_OK;
-  uint64_t bytes = (uint64_t)old_id_bytes(w) + w->id_bytes.n;
-  return kf_stw_declare(file, "id_bytes", KF_TYPE_U8, 1, &bytes, err);
+  kf_set_layout layout = {.rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0),
+                          .dim = w->space.dim,
+                          .type = KF_TYPE_F32,
+                          .labels = w->data->has_labels,
+                          .names = w->old != NULL ? &w->names : &w->data->names,
+                          .id_bytes =
+                              w->id_ends != NULL ? (uint64_t)old_id_bytes(w) + w->id_bytes.n : 0};
+  KF_TRY(kf_stw_format(w->file, KF_GALLERY_FORMAT, err));
+  KF_TRY(kf_stw_meta(w->file, "metric", kf_metric_name(w->space.metric), err));
+  if (w->space.map != NULL) KF_TRY(kf_map_declare(w->file, w->space.map, err));
+  return kf_stw_declare_set(w->file, &layout, err);
 }
 
 static kf_status copy_rows(const writer *w, kf_err *err) {
@@ -204,8 +172,10 @@ static kf_status write_tensors(const writer *w, kf_err *err) {
 static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
   KF_TRY(kf_stw_open(path, true, &w->file, err));
   KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
+  if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
+  if (w->arena.failed) return kf_fail_memory(err);
   if (w->ids != NULL) KF_TRY(read_ids(w, path, err));
-  if (w->own_ids) KF_TRY(take_own_ids(w, err));
+  if (w->own_ids) KF_TRY(kf_data_each_id(w->data, take_own_id, w, err));
   KF_TRY(declare(w, err));
   KF_TRY(write_tensors(w, err));
   kf_stw *file = w->file;
@@ -223,14 +193,13 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
   if (w->old != NULL) {
     KF_TRY(match_classes(w, err));
     bool ids = o->ids != NULL || w->own_ids;
-    if (w->old->ids == NULL && w->own_ids) { /* nobody has asked for these */
-      kf_log(w->ctx, "%s has no ids, and those of the rows to be added are left out",
-             w->old->in.path);
+    if (w->old->ids == NULL && w->own_ids) { /* the caller did not ask for these */
+      kf_log(w->ctx, "%s has no ids; those of the rows to be added are left out", w->old->in.path);
       ids = w->own_ids = false;
     }
     if (ids != (w->old->ids != NULL))
-      return kf_fail(err, KF_ERR_DATA, "%s: has %s, and the rows to be added have %s",
-                     w->old->in.path, ids ? "no ids" : "ids", ids ? "some" : "none");
+      return kf_fail_file(err, w->old->in.path, "has %s, the rows to be added have %s",
+                          ids ? "no ids" : "ids", ids ? "some" : "none");
   }
   bool cosine = w->space.metric == KF_METRIC_COSINE;
   w->spec = (kf_save_spec){.what = "index",
@@ -245,15 +214,14 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
 kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                           const kf_gallery_options *options, const char *path) {
   KF_ENTER(ctx, data != NULL && path != NULL);
-  kf_gallery_options o = options != NULL ? *options : (kf_gallery_options){0};
+  KF_OPTIONS(kf_gallery_options, o, options);
   KF_TRY(kf_data_refuse_overwrite(data, path, err));
   writer w = {.ctx = ctx, .data = data, .ids = o.ids};
   kf_status status = save(&w, model, &o, path, err);
   kf_stw_abort(w.file);
   kf_saver_free(w.rows);
   kf_string_clear(&w.id_bytes);
-  kf_free(w.id_ends);
-  kf_free(w.number);
+  kf_arena_free(&w.arena);
   kf_names_clear(&w.names);
   kf_gallery_free(w.old);
   return status;

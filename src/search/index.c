@@ -1,13 +1,11 @@
 /* index.c - rows made ready for searching: centred, rounded to 8 bits with a scale for each block
- * of rows, and packed in panels; how much was lost in rounding is measured row by row. */
+ * of rows, and packed in panels; the rounding error is measured row by row. */
 #include "search/index.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-double kf_bound_scale = 1;
 
 /* Rows and queries longer than this do not go through f32: they are always candidates. */
 #define LONGEST 1e15
@@ -19,8 +17,8 @@ static float up(double x) {
   return y < FLT_MAX ? nextafterf(y, INFINITY) : INFINITY;
 }
 
-/* Every canonical or f64 sum of dim products is closer to the truth than this share of the product of
- * lengths, and so is what a handful of operations adds. */
+/* The error of every canonical or f64 sum of dim products, and of a handful of operations more, is
+ * below this share of the product of lengths. */
 static double rounding_share(const kf_index *index) { return (index->dim + 64) * 0x1p-51; }
 
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
@@ -39,7 +37,7 @@ static float scale_for(double largest, int most) {
   return scale > FLT_MIN ? scale : 0;
 }
 
-/* The nearest integers to y / scale, as bytes; what is lost replaces y. */
+/* The nearest integers to y / scale, as bytes; y becomes the rounding error. */
 static void round_row(const kf_index *index, float scale, double *y, int8_t *bytes) {
   double inverse = scale > 0 ? 1 / (double)scale : 0;
   const double shift = 0x1.8p52; /* adding it and taking it off rounds to an integer */
@@ -57,9 +55,9 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
 }
 
-/* Packs a row, and lets the block know of it. */
+/* Packs a row, and widens the bounds of its block. */
 static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
-                    kf_block *block, double *y, int8_t *bytes) {
+                    kf_row_block *block, double *y, int8_t *bytes) {
   double largest = centre_row(index, x, y);
   double length2 = kernels->dot(index->dim, y, y);
   double h = index->metric == KF_METRIC_EUCLIDEAN ? length2 / 2
@@ -78,7 +76,7 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
   place(index, row, bytes);
 }
 
-/* A place behind the last row: no hit, unless everything is. */
+/* A place after the last row: no hit, unless everything is. */
 static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
   memset(bytes, 0, index->padded);
   place(index, row, bytes);
@@ -112,7 +110,7 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
                     double *scratch, kf_query *query, int8_t *bytes) {
   int most = kf_scan_most(kernels->scan, index->padded);
   double bytes2 = 0;
-  /* Of a group in which all are too long the factor is 0, and nothing may be made of them. */
+  /* If all queries of a group are too long, the factor is 0, and their bytes mean nothing. */
   bool fits =
       factor > 0 ? query->largest < (most + 0.4) * (double)factor : query->largest < INFINITY;
   if (!fits) {
@@ -153,9 +151,13 @@ static int by_value(const void *a, const void *b) {
 static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err *err) {
   uint32_t dim = index->dim;
   uint64_t n = index->n < SAMPLE ? index->n : SAMPLE;
-  float *rows = kf_alloc(n * dim, sizeof *rows);
-  double *length2 = kf_alloc(2 * n, sizeof *length2), *sorted = length2 + n;
-  kf_status status = rows != NULL && length2 != NULL ? KF_OK : kf_fail_memory(err);
+  float *rows;
+  double *length2, *sorted;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, rows, n * dim);
+  KF_TAKE(&arena, length2, n);
+  KF_TAKE(&arena, sorted, n);
+  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     uint64_t row = (uint64_t)((double)i / (double)n * (double)index->n);
     float *x = rows + i * dim;
@@ -173,8 +175,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
     for (uint32_t j = 0; used > 0 && j < dim; j++) index->centre[j] /= (double)used;
     index->centre_length = sqrt(kernels->dot(dim, index->centre, index->centre)) * SLACK;
   }
-  kf_free(rows);
-  kf_free(length2);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -193,20 +194,17 @@ static uint32_t choose_block(const kf_index *index) {
 
 static kf_status make_arrays(kf_index *index, kf_err *err) {
   uint64_t places = index->n_blocks * index->block_rows;
-  index->centre = kf_alloc_zero(index->dim, sizeof *index->centre);
-  index->packed = kf_alloc(places, index->padded);
-  index->offset = kf_alloc(places, sizeof *index->offset);
-  index->blocks = kf_alloc(index->n_blocks, sizeof *index->blocks);
-  uint64_t values;
-  if (!index->in_place && kf_mul_u64(index->n, index->dim, &values))
-    index->rows = kf_alloc(values, sizeof *index->rows);
-  bool all = index->centre && index->packed && index->offset && index->blocks &&
-             (index->in_place || index->rows);
-  return all ? KF_OK : kf_fail_memory(err);
+  kf_arena *arena = &index->arena;
+  KF_TAKE_ZERO(arena, index->centre, index->dim);
+  index->packed = kf_arena_take(arena, places, index->padded);
+  KF_TAKE(arena, index->offset, places);
+  KF_TAKE(arena, index->blocks, index->n_blocks);
+  if (!index->in_place) KF_TAKE(arena, index->rows, index->n * index->dim);
+  return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
-/* The scale that serves the rows of a block: that of the largest number, but a few rows far above
- * the others are left aside, and become candidates always. largest: [n], is sorted. */
+/* The scale of a block: that of its largest number, but a few rows far above the others are left
+ * aside, and are always candidates. largest: [n], is sorted. */
 static float block_scale(double *largest, uint64_t n) {
   qsort(largest, n, sizeof *largest, by_value);
   uint64_t last = n - 1, least = n - 1 - n / 64;
@@ -219,21 +217,17 @@ typedef struct build_job {
   kf_index *index;
 } build_job;
 
-/* What a block is built with. */
 typedef struct build_scratch {
-  float *fetched;  /* [n][dim] where rows stay in place */
   double *y;       /* [dim] */
   double *largest; /* [n] */
   int8_t *bytes;   /* [padded] */
 } build_scratch;
 
-static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
-                            const build_scratch *s, kf_err *err) {
-  float *rows = index->in_place ? s->fetched : index->rows + first * index->dim;
-  if (!(rows && s->y && s->largest && s->bytes)) return kf_fail_memory(err);
-  KF_TRY(index->source.fetch(index->source.self, kernels, first, n, rows, err));
+/* Packs rows [first, first + n), a block. */
+static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                       const float *rows, const build_scratch *s) {
   for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);
-  kf_block block = {.scale = block_scale(s->largest, n)};
+  kf_row_block block = {.scale = block_scale(s->largest, n)};
   for (uint64_t i = 0; i < n; i++)
     set_row(index, kernels, first + i, rows + i * index->dim, &block, s->y, s->bytes);
   for (uint64_t i = n; i < index->block_rows; i++) fill_row(index, first + i, s->bytes);
@@ -241,28 +235,29 @@ static kf_status build_rows(kf_index *index, const kf_kernels *kernels, uint64_t
   block.fixed = up(2 * rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
                    0x1p-148); /* offsets are kept in f32 */
   index->blocks[first / index->block_rows] = block;
-  return KF_OK;
 }
 
 static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
   const build_job *j = argument;
   kf_index *index = j->index;
+  const kf_kernels *kernels = j->ctx->kernels;
   uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
   uint64_t n = left < index->block_rows ? left : index->block_rows;
-  build_scratch s = {.y = kf_alloc(index->dim, sizeof *s.y),
-                     .largest = kf_alloc(n, sizeof *s.largest),
-                     .bytes = kf_alloc(index->padded, 1)};
-  if (index->in_place) s.fetched = kf_alloc(n * index->dim, sizeof *s.fetched);
-  kf_status status = build_rows(index, j->ctx->kernels, first, n, &s, err);
-  kf_free(s.fetched);
-  kf_free(s.y);
-  kf_free(s.largest);
-  kf_free(s.bytes);
+  float *rows = index->in_place ? NULL : index->rows + first * index->dim;
+  build_scratch s;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, s.y, index->dim);
+  KF_TAKE(&arena, s.largest, n);
+  KF_TAKE(&arena, s.bytes, index->padded);
+  if (index->in_place) KF_TAKE(&arena, rows, n * index->dim);
+  kf_status status = arena.failed
+                         ? kf_fail_memory(err)
+                         : index->source.fetch(index->source.self, kernels, first, n, rows, err);
+  if (status == KF_OK) build_rows(index, kernels, first, n, rows, &s);
+  kf_arena_free(&arena);
   bool long_work = index->n * index->dim > (1u << 26);
-  if (status == KF_OK && worker == 0 && long_work) {
-    status = kf_progress(j->ctx, "load", first + n, index->n);
-    if (status != KF_OK) *err = j->ctx->err;
-  }
+  if (status == KF_OK)
+    status = kf_task_progress(j->ctx, worker, long_work ? "load" : NULL, first + n, index->n, err);
   return status;
 }
 
@@ -272,7 +267,7 @@ static kf_status find_least_factor(kf_index *index, kf_err *err) {
   if (factor == NULL) return kf_fail_memory(err);
   uint64_t n = 0;
   for (uint64_t i = 0; i < index->n_blocks; i++) {
-    const kf_block *b = &index->blocks[i];
+    const kf_row_block *b = &index->blocks[i];
     if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
   }
   qsort(factor, n, sizeof *factor, by_value);
@@ -297,6 +292,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   index->dim = source->dim;
   index->padded = kf_scan_dim(source->dim);
   index->in_place = in_place;
+  index->bound_scale = 1;
   index->block_rows = choose_block(index);
   index->n_blocks = (index->n + index->block_rows - 1) / index->block_rows;
   kf_status status = make_arrays(index, &ctx->err);
@@ -304,21 +300,12 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
   if (status == KF_OK) status = find_least_factor(index, &ctx->err);
-  if (status != KF_OK) {
-    kf_index_free(index);
-    return status;
-  }
-  *out = index;
-  return KF_OK;
+  KF_HAND_OUT(status, out, index, kf_index_free);
 }
 
 void kf_index_free(kf_index *index) {
   if (index == NULL) return;
-  kf_free(index->rows);
-  kf_free(index->centre);
-  kf_free(index->packed);
-  kf_free(index->offset);
-  kf_free(index->blocks);
+  kf_arena_free(&index->arena);
   kf_free(index->source.owned);
   kf_free(index);
 }

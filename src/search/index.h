@@ -1,26 +1,26 @@
-/* index.h - what an index holds, and the numbers by which the first pass of a search is trusted.
+/* index.h - the contents of an index, and the bounds that the first pass of a search relies on.
  * Stays in this room. docs/numerics.md has the proof.
  *
- * With the centre m, a row x and a query q are y = x - m and p = q - m. What ranks rows is the key
+ * With the centre m, a row x and a query q are y = x - m and p = q - m. Rows are ranked by the key
  *
  *     a = p . y - h        h = -m . y   (q . x = a + q . m)
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
  *
- * and the first pass has it from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
+ * which the first pass computes from 8-bit y and p as v = (8-bit p . 8-bit y) * factor * scale - h,
  * with |v - a| <= margin. */
 #ifndef KF_INDEX_H
 #define KF_INDEX_H
 
 #include "search/search.h"
 
-/* What the rows of a block have in common, except those that are always candidates. */
-typedef struct kf_block {
+/* Bounds over the rows of one block, except those that are always candidates. */
+typedef struct kf_row_block {
   float scale;  /* y is about scale * bytes */
   float length; /* not less than any |y| */
   float error;  /* not less than any |y - scale * bytes| */
   float offset; /* the largest |h| */
-  float fixed;  /* what does not depend on the query in the margin */
-} kf_block;
+  float fixed;  /* the part of the margin that does not depend on the query */
+} kf_row_block;
 
 struct kf_index {
   kf_source source;
@@ -32,15 +32,20 @@ struct kf_index {
   double *centre;
   double centre_length; /* not less than the length of the centre */
 
-  /* The 8-bit copy, in panels, and h of each row; places past n are filled up to a whole block. */
+  /* The 8-bit copy, in panels, and h of each row; the last block is filled up. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
   uint64_t n_blocks;
   uint8_t *packed;
   float *offset; /* h; minus infinity: the row is always a candidate, and its bytes are zero */
-  kf_block *blocks;
-  /* A query's factor is not below this, so that offsets of most blocks are not too large in units of
-   * a dot product. It matters for queries that are next to the centre, and rounds them to little. */
+  kf_row_block *blocks;
+  /* A query's factor is at least this, so that the offsets of most blocks are not too large in
+   * units of a dot product. It matters for queries next to the centre, which it rounds to almost
+   * nothing. */
   double least_factor;
+  /* Every margin is multiplied by this: 1. Tests shrink it and demand wrong answers, to show that
+   * the bound is needed. */
+  double bound_scale;
+  kf_arena arena;
 };
 
 /* A query. First it is centred, then rounded with a factor that several queries may share. */
@@ -48,8 +53,8 @@ typedef struct kf_query {
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
-  /* Once it is rounded: what a block's length and error contribute to the margin, and what is always
-   * there. */
+  /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
+   */
   double by_length, by_error, fixed;
 } kf_query;
 
@@ -58,39 +63,79 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
                         double *scratch);
 /* The factor by which numbers up to `largest` become bytes; 0: they are too small. */
 float kf_query_factor(const kf_index *index, const kf_kernels *kernels, double largest);
-/* Rounds a query to bytes [padded], and fills in the rest. One that is longer than the factor allows
+/* Rounds a query to bytes [padded], and fills in the rest. One that is too long for the factor
  * becomes zeros with an infinite error. scratch: [dim]. */
 void kf_query_round(const kf_index *index, const kf_kernels *kernels, const float *x, float factor,
                     double *scratch, kf_query *query, int8_t *bytes);
 
-/* How far v may be from the key of the canonical score, for the rows of a block. Not finite: anything
- * is possible. */
-extern double kf_bound_scale; /* 1, except in a test */
-static inline double kf_margin(const kf_query *query, const kf_block *block) {
-  return kf_bound_scale *
+/* How far v may be from the key of the canonical score, for the rows of a block. Not finite:
+ * anything is possible. */
+static inline double kf_margin(const kf_index *index, const kf_query *query,
+                               const kf_row_block *block) {
+  return index->bound_scale *
          (query->by_length * (double)block->length + query->by_error * (double)block->error +
           query->fixed + (double)block->fixed);
 }
-/* What 1 in a dot product of a group of queries with a block is worth, in the key; 0 where that is of
- * no use, and every row is to be a hit. */
-static inline double kf_value_of_one(float factor, const kf_block *block) {
+/* The value of 1 in a dot product of a group of queries with a block, as a key; 0 if it is useless,
+ * and every row must be a hit. */
+static inline double kf_value_of_one(float factor, const kf_row_block *block) {
   double value = (double)factor * (double)block->scale;
   bool usable =
       value > 1e-30 && value < 1e30 && (double)block->offset < value * 0.5 * KF_SCAN_LIMIT;
   return usable ? value : 0;
 }
-/* What dot - offset, in units of the dot product, must reach for the key of a row of the block to be
- * `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
+/* The least dot - offset, in units of the dot product, with which the key of a row of the block can
+ * be `least` or more: v + margin >= least, with room for the rounding of offsets and of itself. */
 static inline int32_t kf_floor(double least, double margin, double value_of_one,
-                               const kf_block *block) {
+                               const kf_row_block *block) {
   if (!(value_of_one > 0)) return KF_SCAN_ALL;
   double unit = 1 / value_of_one, floor = (least - margin) * unit;
   floor -= 0x1p-40 * (floor < 0 ? -floor : floor) + 0x1p-22 * (double)block->offset * unit + 3;
   if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
-  return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also where it is NaN */
+  return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also if it is NaN */
 }
 /* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
- * where the score gets better. */
+ * when the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
+
+/* --- groups of queries (query_groups.c) ------------------------------------------------------ */
+
+/* Queries in the groups that the scan kernel takes together: rounded with a factor for each group,
+ * and packed. */
+typedef struct kf_groups {
+  const kf_index *index;
+  const kf_kernels *kernels;
+  const kf_scan_kernel *scan;
+  const float *x;     /* [n][dim] the queries, as the scores see them */
+  uint32_t n;         /* queries at hand */
+  uint32_t n_groups;  /* of scan->group queries; the last one may be smaller */
+  uint32_t *order;    /* [n] place i holds query order[i] */
+  kf_query *query;    /* [n] by place, like what follows */
+  int32_t *floor;     /* [n] for the caller to set before it scans */
+  float *factor;      /* [n_groups] */
+  size_t packed_size; /* bytes of a packed group */
+  char *packed;       /* [n_groups][packed_size] */
+  kf_hit *hits;       /* [group * block_rows] of the last scan */
+  /* scratch */
+  kf_query *given; /* [n] by query */
+  int8_t *bytes;   /* [group][padded] */
+  double *wide;    /* [2 * dim] */
+} kf_groups;
+
+/* Takes room for up to `most` queries; the caller checks the arena. */
+void kf_groups_make(kf_groups *groups, const kf_index *index, const kf_kernels *kernels,
+                    uint32_t most, kf_arena *arena);
+/* Takes n queries. by_size: in the order of their largest numbers, so that those of a group are
+ * alike and rounding loses little. */
+void kf_groups_take(kf_groups *groups, const float *x, uint32_t n, bool by_size);
+static inline const float *kf_groups_row(const kf_groups *groups, uint32_t place) {
+  return groups->x + (uint64_t)groups->order[place] * groups->index->dim;
+}
+static inline uint32_t kf_group_first(const kf_groups *groups, uint32_t group) {
+  return group * (uint32_t)groups->scan->group; /* its first place */
+}
+/* A scan of one group over rows [row, row + rows) of a block, and kf_value_of_one for them. */
+kf_scan kf_groups_scan(const kf_groups *groups, uint32_t group, uint64_t row, uint64_t rows,
+                       double *value_of_one);
 
 #endif

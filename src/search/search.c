@@ -1,26 +1,40 @@
-/* search.c - the public face of the index: rows from the caller or from a data set, and queries
- * checked and brought to unit length where the metric is cosine. */
+/* search.c - the public face of the index: rows from the caller or from a data set, and queries,
+ * all checked, and scaled to unit length for cosine. */
 #include "search/search.h"
 
 #include <math.h>
 #include <string.h>
+
+const char *kf_metric_name(kf_metric metric) {
+  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
+  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
+}
+
+kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
+  return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
+}
 
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out) {
   double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);
 }
 
-/* Checks n rows [n][dim], of which the first one has number `first`, and makes them ready for a
- * metric; out may be rows. */
+kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
+                         kf_err *err) {
+  if (isfinite(norm2) && !(direction && norm2 == 0)) return KF_OK;
+  return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)number,
+                 norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
+}
+
+/* Checks rows [n][dim], counted from `first` on in messages, and makes them ready for a metric; out
+ * may be rows. */
 static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
                             const float *rows, uint64_t first, uint64_t n, uint32_t dim, float *out,
                             kf_err *err) {
   for (uint64_t i = 0; i < n; i++) {
     const float *x = rows + i * dim;
     double norm2 = kernels->norm2(x, dim);
-    if (!isfinite(norm2) || (metric == KF_METRIC_COSINE && norm2 == 0))
-      return kf_fail(err, KF_ERR_DATA, "%s %llu %s", what, (unsigned long long)(first + i),
-                     norm2 == 0 ? "is zero, and has no direction" : "holds a NaN or an infinity");
+    KF_TRY(kf_check_norm2(what, first + i, norm2, metric == KF_METRIC_COSINE, err));
     if (metric == KF_METRIC_COSINE)
       kf_unit_f32(x, norm2, dim, out + i * dim);
     else if (out != rows)
@@ -31,7 +45,7 @@ static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const c
 
 /* --- making an index ------------------------------------------------------------------------- */
 
-/* What an index over the caller's rows or data set fetches from; lives as long as the index. */
+/* The caller's rows or data set, from which an index fetches; lives as long as the index. */
 typedef struct origin {
   kf_metric metric;
   uint32_t dim;
@@ -50,42 +64,40 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
   kf_err plain;
   for (uint64_t i = 0; i < n; i++)
     if (ready_rows(kernels, from->metric, "row", rows + i * dim, first + i, 1, dim, rows + i * dim,
-                   &plain) != KF_OK) {
-      char where[KF_WHERE_SIZE];
-      from->data->where(from->data, first + i, where, sizeof where);
-      return kf_fail(err, KF_ERR_DATA, "%s: is NaN%s", where,
-                     from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
-    }
+                   &plain) != KF_OK)
+      return kf_fail_row(err, from->data, first + i, KF_HINT_NONE, "is NaN%s",
+                         from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
   return KF_OK;
 }
 
-static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n,
-                           const kf_index_options *options, kf_index **out) {
-  kf_index_options o = options != NULL ? *options : (kf_index_options){0};
-  if ((unsigned)o.metric > KF_METRIC_INNER)
-    return kf_fail(&ctx->err, KF_ERR_ARG, "metric %d is none of its choices", (int)o.metric);
-  if (n == 0) return kf_fail(&ctx->err, KF_ERR_DATA, "there are no rows to search in");
+static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf_index_options *o,
+                           kf_index **out) {
+  kf_err *err = &ctx->err;
+  if ((unsigned)o->metric > KF_METRIC_INNER) return kf_fail_metric(o->metric, err);
+  if (n == 0) return kf_fail(err, KF_ERR_DATA, "there are no rows to search in");
   origin *kept = kf_alloc(1, sizeof *kept);
-  if (kept == NULL) return kf_fail_memory(&ctx->err);
+  if (kept == NULL) return kf_fail_memory(err);
   *kept = *from;
-  kept->metric = o.metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o.metric;
+  kept->metric = o->metric == KF_METRIC_DEFAULT ? KF_METRIC_COSINE : o->metric;
   kf_source source = {
       .rows = n, .dim = from->dim, .fetch = fetch_origin, .self = kept, .owned = kept};
-  return kf_index_build(ctx, &source, kept->metric, o.rows_in_place != 0, out);
+  return kf_index_build(ctx, &source, kept->metric, o->rows_in_place != 0, out);
 }
 
 kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                        const kf_index_options *options, kf_index **out) {
   KF_ENTER(ctx, (rows != NULL || n == 0) && out != NULL);
+  KF_OPTIONS(kf_index_options, o, options);
   if (dim < 1 || dim > KF_MAX_DIM)
     return kf_fail(err, KF_ERR_ARG, "rows have %u columns, there must be 1 to %u", dim, KF_MAX_DIM);
-  return new_index(ctx, &(origin){.dim = dim, .rows = rows}, n, options, out);
+  return new_index(ctx, &(origin){.dim = dim, .rows = rows}, n, &o, out);
 }
 
 kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_index_options *options,
                                  kf_index **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
-  return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, options, out);
+  KF_OPTIONS(kf_index_options, o, options);
+  return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, &o, out);
 }
 
 /* --- searching ------------------------------------------------------------------------------- */
@@ -98,9 +110,9 @@ uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n
 
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err) {
   if (k < 1 || k > KF_MAX_NEIGHBOURS)
-    return kf_fail(err, KF_ERR_ARG, "k is %u, it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
+    return kf_fail(err, KF_ERR_ARG, "k is %u; it must be 1 to %u", k, KF_MAX_NEIGHBOURS);
   if (k > rows)
-    return kf_fail(err, KF_ERR_ARG, "the %u nearest rows are asked for, there are %llu", k,
+    return kf_fail(err, KF_ERR_ARG, "the %u nearest rows were requested, but there are %llu", k,
                    (unsigned long long)rows);
   return KF_OK;
 }
@@ -109,8 +121,8 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
                     uint32_t k, const kf_search_options *options, int64_t *rows, double *scores,
                     kf_search_report *report) {
   KF_ENTER(ctx, index != NULL && (n == 0 || (queries != NULL && rows != NULL)));
-  const int64_t *leave_out = options != NULL ? options->leave_out : NULL;
-  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), leave_out, n), err));
+  KF_OPTIONS(kf_search_options, o, options);
+  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
   uint32_t dim = kf_index_dim(index);
   float *ready = kf_alloc(n, dim * sizeof *ready);
   if (ready == NULL) return kf_fail_memory(err);
@@ -119,7 +131,7 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
       ready_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n, dim, ready, err);
   if (status == KF_OK)
     status =
-        kf_index_nearest_parallel(ctx, index, ready, n, k, leave_out, rows, scores, &candidates);
+        kf_index_nearest_parallel(ctx, index, ready, n, k, o.leave_out, rows, scores, &candidates);
   kf_free(ready);
   if (status == KF_OK && report != NULL) {
     report->queries += n;

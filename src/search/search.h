@@ -6,7 +6,7 @@
 
 /* --- the engine ------------------------------------------------------------------------------ */
 
-/* Where the rows of an index come from, as the scores are to see them (for cosine: unit rows). May
+/* Where the rows of an index come from, as the scores see them (for cosine: unit rows). `fetch` may
  * be called from any worker thread. */
 typedef struct kf_source {
   uint64_t rows;
@@ -14,47 +14,50 @@ typedef struct kf_source {
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
-  void *owned; /* freed with the index (also where building it fails); may be NULL */
+  void *owned; /* freed with the index, or when building it fails; may be NULL */
 } kf_source;
 
-/* in_place: the source is asked again for the rows that the first pass leaves over, and must
+/* in_place: rows that the first pass leaves over are fetched again from the source, which must
  * outlive the index; otherwise the index keeps all rows. */
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
-/* The k nearest rows of n queries that are as the scores are to see them, on the calling thread. k
- * and leave_out must make sense; leave_out, scores and candidates may be NULL. What was scored is
- * added to *candidates. */
+/* The k nearest rows of n queries, which are as the scores see them, on the calling thread. k has
+ * been checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of
+ * rows scored is added to *candidates. */
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
                            uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                            double *scores, uint64_t *candidates, kf_err *err);
-/* The same on all threads of the context, split over queries or, where these are few, over rows. */
+/* The same on all threads of the context, which divide the queries or, if these are few, the
+ * rows. */
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
-/* Hands out, for each query, every row whose canonical score (dot product, or squared distance) is
- * as good as least[i] or better, and some others; in no order. On the calling thread. */
+/* Hands out, for each of n < 2^32 queries, every row whose canonical score (dot product, or
+ * squared distance) is as good as least[i] or better, and some others; in no order. On the
+ * calling thread. */
 typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
                             uint64_t n, const double *least, kf_reach_fn use, void *argument,
                             kf_err *err);
-/* By what the error bound of the first pass is multiplied: 1. Tests shrink it, and demand wrong
- * answers, so that the bound is known to matter. */
-#define KF_BOUND_KNOB
-extern double kf_bound_scale;
-
-/* How many of `rows` rows take part in every search: one less where a query leaves one out. */
+/* How many of `rows` rows every query can find: one less if a query leaves one out. */
 uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n);
-/* KF_ERR_ARG where k is out of range for `rows` rows that take part. */
+/* KF_ERR_ARG if k is out of range for `rows` rows that can be found. */
 kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
 
+/* KF_ERR_DATA, naming a row or query by `what` and its number, if its squared length is not finite,
+ * or zero while its direction counts. */
+kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
+                         kf_err *err);
+/* KF_ERR_ARG: invalid metric. */
+kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 /* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 
 /* --- prototypes ------------------------------------------------------------------------------ */
 
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
- * length for cosine; classes without rows, or that take no part, are not among them. */
+ * length for cosine. Only of classes that take part: not of those without rows. */
 typedef struct kf_prototypes {
   const kf_model *model;
   const kf_kernels *kernels;
@@ -64,15 +67,13 @@ typedef struct kf_prototypes {
   uint32_t n, dim;
   int32_t *ids; /* [n] class numbers, rising */
   kf_index *index;
-  float *rows; /* [n][dim] while the index is built */
+  kf_arena arena;
 } kf_prototypes;
 
-/* raw: in the original space, by class means. mask: [classes of the model] 1 where a class takes
- * part; NULL: all do. */
+/* raw: in the original space, by class means. mask: [classes of the model] 1 if a class takes part;
+ * NULL: all do. */
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
                             kf_part part, const unsigned char *mask, kf_prototypes **out);
-/* KF_ERR_ARG: none of its choices. */
-kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 void kf_prototypes_free(kf_prototypes *p);
 
 /* The `top` <= p->n nearest prototypes of n rows of the original space, best first, as kf_classify

@@ -1,9 +1,9 @@
-/* shortlist.c - which rows may yet be among the k nearest.
+/* shortlist.c - which rows may still be among the k nearest.
  *
- * A row comes with bounds of its key. While k rows are known to have keys of at least `least`, a
- * row whose upper bound is below that is out, strictly: it cannot even tie. Rows that are left over
- * in the end are scored from the largest upper bound down, and as soon as k scores are known that
- * the next upper bound does not reach, the answer is complete. */
+ * A row comes with bounds of its key. Once k rows are known to have keys of at least `least`, a row
+ * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored from
+ * the largest upper bound down, and as soon as k scores are known that the next upper bound does
+ * not reach, the answer is complete. */
 #include "search/shortlist.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@ void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
 
 /* --- lower bounds ---------------------------------------------------------------------------- */
 
-/* The smallest of k goes, x comes. Few are kept in rising order, in a loop that vectors can do and
- * that has nothing to guess; more are a heap, which rising order is, too. */
+/* Replaces the smallest of k by x. Up to FEW are kept in rising order, by a loop without branches
+ * that can be vectorised; more are a heap, which rising order is as well. */
 #define FEW 64u
 static void replace_smallest(double *lower, uint32_t k, double x) {
   if (k <= FEW) {
@@ -140,18 +140,18 @@ static kf_pending pop(kf_shortlist *list) {
   return top;
 }
 
-/* Rows lie anywhere in memory: they are asked for some time before they are scored. Of long rows the
- * beginning; the processor sees what follows. */
+/* Rows lie anywhere in memory, so they are prefetched some time before they are scored. Of long
+ * rows only the beginning: the processor then prefetches the rest itself. */
 #define AHEAD       (4 * KF_SCORE_ROWS)
 #define AHEAD_BYTES 1024u
-static void ask_for(const kf_index *index, uint64_t row) {
+static void prefetch(const kf_index *index, uint64_t row) {
   const char *x = (const char *)(index->rows + row * index->dim);
   size_t bytes = index->dim * sizeof(float);
   for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
 }
 
-/* Scores up to `most` pending rows, best first, as long as their upper bounds reach what is asked for
- * by `margin`. */
+/* Scores up to `most` pending rows, best first, while their upper bounds are at least `margin`
+ * above `least`. */
 static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, double margin,
                             kf_scorer *scorer, kf_err *err) {
   kf_pending next[AHEAD] = {{0}};
@@ -162,7 +162,7 @@ static kf_status score_best(kf_shortlist *list, uint32_t k, uint32_t most, doubl
            !(list->pending[0].upper - margin < list->least);
          n++, most--) {
       next[n] = pop(list);
-      if (!scorer->index->in_place) ask_for(scorer->index, next[n].row);
+      if (!scorer->index->in_place) prefetch(scorer->index, next[n].row);
     }
     uint64_t numbers[KF_SCORE_ROWS];
     uint32_t taken = 0;
@@ -182,7 +182,7 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer,
   return KF_OK;
 }
 
-/* The best scores in place of lower bounds, where they say more. */
+/* Replaces the lower bounds by the best scores, if these are better. */
 static void take_scores_as_bounds(kf_shortlist *list, uint32_t k, const kf_scorer *scorer) {
   if (list->n_scored < k || key_of(scorer, list->scored[k - 1].value) < list->lower[0]) return;
   for (uint32_t i = 0; i < k; i++) list->lower[i] = key_of(scorer, list->scored[k - 1 - i].value);

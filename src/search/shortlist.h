@@ -1,16 +1,16 @@
-/* shortlist.h - the rows that may yet be among the k nearest of one query. Stays in this room. */
+/* shortlist.h - the rows that may still be among the k nearest of one query. Stays in this room. */
 #ifndef KF_SHORTLIST_H
 #define KF_SHORTLIST_H
 
 #include "search/index.h"
 
-/* A row whose key is known not to be above a number. */
+/* A row with an upper bound of its key. */
 typedef struct kf_pending {
   double upper;
   uint64_t row;
 } kf_pending;
 
-/* A row whose canonical score is known; smaller values are nearer. */
+/* A row with its canonical score; smaller values are nearer. */
 typedef struct kf_scored {
   double value; /* minus the dot product, or the squared distance */
   uint64_t row;
@@ -28,33 +28,33 @@ typedef struct kf_shortlist {
 /* Empties the list. */
 void kf_shortlist_start(kf_shortlist *list, uint32_t k);
 
-/* There are n different rows, yet to be offered, with keys of at least these; called before the first
- * row is. */
+/* Says that n different rows with at least these keys will be offered; called before the first
+ * is. */
 void kf_shortlist_expect(kf_shortlist *list, uint32_t k, const double *lower, uint32_t n);
 
-/* Takes note of a row. There must be room for it. */
+/* Adds a row, unless it is out. There must be room for it. */
 void kf_shortlist_offer(kf_shortlist *list, uint32_t k, double upper, double lower, uint64_t row);
 
-/* What scoring needs: one query. */
+/* Scores rows against one query. */
 typedef struct kf_scorer {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_query *query;
-  const float *x;      /* the query as the scores are to see it */
+  const float *x;      /* the query as the scores see it */
   float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place */
-  uint64_t candidates; /* rows scored; counts on */
+  uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
 
-/* Makes room in a list that is full: drops rows that are out; where that is not enough, scores the
- * best, so that others are; and where that is not enough, all that may matter. margin: the upper
- * bound of a row is about this much above its key. */
+/* Makes room in a full list: drops rows that are out; if that is not enough, scores the best ones,
+ * which puts others out; and as a last resort scores all that may matter. margin: the upper bound
+ * of a row is about this much above its key. */
 kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
                                  kf_scorer *scorer, kf_err *err);
 /* Scores pending rows, best first, until no other can be among the k nearest; none is pending
  * afterwards. */
 kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer, kf_err *err);
-/* Adds what another list of the same query, over other rows, holds. */
+/* Adds the rows of another list of the same query, over other rows. */
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err);
 

@@ -2,8 +2,8 @@
  *
  * The class with the most votes wins, and among equals the one whose nearest member is nearest: the
  * one that was voted for first, since neighbours come best first. Votes are added in the order of
- * the neighbours, and their weights are made of +, -, * and / alone, because the exp of C libraries
- * differs in its last bit from one to the next, and with it a class could. */
+ * the neighbours, and their weights use +, -, * and / alone: the last bit of exp differs between C
+ * libraries, which could change the winner. */
 #include "search/gallery.h"
 
 #include <math.h>
@@ -11,8 +11,8 @@
 
 /* --- weights --------------------------------------------------------------------------------- */
 
-/* x = n ln 2 + r with |r| <= 0.35, and e^x = 2^n e^r. ln 2 is taken in two parts, of which the
- * first times n is exact. The Taylor polynomial of degree 13 ends 0.35^14 / 14! < 2^-57 short. */
+/* x = n ln 2 + r with |r| <= 0.35, and e^x = 2^n e^r. ln 2 is split in two parts, so that the first
+ * times n is exact. The error of the Taylor polynomial of degree 13 is 0.35^14 / 14! < 2^-57. */
 double kf_exp(double x) {
   const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
   if (!(x > -700)) return 0; /* below 1e-304 a vote is none */
@@ -30,7 +30,7 @@ kf_status kf_poll_start(kf_poll *poll, const kf_gallery *gallery, int weighted, 
     return kf_fail(err, KF_ERR_DATA, "%s%sthe gallery has no labels to vote with",
                    gallery->in_memory ? "" : gallery->in.path, gallery->in_memory ? "" : ": ");
   if (!(temperature >= 0 && isfinite(temperature)))
-    return kf_fail(err, KF_ERR_ARG, "the temperature is %g, it must be above 0", temperature);
+    return kf_fail(err, KF_ERR_ARG, "the temperature is %g; it must be positive", temperature);
   if (temperature == 0) temperature = 0.07;
   poll->gallery = gallery;
   poll->temperature = weighted ? temperature : 0;
@@ -56,7 +56,7 @@ void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uin
     int32_t class = poll->gallery->labels[rows[i]];
     if (class == KF_LABEL_NONE) continue;
     double vote = 1;
-    /* Similarities fall along the list and distances rise, so the sign tells nothing new. */
+    /* Similarities fall along the list and distances rise, so the sign does not matter. */
     if (poll->temperature > 0) vote = kf_exp(-fabs(scores[i] - scores[0]) / poll->temperature);
     add_vote(poll, class, vote);
   }
@@ -93,9 +93,9 @@ static void write_winners(kf_poll *poll, uint32_t top, int32_t *classes, double 
 /* --- kf_gallery_classify --------------------------------------------------------------------- */
 
 typedef struct neighbours {
-  int64_t *rows;  /* [block][k] */
-  double *scores; /* [block][k] */
-  uint64_t block;
+  int64_t *rows;  /* [batch][k] */
+  double *scores; /* [batch][k] */
+  uint64_t batch;
   kf_search_report report;
 } neighbours;
 
@@ -103,8 +103,8 @@ static kf_status classify(kf_ctx *ctx, kf_poll *poll, const kf_vote_options *o, 
                           uint64_t n, neighbours *found, int32_t *classes, double *scores) {
   const kf_gallery *gallery = poll->gallery;
   uint32_t dim = kf_gallery_dim_in(gallery);
-  for (uint64_t first = 0; first < n; first += found->block) {
-    uint64_t count = n - first < found->block ? n - first : found->block;
+  for (uint64_t first = 0; first < n; first += found->batch) {
+    uint64_t count = n - first < found->batch ? n - first : found->batch;
     KF_TRY(kf_gallery_nearest(ctx, gallery, rows + first * dim, first, count, o->k, NULL,
                               found->rows, found->scores, &found->report));
     for (uint64_t i = 0; i < count; i++) {
@@ -120,20 +120,19 @@ kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const floa
                               const kf_vote_options *options, int32_t *classes, double *scores,
                               kf_search_report *report) {
   KF_ENTER(ctx, gallery != NULL && (n == 0 || (rows != NULL && classes != NULL)));
-  kf_vote_options o = options != NULL ? *options : (kf_vote_options){0};
+  KF_OPTIONS(kf_vote_options, o, options);
   if (o.k == 0) o.k = KF_DEFAULT_NEIGHBOURS;
   if (o.top == 0) o.top = 1;
   KF_TRY(kf_check_neighbours(o.k, gallery->rows, err));
   kf_poll poll = {0};
   KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));
-  neighbours found = {.block = kf_gallery_batch(gallery)};
-  found.rows = kf_alloc(found.block * o.k, sizeof *found.rows);
-  found.scores = kf_alloc(found.block * o.k, sizeof *found.scores);
-  kf_status status = found.rows == NULL || found.scores == NULL
-                         ? kf_fail_memory(err)
-                         : classify(ctx, &poll, &o, rows, n, &found, classes, scores);
-  kf_free(found.rows);
-  kf_free(found.scores);
+  neighbours found = {.batch = kf_gallery_batch(gallery)};
+  kf_arena arena = {0};
+  KF_TAKE(&arena, found.rows, found.batch * o.k);
+  KF_TAKE(&arena, found.scores, found.batch * o.k);
+  kf_status status = arena.failed ? kf_fail_memory(err)
+                                  : classify(ctx, &poll, &o, rows, n, &found, classes, scores);
+  kf_arena_free(&arena);
   if (status == KF_OK && report != NULL) {
     report->queries += found.report.queries;
     report->candidates += found.report.candidates;

@@ -83,7 +83,7 @@ def rows_alone_in_their_class(box):
     said = box.works("fit", "x.safetensors", "-o", "a.safetensors").err
     check("of 6 rows left out in turn" in said and "1 row is alone in its class" in said, said)
     box.write("y.safetensors", data_set(n=4, classes=4))
-    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming="give lambda as an absolute number")
+    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming="use an absolute lambda above 0")
 
 
 @test
@@ -109,7 +109,7 @@ def neighbours_are_chosen(box):
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
     box.works("index", "train.safetensors", "--model", "m.safetensors", "-o", "g.safetensors", "-q")
     result = box.works("eval", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", "auto")
-    found = re.search(r"k = (\d+): right for \S+ % of 150 rows of the gallery left out in turn; the best of 1 to 50, k = (\d+),", result.err)
+    found = re.search(r"k = (\d+) is right for \S+ % of 150 rows of the gallery left out in turn; the best of 1 to 50, k = (\d+),", result.err)
     check(found is not None and int(found.group(1)) <= int(found.group(2)), result.err)
     check(f"Koo-Fu {found.group(1)}-NN" in result.out, result.out)
     same = box.works("classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", found.group(1))
@@ -201,12 +201,12 @@ def sweep_refused(box):
     for words, naming in ((["s.safetensors"], "needs the rows themselves"),
                           (["s.safetensors", *tested, "-k", 1], "needs the rows themselves"),
                           (["train.safetensors", "--dims", 25], "the embeddings have 24"),
-                          (["train.safetensors", *tested, "--folds", 3], "--folds has no meaning"),
+                          (["train.safetensors", *tested, "--folds", 3], "--folds cannot be used with --test"),
                           (["train.safetensors", "--truth", "t.json"], "--truth needs --test"),
                           (["train.safetensors", "--between", "s.safetensors"], "--between needs --test"),
                           (["train.safetensors", "--no-prototypes"], "--no-prototypes needs -k"),
-                          (["train.safetensors", "--leave-one-out", *tested], "--leave-one-out has no meaning"),
-                          (["train.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out has no meaning"),
+                          (["train.safetensors", "--leave-one-out", *tested], "--leave-one-out cannot be used with"),
+                          (["train.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out cannot be used with"),
                           (["train.safetensors", "--sample", 3], "--sample needs --leave-one-out"),
                           (["train.safetensors", "--test-labels", "y.txt"], "--test-labels needs --test"),
                           (["train.safetensors", "-o", "train.safetensors"], "train.safetensors")):
@@ -218,7 +218,7 @@ def sweep_refused(box):
 def sweeps_say_what_is_missing(box):
     make_data(box)
     box.write("bare.npy", npy([[float(i + j) for j in range(24)] for i in range(4)]))
-    box.refuses(BAD_DATA, "sweep", "train.safetensors", "--test", "bare.npy", naming="(--test-labels)")
+    box.refuses(BAD_DATA, "sweep", "train.safetensors", "--test", "bare.npy", naming="with --test-labels")
     box.refuses(USAGE, "sweep", "train.safetensors", "-k", 121, naming="without fold 1 of 5: the 121 nearest rows")
     said = box.refuses(USAGE, "fit", "train.safetensors", "-o", "model.npy", naming="must end in .safetensors").err
     check("leave-one-out" not in said, f"the name is looked at after the work: {said}")

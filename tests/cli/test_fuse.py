@@ -89,8 +89,8 @@ def fusing_refused(box):
                           (["train.safetensors", *text, "--between", "s.safetensors"], "S_b from other statistics")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
-    box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="knows no text")
-    box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "--part", "text", "--raw", naming="--part has no meaning with --raw")
+    box.refuses(USAGE, "add-class", "m.safetensors", "x", "test.safetensors", "--text", "-o", "n.safetensors", naming="has no text")
+    box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "--part", "text", "--raw", naming="--part cannot be used with --raw")
     box.works("synth", "--classes", 20, "--dim", 16, "--per-class", 1, "-o", "x.safetensors", "--text", "narrow.safetensors", "-q")
     box.refuses(BAD_DATA, "fit", "train.safetensors", "--text", "narrow.safetensors", "-o", "m.safetensors", naming=["16", "32"])
 
@@ -121,11 +121,11 @@ def sweeps(box):
     some = ["s.safetensors", "--text", "text.safetensors", *over]
     equal(json.loads(box.works("sweep", *some, "--fuse", "0.25", "--json", "-q").out)["cells"], given, "from statistics")
     without = box.works("sweep", *some)
-    check("together" not in without.out and "left out (--fuse ALPHA)" in without.err, without.err)
+    check("together" not in without.out and "left out; --fuse ALPHA includes them" in without.err, without.err)
     check("together" not in box.works("sweep", *words, *over, "--no-prototypes").out, "--no-prototypes")
     folds = json.loads(box.works("sweep", *words, "--lambdas", "0.3x", "--dims", 32, "--folds", 3, "--json", "-q").out)["cells"]
     equal([cell["n"] for cell in folds if cell["text"] == "fused"], [100], "rows in folds")
-    for bad, naming in (([*some, "--fuse", "auto"], "needs the rows themselves"), ([*words, "--fuse", "much"], "--fuse must be auto or a number"),
+    for bad, naming in (([*some, "--fuse", "auto"], "the rows themselves"), ([*words, "--fuse", "much"], "--fuse must be auto or a number"),
                         (["train.safetensors", "--fuse", "1"], "--fuse needs --text"), ([*words, "--fuse", "1", "--no-prototypes"], "--no-prototypes"),
                         ([*words, *over[:2], "--between", "s.safetensors", "--fuse", "1"], "--between"),
                         ([*words, *over[:2], "--shots", "1", "--fuse", "1"], "--shots")):

@@ -144,9 +144,9 @@ def tables_replace_no_input(box):
         box.refuses(USAGE, *words, "--per-class", name, naming=name)
     box.refuses(USAGE, *words, "--truth", "t.txt", "--confusions", "t.txt", naming="t.txt")
     box.refuses(USAGE, *words, "--confusions", "a.tsv", "--per-class", "a.tsv", naming="a.tsv")
-    box.refuses(USAGE, *words, "--confusions", "-", naming="standard output")
+    box.refuses(USAGE, *words, "--confusions", "-", naming="need a file name")
     box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors", "-q")
-    box.refuses(USAGE, "eval", "m.safetensors", "--gallery", "g.safetensors", "--errors", naming="need data")
+    box.refuses(USAGE, "eval", "m.safetensors", "--gallery", "g.safetensors", "--errors", naming="needs data")
 
 
 @test
@@ -203,7 +203,7 @@ def comparisons(box):
 def comparisons_that_make_no_sense(box):
     with_model(box)
     box.works("classify", "m.safetensors", "x.safetensors", "-o", "a.tsv", "-q")
-    box.refuses(USAGE, "compare", "m.safetensors", "a.tsv", naming="data are missing")
+    box.refuses(USAGE, "compare", "m.safetensors", "a.tsv", naming="data to compare the models on are missing")
     box.refuses(USAGE, "compare", "a.tsv", "a.tsv", naming="--truth")
     box.refuses(USAGE, "compare", "a.tsv", "a.tsv", "x.safetensors", "--raw", "a", naming="--raw")
     box.refuses(USAGE, "compare", "a.tsv", "m.safetensors", "x.safetensors", "--raw", "both", naming="a.tsv")

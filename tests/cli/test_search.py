@@ -193,7 +193,7 @@ def index_leaves_out_bad_rows(box):
     check("58 rows" in result.err and "numbered" not in result.err, f"{result}")
     for ids in ([], ["--append", "n.safetensors"]):
         result = box.works(*words[:4], *ids, "-o", "n.safetensors", "--skip-bad")
-        check("rows are numbered without the bad ones (--ids keeps track of them)" in result.err, f"{result}")
+        check("rows are numbered without the bad ones; --ids keeps track of them" in result.err, f"{result}")
     check("numbered without" in " ".join(box.works("index", "-H").out.split()), "help")
     out = box.works("search", "g.safetensors", "--itself", "-k", 1).out
     equal([line.split("\t")[0] for line in out.splitlines()[1:]], [f"r{i}" for i in range(60) if i not in (3, 59)], "ids")
@@ -532,7 +532,7 @@ def eval_leaving_one_out(box):
     for more in (["--raw"], ["--metric", "cosine"]):
         box.refuses(USAGE, *words, *more, naming=more[0])
     for more in (["--labels", "q.txt"], ["--classes", "q.txt"], ["--tensor", "t"], ["--label-tensor", "t"], ["--skip-bad"]):
-        box.refuses(USAGE, *words, *more, naming="no meaning without data")
+        box.refuses(USAGE, *words, *more, naming=" data;")
 
 
 @test
@@ -571,7 +571,7 @@ def files_that_are_no_model(box):
     with_gallery(box)
     box.works("stats", "x.safetensors", "-o", "s.safetensors")
     box.write("x.npy", npy(world()[0]))
-    for name, what, advice in (("g.safetensors", "is a gallery", "behind --gallery"), ("x.safetensors", "is a data set", "koofu fit DATA"),
+    for name, what, advice in (("g.safetensors", "is a gallery", "take it as --gallery"), ("x.safetensors", "is a data set", "koofu fit DATA"),
                                ("s.safetensors", "holds statistics", "koofu fit STATISTICS"), ("x.npy", "holds embeddings", "koofu fit DATA")):
         for words in (["classify", name, "x.npy"], ["eval", name, "x.safetensors"], ["transform", name, "x.npy", "-o", "o.npy"],
                       ["add-class", name, "new", "x.npy", "-o", "o.safetensors"],
@@ -584,12 +584,12 @@ def rows_that_are_mapped_already(box):
     with_gallery(box)
     box.works("fit", "x.safetensors", "-o", "square.safetensors")  # as many columns, so that these do not tell
     box.works("index", "x.safetensors", "--model", "square.safetensors", "-o", "s.safetensors")
-    refusal = "s.safetensors: the rows of this gallery are mapped already; give the original rows"
+    refusal = "s.safetensors: the rows of this gallery are already mapped; give the original rows"
     for queries in (["s.safetensors"], ["x.safetensors", "s.safetensors"]):
         box.refuses(BAD_DATA, "search", "s.safetensors", *queries, "-o", "near.npy", naming=refusal + ", or use --itself")
         for more in ([], ["--raw"], ["--gallery", "s.safetensors"]):
             box.refuses(BAD_DATA, "classify", "square.safetensors", *queries, *more, naming=refusal + "\n")
-    box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of this gallery are mapped")
+    box.refuses(BAD_DATA, "search", "g.safetensors", "g.safetensors", naming="g.safetensors: the rows of this gallery are already mapped")
     box.works("search", "s.safetensors", "--itself")
     box.works("search", "r.safetensors", "s.safetensors")
     box.works("search", "s.safetensors", "r.safetensors")
@@ -678,7 +678,7 @@ def galleries_that_cannot_vote(box):
         def refuses(model, gallery, *naming):
             box.refuses(BAD_DATA, *[model if w == "MODEL" else w for w in words], "--gallery", gallery, naming=[gallery, *naming])
         refuses("m.safetensors", "bare.safetensors", "no labels")
-        refuses("other.safetensors", "g.safetensors", "another model than other.safetensors")
+        refuses("other.safetensors", "g.safetensors", "was not made with other.safetensors")
         refuses("m.safetensors", "n.safetensors", "9", "8")
         box.works(*["other.safetensors" if w == "MODEL" else w for w in words], "--gallery", "r.safetensors")
 

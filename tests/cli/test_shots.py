@@ -65,7 +65,7 @@ def shots_refused(box):
     box.refuses(USAGE, *SWEEP, "--shots", "2", "--seeds", 0, naming="--seeds must be")
     box.refuses(USAGE, *SWEEP, "--seeds", 2, naming="--seeds needs --shots")
     for other in (("-k", 3), ("--dims", 8), ("--lambdas", "1x"), ("--no-raw",), ("--no-normalize",)):
-        box.refuses(USAGE, *SWEEP, "--shots", 2, *other, naming="has no meaning with --shots")
+        box.refuses(USAGE, *SWEEP, "--shots", 2, *other, naming="cannot be used with --shots")
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     box.refuses(BAD_DATA, "sweep", "s.safetensors", "--test", "test.safetensors", "--shots", 2, naming="s.safetensors")
     box.works("synth", "--classes", 3, "--dim", 32, "-o", "x.safetensors", "--text", "few.safetensors", "-q")
@@ -80,7 +80,7 @@ def shots_in_a_report(box):
     given = ("report", "train.safetensors", "--test", "test.safetensors")
     box.works(*given, "--shots", "1,2,4", "--seeds", 2, "--text", "t.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
-    check('id="shots"' in page and "With 4 rows of each class" in page and "text alone" in page, "the section")
+    check('id="shots"' in page and "With 4 rows per class" in page and "text alone" in page, "the section")
     box.works(*given, "--shots", "1,2,4", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "text alone" not in page, "the section without text")

@@ -1,7 +1,7 @@
 """Wrong command lines: one line, status 2, and a suggestion where one is near."""
 
-from harness import USAGE, check, equal, test
-from files import data_set
+from harness import BAD_DATA, USAGE, check, equal, test
+from files import data_set, f32, npy, safetensors, world
 
 
 @test
@@ -14,7 +14,7 @@ def unknown_command(box):
     for word in ("knn", "nn"):
         box.refuses(USAGE, word, naming="did you mean 'search'")
     for words in (["-q", "index", "x"], ["--threads", "3", "fit"]):
-        box.refuses(USAGE, *words, naming=[f"'{words[0]}'", "options go behind it"])
+        box.refuses(USAGE, *words, naming=[f"'{words[0]}'", "options go after the command"])
 
 
 @test
@@ -126,3 +126,66 @@ def options_that_do_not_fit(box):
         box.refuses(USAGE, "synth", "--classes", 3, "--dim", 8, "-o", "y.safetensors", "--text", output,
                     naming=[f"{output}:", ".safetensors"])
     box.refuses(USAGE, "transform", "m.safetensors", "x.safetensors", "-o", "y.npy", "--dtype", "bf16", naming="bf16")
+
+
+@test
+def errors_name_the_option_that_helps(box):
+    """What the library hints at, in the words of the command line."""
+    rows, labels = world()
+    box.write("x.npy", npy(rows))
+    box.write("y.txt", "".join(f"{k}\n" for k in labels))
+    box.write("bad.npy", npy([[float("nan")] * 8, *rows[1:]]))
+    box.write("numbers.npy", npy(labels, "<i4"))
+    box.write("gap.npy", npy([k - 1 for k in labels], "<i4"))
+    box.write("pair.safetensors", safetensors({name: ("F32", [60, 8], f32(rows)) for name in ("a", "b")}))
+    box.write("names.safetensors", data_set())
+    box.write("real.json", str([[k] for k in labels]))
+    box.works("stats", "x.npy", "--labels", "y.txt", "-o", "s.safetensors")
+    for exponent in (10, 12):
+        box.works("stats", "x.npy", "--labels", "y.txt", "--no-normalize", "--exponent", exponent, "-o", f"s{exponent}.safetensors")
+    box.works("fit", "names.safetensors", "-o", "m.safetensors")
+    out = ["-o", "o.safetensors"]
+    for status, words, option in (
+            (BAD_DATA, ["stats", "bad.npy", "--labels", "y.txt", *out], "; --skip-bad leaves out such rows"),
+            (BAD_DATA, ["stats", "x.npy", "--labels", "gap.npy", *out], "; --skip-unlabelled leaves out such rows"),
+            (BAD_DATA, ["convert", "x.npy", "--labels", "gap.npy", *out], "; --keep-unlabelled keeps such rows"),
+            (BAD_DATA, ["stats", "x.npy", *out], "; give --labels, or name the tensor with --label-tensor"),
+            (BAD_DATA, ["convert", "pair.safetensors", *out], "; name the tensor with --tensor"),
+            (BAD_DATA, ["text-prototypes", "x.npy", *out], "--per-class"),
+            (BAD_DATA, ["fit", "x.npy", "--labels", "numbers.npy", "--text", "names.safetensors", *out], "give class names with --classes"),
+            (BAD_DATA, ["eval", "m.safetensors", "names.safetensors", "--truth", "real.json"], "; give class names with --truth-classes"),
+            (BAD_DATA, ["merge", "s10.safetensors", "s12.safetensors", *out], "; make both with the smaller --exponent"),
+            (USAGE, ["fit", "s.safetensors", "--dim", "auto", *out], "give the data instead of a statistics file"),
+            (BAD_DATA, ["fit", "s.safetensors", "--text", "x.npy", *out], "text-prototypes")):
+        box.refuses(status, *words, naming=option)
+    box.write("text.npy", npy(rows[:3]))
+    box.works("text-prototypes", "text.npy", "--per-class", 1, "-o", "text.safetensors")
+    box.refuses(USAGE, "fit", "s.safetensors", "--text", "text.safetensors", *out, naming="give it as a number with --fuse")
+
+
+@test
+def options_that_need_or_exclude_others(box):
+    """In plain English: what an option needs, or cannot be used with."""
+    box.write("x.safetensors", data_set())
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    for words, said in (
+            (["fit", "x.safetensors", "--fuse", 1, "-o", "o.safetensors"], "--fuse needs --text TEXT"),
+            (["stats", "x.safetensors", "--exponent", 3, "-o", "o.safetensors"], "--exponent needs --no-normalize"),
+            (["classify", "m.safetensors", "x.safetensors", "-k", 3], "-k and --weighted need --gallery GALLERY"),
+            (["classify", "m.safetensors", "x.safetensors", "--part", "text", "--raw"], "--part cannot be used with --raw"),
+            (["eval", "m.safetensors", "x.safetensors", "--gallery", "g", "--metric", "cosine"], "--metric cannot be used with --gallery"),
+            (["eval", "m.safetensors", "--gallery", "g", "--errors"], "--errors needs data"),
+            (["sweep", "x.safetensors", "--leave-one-out", "-k", 3], "--leave-one-out cannot be used with -k"),
+            (["sweep", "x.safetensors", "--truth", "t.txt"], "--truth needs --test DATA"),
+            (["index", "x.safetensors", "--append", "g", "--model", "m"], "--model cannot be used with --append"),
+            (["search", "g", "--itself", "--encoder", "e"], "--encoder cannot be used with --itself")):
+        box.refuses(USAGE, *words, naming=f": {said}")
+
+
+@test
+def no_output_replaces_a_file_that_an_option_names(box):
+    box.write("x.safetensors", data_set())
+    box.write("only.safetensors", "class 0\nclass 1\n")
+    for words in (["stats", "x.safetensors", "--only"], ["sweep", "x.safetensors", "--class-set"],
+                  ["sweep", "x.safetensors", "--test", "x.safetensors", "--truth"]):
+        box.refuses(USAGE, *words, "only.safetensors", "-o", "only.safetensors", naming="both input and output")

@@ -1,7 +1,6 @@
-/* summary.c - the head of the page: what it is about, the gain in a sentence, and a table. */
-#include "report/report.h"
-
-#include <math.h>
+/* section_summary.c - the head of the page: what it is about, the gain in a sentence, and a
+ * table. */
+#include "report/sections.h"
 
 /* --- facts ------------------------------------------------------------------------------------ */
 
@@ -15,7 +14,7 @@ static void put_fact(kf_string *out, const char *name, const char *value, const 
   kf_put(out, "</dd></div>\n");
 }
 
-static uint64_t test_rows(const kf_report_content *c) {
+static uint64_t test_rows(const kf_page *c) {
   if (c->eval != NULL) return c->eval->n;
   if (c->analysis != NULL) return c->analysis->totals.n;
   return c->sweep != NULL && c->sweep->folds == 0 ? c->sweep->counts.n : 0;
@@ -37,7 +36,7 @@ static void put_model_facts(kf_string *out, const kf_model *model) {
   if (kf_model_fused(model)) put_fact(out, "α", kf_show_real(kf_model_alpha(model)).text, NULL);
 }
 
-static void put_facts(kf_string *out, const kf_report_content *c) {
+static void put_facts(kf_string *out, const kf_page *c) {
   kf_put(out, "<dl class=\"facts\">\n");
   if (c->train_rows > 0)
     put_fact(out, "training rows", kf_show_count(c->train_rows).text, c->train);
@@ -54,7 +53,7 @@ typedef struct line {
   bool raw;
   uint32_t k, dim;
   uint64_t n, top1, top5;
-  bool last; /* of those that belong together */
+  bool last; /* of its group */
 } line;
 
 #define MOST_LINES 22
@@ -74,9 +73,9 @@ static void add_cell(table *t, const kf_sweep_cell *cell, kf_part by) {
                        cell->raw == 0});
 }
 
-/* From the evaluation of a part of the model, or from the sweep without one. */
-static void add_part(table *t, const kf_report_content *c, const kf_place *place,
-                     const kf_eval_result *part, kf_part by) {
+/* From the evaluation of a part of the model, or else from the sweep. */
+static void add_part(table *t, const kf_page *c, const kf_place *place, const kf_eval_result *part,
+                     kf_part by) {
   bool raw = by == KF_PART_TEXT;
   if (part != NULL && c->model != NULL) {
     uint32_t dim = raw ? kf_model_dim_in(c->model) : kf_model_dim_out(c->model);
@@ -88,8 +87,8 @@ static void add_part(table *t, const kf_report_content *c, const kf_place *place
   }
 }
 
-/* Text in the original space and mapped, and both together. */
-static void add_text(table *t, const kf_report_content *c, const kf_place *place) {
+/* Text in the original space and mapped, then text and prototypes. */
+static void add_text(table *t, const kf_page *c, const kf_place *place) {
   size_t before = t->n;
   add_part(t, c, place, c->text, KF_PART_TEXT);
   if (place != NULL) {
@@ -98,15 +97,15 @@ static void add_text(table *t, const kf_report_content *c, const kf_place *place
     add_cell(t, kf_sweep_find(c, &here, false, 0), KF_PART_TEXT);
   }
   add_part(t, c, place, c->fused, KF_PART_FUSED);
-  line *both = t->n > before ? &t->lines[t->n - 1] : NULL; /* has the dimensions of text as well */
+  line *both = t->n > before ? &t->lines[t->n - 1] : NULL; /* also has the dimensions of the text */
   if (both != NULL && both->by == KF_PART_FUSED && t->lines[before].raw && both->dim > 0)
     both->dim += t->lines[before].dim;
   for (size_t i = before; i < t->n; i++) t->lines[i].last = i + 1 == t->n;
 }
 
-/* Prototypes from the evaluation of the model, or from the sweep without one; text likewise;
- * neighbours from the sweep. Raw and mapped in turn. */
-static void collect(const kf_report_content *c, table *t) {
+/* Prototypes and text from the evaluation of the model, or else from the sweep; neighbours from the
+ * sweep. Raw and mapped alternate. */
+static void collect(const kf_page *c, table *t) {
   const kf_eval_result *e = c->eval;
   t->n = 0;
   if (e != NULL && e->n > 0) {
@@ -131,7 +130,7 @@ static void collect(const kf_report_content *c, table *t) {
   }
 }
 
-/* An interval as a line with its share as a dot, for a column of the table. */
+/* A column of the table: the share as a dot on its interval. */
 static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   double low = 0, high = 1;
   unsigned colour = l->by == KF_PART_FUSED ? 1 : l->by == KF_PART_TEXT ? 2 : l->raw ? 5 : 0;
@@ -149,9 +148,9 @@ static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
 static void put_line(kf_string *out, const line *l, const kf_scale *x) {
   kf_string_addf(out, "<tr class=\"%s\"><th scope=\"row\">%s <span>%s</span></th>",
                  l->last ? "mapped" : "raw", l->raw ? "raw" : "Koo-Fu",
-                 l->by == KF_PART_FUSED   ? "prototypes and text"
+                 l->by == KF_PART_FUSED  ? "prototypes and text"
                  : l->by == KF_PART_TEXT ? "text (zero-shot)"
-                                       : kf_show_classifier(l->k).text);
+                                         : kf_show_classifier(l->k).text);
   if (l->dim > 0)
     kf_string_addf(out, "<td>%s</td>", kf_show_count(l->dim).text);
   else
@@ -173,17 +172,17 @@ static void put_table(kf_string *out, const table *t) {
     x.high = fmax(x.high, high);
   }
   kf_scale_widen(&x);
-  kf_put(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"results\"><table "
-              "class=\"results\"><thead><tr><th scope=\"col\">space</th><th scope=\"col\">"
-              "dims</th><th scope=\"col\">top-1</th><td class=\"bar\"></td><th scope=\"col\">top-5"
-              "</th></tr></thead><tbody>\n");
+  kf_put(out,
+         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"results\"><table "
+         "class=\"results\"><thead><tr>" KF_HEAD("space") KF_HEAD("dims")
+             KF_HEAD("top-1") "<td class=\"bar\"></td>" KF_HEAD("top-5") "</tr></thead><tbody>\n");
   for (size_t i = 0; i < t->n; i++) put_line(out, &lines[i], &x);
   kf_put(out, "</tbody></table></div>\n<p class=\"caption\">Small figures: 95 % intervals.</p>\n");
 }
 
 /* --- the sentence ----------------------------------------------------------------------------- */
 
-/* The first raw line with its mapped one behind it. */
+/* The first raw line that is followed by its mapped one. */
 static const line *first_pair(const table *t) {
   for (size_t i = 0; i + 1 < t->n; i++) {
     const line *one = &t->lines[i], *two = one + 1;
@@ -201,11 +200,11 @@ static const line *find_line(const table *t, kf_part by, bool raw) {
 }
 
 /* Whether there are no test rows. */
-static bool only_folds(const kf_report_content *c) {
+static bool only_folds(const kf_page *c) {
   return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
 }
 
-static void put_gain(kf_string *out, const kf_report_content *c, const line *raw) {
+static void put_gain(kf_string *out, const kf_page *c, const line *raw) {
   const line *mapped = raw + 1;
   double gain = kf_share(mapped->top1, mapped->n) - kf_share(raw->top1, raw->n);
   kf_string_addf(out, "<p class=\"gain\">In the Koo-Fu space %s right for <b>%s</b> of %s %s, ",
@@ -214,7 +213,7 @@ static void put_gain(kf_string *out, const kf_report_content *c, const line *raw
                  only_folds(c) ? "held-out rows" : "test rows");
   kf_string_addf(out, "against %s in the raw space: <b>%s points %s</b>",
                  kf_show_percent(raw->top1, raw->n).text, kf_show_points(fabs(gain)).text,
-                 gain < 0 ? "fewer" : "more");
+                 gain < 0 ? "less" : "more");
   if (mapped->dim > 0 && mapped->dim < raw->dim)
     kf_string_addf(out, ", with %u of %u dimensions and %.0f\u202F%% of the memory", mapped->dim,
                    raw->dim, 100.0 * mapped->dim / raw->dim);
@@ -225,13 +224,13 @@ static void put_gain(kf_string *out, const kf_report_content *c, const line *raw
 static void put_more(kf_string *out, const line *both, const line *part, const char *name) {
   double gain = kf_share(both->top1, both->n) - kf_share(part->top1, part->n);
   if (both->top1 == part->top1)
-    kf_string_addf(out, "<b>as many</b> as %s", name);
+    kf_string_addf(out, "<b>the same</b> as %s", name);
   else
     kf_string_addf(out, "<b>%s points %s</b> than %s", kf_show_points(fabs(gain)).text,
-                   gain < 0 ? "fewer" : "more", name);
+                   gain < 0 ? "less" : "more", name);
 }
 
-static void put_both(kf_string *out, const kf_report_content *c, const table *t) {
+static void put_both(kf_string *out, const kf_page *c, const table *t) {
   const line *both = find_line(t, KF_PART_FUSED, false);
   const line *text = find_line(t, KF_PART_TEXT, true);
   const line *images = find_line(t, KF_PART_IMAGES, false);
@@ -255,9 +254,9 @@ static void put_left_out(kf_string *out, const kf_eval_result *e) {
     uint64_t n;
     const char *why;
   } parts[] = {{e->n_unlabelled, "without a label"},
-               {e->n_absent, "of classes that the model does not have"},
-               {e->n_excluded, "for which nothing is right"},
-               {e->n_bad, "that are bad"}};
+               {e->n_absent, "of classes the model does not have"},
+               {e->n_excluded, "without a right class in the truth"},
+               {e->n_bad, "bad"}};
   kf_string_addf(out, "<p class=\"caption\">Of %s test rows, %s were left out",
                  kf_show_count(e->rows).text, kf_show_count(e->rows - e->n).text);
   const char *joint = ": ";
@@ -269,7 +268,7 @@ static void put_left_out(kf_string *out, const kf_eval_result *e) {
   kf_put(out, ".</p>\n");
 }
 
-void kf_report_summary(kf_string *out, const kf_report_content *c) {
+void kf_section_summary(kf_string *out, const kf_page *c) {
   table t;
   collect(c, &t);
   const line *pair = first_pair(&t);
@@ -287,9 +286,10 @@ void kf_report_summary(kf_string *out, const kf_report_content *c) {
   if (only_folds(c))
     kf_string_addf(
         out,
-        "<p class=\"caption\">Rows were held out in %u folds, so that models had fewer of "
-        "them than where each is left out alone. λ and the number of dimensions were "
-        "chosen on the same rows, which flatters them a little.</p>\n",
+        "<p class=\"caption\">Rows were held out in %u folds, so each model had fewer rows than "
+        "with "
+        "leave-one-out. λ and the number of dimensions were chosen on the same rows, which is "
+        "slightly optimistic.</p>\n",
         c->sweep->folds);
   kf_section_end(out);
 }

@@ -1,8 +1,7 @@
-/* classes.c - accuracy by class: the sorted curve, the worst classes, and those that are taken for
- * others most often. */
-#include "report/report.h"
+/* section_classes.c - accuracy by class: sorted, as a histogram, the worst classes, and the classes
+ * that are most often a wrong answer. */
+#include "report/sections.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, BELOW = 46, LISTED = 12 };
@@ -35,7 +34,7 @@ static uint64_t wrong_answers(const kf_class_result *r) {
   return r->answers > r->top1 ? r->answers - r->top1 : 0;
 }
 
-/* Classes that other rows were taken for, most first. */
+/* Classes that rows of others were taken for, most first. */
 static size_t rank_attraction(const kf_analysis *a, ranked *list) {
   size_t n = 0;
   for (uint32_t k = 0; k < a->n_classes; k++)
@@ -47,7 +46,7 @@ static size_t rank_attraction(const kf_analysis *a, ranked *list) {
 
 /* --- the curve -------------------------------------------------------------------------------- */
 
-/* One step for each class, or for each pixel where there are more. */
+/* One step per class, or per pixel if there are more classes. */
 static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area) {
   kf_path path;
   size_t steps = n < 400 ? n : 400;
@@ -62,7 +61,7 @@ static void put_steps(const kf_plot *p, const ranked *list, size_t n, bool area)
   kf_path_end(&path, area);
 }
 
-static void put_curve(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
+static void put_curve(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
   kf_plot p = {.out = out, .width = WIDTH, .height = HEIGHT};
   p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
   p.y = (kf_scale){0, 1, HEIGHT - BELOW, TOP, false};
@@ -80,8 +79,9 @@ static void put_curve(kf_string *out, const kf_report_content *c, const ranked *
   kf_svg_line(out, "base s5", p.x.from, y, p.x.to, y);
   kf_svg_text(out, "note", p.x.from + 4, y - 6, "all rows");
   kf_plot_end(&p);
-  kf_figure_end(out, "Half of the classes lie on either side of 50. Where the curve is steep, few "
-                     "classes decide about the accuracy of all rows.");
+  kf_figure_end(out,
+                "Half of the classes lie on either side of 50. Where the curve is steep, a few "
+                "classes make much of the difference.");
 }
 
 /* --- the histogram ---------------------------------------------------------------------------- */
@@ -90,11 +90,8 @@ enum { BINS = 10 };
 
 static void put_column(const kf_plot *p, int bin, size_t count, size_t n) {
   double left = kf_scale_at(&p->x, bin / (double)BINS), top = kf_scale_at(&p->y, (double)count);
-  kf_put(p->out, "<rect class=\"column f0\"");
-  kf_svg_attribute(p->out, "x", left + 1);
-  kf_svg_attribute(p->out, "y", top);
-  kf_svg_attribute(p->out, "width", (p->x.to - p->x.from) / BINS - 2);
-  kf_svg_attribute(p->out, "height", p->y.from - top);
+  kf_svg_rect(p->out, "column f0", left + 1, top, (p->x.to - p->x.from) / BINS - 2,
+              p->y.from - top);
   kf_string_addf(p->out, "><title>%d to %d %%: %s of %s classes</title></rect>\n", bin * 100 / BINS,
                  (bin + 1) * 100 / BINS, kf_show_count(count).text, kf_show_count(n).text);
 }
@@ -107,7 +104,7 @@ static void put_histogram(kf_string *out, const ranked *list, size_t n) {
   p.x = (kf_scale){0, 1, LEFT, RIGHT, false};
   p.y = (kf_scale){0, (double)most * 1.05, HEIGHT - BELOW, TOP, false};
   kf_ticks x = kf_ticks_linear(0, 1, 5), y = kf_ticks_linear(0, p.y.high, most < 5 ? (int)most : 5);
-  kf_figure_begin(out, "How many classes have which accuracy");
+  kf_figure_begin(out, "Classes by accuracy");
   kf_plot_begin(&p, "Histogram of the accuracy of classes");
   kf_axis_y(&p, &y, kf_tick_real, 1);
   kf_axis_title_y(&p, "classes");
@@ -116,12 +113,12 @@ static void put_histogram(kf_string *out, const ranked *list, size_t n) {
   for (int i = 0; i < BINS; i++)
     if (count[i] > 0) put_column(&p, i, count[i], n);
   kf_plot_end(&p);
-  kf_figure_end(out, "Classes that are always right stand in the last column.");
+  kf_figure_end(out, "The last column includes classes that are always right.");
 }
 
 /* --- the tables ------------------------------------------------------------------------------- */
 
-/* What rows of a class are most often taken for; confusions come with most rows first. */
+/* The most frequent confusion of a class, or with a class; they come sorted. */
 static const kf_confusion *main_confusion(const kf_analysis *a, uint32_t k, bool as_answer) {
   for (size_t i = 0; i < a->n_confusions; i++)
     if ((uint32_t)(as_answer ? a->confusions[i].answer : a->confusions[i].truth) == k)
@@ -129,8 +126,7 @@ static const kf_confusion *main_confusion(const kf_analysis *a, uint32_t k, bool
   return NULL;
 }
 
-static void put_other(kf_string *out, const kf_report_content *c, const kf_confusion *found,
-                      bool as_answer) {
+static void put_other(kf_string *out, const kf_page *c, const kf_confusion *found, bool as_answer) {
   if (found == NULL) {
     kf_put(out, "<td class=\"words soft\">–</td></tr>\n");
     return;
@@ -141,30 +137,25 @@ static void put_other(kf_string *out, const kf_report_content *c, const kf_confu
                  kf_show_count(found->n).text);
 }
 
-/* A table of classes with two columns of their own and one of other classes. */
-static void begin_table(kf_string *out, const char *what, const char *one, const char *two,
-                        const char *other) {
+static void begin_table(kf_string *out, const char *what, const char *heads) {
   kf_figure_begin(out, what);
-  kf_string_addf(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">",
-                 what);
-  kf_put(out, "<table><thead><tr><th scope=\"col\">class</th>");
-  kf_string_addf(out, "<th scope=\"col\">%s</th><th scope=\"col\">%s</th>", one, two);
-  kf_string_addf(out, "<th scope=\"col\" class=\"words\">%s</th></tr></thead><tbody>\n", other);
+  kf_table_begin(out, what, heads);
 }
 
-static void begin_row(kf_string *out, const kf_report_content *c, uint32_t k) {
+static void begin_row(kf_string *out, const kf_page *c, uint32_t k) {
   kf_put(out, "<tr><th scope=\"row\"><bdi>");
   kf_put_class(out, c, k, 48);
   kf_put(out, "</bdi></th>");
 }
 
 static void end_table(kf_string *out) {
-  kf_put(out, "</tbody></table></div>\n");
+  kf_table_end(out);
   kf_figure_end(out, NULL);
 }
 
-static void put_worst(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
-  begin_table(out, "The worst classes", "right", "top-5", "mostly taken for");
+static void put_worst(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
+  begin_table(out, "The worst classes",
+              KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"));
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
@@ -175,10 +166,10 @@ static void put_worst(kf_string *out, const kf_report_content *c, const ranked *
   end_table(out);
 }
 
-static void put_attractive(kf_string *out, const kf_report_content *c, const ranked *list,
-                           size_t n) {
+static void put_attractive(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
   if (n == 0) return;
-  begin_table(out, "Most often the wrong answer", "wrongly", "rightly", "mostly for");
+  begin_table(out, "Most often a wrong answer",
+              KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for"));
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
@@ -189,7 +180,7 @@ static void put_attractive(kf_string *out, const kf_report_content *c, const ran
   end_table(out);
 }
 
-static void put_words(kf_string *out, const kf_report_content *c, const ranked *list, size_t n) {
+static void put_words(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
   size_t never = 0, always = 0;
   for (size_t i = 0; i < n; i++) {
     never += list[i].key == 0;
@@ -197,7 +188,7 @@ static void put_words(kf_string *out, const kf_report_content *c, const ranked *
   }
   kf_string_addf(out,
                  "<p class=\"lead\">Of %s classes with test rows, %s<b>%s</b> are always right and "
-                 "<b>%s</b> never; half have at least %s.</p>\n",
+                 "<b>%s</b> never; the median class is right for %s.</p>\n",
                  kf_show_count(n).text,
                  c->model != NULL && kf_model_fused(c->model) ? "by text and prototypes together, "
                                                               : "",
@@ -205,7 +196,7 @@ static void put_words(kf_string *out, const kf_report_content *c, const ranked *
                  kf_show_percent((uint64_t)(list[n / 2].key * 1e6 + 0.5), 1000000).text);
 }
 
-void kf_report_classes(kf_string *out, const kf_report_content *c) {
+void kf_section_classes(kf_string *out, const kf_page *c) {
   if (c->analysis == NULL || c->analysis->n_classes == 0) return;
   ranked *list = kf_alloc(c->analysis->n_classes, sizeof *list);
   if (list == NULL) {

@@ -2,7 +2,7 @@
  *
  * One: the paper's single prompt. Eighty: those of OpenAI's notebook on prompts for ImageNet, and
  * seven: the subset that the notebook ends with, found there by forward selection. */
-#include "templates.h"
+#include "recipe/recipe.h"
 
 #include <string.h>
 
@@ -105,7 +105,7 @@ static const char *const eighty[] = {
 
 #define FOUND(list) (*n = sizeof(list) / sizeof *(list), (list))
 
-const char *const *builtin_templates(const char *name, size_t *n) {
+const char *const *kf_builtin_templates(const char *name, size_t *n) {
   if (strcmp(name, "builtin1") == 0) return FOUND(one);
   if (strcmp(name, "builtin7") == 0) return FOUND(seven);
   if (strcmp(name, "builtin80") == 0) return FOUND(eighty);

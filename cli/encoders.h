@@ -1,0 +1,22 @@
+/* encoders.h - encoders and pictures, as the options name them. */
+#ifndef CLI_ENCODERS_H
+#define CLI_ENCODERS_H
+
+#include "cli.h"
+
+/* Which towers a command needs; TOWER_BOTH: the text tower if there is one. */
+typedef enum tower_use { TOWER_IMAGES, TOWER_TEXT, TOWER_BOTH } tower_use;
+int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **out);
+
+int open_pictures(cli_run *cli, size_t first,
+                  kf_pictures **out); /* operands `first` and up, or --list */
+kf_embed_options embed_options_of(const cli_args *args);
+/* Embeds pictures to a data set, resuming an earlier run, and says so. */
+int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
+                   const char *path);
+/* Says how many pictures an earlier run had done, and how many were left out. */
+void say_pictures(cli_run *cli, const kf_embed_report *report);
+/* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
+void say_kept(cli_run *cli, const char *path);
+
+#endif

@@ -1,0 +1,194 @@
+/* eval_print.c - prints what 'koofu eval' found, as text or as JSON. */
+#include "evaluating.h"
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
+#include "judging.h"
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+/* Names are longer with neighbours: "Koo-Fu 1024-NN weighted". */
+static int name_width(const eval_job *job) {
+  if (job->gallery) return job->cli->args.votes.weighted ? 23 : 14;
+  return job->zero.text ? 11 : 8;
+}
+
+static void print_row(const eval_job *job, const char *name, uint32_t dim, uint64_t top1,
+                      uint64_t top5, uint64_t n) {
+  printf("%-*s %6u  %9s %-16s  %9s %-16s  %s\n", name_width(job), name, dim,
+         show_percent(top1, n).text, show_interval(top1, n).text, show_percent(top5, n).text,
+         show_interval(top5, n).text, show_count(n).text);
+}
+
+/* A row for the original space and, without --raw, one for the model's. */
+static void print_spaces(const eval_job *job, const char *raw, const char *mapped,
+                         const kf_eval_result *r) {
+  print_row(job, raw, kf_model_dim_in(job->model), r->raw_top1, r->raw_top5, r->n);
+  if (!job->cli->args.use.raw)
+    print_row(job, mapped, kf_model_dim_out(job->model), r->top1, r->top5, r->n);
+}
+
+static void print_parts(const eval_job *job) {
+  const kf_eval_result *t = &job->own_text, *f = &job->fused;
+  uint32_t d = kf_model_dim_in(job->model), l = kf_model_dim_out(job->model);
+  print_row(job, "text", d, t->top1, t->top5, t->n);
+  print_row(job, "fused", d + l, f->top1, f->top5, f->n);
+}
+
+static void print_neighbours(const eval_job *job) {
+  const char *space = kf_gallery_mapped(job->gallery) ? "Koo-Fu" : "raw";
+  for (size_t i = 0; i < job->n_k; i++) {
+    const kf_hits *h = &job->hits[i];
+    char name[32];
+    snprintf(name, sizeof name, "%s %u-NN%s", space, h->k,
+             job->cli->args.votes.weighted ? " weighted" : "");
+    print_row(job, name, kf_gallery_dim(job->gallery), h->top1, h->top5, job->neighbours.n);
+  }
+}
+
+static void print_left_out(const eval_job *job, const kf_eval_result *r, const char *from,
+                           const char *owner) {
+  const char *set = job->set ? ", or that is not in the class set" : "";
+  if (r->n == r->rows) return;
+  printf("\nleft out%s, of %s:\n", from, show_counted(r->rows, "row", "rows").text);
+  if (r->n_unlabelled) printf("  %s without a label\n", show_count(r->n_unlabelled).text);
+  if (r->n_absent)
+    printf("  %s of %s that the %s does not have%s\n", show_count(r->n_absent).text,
+           show_counted(r->absent_classes, "class", "classes").text, owner, set);
+  if (r->n_excluded)
+    printf("  %s that the truth has no class for\n", show_count(r->n_excluded).text);
+  if (r->n_bad)
+    printf("  %s that %s NaN, infinite or zero\n", show_count(r->n_bad).text,
+           r->n_bad == 1 ? "is" : "are");
+}
+
+static void print_all_left_out(const eval_job *job) {
+  const kf_eval_result *r = &job->prototypes;
+  if (job->data) print_left_out(job, r, "", "model");
+  if (job->zero.text && job->text.n_absent != r->n_absent)
+    print_left_out(job, &job->text, " of text", "text");
+  if (job->gallery && (!job->data || job->neighbours.n_absent != r->n_absent))
+    print_left_out(job, &job->neighbours, " of k-NN", "gallery");
+}
+
+static void print_open_set(const kf_open_set_result *o, int text) {
+  printf("\nknown against unknown, by the score of the nearest %s:\n", text ? "text" : "prototype");
+  printf("  %s known, %s unknown\n", show_counted(o->n_known, "row", "rows").text,
+         show_count(o->n_unknown).text);
+  printf(
+      "  AUROC %.2f %%; %.2f %% of the unknown rows pass where 95 %% of the known ones do (%s)\n",
+      100 * o->auroc, 100 * o->fpr95, show_real(o->threshold).text);
+}
+
+static void print_job_errors(const eval_job *job) {
+  if (job->zero.text)
+    printf("\nerrors of text in the %s space:\n", job->cli->args.use.raw ? "original" : "model's");
+  else if (eval_has_parts(job))
+    printf("\nerrors of text and prototypes together:\n");
+  print_errors(eval_judged(job), job->analysis);
+}
+
+void eval_print_text(const eval_job *job) {
+  printf("%-*s %6s  %9s %-16s  %9s %-16s  %s\n", name_width(job), "space", "dims", "top-1",
+         "[95 % interval]", "top-5", "[95 % interval]", "rows");
+  if (job->data) print_spaces(job, "raw", "Koo-Fu", &job->prototypes);
+  if (eval_has_parts(job)) print_parts(job);
+  if (job->zero.text) print_spaces(job, "raw text", "Koo-Fu text", &job->text);
+  if (job->gallery) print_neighbours(job);
+  print_all_left_out(job);
+  if (job->unknown) print_open_set(&job->open_set, job->zero.text != NULL);
+  if (job->analysis && job->cli->args.errors.shown) print_job_errors(job);
+  /* The rows of a mapped gallery are often those that its map was fitted on. */
+  if (!job->data && kf_gallery_mapped(job->gallery))
+    printf("\nleave one out: where the map was fitted on these rows, this flatters it\n");
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static void print_json_neighbours(cli_json *j, const eval_job *job) {
+  const kf_eval_result *r = &job->neighbours;
+  const cli_args *a = &job->cli->args;
+  jw_open(j, "knn", '[');
+  for (size_t i = 0; i < job->n_k; i++) {
+    jw_open(j, NULL, '{');
+    jw_count(j, "k", job->hits[i].k);
+    print_json_hits(j, "", job->hits[i].top1, job->hits[i].top5, r->n, 1);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+  jw_count(j, "knn_n", r->n);
+  jw_count(j, "knn_n_absent", r->n_absent);
+  jw_text(j, "knn_space", kf_gallery_mapped(job->gallery) ? "koofu" : "raw");
+  jw_count(j, "knn_dim", kf_gallery_dim(job->gallery));
+  jw_text(j, "knn_metric", kf_metric_name(kf_gallery_metric(job->gallery)));
+  jw_flag(j, "knn_weighted", a->votes.weighted);
+  if (a->votes.weighted)
+    jw_real(j, "knn_temperature", vote_temperature(a));
+  else
+    jw_null(j, "knn_temperature");
+  jw_flag(j, "leave_one_out", !job->data);
+  jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
+}
+
+static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
+  jw_open(j, "open_set", '{');
+  jw_count(j, "n_known", o->n_known);
+  jw_count(j, "n_unknown", o->n_unknown);
+  jw_real(j, "auroc", o->auroc);
+  jw_real(j, "fpr95", o->fpr95);
+  jw_real(j, "threshold", o->threshold);
+  jw_close(j, '}');
+}
+
+static void print_json_text(cli_json *j, const eval_job *job) {
+  const kf_eval_result *r = &job->text;
+  const cli_args *a = &job->cli->args;
+  jw_text(j, "text", a->text.path);
+  jw_text(j, "text_centre", a->use.raw ? NULL : text_centre_name(a));
+  jw_count(j, "text_classes", kf_text_classes(job->zero.text));
+  jw_count(j, "text_n", r->n);
+  jw_count(j, "text_n_absent", r->n_absent);
+  print_json_hits(j, "text", r->top1, r->top5, r->n, !a->use.raw);
+  print_json_hits(j, "raw_text", r->raw_top1, r->raw_top5, r->n, 1);
+}
+
+static void print_json_parts(cli_json *j, const eval_job *job) {
+  const kf_eval_result *t = &job->own_text, *f = &job->fused;
+  print_json_hits(j, "model_text", t->top1, t->top5, t->n, 1);
+  print_json_hits(j, "fused", f->top1, f->top5, f->n, 1);
+  jw_real(j, "alpha", kf_model_alpha(job->model));
+}
+
+void eval_print_json(const eval_job *job) {
+  const cli_args *a = &job->cli->args;
+  const kf_eval_result *r = job->data ? &job->prototypes : &job->neighbours;
+  cli_json j = {stdout, 0};
+  int raw = job->data != NULL;
+  jw_open(&j, NULL, '{');
+  if (raw)
+    jw_count(&j, "n", r->n);
+  else
+    jw_null(&j, "n");
+  print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
+  print_json_hits(&j, "raw", r->raw_top1, r->raw_top5, r->n, raw);
+  if (eval_has_parts(job)) print_json_parts(&j, job);
+  jw_count(&j, "rows", r->rows);
+  jw_count(&j, "n_unlabelled", r->n_unlabelled);
+  jw_count(&j, "n_absent", r->n_absent);
+  jw_count(&j, "absent_classes", r->absent_classes);
+  jw_count(&j, "n_bad", r->n_bad);
+  jw_count(&j, "n_excluded", r->n_excluded);
+  jw_text(&j, "truth", a->judge.truth);
+  jw_text(&j, "class_set", a->judge.class_set);
+  jw_text(&j, "metric", kf_metric_name(metric_for(a, job->model)));
+  jw_count(&j, "dim_in", kf_model_dim_in(job->model));
+  jw_count(&j, "dim_out", kf_model_dim_out(job->model));
+  jw_real(&j, "lambda", kf_model_lambda(job->model));
+  if (job->zero.text) print_json_text(&j, job);
+  if (job->gallery) print_json_neighbours(&j, job);
+  if (job->unknown) print_json_open_set(&j, &job->open_set);
+  if (job->analysis || job->unknown)
+    jw_text(&j, "errors_of", job->zero.text ? "text" : "prototypes");
+  if (job->analysis && a->errors.shown) print_json_errors(&j, eval_judged(job), job->analysis);
+  jw_end(&j);
+}

@@ -1,0 +1,28 @@
+/* format.h - numbers and names for people. */
+#ifndef CLI_FORMAT_H
+#define CLI_FORMAT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct shown {
+  char text[64];
+} shown;
+shown show_count(uint64_t n);                                      /* 1,281,167 */
+shown show_counted(uint64_t n, const char *one, const char *many); /* 1 row, 12 rows */
+shown show_rate(double a_second);                                  /* 1,234 or 2.5 */
+shown show_bytes(uint64_t n);                                      /* 1.2 MiB */
+shown show_seconds(double seconds);                                /* 0.25 s, 3:07 min */
+shown show_real(double value);                                     /* 0.465696 */
+shown show_relative(double lambda, double mean_eigenvalue);        /* 0.3x */
+shown show_percent(uint64_t hits, uint64_t n);                     /* 54.83 % */
+shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56.61] */
+
+/* Prints text with tabs, line ends, backslashes and control characters escaped. */
+void print_escaped(FILE *file, const char *text);
+/* A class by name, or by number if it has no name. */
+void print_class(FILE *file, const char *name, int32_t number);
+/* Prints text with '?' for control characters, so that no file name can control a terminal. */
+void print_plain(FILE *file, const char *text);
+
+#endif

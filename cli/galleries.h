@@ -1,0 +1,30 @@
+/* galleries.h - galleries and votes. */
+#ifndef CLI_GALLERIES_H
+#define CLI_GALLERIES_H
+
+#include "blocks.h"
+
+int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
+int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
+/* Refuses queries, operands 1 and up, of another dimension than `taker` ("model") takes and, if they
+ * will be mapped, rows that are already; `otherwise` is the alternative that the message ends with,
+ * or "". */
+int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const char *otherwise,
+                  uint32_t dim, const char *taker);
+
+/* Refuses options on votes that do not go together. */
+int check_vote_options(cli_run *cli);
+double vote_temperature(const cli_args *args); /* --temperature, or the default */
+/* --gallery, with labels, in the original space or in that of the model. To be freed even if it is
+ * refused. */
+int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
+
+/* -k, or 15 if there are that many; `most` rows of the gallery at `path` are searched. */
+int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
+/* -k auto: chosen by leaving out rows of the gallery in turn; says which. */
+int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
+int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
+/* How many of the queries to read at a time. */
+uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
+
+#endif

@@ -1,0 +1,189 @@
+/* inputs.c - opens data sets, loads models, reads or computes statistics. */
+#include "inputs.h"
+#include "format.h"
+#include "label_files.h"
+#include "outputs.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- data ------------------------------------------------------------------------------------- */
+
+int data_options_given(const cli_args *a) {
+  const struct data_args *d = &a->data;
+  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
+}
+
+static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+                     const char *only, label_use use, kf_data **out) {
+  const struct data_args *d = &cli->args.data;
+  if (d->allow_unknown && !d->classes)
+    return fail_usage(cli, "--skip-unknown needs --classes FILE");
+  cli_strings labels;
+  if (expand_labels(label_files, &labels)) return fail(cli, KF_ERR_MEM);
+  kf_data_options options = {
+      .labels = (const char *const *)labels.items,
+      .n_labels = labels.n,
+      .classes = d->classes,
+      .tensor = d->tensor,
+      .label_tensor = d->label_tensor,
+      .inner_labels = use == LABELS_IGNORED ? KF_OFF : KF_ON,
+      .skip_bad = d->skip_bad,
+      .allow_unlabelled = d->allow_unlabelled || use == LABELS_WANTED,
+      .allow_unknown = d->allow_unknown || (use == LABELS_WANTED && d->classes),
+      .only = only,
+  };
+  kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
+  strings_free(&labels);
+  if (status != KF_OK) return fail(cli, status);
+  int result = check_replaces_no_data(cli, *out, cli->args.output);
+  if (result == EXIT_OK) return EXIT_OK;
+  kf_data_free(*out);
+  *out = NULL;
+  return result;
+}
+
+/* --only concerns these rows, not test rows. */
+int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
+  const cli_list *operands = &cli->args.operands;
+  return open_rows(cli, operands->items + first, operands->n - first, &cli->args.data.labels,
+                   cli->args.data.only, use, out);
+}
+
+int open_test(cli_run *cli, kf_data **out) {
+  const struct test_args *t = &cli->args.test;
+  if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
+  if (!t->data.n) return EXIT_OK;
+  return open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out);
+}
+
+int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
+  int result = open_test(cli, out);
+  if (result != EXIT_OK || !*out || truth || kf_data_has_labels(*out)) return result;
+  return fail_with(cli, EXIT_BAD_DATA,
+                   "%s: the test rows have no labels; give a label file with --test-labels",
+                   cli->args.test.data.items[0]);
+}
+
+/* --- models ----------------------------------------------------------------------------------- */
+
+/* What to do with a file of this kind if a model or a gallery is wanted. */
+static const char *advice(const char *kind, const char *wanted) {
+  int is_model = strcmp(kind, "model") == 0, gallery_wanted = strcmp(wanted, "gallery") == 0;
+  if (gallery_wanted)
+    return is_model ? "make one with 'koofu index DATA --model MODEL'"
+                    : "make one with 'koofu index DATA'";
+  if (strcmp(kind, "gallery") == 0) return "'koofu classify' and 'koofu eval' take it as --gallery";
+  return strcmp(kind, "statistics") == 0 ? "make one with 'koofu fit STATISTICS'"
+                                         : "make one with 'koofu fit DATA'";
+}
+
+/* Whether a file is sound but of another kind; says so. */
+static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return 0;
+  const char *kind = info->kind;
+  int other = strcmp(kind, wanted) != 0;
+  int one = !strcmp(kind, "model") || !strcmp(kind, "gallery") || !strcmp(kind, "data set");
+  if (other)
+    fail_with(cli, EXIT_BAD_DATA, "%s: %s %s, not a %s; %s", path, one ? "is a" : "holds", kind,
+              wanted, advice(kind, wanted));
+  kf_info_free(info);
+  return other;
+}
+
+int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted) {
+  if (status != KF_ERR_DATA) return fail(cli, status);
+  char message[10240];
+  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
+  if (!is_another_kind(cli, path, wanted)) fail_with(cli, EXIT_BAD_DATA, "%s", message);
+  return EXIT_BAD_DATA;
+}
+
+int load_model(cli_run *cli, const char *path, kf_model **out) {
+  kf_status status = kf_model_load(cli->ctx, path, out);
+  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
+}
+
+kf_metric metric_for(const cli_args *a, const kf_model *model) {
+  if (a->metric) return (kf_metric)a->metric;
+  return kf_model_normalized(model) ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
+}
+
+/* --- statistics ------------------------------------------------------------------------------- */
+
+static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stats) {
+  uint64_t out = kf_data_rows(data) - kf_stats_rows(stats);
+  uint64_t unlabelled = kf_data_unlabelled(data);
+  if (out > 0)
+    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
+        show_counted(kf_data_rows(data), "row", "rows").text, show_count(unlabelled).text,
+        show_count(out - unlabelled).text);
+}
+
+kf_stats_options stats_options_of(const cli_args *a) {
+  return (kf_stats_options){.normalize = a->stats.no_normalize ? KF_OFF : KF_ON,
+                            .exponent = (int)a->stats.exponent.value,
+                            .fixed_exponent = a->stats.exponent.given};
+}
+
+int load_stats(cli_run *cli, const char *path, kf_stats **out) {
+  return result_of(cli, kf_stats_load(cli->ctx, path, out));
+}
+
+int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
+  const struct stats_args *s = &cli->args.stats;
+  if (s->exponent.given && !s->no_normalize)
+    return fail_usage(cli, "--exponent needs --no-normalize");
+  kf_stats_options options = stats_options_of(&cli->args);
+  kf_data *data = NULL;
+  int result = open_data(cli, 0, LABELS_NEEDED, &data);
+  if (result == EXIT_OK)
+    result = result_of(cli, kf_stats_new_from_data(cli->ctx, data, &options, out));
+  if (result == EXIT_OK) say_left_out(cli, data, *out);
+  if (result == EXIT_OK && rows)
+    *rows = data;
+  else
+    kf_data_free(data);
+  return result;
+}
+
+static int is_regular(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* Looks into a single .safetensors file; everything else is data. */
+int is_stats_file(cli_run *cli, int *yes) {
+  const cli_list *operands = &cli->args.operands;
+  *yes = 0;
+  if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors")) return EXIT_OK;
+  if (!is_regular(operands->items[0])) return EXIT_OK;
+  kf_info *info;
+  kf_status status = kf_info_read(cli->ctx, operands->items[0], &info);
+  if (status != KF_OK) return fail(cli, status);
+  *yes = strcmp(info->kind, "statistics") == 0;
+  kf_info_free(info);
+  return EXIT_OK;
+}
+
+int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
+  const cli_args *a = &cli->args;
+  int ready;
+  int result = is_stats_file(cli, &ready);
+  if (result != EXIT_OK) return result;
+  if (!ready) return data_stats(cli, rows, out);
+  if (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
+      a->stats.no_normalize || a->stats.exponent.given)
+    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
+                      a->operands.items[0]);
+  return load_stats(cli, a->operands.items[0], out);
+}
+
+kf_synth_options world_of(const cli_args *a) {
+  return (kf_synth_options){.seed = (uint64_t)a->world.seed.value,
+                            .classes = (uint32_t)a->world.classes.value,
+                            .dim = (uint32_t)a->world.dim.value,
+                            .per_class = (uint64_t)a->world.per_class.value,
+                            .split = (uint32_t)a->world.split.value};
+}

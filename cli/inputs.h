@@ -1,0 +1,38 @@
+/* inputs.h - the files that a command reads: data sets, models, statistics. */
+#ifndef CLI_INPUTS_H
+#define CLI_INPUTS_H
+
+#include "cli.h"
+
+/* How a command treats labels. */
+typedef enum label_use {
+  LABELS_NEEDED, /* a row without a label is an error unless an option allows it */
+  LABELS_WANTED, /* rows without a label, or with one that is not in --classes, are fine */
+  LABELS_IGNORED
+} label_use;
+
+/* Opens operands `first` and up as one data set, which must not include the output (-o). */
+int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
+int open_test(cli_run *cli, kf_data **out); /* --test; *out stays NULL without it */
+/* The same; the rows must have labels unless there is a truth. To be freed even if it fails. */
+int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out);
+/* Whether any option on the rows and labels of data is given. */
+int data_options_given(const cli_args *args);
+
+int load_model(cli_run *cli, const char *path, kf_model **out);
+kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, or the default */
+/* Says why a file could not be loaded as a `wanted` ("model", "gallery"). If it is another kind of
+ * file, says which kind and what to do. */
+int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
+
+/* Statistics of the operands as data. The data set is handed out unless rows is NULL. */
+int data_stats(cli_run *cli, kf_data **rows, kf_stats **out);
+/* Statistics from the operands: one statistics file (*rows stays NULL), or data. */
+int read_stats(cli_run *cli, kf_data **rows, kf_stats **out);
+int is_stats_file(cli_run *cli, int *yes); /* whether the operands are one statistics file */
+int load_stats(cli_run *cli, const char *path, kf_stats **out);
+kf_stats_options stats_options_of(const cli_args *args);
+
+kf_synth_options world_of(const cli_args *args); /* world_options */
+
+#endif

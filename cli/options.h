@@ -1,0 +1,197 @@
+/* options.h - what a command line may say: the values of options, by group, and the options that
+ * several commands share. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include "args.h"
+#include "koofu.h"
+
+/* --- values ----------------------------------------------------------------------------------- */
+
+typedef struct cli_args {
+  cli_list operands;
+  const char *output; /* -o */
+  int dtype, metric, json;
+  struct common_args { /* global_options */
+    int help, long_help, quiet, verbose, isa;
+    cli_number threads;
+  } common;
+  struct data_args { /* label_options, row_options, strict_options, only_options */
+    cli_list labels;
+    const char *classes, *tensor, *label_tensor, *only;
+    int skip_bad, allow_unlabelled, allow_unknown;
+  } data;
+  struct stats_args { /* stats_options */
+    int no_normalize;
+    cli_number exponent;
+  } stats;
+  struct fit_args { /* koofu fit, and choose_options */
+    const char *lambda, *between;
+    cli_number dim;
+    int centre, one_se;
+    cli_number sample, folds;
+    cli_real tolerance;
+  } fit;
+  struct test_args { /* TEST_ROWS, TEST_LABELS */
+    cli_list data, labels;
+  } test;
+  struct sweep_args { /* koofu sweep */
+    const char *lambdas;
+    cli_numbers dims;
+    cli_list class_sets;
+    int format, no_raw, no_prototypes, leave_one_out;
+  } sweep;
+  struct shots_args { /* SHOTS, SEEDS */
+    cli_numbers sizes;
+    cli_number seeds;
+  } shots;
+  struct report_args { /* koofu report */
+    const char *model, *title;
+  } report;
+  struct text_args { /* text_options; koofu text-prototypes; koofu add-class */
+    const char *path, *fuse;
+    int centre, as_is;
+    cli_number per_class;
+    int no_unit_rows, no_unit_mean;
+    int rows; /* the data are text embeddings */
+  } text;
+  struct prompt_args { /* koofu prompts, koofu embed-text */
+    const char *templates, *names, *label_output, *lines;
+    int all_names, repeats, rows;
+  } prompts;
+  struct encoder_args { /* encoder_options, tower_options */
+    const char *folder;
+    int precision, no_text;
+    cli_number max_pixels;
+  } encoder;
+  struct picture_args { /* picture_options */
+    const char *list;
+    cli_number shard;
+    int normalize, no_resume;
+  } pictures;
+  struct use_args { /* koofu classify, eval, compare, transform */
+    int raw, part, no_normalize;
+    cli_number top;
+  } use;
+  struct index_args { /* koofu index */
+    const char *model, *ids, *append;
+  } index;
+  struct search_args { /* koofu search, and -k elsewhere */
+    cli_number k;
+    cli_numbers ks;
+    int itself, rerank_from_disk;
+  } search;
+  struct vote_args { /* vote_options */
+    const char *gallery;
+    int weighted;
+    cli_real temperature;
+  } votes;
+  struct judge_args { /* judge_options, truth_options */
+    const char *truth, *truth_classes, *ids, *class_set;
+  } judge;
+  struct error_args { /* koofu eval */
+    int shown;
+    const char *per_class, *confusions;
+    cli_list unknown;
+  } errors;
+  struct hierarchy_args { /* koofu classes */
+    const char *path, *names, *set, *all;
+  } hierarchy;
+  struct world_args { /* world_options; koofu synth, koofu demo */
+    cli_number classes, dim, per_class, test_per_class, split, seed;
+    const char *text;
+  } world;
+  struct help_args { /* koofu help */
+    int man, completion;
+  } help;
+} cli_args;
+
+/* --- groups of options ------------------------------------------------------------------------ */
+
+extern const cli_group global_options;  /* every command has these */
+extern const cli_group label_options;   /* --labels, --classes, --label-tensor */
+extern const cli_group row_options;     /* --tensor, --skip-bad */
+extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
+extern const cli_group only_options;    /* --only */
+extern const cli_group stats_options;   /* --no-normalize, --exponent */
+extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
+extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
+extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
+extern const cli_group truth_options;   /* of test rows: --truth, --truth-classes, --ids */
+extern const cli_group judge_options;   /* --truth, --truth-classes, --ids, --class-set */
+extern const cli_group text_options;    /* --text, --text-centre, --text-as-is */
+extern const cli_group tower_options;   /* --precision */
+extern const cli_group encoder_options; /* --encoder, --precision, --max-pixels */
+extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --no-resume */
+
+enum { MAX_THREADS = 1024 };
+extern const char *const isa_choices[]; /* in the order of kf_isa */
+extern const char *const dtype_choices[];
+extern const char *const metric_choices[];      /* of prototypes */
+extern const char *const centre_choices[];      /* kf_centre, from 1 */
+extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
+
+/* --- options that several commands have ------------------------------------------------------- */
+
+/* The beginning of a table entry, {OUTPUT("FILE"), .help = "..."}, for options whose help differs. */
+#define OUTPUT(VALUE) TEXT("output", output, VALUE), .letter = 'o'
+#define NEIGHBOURS    NUMBER("neighbours", search.k, "K", 1, KF_MAX_NEIGHBOURS), .letter = 'k'
+#define NEIGHBOUR_LIST                                                                             \
+  NUMBERS("neighbours", search.ks, "K,...", 1, KF_MAX_NEIGHBOURS), .letter = 'k'
+#define METRIC(CHOICES)      CHOICE("metric", metric, "NAME", KF_METRIC_COSINE, CHOICES)
+#define JSON                 FLAG("json", json)
+#define LAMBDA               TEXT("lambda", fit.lambda, "LAMBDA")
+#define MODEL_DIM            NUMBER("dim", fit.dim, "L", 1, KF_MAX_DIM)
+#define DIMS                 NUMBERS("dims", sweep.dims, "L,...", 1, KF_MAX_DIM)
+#define SAMPLE               NUMBER("sample", fit.sample, "N", 1, INT64_MAX)
+#define FOLDS                NUMBER("folds", fit.folds, "F", 2, 100)
+#define TEXT_INPUT           INPUT("text", text.path, "TEXT")
+#define TEXT_CENTRE(CHOICES) CHOICE("text-centre", text.centre, "WHAT", KF_CENTRE_NONE, CHOICES)
+#define TEMPLATES            INPUT("templates", prompts.templates, "FILE")
+
+/* A whole entry. */
+#define DATA_OUTPUT                                                                                \
+  OUTPUT("OUT.safetensors"), .required = 1,                                                        \
+                             .help = "the data set to write; its name ends in .safetensors"
+#define STATS_OUTPUT OUTPUT("S.safetensors"), .required = 1, .help = "the statistics file to write"
+#define TEXT_OUTPUT  OUTPUT("FILE"), .help = "write to FILE (default: standard output)"
+#define DTYPE(MORE)                                                                                \
+  CHOICE("dtype", dtype, "TYPE", KF_F32, dtype_choices),                                           \
+      .help = "type of the numbers: f32 (default), f16 or bf16" MORE
+#define MODEL_METRIC                                                                               \
+  METRIC(metric_choices), .help = "cosine or euclidean (default: cosine; euclidean for a model "   \
+                                  "fitted without normalising)"
+#define SHARES_JSON JSON, .help = "one JSON object, with accuracies as fractions"
+#define CENTRE                                                                                     \
+  CHOICE("centre", fit.centre, "WHAT", KF_CENTRE_NONE, centre_choices),                            \
+      .help = "subtract before mapping: none (default) or mean, the mean of the training rows"
+#define BETWEEN                                                                                    \
+  INPUT("between", fit.between, "STATS"),                                                          \
+      .help = "take the scatter between classes and the class means from these statistics"
+#define ONE_SE                                                                                     \
+  FLAG("one-se", fit.one_se),                                                                      \
+      .help = "take the largest lambda within one standard error of the best"
+#define TEST_ROWS                                                                                  \
+  INPUTS("test", test.data, "DATA"),                                                               \
+      .help = "test rows; repeat it for several files (default: folds of the training rows)"
+#define TEST_LABELS                                                                                \
+  INPUTS("test-labels", test.labels, "FILE"), .help = "labels of the test rows, as --labels"
+#define SHOTS                                                                                      \
+  NUMBERS("shots", shots.sizes, "N,...", 1, INT32_MAX),                                            \
+      .help = "with --test: accuracy with only N training rows of each class"
+#define SEEDS                                                                                      \
+  NUMBER("seeds", shots.seeds, "S", 1, 1000), .help = "with --shots: draw S times (default: 3)"
+#define FUSE(MORE)                                                                                 \
+  TEXT("fuse", text.fuse, "ALPHA"),                                                                \
+      .help = "with --text: the weight of prototypes next to text, a number or auto" MORE          \
+              " (default: auto)"
+#define TEXT_AS_IS FLAG("text-as-is", text.as_is), .help = "do not scale text to unit length"
+#define TITLE      TEXT("title", report.title, "TEXT"), .help = "the title of the page"
+#define SPOKEN_NAMES                                                                               \
+  INPUT("names", prompts.names, "FILE"),                                                           \
+      .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"
+#define ALL_NAMES                                                                                  \
+  FLAG("all-names", prompts.all_names),                                                            \
+      .help = "make prompts of every name of a class, not just the first"
+
+#endif

@@ -1,0 +1,205 @@
+/* sweep_print.c - the tables of a sweep, as text, CSV or JSON. */
+#include "format.h"
+#include "out_file.h"
+#include "outputs.h"
+#include "sweeping.h"
+
+#include <string.h>
+
+enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
+const char *const table_formats[] = {"text", "csv", "json", NULL};
+const char *const sweep_metrics[] = {"cosine", "euclidean", "both", NULL};
+const char *const sweep_centres[] = {"none", "mean", "modality", "all", NULL};
+
+int write_table(cli_run *cli, const void *result, const table_form *form, uint64_t n,
+                const char *one, const char *many) {
+  const char *path = cli->args.output;
+  int format = cli->args.json ? FORMAT_JSON : cli->args.sweep.format;
+  out_file out;
+  int status = out_file_open(cli, &out, path);
+  if (status != EXIT_OK) return status;
+  progress_clear(&cli->progress);
+  (format == FORMAT_CSV    ? form->csv
+   : format == FORMAT_JSON ? form->json
+                           : form->text)(result, out.file);
+  status = out_file_commit(cli, &out);
+  if (status == EXIT_OK && !is_stdout(path))
+    say_written(cli, path, "%s", show_counted(n, one, many).text);
+  return status;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static const char *metric_of(const kf_sweep_cell *c) { return sweep_metrics[c->metric - 1]; }
+
+static const char *text_of(const kf_sweep_cell *c) {
+  if (c->fused) return "fused";
+  return c->text ? sweep_centres[c->text - KF_CENTRE_NONE] : "";
+}
+
+static shown classifier_of(const kf_sweep_cell *c) {
+  shown s;
+  if (c->fused)
+    snprintf(s.text, sizeof s.text, "text and prototypes together");
+  else if (c->text)
+    snprintf(s.text, sizeof s.text, "text (centring: %s)", text_of(c));
+  else if (c->k)
+    snprintf(s.text, sizeof s.text, "%u-NN", c->k);
+  else
+    snprintf(s.text, sizeof s.text, "prototypes");
+  return s;
+}
+
+/* Text in the original space is a line of every table of text, not a table of its own. */
+static int raw_text(const kf_sweep_cell *c) { return c->raw && c->text; }
+
+static int same_table(const kf_sweep_cell *a, const kf_sweep_cell *b) {
+  return a->set == b->set && a->metric == b->metric && a->k == b->k && a->fused == b->fused &&
+         (a->text == b->text || (raw_text(a) && b->text));
+}
+
+static shown short_percent(uint64_t hits, uint64_t n) {
+  shown s;
+  snprintf(s.text, sizeof s.text, "%.2f", n ? 100 * (double)hits / (double)n : 0);
+  return s;
+}
+
+static void print_title(const sweep_table *t, FILE *file, const kf_sweep_cell *c, const char *top) {
+  fprintf(file, "%s, %s, %s", classifier_of(c).text, metric_of(c), top);
+  if (t->sets->n) {
+    fprintf(file, ", classes of ");
+    print_plain(file, t->sets->items[c->set]);
+  }
+  fprintf(file, ": per cent of %s", show_counted(c->n, "row", "rows").text);
+  if (t->sweep->folds) fprintf(file, " in %u folds", t->sweep->folds);
+  if (t->leave_one_out) fprintf(file, ", left out one by one");
+  fprintf(file, "\n");
+}
+
+/* One row of a table: the raw space, or one lambda. */
+static void print_line(const sweep_table *t, FILE *file, const kf_sweep_cell *cells, int top5) {
+  if (cells->raw)
+    fprintf(file, "%10s", "raw");
+  else
+    fprintf(file, "%10s", show_relative(cells->relative, 1).text);
+  size_t n = cells->raw ? 1 : t->n_dims;
+  for (size_t d = 0; d < n; d++)
+    fprintf(file, " %7s", short_percent(top5 ? cells[d].top5 : cells[d].top1, cells[d].n).text);
+  if (cells->fused) fprintf(file, "   alpha %s", show_real(cells->alpha).text);
+  fprintf(file, "\n");
+}
+
+static void print_table(const sweep_table *t, FILE *file, const kf_sweep_cell *first, int top5) {
+  const kf_sweep *s = t->sweep;
+  print_title(t, file, first, top5 ? "top-5" : "top-1");
+  fprintf(file, "%10s", "lambda");
+  for (size_t d = 0; d < t->n_dims; d++) fprintf(file, " %7u", t->dims[d]);
+  fprintf(file, "\n");
+  for (size_t i = 0; i < s->n_cells; i++) {
+    const kf_sweep_cell *c = &s->cells[i];
+    if (same_table(c, first)) print_line(t, file, c, top5);
+    if (!c->raw) i += t->n_dims - 1; /* the rest of a line, whatever its table */
+  }
+}
+
+static void print_text(const void *table, FILE *file) {
+  const sweep_table *t = table;
+  const kf_sweep *s = t->sweep;
+  int tables = 0;
+  for (size_t i = 0; i < s->n_cells; i++) {
+    const kf_sweep_cell *c = &s->cells[i];
+    int seen = raw_text(c);
+    for (size_t before = 0; before < i && !seen; before++)
+      seen = !raw_text(&s->cells[before]) && same_table(&s->cells[before], c);
+    if (seen) continue;
+    for (int top5 = 0; top5 < (c->k ? 1 : 2); top5++) {
+      if (tables++) fprintf(file, "\n");
+      print_table(t, file, c, top5);
+    }
+  }
+  fprintf(file, "\nlambda in multiples of the mean eigenvalue of S_w, %s; columns are dimensions\n",
+          show_real(s->mean_eigenvalue).text);
+}
+
+/* --- CSV and JSON ----------------------------------------------------------------------------- */
+
+static const char *set_of(const sweep_table *t, const kf_sweep_cell *c) {
+  return t->sets->n ? t->sets->items[c->set] : "";
+}
+
+/* A field of CSV, in quotes if it must be. */
+static void print_field(FILE *file, const char *text) {
+  if (!strpbrk(text, ",\"\n\r")) {
+    fputs(text, file);
+    return;
+  }
+  fputc('"', file);
+  for (; *text; text++) fprintf(file, *text == '"' ? "\"\"" : "%c", *text);
+  fputc('"', file);
+}
+
+static void print_csv(const void *table, FILE *file) {
+  const sweep_table *t = table;
+  fprintf(file,
+          "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text,alpha\n");
+  for (size_t i = 0; i < t->sweep->n_cells; i++) {
+    const kf_sweep_cell *c = &t->sweep->cells[i];
+    double n = c->n ? (double)c->n : 1;
+    print_field(file, set_of(t, c));
+    fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s,", metric_of(c),
+            c->raw ? "raw" : "koofu", c->lambda, c->relative, c->dim, c->k,
+            (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,
+            (double)c->top1 / n, (double)c->top5 / n, text_of(c));
+    if (c->fused) fprintf(file, "%.17g", c->alpha);
+    fprintf(file, "\n");
+  }
+}
+
+static void print_json_cell(const sweep_table *t, cli_json *w, const kf_sweep_cell *c) {
+  double n = c->n ? (double)c->n : 1;
+  jw_open(w, NULL, '{');
+  if (t->sets->n) jw_text(w, "set", set_of(t, c));
+  jw_text(w, "metric", metric_of(c));
+  jw_text(w, "space", c->raw ? "raw" : "koofu");
+  if (c->raw) {
+    jw_null(w, "lambda");
+    jw_null(w, "relative");
+  } else {
+    jw_real(w, "lambda", c->lambda);
+    jw_real(w, "relative", c->relative);
+  }
+  jw_count(w, "dim", c->dim);
+  if (c->k)
+    jw_count(w, "k", c->k);
+  else
+    jw_null(w, "k");
+  jw_text(w, "text", c->text || c->fused ? text_of(c) : NULL);
+  if (c->fused) jw_real(w, "alpha", c->alpha);
+  jw_count(w, "n", c->n);
+  jw_real(w, "top1", (double)c->top1 / n);
+  jw_real(w, "top5", (double)c->top5 / n);
+  jw_close(w, '}');
+}
+
+static void print_json(const void *table, FILE *file) {
+  const sweep_table *t = table;
+  const kf_sweep *s = t->sweep;
+  cli_json w = {file, 0};
+  jw_open(&w, NULL, '{');
+  jw_real(&w, "mean_eigenvalue", s->mean_eigenvalue);
+  if (s->folds)
+    jw_count(&w, "folds", s->folds);
+  else
+    jw_null(&w, "folds");
+  jw_count(&w, "rows", s->counts.rows);
+  jw_count(&w, "n_absent", s->counts.n_absent);
+  jw_count(&w, "n_excluded", s->counts.n_excluded);
+  jw_count(&w, "n_unlabelled", s->counts.n_unlabelled);
+  jw_count(&w, "n_bad", s->counts.n_bad);
+  jw_open(&w, "cells", '[');
+  for (size_t i = 0; i < s->n_cells; i++) print_json_cell(t, &w, &s->cells[i]);
+  jw_close(&w, ']');
+  jw_end(&w);
+}
+
+const table_form sweep_form = {print_text, print_csv, print_json};

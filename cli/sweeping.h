@@ -1,0 +1,37 @@
+/* sweeping.h - the two kinds of 'koofu sweep': cells over lambda and dimensions (cmd_sweep.c), and
+ * few-shot curves (sweep_shots.c); and their tables (sweep_print.c). */
+#ifndef CLI_SWEEPING_H
+#define CLI_SWEEPING_H
+
+#include "json.h"
+
+int sweep_shots(cli_run *cli); /* koofu sweep --shots */
+/* --shots and --seeds: the curves, to be freed. text and truth may be NULL. */
+int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
+               const kf_truth *truth, kf_shots **out);
+
+extern const char *const table_formats[]; /* --format */
+extern const char *const sweep_metrics[]; /* kf_metric, from 1, and both */
+extern const char *const sweep_centres[]; /* kf_centre, from 1, and all */
+
+/* How a result is printed: text, CSV, JSON. */
+typedef void (*table_fn)(const void *result, FILE *file);
+typedef struct table_form {
+  table_fn text, csv, json;
+} table_form;
+/* Writes a result to -o in the form of --format or --json, and says how many `one` or `many` it
+ * has. */
+int write_table(cli_run *cli, const void *result, const table_form *form, uint64_t n,
+                const char *one, const char *many);
+
+/* A sweep and what was asked for. */
+typedef struct sweep_table {
+  const kf_sweep *sweep;
+  const uint32_t *dims; /* [n_dims] columns */
+  size_t n_dims;
+  const cli_list *sets; /* the files of class sets, or none */
+  int leave_one_out;
+} sweep_table;
+extern const table_form sweep_form; /* of a sweep_table */
+
+#endif

@@ -1,0 +1,355 @@
+/* encode.c - pictures and texts to embeddings.
+ *
+ *     kf_encode_images   encode: tasks of a group each; image_task: read_picture (image.c,
+ *                        preprocess.c) for each picture, then the tower (tower.c)
+ *     kf_encode_texts    encode; text_task: tokens (tokenizer.c), then the tower
+ *
+ * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass
+ * over the weights, which come from memory, worth it, and few enough for everything else to stay in
+ * caches. A thread reads the pictures of its group, preprocesses them and takes them through the
+ * tower at a desk of its own, while other threads do the same with other groups. So decoding and
+ * computing overlap, and nobody waits. If there are too few pictures to keep all threads busy, the
+ * threads share the work on each group instead (`split`). */
+#include "encode/tower.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#define GROUP_ROWS    512u
+#define TEXTS_AT_ONCE 64u /* in a group, at most */
+
+static kf_status want_images(const kf_encoder *encoder, kf_err *err) {
+  if (encoder->config.image.present) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without an image tower");
+}
+
+static kf_status want_text(const kf_encoder *encoder, kf_err *err) {
+  if (encoder->config.text.present) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without a text tower");
+}
+
+/* --- one picture ----------------------------------------------------------------------------- */
+
+/* Reads a file into pixels[3][size][size]. */
+static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, kf_err *err) {
+  kf_image image;
+  KF_TRY(kf_image_read(path, e->max_pixels, &image, err));
+  kf_status status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
+  kf_image_clear(&image);
+  return status;
+}
+
+kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
+                              float *pixels) {
+  KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
+  KF_TRY(want_images(encoder, err));
+  return read_picture(encoder, path, pixels, err);
+}
+
+/* --- groups ---------------------------------------------------------------------------------- */
+
+/* What a worker has to itself. */
+typedef struct desk {
+  kf_walk *walk;
+  float *buffer;         /* pixels of a picture in a file; `split`: of each in the group */
+  const float **pixels;  /* [group] of each picture; NULL: it cannot be read */
+  int32_t *tokens;       /* [group][context] */
+  const int32_t **begin; /* [group] the tokens of each text */
+  uint32_t *lengths;     /* [group] tokens up to the end of each text */
+} desk;
+
+typedef struct encoding {
+  kf_ctx *ctx;
+  const kf_encoder *e;
+  const kf_tower *tower;
+  /* One of these. */
+  const char *const *paths;
+  const float *pixels;
+  const char *const *texts;
+  const int32_t *tokens;
+  uint64_t n; /* pictures or texts */
+  float *out;
+  kf_status *status; /* as in kf_encode_images */
+  char **messages;   /* [n] of pictures that cannot be read; NULL without status */
+  size_t group;      /* pictures or texts of a task */
+  size_t rows;       /* of a group, at most */
+  bool split;
+  kf_arena memory;
+  desk *desks; /* [workers] */
+  atomic_uint_fast64_t done;
+} encoding;
+
+static bool of_images(const encoding *j) { return j->tower == &j->e->image; }
+
+/* As many in a task as fill a group, in tasks of equal size, so that no thread is left behind. */
+static size_t group_size(uint64_t n, size_t threads, size_t most) {
+  uint64_t wave = (uint64_t)threads * most;
+  uint64_t tasks = (n + wave - 1) / wave * threads;
+  return (size_t)((n + tasks - 1) / tasks);
+}
+
+static size_t pixel_count(const kf_encoder *e) {
+  return (size_t)3 * e->config.image.image_size * e->config.image.image_size;
+}
+
+static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
+  kf_arena *a = &j->memory;
+  size_t n = j->group;
+  if (j->status != NULL) KF_TAKE_ZERO(a, j->messages, j->n);
+  KF_TAKE_ZERO(a, j->desks, workers);
+  for (size_t i = 0; !a->failed && i < workers; i++) {
+    desk *d = &j->desks[i];
+    d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
+    if (j->paths != NULL) KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
+    if (of_images(j)) KF_TAKE(a, d->pixels, n);
+    if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
+    if (!of_images(j)) {
+      KF_TAKE(a, d->begin, n);
+      KF_TAKE(a, d->lengths, n);
+    }
+  }
+  return a->failed ? kf_fail_memory(err) : KF_OK;
+}
+
+/* Runs the tasks: by all threads at once, or one after the other with all threads on each. */
+static kf_status run_tasks(encoding *j, size_t workers, size_t tasks, kf_task_fn task,
+                           kf_err *err) {
+  KF_TRY(make_desks(j, workers, err));
+  if (!j->split) KF_TRY(kf_parallel_limited(j->ctx, workers, tasks, task, j));
+  for (size_t i = 0; j->split && i < tasks; i++) KF_TRY(task(j, i, 0, err));
+  return kf_progress(j->ctx, of_images(j) ? "images" : "texts", j->n, j->n);
+}
+
+/* Encodes everything, at most `most` pictures or texts to a group. */
+static kf_status encode(encoding *j, size_t most, kf_task_fn task, kf_err *err) {
+  if (j->n == 0) return KF_OK;
+  size_t threads = j->ctx->threads;
+  j->split = threads > 1 && 2 * j->n <= threads;
+  j->group = group_size(j->n, j->split ? 1 : threads, most);
+  j->rows = j->group * (of_images(j) ? kf_image_rows(j->e) : j->tower->config.context);
+  if (!of_images(j) && j->rows > GROUP_ROWS) /* texts are taken as they fit */
+    j->rows = GROUP_ROWS > j->tower->config.context ? GROUP_ROWS : j->tower->config.context;
+  size_t tasks = (size_t)((j->n + j->group - 1) / j->group);
+  kf_status status = run_tasks(j,
+                               j->split          ? 1
+                               : tasks < threads ? tasks
+                                                 : threads,
+                               tasks, task, err);
+  for (uint64_t i = 0; j->messages != NULL && i < j->n; i++) {
+    if (status == KF_OK && j->messages[i] != NULL) kf_log(j->ctx, "%s", j->messages[i]);
+    kf_free(j->messages[i]);
+  }
+  kf_arena_free(&j->memory);
+  return status;
+}
+
+/* The pictures or texts of task i, from *first on. */
+static size_t group_of(const encoding *j, size_t i, uint64_t *first) {
+  *first = (uint64_t)i * j->group;
+  return j->n - *first < j->group ? (size_t)(j->n - *first) : j->group;
+}
+
+/* Keeps the error of picture i, if the caller wants to go on without it. */
+static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err) {
+  if (j->status == NULL || (status != KF_ERR_DATA && status != KF_ERR_IO)) return status;
+  j->status[i] = status;
+  j->messages[i] = kf_strdup(err->message);
+  return j->messages[i] != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
+  if (j->paths != NULL)
+    return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
+  return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
+                 of_images(j) ? "picture" : "text", i);
+}
+
+/* Checks the rows of a group, since finite weights and pixels can still overflow on the way, and
+ * reports progress. */
+static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t worker, kf_err *err) {
+  uint32_t dim = j->e->config.dim;
+  for (uint64_t i = first; i < first + n; i++) {
+    float *row = j->out + i * dim;
+    double norm2 = j->ctx->kernels->norm2(row, dim);
+    if (norm2 - norm2 == 0) continue;
+    KF_TRY(note_bad(j, i, not_finite(j, i, err), err));
+    memset(row, 0, dim * sizeof *row);
+  }
+  uint64_t done = atomic_fetch_add(&j->done, n) + n;
+  return kf_task_progress(j->ctx, worker, of_images(j) ? "images" : "texts", done, j->n, err);
+}
+
+/* --- pictures -------------------------------------------------------------------------------- */
+
+/* The pixels of picture i: the caller's, or read into the buffer. *out is NULL for a bad picture
+ * that is skipped. */
+static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const float **out,
+                               kf_err *err) {
+  *out = NULL;
+  if (j->paths == NULL) {
+    *out = j->pixels + i * pixel_count(j->e);
+    return KF_OK;
+  }
+  kf_status status = read_picture(j->e, j->paths[i], buffer, err);
+  if (status != KF_OK) return note_bad(j, i, status, err);
+  *out = buffer;
+  return KF_OK;
+}
+
+/* With all threads on one group, each picture of it is read by one of them first. */
+typedef struct fetching {
+  encoding *j;
+  uint64_t first;
+  const desk *to;
+} fetching;
+
+static kf_status fetch_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const fetching *f = argument;
+  float *buffer = f->to->buffer != NULL ? f->to->buffer + i * pixel_count(f->j->e) : NULL;
+  return fetch_picture(f->j, f->first + i, buffer, &f->to->pixels[i], err);
+}
+
+/* Puts the readable ones of pictures [first, first + n), `kept` in number, into the walk; pixels[i]
+ * is NULL for the others. */
+static kf_status put_group(encoding *j, const desk *d, uint64_t first, size_t n, size_t *kept,
+                           kf_err *err) {
+  if (j->split)
+    KF_TRY(kf_parallel(j->ctx, n, fetch_task, &(fetching){.j = j, .first = first, .to = d}));
+  *kept = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!j->split) KF_TRY(fetch_picture(j, first + i, d->buffer, &d->pixels[i], err));
+    if (d->pixels[i] != NULL) kf_walk_put_image(d->walk, (*kept)++, d->pixels[i]);
+  }
+  return KF_OK;
+}
+
+/* Moves the dense rows of readable pictures to where they belong, the last one first. */
+static void spread_rows(float *out, size_t dim, const float *const *pixels, size_t n, size_t kept) {
+  for (size_t i = n; i-- > 0;) {
+    if (pixels[i] == NULL)
+      memset(out + i * dim, 0, dim * sizeof *out);
+    else if (--kept != i)
+      memcpy(out + i * dim, out + kept * dim, dim * sizeof *out);
+  }
+}
+
+static kf_status image_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  encoding *j = argument;
+  const desk *d = &j->desks[worker];
+  uint64_t first;
+  size_t kept, n = group_of(j, i, &first);
+  float *out = j->out + first * j->e->config.dim;
+  KF_TRY(put_group(j, d, first, n, &kept, err));
+  if (kept > 0) KF_TRY(kf_walk_images(d->walk, kept, out));
+  spread_rows(out, j->e->config.dim, (const float *const *)d->pixels, n, kept);
+  return finish_group(j, first, n, worker, err);
+}
+
+static kf_status encode_images(encoding *j, kf_err *err) {
+  size_t rows = kf_image_rows(j->e);
+  return encode(j, rows < GROUP_ROWS ? (GROUP_ROWS + rows / 2) / rows : 1, image_task, err);
+}
+
+kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                           uint64_t n, float *out, kf_status *status) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (paths != NULL && out != NULL)));
+  KF_TRY(want_images(encoder, err));
+  for (uint64_t i = 0; i < n; i++) {
+    if (paths[i] == NULL)
+      return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
+    if (status != NULL) status[i] = KF_OK;
+  }
+  return encode_images(&(encoding){.ctx = ctx,
+                                   .e = encoder,
+                                   .tower = &encoder->image,
+                                   .n = n,
+                                   .out = out,
+                                   .paths = paths,
+                                   .status = status},
+                       err);
+}
+
+kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels, uint64_t n,
+                           float *out) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (pixels != NULL && out != NULL)));
+  KF_TRY(want_images(encoder, err));
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->image, .n = n, .out = out, .pixels = pixels};
+  return encode_images(&j, err);
+}
+
+/* --- texts ----------------------------------------------------------------------------------- */
+
+kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text, int32_t *tokens,
+                      uint32_t *n) {
+  KF_ENTER(ctx, encoder != NULL && text != NULL && tokens != NULL && n != NULL);
+  KF_TRY(want_text(encoder, err));
+  return kf_tokenize_text(encoder->tokenizer, text, strlen(text), encoder->config.text.context,
+                          "the text", tokens, n, err);
+}
+
+/* Puts text i at a place in the group. */
+static kf_status fetch_text(const encoding *j, uint64_t i, size_t place, const desk *d,
+                            kf_err *err) {
+  const kf_tower_config *c = &j->tower->config;
+  if (j->texts == NULL) {
+    d->begin[place] = j->tokens + i * c->context;
+  } else {
+    char name[40];
+    uint32_t n;
+    int32_t *tokens = d->tokens + place * c->context;
+    snprintf(name, sizeof name, "text %" PRIu64, i);
+    KF_TRY(kf_tokenize_text(j->e->tokenizer, j->texts[i], strlen(j->texts[i]), c->context, name,
+                            tokens, &n, err));
+    d->begin[place] = tokens;
+  }
+  d->lengths[place] = kf_text_end(c, d->begin[place]) + 1;
+  for (uint32_t t = 0; t < d->lengths[place]; t++) {
+    int32_t token = d->begin[place][t];
+    if (token < 0 || (uint32_t)token >= c->vocabulary)
+      return kf_fail(err, KF_ERR_DATA,
+                     "text %" PRIu64 ": token %" PRId32
+                     " is not below the model's vocab_size %" PRIu32,
+                     i, token, c->vocabulary);
+  }
+  return KF_OK;
+}
+
+/* Takes the texts of a group through the tower, as many at a time as there is room for. */
+static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  encoding *j = argument;
+  const desk *d = &j->desks[worker];
+  uint64_t start;
+  size_t n = group_of(j, i, &start), dim = j->e->config.dim;
+  for (size_t k = 0; k < n; k++) KF_TRY(fetch_text(j, start + k, k, d, err));
+  for (size_t first = 0, end; first < n; first = end) {
+    size_t rows = 0;
+    for (end = first; end < n && rows + d->lengths[end] <= j->rows; end++) rows += d->lengths[end];
+    KF_TRY(kf_walk_texts(d->walk, d->begin + first, d->lengths + first, end - first,
+                         j->out + (start + first) * dim));
+  }
+  return finish_group(j, start, n, worker, err);
+}
+
+kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
+                          uint64_t n, float *out) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (texts != NULL && out != NULL)));
+  KF_TRY(want_text(encoder, err));
+  for (uint64_t i = 0; i < n; i++)
+    if (texts[i] == NULL)
+      return kf_fail(err, KF_ERR_ARG, "kf_encode_texts: text %" PRIu64 " is NULL", i);
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .texts = texts};
+  return encode(&j, TEXTS_AT_ONCE, text_task, err);
+}
+
+kf_status kf_encode_tokens(kf_ctx *ctx, const kf_encoder *encoder, const int32_t *tokens,
+                           uint64_t n, float *out) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (tokens != NULL && out != NULL)));
+  KF_TRY(want_text(encoder, err));
+  encoding j = {
+      .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .tokens = tokens};
+  return encode(&j, TEXTS_AT_ONCE, text_task, err);
+}

@@ -1,0 +1,24 @@
+/* folder.h - JSON files of a model folder, most of which may be missing. Stays in its room. */
+#ifndef KF_ENCODE_FOLDER_H
+#define KF_ENCODE_FOLDER_H
+
+#include "base/json.h"
+
+/* Whether there is no such file. One that cannot be examined is not missing. */
+bool kf_is_missing(const char *path);
+
+/* A JSON object in a file of its own. */
+typedef struct kf_json_file {
+  char *path;
+  kf_json_doc doc;
+  bool found; /* false: there is no such file, and `doc` is empty */
+} kf_json_file;
+/* Reads FOLDER/NAME, of at most `most` bytes; a missing file is not an error here. On failure there
+ * is nothing to clear. */
+kf_status kf_json_file_read(kf_json_file *file, const char *folder, const char *name, uint64_t most,
+                            kf_err *err);
+void kf_json_file_clear(kf_json_file *file);
+/* A member of the object; NULL: absent, as is everything in a missing file or in NULL. */
+const kf_json *kf_json_file_get(const kf_json_file *file, const char *key);
+
+#endif

@@ -1,0 +1,123 @@
+/* reader.c - rows of a data set or of pictures, block by block in order, without the bad ones. */
+#include "file/file.h"
+
+#include <string.h>
+
+enum { USUAL_BYTES = 16 << 20 };
+
+struct kf_reader {
+  const kf_data *data; /* NULL: pictures */
+  const kf_encoder *encoder;
+  const kf_pictures *pictures;
+  bool skip_bad; /* pictures */
+  uint64_t rows, next, n_bad, room;
+  uint32_t dim;
+  kf_arena arena;
+  float *block;       /* [room][dim] */
+  int32_t *labels;    /* [room] KF_LABEL_BAD marks bad ones */
+  uint64_t *numbers;  /* [room] */
+  const char **paths; /* [room] of pictures */
+  kf_status *status;
+};
+
+static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err) {
+  r->room = block > 0 ? block : USUAL_BYTES / (r->dim * sizeof(float));
+  if (r->pictures != NULL && r->room > KF_PICTURE_BLOCK) r->room = KF_PICTURE_BLOCK;
+  if (r->room > r->rows) r->room = r->rows;
+  if (r->room == 0) r->room = 1;
+  kf_reader *reader;
+  KF_TAKE(&r->arena, reader, 1);
+  KF_TAKE(&r->arena, r->block, r->room * r->dim);
+  KF_TAKE(&r->arena, r->labels, r->room);
+  KF_TAKE(&r->arena, r->numbers, r->room);
+  KF_TAKE(&r->arena, r->paths, r->room);
+  KF_TAKE_ZERO(&r->arena, r->status, r->room);
+  if (r->arena.failed) {
+    kf_arena_free(&r->arena);
+    return kf_fail_memory(err);
+  }
+  *reader = *r;
+  *out = reader;
+  return KF_OK;
+}
+
+kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data, const kf_reader_options *options,
+                              kf_reader **out) {
+  KF_ENTER(ctx, data != NULL && out != NULL);
+  KF_OPTIONS(kf_reader_options, o, options);
+  kf_reader r = {.data = data, .rows = data->rows, .dim = data->dim};
+  return make(&r, o.block, out, err);
+}
+
+kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
+                                  const kf_pictures *pictures, const kf_reader_options *options,
+                                  kf_reader **out) {
+  KF_ENTER(ctx, encoder != NULL && pictures != NULL && out != NULL);
+  KF_OPTIONS(kf_reader_options, o, options);
+  kf_reader r = {.encoder = encoder,
+                 .pictures = pictures,
+                 .skip_bad = o.skip_bad != 0,
+                 .rows = kf_pictures_count(pictures),
+                 .dim = kf_encoder_dim(encoder)};
+  return make(&r, o.block, out, err);
+}
+
+void kf_reader_free(kf_reader *r) {
+  if (r == NULL) return;
+  kf_arena arena = r->arena; /* the reader is in it */
+  kf_arena_free(&arena);
+}
+
+uint64_t kf_reader_rows(const kf_reader *r) { return r->rows; }
+uint32_t kf_reader_dim(const kf_reader *r) { return r->dim; }
+uint64_t kf_reader_bad(const kf_reader *r) { return r->n_bad; }
+
+const char *kf_reader_id(const kf_reader *r, uint64_t number) {
+  return r->pictures != NULL ? kf_pictures_id(r->pictures, number) : NULL;
+}
+
+static bool is_zero(const float *row, size_t dim) {
+  while (dim > 0 && row[dim - 1] == 0) dim--;
+  return dim == 0;
+}
+
+/* A zero row has no direction; it is refused here, where the picture is known. */
+static kf_status check_picture(kf_ctx *ctx, kf_reader *r, uint64_t i) {
+  r->labels[i] = r->status[i] == KF_OK ? KF_LABEL_NONE : KF_LABEL_BAD;
+  if (r->status[i] != KF_OK || !is_zero(r->block + i * r->dim, r->dim)) return KF_OK;
+  if (!r->skip_bad)
+    return kf_fail_hint(&ctx->err, KF_ERR_DATA, KF_HINT_SKIP_PICTURES, "%s: the embedding is zero",
+                        r->paths[i]);
+  kf_log(ctx, "%s: the embedding is zero", r->paths[i]);
+  r->labels[i] = KF_LABEL_BAD;
+  return KF_OK;
+}
+
+static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) r->paths[i] = kf_pictures_path(r->pictures, r->next + i);
+  kf_status status =
+      kf_encode_images(ctx, r->encoder, r->paths, n, r->block, r->skip_bad ? r->status : NULL);
+  if (status == KF_ERR_DATA && ctx->err.hint == KF_HINT_NONE) ctx->err.hint = KF_HINT_SKIP_PICTURES;
+  KF_TRY(status);
+  for (uint64_t i = 0; i < n; i++) KF_TRY(check_picture(ctx, r, i));
+  return KF_OK;
+}
+
+kf_status kf_reader_next(kf_ctx *ctx, kf_reader *r, kf_reader_block *out) {
+  KF_ENTER(ctx, r != NULL && out != NULL);
+  uint64_t n = r->rows - r->next < r->room ? r->rows - r->next : r->room, good = 0;
+  KF_TRY(r->pictures != NULL
+             ? read_pictures(ctx, r, n)
+             : kf_data_fetch(r->data, ctx->kernels, r->next, n, r->block, r->labels, NULL, err));
+  for (uint64_t i = 0; i < n; i++) {
+    if (r->labels[i] == KF_LABEL_BAD) continue;
+    if (good < i)
+      memmove(r->block + good * r->dim, r->block + i * r->dim, r->dim * sizeof *r->block);
+    r->numbers[good++] = r->next + i;
+  }
+  *out = (kf_reader_block){
+      .first = r->next, .taken = n, .n = good, .rows = r->block, .numbers = r->numbers};
+  r->n_bad += n - good;
+  r->next += n;
+  return KF_OK;
+}

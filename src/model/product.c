@@ -1,0 +1,31 @@
+/* product.c - matrix products in f64, shared out among threads by rows of the result. No sum is
+ * divided, so the bits do not depend on threads. */
+#include "model/model.h"
+
+#include <string.h>
+
+#define ROW_BLOCK 64u
+
+typedef struct product_job {
+  const kf_kernels *kernels;
+  kf_product p;
+} product_job;
+
+static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const product_job *j = argument;
+  const kf_product *p = &j->p;
+  size_t first = i * ROW_BLOCK, rows = p->m - first < ROW_BLOCK ? p->m - first : ROW_BLOCK;
+  size_t from = p->upper ? first : 0;
+  double *c = p->c + first * p->n;
+  memset(c, 0, rows * p->n * sizeof *c);
+  j->kernels->gemm_tn(p->a + first, p->m, p->b + from, p->n, c + from, p->n, rows, p->n - from,
+                      p->depth);
+  return KF_OK;
+}
+
+kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
+  product_job j = {.kernels = ctx->kernels, .p = product};
+  return kf_parallel(ctx, (product.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &j);
+}

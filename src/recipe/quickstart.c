@@ -1,0 +1,225 @@
+/* quickstart.c - from pictures in class folders to a classifier and a page about it, with
+ * everything chosen: kf_embed, kf_text_new_from_prompts, kf_fit and kf_report_write, one after
+ * another. */
+#include "recipe/recipe.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* For a large lambda the map leaves cosines as they are: this is the raw space, left out row by row
+ * like the others. In units of the mean eigenvalue. */
+static const double RAW_LAMBDA = 1e9;
+
+typedef struct quickstart {
+  kf_ctx *ctx;
+  const kf_encoder *encoder;
+  const kf_pictures *pictures;
+  kf_quickstart_options options;
+  const char *folder, *name;
+  kf_string path; /* of the file in hand */
+  bool made;      /* the folder */
+  kf_data *rows;
+  kf_stats *stats;
+  kf_text *text; /* NULL: class names take no part */
+  kf_report_job report;
+  kf_quickstart_result result;
+} quickstart;
+
+/* --- where things go -------------------------------------------------------------------------- */
+
+/* folder/name, until the next call; NULL: out of memory. */
+static const char *path_in(quickstart *q, const char *name) {
+  kf_string_clear(&q->path);
+  kf_string_add(&q->path, q->folder, strlen(q->folder));
+  if (!kf_ends_with(q->folder, "/")) kf_string_add(&q->path, "/", 1);
+  kf_string_add(&q->path, name, strlen(name) + 1);
+  return q->path.failed ? NULL : q->path.data;
+}
+
+static kf_status make_folder(quickstart *q) {
+  kf_err *err = &q->ctx->err;
+  q->made = mkdir(q->folder, 0777) == 0;
+  if (!q->made && errno != EEXIST) return kf_fail_errno(err, q->folder, "cannot be created", errno);
+  if (!kf_is_directory(q->folder)) return kf_fail(err, KF_ERR_IO, "%s: is no folder", q->folder);
+  return KF_OK;
+}
+
+/* --- pictures --------------------------------------------------------------------------------- */
+
+/* There must be rows to leave out, and classes to tell apart. */
+static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32_t n) {
+  uint32_t with_rows = 0;
+  int64_t most = 0;
+  for (uint32_t k = 0; k < n; k++) {
+    with_rows += counts[k] > 0;
+    if (counts[k] > most) most = counts[k];
+  }
+  if (with_rows < 2)
+    return kf_fail(
+        &q->ctx->err, KF_ERR_DATA,
+        "%s: %s; there must be a folder of pictures for each class, and two classes", q->name,
+        with_rows == 1 ? "only one class has pictures that can be read" : "no class folders");
+  if (most > 1) return KF_OK;
+  return kf_fail(&q->ctx->err, KF_ERR_DATA,
+                 "%s: every class has a single picture, which says nothing about how pictures of "
+                 "one class differ",
+                 q->name);
+}
+
+static kf_status check_pictures(const quickstart *q) {
+  uint32_t n = kf_pictures_classes(q->pictures);
+  int64_t *counts = kf_alloc_zero(n, sizeof *counts);
+  if (counts == NULL) return kf_fail_memory(&q->ctx->err);
+  for (uint64_t i = 0; n > 0 && i < kf_pictures_count(q->pictures); i++) {
+    int32_t label = kf_pictures_label(q->pictures, i);
+    if (label >= 0) counts[label]++;
+  }
+  kf_status status = check_counts(q, counts, n);
+  kf_free(counts);
+  return status;
+}
+
+static kf_status embed(quickstart *q) {
+  const char *path = path_in(q, "embeddings.safetensors");
+  if (path == NULL) return kf_fail_memory(&q->ctx->err);
+  KF_TRY(kf_embed(q->ctx, q->encoder, q->pictures, &q->options.embed, path, &q->result.embed));
+  KF_TRY(kf_data_open(q->ctx, &path, 1, NULL, &q->rows));
+  KF_TRY(kf_stats_new_from_data(q->ctx, q->rows, NULL, &q->stats));
+  return check_counts(q, q->stats->counts, q->stats->n_classes); /* of those that could be read */
+}
+
+/* --- class names ------------------------------------------------------------------------------ */
+
+/* Whether class names take part; logs why not. */
+static bool names_take_part(const quickstart *q) {
+  if (q->options.text == KF_OFF) return false;
+  uint32_t n = kf_pictures_classes(q->pictures), words = 0;
+  for (uint32_t k = 0; k < n; k++) words += kf_is_word(kf_pictures_class_name(q->pictures, k));
+  bool tower = kf_encoder_context(q->encoder) > 0;
+  if (tower && 2 * words > n) return true;
+  kf_log(q->ctx, "class names are not used: %s",
+         tower ? "most are numbers, which say nothing to the encoder"
+               : "the encoder has no text tower that koofu reads");
+  return false;
+}
+
+/* The prompts, to be freed; NULL: class names take no part. */
+static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
+  *out = NULL;
+  if (!names_take_part(q)) return KF_OK;
+  uint32_t n = kf_pictures_classes(q->pictures);
+  const char **names = kf_alloc(n, sizeof *names);
+  if (names == NULL) return kf_fail_memory(&q->ctx->err);
+  for (uint32_t k = 0; k < n; k++) names[k] = kf_pictures_class_name(q->pictures, k);
+  kf_prompts_options o = {.names = names,
+                          .n_names = n,
+                          .folders = 1,
+                          .templates = q->options.templates,
+                          .repeats = KF_REPEATS_NAMES};
+  kf_status status = kf_prompts_new(q->ctx, &o, out);
+  kf_free(names);
+  return status;
+}
+
+static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
+  if (prompts == NULL) return KF_OK;
+  const char *path = path_in(q, "text.safetensors");
+  if (path == NULL) return kf_fail_memory(&q->ctx->err);
+  KF_TRY(kf_text_new_from_prompts(q->ctx, q->encoder, prompts, NULL, &q->text));
+  q->result.prompts = kf_prompts_count(prompts);
+  return kf_text_save(q->ctx, q->text, path);
+}
+
+/* --- model and page --------------------------------------------------------------------------- */
+
+static kf_status leave_out_raw(quickstart *q) {
+  kf_lambda huge = {RAW_LAMBDA, KF_LAMBDA_RELATIVE};
+  kf_sweep_options o = {.lambdas = &huge, .n_lambdas = 1, .leave_one_out = 1};
+  kf_sweep *sweep;
+  KF_TRY(kf_sweep_new(q->ctx, q->stats, q->rows, NULL, &o, &sweep));
+  q->result.raw_top1 = sweep->cells[0].top1;
+  kf_sweep_free(sweep);
+  return KF_OK;
+}
+
+static void fill_result(quickstart *q) {
+  const kf_report_job *j = &q->report;
+  const kf_fit_report *r = j->fit.report;
+  const kf_lambda_choice *c = r->by_lambda;
+  const kf_fuse_choice *f = r->by_fusion;
+  const kf_dim_choice *d = r->by_dim;
+  kf_quickstart_result *out = &q->result;
+  out->rows = q->stats->rows;
+  out->classes = kf_model_classes(j->model);
+  out->dim_in = kf_model_dim_in(j->model);
+  out->dim = kf_model_dim_out(j->model);
+  out->lambda = kf_model_lambda(j->model);
+  out->alpha = kf_model_alpha(j->model);
+  out->n = c->n;
+  out->n_single = c->n_single;
+  out->top1 = c->points[c->chosen].top1;
+  if (f != NULL) {
+    out->text_top1 = f->text_top1;
+    out->fused_top1 = f->n_points > 0 ? f->points[f->chosen].top1 : 0;
+    return;
+  }
+  out->folds = d->folds;
+  out->dim_n = d->n;
+  out->dim_top1 = d->points[out->dim - 1].top1;
+  out->all_top1 = d->points[d->n_points - 1].top1;
+}
+
+static kf_status fit_and_report(quickstart *q) {
+  kf_ctx *ctx = q->ctx;
+  kf_report_job *j = &q->report;
+  kf_report_options o = {.title = q->options.title,
+                         .train_name = q->options.name,
+                         .fit = {.text = q->text, .stats = q->stats}};
+  KF_TRY(kf_report_choose(j, ctx, q->rows, &o));
+  KF_TRY(leave_out_raw(q));
+  const char *path = path_in(q, "model.safetensors");
+  if (path == NULL) return kf_fail_memory(&ctx->err);
+  KF_TRY(kf_model_save(ctx, j->model, path));
+  if ((path = path_in(q, "report.html")) == NULL) return kf_fail_memory(&ctx->err);
+  KF_TRY(kf_report_finish(j, path));
+  fill_result(q);
+  return KF_OK;
+}
+
+/* --- the recipe ------------------------------------------------------------------------------- */
+
+/* What can go wrong early comes before the pictures take their time. */
+static kf_status run(quickstart *q) {
+  kf_prompts *prompts;
+  KF_TRY(check_pictures(q));
+  KF_TRY(make_prompts(q, &prompts));
+  kf_status status = make_folder(q);
+  if (status == KF_OK) status = embed(q);
+  if (status == KF_OK) status = embed_names(q, prompts);
+  kf_prompts_free(prompts);
+  return status == KF_OK ? fit_and_report(q) : status;
+}
+
+kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
+                        const kf_quickstart_options *options, const char *folder,
+                        kf_quickstart_result *out) {
+  KF_ENTER(ctx, encoder != NULL && pictures != NULL && folder != NULL);
+  KF_OPTIONS(kf_quickstart_options, o, options);
+  quickstart q = {.ctx = ctx,
+                  .encoder = encoder,
+                  .pictures = pictures,
+                  .options = o,
+                  .folder = folder,
+                  .name = o.name != NULL ? o.name : "pictures"};
+  kf_status status = run(&q);
+  if (status == KF_OK && out != NULL) *out = q.result;
+  if (status != KF_OK && q.made) rmdir(folder); /* kept if not empty */
+  kf_report_clear(&q.report);
+  kf_text_free(q.text);
+  kf_stats_free(q.stats);
+  kf_data_free(q.rows);
+  kf_string_clear(&q.path);
+  return status;
+}

@@ -1,0 +1,277 @@
+/* report.c - from training rows to a page about them: what is chosen, judged and swept on the way.
+ *
+ * The choices and the model share one decomposition of S_w, as in a fit; folds, sweeps and few-shot
+ * draws have scatters of their own. */
+#include "recipe/recipe.h"
+
+#include <string.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof *(array))
+
+/* --- lambda, alpha, dimensions, model --------------------------------------------------------- */
+
+static kf_status check_options(const kf_report_options *o, kf_err *err) {
+  if (o->fit.between != NULL)
+    return kf_fail(err, KF_ERR_ARG, "a report cannot take S_b from other statistics");
+  if (o->test == NULL && (o->truth != NULL || o->n_shots > 0))
+    return kf_fail(err, KF_ERR_ARG, "%s without test rows",
+                   o->truth != NULL ? "a truth" : "few-shot curves");
+  return KF_OK;
+}
+
+/* With a model, everything is as it was fitted; of `fit`, text and statistics remain. */
+static kf_status take_model(kf_report_job *j) {
+  const kf_fit_options given = j->options.fit;
+  kf_fit_options o = {.statistics = given.statistics,
+                      .stats = given.stats,
+                      .text = given.text,
+                      .metric = given.metric,
+                      .sample = given.sample};
+  j->model = j->options.model;
+  KF_TRY(kf_map_check_data(&j->model->map, j->train, &j->ctx->err));
+  o.statistics.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
+  KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
+  j->fused = kf_model_fused(j->model);
+  if (j->fused && given.text == NULL) {
+    KF_TRY(kf_text_new_of_model(j->ctx, j->model, &j->own_text));
+    j->text = j->fit.options.text = j->own_text;
+  }
+  j->fit.options.centre = kf_model_centre(j->model);
+  j->fit.lambda = (kf_lambda){kf_model_lambda(j->model), KF_LAMBDA_ABSOLUTE};
+  j->fit.alpha = kf_model_alpha(j->model);
+  return KF_OK;
+}
+
+/* Without a number of dimensions, the fewest that lose nothing; with text all of them, as in a fit:
+ * that fewer lose nothing is known of prototypes alone. */
+static kf_status fit_model(kf_report_job *j) {
+  kf_fit_options o = j->options.fit;
+  if (o.dim == 0 && o.text == NULL) o.choose_dim = 1;
+  j->fused = o.text != NULL;
+  KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
+  KF_TRY(kf_fit_choose(&j->fit));
+  KF_TRY(kf_fit_finish(&j->fit, &j->own_model));
+  j->model = j->own_model;
+  return KF_OK;
+}
+
+/* The page shows these curves even if they decided nothing. */
+static kf_status add_curves(kf_report_job *j) {
+  const kf_fit_report *r = j->fit.report;
+  if (r->by_lambda == NULL) KF_TRY(kf_fit_try_lambdas(&j->fit));
+  if (j->fused && r->by_fusion == NULL) KF_TRY(kf_fit_try_alphas(&j->fit));
+  return r->by_dim == NULL ? kf_fit_try_dims(&j->fit) : KF_OK;
+}
+
+kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
+                           const kf_report_options *options) {
+  *j = (kf_report_job){.ctx = ctx, .train = train, .options = *options, .text = options->fit.text};
+  KF_TRY(check_options(options, &ctx->err));
+  KF_TRY(options->model != NULL ? take_model(j) : fit_model(j));
+  KF_TRY(add_curves(j));
+  kf_fitter_free(j->fit.fitter); /* sweeps have their own */
+  j->fit.fitter = NULL;
+  return KF_OK;
+}
+
+/* --- accuracy --------------------------------------------------------------------------------- */
+
+static kf_status judge(kf_report_job *j) {
+  const kf_report_options *r = &j->options;
+  if (r->test == NULL) return KF_OK;
+  kf_eval_options o = {.metric = r->fit.metric, .part = KF_PART_IMAGES, .truth = r->truth};
+  kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth};
+  KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval));
+  o.raw = KF_OFF;
+  o.part = KF_PART_TEXT;
+  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_text));
+  o.part = KF_PART_FUSED;
+  if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_fused));
+  return kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis);
+}
+
+/* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha
+ * counts everywhere. */
+static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *lambdas, size_t n) {
+  const kf_fit_options *fit = &j->options.fit;
+  bool given = lambdas == &j->fit.lambda || (j->options.model == NULL && fit->alpha != NULL);
+  return (kf_sweep_options){.lambdas = lambdas,
+                            .n_lambdas = n,
+                            .metrics = fit->metric != KF_METRIC_DEFAULT ? &fit->metric : NULL,
+                            .n_metrics = fit->metric != KF_METRIC_DEFAULT,
+                            .centre = j->fit.options.centre,
+                            .truth = j->options.truth,
+                            .text = j->text,
+                            .fuse = j->fused,
+                            .alphas = given ? &j->fit.alpha : NULL,
+                            .n_alphas = given};
+}
+
+static kf_status sweep(kf_report_job *j, const kf_sweep_options *options, kf_sweep **out) {
+  return kf_sweep_new(j->ctx, j->fit.stats, j->train, j->options.test, options, out);
+}
+
+/* Prototypes over lambda, with all dimensions; the lambda of the model is in the other sweep. */
+static kf_status sweep_lambdas(kf_report_job *j) {
+  static const double relative[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+  double own = kf_model_lambda(j->model), mean = kf_model_mean_eigenvalue(j->model);
+  kf_lambda lambdas[COUNT_OF(relative)];
+  size_t n = 0;
+  for (size_t i = 0; i < COUNT_OF(relative) && mean > 0; i++)
+    if (own / mean < 0.8 * relative[i] || own / mean > 1.25 * relative[i])
+      lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
+  kf_sweep_options o = sweep_options(j, lambdas, n);
+  o.raw = KF_OFF;
+  return n > 0 ? sweep(j, &o, &j->sweeps[0]) : KF_OK;
+}
+
+/* The dimensions to compare, rising: those given, or D, D/2, D/4, …; and that of the model. `dims`
+ * has room for the given ones and 34 more. */
+static size_t list_dims(const kf_report_job *j, uint32_t *dims) {
+  uint32_t own = kf_model_dim_out(j->model), all = kf_model_dim_in(j->model);
+  size_t n = 0, n_given = j->options.n_dims;
+  dims[n++] = own;
+  for (size_t i = 0; i < n_given; i++)
+    if (j->options.dims[i] != own) dims[n++] = j->options.dims[i];
+  for (uint32_t d = all; n_given == 0 && d >= 4 && d >= all / 128; d /= 2)
+    if (d != own) dims[n++] = d;
+  for (size_t i = 1; i < n; i++) /* few, and nearly in order */
+    for (size_t at = i; at > 0 && dims[at] < dims[at - 1]; at--) {
+      uint32_t larger = dims[at - 1];
+      dims[at - 1] = dims[at];
+      dims[at] = larger;
+    }
+  return n;
+}
+
+/* Prototypes and neighbours over dimensions, at the lambda of the model. */
+static kf_status sweep_dims(kf_report_job *j) {
+  static const uint32_t usual[] = {1, 5, 15};
+  const kf_report_options *r = &j->options;
+  kf_sweep_options o = sweep_options(j, &j->fit.lambda, 1);
+  o.k = r->n_k > 0 ? r->k : usual;
+  o.n_k = r->n_k > 0 ? r->n_k : COUNT_OF(usual);
+  while (r->n_k == 0 && o.n_k > 0 && o.k[o.n_k - 1] > j->fit.stats->rows / 2) o.n_k--;
+  uint32_t *dims = kf_alloc(r->n_dims + 34, sizeof *dims);
+  if (dims == NULL) return kf_fail_memory(&j->ctx->err);
+  o.n_dims = list_dims(j, dims);
+  o.dims = dims;
+  kf_status status = sweep(j, &o, &j->sweeps[1]);
+  kf_free(dims);
+  return status;
+}
+
+static kf_status choose_k(kf_report_job *j) {
+  kf_gallery *gallery;
+  kf_k_options o = {.sample = j->options.fit.sample};
+  KF_TRY(kf_gallery_new(j->ctx, j->train, j->model, NULL, &gallery));
+  kf_status status = KF_OK;
+  if (kf_gallery_rows(gallery) > 1) status = kf_k_choice_new(j->ctx, gallery, &o, &j->k);
+  kf_gallery_free(gallery);
+  return status;
+}
+
+static kf_status draw_shots(kf_report_job *j) {
+  const kf_report_options *r = &j->options;
+  kf_shots_options o = {
+      .shots = r->shots, .n_shots = r->n_shots, .seeds = r->seeds, .truth = r->truth};
+  return r->n_shots > 0 ? kf_shots_new(j->ctx, j->train, r->test, j->text, &o, &j->shots) : KF_OK;
+}
+
+/* --- the page --------------------------------------------------------------------------------- */
+
+/* The cells of both sweeps one after another, to be freed. */
+static kf_status join_sweeps(const kf_report_job *j, kf_sweep *out) {
+  const kf_sweep *first = j->sweeps[0], *second = j->sweeps[1];
+  size_t n = first != NULL ? first->n_cells : 0;
+  *out = *second;
+  out->n_cells += n;
+  out->cells = kf_alloc(out->n_cells, sizeof *out->cells);
+  if (out->cells == NULL) return kf_fail_memory(&j->ctx->err);
+  if (n > 0) memcpy(out->cells, first->cells, n * sizeof *out->cells);
+  memcpy(out->cells + n, second->cells, second->n_cells * sizeof *out->cells);
+  return KF_OK;
+}
+
+static kf_status write_page(const kf_report_job *j, const char *path) {
+  const kf_report_options *r = &j->options;
+  const kf_fit_report *chosen = j->fit.report;
+  bool both = r->test != NULL && j->fused;
+  kf_sweep joined;
+  KF_TRY(join_sweeps(j, &joined));
+  kf_page page = {.title = r->title,
+                  .train = r->train_name,
+                  .test = r->test != NULL ? r->test_name : NULL,
+                  .train_rows = j->fit.stats->rows,
+                  .model = j->model,
+                  .eval = r->test != NULL ? &j->eval : NULL,
+                  .text = both ? &j->eval_text : NULL,
+                  .fused = both ? &j->eval_fused : NULL,
+                  .fuse = chosen->by_fusion,
+                  .lambda = chosen->by_lambda,
+                  .dim = chosen->by_dim,
+                  .k = j->k,
+                  .sweep = &joined,
+                  .analysis = j->analysis,
+                  .shots = j->shots};
+  kf_status status = kf_page_save(&page, path, &j->ctx->err);
+  kf_free(joined.cells);
+  return status;
+}
+
+kf_status kf_report_finish(kf_report_job *j, const char *path) {
+  KF_TRY(judge(j));
+  KF_TRY(sweep_lambdas(j));
+  KF_TRY(sweep_dims(j));
+  KF_TRY(choose_k(j));
+  KF_TRY(draw_shots(j));
+  return write_page(j, path);
+}
+
+void kf_report_clear(kf_report_job *j) {
+  kf_sweep_free(j->sweeps[0]);
+  kf_sweep_free(j->sweeps[1]);
+  kf_analysis_free(j->analysis);
+  kf_shots_free(j->shots);
+  kf_k_choice_free(j->k);
+  kf_model_free(j->own_model);
+  kf_text_free(j->own_text);
+  kf_fit_end(&j->fit);
+}
+
+/* --- the recipe ------------------------------------------------------------------------------- */
+
+static void fill_result(const kf_report_job *j, kf_report_result *out) {
+  const kf_fit_report *r = j->fit.report;
+  *out = (kf_report_result){.rows = j->fit.stats->rows,
+                            .n_unlabelled = j->train->unlabelled,
+                            .n_bad = j->train->rows - j->train->unlabelled - j->fit.stats->rows,
+                            .classes = kf_model_classes(j->model),
+                            .dim_in = kf_model_dim_in(j->model),
+                            .dim = kf_model_dim_out(j->model),
+                            .lambda = kf_model_lambda(j->model),
+                            .mean_eigenvalue = kf_model_mean_eigenvalue(j->model),
+                            .fused = j->fused,
+                            .alpha = kf_model_alpha(j->model),
+                            .n = r->n,
+                            .right = r->right,
+                            .standard_error = r->standard_error,
+                            .eval = j->eval,
+                            .eval_text = j->eval_text,
+                            .eval_fused = j->eval_fused};
+}
+
+kf_status kf_report_write(kf_ctx *ctx, const kf_data *train, const kf_report_options *options,
+                          const char *path, kf_report_result *out) {
+  KF_ENTER(ctx, train != NULL && path != NULL);
+  KF_OPTIONS(kf_report_options, o, options);
+  KF_TRY(kf_check_reserved(o.fit.reserved, sizeof o.fit.reserved, __func__, err));
+  KF_TRY(kf_data_refuse_overwrite(train, path, err));
+  if (o.test != NULL) KF_TRY(kf_data_refuse_overwrite(o.test, path, err));
+  kf_report_job j;
+  kf_status status = kf_report_choose(&j, ctx, train, &o);
+  if (status == KF_OK) status = kf_report_finish(&j, path);
+  if (status == KF_OK && out != NULL) fill_result(&j, out);
+  kf_report_clear(&j);
+  return status;
+}

@@ -1,0 +1,134 @@
+/* section_lambda.c - accuracy over lambda, next to the spectrum it regularises. */
+#include "report/sections.h"
+
+static double mean_eigenvalue(const kf_page *c) {
+  if (c->lambda != NULL) return c->lambda->mean_eigenvalue;
+  if (c->sweep != NULL) return c->sweep->mean_eigenvalue;
+  return c->model != NULL ? kf_model_mean_eigenvalue(c->model) : 0;
+}
+
+bool kf_lambda_range(const kf_page *c, bool swept, double *low, double *high) {
+  *low = INFINITY, *high = 0;
+  for (size_t i = 0; !swept && c->lambda != NULL && i < c->lambda->n_points; i++)
+    kf_stretch(low, high, c->lambda->points[i].lambda);
+  for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
+    if (!c->sweep->cells[i].raw) kf_stretch(low, high, kf_cell_lambda(c, &c->sweep->cells[i]));
+  return *high > *low;
+}
+
+static kf_shown read_lambda(double x, double factor) {
+  kf_shown out;
+  if (factor > 0)
+    snprintf(out.text, sizeof out.text, "λ = %.16s (%.16s)", kf_show_real(x).text,
+             kf_show_times(x * factor).text);
+  else
+    snprintf(out.text, sizeof out.text, "λ = %.40s", kf_show_real(x).text);
+  return out;
+}
+
+static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "leave one out");
+  if (curve == NULL) return;
+  for (size_t i = 0; i < choice->n_points; i++)
+    if (choice->points[i].lambda > 0)
+      kf_curve_add(curve, choice->points[i].lambda, choice->points[i].top1, choice->n);
+  double best = kf_share(choice->points[choice->best].top1, choice->n);
+  chart->band_low = best - choice->standard_error;
+  chart->band_high = best;
+}
+
+static void relative_axis(kf_chart *chart, double mean) {
+  if (!(mean > 0)) return;
+  chart->above_name = "relative to the mean eigenvalue";
+  chart->above_ticks = kf_ticks_log(chart->plot.x.low / mean, chart->plot.x.high / mean);
+  for (size_t i = 0; i < chart->above_ticks.n; i++) chart->above_ticks.at[i] *= mean;
+  chart->above_show = kf_tick_times;
+  chart->above_factor = 1 / mean;
+}
+
+void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high) {
+  kf_chart_begin(chart, out, low, high, true, mean_eigenvalue(c) > 0);
+  chart->x_name = "λ, absolute";
+  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
+  chart->reading = read_lambda;
+  relative_axis(chart, mean_eigenvalue(c));
+  chart->mark = c->model != NULL    ? kf_model_lambda(c->model)
+                : c->lambda != NULL ? c->lambda->lambda
+                                    : 0;
+  chart->mark_name = "chosen";
+}
+
+static void lambda_chart(kf_string *out, const kf_page *c, double low, double high) {
+  kf_chart chart;
+  kf_place place;
+  kf_lambda_axis(&chart, out, c, low, high);
+  chart.label = "Accuracy over the regulariser lambda";
+  if (c->lambda != NULL) add_left_out(&chart, c->lambda);
+  if (kf_sweep_place(c, &place)) {
+    size_t before = chart.n;
+    place.dim = place.most_dim;
+    kf_sweep_curve(&chart, c, &place, KF_ALONG_LAMBDA, false, 0,
+                   c->sweep->folds ? "held-out folds" : "test rows", 1);
+    if (chart.n > before) kf_sweep_baseline(&chart, c, &place, 0, "raw space", 5);
+  }
+  kf_figure_chart(&chart, "Accuracy over λ",
+                  c->lambda != NULL
+                      ? "Band: one standard error below the best accuracy. As far as these rows "
+                        "can tell, everything in it is as good as the best."
+                      : NULL);
+}
+
+/* The run of lambdas around the best that are within one standard error of it. */
+static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
+  double least = kf_share(choice->points[choice->best].top1, choice->n) - choice->standard_error;
+  size_t first = choice->best, last = first;
+  while (first > 0 && kf_share(choice->points[first - 1].top1, choice->n) >= least) first--;
+  while (last + 1 < choice->n_points && kf_share(choice->points[last + 1].top1, choice->n) >= least)
+    last++;
+  *from = choice->points[first].lambda;
+  *to = choice->points[last].lambda;
+}
+
+/* The lambda of the model, if prototypes alone would choose another. */
+static void other_lambda(kf_string *out, const kf_model *model, double chosen) {
+  if (model == NULL || fabs(kf_model_lambda(model) - chosen) <= 1e-9 * chosen) return;
+  kf_string_addf(out, " The model uses %s%s.", kf_show_real(kf_model_lambda(model)).text,
+                 kf_model_fused(model) ? ", chosen together with α" : "");
+}
+
+static void lambda_words(kf_string *out, const kf_page *c) {
+  const kf_lambda_choice *choice = c->lambda;
+  const kf_lambda_point *best = &choice->points[choice->best];
+  double from, to;
+  plateau(choice, &from, &to);
+  kf_string_addf(out,
+                 "<p class=\"lead\">Leaving out each of %s training rows in turn, accuracy is ",
+                 kf_show_count(choice->n).text);
+  kf_string_addf(out, "highest, <b>%s</b>, at λ = %s", kf_show_percent(best->top1, choice->n).text,
+                 kf_show_real(best->lambda).text);
+  if (choice->mean_eigenvalue > 0)
+    kf_string_addf(out, ", %s the mean eigenvalue of the scatter within classes",
+                   kf_show_times(best->lambda / choice->mean_eigenvalue).text);
+  if (from > 0 && to > from)
+    kf_string_addf(out, ". It stays within one standard error (%s points) from %s to %s",
+                   kf_show_points(choice->standard_error).text, kf_show_real(from).text,
+                   kf_show_real(to).text);
+  if (choice->chosen != choice->best)
+    kf_string_addf(out, ". The choice is %s", kf_show_real(choice->lambda).text);
+  kf_put(out, ".");
+  other_lambda(out, c->model, choice->lambda);
+  kf_put(out, "</p>\n");
+}
+
+void kf_section_lambda(kf_string *out, const kf_page *c) {
+  double low, high;
+  bool curve = kf_lambda_range(c, false, &low, &high);
+  if (!curve && c->model == NULL) return;
+  kf_section_begin(out, "lambda", "The regulariser λ");
+  if (c->lambda != NULL && c->lambda->n_points > 0) lambda_words(out, c);
+  kf_put(out, "<div class=\"pair\">\n");
+  if (curve) lambda_chart(out, c, low, high);
+  if (c->model != NULL) kf_spectrum_within(out, c->model);
+  kf_put(out, "</div>\n");
+  kf_section_end(out);
+}

@@ -1,0 +1,92 @@
+/* section_neighbours.c - accuracy over k, and the whole sweep as a table. */
+#include "report/sections.h"
+
+static kf_shown read_k(double x, double factor) {
+  (void)factor;
+  kf_shown out;
+  snprintf(out.text, sizeof out.text, "k = %.0f", x);
+  return out;
+}
+
+static bool k_range(const kf_page *c, double *low, double *high) {
+  *low = INFINITY, *high = 0;
+  for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
+    kf_stretch(low, high, c->sweep->cells[i].k);
+  return *high > *low;
+}
+
+static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "leave one out");
+  if (curve == NULL) return;
+  curve->colour = 2;
+  for (size_t i = 0; i < choice->n_points; i++)
+    kf_curve_add(curve, choice->points[i].k, choice->points[i].top1, choice->n);
+}
+
+static void add_swept_k(kf_chart *chart, const kf_page *c, const kf_place *place) {
+  kf_place all = *place;
+  all.dim = place->most_dim;
+  char name[64];
+  snprintf(name, sizeof name, "Koo-Fu, %u dimensions", place->dim);
+  kf_sweep_curve(chart, c, place, KF_ALONG_K, false, 0, name, 0);
+  snprintf(name, sizeof name, "Koo-Fu, %u dimensions", all.dim);
+  if (all.dim != place->dim) kf_sweep_curve(chart, c, &all, KF_ALONG_K, false, 0, name, 1);
+  kf_sweep_curve(chart, c, place, KF_ALONG_K, true, 0, "raw", 5);
+}
+
+static void begin_k(kf_chart *chart, kf_string *out, double low, double high, const char *label) {
+  kf_chart_begin(chart, out, low, high, true, false);
+  chart->label = label;
+  chart->x_name = "voting neighbours, k";
+  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
+  chart->reading = read_k;
+}
+
+static void swept_k_chart(kf_string *out, const kf_page *c, double low, double high) {
+  kf_chart chart;
+  kf_place place;
+  begin_k(&chart, out, low, high, "Accuracy over the number of neighbours");
+  if (kf_sweep_place(c, &place)) add_swept_k(&chart, c, &place);
+  kf_figure_chart(&chart,
+                  c->sweep != NULL && c->sweep->folds ? "Accuracy over k, held-out folds"
+                                                      : "Accuracy over k, test rows",
+                  NULL);
+}
+
+static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
+  kf_chart chart;
+  begin_k(&chart, out, choice->points[0].k, choice->points[choice->n_points - 1].k,
+          "Accuracy over the number of neighbours, leaving out each row in turn");
+  add_each_k(&chart, choice);
+  chart.mark = choice->k;
+  chart.mark_name = "chosen";
+  kf_figure_chart(&chart, "Choosing k: leave one out",
+                  "Optimistic, since the map was fitted on the same rows: look at where the curve "
+                  "is high, not at how high it is.");
+}
+
+static void k_words(kf_string *out, const kf_k_choice *choice) {
+  for (size_t i = 0; i < choice->n_points; i++) {
+    if (choice->points[i].k != choice->k) continue;
+    kf_string_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
+                   kf_show_count(choice->n).text, choice->k,
+                   kf_show_percent(choice->points[i].top1, choice->n).text);
+    if (choice->best != choice->k) kf_string_addf(out, ", close to the best, k = %u", choice->best);
+    kf_put(out, ".</p>\n");
+  }
+}
+
+void kf_section_neighbours(kf_string *out, const kf_page *c) {
+  double low, high;
+  bool swept = k_range(c, &low, &high), chosen = c->k != NULL && c->k->n_points > 0;
+  bool table = c->sweep != NULL && c->sweep->n_cells > 0;
+  if (!swept && !chosen && !table) return;
+  kf_section_begin(out, "neighbours", swept || chosen ? "Neighbours" : "All settings");
+  if (chosen) k_words(out, c->k);
+  kf_put(out, "<div class=\"pair\">\n");
+  if (swept) swept_k_chart(out, c, low, high);
+  if (chosen) chosen_k_chart(out, c->k);
+  kf_put(out, "</div>\n");
+  kf_sweep_table(out, c);
+  kf_section_end(out);
+}

@@ -1,0 +1,102 @@
+/* sections.h - the sections of the page, for the files of this room. A section without content
+ * writes nothing. */
+#ifndef KF_REPORT_SECTIONS_H
+#define KF_REPORT_SECTIONS_H
+
+#include "report/chart.h"
+#include "report/report.h"
+
+#include <math.h>
+
+/* --- page.c ----------------------------------------------------------------------------------- */
+
+/* <section> with a heading, and its end. */
+void kf_section_begin(kf_string *out, const char *id, const char *heading);
+void kf_section_end(kf_string *out);
+/* A figure with a headline, and its end with a caption (NULL: none); both are markup. */
+void kf_figure_begin(kf_string *out, const char *headline);
+void kf_figure_end(kf_string *out, const char *caption);
+/* A chart in a figure of its own; clears the chart. */
+void kf_figure_chart(kf_chart *chart, const char *headline, const char *caption);
+/* A table that scrolls when it is too wide, and its end. `label` is for screen readers; `heads` is
+ * markup for the cells of its first row. */
+void kf_table_begin(kf_string *out, const char *label, const char *heads);
+void kf_table_end(kf_string *out);
+#define KF_HEAD(text)       "<th scope=\"col\">" text "</th>"
+#define KF_HEAD_WORDS(text) "<th scope=\"col\" class=\"words\">" text "</th>"
+/* The name of a class, escaped, at most `most` characters (0: all); "class 17" if it has none. */
+void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most);
+size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most);
+
+/* --- sweep_cells.c: reading a sweep ----------------------------------------------------------- */
+
+/* The lambda of a cell in units of all rows. Folds have fewer rows and less scatter, so only the
+ * relative lambda carries over. */
+double kf_cell_lambda(const kf_page *c, const kf_sweep_cell *cell);
+
+/* The setting in a sweep that others are compared with: that of the model, or the nearest. */
+typedef struct kf_place {
+  double lambda;
+  uint32_t dim, most_dim; /* most_dim: the largest in the sweep */
+  kf_metric metric;
+  uint32_t set;
+  kf_part by;       /* images, unless changed */
+  kf_centre centre; /* of mapped text; 0: no text */
+} kf_place;
+/* false: no sweep, or no cell in the mapped space. */
+bool kf_sweep_place(const kf_page *c, kf_place *out);
+/* The cell at a place, in the mapped or the original space; NULL: none. */
+const kf_sweep_cell *kf_sweep_find(const kf_page *c, const kf_place *place, bool raw, uint32_t k);
+/* The first `room` values of k that cells of images have, 0 for prototypes; returns how many. */
+size_t kf_sweep_ks(const kf_sweep *sweep, uint32_t *k, size_t room);
+/* Adds a curve of the cells that differ from the place in one thing only, if there are two or more
+ * inside the chart. */
+typedef enum kf_along { KF_ALONG_LAMBDA, KF_ALONG_DIM, KF_ALONG_K } kf_along;
+void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
+                    bool raw, uint32_t k, const char *name, unsigned colour);
+/* Adds a cell of the original space as a baseline. */
+void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place, uint32_t k,
+                       const char *name, unsigned colour);
+/* All cells, as a table that opens. */
+void kf_sweep_table(kf_string *out, const kf_page *c);
+/* "prototypes", "15-NN" */
+kf_shown kf_show_classifier(uint32_t k);
+
+/* --- scales that several sections use --------------------------------------------------------- */
+
+/* Extends a range for a logarithmic axis, which has no place for 0. */
+static inline void kf_stretch(double *low, double *high, double value) {
+  if (!(value > 0)) return;
+  *low = fmin(*low, value);
+  *high = fmax(*high, value);
+}
+/* The range of lambda in the sweep, and unless `swept` in the choice as well; false: fewer than two
+ * values. */
+bool kf_lambda_range(const kf_page *c, bool swept, double *low, double *high);
+/* Begins a chart over lambda. */
+void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high);
+/* The same for dimensions. `above` must live as long as the chart. */
+bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high);
+void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high,
+                 kf_shown *above);
+
+/* --- the sections, in the order of the page; each is in the file of its name ------------------ */
+
+void kf_section_summary(kf_string *out, const kf_page *c);
+void kf_section_text(kf_string *out, const kf_page *c);
+void kf_section_lambda(kf_string *out, const kf_page *c);
+void kf_section_dims(kf_string *out, const kf_page *c);
+void kf_section_neighbours(kf_string *out, const kf_page *c);
+void kf_section_shots(kf_string *out, const kf_page *c);
+void kf_section_map(kf_string *out, const kf_page *c);
+void kf_section_classes(kf_string *out, const kf_page *c);
+void kf_section_confusions(kf_string *out, const kf_page *c);
+void kf_section_margins(kf_string *out, const kf_page *c);
+
+/* Figures of spectra.c, for the sections on lambda and dimensions. */
+void kf_spectrum_within(kf_string *out, const kf_model *model);
+void kf_spectrum_between(kf_string *out, const kf_model *model);
+
+extern const char *const kf_page_style[]; /* style.c; NULL-terminated */
+
+#endif

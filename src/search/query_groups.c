@@ -1,0 +1,82 @@
+/* query_groups.c - queries made ready for the scan kernel: centred, rounded to 8 bits with a factor
+ * for each group, and packed. Both searches (nearest.c, reach.c) begin here. */
+#include "search/index.h"
+
+#include <math.h>
+
+void kf_groups_make(kf_groups *g, const kf_index *index, const kf_kernels *kernels, uint32_t most,
+                    kf_arena *arena) {
+  const kf_scan_kernel *scan = kernels->scan;
+  uint64_t group = scan->group, groups = (most + group - 1) / group;
+  *g = (kf_groups){.index = index, .kernels = kernels, .scan = scan};
+  g->packed_size = scan->size(index->padded);
+  KF_TAKE(arena, g->order, most);
+  KF_TAKE(arena, g->query, most);
+  KF_TAKE(arena, g->floor, most);
+  KF_TAKE(arena, g->factor, groups);
+  g->packed = kf_arena_take(arena, groups, g->packed_size);
+  KF_TAKE(arena, g->hits, group * index->block_rows);
+  KF_TAKE(arena, g->given, most);
+  KF_TAKE(arena, g->bytes, group * index->padded);
+  KF_TAKE(arena, g->wide, 2 * (uint64_t)index->dim);
+}
+
+/* Sorts queries by their largest number, equal ones by their number. */
+static void sort_queries(kf_groups *g) {
+  for (uint32_t i = 0; i < g->n; i++) {
+    uint32_t at = i;
+    for (; at > 0 && g->given[g->order[at - 1]].largest > g->given[i].largest; at--)
+      g->order[at] = g->order[at - 1];
+    g->order[at] = i;
+  }
+}
+
+static uint32_t group_queries(const kf_groups *g, uint32_t group) {
+  uint32_t full = (uint32_t)g->scan->group, left = g->n - group * full;
+  return left < full ? left : full;
+}
+
+/* The factor is that of the largest query that is not too long. */
+static void pack_group(kf_groups *g, uint32_t group) {
+  const kf_index *index = g->index;
+  uint32_t first = kf_group_first(g, group), n = group_queries(g, group);
+  double largest = 0;
+  for (uint32_t i = first; i < first + n; i++) {
+    g->query[i] = g->given[g->order[i]];
+    double own = g->query[i].largest;
+    if (own < INFINITY && own > largest) largest = own;
+  }
+  g->factor[group] = kf_query_factor(index, g->kernels, largest);
+  for (uint32_t i = 0; i < n; i++)
+    kf_query_round(index, g->kernels, kf_groups_row(g, first + i), g->factor[group], g->wide,
+                   &g->query[first + i], g->bytes + i * index->padded);
+  g->scan->pack(g->bytes, n, index->padded, g->packed + group * g->packed_size);
+}
+
+void kf_groups_take(kf_groups *g, const float *x, uint32_t n, bool by_size) {
+  g->x = x;
+  g->n = n;
+  g->n_groups = (n + (uint32_t)g->scan->group - 1) / (uint32_t)g->scan->group;
+  for (uint32_t i = 0; i < n; i++) {
+    g->order[i] = i;
+    g->given[i] = kf_query_start(g->index, g->kernels, kf_groups_row(g, i), g->wide);
+  }
+  if (by_size) sort_queries(g);
+  for (uint32_t group = 0; group < g->n_groups; group++) pack_group(g, group);
+}
+
+kf_scan kf_groups_scan(const kf_groups *g, uint32_t group, uint64_t row, uint64_t rows,
+                       double *value_of_one) {
+  const kf_index *index = g->index;
+  double one = kf_value_of_one(g->factor[group], &index->blocks[row / index->block_rows]);
+  *value_of_one = one;
+  return (kf_scan){.dim = index->padded,
+                   .panels = index->packed + row * index->padded,
+                   .n_panels = rows / KF_PANEL,
+                   .offset = index->offset + row,
+                   .unit = one > 0 ? (float)(1 / one) : 1,
+                   .queries = g->packed + group * g->packed_size,
+                   .n = group_queries(g, group),
+                   .floor = g->floor + kf_group_first(g, group),
+                   .hits = g->hits};
+}
