@@ -42,7 +42,7 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .centre = (kf_centre)a->fit.centre,
                         .metric = (kf_metric)a->metric,
                         .alpha = a->text.path && !automatic ? alpha : NULL,
-                        .statistics = stats_options_of(a),
+                        .stats_options = stats_options_of(a),
                         .one_se = a->fit.one_se,
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,

@@ -50,7 +50,7 @@ static int evaluate_prototypes(eval_job *job) {
   }
   kf_eval_options options = {.metric = (kf_metric)a->metric,
                              .part = KF_PART_IMAGES,
-                             .mapped = a->use.raw || counted ? KF_OFF : KF_ON,
+                             .include_mapped = a->use.raw || counted ? KF_OFF : KF_ON,
                              .truth = job->truth,
                              .set = job->set};
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, r);
@@ -64,7 +64,7 @@ static int evaluate_prototypes(eval_job *job) {
 /* Of a model that has text: the text alone, and text and prototypes together. */
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
-      .raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
+      .include_raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
   options.part = KF_PART_FUSED;
   if (status == KF_OK)
@@ -76,12 +76,14 @@ static int evaluate_parts(eval_job *job) {
 static int evaluate_text(eval_job *job) {
   const cli_args *a = &job->cli->args;
   kf_ctx *ctx = job->cli->ctx;
-  kf_eval_options options = {
-      .metric = (kf_metric)a->metric, .mapped = KF_OFF, .truth = job->truth, .set = job->set};
+  kf_eval_options options = {.metric = (kf_metric)a->metric,
+                             .include_mapped = KF_OFF,
+                             .truth = job->truth,
+                             .set = job->set};
   kf_eval_result mapped = {0};
   kf_status status = kf_eval(ctx, job->zero.raw, job->data, &options, &job->text);
-  options.mapped = KF_ON;
-  options.raw = KF_OFF;
+  options.include_mapped = KF_ON;
+  options.include_raw = KF_OFF;
   if (status == KF_OK && !a->use.raw)
     status = kf_eval(ctx, job->zero.mapped, job->data, &options, &mapped);
   if (status != KF_OK) return fail_in(job->cli, status, a->text.path);

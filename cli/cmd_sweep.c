@@ -133,8 +133,8 @@ static int take_options(sweep_job *j) {
   o->k = a->search.ks.items;
   o->n_k = a->search.ks.n;
   o->centre = (kf_centre)a->fit.centre;
-  o->raw = a->sweep.no_raw ? KF_OFF : KF_ON;
-  o->prototypes = a->sweep.no_prototypes ? KF_OFF : KF_ON;
+  o->include_raw = a->sweep.no_raw ? KF_OFF : KF_ON;
+  o->include_prototypes = a->sweep.no_prototypes ? KF_OFF : KF_ON;
   o->folds = (uint32_t)a->fit.folds.value;
   o->leave_one_out = a->sweep.leave_one_out;
   o->sample = (uint64_t)a->fit.sample.value;

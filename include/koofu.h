@@ -65,7 +65,8 @@
  *   - The library never prints, exits, aborts or reads the environment.
  *
  * How the interface grows
- *   - Structs that the caller fills in or allocates end in `reserved`, which must be zero. New
+ *   - Structs that the caller fills in or allocates end in `reserved`, which must be zero (kf_lambda
+ *     and kf_hits, which never change, have none). New
  *     members are taken from it, with zero for 'as before', so that sizes and offsets never change:
  *     a program compiled against an older header keeps working. A caller that sets a member which
  *     this library does not know yet gets KF_ERR_ARG.
@@ -97,7 +98,7 @@ extern "C" {
 /* The version of the library that is running, "0.2.0". */
 KF_API const char *kf_version(void);
 
-/* Off or on, or whatever is usual. */
+/* Off, on, or the default. */
 typedef enum kf_switch { KF_DEFAULT = 0, KF_ON = 1, KF_OFF = 2 } kf_switch;
 
 /* ---------------------------------------------------------------------------------------------
@@ -123,8 +124,8 @@ KF_API const char *kf_status_name(kf_status status);
 typedef enum kf_hint {
   KF_HINT_NONE = 0,
   KF_HINT_SKIP_BAD = 1,        /* kf_data_options.skip_bad leaves such rows out */
-  KF_HINT_SKIP_UNLABELLED = 2, /* kf_data_options.allow_unlabelled leaves such rows out */
-  KF_HINT_SKIP_UNKNOWN = 3,    /* kf_data_options.allow_unknown leaves such rows out */
+  KF_HINT_SKIP_UNLABELLED = 2, /* kf_data_options.allow_unlabelled: they have no label then */
+  KF_HINT_SKIP_UNKNOWN = 3,    /* kf_data_options.allow_unknown: they have no label then */
   KF_HINT_LABELS = 4,          /* kf_data_options.labels: a label file */
   KF_HINT_CLASSES = 5,         /* kf_data_options.classes: the names that class numbers stand for */
   KF_HINT_TENSOR = 6,          /* kf_data_options.tensor: which tensor holds the rows */
@@ -156,7 +157,7 @@ typedef enum kf_isa {
   KF_ISA_PLAIN = 1,  /* plain C, the reference */
   KF_ISA_AVX2 = 2,   /* AVX2 with FMA and F16C */
   KF_ISA_AVX512 = 3, /* AVX-512 F, BW, DQ, VL and VNNI */
-  KF_ISA_AMX = 4     /* the above and AMX int8 tiles */
+  KF_ISA_AMX = 4     /* the above and AMX tiles, int8 and bf16 */
 } kf_isa;
 
 /* Whether this machine can run an instruction set (1 or 0). KF_ISA_AUTO: always 1. */
@@ -209,12 +210,12 @@ KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64"
 #define KF_MAX_CLASSES 4194304u
 
 typedef struct kf_data_options {
-  /* Label files: one for each data file, or one for all rows together. `.npy` with integers, or
-   * text with one label a line. NULL: the labels inside the files, if any. */
+  /* Label files or glob patterns: one file for each data file, or one for all rows together. `.npy`
+   * with integers, or text with one label per line. NULL: the labels inside the files, if any. */
   const char *const *labels;
   size_t n_labels;
-  /* Text file with one class name a line. Integer labels index it; text labels must be in it. NULL:
-   * the names inside the files; text labels make their own list, sorted by bytes. */
+  /* Text file with one class name per line. Integer labels index it; text labels must be in it.
+   * NULL: the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
   const char *tensor; /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
   const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
@@ -222,7 +223,7 @@ typedef struct kf_data_options {
   int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
   int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
   int allow_unknown;        /* with `classes`: labels not in the list are KF_LABEL_NONE, too */
-  /* Text file with class names, one a line: rows of other classes, and rows without a label, are
+  /* Text file with class names, one per line: rows of other classes, and rows without a label, are
    * left out of the data set. Classes keep their numbers and names, and must have names. Takes 8
    * bytes of memory per remaining row. NULL: all rows. */
   const char *only;
@@ -298,7 +299,7 @@ typedef enum kf_lambda_unit {
   KF_LAMBDA_ABSOLUTE = 1,   /* the paper's units: added to S_w as it is */
   KF_LAMBDA_RELATIVE = 2,   /* times the mean eigenvalue of S_w, trace(S_w) / D */
   KF_LAMBDA_GDA = 3,        /* trace(S_w) / (N - 1) for N rows; `value` is ignored */
-  KF_LAMBDA_LEDOIT_WOLF = 4 /* Ledoit and Wolf's shrinkage, in one pass over the rows; the same */
+  KF_LAMBDA_LEDOIT_WOLF = 4 /* Ledoit and Wolf's shrinkage, from the rows; `value` is ignored */
 } kf_lambda_unit;
 typedef struct kf_lambda {
   double value; /* finite, >= 0 */
@@ -322,6 +323,8 @@ typedef enum kf_metric {
   KF_METRIC_EUCLIDEAN = 2,
   KF_METRIC_INNER = 3 /* the inner product of rows as they are; for indexes and galleries only */
 } kf_metric;
+/* "default", "cosine", "euclidean", "inner"; NULL for any other number. */
+KF_API const char *kf_metric_name(kf_metric metric);
 
 typedef struct kf_stats_options {
   kf_switch normalize; /* scale every row to unit length first; default: on, in units of 2^-22 */
@@ -336,14 +339,14 @@ typedef struct kf_stats_options {
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
-  int choose_dim; /* keep the fewest that lose nothing measurable, by cross-validation */
+  int choose_dim; /* instead of `dim`: the fewest that lose nothing measurable in folds */
   kf_centre centre;
   kf_metric metric; /* of prototypes, while choosing */
   /* Fit text and rows together (see kf_model_new_fused), with lambda and alpha chosen together. The
    * model is centred on the mean. NULL: rows alone. */
   const kf_text *text;
   const double *alpha; /* weight of the prototypes next to the text; NULL: chosen */
-  kf_stats_options statistics;
+  kf_stats_options stats_options;
   const kf_stats *stats; /* of the data set, if they are at hand; NULL: computed */
   /* S_b, the class means and the mean from these statistics instead of those that S_w is from; then
    * nothing is chosen by leave-one-out. NULL: the same. */
@@ -365,7 +368,7 @@ typedef struct kf_fit_report {
   double alpha;           /* with text */
   uint32_t dim;
   /* Leave-one-out accuracy of the chosen setting: `right` of n rows, with all dimensions. n is 0 if
-   * nothing was left out, because lambda was given or no class has two rows. */
+   * nothing was left out: lambda was given or, with text, no class has two rows. */
   uint64_t n, right;
   double standard_error;
   /* All that was tried; NULL: not chosen. Owned by the report; see koofu_judge.h. */
@@ -375,10 +378,12 @@ typedef struct kf_fit_report {
 } kf_fit_report;
 
 /* Fits a model to the rows of a data set that have a label, choosing what is not given.
- * Every choice is made from the training rows alone. report may be NULL.
+ * Every choice is made from the training rows alone. data may be NULL if options->stats
+ * is given (see kf_fit_stats), and report may be NULL.
  *
  * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a
- * lambda that works), S_w zero with a relative lambda, fewer than two classes with rows, or a
+ * lambda that works), S_w zero with a relative lambda, fewer than two classes with rows, a
+ * lambda to choose but no class with two rows, or a
  * lambda so small that numbers leave the range of double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
@@ -472,7 +477,7 @@ KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *ro
 typedef struct kf_text_options {
   /* Rows of each class, one class after another; 0: rows belong to the classes of their labels. */
   uint32_t per_class;
-  /* With per_class: a text file with the class names, one a line. NULL: those of the data set, or
+  /* With per_class: a text file with the class names, one per line. NULL: those of the data set, or
    * none. */
   const char *classes;
   const char *const *names; /* the same from memory, [n_names]; NULL: `classes` */
@@ -526,7 +531,7 @@ KF_API double kf_model_alpha(const kf_model *model);
  * names classes go by number, and it is KF_ERR_DATA if classes without text come before them. */
 KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
 /* Whether class k has text of its own (1 or 0). */
-KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
+KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
 
 /* ---------------------------------------------------------------------------------------------
  * 8  Search: the nearest rows, exactly
@@ -545,8 +550,8 @@ typedef struct kf_index kf_index;
 typedef struct kf_index_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
   /* 1: do not copy the rows. The array or data set must outlive the index and stay as it is; it is
-   * read again for the few rows that the first pass leaves. Memory: one byte per value and 4 per
-   * row, instead of five and 4. */
+   * read again for the few rows that the first pass leaves. Memory: one byte per value instead of
+   * five, and 4 bytes per row. */
   int rows_in_place;
   uint64_t reserved[4];
 } kf_index_options;
@@ -597,7 +602,7 @@ typedef struct kf_gallery kf_gallery;
 typedef struct kf_gallery_options {
   kf_metric
       metric;      /* KF_METRIC_DEFAULT: cosine; Euclidean for a model fitted without normalising */
-  const char *ids; /* text file with a name for each row, one a line; NULL: those in the data */
+  const char *ids; /* text file with a name for each row, one per line; NULL: those in the data */
   /* An existing gallery whose rows come first (it may be the file being written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
@@ -613,7 +618,8 @@ KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_mode
                                  const kf_gallery_options *options, const char *path);
 
 typedef struct kf_gallery_load_options {
-  /* 1: the f32 rows stay in the file, which must not change, and are read for candidates only. */
+  /* 1: the f32 rows stay in the file, which must not change, and are read for candidates only (as
+   * rows_in_place in kf_index_options). */
   int rerank_from_disk;
   uint64_t reserved[4];
 } kf_gallery_load_options;
@@ -632,8 +638,6 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
-/* "default", "cosine", "euclidean", "inner"; NULL for any other number. */
-KF_API const char *kf_metric_name(kf_metric metric);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
@@ -649,13 +653,12 @@ KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 KF_API uint64_t kf_gallery_batch(const kf_gallery *gallery);
 
 /* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
- * KF_ERR_DATA naming it; so is a zero one if the map or, without a map, the metric looks at
- * directions. */
+ * KF_ERR_DATA naming it; so is a zero one if rows are scaled to unit length. */
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);
 /* Leave one out: rows first … first+n-1 of the gallery are the queries, each left out of its own
- * search. They are read from the file, which must not have changed since it was loaded. */
+ * search. A gallery from a file reads them there; it must not have changed since. */
 KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,
                                           uint64_t n, uint32_t k, int64_t *rows, double *scores,
                                           kf_search_report *report);
@@ -663,7 +666,7 @@ KF_API kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery
 /* How neighbours vote. The class with the most votes wins; of equal ones, the class whose nearest
  * member is nearest. Neighbours without a label do not vote. */
 typedef struct kf_vote_options {
-  uint32_t k;   /* neighbours; 0: 15 */
+  uint32_t k;   /* neighbours, at most the rows of the gallery; 0: 15 */
   uint32_t top; /* classes per row; 0: 1 */
   /* 1: a vote counts exp((s - s_1) / temperature), where s_1 is the score of the nearest neighbour
    * (for distances, exp((d_1 - d) / temperature)). 0: every vote counts 1. */
@@ -682,8 +685,9 @@ KF_API kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, con
  * 10  Encoder: pictures and words to embeddings (docs/encoder.md)
  * ------------------------------------------------------------------------------------------ */
 
-/* A CLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors (or
- * shards with an index), preprocessor_config.json, and the tokenizer's files. */
+/* A CLIP or SigLIP model as Hugging Face publishes it: a folder with config.json, model.safetensors
+ * (or shards with an index), preprocessor_config.json, and the tokenizer's files. Of SigLIP, the
+ * image tower alone. */
 typedef struct kf_encoder kf_encoder;
 
 /* How the towers calculate. Both give the same bits on every instruction set, with any number of
@@ -702,7 +706,8 @@ typedef struct kf_encoder_options {
   uint64_t reserved[4];
 } kf_encoder_options;
 
-/* Every tensor of the requested towers must be there with the shape that config.json says, and no
+/* Loads those of the requested towers that the model has; KF_ERR_DATA if it has none of them. Every
+ * tensor of a tower must be there with the shape that config.json says, and no
  * other tensor in them; otherwise KF_ERR_DATA names it. Progress is in bytes of weights. The
  * encoder uses the instruction set of this context, whichever contexts use it later. */
 KF_API kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
@@ -756,8 +761,8 @@ typedef struct kf_pictures kf_pictures;
  * picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
-/* A text file with one picture a line: PATH, or PATH<TAB>CLASS. Relative paths start at the folder
- * of the list. Either every line has a class or none has. */
+/* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
+ * folder of the list. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
@@ -785,8 +790,8 @@ typedef struct kf_embed_report {
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
- * are labels, and the paths as ids. Memory does not grow with the rows; the progress stage is
- * "embed".
+ * are labels, and the paths as ids. Memory does not grow with the rows, except for the list of
+ * pictures; the progress stage is "embed".
  *
  * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
  * killed goes on from there, logs again what it had logged for these shards, and the file has the
@@ -812,8 +817,9 @@ typedef enum kf_repeats {
 } kf_repeats;
 
 typedef struct kf_prompts_options {
-  /* Text file with one class a line: its name, or several separated by commas. A name in quotation
-   * marks is taken whole. '#' at the start of a line or after a blank begins a comment. */
+  /* Text file with one class per line: its name, or several separated by commas. A name in
+   * quotation marks is taken whole. '#' at the start of a line or after a blank begins a
+   * comment. */
   const char *classes;
   /* The same from memory, [n_names], each one whole name; NULL: `classes`. */
   const char *const *names;
@@ -823,8 +829,8 @@ typedef struct kf_prompts_options {
   int folders;
   /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */
   const char *spoken;
-  /* Text file with one template a line, in which {} is the name; or "builtin1" (the paper's single
-   * prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
+  /* Text file with one template per line, in which {} is the name; or "builtin1" (the paper's
+   * single prompt), "builtin7" or "builtin80" (those of OpenAI's notebook for ImageNet). NULL:
    * "builtin7". */
   const char *templates;
   int all_names; /* prompts of every name of a class, not just the first */

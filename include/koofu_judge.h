@@ -20,10 +20,10 @@ extern "C" {
 typedef struct kf_truth kf_truth;
 
 typedef struct kf_truth_options {
-  /* Text file with one class name a line, which class numbers in the truth index; names in the
+  /* Text file with one class name per line, which class numbers in the truth index; names in the
    * truth must be in it. NULL: numbers are those of a model without names. */
   const char *classes;
-  /* Text file with the id of each row of the data, one a line. NULL: entry i belongs to row i. */
+  /* Text file with the id of each row of the data, one per line. NULL: entry i belongs to row i. */
   const char *ids;
   uint64_t reserved[4];
 } kf_truth_options;
@@ -32,7 +32,7 @@ typedef struct kf_truth_options {
  *   .json  a list of lists of class numbers (or of names), such as ReaL's real.json
  *   .csv   a header line, a column `proposed_labels` (or `labels`, `label`) with one class or
  *          several, separated by commas, and a column `id`, such as that of the cleaner validation
- *   other  text, one line a row: classes separated by tabs or, in a line without tabs, by commas
+ *   other  text, one line per row: classes separated by tabs or, in a line without tabs, by commas
  * The first class of a file decides whether it holds numbers or names. An empty list, field or line
  * leaves the row out.
  *
@@ -54,7 +54,7 @@ KF_API size_t kf_truth_row(const kf_truth *truth, uint64_t row, const int32_t **
 /* A set of classes, by name. */
 typedef struct kf_class_set kf_class_set;
 
-/* Reads a text file with one class name a line. With a model or gallery whose classes have no
+/* Reads a text file with one class name per line. With a model or gallery whose classes have no
  * names, the lines are class numbers. Unknown names are logged when the set is used; it is an error
  * if none is known. */
 KF_API kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out);
@@ -98,15 +98,15 @@ typedef enum kf_group {
   KF_GROUP_ANCESTORS = 2,   /* has a descendant in the first set */
   KF_GROUP_DESCENDANTS = 3, /* has an ancestor in the first set */
   KF_GROUP_LEAVES = 4,      /* has no descendant in either set */
-  KF_GROUP_OTHER = 5,
-  KF_GROUPS = 6
+  KF_GROUP_OTHER = 5
 } kf_group;
+#define KF_GROUPS 6 /* there will be no others */
 /* A word for file names: "only", "both", "ancestors", "descendants", "leaves", "other". */
 KF_API const char *kf_group_name(kf_group group);
 
-/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. If no
- * class of the first set is an ancestor of another, no class in the union of ONLY, BOTH and LEAVES
- * (the paper's 14K) is: a leaf has no descendant in it, and no ancestor in the first set. */
+/* The groups into out[KF_GROUPS], each in the order of its list, to be freed one by one. The union
+ * of ONLY, BOTH and LEAVES is the paper's 14K: no class in it is an ancestor of another, if that
+ * holds for the first set. */
 KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                      const kf_class_set *first, const kf_class_set *second,
                                      kf_class_set **out);
@@ -115,14 +115,13 @@ KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
  * 18  Accuracy, errors by class, unknown classes, comparisons
  * ------------------------------------------------------------------------------------------ */
 
-/* What is right, and which classes take part, in everything that judges. */
 typedef struct kf_eval_options {
   kf_metric metric;
-  kf_switch raw;           /* evaluate the original space; default: on */
-  kf_switch mapped;        /* evaluate the model's space; default: on */
-  const kf_truth *truth;   /* instead of the labels; NULL: the labels */
-  const kf_class_set *set; /* only these classes take part; NULL: all */
-  kf_part part;            /* of the model's space */
+  kf_switch include_raw;    /* evaluate the original space; default: on */
+  kf_switch include_mapped; /* evaluate the model's space; default: on */
+  const kf_truth *truth;    /* instead of the labels; NULL: the labels */
+  const kf_class_set *set;  /* only these classes take part; NULL: all */
+  kf_part part;             /* of the model's space */
   uint64_t reserved[4];
 } kf_eval_options;
 
@@ -165,8 +164,8 @@ typedef struct kf_hits {
   uint64_t top1, top5; /* rows whose class is first, or among the first five, by votes */
 } kf_hits;
 
-/* k-NN accuracy. Classes are matched as in kf_eval; rows, n, n_unlabelled, n_absent, absent_classes
- * and n_bad of `counts` are filled in, and one kf_hits for each k. data NULL: leave one out, over
+/* k-NN accuracy. Classes are matched as in kf_eval; all of `counts` but the hits is filled in, and
+ * one kf_hits for each k. data NULL: leave one out, over
  * the rows of the gallery itself. report may be NULL. */
 KF_API kf_status kf_gallery_eval(kf_ctx *ctx, const kf_gallery *gallery, const kf_data *data,
                                  const kf_gallery_eval_options *options, kf_eval_result *counts,
@@ -242,8 +241,8 @@ typedef struct kf_verdicts kf_verdicts;
 KF_API kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_verdicts **out);
 /* Verdicts on answers in a table with tabs and a header line, of which the columns `row` and
- * `class1` count. Rows without a line are left out; an answer that is no class of the truth is
- * wrong. data may be NULL if a truth is given, and truth NULL if data are. */
+ * `class1` are used. Rows without a line are left out; an answer that is no class of the truth is
+ * wrong. Either data or truth may be NULL. */
 KF_API kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
                                   const kf_truth *truth, const kf_class_set *set,
                                   kf_verdicts **out);
@@ -301,7 +300,7 @@ typedef struct kf_lambda_choice {
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
   uint64_t n;             /* rows that were left out in turn */
-  uint64_t n_single;      /* rows alone in their class, which no lambda can get right */
+  uint64_t n_single;      /* rows alone in their class, which are not counted in n */
   size_t chosen, best;    /* among the points */
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
@@ -422,7 +421,10 @@ KF_API void kf_k_choice_free(kf_k_choice *choice);
  * 20  Sweeps and few-shot curves
  * ------------------------------------------------------------------------------------------ */
 
-/* One cell of a sweep: a classifier and how often it was right. */
+/* One cell of a sweep: a classifier and how often it was right. Three kinds:
+ *   rows   text is KF_CENTRE_DEFAULT and fused 0: nearest prototype, or k neighbours
+ *   text   text is another centring: zero-shot
+ *   fused  fused is 1: text and prototypes together */
 typedef struct kf_sweep_cell {
   int raw;         /* 1: in the original space; lambda is 0 */
   double lambda;   /* absolute */
@@ -449,9 +451,9 @@ typedef struct kf_sweep_options {
   const kf_class_set *const *sets; /* NULL: all classes */
   size_t n_sets;
   kf_centre centre;
-  kf_switch raw;        /* include the original space; default: on */
-  kf_switch prototypes; /* include nearest prototypes; default: on */
-  uint32_t folds;       /* without test data; 0: 5 */
+  kf_switch include_raw;        /* the original space; default: on */
+  kf_switch include_prototypes; /* nearest prototypes; default: on */
+  uint32_t folds;               /* without test data; 0: 5 */
   /* 1: without test data, leave rows out in turn instead of making folds, as in
    * kf_lambda_choice_new: prototypes in the mapped space alone, with all dimensions. */
   int leave_one_out;
@@ -497,9 +499,9 @@ typedef enum kf_shots_classifier {
   KF_SHOTS_RAW = 0,   /* nearest prototype in the original space */
   KF_SHOTS_KOOFU = 1, /* nearest prototype; lambda by leave-one-out */
   KF_SHOTS_TEXT = 2,  /* zero-shot: text alone, in the original space; the same for all draws */
-  KF_SHOTS_FUSED = 3, /* text and prototypes; lambda and alpha chosen together, mean centred */
-  KF_SHOTS_CLASSIFIERS = 4
+  KF_SHOTS_FUSED = 3  /* text and prototypes; lambda and alpha chosen together, mean centred */
 } kf_shots_classifier;
+#define KF_SHOTS_CLASSIFIERS 4 /* there will be no others */
 KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier); /* "raw", "koofu", … */
 
 typedef struct kf_shots_options {

@@ -352,8 +352,8 @@ static kf_status text_scenario(unsigned threads) {
   STEP(kf_model_load(ctx, model, &m));
   STEP(kf_model_new_zero_shot(ctx, m, text, KF_CENTRE_MODALITY, &zero));
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
-  STEP(kf_sweep_new(ctx, s, NULL, data, &(kf_sweep_options){.prototypes = KF_OFF, .text = text},
-                    &sweep));
+  STEP(kf_sweep_new(ctx, s, NULL, data,
+                    &(kf_sweep_options){.include_prototypes = KF_OFF, .text = text}, &sweep));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
@@ -388,7 +388,8 @@ static kf_status fused_scenario(unsigned threads) {
   STEP(kf_stats_new_from_data(ctx, data, NULL, &s));
   kf_fuse_options few = {.lambda = {1, KF_LAMBDA_ABSOLUTE}, .alphas = alphas, .n_alphas = 2};
   STEP(kf_fuse_choice_new(ctx, s, data, own, &few, &fuse));
-  kf_sweep_options o = {.text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .raw = KF_OFF};
+  kf_sweep_options o = {
+      .text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .include_raw = KF_OFF};
   STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
   STEP(kf_page_save(&(kf_page){.fuse = fuse, .sweep = sweep}, out, &ctx->err));
 done:

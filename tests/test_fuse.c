@@ -199,7 +199,7 @@ static void classes_of_one_side(void **state) {
   assert_int_equal(kf_model_classes(fused), K + 4);
   for (uint32_t k = 0; k < K + 4; k++) {
     assert_string_equal(kf_model_class_name(fused, k), p->name[k]);
-    assert_int_equal(kf_model_has_text(fused, k), k >= 2);
+    assert_int_equal(kf_model_class_has_text(fused, k), k >= 2);
     assert_int_equal(kf_model_count(fused, k) > 0, k < K);
     double t = 0, f = 0; /* predicted, of unit length */
     for (int i = 0; i < D; i++) t += pow((double)fused->text[k * D + (uint32_t)i], 2);
@@ -229,7 +229,7 @@ static void classes_of_one_side(void **state) {
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, 5, D, NULL, NULL, 0, &samples));
   assert_ok(p->ctx, kf_model_new_with_class(p->ctx, fused, "new", samples, &wider));
   assert_int_equal(kf_model_classes(wider), K + 5);
-  assert_false(kf_model_has_text(wider, K + 4));
+  assert_false(kf_model_class_has_text(wider, K + 4));
   assert_memory_equal(wider->text, fused->text, (K + 4) * D * sizeof(float));
   assert_memory_equal(wider->fused, fused->fused, (K + 4) * 7 * sizeof(float));
   assert_memory_equal(wider->fused + (K + 4) * 7, wider->prototypes + (K + 4) * 7,
@@ -240,7 +240,7 @@ static void classes_of_one_side(void **state) {
   assert_ok(p->ctx, kf_text_new(p->ctx, samples, &one, &more));
   assert_ok(p->ctx, kf_model_new_with_text(p->ctx, wider, more, &most));
   assert_int_equal(kf_model_classes(most), K + 6);
-  assert_true(kf_model_has_text(most, K + 5) && kf_model_count(most, K + 5) == 0);
+  assert_true(kf_model_class_has_text(most, K + 5) && kf_model_count(most, K + 5) == 0);
   assert_memory_equal(most->text, wider->text, (K + 5) * D * sizeof(float));
   kf_model *none = NULL;
   assert_error(p->ctx, KF_ERR_ARG, "has no text",

@@ -70,7 +70,7 @@ static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre cent
     kf_eval_result result;
     options.dim = dims[t];
     assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &alone));
-    kf_eval_options eval = {.metric = metric, .raw = KF_OFF};
+    kf_eval_options eval = {.metric = metric, .include_raw = KF_OFF};
     assert_ok(p->ctx, kf_eval(p->ctx, alone, p->test, &eval, &result));
     if (hits[2 * t] != result.top1 || hits[2 * t + 1] != result.top5)
       fail_msg("%u dimensions: %llu and %llu at once, %llu and %llu alone", dims[t],

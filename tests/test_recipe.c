@@ -171,7 +171,7 @@ static void fits_that_cannot_be(void **state) {
   assert_no_fit(train, (kf_fit_options){.text = text, .alpha = &alpha}, "alpha", KF_HINT_NONE);
   assert_no_fit(train, (kf_fit_options){.alpha = &alpha}, "no text", KF_HINT_NONE);
   assert_no_fit(train, (kf_fit_options){.text = text, .between = stats}, "S_b", KF_HINT_NONE);
-  assert_no_fit(train, (kf_fit_options){.text = text, .statistics.normalize = KF_OFF},
+  assert_no_fit(train, (kf_fit_options){.text = text, .stats_options.normalize = KF_OFF},
                 "not normalised", KF_HINT_NONE);
   assert_no_fit(train, (kf_fit_options){.dim = DIM + 1}, "25 dimensions", KF_HINT_NONE);
   assert_no_fit(train, (kf_fit_options){.reserved = {1}}, "not zeroed", KF_HINT_NONE);
@@ -244,7 +244,7 @@ static void report_with_text(void **state) {
   assert_true(r.fused && r.dim == DIM && r.alpha == kf_model_alpha(model));
   for (int i = 0; i < 2; i++) {
     kf_eval_result eval;
-    kf_eval_options by = {.raw = KF_OFF, .part = parts[i]};
+    kf_eval_options by = {.include_raw = KF_OFF, .part = parts[i]};
     assert_ok(ctx, kf_eval(ctx, model, test, &by, &eval));
     assert_memory_equal(i == 0 ? &r.eval_text : &r.eval_fused, &eval, sizeof eval);
   }

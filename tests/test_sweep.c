@@ -143,8 +143,8 @@ static void parts(void **state) {
   (void)state;
   problem p = make_problem(0, 3);
   check(&p, &(kf_sweep_options){0}, 2); /* raw and 0.3x with all dimensions */
-  check(&p, &(kf_sweep_options){.raw = KF_OFF, .dims = dims, .n_dims = 5}, 5);
-  check(&p, &(kf_sweep_options){.prototypes = KF_OFF, .k = ks, .n_k = 2}, 4);
+  check(&p, &(kf_sweep_options){.include_raw = KF_OFF, .dims = dims, .n_dims = 5}, 5);
+  check(&p, &(kf_sweep_options){.include_prototypes = KF_OFF, .k = ks, .n_k = 2}, 4);
   check(&p, &(kf_sweep_options){.centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2}, 3);
   kf_stats *other; /* S_b from other statistics, without neighbours */
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
@@ -214,10 +214,10 @@ static void text(void **state) {
     check(&p, &o, 4 * (2 + 2 * 2 * 5 + 1 + 3 * 2 * 5));
     o.n_sets = 0;
     o.n_k = 0;
-    o.raw = KF_OFF;
+    o.include_raw = KF_OFF;
     o.text_centres = NULL;
     check(&p, &o, 2 * (2 * 5 + 2 * 5));
-    o.prototypes = KF_OFF; /* text alone, which has no rows of one class */
+    o.include_prototypes = KF_OFF; /* text alone, which has no rows of one class */
     kf_sweep *s;
     assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
     assert_int_equal(s->n_cells, 2 * 2 * 5);
@@ -225,7 +225,7 @@ static void text(void **state) {
     assert_int_equal(s->counts.n_absent, N / 2 / K);
     assert_int_equal(s->counts.n, N / 2 - N / 2 / K);
     kf_sweep_free(s);
-    o.prototypes = KF_ON;
+    o.include_prototypes = KF_ON;
     assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &s)); /* folds */
     assert_int_equal(s->cells[s->n_cells - 1].n, N / 2 - N / 2 / K);
     kf_sweep_free(s);
@@ -254,7 +254,7 @@ static void fused(void **state) {
                         .n_dims = 5,
                         .text = prompts,
                         .fuse = 1,
-                        .raw = KF_OFF};
+                        .include_raw = KF_OFF};
   check(&p, &o, 3 * 15);
   o.metrics = metrics, o.n_metrics = 2; /* it has one metric alone */
   o.sets = sets, o.n_sets = 1;

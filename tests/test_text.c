@@ -378,7 +378,8 @@ static double share_right(const synth_world *w, double lambda, uint32_t dim, kf_
                           int raw) {
   kf_model *m = fit(w->ctx, w->stats, lambda, dim), *zero;
   kf_eval_result r;
-  kf_eval_options o = {.raw = !raw ? KF_OFF : KF_ON, .mapped = raw ? KF_OFF : KF_ON};
+  kf_eval_options o = {.include_raw = !raw ? KF_OFF : KF_ON,
+                       .include_mapped = raw ? KF_OFF : KF_ON};
   assert_ok(w->ctx, kf_model_new_zero_shot(w->ctx, m, w->text, centre, &zero));
   assert_ok(w->ctx, kf_eval(w->ctx, zero, w->test, &o, &r));
   kf_model_free(zero);

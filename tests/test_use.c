@@ -16,8 +16,8 @@ static void arguments_out_of_range(void **state) {
   assert_int_equal(kf_model_count(m, 3), 0);
   assert_null(kf_model_class_name(m, 0)); /* it has no names */
   assert_null(kf_model_class_name(m, 3));
-  assert_int_equal(kf_model_has_text(m, 0), 0);
-  assert_int_equal(kf_model_has_text(m, 3), 0);
+  assert_int_equal(kf_model_class_has_text(m, 0), 0);
+  assert_int_equal(kf_model_class_has_text(m, 3), 0);
   assert_int_equal(kf_model_answers(m, KF_PART_IMAGES), 3);
   assert_int_equal(kf_model_answers(m, (kf_part)(KF_PART_FUSED + 1)), 0);
   assert_int_equal(kf_model_answers(m, (kf_part)-1), 0);

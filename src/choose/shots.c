@@ -118,7 +118,7 @@ static kf_status judge(shots_job *j, draw *d, const kf_model *model, kf_part par
                        kf_shots_classifier classifier) {
   bool images = classifier == KF_SHOTS_KOOFU;
   kf_eval_options options = {
-      .raw = images ? KF_ON : KF_OFF, .part = part, .truth = j->options.truth};
+      .include_raw = images ? KF_ON : KF_OFF, .part = part, .truth = j->options.truth};
   kf_eval_result r;
   KF_TRY(kf_eval(j->ctx, model, j->test, &options, &r));
   set_point(d, classifier, r.n, r.top1, r.top5);

@@ -60,11 +60,9 @@ static kf_status run_folds(kf_sweep_job *j) {
 static kf_status run(kf_sweep_job *j) {
   uint32_t folds = j->sweep->folds;
   uint64_t steps = j->plan->passes + kf_sweep_chooses_alpha(j->plan);
-  kf_stage stage;
-  j->stage = &stage;
-  kf_stage_begin(&stage, j->ctx, "sweep", folds > 0 ? steps * folds : steps);
+  kf_stage_begin(j->stage, j->ctx, "sweep", folds > 0 ? steps * folds : steps);
   kf_status status = folds > 0 ? run_folds(j) : kf_sweep_run(j);
-  kf_stage_end(&stage);
+  kf_stage_end(j->stage);
   return status;
 }
 
@@ -92,7 +90,9 @@ kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
   KF_OPTIONS(kf_sweep_options, o, options);
   KF_TRY(check_data(stats, train, test, &o, err));
   kf_sweep_plan plan = {0};
-  kf_sweep_job j = {.ctx = ctx, .plan = &plan, .stats = stats, .train = train, .test = test};
+  kf_stage stage;
+  kf_sweep_job j = {
+      .ctx = ctx, .plan = &plan, .stats = stats, .train = train, .test = test, .stage = &stage};
   kf_status status = make(&j, &o, &plan, out);
   kf_sweep_plan_clear(&plan);
   return status;

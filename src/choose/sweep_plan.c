@@ -69,7 +69,7 @@ static void add_dims(kf_sweep_plan *p, kf_sweep_cell c, size_t lambda) {
 static void add_raw(kf_sweep_plan *p, kf_sweep_cell c) {
   c.raw = 1;
   c.dim = p->usual_dim;
-  if (p->options.raw != KF_OFF) add_cell(p, &c, 0);
+  if (p->options.include_raw != KF_OFF) add_cell(p, &c, 0);
 }
 
 static void add_rows(kf_sweep_plan *p, kf_sweep_cell c) {
@@ -172,10 +172,10 @@ static kf_status take_lambdas(kf_sweep_plan *p, bool folds, double mean_eigenval
 static kf_status take_classifiers(kf_sweep_plan *p, kf_err *err) {
   kf_sweep_options *o = &p->options;
   if (o->k == NULL) o->n_k = 0;
-  if (o->n_k == 0 && o->prototypes == KF_OFF && o->text == NULL)
+  if (o->n_k == 0 && o->include_prototypes == KF_OFF && o->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "a sweep without prototypes needs numbers of neighbours");
   if (KF_TAKE(&p->arena, p->classifiers, o->n_k + 1) == NULL) return kf_fail_memory(err);
-  if (o->prototypes != KF_OFF) p->classifiers[p->n_classifiers++] = 0;
+  if (o->include_prototypes != KF_OFF) p->classifiers[p->n_classifiers++] = 0;
   for (size_t i = 0; i < o->n_k; i++) {
     if (i > 0 && o->k[i] <= o->k[i - 1]) return kf_fail(err, KF_ERR_ARG, "the list of k must rise");
     p->classifiers[p->n_classifiers++] = o->k[i];
@@ -216,7 +216,7 @@ static kf_status check_leave_one_out(kf_sweep_options *o, kf_err *err) {
   if (o->dims != NULL || (o->k != NULL && o->n_k > 0) || o->n_sets > 0)
     return kf_fail(err, KF_ERR_ARG,
                    "leave-one-out is for prototypes with all dimensions and all classes");
-  o->raw = KF_OFF;
+  o->include_raw = KF_OFF;
   return KF_OK;
 }
 

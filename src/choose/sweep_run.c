@@ -48,7 +48,7 @@ static void add_hits(const kf_sweep_job *j, const kf_sweep_work *w, uint64_t n, 
  * text. */
 static void take_counts(const kf_sweep_job *j, kf_sweep_kind kind, const kf_eval_result *counts) {
   const kf_sweep_options *o = &j->plan->options;
-  bool prototypes = o->prototypes != KF_OFF, text = kind <= KF_SWEEP_TEXT;
+  bool prototypes = o->include_prototypes != KF_OFF, text = kind <= KF_SWEEP_TEXT;
   bool neighbours = kind == KF_SWEEP_NEIGHBOURS || kind == KF_SWEEP_RAW_NEIGHBOURS;
   if (j->fold != NULL) return;
   if (prototypes ? kind != KF_SWEEP_PROTOTYPES : o->n_k > 0 ? !neighbours : !text) return;
@@ -64,8 +64,8 @@ static kf_status run_eval(kf_sweep_job *j, const kf_model *model, const kf_sweep
                           size_t n) {
   const kf_sweep_cell *c = setting_of(j, w);
   kf_eval_options options = {.metric = c->metric,
-                             .raw = c->raw ? KF_ON : KF_OFF,
-                             .mapped = c->raw ? KF_OFF : KF_ON,
+                             .include_raw = c->raw ? KF_ON : KF_OFF,
+                             .include_mapped = c->raw ? KF_OFF : KF_ON,
                              .part = c->fused ? KF_PART_FUSED : KF_PART_DEFAULT,
                              .truth = j->plan->options.truth,
                              .set = set_of(j, w)};

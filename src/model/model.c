@@ -209,7 +209,7 @@ const double *kf_model_prototype_lengths(const kf_model *m) { return m->lengths;
 
 int kf_model_fused(const kf_model *m) { return m->text != NULL; }
 double kf_model_alpha(const kf_model *m) { return m->alpha; }
-int kf_model_has_text(const kf_model *m, uint32_t k) {
+int kf_model_class_has_text(const kf_model *m, uint32_t k) {
   return m->text != NULL && k < m->n_classes && m->text_given[k];
 }
 

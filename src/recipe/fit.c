@@ -27,7 +27,7 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
 static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
-  bool normalized = j->stats != NULL ? j->stats->normalized : o->statistics.normalize != KF_OFF;
+  bool normalized = j->stats != NULL ? j->stats->normalized : o->stats_options.normalize != KF_OFF;
   if (o->dim > dim)
     return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o->dim, dim);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
@@ -95,7 +95,7 @@ static kf_status take_statistics(kf_fit_job *j) {
   kf_ctx *ctx = j->ctx;
   const kf_fit_options *o = &j->options;
   if (j->stats == NULL) {
-    KF_TRY(kf_stats_new_from_data(ctx, j->data, &o->statistics, &j->own));
+    KF_TRY(kf_stats_new_from_data(ctx, j->data, &o->stats_options, &j->own));
     j->stats = j->own;
   } else if (j->data != NULL) {
     KF_TRY(kf_check_statistics_of(j->stats, j->data, &ctx->err));

@@ -22,14 +22,14 @@ static kf_status check_options(const kf_report_options *o, kf_err *err) {
 /* With a model, everything is as it was fitted; of `fit`, text and statistics remain. */
 static kf_status take_model(kf_report_job *j) {
   const kf_fit_options given = j->options.fit;
-  kf_fit_options o = {.statistics = given.statistics,
+  kf_fit_options o = {.stats_options = given.stats_options,
                       .stats = given.stats,
                       .text = given.text,
                       .metric = given.metric,
                       .sample = given.sample};
   j->model = j->options.model;
   KF_TRY(kf_map_check_data(&j->model->map, j->train, &j->ctx->err));
-  o.statistics.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
+  o.stats_options.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
   KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
   j->fused = kf_model_fused(j->model);
   if (j->fused && given.text == NULL) {
@@ -82,7 +82,7 @@ static kf_status judge(kf_report_job *j) {
   kf_eval_options o = {.metric = r->fit.metric, .part = KF_PART_IMAGES, .truth = r->truth};
   kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth};
   KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval));
-  o.raw = KF_OFF;
+  o.include_raw = KF_OFF;
   o.part = KF_PART_TEXT;
   if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_text));
   o.part = KF_PART_FUSED;
@@ -121,7 +121,7 @@ static kf_status sweep_lambdas(kf_report_job *j) {
     if (own / mean < 0.8 * relative[i] || own / mean > 1.25 * relative[i])
       lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
   kf_sweep_options o = sweep_options(j, lambdas, n);
-  o.raw = KF_OFF;
+  o.include_raw = KF_OFF;
   return n > 0 ? sweep(j, &o, &j->sweeps[0]) : KF_OK;
 }
 

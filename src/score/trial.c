@@ -6,7 +6,7 @@
 
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *o, uint32_t top) {
-  bool mapped = o->mapped != KF_OFF, raw = o->raw != KF_OFF;
+  bool mapped = o->include_mapped != KF_OFF, raw = o->include_raw != KF_OFF;
   *trial = (kf_trial){.ctx = ctx, .data = data};
   KF_TRY(kf_map_check_data(&model->map, data, &ctx->err));
   kf_known known = kf_known_model(model, mapped ? o->part : KF_PART_IMAGES);

@@ -10,8 +10,8 @@
 /* One space, as kf_analysis_options has it. */
 static inline kf_eval_options kf_one_space(const kf_analysis_options *o) {
   return (kf_eval_options){.metric = o->metric,
-                           .raw = o->raw ? KF_ON : KF_OFF,
-                           .mapped = o->raw ? KF_OFF : KF_ON,
+                           .include_raw = o->raw ? KF_ON : KF_OFF,
+                           .include_mapped = o->raw ? KF_OFF : KF_ON,
                            .truth = o->truth,
                            .set = o->set};
 }

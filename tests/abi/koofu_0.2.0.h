@@ -15,6 +15,8 @@
 #define KF_MAX_CLASSES 4194304u
 #define KF_MAX_NEIGHBOURS 1024u
 #define KF_PICTURE_BLOCK 256u
+#define KF_GROUPS 6
+#define KF_SHOTS_CLASSIFIERS 4
 KF_API const char *kf_version(void);
 typedef enum kf_switch { KF_DEFAULT = 0, KF_ON = 1, KF_OFF = 2 } kf_switch;
 typedef enum kf_status {
@@ -140,6 +142,7 @@ typedef enum kf_metric {
   KF_METRIC_EUCLIDEAN = 2,
   KF_METRIC_INNER = 3
 } kf_metric;
+KF_API const char *kf_metric_name(kf_metric metric);
 typedef struct kf_stats_options {
   kf_switch normalize;
   int exponent;
@@ -154,7 +157,7 @@ typedef struct kf_fit_options {
   kf_metric metric;
   const kf_text *text;
   const double *alpha;
-  kf_stats_options statistics;
+  kf_stats_options stats_options;
   const kf_stats *stats;
   const kf_stats *between;
   int one_se;
@@ -254,7 +257,7 @@ KF_API kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, cons
 KF_API int kf_model_fused(const kf_model *model);
 KF_API double kf_model_alpha(const kf_model *model);
 KF_API kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out);
-KF_API int kf_model_has_text(const kf_model *model, uint32_t k);
+KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
 typedef struct kf_index kf_index;
 typedef struct kf_index_options {
   kf_metric metric;
@@ -305,7 +308,6 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
-KF_API const char *kf_metric_name(kf_metric metric);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery);
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 KF_API int kf_gallery_has_labels(const kf_gallery *gallery);
@@ -572,8 +574,7 @@ typedef enum kf_group {
   KF_GROUP_ANCESTORS = 2,
   KF_GROUP_DESCENDANTS = 3,
   KF_GROUP_LEAVES = 4,
-  KF_GROUP_OTHER = 5,
-  KF_GROUPS = 6
+  KF_GROUP_OTHER = 5
 } kf_group;
 KF_API const char *kf_group_name(kf_group group);
 KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
@@ -581,8 +582,8 @@ KF_API kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy,
                                      kf_class_set **out);
 typedef struct kf_eval_options {
   kf_metric metric;
-  kf_switch raw;
-  kf_switch mapped;
+  kf_switch include_raw;
+  kf_switch include_mapped;
   const kf_truth *truth;
   const kf_class_set *set;
   kf_part part;
@@ -808,8 +809,8 @@ typedef struct kf_sweep_options {
   const kf_class_set *const *sets;
   size_t n_sets;
   kf_centre centre;
-  kf_switch raw;
-  kf_switch prototypes;
+  kf_switch include_raw;
+  kf_switch include_prototypes;
   uint32_t folds;
   int leave_one_out;
   uint64_t sample;
@@ -837,8 +838,7 @@ typedef enum kf_shots_classifier {
   KF_SHOTS_RAW = 0,
   KF_SHOTS_KOOFU = 1,
   KF_SHOTS_TEXT = 2,
-  KF_SHOTS_FUSED = 3,
-  KF_SHOTS_CLASSIFIERS = 4
+  KF_SHOTS_FUSED = 3
 } kf_shots_classifier;
 KF_API const char *kf_shots_classifier_name(kf_shots_classifier classifier);
 typedef struct kf_shots_options {
