@@ -39,29 +39,27 @@ typedef struct trial_scratch {
   double scores[BATCH * KF_TOP];
 } trial_scratch;
 
-static kf_status answer(const trial_job *j, const kf_prototypes *p, const kf_judged *rows,
-                        kf_err *err) {
+static kf_status answer(void *argument, const kf_judged *rows, kf_err *err) {
+  const trial_job *j = argument;
+  const kf_prototypes *spaces[] = {j->trial->mapped, j->trial->raw};
   trial_scratch *s = rows->scratch;
   uint32_t top = j->trial->top;
-  if (p == NULL) return KF_OK;
-  KF_TRY(
-      kf_prototypes_nearest(p, rows->rows, rows->norm2, rows->n, top, s->answers, s->scores, err));
-  for (uint64_t i = 0; i < rows->n; i++) {
-    kf_answer row = {.row = rows->number[i],
-                     .right = rows->right[i],
-                     .raw = p->raw,
-                     .answers = s->answers + i * top,
-                     .scores = s->scores + i * top,
-                     .top = top};
-    j->use(j->argument, rows->tally, &row);
+  for (int space = 0; space < 2; space++) {
+    const kf_prototypes *p = spaces[space];
+    if (p == NULL) continue;
+    KF_TRY(kf_prototypes_nearest(p, rows->rows, rows->norm2, rows->n, top, s->answers, s->scores,
+                                 err));
+    for (uint64_t i = 0; i < rows->n; i++) {
+      kf_answer row = {.row = rows->number[i],
+                       .right = rows->right[i],
+                       .raw = p->raw,
+                       .answers = s->answers + i * top,
+                       .scores = s->scores + i * top,
+                       .top = top};
+      j->use(j->argument, rows->tally, &row);
+    }
   }
   return KF_OK;
-}
-
-static kf_status answer_both(void *argument, const kf_judged *rows, kf_err *err) {
-  const trial_job *j = argument;
-  KF_TRY(answer(j, j->trial->mapped, rows, err));
-  return answer(j, j->trial->raw, rows, err);
 }
 
 kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_fn use,
@@ -71,7 +69,7 @@ kf_status kf_trial_run(const kf_trial *trial, const kf_data *others, kf_answer_f
                          .rows = BATCH,
                          .judge = &trial->judge,
                          .unjudged = others != NULL,
-                         .work = answer_both,
+                         .work = answer,
                          .argument = &j,
                          .scratch_size = sizeof(trial_scratch)};
   KF_TRY(kf_each_judged(trial->ctx, others != NULL ? others : trial->data, &pass, counts));

@@ -64,8 +64,7 @@ static kf_status read_name(reader *r, const char *text, size_t length, int32_t *
   if (r->names->n == 0)
     return kf_name_set_number(&e->found, e->path, r->place, text, length, out, err);
   *out = (int32_t)kf_dict_find(r->map, text, length);
-  if (*out >= 0) return KF_OK;
-  return no_class(r, err, text, length);
+  return *out >= 0 ? KF_OK : no_class(r, err, text, length);
 }
 
 /* Adds a class to the current entry, once. */
