@@ -42,7 +42,7 @@ static __attribute__((format(printf, 4, 5))) kf_status bad(const section *s, con
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
-  return kf_fail(err, KF_ERR_DATA, "%s: %s%s%s", s->file->path, s->name, key, what);
+  return kf_fail_file(err, s->file->path, "%s%s%s", s->name, key, what);
 }
 
 static kf_status read_count(const section *s, const char *key, uint32_t preset, uint32_t most,
@@ -194,7 +194,7 @@ static kf_status read_towers(const section *root, const model_kind *kind, kf_mod
 
 static kf_status read_root(const section *root, kf_model_config *out, kf_err *err) {
   const char *type = kf_json_string(find(root, "model_type"));
-  if (type == NULL) return kf_fail(err, KF_ERR_DATA, "%s: has no model_type", root->file->path);
+  if (type == NULL) return kf_fail_file(err, root->file->path, "has no model_type");
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (strcmp(type, kinds[i].type) == 0) return read_towers(root, &kinds[i], out, err);
   return bad(root, "model_type", err, " is '%.40s'; clip and siglip are supported", type);

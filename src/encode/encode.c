@@ -159,8 +159,7 @@ static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err
 }
 
 static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
-  if (j->paths != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
+  if (j->paths != NULL) return kf_fail_file(err, j->paths[i], "the embedding is not finite");
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
                  of_images(j) ? "picture" : "text", i);
 }

@@ -18,16 +18,15 @@ void kf_image_clear(kf_image *image) {
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err) {
   unsigned long long w = width, h = height, most = codec->max_pixels;
   if (width == 0 || height == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: has an impossible size of %llu x %llu pixels",
-                   codec->name, w, h);
+    return kf_fail_file(err, codec->name, "has an impossible size of %llu x %llu pixels", w, h);
   if (height > codec->max_pixels / width)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_MAX_PIXELS,
                         "%s: %llu x %llu pixels are more than the limit of %llu, which guards "
                         "against decompression bombs",
                         codec->name, w, h, most);
   if (width > MAX_SIDE || height > MAX_SIDE)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %llu x %llu pixels; a side may have at most %u",
-                   codec->name, w, h, MAX_SIDE);
+    return kf_fail_file(err, codec->name, "has %llu x %llu pixels; a side may have at most %u", w,
+                        h, MAX_SIDE);
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
@@ -117,7 +116,7 @@ static kf_status decode(kf_codec *codec, kf_err *err) {
   if (starts(codec, 0, "\xff\xd8\xff", 3)) return kf_jpeg_decode(codec, err);
   if (starts(codec, 0, "\x89PNG\r\n\x1a\n", 8)) return kf_png_decode(codec, err);
   if (starts(codec, 0, "RIFF", 4) && starts(codec, 8, "WEBP", 4)) return kf_webp_decode(codec, err);
-  return kf_fail(err, KF_ERR_DATA, "%s: is not a JPEG, PNG or WebP picture", codec->name);
+  return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
 }
 
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,

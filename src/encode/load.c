@@ -78,21 +78,20 @@ static void write_shape(char *text, size_t size, uint32_t ndim, const uint64_t *
 static kf_status find_tensor(plan *p, const char *name, shape wanted, struct kf_weight **out,
                              kf_err *err) {
   struct kf_weight *weight = kf_weights_find(&p->weights, name);
-  if (weight == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", p->weights.path, name);
+  if (weight == NULL) return kf_fail_file(err, p->weights.path, "there is no tensor '%s'", name);
   const kf_st_tensor *t = weight->tensor;
   if (t->type != KF_TYPE_F32 && t->type != KF_TYPE_F16 && t->type != KF_TYPE_BF16)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' is %s, but must be F32, F16 or BF16",
-                   weight->st->in.path, name, t->type_name);
+    return kf_fail_file(err, weight->st->in.path, "tensor '%s' is %s, but must be F32, F16 or BF16",
+                        name, t->type_name);
   bool fits = t->ndim == wanted.ndim;
   for (uint32_t i = 0; fits && i < wanted.ndim; i++) fits = t->shape[i] == wanted.size[i];
   if (!fits) {
     char has[200], must[200];
     write_shape(has, sizeof has, t->ndim, t->shape);
     write_shape(must, sizeof must, wanted.ndim, wanted.size);
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor '%s' has the shape %s, but config.json asks for %s",
-                   weight->st->in.path, name, has, must);
+    return kf_fail_file(err, weight->st->in.path,
+                        "tensor '%s' has the shape %s, but config.json asks for %s", name, has,
+                        must);
   }
   weight->used = true;
   *out = weight;
@@ -260,9 +259,9 @@ static kf_status check_extras(const plan *p, const kf_model_config *config, kf_e
         kf_starts_with(w->name, "text_model.") || kf_starts_with(w->name, "text_projection.");
     if (w->used || kf_ends_with(w->name, ".position_ids")) continue;
     if ((image && config->image.present) || (text && config->text.present))
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: tensor '%.100s' has no place in the tower that config.json describes",
-                     w->st->in.path, w->name);
+      return kf_fail_file(err, w->st->in.path,
+                          "tensor '%.100s' has no place in the tower that config.json describes",
+                          w->name);
     if (image || text || kf_starts_with(w->name, "logit_")) continue;
     if (n++ == 0) first = w->name;
   }
@@ -293,8 +292,7 @@ static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_
   kf_checksum_add(sum, raw, n * size);
   kf_decode_f32(p->ctx->kernels, t->type, raw, n, values);
   if (all_finite(values, n)) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' holds NaN or infinite weights", w->st->in.path,
-                 w->name);
+  return kf_fail_file(err, w->st->in.path, "tensor '%s' holds NaN or infinite weights", w->name);
 }
 
 static kf_status read_matrix(const plan *p, const item *it, const staging *s, kf_checksum *sum,

@@ -78,7 +78,7 @@ static kf_status check_utf8(const char *path, const char *what, kf_err *err) {
   for (const char *c = path; *c != '\0' && n + 5 < sizeof shown; c++)
     n += (size_t)snprintf(shown + n, sizeof shown - n, (*c & 0x80) != 0 ? "\\x%02x" : "%c",
                           (unsigned char)*c);
-  return kf_fail(err, KF_ERR_DATA, "%s: %s is not valid UTF-8", shown, what);
+  return kf_fail_file(err, shown, "%s is not valid UTF-8", what);
 }
 
 static kf_status add(kf_pictures *list, char *path, const char *id, const char *class,
@@ -241,9 +241,9 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   entries_clear(&e);
   if (status != KF_OK) return status;
   if (list->n == first)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s", path,
-                   is_model(path) ? "; its config.json says that it is a model" : "");
+    return kf_fail_file(err, path,
+                        "no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s",
+                        is_model(path) ? "; its config.json says that it is a model" : "");
   qsort(list->pictures + first, list->n - first, sizeof *list->pictures, by_path);
   return KF_OK;
 }
@@ -275,9 +275,8 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
   }
   globfree(&found);
   if (status == KF_OK && used == 0)
-    status =
-        kf_fail(err, KF_ERR_DATA,
-                "%s: matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders", pattern);
+    status = kf_fail_file(err, pattern,
+                          "matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders");
   return status;
 }
 
@@ -305,14 +304,14 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
   size_t n = tab != NULL ? (size_t)(tab - text) : length;
   size_t rest = tab != NULL ? length - n - 1 : 0;
   if (n == 0 || (tab != NULL && (rest == 0 || memchr(tab + 1, '\t', rest) != NULL)))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is neither PATH nor PATH<tab>CLASS",
-                   job->path, line);
+    return kf_fail_file(err, job->path, "line %" PRIu64 " is neither PATH nor PATH<tab>CLASS",
+                        line);
   if (job->classes < 0) job->classes = tab != NULL;
   if (job->classes != (tab != NULL))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %s class, but those before have %s",
-                   job->path, line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
+    return kf_fail_file(err, job->path, "line %" PRIu64 " has %s class, but those before have %s",
+                        line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
   if (!kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", job->path, line);
+    return kf_fail_file(err, job->path, "line %" PRIu64 " is not valid UTF-8", line);
   const char *folder = text[0] == '/' ? "" : job->folder;
   char *path = join(job->list, folder, text, n);
   char *class = tab != NULL ? join(job->list, NULL, tab + 1, rest) : NULL;
@@ -330,7 +329,7 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   kf_status status = kf_lines_each(&in, take_line, &job, err);
   kf_in_close(&in);
   if (status == KF_OK && list->n == 0) /* nothing but a byte order mark */
-    status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
+    status = kf_fail_file(err, path, "is empty");
   return status;
 }
 
@@ -344,7 +343,7 @@ static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
     const char *path = list->pictures[i].path;
     size_t length = strlen(path);
     if (kf_dict_find(seen, path, length) >= 0)
-      status = kf_fail(err, KF_ERR_DATA, "%s: appears twice among the pictures", path);
+      status = kf_fail_file(err, path, "appears twice among the pictures");
     else if (!kf_dict_add(seen, path, length, (uint32_t)i))
       status = kf_fail_memory(err);
   }

@@ -54,8 +54,8 @@ static kf_status read_text(loader *l, const char *path) {
 /* Doubles the room for the unpacked text, up to the limit: a small file may unpack to any size. */
 static kf_status grow(loader *l, z_stream *z, char **out, size_t *room) {
   if (*room >= KF_TOKENIZER_FILE_MAX)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
-                   (unsigned long long)KF_TOKENIZER_FILE_MAX);
+    return kf_fail_file(l->err, l->path, "unpacks to more than %llu bytes",
+                        (unsigned long long)KF_TOKENIZER_FILE_MAX);
   size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
   char *more = kf_arena_take(&l->memory, larger + 1, 1);
   if (more == NULL) return kf_fail_memory(l->err);
@@ -76,10 +76,10 @@ static kf_status unpack_stream(loader *l, z_stream *z) {
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
-    if (stuck) return kf_fail(l->err, KF_ERR_DATA, "%s: is cut short", l->path);
+    if (stuck) return kf_fail_file(l->err, l->path, "is cut short");
     if (code != Z_OK && code != Z_STREAM_END)
-      return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
-                     z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
+      return kf_fail_file(l->err, l->path, "is not a sound .gz file%s%s",
+                          z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
   } while (code != Z_STREAM_END);
   l->text = out;
   l->length = room - z->avail_out;
@@ -96,8 +96,7 @@ static kf_status unpack(loader *l) {
 }
 #else
 static kf_status unpack(loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: koofu was built without zlib; unpack the file first",
-                 l->path);
+  return kf_fail_file(l->err, l->path, "koofu was built without zlib; unpack the file first");
 }
 #endif
 
@@ -105,11 +104,10 @@ static kf_status unpack(loader *l) {
 
 static kf_status add_token(loader *l, const char *token, size_t length, int64_t id) {
   kf_vocabulary *v = &l->vocabulary;
-  if (length == 0) return kf_fail(l->err, KF_ERR_DATA, "%s: has an empty token", l->path);
+  if (length == 0) return kf_fail_file(l->err, l->path, "has an empty token");
   if (id < 0 || id >= KF_TOKENS_MAX)
-    return kf_fail(l->err, KF_ERR_DATA,
-                   "%s: token '%.100s' has the number %lld; 0 to %u are possible", l->path, token,
-                   (long long)id, KF_TOKENS_MAX - 1);
+    return kf_fail_file(l->err, l->path, "token '%.100s' has the number %lld; 0 to %u are possible",
+                        token, (long long)id, KF_TOKENS_MAX - 1);
   if (!kf_dict_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
   v->count++;
   if (length > l->longest) l->longest = length;
@@ -126,8 +124,8 @@ static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
     int64_t id = 0;
     kf_json_i64(token, &id);
     if (seen[id]++ > 0)
-      return kf_fail(l->err, KF_ERR_DATA, "%s: two tokens have the number %lld; one is '%.100s'",
-                     l->path, (long long)id, token->key);
+      return kf_fail_file(l->err, l->path, "two tokens have the number %lld; one is '%.100s'",
+                          (long long)id, token->key);
   }
   return KF_OK;
 }
@@ -135,15 +133,14 @@ static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
 /* {"token": number, …}; the parser has refused tokens that appear twice. */
 static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
   if (vocabulary == NULL || vocabulary->kind != KF_JSON_OBJECT || vocabulary->count == 0)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no vocabulary", l->path);
+    return kf_fail_file(l->err, l->path, "has no vocabulary");
   l->vocabulary.map = kf_dict_new(vocabulary->count);
   if (l->vocabulary.map == NULL) return kf_fail_memory(l->err);
   const kf_json *token = kf_json_first(&l->json.doc, vocabulary);
   for (; token != NULL; token = kf_json_next(&l->json.doc, token)) {
     int64_t id;
     if (!kf_json_i64(token, &id))
-      return kf_fail(l->err, KF_ERR_DATA, "%s: token '%.100s' has no whole number", l->path,
-                     token->key);
+      return kf_fail_file(l->err, l->path, "token '%.100s' has no whole number", token->key);
     KF_TRY(add_token(l, token->key, strlen(token->key), id));
   }
   if (KF_TAKE(&l->memory, l->scratch, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
@@ -184,8 +181,7 @@ static kf_status merge_room(loader *l, uint64_t most) {
   uint64_t slots = 16;
   while (slots < 2 * most) slots *= 2;
   if (most > KF_TOKENS_MAX)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has more than %u merges", l->merges_path,
-                   KF_TOKENS_MAX);
+    return kf_fail_file(l->err, l->merges_path, "has more than %u merges", KF_TOKENS_MAX);
   KF_TAKE(&l->t->memory, l->t->merged, most);
   if (KF_TAKE(&l->t->memory, l->t->slots, slots) == NULL) return kf_fail_memory(l->err);
   for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.rank = KF_NO_RANK};
@@ -195,8 +191,9 @@ static kf_status merge_room(loader *l, uint64_t most) {
 }
 
 static kf_status not_a_token(const loader *l, const char *token, size_t length) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u needs '%.*s', which is not in the vocabulary",
-                 l->merges_path, l->n_merges + 1, (int)(length < 100 ? length : 100), token);
+  return kf_fail_file(l->err, l->merges_path,
+                      "merge %u needs '%.*s', which is not in the vocabulary", l->n_merges + 1,
+                      (int)(length < 100 ? length : 100), token);
 }
 
 /* Adds the next merge. A pair that appears twice has its later rank, as in the reference. */
@@ -217,8 +214,8 @@ static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, 
 }
 
 static kf_status bad_merge(const loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u is not two tokens with a space between",
-                 l->merges_path, l->n_merges + 1);
+  return kf_fail_file(l->err, l->merges_path, "merge %u is not two tokens with a space between",
+                      l->n_merges + 1);
 }
 
 /* "a b" */
@@ -232,7 +229,7 @@ static kf_status add_merge_line(loader *l, const char *line, size_t length) {
 
 static kf_status read_json_merges(loader *l, const kf_json *merges) {
   if (merges == NULL || merges->kind != KF_JSON_LIST)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no list of merges", l->path);
+    return kf_fail_file(l->err, l->path, "has no list of merges");
   KF_TRY(merge_room(l, merges->count));
   const kf_json *merge = kf_json_first(&l->json.doc, merges);
   for (; merge != NULL; merge = kf_json_next(&l->json.doc, merge)) {
@@ -283,7 +280,7 @@ static kf_status read_merges_txt(loader *l) {
 /* --- tokenizer.json --------------------------------------------------------------------------- */
 
 static kf_status not_clip(const loader *l, const char *what) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: is not a tokenizer of CLIP's kind: %s", l->path, what);
+  return kf_fail_file(l->err, l->path, "is not a tokenizer of CLIP's kind: %s", what);
 }
 
 static bool says(const kf_json_doc *doc, const kf_json *object, const char *key, const char *text) {
@@ -383,8 +380,8 @@ static kf_status check_ends(const loader *l) {
         pair != NULL && pair->kind == KF_JSON_LIST ? kf_json_first(&l->json.doc, pair) : NULL;
     int64_t id;
     if (name == NULL || !kf_json_i64(kf_json_next(&l->json.doc, name), &id) || id != expected[i])
-      return kf_fail(l->err, KF_ERR_DATA, "%s: the post_processor's '%s' is not token %d", l->path,
-                     keys[i], (int)expected[i]);
+      return kf_fail_file(l->err, l->path, "the post_processor's '%s' is not token %d", keys[i],
+                          (int)expected[i]);
   }
   return KF_OK;
 }
@@ -437,8 +434,8 @@ static kf_status add_openai_line(loader *l, const char *line, size_t length, cha
   memcpy(*at + n_a, space + 1, n - n_a);
   (*at)[n] = '\0';
   if (kf_dict_find(l->vocabulary.map, *at, n) >= 0)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which exists already",
-                   l->path, l->n_merges + 1, *at);
+    return kf_fail_file(l->err, l->path, "merge %u makes '%.100s', which exists already",
+                        l->n_merges + 1, *at);
   KF_TRY(add_token(l, *at, n, l->vocabulary.count));
   *at += n + 1;
   return add_merge_line(l, line, length);
@@ -450,7 +447,7 @@ static kf_status load_openai_lines(loader *l, char *tokens) {
   size_t length, at = 0;
   if (!next_line(l, &at, &line, &length) || length < 8 ||
       memmem(line, length, "#version", 8) == NULL)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no '#version' in its first line", l->path);
+    return kf_fail_file(l->err, l->path, "has no '#version' in its first line");
   while (l->n_merges < OPENAI_MAX && next_line(l, &at, &line, &length))
     KF_TRY(add_openai_line(l, line, length, &tokens));
   KF_TRY(add_token(l, "<|startoftext|>", 15, l->vocabulary.count));
@@ -484,9 +481,8 @@ static kf_status load(loader *l) {
     if (!kf_is_missing(l->path)) break;
   }
   if (which == 4)
-    return kf_fail(l->err, KF_ERR_DATA,
-                   "%s: has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ,
-                   l->folder);
+    return kf_fail_file(l->err, l->folder,
+                        "has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ);
   l->vocabulary.path = l->merges_path = l->path;
   if (which < 2)
     KF_TRY(kf_json_file_read(&l->json, l->folder, names[which], KF_TOKENIZER_FILE_MAX, l->err));

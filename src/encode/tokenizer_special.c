@@ -61,7 +61,7 @@ static bool is_true(const kf_json *node) {
 static bool is_absent(const kf_json *node) { return node == NULL || node->kind == KF_JSON_NULL; }
 
 static kf_status bad(const gatherer *g, const char *what, const char *detail) {
-  return kf_fail(g->err, KF_ERR_DATA, "%s: %s '%.100s'", g->folder, what, detail);
+  return kf_fail_file(g->err, g->folder, "%s '%.100s'", what, detail);
 }
 
 /* --- gathering -------------------------------------------------------------------------------- */
@@ -74,8 +74,8 @@ static wanted *find(gatherer *g, const char *text) {
 
 static kf_status want(gatherer *g, wanted token) {
   if (g->n == KF_ADDED_MAX)
-    return kf_fail(g->err, KF_ERR_DATA, "%s: the tokenizer has more than %u added tokens",
-                   g->folder, KF_ADDED_MAX);
+    return kf_fail_file(g->err, g->folder, "the tokenizer has more than %u added tokens",
+                        KF_ADDED_MAX);
   g->list[g->n++] = token;
   return KF_OK;
 }
@@ -272,9 +272,9 @@ static kf_status settle(gatherer *g, const wanted *token) {
   int64_t id = kf_dict_find(g->vocabulary->map, token->text, strlen(token->text));
   if (id < 0) id = g->next++;
   if (token->listed && token->id != id)
-    return kf_fail(g->err, KF_ERR_DATA,
-                   "%s: added token '%.100s' has the number %lld, but should have %lld", g->folder,
-                   token->text, (long long)token->id, (long long)id);
+    return kf_fail_file(g->err, g->folder,
+                        "added token '%.100s' has the number %lld, but should have %lld",
+                        token->text, (long long)token->id, (long long)id);
   kf_tokenizer *t = g->t;
   kf_added *a = &t->added[t->n_added++];
   size_t length = strlen(token->text);
@@ -297,8 +297,8 @@ static int32_t id_of(const gatherer *g, const char *text) {
 static kf_status settle_all(gatherer *g) {
   for (int k = BOS; k <= UNK; k++)
     if (kf_dict_find(g->vocabulary->map, g->named[k], strlen(g->named[k])) < 0)
-      return kf_fail(g->err, KF_ERR_DATA, "%s: has no token '%.100s', which is the %s",
-                     g->vocabulary->path, g->named[k], keys[k]);
+      return kf_fail_file(g->err, g->vocabulary->path, "has no token '%.100s', which is the %s",
+                          g->named[k], keys[k]);
   g->next = g->vocabulary->count;
   if (KF_TAKE_ZERO(&g->t->memory, g->t->added, g->n) == NULL) return kf_fail_memory(g->err);
   for (uint32_t i = 0; i < g->n; i++) KF_TRY(settle(g, &g->list[i]));

@@ -26,8 +26,7 @@ static kf_status keep_line(void *argument, uint64_t line, const char *text, size
                            kf_err *err) {
   lines *l = argument;
   if (!kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %llu is not valid UTF-8", l->path,
-                   (unsigned long long)line);
+    return kf_fail_file(err, l->path, "line %llu is not valid UTF-8", (unsigned long long)line);
   kf_string_add(&l->bytes, text, length);
   kf_string_add(&l->bytes, "", 1);
   l->n++;
@@ -47,7 +46,7 @@ static kf_status read_lines(const char *path, lines *out, kf_err *err) {
   kf_status status = kf_lines_each(&in, keep_line, out, err);
   kf_in_close(&in);
   KF_TRY(status);
-  if (out->n == 0) return kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
+  if (out->n == 0) return kf_fail_file(err, path, "is empty");
   out->items = kf_alloc(out->n, sizeof *out->items);
   if (out->items == NULL || out->bytes.failed) return kf_fail_memory(err);
   char *at = out->bytes.data;
@@ -121,14 +120,12 @@ static kf_status read_names(const char *path, size_t line, char *text, class_nam
   else
     cut_comment(text);
   if (text == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %zu: the quotation mark does not end a name", path,
-                   line);
+    return kf_fail_file(err, path, "line %zu: the quotation mark does not end a name", line);
   out->names = trim(text);
   size_t n = strlen(out->names);
   if (!out->whole && n > 0 && out->names[n - 1] == ',') out->names[n - 1] = '\0';
   if (*out->names == '\0')
-    return kf_fail(err, KF_ERR_DATA, "%s: line %zu is empty, where a class name must be", path,
-                   line);
+    return kf_fail_file(err, path, "line %zu is empty, where a class name must be", line);
   return KF_OK;
 }
 
@@ -176,7 +173,7 @@ static kf_status index_spoken(const lines *l, kf_dict *dict, kf_err *err) {
   for (size_t i = 0; i < l->n; i++) {
     char *tab = strchr(l->items[i], '\t');
     if (tab == NULL)
-      return kf_fail(err, KF_ERR_DATA, "%s: line %zu has no tab after the class", l->path, i + 1);
+      return kf_fail_file(err, l->path, "line %zu has no tab after the class", i + 1);
     *tab = '\0';
     KF_TRY(add_once(dict, l->path, i, l->items[i], strlen(l->items[i]), KF_HINT_NONE, err));
   }
@@ -189,9 +186,8 @@ static kf_status find_spoken(builder *b, const kf_dict *dict) {
     const char *label = b->classes[k].label;
     int64_t i = kf_dict_find(dict, label, strlen(label));
     if (i < 0)
-      return kf_fail(b->err, KF_ERR_DATA, "%s: no line for the class '%.64s' (line %zu of %s)",
-                     l->path, label, k + 1,
-                     b->options->names != NULL ? "the names" : b->options->classes);
+      return kf_fail_file(b->err, l->path, "no line for the class '%.64s' (line %zu of %s)", label,
+                          k + 1, b->options->names != NULL ? "the names" : b->options->classes);
     char *names = l->items[i] + strlen(l->items[i]) + 1;
     KF_TRY(read_names(l->path, (size_t)i + 1, names, &b->classes[k], b->err));
   }
@@ -304,7 +300,7 @@ static kf_status take_templates(builder *b) {
   KF_TRY(read_lines(given, l, b->err));
   for (size_t i = 0; i < l->n; i++)
     if (strstr(l->items[i], "{}") == NULL)
-      return kf_fail(b->err, KF_ERR_DATA, "%s: line %zu has no {} for the name", given, i + 1);
+      return kf_fail_file(b->err, given, "line %zu has no {} for the name", i + 1);
   b->templates = (const char *const *)l->items;
   b->n_templates = l->n;
   return KF_OK;

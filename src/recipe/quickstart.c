@@ -57,15 +57,14 @@ static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32
     if (counts[k] > most) most = counts[k];
   }
   if (with_rows < 2)
-    return kf_fail(
-        &q->ctx->err, KF_ERR_DATA,
-        "%s: %s; there must be a folder of pictures for each class, and two classes", q->name,
-        with_rows == 1 ? "only one class has pictures that can be read" : "no class folders");
+    return kf_fail_file(&q->ctx->err, q->name,
+                        "%s; there must be a folder of pictures for each class, and two classes",
+                        with_rows == 1 ? "only one class has pictures that can be read"
+                                       : "no class folders");
   if (most > 1) return KF_OK;
-  return kf_fail(&q->ctx->err, KF_ERR_DATA,
-                 "%s: every class has a single picture, which says nothing about how pictures of "
-                 "one class differ",
-                 q->name);
+  return kf_fail_file(&q->ctx->err, q->name,
+                      "every class has a single picture, which says nothing about how pictures of "
+                      "one class differ");
 }
 
 static kf_status check_pictures(const quickstart *q) {
