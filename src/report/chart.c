@@ -10,18 +10,20 @@
 
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, TOP_OF_TWO = 64, BELOW = 46 };
 
-void kf_chart_begin(kf_chart *c, kf_string *out, double low, double high, bool log, bool two) {
-  *c = (kf_chart){.y_name = "top-1 accuracy, %", .x_show = kf_tick_real};
+void kf_chart_begin(kf_chart *c, kf_string *out, double low, double high, bool two) {
+  *c = (kf_chart){.y_name = "top-1 accuracy, %"};
   c->plot = (kf_plot){.out = out, .width = WIDTH, .height = HEIGHT + (two ? 24 : 0)};
-  c->plot.x = (kf_scale){low, high, LEFT, RIGHT, log};
+  c->plot.x = (kf_scale){low, high, LEFT, RIGHT, true};
   c->plot.y = (kf_scale){.from = c->plot.height - BELOW, .to = two ? TOP_OF_TWO : TOP};
   kf_scale_widen(&c->plot.x);
+  c->x_ticks = kf_ticks_log(c->plot.x.low, c->plot.x.high);
 }
 
-kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *name) {
+kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *name,
+                         unsigned colour) {
   if (c->n == KF_MAX_CURVES) return NULL;
   kf_curve *curve = &c->curves[c->n];
-  *curve = (kf_curve){.kind = kind, .colour = (unsigned)c->n};
+  *curve = (kf_curve){.kind = kind, .colour = colour};
   curve->points = kf_alloc(n, sizeof *curve->points);
   if (curve->points == NULL) {
     c->plot.out->failed = true;
@@ -39,10 +41,8 @@ void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n) {
 }
 
 void kf_chart_baseline(kf_chart *c, const char *name, unsigned colour, uint64_t hits, uint64_t n) {
-  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name);
-  if (curve == NULL) return;
-  curve->colour = colour;
-  kf_curve_add(curve, 0, hits, n);
+  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name, colour);
+  if (curve != NULL) kf_curve_add(curve, 0, hits, n);
 }
 
 void kf_chart_clear(kf_chart *c) {
@@ -115,8 +115,7 @@ static void put_mark(const kf_chart *c) {
   double x = kf_scale_at(&p->x, c->mark);
   bool right = x > (p->x.from + p->x.to) / 2;
   kf_svg_line(p->out, "mark", x, p->y.from, x, p->y.to);
-  kf_svg_text(p->out, right ? "note end" : "note", x + (right ? -6 : 6), p->y.from - 10,
-              c->mark_name);
+  kf_svg_text(p->out, right ? "note end" : "note", x + (right ? -6 : 6), p->y.from - 10, "chosen");
 }
 
 static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
@@ -253,7 +252,7 @@ void kf_chart_draw(kf_chart *c) {
   kf_ticks ticks = kf_ticks_linear(c->plot.y.low, c->plot.y.high, 5);
   kf_axis_y(&c->plot, &ticks, kf_tick_percent, 1);
   kf_axis_title_y(&c->plot, c->y_name);
-  kf_axis_x(&c->plot, &c->x_ticks, c->x_show, 1, false);
+  kf_axis_x(&c->plot, &c->x_ticks, kf_tick_real, 1, false);
   kf_axis_title_x(&c->plot, c->x_name, false);
   if (c->above_name != NULL) {
     kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true);

@@ -81,14 +81,11 @@ static void put_matrix_cell(kf_string *out, const matrix *m, size_t i, size_t j,
 }
 
 static void put_side(kf_string *out, const matrix *m, size_t i, double x, double y, bool slanted) {
-  kf_put(out, slanted ? "<text class=\"side\"" : "<text class=\"side end\"");
-  if (slanted) {
-    kf_string_addf(out, " transform=\"translate(%.1f %.1f) rotate(-45)\"", x, y);
-  } else {
-    kf_svg_attribute(out, "x", x);
-    kf_svg_attribute(out, "y", y);
-  }
-  kf_put(out, ">");
+  if (slanted)
+    kf_string_addf(out, "<text class=\"side\" transform=\"translate(%.1f %.1f) rotate(-45)\">", x,
+                   y);
+  else
+    kf_svg_text_begin(out, "side end", x, y);
   kf_put_class(out, m->page, m->class[i], NAME);
   kf_put(out, "</text>\n");
 }

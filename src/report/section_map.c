@@ -113,10 +113,7 @@ static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, si
     box b = {from[side], y - 9, from[side] + width, y + 9};
     if (!free_place(m, taken, n, &b)) continue;
     taken[n] = b;
-    kf_string_addf(out, "<text class=\"%s\"", classes[side]);
-    kf_svg_attribute(out, "x", at[side]);
-    kf_svg_attribute(out, "y", y + 4);
-    kf_put(out, ">");
+    kf_svg_text_begin(out, classes[side], at[side], y + 4);
     kf_put_class(out, m->page, s->class, NAME);
     kf_put(out, "</text>\n");
     return true;

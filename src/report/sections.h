@@ -43,6 +43,12 @@ typedef struct kf_place {
   kf_part by;       /* images, unless changed */
   kf_centre centre; /* of mapped text; 0: no text */
 } kf_place;
+/* The same setting, answered by another part. */
+static inline kf_place kf_place_by(const kf_place *place, kf_part by) {
+  kf_place here = *place;
+  here.by = by;
+  return here;
+}
 /* false: no sweep, or no cell in the mapped space. */
 bool kf_sweep_place(const kf_page *c, kf_place *out);
 /* The cell at a place, in the mapped or the original space; NULL: none. */

@@ -57,10 +57,11 @@ void kf_axis_x(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, doub
 void kf_axis_title_y(const kf_plot *plot, const char *text);
 void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
 
-/* ` NAME="value"` with one decimal at most. */
-void kf_svg_attribute(kf_string *out, const char *name, double value);
+/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
+kf_shown kf_svg_number(double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);
+void kf_svg_text_begin(kf_string *out, const char *class, double x, double y);
 /* <rect … and <circle …, not closed yet; class NULL: none. */
 void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
                  double height);
