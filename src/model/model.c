@@ -19,8 +19,8 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   KF_TAKE_ZERO(arena, m->class_means, k * d);
   KF_TAKE_ZERO(arena, m->prototypes, k * l);
   KF_TAKE_ZERO(arena, m->lengths, k);
-  return kf_model_hand_out(
-      arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), m, out);
+  KF_HAND_OUT(arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), out, m,
+              kf_model_free);
 }
 
 void kf_model_free(kf_model *m) {
@@ -28,10 +28,6 @@ void kf_model_free(kf_model *m) {
   kf_names_clear(&m->names);
   kf_arena_free(&m->arena);
   kf_free(m);
-}
-
-kf_status kf_model_hand_out(kf_status status, kf_model *m, kf_model **out) {
-  KF_HAND_OUT(status, out, m, kf_model_free);
 }
 
 void kf_model_copy_map(const kf_model *from, kf_model *to) {
@@ -184,7 +180,7 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   if (status == KF_OK) status = add_class(ctx, model, sum, larger);
   kf_names_clear(&names);
   kf_stats_free(sum);
-  return kf_model_hand_out(status, larger, out);
+  KF_HAND_OUT(status, out, larger, kf_model_free);
 }
 
 /* --- looking --------------------------------------------------------------------------------- */

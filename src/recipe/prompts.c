@@ -7,7 +7,7 @@
 struct kf_prompts {
   uint64_t n;
   kf_string bytes; /* the prompts, each with its NUL */
-  const char **texts;
+  char **texts;
   int32_t *classes; /* [n]; NULL: no classes */
   size_t room;      /* of classes */
   kf_names names;   /* of classes */
@@ -33,6 +33,15 @@ static kf_status keep_line(void *argument, uint64_t line, const char *text, size
   return KF_OK;
 }
 
+/* Points at n strings that follow one another, each with its NUL. */
+static kf_status point_at(const kf_string *bytes, uint64_t n, char ***out, kf_err *err) {
+  *out = kf_alloc(n, sizeof **out);
+  if (*out == NULL || bytes->failed) return kf_fail_memory(err);
+  char *at = bytes->data;
+  for (uint64_t i = 0; i < n; i++, at += strlen(at) + 1) (*out)[i] = at;
+  return KF_OK;
+}
+
 static void clear_lines(lines *l) {
   kf_string_clear(&l->bytes);
   kf_free(l->items);
@@ -47,11 +56,7 @@ static kf_status read_lines(const char *path, lines *out, kf_err *err) {
   kf_in_close(&in);
   KF_TRY(status);
   if (out->n == 0) return kf_fail_file(err, path, "is empty");
-  out->items = kf_alloc(out->n, sizeof *out->items);
-  if (out->items == NULL || out->bytes.failed) return kf_fail_memory(err);
-  char *at = out->bytes.data;
-  for (size_t i = 0; i < out->n; i++, at += strlen(at) + 1) out->items[i] = at;
-  return KF_OK;
+  return point_at(&out->bytes, out->n, &out->items, err);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -336,20 +341,12 @@ static kf_status add_class(builder *b, size_t k) {
   return KF_OK;
 }
 
-static kf_status point_at_texts(kf_prompts *p, kf_err *err) {
-  p->texts = kf_alloc(p->n, sizeof *p->texts);
-  if (p->texts == NULL || p->bytes.failed) return kf_fail_memory(err);
-  const char *at = p->bytes.data;
-  for (uint64_t i = 0; i < p->n; i++, at += strlen(at) + 1) p->texts[i] = at;
-  return KF_OK;
-}
-
 static kf_status build(builder *b) {
   KF_TRY(take_templates(b));
   KF_TRY(take_classes(b));
   KF_TRY(keep_labels(b));
   for (size_t k = 0; k < b->n_classes; k++) KF_TRY(add_class(b, k));
-  return point_at_texts(b->prompts, b->err);
+  return point_at(&b->prompts->bytes, b->prompts->n, &b->prompts->texts, b->err);
 }
 
 kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out) {
@@ -375,11 +372,7 @@ kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
   if (p == NULL) return kf_fail_memory(err);
   lines l;
   kf_status status = read_lines(path, &l, err);
-  p->n = l.n;
-  p->bytes = l.bytes; /* no longer the lines' */
-  l.bytes = (kf_string){0};
-  if (status == KF_OK) status = point_at_texts(p, err);
-  clear_lines(&l);
+  *p = (kf_prompts){.n = l.n, .bytes = l.bytes, .texts = l.items}; /* no longer the lines' */
   KF_HAND_OUT(status, out, p, kf_prompts_free);
 }
 
@@ -409,16 +402,24 @@ const char *kf_prompts_class_name(const kf_prompts *p, uint32_t k) {
 
 /* --- embeddings ------------------------------------------------------------------------------- */
 
-/* Encodes prompts; rows and data set are to be freed, even if this fails. */
-static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *p, float **rows,
-                        kf_data **data) {
+/* Encodes prompts: to `text`, or otherwise to a file. */
+static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *p,
+                        const kf_text_options *options, kf_text **text, kf_dtype dtype,
+                        const char *path) {
   uint32_t dim = kf_encoder_dim(encoder);
-  *rows = kf_alloc(p->n * dim, sizeof **rows);
-  *data = NULL;
-  if (*rows == NULL) return kf_fail_memory(&ctx->err);
-  KF_TRY(kf_encode_texts(ctx, encoder, p->texts, p->n, *rows));
-  return kf_data_open_memory(ctx, *rows, p->n, dim, p->classes, (const char *const *)p->names.name,
-                             p->names.n, data);
+  kf_data *data = NULL;
+  float *rows = kf_alloc(p->n * dim, sizeof *rows);
+  if (rows == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_encode_texts(ctx, encoder, (const char *const *)p->texts, p->n, rows);
+  if (status == KF_OK)
+    status = kf_data_open_memory(ctx, rows, p->n, dim, p->classes,
+                                 (const char *const *)p->names.name, p->names.n, &data);
+  if (status == KF_OK)
+    status =
+        text != NULL ? kf_text_new(ctx, data, options, text) : kf_data_save(ctx, data, dtype, path);
+  kf_data_free(data);
+  kf_free(rows);
+  return status;
 }
 
 kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
@@ -426,23 +427,11 @@ kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                    kf_text **out) {
   KF_ENTER(ctx, encoder != NULL && prompts != NULL && out != NULL);
   if (prompts->classes == NULL) return kf_fail(err, KF_ERR_ARG, "the prompts have no classes");
-  float *rows;
-  kf_data *data;
-  kf_status status = encode(ctx, encoder, prompts, &rows, &data);
-  if (status == KF_OK) status = kf_text_new(ctx, data, options, out);
-  kf_data_free(data);
-  kf_free(rows);
-  return status;
+  return encode(ctx, encoder, prompts, options, out, KF_F32, NULL);
 }
 
 kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
                            kf_dtype dtype, const char *path) {
   KF_ENTER(ctx, encoder != NULL && prompts != NULL && path != NULL);
-  float *rows;
-  kf_data *data;
-  kf_status status = encode(ctx, encoder, prompts, &rows, &data);
-  if (status == KF_OK) status = kf_data_save(ctx, data, dtype, path);
-  kf_data_free(data);
-  kf_free(rows);
-  return status;
+  return encode(ctx, encoder, prompts, NULL, NULL, dtype, path);
 }

@@ -26,7 +26,7 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   kf_gallery *g;
   KF_TRY(kf_gallery_open(path, &g, err));
   g->in_place = o.rerank_from_disk != 0;
-  return kf_gallery_hand_out(build_index(ctx, g), g, out);
+  KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
 }
 
 void kf_gallery_free(kf_gallery *g) {
@@ -36,10 +36,6 @@ void kf_gallery_free(kf_gallery *g) {
   kf_arena_free(&g->arena);
   kf_in_close(&g->in);
   kf_free(g);
-}
-
-kf_status kf_gallery_hand_out(kf_status status, kf_gallery *g, kf_gallery **out) {
-  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 /* --- looking --------------------------------------------------------------------------------- */

@@ -169,5 +169,5 @@ kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
   }
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
-  return kf_gallery_hand_out(status, g, out);
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }

@@ -97,7 +97,7 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
   }
   kf_data_free(good);
   kf_arena_free(&arena);
-  return kf_gallery_hand_out(status, g, out);
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
