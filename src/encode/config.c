@@ -147,8 +147,6 @@ static kf_status read_text_tower(const section *s, kf_tower_config *c) {
   return read_end(s, &c->end);
 }
 
-/* --- the file -------------------------------------------------------------------------------- */
-
 /* What a model_type stands for. `nested`: each tower has an object of its own. */
 typedef struct model_kind {
   const char *type;

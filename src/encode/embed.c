@@ -315,8 +315,6 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return kf_stw_end(w, fill(e, w, err), err);
 }
 
-/* --- all of it -------------------------------------------------------------------------------- */
-
 static kf_status embed(embedding *e, const char *path, kf_err *err) {
   const kf_embed_options *o = &e->options;
   e->run = (kf_embed_run){.pictures = kf_pictures_count(e->pictures),

@@ -5,8 +5,6 @@
 
 #define FILE_MAX ((uint64_t)1 << 30) /* bytes */
 
-/* --- memory ----------------------------------------------------------------------------------- */
-
 void kf_image_clear(kf_image *image) {
   kf_free(image->rgb);
   *image = (kf_image){0};

@@ -333,8 +333,6 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   return status;
 }
 
-/* --- all of them ------------------------------------------------------------------------------ */
-
 static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
   if (list->n > UINT32_MAX) return kf_fail(err, KF_ERR_DATA, "%zu pictures are too many", list->n);
   kf_dict *seen = kf_dict_new((uint32_t)list->n);

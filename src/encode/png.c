@@ -190,8 +190,6 @@ static kf_status find_orientation(spng_ctx *png, kf_codec *codec, kf_err *err) {
   return KF_OK;
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
-
 static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
   struct spng_ihdr head;
   struct spng_plte palette = {0};

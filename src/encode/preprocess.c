@@ -235,8 +235,6 @@ static kf_status read_resample(const settings *c, kf_resample *out) {
   }
 }
 
-/* --- reading: the whole ----------------------------------------------------------------------- */
-
 /* CLIP's or SigLIP's image processor; a file that does not name one is CLIP's. */
 static kf_status read_kind(const settings *c, uint32_t image_size, kf_preprocess *p) {
   static const char *const clip[] = {"CLIPImageProcessor", "CLIPImageProcessorFast",

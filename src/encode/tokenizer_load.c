@@ -319,19 +319,22 @@ static bool has_regex(const kf_json_doc *doc, const kf_json *step, const char *r
   return says(doc, kf_json_get(doc, step, "pattern"), "Regex", regex);
 }
 
+/* The first item of a list of n under a key; NULL: there is no such list. */
+static const kf_json *first_of(const kf_json_doc *doc, const kf_json *object, const char *key,
+                               uint32_t n) {
+  const kf_json *list = kf_json_get(doc, object, key);
+  bool right = list != NULL && list->kind == KF_JSON_LIST && list->count == n;
+  return right ? kf_json_first(doc, list) : NULL;
+}
+
 static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
   const kf_json_doc *doc = &l->json.doc;
-  const kf_json *steps = kf_json_get(doc, normalizer, "normalizers");
-  const kf_json *nfc = NULL, *replace = NULL, *lower = NULL;
-  if (says(doc, normalizer, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
-      steps->count == 3) {
-    nfc = kf_json_first(doc, steps);
-    replace = kf_json_next(doc, nfc);
-    lower = kf_json_next(doc, replace);
-  }
-  bool right = says(doc, nfc, "type", "NFC") && says(doc, replace, "type", "Replace") &&
-               has_regex(doc, replace, "\\s+") && says(doc, replace, "content", " ") &&
-               says(doc, lower, "type", "Lowercase");
+  const kf_json *nfc = first_of(doc, normalizer, "normalizers", 3);
+  const kf_json *replace = nfc != NULL ? kf_json_next(doc, nfc) : NULL;
+  const kf_json *lower = nfc != NULL ? kf_json_next(doc, replace) : NULL;
+  bool right = says(doc, normalizer, "type", "Sequence") && says(doc, nfc, "type", "NFC") &&
+               says(doc, replace, "type", "Replace") && has_regex(doc, replace, "\\s+") &&
+               says(doc, replace, "content", " ") && says(doc, lower, "type", "Lowercase");
   return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
 }
 
@@ -345,16 +348,11 @@ static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
 
 static kf_status check_pre_tokenizer(const loader *l, const kf_json *pre) {
   const kf_json_doc *doc = &l->json.doc;
-  const kf_json *steps = kf_json_get(doc, pre, "pretokenizers");
-  const kf_json *split = NULL, *bytes = NULL;
-  if (says(doc, pre, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
-      steps->count == 2) {
-    split = kf_json_first(doc, steps);
-    bytes = kf_json_next(doc, split);
-  }
-  bool right = says(doc, split, "type", "Split") && says(doc, split, "behavior", "Removed") &&
-               !is_off(doc, split, "invert") && says(doc, bytes, "type", "ByteLevel") &&
-               is_off(doc, bytes, "add_prefix_space");
+  const kf_json *split = first_of(doc, pre, "pretokenizers", 2);
+  const kf_json *bytes = split != NULL ? kf_json_next(doc, split) : NULL;
+  bool right = says(doc, pre, "type", "Sequence") && says(doc, split, "type", "Split") &&
+               says(doc, split, "behavior", "Removed") && !is_off(doc, split, "invert") &&
+               says(doc, bytes, "type", "ByteLevel") && is_off(doc, bytes, "add_prefix_space");
   if (!right) return not_clip(l, "its pre_tokenizer is not Split and ByteLevel");
   return is_clip_regex(doc, split)
              ? KF_OK
@@ -469,8 +467,6 @@ static kf_status load_openai(loader *l, bool packed) {
   KF_TRY(add_bytes(l, symbols));
   return load_openai_lines(l, tokens);
 }
-
-/* --- whichever there is ----------------------------------------------------------------------- */
 
 static kf_status load(loader *l) {
   static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};

@@ -112,8 +112,6 @@ static kf_status open_several(kf_weights *w, const char *folder, const kf_json_f
   return status;
 }
 
-/* --- either ---------------------------------------------------------------------------------- */
-
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) {
   static const char single[] = "model.safetensors", listed[] = "model.safetensors.index.json";
   *weights = (kf_weights){0};

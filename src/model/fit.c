@@ -260,8 +260,6 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 
-/* --- all together ---------------------------------------------------------------------------- */
-
 static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;

@@ -221,8 +221,6 @@ kf_status kf_model_complete(kf_ctx *ctx, kf_model *m, int64_t only) {
   return status;
 }
 
-/* --- all together ---------------------------------------------------------------------------- */
-
 /* The classes of the model, then those of the text that it lacks. */
 typedef struct fusing {
   kf_ctx *ctx;

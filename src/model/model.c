@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err) {
   kf_model *m = kf_alloc_zero(1, sizeof *m);
@@ -182,8 +180,6 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   kf_stats_free(sum);
   KF_HAND_OUT(status, out, larger, kf_model_free);
 }
-
-/* --- looking --------------------------------------------------------------------------------- */
 
 uint32_t kf_model_dim_in(const kf_model *m) { return m->map.dim_in; }
 uint32_t kf_model_dim_out(const kf_model *m) { return m->map.dim_out; }

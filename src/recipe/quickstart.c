@@ -177,8 +177,6 @@ static kf_status fit_and_report(quickstart *q) {
   return KF_OK;
 }
 
-/* --- the recipe ------------------------------------------------------------------------------- */
-
 /* What can go wrong early comes before the pictures take their time. */
 static kf_status run(quickstart *q) {
   kf_prompts *prompts;

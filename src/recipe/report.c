@@ -236,8 +236,6 @@ void kf_report_clear(kf_report_job *j) {
   kf_fit_end(&j->fit);
 }
 
-/* --- the recipe ------------------------------------------------------------------------------- */
-
 static void fill_result(const kf_report_job *j, kf_report_result *out) {
   const kf_fit_report *r = j->fit.report;
   *out = (kf_report_result){.rows = j->fit.stats->rows,

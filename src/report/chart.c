@@ -242,8 +242,6 @@ static void put_readings(const kf_chart *c) {
   }
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
 void kf_chart_draw(kf_chart *c) {
   fit_y(c);
   if (c->n > 1) put_key(c);

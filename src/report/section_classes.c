@@ -137,25 +137,16 @@ static void put_other(kf_string *out, const kf_page *c, const kf_confusion *foun
                  kf_show_count(found->n).text);
 }
 
-static void begin_table(kf_string *out, const char *what, const char *heads) {
-  kf_figure_begin(out, what);
-  kf_table_begin(out, what, heads);
-}
-
 static void begin_row(kf_string *out, const kf_page *c, uint32_t k) {
   kf_put(out, "<tr><th scope=\"row\"><bdi>");
   kf_put_class(out, c, k, 48);
   kf_put(out, "</bdi></th>");
 }
 
-static void end_table(kf_string *out) {
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
-}
-
 static void put_worst(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
-  begin_table(out, "The worst classes",
-              KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"));
+  kf_figure_table_begin(out, "The worst classes", "The worst classes",
+                        KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5")
+                            KF_HEAD_WORDS("mostly taken for"));
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
@@ -163,13 +154,14 @@ static void put_worst(kf_string *out, const kf_page *c, const ranked *list, size
                    kf_show_count(r->n).text, kf_show_count(r->top5).text);
     put_other(out, c, main_confusion(c->analysis, list[i].class, false), false);
   }
-  end_table(out);
+  kf_figure_table_end(out);
 }
 
 static void put_attractive(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
   if (n == 0) return;
-  begin_table(out, "Most often a wrong answer",
-              KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for"));
+  kf_figure_table_begin(out, "Most often a wrong answer", "Most often a wrong answer",
+                        KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly")
+                            KF_HEAD_WORDS("mostly for"));
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
@@ -177,7 +169,7 @@ static void put_attractive(kf_string *out, const kf_page *c, const ranked *list,
                    kf_show_count(r->top1).text);
     put_other(out, c, main_confusion(c->analysis, list[i].class, true), true);
   }
-  end_table(out);
+  kf_figure_table_end(out);
 }
 
 static void put_words(kf_string *out, const kf_page *c, const ranked *list, size_t n) {

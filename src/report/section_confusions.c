@@ -128,8 +128,8 @@ static void put_matrix(kf_string *out, const matrix *m) {
 static void put_pairs(kf_string *out, const kf_page *c) {
   enum { LISTED = 15 };
   const kf_analysis *a = c->analysis;
-  kf_figure_begin(out, "Most frequent confusions");
-  kf_table_begin(out, "pairs", KF_HEAD("class") KF_HEAD_WORDS("taken for") KF_HEAD("rows"));
+  kf_figure_table_begin(out, "Most frequent confusions", "pairs",
+                        KF_HEAD("class") KF_HEAD_WORDS("taken for") KF_HEAD("rows"));
   for (size_t i = 0; i < a->n_confusions && i < LISTED; i++) {
     const kf_confusion *f = &a->confusions[i];
     kf_put(out, "<tr><th scope=\"row\"><bdi>");
@@ -139,8 +139,7 @@ static void put_pairs(kf_string *out, const kf_page *c) {
     kf_string_addf(out, "</bdi></td><td>%s of %s</td></tr>\n", kf_show_count(f->n).text,
                    kf_show_count(a->classes[f->truth].n).text);
   }
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
+  kf_figure_table_end(out);
 }
 
 void kf_section_confusions(kf_string *out, const kf_page *c) {

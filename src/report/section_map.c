@@ -200,8 +200,6 @@ static void put_grid(kf_string *out, map *m) {
   }
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
 static void put_key(kf_string *out) {
   static const char *const names[] = {"below 20 % right", "20–40", "40–60", "60–80",
                                       "80 % and above"};

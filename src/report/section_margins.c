@@ -47,9 +47,8 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
 static void put_selective(kf_string *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;
-  kf_figure_begin(out, "Answering only when the margin is wide");
-  kf_table_begin(out, "margins",
-                 KF_HEAD("rows answered") KF_HEAD("margin at least") KF_HEAD("right"));
+  kf_figure_table_begin(out, "Answering only when the margin is wide", "margins",
+                        KF_HEAD("rows answered") KF_HEAD("margin at least") KF_HEAD("right"));
   for (size_t i = a->n_bins; i-- > 0;) {
     if (!usable(&a->bins[i])) continue;
     n += a->bins[i].n;
@@ -58,8 +57,7 @@ static void put_selective(kf_string *out, const kf_analysis *a) {
                    100 * kf_share(n, all), kf_show_real(a->bins[i].low).text,
                    kf_show_percent(top1, n).text);
   }
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
+  kf_figure_table_end(out);
 }
 
 static bool any_usable(const kf_analysis *a) {

@@ -102,8 +102,6 @@ static void alpha_figure(kf_string *out, const kf_page *c) {
                   "Band: one standard error below the best accuracy.");
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
 static void put_words(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *f = c->fuse;
   kf_put(out, "<p class=\"lead\">");

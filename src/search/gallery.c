@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
   kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = kf_gallery_fetch, .self = g};
   KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
@@ -37,8 +35,6 @@ void kf_gallery_free(kf_gallery *g) {
   kf_in_close(&g->in);
   kf_free(g);
 }
-
-/* --- looking --------------------------------------------------------------------------------- */
 
 uint64_t kf_gallery_rows(const kf_gallery *g) { return g->rows; }
 uint32_t kf_gallery_dim_in(const kf_gallery *g) {

@@ -143,8 +143,6 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
                       (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
-
 static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TRY(kf_st_check_format(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
   KF_TRY(read_space(st, g, err));

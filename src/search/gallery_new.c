@@ -51,8 +51,6 @@ static kf_status find_good(kf_ctx *ctx, const kf_data *data, kf_arena *arena, kf
   return kf_data_new_pick(data, good.rows, good.n, out, &ctx->err);
 }
 
-/* --- the gallery ------------------------------------------------------------------------------ */
-
 static kf_status take_labels(const maker *m, kf_gallery *g) {
   kf_err *err = &m->ctx->err;
   if (!m->data->has_labels) return KF_OK;

@@ -334,8 +334,6 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
   return KF_OK;
 }
 
-/* --- both ------------------------------------------------------------------------------------ */
-
 /* Batches of equal size, a few for each thread, so that none waits long for the last. */
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {
   uint64_t rounds = (n + (uint64_t)most * threads - 1) / ((uint64_t)most * threads);
