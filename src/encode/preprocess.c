@@ -237,23 +237,19 @@ static kf_status read_resample(const settings *c, kf_resample *out) {
 
 /* CLIP's or SigLIP's image processor; a file that does not name one is CLIP's. */
 static kf_status read_kind(const settings *c, uint32_t image_size, kf_preprocess *p) {
-  static const char *const clip[] = {"CLIPImageProcessor", "CLIPImageProcessorFast",
-                                     "CLIPImageProcessorPil", "CLIPFeatureExtractor"};
-  static const char *const siglip[] = {"SiglipImageProcessor", "SiglipImageProcessorFast",
-                                       "SiglipImageProcessorPil"};
+  static const char *const known[] = {"CLIPImageProcessor",     "CLIPImageProcessorFast",
+                                      "CLIPImageProcessorPil",  "CLIPFeatureExtractor",
+                                      "SiglipImageProcessor",   "SiglipImageProcessorFast",
+                                      "SiglipImageProcessorPil"};
   *p = clip_values(image_size);
   const kf_json *node = get(c, c->all, "image_processor_type");
   if (node == NULL) node = get(c, c->all, "feature_extractor_type");
   if (node == NULL) return KF_OK;
   const char *name = kf_json_string(node);
   if (name == NULL) return bad(c, "image_processor_type", "a string");
-  for (size_t i = 0; i < sizeof clip / sizeof *clip; i++)
-    if (strcmp(name, clip[i]) == 0) return KF_OK;
-  for (size_t i = 0; i < sizeof siglip / sizeof *siglip; i++)
-    if (strcmp(name, siglip[i]) == 0) {
-      *p = siglip_values(image_size);
-      return KF_OK;
-    }
+  if (kf_starts_with(name, "Siglip")) *p = siglip_values(image_size);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(name, known[i]) == 0) return KF_OK;
   return kf_fail_file(c->err, c->path,
                       "'image_processor_type' is %.100s; CLIP's and SigLIP's are supported", name);
 }

@@ -143,31 +143,24 @@ static void begin_row(kf_string *out, const kf_page *c, uint32_t k) {
   kf_put(out, "</bdi></th>");
 }
 
-static void put_worst(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
-  kf_figure_table_begin(out, "The worst classes", "The worst classes",
-                        KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5")
-                            KF_HEAD_WORDS("mostly taken for"));
-  for (size_t i = 0; i < n && i < LISTED; i++) {
-    const kf_class_result *r = &c->analysis->classes[list[i].class];
-    begin_row(out, c, list[i].class);
-    kf_string_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
-                   kf_show_count(r->n).text, kf_show_count(r->top5).text);
-    put_other(out, c, main_confusion(c->analysis, list[i].class, false), false);
-  }
-  kf_figure_table_end(out);
-}
-
-static void put_attractive(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
+/* The worst classes, or those that are most often a wrong answer. */
+static void put_list(kf_string *out, const kf_page *c, const ranked *list, size_t n, bool wrong) {
+  static const char *const heads[] = {
+      KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"),
+      KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for")};
+  const char *what = wrong ? "Most often a wrong answer" : "The worst classes";
   if (n == 0) return;
-  kf_figure_table_begin(out, "Most often a wrong answer", "Most often a wrong answer",
-                        KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly")
-                            KF_HEAD_WORDS("mostly for"));
+  kf_figure_table_begin(out, what, what, heads[wrong]);
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
-    kf_string_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
-                   kf_show_count(r->top1).text);
-    put_other(out, c, main_confusion(c->analysis, list[i].class, true), true);
+    if (wrong)
+      kf_string_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
+                     kf_show_count(r->top1).text);
+    else
+      kf_string_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
+                     kf_show_count(r->n).text, kf_show_count(r->top5).text);
+    put_other(out, c, main_confusion(c->analysis, list[i].class, wrong), wrong);
   }
   kf_figure_table_end(out);
 }
@@ -202,8 +195,8 @@ void kf_section_classes(kf_string *out, const kf_page *c) {
     kf_put(out, "<div class=\"pair\">\n");
     put_curve(out, c, list, n);
     put_histogram(out, list, n);
-    put_worst(out, c, list, n);
-    put_attractive(out, c, list, rank_attraction(c->analysis, list));
+    put_list(out, c, list, n, false);
+    put_list(out, c, list, rank_attraction(c->analysis, list), true);
     kf_put(out, "</div>\n");
     kf_section_end(out);
   }
