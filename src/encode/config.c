@@ -93,7 +93,6 @@ static kf_status read_activation(const section *s, const char *preset, kf_activa
              name);
 }
 
-/* The token that ends a text. */
 static kf_status read_end(const section *s, int64_t *out) {
   *out = 49407;
   const kf_json *node = find(s, "eos_token_id");

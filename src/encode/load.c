@@ -34,7 +34,6 @@ typedef struct item {
   void *target;    /* the pointer that will point there */
 } item;
 
-/* The rows that a worker converts. */
 typedef struct staging {
   unsigned char *raw; /* elements as in the file */
   float *values;

@@ -34,7 +34,6 @@ struct kf_pictures {
   kf_names names;
 };
 
-/* A list being made. */
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
@@ -163,7 +162,6 @@ static kf_status list_folder(const char *path, const level *above, level *own, e
   return status;
 }
 
-/* Adds everything below a folder. */
 static kf_status walk_below(const walk *w, const char *path, const char *class, const level *above,
                             kf_err *err) {
   entries e = {.strings = w->list};

@@ -128,7 +128,6 @@ static kf_preprocess siglip_values(uint32_t image_size) {
 
 /* --- reading: keys ---------------------------------------------------------------------------- */
 
-/* The settings while they are read. */
 typedef struct settings {
   const char *path;
   const kf_json_doc *doc;
@@ -219,20 +218,20 @@ static kf_status read_crop_size(const settings *c, kf_preprocess *p) {
 static kf_status read_resample(const settings *c, kf_resample *out) {
   static const char *const names[] = {"nearest", "lanczos", "bilinear",
                                       "bicubic", "box",     "hamming"};
+  static const kf_resample filters[] = {KF_RESAMPLE_LANCZOS, KF_RESAMPLE_BILINEAR,
+                                        KF_RESAMPLE_BICUBIC};
   const kf_json *node = get(c, c->all, "resample");
   if (node == NULL) return KF_OK;
   int64_t value;
   if (!kf_json_i64(node, &value) || value < 0 || value > 5)
     return bad(c, "resample", "a filter of Pillow, 0 to 5");
-  switch (value) {
-  case 1: *out = KF_RESAMPLE_LANCZOS; return KF_OK;
-  case 2: *out = KF_RESAMPLE_BILINEAR; return KF_OK;
-  case 3: *out = KF_RESAMPLE_BICUBIC; return KF_OK;
-  default:
-    return kf_fail_file(c->err, c->path,
-                        "'resample' is %d (%s); lanczos, bilinear and bicubic are supported",
-                        (int)value, names[value]);
+  if (value >= 1 && value <= 3) {
+    *out = filters[value - 1];
+    return KF_OK;
   }
+  return kf_fail_file(c->err, c->path,
+                      "'resample' is %d (%s); lanczos, bilinear and bicubic are supported",
+                      (int)value, names[value]);
 }
 
 /* CLIP's or SigLIP's image processor; a file that does not name one is CLIP's. */

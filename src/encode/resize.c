@@ -256,7 +256,6 @@ static kf_status columns_first(resizing *j, kf_err *err) {
   return KF_OK;
 }
 
-/* Whether the height shrinks by more than twice as much as the width. */
 static bool mostly_shorter(const kf_image *image, uint32_t width, uint32_t height) {
   int64_t shorter = (int64_t)image->height - height, thinner = (int64_t)image->width - width;
   return shorter > 0 && shorter > 2 * thinner;

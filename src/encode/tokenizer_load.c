@@ -24,7 +24,6 @@
 #define OPENAI_MAX   48894u /* merges that are used, of the 262,144 in the file */
 #define SYMBOL_BYTES 8      /* a byte as a character, with the mark of the word's end */
 
-/* A load under way. */
 typedef struct loader {
   const char *folder;
   kf_tokenizer *t;
@@ -151,7 +150,6 @@ static bool printable(unsigned byte) {
   return (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
 }
 
-/* The characters that stand for bytes. */
 static void fill_characters(loader *l) {
   uint16_t next = 0x100;
   for (unsigned b = 0; b < 256; b++) l->character[b] = printable(b) ? (uint16_t)b : next++;
@@ -176,7 +174,6 @@ static void find_bytes(loader *l) {
 
 /* --- merges ----------------------------------------------------------------------------------- */
 
-/* Room for at most this many merges. */
 static kf_status merge_room(loader *l, uint64_t most) {
   uint64_t slots = 16;
   while (slots < 2 * most) slots *= 2;

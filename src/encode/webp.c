@@ -44,7 +44,6 @@ static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
 
 static bool is(const chunk *c, const char *tag) { return memcmp(c->tag, tag, 4) == 0; }
 
-/* The chunks that matter. */
 typedef struct chunks {
   uint8_t flags; /* of VP8X */
   chunk canvas;  /* VP8X */

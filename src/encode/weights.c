@@ -53,7 +53,6 @@ static kf_status open_single(kf_weights *w, kf_err *err) {
 
 /* --- several files --------------------------------------------------------------------------- */
 
-/* A file directly in the folder. */
 static bool is_plain_name(const char *name) {
   return name != NULL && name[0] != '\0' && name[0] != '.' && strpbrk(name, "/\\") == NULL &&
          strlen(name) < 256;

@@ -275,7 +275,6 @@ INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t 
     }
 }
 
-/* Transposes 8 x 8. */
 INLINE void transpose8(const float *from, size_t stride, float *to, size_t to_stride) {
   __m256 a[8], b[8];
   UNROLL

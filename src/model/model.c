@@ -147,7 +147,6 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
-/* Copies the model to one with room for one more class, and sets that. */
 static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *sum,
                            kf_model *larger) {
   uint64_t l = model->map.dim_out, k = model->n_classes;

@@ -119,22 +119,18 @@ static void put_mark(const kf_chart *c) {
 }
 
 static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
-  char class[16];
-  snprintf(class, sizeof class, "dot s%u", colour % 10);
-  kf_svg_circle(out, class, x, y, r);
+  kf_svg_circle(out, kf_showf("dot s%u", colour).text, x, y, r);
   kf_put(out, "/>\n");
 }
 
 /* The range of a curve, if it has one. */
 static void put_spread(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
-  char class[16];
   bool varies = false;
   for (size_t i = 0; i < v->n; i++) varies |= v->points[i].high > v->points[i].low;
   if (!varies || v->kind == KF_CURVE_BASE) return;
   kf_path path;
-  snprintf(class, sizeof class, "spread f%u", v->colour % 10);
-  kf_path_begin(&path, p->out, class);
+  kf_path_begin(&path, p->out, kf_showf("spread f%u", v->colour).text);
   for (size_t i = 0; i < v->n; i++)
     kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), kf_scale_at(&p->y, v->points[i].high));
   for (size_t i = v->n; i-- > 0;)
@@ -144,18 +140,15 @@ static void put_spread(const kf_chart *c, const kf_curve *v) {
 
 static void put_curve(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
-  char class[16];
   if (v->n == 0) return;
   if (v->kind == KF_CURVE_BASE) {
     double y = height(c, v->points);
-    snprintf(class, sizeof class, "base s%u", v->colour % 10);
-    kf_svg_line(p->out, class, p->x.from, y, p->x.to, y);
+    kf_svg_line(p->out, kf_showf("base s%u", v->colour).text, p->x.from, y, p->x.to, y);
     return;
   }
   kf_path path;
-  snprintf(class, sizeof class, "%s s%u", v->kind == KF_CURVE_FINE ? "fine" : "line",
-           v->colour % 10);
-  kf_path_begin(&path, p->out, class);
+  const char *kind = v->kind == KF_CURVE_FINE ? "fine" : "line";
+  kf_path_begin(&path, p->out, kf_showf("%s s%u", kind, v->colour).text);
   for (size_t i = 0; i < v->n; i++)
     kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), height(c, &v->points[i]));
   kf_path_end(&path, false);
@@ -210,11 +203,11 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   kf_svg_line(p->out, "rule", at, p->y.from, at, p->y.to);
   kf_svg_text(p->out, "tip end", p->x.to, 14, c->reading(x, c->above_factor).text);
   for (size_t i = 0; i < n; i++) {
-    char class[24], text[32];
+    kf_shown class = kf_showf("tip%s f%u", left ? " end" : "", values[i].colour);
+    double share = kf_share(values[i].point->hits, values[i].point->n);
     put_dot(p->out, values[i].colour, at, values[i].y, 3.6);
-    snprintf(class, sizeof class, "tip%s f%u", left ? " end" : "", values[i].colour % 10);
-    snprintf(text, sizeof text, "%.2f", 100 * kf_share(values[i].point->hits, values[i].point->n));
-    kf_svg_text(p->out, class, at + (left ? -8 : 8), values[i].label + 4, text);
+    kf_svg_text(p->out, class.text, at + (left ? -8 : 8), values[i].label + 4,
+                kf_showf("%.2f", 100 * share).text);
   }
   kf_put(p->out, "</g></g>\n");
 }

@@ -143,9 +143,7 @@ static void put_about(kf_string *out, const kf_page *c, uint32_t k) {
 static void put_circles(kf_string *out, const map *m) {
   for (size_t i = 0; i < m->n; i++) {
     const spot *s = &m->spots[i];
-    char class[16];
-    snprintf(class, sizeof class, "spot a%u", s->colour % 10);
-    kf_svg_circle(out, class, s->x, s->y, s->r);
+    kf_svg_circle(out, kf_showf("spot a%u", s->colour).text, s->x, s->y, s->r);
     kf_put(out, "><title>");
     put_about(out, m->page, s->class);
     kf_put(out, "</title></circle>\n");

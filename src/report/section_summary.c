@@ -190,7 +190,6 @@ static const line *find_line(const table *t, kf_part by, bool raw) {
   return NULL;
 }
 
-/* Whether there are no test rows. */
 static bool only_folds(const kf_page *c) {
   return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
 }

@@ -6,7 +6,6 @@ enum { COLOUR_IMAGES = 0, COLOUR_BOTH = 1, COLOUR_TEXT = 2, COLOUR_RAW = 5 };
 
 /* --- accuracy over lambda and dimensions ------------------------------------------------------ */
 
-/* Whether the sweep has text, alone or with prototypes. */
 static bool has_text(const kf_page *c) {
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     if (!c->sweep->cells[i].raw && (c->sweep->cells[i].text || c->sweep->cells[i].fused))

@@ -85,10 +85,9 @@ void kf_spectrum_between(kf_string *out, const kf_model *model) {
   if ((double)kept < p.x.high) {
     double x = kf_scale_at(&p.x, (double)kept);
     bool right = x > (LEFT + RIGHT) / 2.0;
-    char note[32];
-    snprintf(note, sizeof note, "%zu kept", kept);
     kf_svg_line(out, "mark", x, p.y.from, x, p.y.to);
-    kf_svg_text(out, right ? "note end" : "note", x + (right ? -6 : 6), p.y.to + 14, note);
+    kf_svg_text(out, right ? "note end" : "note", x + (right ? -6 : 6), p.y.to + 14,
+                kf_showf("%zu kept", kept).text);
   }
   put_values(&p, values, n, "line s2");
   kf_plot_end(&p);
