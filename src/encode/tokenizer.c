@@ -321,7 +321,4 @@ void kf_tokenizer_free(kf_tokenizer *t) {
   kf_free(t);
 }
 
-uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer) { return tokenizer->size; }
-int32_t kf_tokenizer_start(const kf_tokenizer *tokenizer) { return tokenizer->start; }
 int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer) { return tokenizer->end; }
-int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer) { return tokenizer->pad; }

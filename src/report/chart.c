@@ -241,14 +241,10 @@ void kf_chart_draw(kf_chart *c) {
   kf_plot_begin(&c->plot, c->label);
   put_band(c);
   kf_ticks ticks = kf_ticks_linear(c->plot.y.low, c->plot.y.high, 5);
-  kf_axis_y(&c->plot, &ticks, kf_tick_percent, 1);
-  kf_axis_title_y(&c->plot, c->y_name);
-  kf_axis_x(&c->plot, &c->x_ticks, kf_tick_real, 1, false);
-  kf_axis_title_x(&c->plot, c->x_name, false);
-  if (c->above_name != NULL) {
-    kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true);
-    kf_axis_title_x(&c->plot, c->above_name, true);
-  }
+  kf_axis_y(&c->plot, &ticks, kf_tick_percent, c->y_name);
+  kf_axis_x(&c->plot, &c->x_ticks, kf_tick_real, 1, false, c->x_name);
+  if (c->above_name != NULL)
+    kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true, c->above_name);
   put_mark(c);
   for (size_t i = c->n; i-- > 0;) put_spread(c, &c->curves[i]);
   for (size_t i = c->n; i-- > 0;) put_curve(c, &c->curves[i]);

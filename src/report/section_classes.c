@@ -69,10 +69,8 @@ static void put_curve(kf_string *out, const kf_page *c, const ranked *list, size
   double mean = kf_share(c->analysis->totals.top1, c->analysis->totals.n);
   kf_figure_begin(out, "Accuracy by class, worst to best");
   kf_plot_begin(&p, "Accuracy by class, sorted");
-  kf_axis_y(&p, &ticks, kf_tick_percent, 1);
-  kf_axis_title_y(&p, "top-1 accuracy of the class, %");
-  kf_axis_x(&p, &ticks, kf_tick_percent, 1, false);
-  kf_axis_title_x(&p, "share of the classes, %", false);
+  kf_axis_y(&p, &ticks, kf_tick_percent, "top-1 accuracy of the class, %");
+  kf_axis_x(&p, &ticks, kf_tick_percent, 1, false, "share of the classes, %");
   put_steps(&p, list, n, true);
   put_steps(&p, list, n, false);
   double y = kf_scale_at(&p.y, mean);
@@ -106,10 +104,8 @@ static void put_histogram(kf_string *out, const ranked *list, size_t n) {
   kf_ticks x = kf_ticks_linear(0, 1, 5), y = kf_ticks_linear(0, p.y.high, most < 5 ? (int)most : 5);
   kf_figure_begin(out, "Classes by accuracy");
   kf_plot_begin(&p, "Histogram of the accuracy of classes");
-  kf_axis_y(&p, &y, kf_tick_real, 1);
-  kf_axis_title_y(&p, "classes");
-  kf_axis_x(&p, &x, kf_tick_percent, 1, false);
-  kf_axis_title_x(&p, "top-1 accuracy of the class, %", false);
+  kf_axis_y(&p, &y, kf_tick_real, "classes");
+  kf_axis_x(&p, &x, kf_tick_percent, 1, false, "top-1 accuracy of the class, %");
   for (int i = 0; i < BINS; i++)
     if (count[i] > 0) put_column(&p, i, count[i], n);
   kf_plot_end(&p);

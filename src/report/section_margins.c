@@ -32,10 +32,8 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
   kf_ticks x = kf_ticks_linear(p.x.low, p.x.high, 5), y = kf_ticks_linear(0, 1, 5);
   kf_figure_begin(out, "Accuracy by margin");
   kf_plot_begin(&p, "Accuracy of rows by their margin");
-  kf_axis_y(&p, &y, kf_tick_percent, 1);
-  kf_axis_title_y(&p, "right, %");
-  kf_axis_x(&p, &x, kf_tick_real, 1, false);
-  kf_axis_title_x(&p, "margin: best score minus second best", false);
+  kf_axis_y(&p, &y, kf_tick_percent, "right, %");
+  kf_axis_x(&p, &x, kf_tick_real, 1, false, "margin: best score minus second best");
   for (size_t i = 0; i < a->n_bins; i++)
     if (usable(&a->bins[i])) put_bin(out, &p, &a->bins[i]);
   kf_plot_end(&p);

@@ -137,12 +137,13 @@ void kf_plot_begin(const kf_plot *p, const char *label) {
 
 void kf_plot_end(const kf_plot *p) { kf_put(p->out, "</svg>\n"); }
 
-void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor) {
+void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, const char *title) {
   for (size_t i = 0; i < ticks->n; i++) {
     double y = kf_scale_at(&p->y, ticks->at[i]);
     kf_svg_line(p->out, "grid", p->x.from, y, p->x.to, y);
-    kf_svg_text(p->out, "tick end", p->x.from - 7, y + 4, show(ticks->at[i], factor).text);
+    kf_svg_text(p->out, "tick end", p->x.from - 7, y + 4, show(ticks->at[i], 1).text);
   }
+  if (title != NULL) kf_svg_text(p->out, "name", 0, 14, title);
 }
 
 /* The approximate width of a label; narrow spaces and raised figures take several bytes each. */
@@ -159,8 +160,8 @@ static bool touches(const double (*taken)[2], size_t n, double x, double width) 
   return false;
 }
 
-void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor,
-               bool above) {
+void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor, bool above,
+               const char *title) {
   double edge = above ? p->y.to : p->y.from, out = above ? -1 : 1;
   double taken[KF_MAX_TICKS][2];
   size_t n = 0;
@@ -176,15 +177,8 @@ void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
     taken[n][0] = x;
     taken[n++][1] = width;
   }
-}
-
-void kf_axis_title_y(const kf_plot *p, const char *text) {
-  kf_svg_text(p->out, "name", 0, 14, text);
-}
-
-void kf_axis_title_x(const kf_plot *p, const char *text, bool above) {
   if (above)
-    kf_svg_text(p->out, "name end", p->x.to, p->y.to - 26, text);
+    kf_svg_text(p->out, "name end", p->x.to, edge - 26, title);
   else
-    kf_svg_text(p->out, "name mid", (p->x.from + p->x.to) / 2, p->y.from + 38, text);
+    kf_svg_text(p->out, "name mid", (p->x.from + p->x.to) / 2, edge + 38, title);
 }
