@@ -2,7 +2,7 @@
  * the end, and all of them in the vocabulary. */
 #include "fuzz.h"
 
-#include "encode/tokenizer.h"
+#include "encode/tokenizer_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   }
   for (uint32_t i = 0; i < CONTEXT; i++)
-    if (tokens[i] < 0 || (uint32_t)tokens[i] >= kf_tokenizer_size(t)) abort();
+    if (tokens[i] < 0 || (uint32_t)tokens[i] >= t->size) abort();
   uint32_t context = (uint32_t)(1 + size % (CONTEXT - 1));
   if (kf_tokenize_text(t, text, size, context, "text", again, &m, &err) != KF_OK) abort();
   if (m != (n < context ? n : context)) abort();

@@ -23,7 +23,7 @@ static uint32_t tokenize(const kf_tokenizer *t, const char *text, size_t length,
   uint32_t n = 0;
   if (kf_tokenize_text(t, text, length, context, "text", tokens, &n, &err) != KF_OK)
     fail_msg("%s", err.message);
-  for (uint32_t i = n; i < context; i++) assert_int_equal(tokens[i], kf_tokenizer_pad(t));
+  for (uint32_t i = n; i < context; i++) assert_int_equal(tokens[i], t->pad);
   return n;
 }
 
@@ -102,10 +102,10 @@ static void test_unknown(void **state) {
 static void test_numbers(void **state) {
   (void)state;
   kf_tokenizer *t = load(GOLDEN "/two");
-  assert_int_equal(kf_tokenizer_size(t), 512 + 96 + 2);
-  assert_int_equal(kf_tokenizer_start(t), 512 + 96);
+  assert_int_equal(t->size, 512 + 96 + 2);
+  assert_int_equal(t->start, 512 + 96);
   assert_int_equal(kf_tokenizer_end(t), 512 + 97);
-  assert_int_equal(kf_tokenizer_pad(t), 512 + 97);
+  assert_int_equal(t->pad, 512 + 97);
   kf_tokenizer_free(t);
 }
 
@@ -439,15 +439,15 @@ static void test_specials(void **state) {
   (void)state;
   int32_t tokens[CONTEXT];
   kf_tokenizer *t = load(folder_with("bang", "tokenizer_config.json", "{\"pad_token\": \"!\"}"));
-  assert_int_equal(kf_tokenizer_pad(t), 0);
+  assert_int_equal(t->pad, 0);
   assert_int_equal(tokenize(t, "dog!", 4, CONTEXT, tokens), 4);
   assert_int_equal(tokens[2], 0); /* also inside a text */
   kf_tokenizer_free(t);
 
   t = load(folder_with("new", "special_tokens_map.json",
                        "{\"pad_token\": {\"content\": \"[PAD]\", \"normalized\": true}}"));
-  assert_int_equal(kf_tokenizer_pad(t), 610);
-  assert_int_equal(kf_tokenizer_size(t), 611);
+  assert_int_equal(t->pad, 610);
+  assert_int_equal(t->size, 611);
   assert_int_equal(tokenize(t, "dog[pad]<|ENDOFTEXT|>", 21, CONTEXT, tokens), 16);
   assert_int_equal(tokens[2], 610);
   kf_tokenizer_free(t);
@@ -475,7 +475,7 @@ static void test_specials(void **state) {
   }
 
   t = load(folder_with("none", "tokenizer_config.json", "{\"pad_token\": null}"));
-  assert_int_equal(kf_tokenizer_pad(t), kf_tokenizer_end(t));
+  assert_int_equal(t->pad, kf_tokenizer_end(t));
   kf_tokenizer_free(t);
 }
 

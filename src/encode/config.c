@@ -28,6 +28,7 @@ typedef struct section {
   const kf_json_file *file;
   const char *name;      /* "vision_config.", or "" */
   const kf_json *object; /* NULL: everything has its default value */
+  kf_err *err;
 } section;
 
 static const kf_json *find(const section *s, const char *key) {
@@ -35,30 +36,30 @@ static const kf_json *find(const section *s, const char *key) {
 }
 
 /* "FILE: SECTION.KEY is ..." */
-static __attribute__((format(printf, 4, 5))) kf_status bad(const section *s, const char *key,
-                                                           kf_err *err, const char *format, ...) {
+static __attribute__((format(printf, 3, 4))) kf_status bad(const section *s, const char *key,
+                                                           const char *format, ...) {
   char what[256];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
-  return kf_fail(err, KF_ERR_DATA, "%s: %s%s%s", s->file->path, s->name, key, what);
+  return kf_fail_file(s->err, s->file->path, "%s%s%s", s->name, key, what);
 }
 
 static kf_status read_count(const section *s, const char *key, uint32_t preset, uint32_t most,
-                            uint32_t *out, kf_err *err) {
+                            uint32_t *out) {
   *out = preset;
   const kf_json *node = find(s, key);
   if (node == NULL) return KF_OK;
   int64_t value;
-  if (!kf_json_i64(node, &value)) return bad(s, key, err, " is not a whole number");
+  if (!kf_json_i64(node, &value)) return bad(s, key, " is not a whole number");
   if (value < 1 || value > (int64_t)most)
-    return bad(s, key, err, " is %" PRId64 ", but must be from 1 to %" PRIu32, value, most);
+    return bad(s, key, " is %" PRId64 ", but must be from 1 to %" PRIu32, value, most);
   *out = (uint32_t)value;
   return KF_OK;
 }
 
-static kf_status read_eps(const section *s, double preset, float *out, kf_err *err) {
+static kf_status read_eps(const section *s, double preset, float *out) {
   const kf_json *node = find(s, "layer_norm_eps");
   double value = preset;
   if (node != NULL) {
@@ -67,11 +68,10 @@ static kf_status read_eps(const section *s, double preset, float *out, kf_err *e
   }
   *out = (float)value;
   if (value > 0 && value < 1 && *out > 0) return KF_OK;
-  return bad(s, "layer_norm_eps", err, " is not a number between 0 and 1");
+  return bad(s, "layer_norm_eps", " is not a number between 0 and 1");
 }
 
-static kf_status read_activation(const section *s, const char *preset, kf_activation *out,
-                                 kf_err *err) {
+static kf_status read_activation(const section *s, const char *preset, kf_activation *out) {
   static const struct {
     const char *name;
     kf_activation value;
@@ -83,74 +83,68 @@ static kf_status read_activation(const section *s, const char *preset, kf_activa
                {"gelu_python_tanh", KF_ACT_GELU_TANH}};
   const kf_json *node = find(s, "hidden_act");
   const char *name = node == NULL ? preset : kf_json_string(node);
-  if (name == NULL) return bad(s, "hidden_act", err, " is not a string");
+  if (name == NULL) return bad(s, "hidden_act", " is not a string");
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
     *out = known[i].value;
     return KF_OK;
   }
-  return bad(s, "hidden_act", err,
-             " is '%.40s'; quick_gelu, gelu and gelu_pytorch_tanh are supported", name);
+  return bad(s, "hidden_act", " is '%.40s'; quick_gelu, gelu and gelu_pytorch_tanh are supported",
+             name);
 }
 
-/* The token that ends a text. */
-static kf_status read_end(const section *s, int64_t *out, kf_err *err) {
+static kf_status read_end(const section *s, int64_t *out) {
   *out = 49407;
   const kf_json *node = find(s, "eos_token_id");
   if (node == NULL || (kf_json_i64(node, out) && *out >= 0)) return KF_OK;
-  return bad(s, "eos_token_id", err, " is not a token");
+  return bad(s, "eos_token_id", " is not a token");
 }
 
 /* --- towers ---------------------------------------------------------------------------------- */
 
 static kf_status read_tower(const section *s, uint32_t width, uint32_t heads, const char *act,
-                            double eps, kf_tower_config *c, kf_err *err) {
+                            double eps, kf_tower_config *c) {
   *c = (kf_tower_config){.present = true};
-  KF_TRY(read_count(s, "hidden_size", width, KF_MAX_DIM, &c->width, err));
-  KF_TRY(read_count(s, "intermediate_size", 4 * width, MOST_INNER, &c->inner, err));
-  KF_TRY(read_count(s, "num_hidden_layers", 12, MOST_LAYERS, &c->layers, err));
-  KF_TRY(read_count(s, "num_attention_heads", heads, KF_MAX_DIM, &c->heads, err));
+  KF_TRY(read_count(s, "hidden_size", width, KF_MAX_DIM, &c->width));
+  KF_TRY(read_count(s, "intermediate_size", 4 * width, MOST_INNER, &c->inner));
+  KF_TRY(read_count(s, "num_hidden_layers", 12, MOST_LAYERS, &c->layers));
+  KF_TRY(read_count(s, "num_attention_heads", heads, KF_MAX_DIM, &c->heads));
   if (c->width % c->heads != 0)
-    return bad(s, "hidden_size", err,
-               " %" PRIu32 " is not a multiple of num_attention_heads %" PRIu32, c->width,
-               c->heads);
-  KF_TRY(read_activation(s, act, &c->activation, err));
-  return read_eps(s, eps, &c->eps, err);
+    return bad(s, "hidden_size", " %" PRIu32 " is not a multiple of num_attention_heads %" PRIu32,
+               c->width, c->heads);
+  KF_TRY(read_activation(s, act, &c->activation));
+  return read_eps(s, eps, &c->eps);
 }
 
-static kf_status read_image_tower(const section *s, kf_family family, kf_tower_config *c,
-                                  kf_err *err) {
+static kf_status read_image_tower(const section *s, kf_family family, kf_tower_config *c) {
   bool clip = family == KF_FAMILY_CLIP;
-  KF_TRY(read_tower(s, 768, 12, clip ? "quick_gelu" : "gelu_pytorch_tanh", clip ? 1e-5 : 1e-6, c,
-                    err));
+  KF_TRY(read_tower(s, 768, 12, clip ? "quick_gelu" : "gelu_pytorch_tanh", clip ? 1e-5 : 1e-6, c));
   uint32_t channels;
-  KF_TRY(read_count(s, "num_channels", 3, 65536, &channels, err));
+  KF_TRY(read_count(s, "num_channels", 3, 65536, &channels));
   if (channels != 3)
-    return bad(s, "num_channels", err, " is %" PRIu32 ", but pictures have 3", channels);
-  KF_TRY(read_count(s, "image_size", 224, MOST_PIXELS, &c->image_size, err));
-  KF_TRY(read_count(s, "patch_size", clip ? 32 : 16, MOST_PIXELS, &c->patch_size, err));
+    return bad(s, "num_channels", " is %" PRIu32 ", but pictures have 3", channels);
+  KF_TRY(read_count(s, "image_size", 224, MOST_PIXELS, &c->image_size));
+  KF_TRY(read_count(s, "patch_size", clip ? 32 : 16, MOST_PIXELS, &c->patch_size));
   if (c->patch_size > c->image_size)
-    return bad(s, "patch_size", err, " %" PRIu32 " is larger than image_size %" PRIu32,
-               c->patch_size, c->image_size);
+    return bad(s, "patch_size", " %" PRIu32 " is larger than image_size %" PRIu32, c->patch_size,
+               c->image_size);
   if (kf_patches(c) > MOST_PATCHES)
-    return bad(s, "image_size", err,
+    return bad(s, "image_size",
                " %" PRIu32 " with patch_size %" PRIu32 " makes %" PRIu32
                " patches, more than the limit of %u",
                c->image_size, c->patch_size, kf_patches(c), MOST_PATCHES);
   const kf_json *head = find(s, "vision_use_head");
   if (!clip && head != NULL && (head->kind != KF_JSON_BOOL || head->text[0] != 't'))
-    return bad(s, "vision_use_head", err, " is off; without a head there are no embeddings");
+    return bad(s, "vision_use_head", " is off; without a head there are no embeddings");
   return KF_OK;
 }
 
-static kf_status read_text_tower(const section *s, kf_tower_config *c, kf_err *err) {
-  KF_TRY(read_tower(s, 512, 8, "quick_gelu", 1e-5, c, err));
-  KF_TRY(read_count(s, "max_position_embeddings", 77, MOST_CONTEXT, &c->context, err));
-  KF_TRY(read_count(s, "vocab_size", 49408, MOST_WORDS, &c->vocabulary, err));
-  return read_end(s, &c->end, err);
+static kf_status read_text_tower(const section *s, kf_tower_config *c) {
+  KF_TRY(read_tower(s, 512, 8, "quick_gelu", 1e-5, c));
+  KF_TRY(read_count(s, "max_position_embeddings", 77, MOST_CONTEXT, &c->context));
+  KF_TRY(read_count(s, "vocab_size", 49408, MOST_WORDS, &c->vocabulary));
+  return read_end(s, &c->end);
 }
-
-/* --- the file -------------------------------------------------------------------------------- */
 
 /* What a model_type stands for. `nested`: each tower has an object of its own. */
 typedef struct model_kind {
@@ -166,46 +160,44 @@ static const model_kind kinds[] = {{"clip", KF_FAMILY_CLIP, true, true, true},
 
 /* The object OLD_KEY, or else KEY. */
 static kf_status find_section(const section *root, const char *key, const char *old_key,
-                              const char *name, section *out, kf_err *err) {
+                              const char *name, section *out) {
   const kf_json *node = find(root, old_key);
   if (node == NULL || node->kind == KF_JSON_NULL) node = find(root, key);
   if (node != NULL && node->kind == KF_JSON_NULL) node = NULL;
-  *out = (section){.file = root->file, .name = name, .object = node};
+  *out = (section){root->file, name, node, root->err};
   if (node == NULL || node->kind == KF_JSON_OBJECT) return KF_OK;
-  return bad(root, key, err, " is not a JSON object");
+  return bad(root, key, " is not a JSON object");
 }
 
-static kf_status read_towers(const section *root, const model_kind *kind, kf_model_config *out,
-                             kf_err *err) {
+static kf_status read_towers(const section *root, const model_kind *kind, kf_model_config *out) {
   section image = *root, text = *root;
   out->family = kind->family;
   if (kind->nested)
-    KF_TRY(
-        find_section(root, "vision_config", "vision_config_dict", "vision_config.", &image, err));
+    KF_TRY(find_section(root, "vision_config", "vision_config_dict", "vision_config.", &image));
   if (kind->nested && kind->text)
-    KF_TRY(find_section(root, "text_config", "text_config_dict", "text_config.", &text, err));
-  if (kind->image) KF_TRY(read_image_tower(&image, kind->family, &out->image, err));
-  if (kind->text) KF_TRY(read_text_tower(&text, &out->text, err));
+    KF_TRY(find_section(root, "text_config", "text_config_dict", "text_config.", &text));
+  if (kind->image) KF_TRY(read_image_tower(&image, kind->family, &out->image));
+  if (kind->text) KF_TRY(read_text_tower(&text, &out->text));
   if (kind->family == KF_FAMILY_CLIP)
-    return read_count(root, "projection_dim", 512, KF_MAX_DIM, &out->dim, err);
+    return read_count(root, "projection_dim", 512, KF_MAX_DIM, &out->dim);
   out->dim = out->image.width;
   return KF_OK;
 }
 
-static kf_status read_root(const section *root, kf_model_config *out, kf_err *err) {
+static kf_status read_root(const section *root, kf_model_config *out) {
   const char *type = kf_json_string(find(root, "model_type"));
-  if (type == NULL) return kf_fail(err, KF_ERR_DATA, "%s: has no model_type", root->file->path);
+  if (type == NULL) return kf_fail_file(root->err, root->file->path, "has no model_type");
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (strcmp(type, kinds[i].type) == 0) return read_towers(root, &kinds[i], out, err);
-  return bad(root, "model_type", err, " is '%.40s'; clip and siglip are supported", type);
+    if (strcmp(type, kinds[i].type) == 0) return read_towers(root, &kinds[i], out);
+  return bad(root, "model_type", " is '%.40s'; clip and siglip are supported", type);
 }
 
 kf_status kf_config_read(const char *folder, kf_model_config *out, kf_err *err) {
   *out = (kf_model_config){0};
   kf_json_file file;
   KF_TRY(kf_json_file_read(&file, folder, "config.json", CONFIG_MAX, err));
-  section root = {.file = &file, .name = "", .object = file.doc.nodes};
-  kf_status status = file.found ? read_root(&root, out, err)
+  section root = {.file = &file, .name = "", .object = file.doc.nodes, .err = err};
+  kf_status status = file.found ? read_root(&root, out)
                                 : kf_fail_errno(err, file.path, "cannot be opened", ENOENT);
   kf_json_file_clear(&file);
   return status;

@@ -142,8 +142,8 @@ static kf_status code_rows(embedding *e, uint64_t n, unsigned char *bad, kf_err 
     for (uint32_t d = 0; e->run.normalize && d < dim; d++) row[d] = (float)((double)row[d] * scale);
     size_t fits = kf_encode_f32(kernels, type, row, dim, e->code + kept++ * size);
     if (fits < dim)
-      return kf_fail(err, KF_ERR_DATA, "%s: column %zu of the embedding is %g, too large for %s",
-                     e->paths[i], fits, (double)row[fits], kf_dtype_name(e->run.dtype));
+      return kf_fail_file(err, e->paths[i], "column %zu of the embedding is %g, too large for %s",
+                          fits, (double)row[fits], kf_dtype_name(e->run.dtype));
   }
   return KF_OK;
 }
@@ -314,8 +314,6 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   KF_TRY(kf_stw_open(path, false, &w, err));
   return kf_stw_end(w, fill(e, w, err), err);
 }
-
-/* --- all of it -------------------------------------------------------------------------------- */
 
 static kf_status embed(embedding *e, const char *path, kf_err *err) {
   const kf_embed_options *o = &e->options;

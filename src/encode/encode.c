@@ -19,14 +19,10 @@
 #define GROUP_ROWS    512u
 #define TEXTS_AT_ONCE 64u /* in a group, at most */
 
-static kf_status want_images(const kf_encoder *encoder, kf_err *err) {
-  if (encoder->config.image.present) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without an image tower");
-}
-
-static kf_status want_text(const kf_encoder *encoder, kf_err *err) {
-  if (encoder->config.text.present) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without a text tower");
+/* Fails if the encoder lacks a tower ("an image", "a text"). */
+static kf_status want(const kf_tower_config *tower, const char *which, kf_err *err) {
+  if (tower->present) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "the encoder was loaded without %s tower", which);
 }
 
 /* --- one picture ----------------------------------------------------------------------------- */
@@ -43,7 +39,7 @@ static kf_status read_picture(const kf_encoder *e, const char *path, float *pixe
 kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
                               float *pixels) {
   KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
-  KF_TRY(want_images(encoder, err));
+  KF_TRY(want(&encoder->config.image, "an image", err));
   return read_picture(encoder, path, pixels, err);
 }
 
@@ -159,8 +155,7 @@ static kf_status note_bad(encoding *j, uint64_t i, kf_status status, kf_err *err
 }
 
 static kf_status not_finite(const encoding *j, uint64_t i, kf_err *err) {
-  if (j->paths != NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: the embedding is not finite", j->paths[i]);
+  if (j->paths != NULL) return kf_fail_file(err, j->paths[i], "the embedding is not finite");
   return kf_fail(err, KF_ERR_DATA, "%s %" PRIu64 ": the embedding is not finite",
                  of_images(j) ? "picture" : "text", i);
 }
@@ -255,7 +250,7 @@ static kf_status encode_images(encoding *j, kf_err *err) {
 kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                            uint64_t n, float *out, kf_status *status) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (paths != NULL && out != NULL)));
-  KF_TRY(want_images(encoder, err));
+  KF_TRY(want(&encoder->config.image, "an image", err));
   for (uint64_t i = 0; i < n; i++) {
     if (paths[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_images: path %" PRIu64 " is NULL", i);
@@ -274,7 +269,7 @@ kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *c
 kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels, uint64_t n,
                            float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (pixels != NULL && out != NULL)));
-  KF_TRY(want_images(encoder, err));
+  KF_TRY(want(&encoder->config.image, "an image", err));
   encoding j = {
       .ctx = ctx, .e = encoder, .tower = &encoder->image, .n = n, .out = out, .pixels = pixels};
   return encode_images(&j, err);
@@ -285,7 +280,7 @@ kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *
 kf_status kf_tokenize(kf_ctx *ctx, const kf_encoder *encoder, const char *text, int32_t *tokens,
                       uint32_t *n) {
   KF_ENTER(ctx, encoder != NULL && text != NULL && tokens != NULL && n != NULL);
-  KF_TRY(want_text(encoder, err));
+  KF_TRY(want(&encoder->config.text, "a text", err));
   return kf_tokenize_text(encoder->tokenizer, text, strlen(text), encoder->config.text.context,
                           "the text", tokens, n, err);
 }
@@ -336,7 +331,7 @@ static kf_status text_task(void *argument, size_t i, size_t worker, kf_err *err)
 kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                           uint64_t n, float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (texts != NULL && out != NULL)));
-  KF_TRY(want_text(encoder, err));
+  KF_TRY(want(&encoder->config.text, "a text", err));
   for (uint64_t i = 0; i < n; i++)
     if (texts[i] == NULL)
       return kf_fail(err, KF_ERR_ARG, "kf_encode_texts: text %" PRIu64 " is NULL", i);
@@ -348,7 +343,7 @@ kf_status kf_encode_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *co
 kf_status kf_encode_tokens(kf_ctx *ctx, const kf_encoder *encoder, const int32_t *tokens,
                            uint64_t n, float *out) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (tokens != NULL && out != NULL)));
-  KF_TRY(want_text(encoder, err));
+  KF_TRY(want(&encoder->config.text, "a text", err));
   encoding j = {
       .ctx = ctx, .e = encoder, .tower = &encoder->text, .n = n, .out = out, .tokens = tokens};
   return encode(&j, TEXTS_AT_ONCE, text_task, err);

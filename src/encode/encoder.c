@@ -65,10 +65,10 @@ static kf_status load_tokenizer(kf_encoder *e, const char *folder, kf_err *err) 
   KF_TRY(kf_tokenizer_load(folder, &e->tokenizer, err));
   int64_t end = e->config.text.end;
   if (end == 2 || end == kf_tokenizer_end(e->tokenizer)) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "%s: the tokenizer ends a text with token %" PRId32
-                 ", but config.json says eos_token_id %" PRId64,
-                 folder, kf_tokenizer_end(e->tokenizer), end);
+  return kf_fail_file(err, folder,
+                      "the tokenizer ends a text with token %" PRId32
+                      ", but config.json says eos_token_id %" PRId64,
+                      kf_tokenizer_end(e->tokenizer), end);
 }
 
 static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,

@@ -5,8 +5,6 @@
 
 #define FILE_MAX ((uint64_t)1 << 30) /* bytes */
 
-/* --- memory ----------------------------------------------------------------------------------- */
-
 void kf_image_clear(kf_image *image) {
   kf_free(image->rgb);
   *image = (kf_image){0};
@@ -18,16 +16,15 @@ void kf_image_clear(kf_image *image) {
 kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err) {
   unsigned long long w = width, h = height, most = codec->max_pixels;
   if (width == 0 || height == 0)
-    return kf_fail(err, KF_ERR_DATA, "%s: has an impossible size of %llu x %llu pixels",
-                   codec->name, w, h);
+    return kf_fail_file(err, codec->name, "has an impossible size of %llu x %llu pixels", w, h);
   if (height > codec->max_pixels / width)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_MAX_PIXELS,
                         "%s: %llu x %llu pixels are more than the limit of %llu, which guards "
                         "against decompression bombs",
                         codec->name, w, h, most);
   if (width > MAX_SIDE || height > MAX_SIDE)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %llu x %llu pixels; a side may have at most %u",
-                   codec->name, w, h, MAX_SIDE);
+    return kf_fail_file(err, codec->name, "has %llu x %llu pixels; a side may have at most %u", w,
+                        h, MAX_SIDE);
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
@@ -35,75 +32,30 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err
 
 /* --- the right way up ------------------------------------------------------------------------- */
 
-static void copy_pixel(uint8_t *to, const uint8_t *from) {
-  to[0] = from[0];
-  to[1] = from[1];
-  to[2] = from[2];
-}
-
-static void swap_pixel(uint8_t *a, uint8_t *b) {
-  uint8_t kept[3];
-  copy_pixel(kept, a);
-  copy_pixel(a, b);
-  copy_pixel(b, kept);
-}
-
-/* Exchanges two rows and mirrors both; a may be b. */
-static void mirror_rows(uint8_t *a, uint8_t *b, uint32_t width) {
-  uint32_t n = a == b ? width / 2 : width;
-  for (uint32_t x = 0; x < n; x++) swap_pixel(a + (size_t)x * 3, b + (size_t)(width - 1 - x) * 3);
-}
-
-static void swap_rows(uint8_t *a, uint8_t *b, uint32_t width) {
-  for (size_t i = 0; i < (size_t)width * 3; i++) {
-    uint8_t kept = a[i];
-    a[i] = b[i];
-    b[i] = kept;
-  }
-}
-
-/* In place. 2: exchanges left and right; 4: top and bottom; 3: both. */
-static void flip(kf_image *image, int orientation) {
-  size_t stride = (size_t)image->width * 3;
-  uint32_t h = image->height;
-  if (orientation == 2) {
-    for (uint32_t y = 0; y < h; y++)
-      mirror_rows(image->rgb + y * stride, image->rgb + y * stride, image->width);
-    return;
-  }
-  for (uint32_t y = 0; y < (h + 1) / 2; y++) {
-    uint8_t *a = image->rgb + y * stride, *b = image->rgb + (h - 1 - y) * stride;
-    if (orientation == 3)
-      mirror_rows(a, b, image->width);
-    else if (a != b)
-      swap_rows(a, b, image->width);
-  }
-}
-
-/* 5: rows become columns; 6: and are read from the bottom; 8: and columns from the right; 7: both.
- * In squares of 32 pixels, which stay in the cache. */
-static kf_status transpose(kf_image *image, int orientation, kf_err *err) {
+/* 2 to 4: rows stay rows, read from the right, from both ends, or from the bottom; 5 to 8: rows
+ * become columns, read as they are, from the bottom, from both ends, or from the right. In squares of
+ * 32 pixels, which stay in the cache. */
+static kf_status turn(kf_image *image, int orientation, kf_err *err) {
   enum { SQUARE = 32 };
-  uint32_t w = image->height, h = image->width; /* of the result */
+  if (orientation < 2) return KF_OK;
+  bool turned = orientation >= 5;
+  bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  uint32_t w = turned ? image->height : image->width, h = turned ? image->width : image->height;
   uint8_t *to = kf_alloc((uint64_t)w * h, 3);
   if (to == NULL) return kf_fail_memory(err);
-  bool from_bottom = orientation == 6 || orientation == 7;
-  bool from_right = orientation == 7 || orientation == 8;
   for (uint32_t y0 = 0; y0 < h; y0 += SQUARE)
     for (uint32_t x0 = 0; x0 < w; x0 += SQUARE)
       for (uint32_t y = y0; y < h && y < y0 + SQUARE; y++)
         for (uint32_t x = x0; x < w && x < x0 + SQUARE; x++) {
-          size_t row = from_bottom ? w - 1 - x : x, column = from_right ? h - 1 - y : y;
-          copy_pixel(to + ((size_t)y * w + x) * 3, image->rgb + (row * h + column) * 3);
+          size_t row = turned ? x : y, column = turned ? y : x;
+          if (from_bottom) row = image->height - 1 - row;
+          if (from_right) column = image->width - 1 - column;
+          const uint8_t *from = image->rgb + (row * image->width + column) * 3;
+          for (size_t c = 0; c < 3; c++) to[((size_t)y * w + x) * 3 + c] = from[c];
         }
   kf_free(image->rgb);
   *image = (kf_image){.width = w, .height = h, .rgb = to};
-  return KF_OK;
-}
-
-static kf_status turn(kf_image *image, int orientation, kf_err *err) {
-  if (orientation >= 5) return transpose(image, orientation, err);
-  if (orientation >= 2) flip(image, orientation);
   return KF_OK;
 }
 
@@ -117,7 +69,7 @@ static kf_status decode(kf_codec *codec, kf_err *err) {
   if (starts(codec, 0, "\xff\xd8\xff", 3)) return kf_jpeg_decode(codec, err);
   if (starts(codec, 0, "\x89PNG\r\n\x1a\n", 8)) return kf_png_decode(codec, err);
   if (starts(codec, 0, "RIFF", 4) && starts(codec, 8, "WEBP", 4)) return kf_webp_decode(codec, err);
-  return kf_fail(err, KF_ERR_DATA, "%s: is not a JPEG, PNG or WebP picture", codec->name);
+  return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
 }
 
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,

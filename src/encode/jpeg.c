@@ -11,8 +11,7 @@
 #ifndef KF_WITH_JPEG
 
 kf_status kf_jpeg_decode(kf_codec *codec, kf_err *err) {
-  return kf_fail(err, KF_ERR_DATA, "%s: is a JPEG, which this build of koofu does not read",
-                 codec->name);
+  return kf_fail_file(err, codec->name, "is a JPEG, which this build of koofu does not read");
 }
 
 #else
@@ -48,21 +47,19 @@ static void on_error(j_common_ptr common) {
   if (common->err->msg_code == JERR_OUT_OF_MEMORY) leave(r, kf_fail_memory(r->err));
   char text[JMSG_LENGTH_MAX];
   common->err->format_message(common, text);
-  leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a damaged JPEG: %s", r->codec->name, text));
+  leave(r, kf_fail_file(r->err, r->codec->name, "is a damaged JPEG: %s", text));
 }
 
 static void on_message(j_common_ptr common, int level) {
   jpeg_reader *r = common->client_data;
   if (level < 0 && common->err->msg_code == JWRN_JPEG_EOF)
-    leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a truncated JPEG: its data end early",
-                     r->codec->name));
+    leave(r, kf_fail_file(r->err, r->codec->name, "is a truncated JPEG: its data end early"));
 }
 
 static void on_progress(j_common_ptr common) {
   jpeg_reader *r = common->client_data;
   if (r->jpeg.input_scan_number > MAX_SCANS)
-    leave(r, kf_fail(r->err, KF_ERR_DATA, "%s: is a JPEG of more than %d scans", r->codec->name,
-                     MAX_SCANS));
+    leave(r, kf_fail_file(r->err, r->codec->name, "is a JPEG of more than %d scans", MAX_SCANS));
 }
 
 static void on_output(j_common_ptr common) { (void)common; }
@@ -122,8 +119,8 @@ static kf_status read_jpeg(jpeg_reader *r) {
   jpeg_read_header(&r->jpeg, TRUE);
   int components = r->jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
-    return kf_fail(r->err, KF_ERR_DATA, "%s: is a JPEG of %d components; 1, 3 and 4 are supported",
-                   codec->name, components);
+    return kf_fail_file(r->err, codec->name, "is a JPEG of %d components; 1, 3 and 4 are supported",
+                        components);
   codec->orientation = orientation_of(&r->jpeg);
   KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height, r->err));
   r->jpeg.out_color_space = components == 4 ? JCS_CMYK : JCS_RGB;

@@ -34,7 +34,6 @@ typedef struct item {
   void *target;    /* the pointer that will point there */
 } item;
 
-/* The rows that a worker converts. */
 typedef struct staging {
   unsigned char *raw; /* elements as in the file */
   float *values;
@@ -45,6 +44,7 @@ typedef struct plan {
   kf_encoder *encoder;
   const kf_net_kernel *net;
   kf_weights weights;
+  kf_status status; /* of planning */
   item *items;
   size_t n, room;
   uint64_t bytes;   /* of the block of memory */
@@ -78,21 +78,20 @@ static void write_shape(char *text, size_t size, uint32_t ndim, const uint64_t *
 static kf_status find_tensor(plan *p, const char *name, shape wanted, struct kf_weight **out,
                              kf_err *err) {
   struct kf_weight *weight = kf_weights_find(&p->weights, name);
-  if (weight == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: there is no tensor '%s'", p->weights.path, name);
+  if (weight == NULL) return kf_fail_file(err, p->weights.path, "there is no tensor '%s'", name);
   const kf_st_tensor *t = weight->tensor;
   if (t->type != KF_TYPE_F32 && t->type != KF_TYPE_F16 && t->type != KF_TYPE_BF16)
-    return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' is %s, but must be F32, F16 or BF16",
-                   weight->st->in.path, name, t->type_name);
+    return kf_fail_file(err, weight->st->in.path, "tensor '%s' is %s, but must be F32, F16 or BF16",
+                        name, t->type_name);
   bool fits = t->ndim == wanted.ndim;
   for (uint32_t i = 0; fits && i < wanted.ndim; i++) fits = t->shape[i] == wanted.size[i];
   if (!fits) {
     char has[200], must[200];
     write_shape(has, sizeof has, t->ndim, t->shape);
     write_shape(must, sizeof must, wanted.ndim, wanted.size);
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: tensor '%s' has the shape %s, but config.json asks for %s",
-                   weight->st->in.path, name, has, must);
+    return kf_fail_file(err, weight->st->in.path,
+                        "tensor '%s' has the shape %s, but config.json asks for %s", name, has,
+                        must);
   }
   weight->used = true;
   *out = weight;
@@ -111,17 +110,21 @@ static uint64_t item_bytes(const plan *p, const item *it) {
   return (rows * it->k * element_bytes(it) + 63) / 64 * 64;
 }
 
-/* Plans the tensors PREFIX + names[0], names[1], … of one shape; *target will point to them. */
-static kf_status add_item(plan *p, item_kind kind, void *target, const char *prefix,
-                          const char *const *names, uint32_t n_names, shape s, kf_err *err) {
-  if (!kf_grow((void **)&p->items, &p->room, p->n, sizeof *p->items)) return kf_fail_memory(err);
+/* Plans the tensors PREFIX + names[i] + SUFFIX of one shape; *target will point to them. After a
+ * failure, which p->status keeps, nothing more is planned. */
+static void add_item(plan *p, item_kind kind, void *target, const char *prefix,
+                     const char *const *names, uint32_t n_names, const char *suffix, shape s) {
   item new = {.kind = kind, .n_sources = n_names, .target = target, .n = 1, .k = 1};
-  for (uint32_t i = 0; i < n_names; i++) {
+  if (p->status != KF_OK) return;
+  if (!kf_grow((void **)&p->items, &p->room, p->n, sizeof *p->items))
+    p->status = kf_fail_memory(&p->ctx->err);
+  for (uint32_t i = 0; p->status == KF_OK && i < n_names; i++) {
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%s%s", prefix, names[i]);
-    KF_TRY(find_tensor(p, name, s, &new.source[i], err));
-    p->to_read += new.source[i]->tensor->bytes;
+    snprintf(name, sizeof name, "%s%s%s", prefix, names[i], suffix);
+    p->status = find_tensor(p, name, s, &new.source[i], &p->ctx->err);
+    if (p->status == KF_OK) p->to_read += new.source[i]->tensor->bytes;
   }
+  if (p->status != KF_OK) return;
   for (uint32_t i = 0; i < s.ndim; i++)
     *(i == 0 || kind == ITEM_VECTOR ? &new.n : &new.k) *= s.size[i];
   new.offset = p->bytes;
@@ -129,122 +132,104 @@ static kf_status add_item(plan *p, item_kind kind, void *target, const char *pre
   size_t stage = kind == ITEM_MATRIX ? KF_NET_PANEL * new.k : 0;
   if (stage > p->stage) p->stage = stage;
   p->items[p->n++] = new;
-  return KF_OK;
 }
 
-static kf_status add_vector(plan *p, const float **target, const char *prefix, const char *name,
-                            shape s, kf_err *err) {
-  return add_item(p, ITEM_VECTOR, target, prefix, &name, 1, s, err);
+static void add_vector(plan *p, const float **target, const char *prefix, const char *name,
+                       shape s) {
+  add_item(p, ITEM_VECTOR, target, prefix, &name, 1, "", s);
 }
 
 /* NAME.weight [n][k] and, if `bias`, NAME.bias [n]. */
-static kf_status add_linear(plan *p, kf_linear *out, const char *prefix, const char *name, size_t n,
-                            size_t k, bool bias, kf_err *err) {
-  char weight[64], bias_name[64];
-  const char *const names[] = {weight, bias_name};
-  snprintf(weight, sizeof weight, "%s.weight", name);
-  snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+static void add_linear(plan *p, kf_linear *out, const char *prefix, const char *name, size_t n,
+                       size_t k, bool bias) {
   *out = (kf_linear){.n = n, .k = k};
-  KF_TRY(add_item(p, ITEM_MATRIX, &out->weights, prefix, names, 1, SHAPE2(n, k), err));
-  if (!bias) return KF_OK;
-  return add_item(p, ITEM_VECTOR, &out->bias, prefix, names + 1, 1, SHAPE1(n), err);
+  add_item(p, ITEM_MATRIX, &out->weights, prefix, &name, 1, ".weight", SHAPE2(n, k));
+  if (bias) add_item(p, ITEM_VECTOR, &out->bias, prefix, &name, 1, ".bias", SHAPE1(n));
 }
 
-static kf_status add_norm(plan *p, kf_norm *out, const char *prefix, const char *name,
-                          uint32_t width, kf_err *err) {
-  char weight[64], bias[64];
-  snprintf(weight, sizeof weight, "%s.weight", name);
-  snprintf(bias, sizeof bias, "%s.bias", name);
-  KF_TRY(add_vector(p, &out->gamma, prefix, weight, SHAPE1(width), err));
-  return add_vector(p, &out->beta, prefix, bias, SHAPE1(width), err);
+static void add_norm(plan *p, kf_norm *out, const char *prefix, const char *name, uint32_t width) {
+  add_item(p, ITEM_VECTOR, &out->gamma, prefix, &name, 1, ".weight", SHAPE1(width));
+  add_item(p, ITEM_VECTOR, &out->beta, prefix, &name, 1, ".bias", SHAPE1(width));
 }
 
-/* Queries, keys and values, as n matrices `names` [3 d / n][d] and n biases, whose names follow. */
-static kf_status add_qkv(plan *p, kf_linear *out, const char *prefix, const char *const *names,
-                         uint32_t n, size_t d, kf_err *err) {
+/* Queries, keys and values, as n matrices [3 d / n][d] and n biases. */
+static void add_qkv(plan *p, kf_linear *out, const char *prefix, const char *const *names,
+                    uint32_t n, size_t d) {
   *out = (kf_linear){.n = 3 * d, .k = d};
-  KF_TRY(add_item(p, ITEM_MATRIX, &out->weights, prefix, names, n, SHAPE2(3 * d / n, d), err));
-  return add_item(p, ITEM_VECTOR, &out->bias, prefix, names + n, n, SHAPE1(3 * d / n), err);
+  add_item(p, ITEM_MATRIX, &out->weights, prefix, names, n, "weight", SHAPE2(3 * d / n, d));
+  add_item(p, ITEM_VECTOR, &out->bias, prefix, names, n, "bias", SHAPE1(3 * d / n));
 }
 
 /* What follows the attention in a layer. */
-static kf_status add_rest(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
-                          const char *out, const char *norm, kf_err *err) {
+static void add_rest(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
+                     const char *out, const char *norm) {
   size_t d = c->width;
-  KF_TRY(add_linear(p, &layer->out, prefix, out, d, d, true, err));
-  KF_TRY(add_norm(p, &layer->norm2, prefix, norm, c->width, err));
-  KF_TRY(add_linear(p, &layer->fc1, prefix, "mlp.fc1", c->inner, d, true, err));
-  return add_linear(p, &layer->fc2, prefix, "mlp.fc2", d, c->inner, true, err);
+  add_linear(p, &layer->out, prefix, out, d, d, true);
+  add_norm(p, &layer->norm2, prefix, norm, c->width);
+  add_linear(p, &layer->fc1, prefix, "mlp.fc1", c->inner, d, true);
+  add_linear(p, &layer->fc2, prefix, "mlp.fc2", d, c->inner, true);
 }
 
-static kf_status add_layer(plan *p, kf_layer *layer, const kf_tower_config *c, const char *prefix,
-                           kf_err *err) {
-  static const char *const names[] = {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                                      "self_attn.v_proj.weight", "self_attn.q_proj.bias",
-                                      "self_attn.k_proj.bias",   "self_attn.v_proj.bias"};
-  KF_TRY(add_norm(p, &layer->norm1, prefix, "layer_norm1", c->width, err));
-  KF_TRY(add_qkv(p, &layer->qkv, prefix, names, 3, c->width, err));
-  return add_rest(p, layer, c, prefix, "self_attn.out_proj", "layer_norm2", err);
-}
-
-static kf_status add_layers(plan *p, kf_tower *tower, const char *prefix, kf_err *err) {
-  if (KF_TAKE_ZERO(&p->encoder->memory, tower->layers, tower->config.layers) == NULL)
-    return kf_fail_memory(err);
-  for (uint32_t i = 0; i < tower->config.layers; i++) {
+static void add_layers(plan *p, kf_tower *tower, const char *prefix) {
+  static const char *const names[] = {"self_attn.q_proj.", "self_attn.k_proj.",
+                                      "self_attn.v_proj."};
+  const kf_tower_config *c = &tower->config;
+  if (p->status == KF_OK && KF_TAKE_ZERO(&p->encoder->memory, tower->layers, c->layers) == NULL)
+    p->status = kf_fail_memory(&p->ctx->err);
+  for (uint32_t i = 0; p->status == KF_OK && i < c->layers; i++) {
+    kf_layer *layer = &tower->layers[i];
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%sencoder.layers.%" PRIu32 ".", prefix, i);
-    KF_TRY(add_layer(p, &tower->layers[i], &tower->config, name, err));
+    add_norm(p, &layer->norm1, name, "layer_norm1", c->width);
+    add_qkv(p, &layer->qkv, name, names, 3, c->width);
+    add_rest(p, layer, c, name, "self_attn.out_proj", "layer_norm2");
   }
-  return KF_OK;
 }
 
 /* SigLIP's attention pooling: torch's MultiheadAttention with a learnt query. */
-static kf_status add_head(plan *p, kf_tower *tower, kf_err *err) {
+static void add_head(plan *p, kf_tower *tower) {
   static const char prefix[] = "vision_model.head.";
-  static const char *const names[] = {"attention.in_proj_weight", "attention.in_proj_bias"};
+  static const char *const names[] = {"attention.in_proj_"};
   uint32_t d = tower->config.width;
-  KF_TRY(add_vector(p, &tower->probe, prefix, "probe", SHAPE3(1, 1, d), err));
-  KF_TRY(add_qkv(p, &tower->head.qkv, prefix, names, 1, d, err));
-  return add_rest(p, &tower->head, &tower->config, prefix, "attention.out_proj", "layernorm", err);
+  add_vector(p, &tower->probe, prefix, "probe", SHAPE3(1, 1, d));
+  add_qkv(p, &tower->head.qkv, prefix, names, 1, d);
+  add_rest(p, &tower->head, &tower->config, prefix, "attention.out_proj", "layernorm");
 }
 
-static kf_status add_image_tower(plan *p, const kf_model_config *config, kf_tower *tower,
-                                 kf_err *err) {
+static void add_image_tower(plan *p, const kf_model_config *config, kf_tower *tower) {
   static const char prefix[] = "vision_model.", in[] = "vision_model.embeddings.";
-  static const char *const patch[] = {"patch_embedding.weight", "patch_embedding.bias"};
+  static const char *const patch[] = {"patch_embedding."};
   const kf_tower_config *c = &config->image;
   bool clip = config->family == KF_FAMILY_CLIP;
   size_t d = c->width, side = c->patch_size;
   tower->config = *c;
   tower->patch = (kf_linear){.n = d, .k = 3 * side * side};
-  KF_TRY(
-      add_item(p, ITEM_MATRIX, &tower->patch.weights, in, patch, 1, SHAPE4(d, 3, side, side), err));
-  if (!clip) KF_TRY(add_vector(p, &tower->patch.bias, in, patch[1], SHAPE1(d), err));
-  if (clip) KF_TRY(add_vector(p, &tower->class_token, in, "class_embedding", SHAPE1(d), err));
-  KF_TRY(add_vector(p, &tower->positions, in, "position_embedding.weight",
-                    SHAPE2(kf_patches(c) + (clip ? 1u : 0u), d), err));
-  if (clip) KF_TRY(add_norm(p, &tower->before, prefix, "pre_layrnorm", c->width, err));
-  KF_TRY(add_layers(p, tower, prefix, err));
-  KF_TRY(add_norm(p, &tower->after, prefix, "post_layernorm", c->width, err));
-  if (!clip) return add_head(p, tower, err);
-  return add_linear(p, &tower->projection, "", "visual_projection", config->dim, d, false, err);
+  add_item(p, ITEM_MATRIX, &tower->patch.weights, in, patch, 1, "weight", SHAPE4(d, 3, side, side));
+  if (!clip) add_item(p, ITEM_VECTOR, &tower->patch.bias, in, patch, 1, "bias", SHAPE1(d));
+  if (clip) add_vector(p, &tower->class_token, in, "class_embedding", SHAPE1(d));
+  add_vector(p, &tower->positions, in, "position_embedding.weight",
+             SHAPE2(kf_patches(c) + (clip ? 1u : 0u), d));
+  if (clip) add_norm(p, &tower->before, prefix, "pre_layrnorm", c->width);
+  add_layers(p, tower, prefix);
+  add_norm(p, &tower->after, prefix, "post_layernorm", c->width);
+  if (clip)
+    add_linear(p, &tower->projection, "", "visual_projection", config->dim, d, false);
+  else
+    add_head(p, tower);
 }
 
-static kf_status add_text_tower(plan *p, const kf_model_config *config, kf_tower *tower,
-                                kf_err *err) {
+static void add_text_tower(plan *p, const kf_model_config *config, kf_tower *tower) {
   static const char prefix[] = "text_model.";
   static const char *const table[] = {"embeddings.token_embedding.weight"};
   const kf_tower_config *c = &config->text;
   tower->config = *c;
-  KF_TRY(add_item(p, ITEM_TABLE, &tower->tokens, prefix, table, 1, SHAPE2(c->vocabulary, c->width),
-                  err));
-  tower->tokens_type = p->items[p->n - 1].source[0]->tensor->type;
-  KF_TRY(add_vector(p, &tower->positions, prefix, "embeddings.position_embedding.weight",
-                    SHAPE2(c->context, c->width), err));
-  KF_TRY(add_layers(p, tower, prefix, err));
-  KF_TRY(add_norm(p, &tower->after, prefix, "final_layer_norm", c->width, err));
-  return add_linear(p, &tower->projection, "", "text_projection", config->dim, c->width, false,
-                    err);
+  add_item(p, ITEM_TABLE, &tower->tokens, prefix, table, 1, "", SHAPE2(c->vocabulary, c->width));
+  if (p->n > 0) tower->tokens_type = p->items[p->n - 1].source[0]->tensor->type;
+  add_vector(p, &tower->positions, prefix, "embeddings.position_embedding.weight",
+             SHAPE2(c->context, c->width));
+  add_layers(p, tower, prefix);
+  add_norm(p, &tower->after, prefix, "final_layer_norm", c->width);
+  add_linear(p, &tower->projection, "", "text_projection", config->dim, c->width, false);
 }
 
 /* --- what remains ---------------------------------------------------------------------------- */
@@ -260,9 +245,9 @@ static kf_status check_extras(const plan *p, const kf_model_config *config, kf_e
         kf_starts_with(w->name, "text_model.") || kf_starts_with(w->name, "text_projection.");
     if (w->used || kf_ends_with(w->name, ".position_ids")) continue;
     if ((image && config->image.present) || (text && config->text.present))
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: tensor '%.100s' has no place in the tower that config.json describes",
-                     w->st->in.path, w->name);
+      return kf_fail_file(err, w->st->in.path,
+                          "tensor '%.100s' has no place in the tower that config.json describes",
+                          w->name);
     if (image || text || kf_starts_with(w->name, "logit_")) continue;
     if (n++ == 0) first = w->name;
   }
@@ -293,8 +278,7 @@ static kf_status read_elements(const plan *p, const struct kf_weight *w, uint64_
   kf_checksum_add(sum, raw, n * size);
   kf_decode_f32(p->ctx->kernels, t->type, raw, n, values);
   if (all_finite(values, n)) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: tensor '%s' holds NaN or infinite weights", w->st->in.path,
-                 w->name);
+  return kf_fail_file(err, w->st->in.path, "tensor '%s' holds NaN or infinite weights", w->name);
 }
 
 static kf_status read_matrix(const plan *p, const item *it, const staging *s, kf_checksum *sum,
@@ -359,9 +343,9 @@ static void add_sums(const plan *p, kf_checksum *sum) {
 static kf_status make_plan(plan *p, const char *folder, kf_err *err) {
   kf_encoder *e = p->encoder;
   KF_TRY(kf_weights_open(&p->weights, folder, err));
-  if (e->config.text.present) KF_TRY(add_text_tower(p, &e->config, &e->text, err));
-  if (e->config.image.present) KF_TRY(add_image_tower(p, &e->config, &e->image, err));
-  return check_extras(p, &e->config, err);
+  if (e->config.text.present) add_text_tower(p, &e->config, &e->text);
+  if (e->config.image.present) add_image_tower(p, &e->config, &e->image);
+  return p->status == KF_OK ? check_extras(p, &e->config, err) : p->status;
 }
 
 static kf_status carry_out(plan *p, kf_err *err) {

@@ -19,7 +19,7 @@
 enum { BLOCK = 65536 }; /* bytes of strings that are allocated together */
 
 typedef struct picture {
-  char *path;
+  char *path;        /* first, for kf_by_bytes */
   const char *id;    /* in the path */
   const char *class; /* NULL: none */
 } picture;
@@ -34,7 +34,6 @@ struct kf_pictures {
   kf_names names;
 };
 
-/* A list being made. */
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
@@ -78,7 +77,7 @@ static kf_status check_utf8(const char *path, const char *what, kf_err *err) {
   for (const char *c = path; *c != '\0' && n + 5 < sizeof shown; c++)
     n += (size_t)snprintf(shown + n, sizeof shown - n, (*c & 0x80) != 0 ? "\\x%02x" : "%c",
                           (unsigned char)*c);
-  return kf_fail(err, KF_ERR_DATA, "%s: %s is not valid UTF-8", shown, what);
+  return kf_fail_file(err, shown, "%s is not valid UTF-8", what);
 }
 
 static kf_status add(kf_pictures *list, char *path, const char *id, const char *class,
@@ -100,93 +99,80 @@ typedef struct level {
   ino_t inode;
 } level;
 
-/* Paths of one kind in a folder. */
-typedef struct path_list {
-  char **path;
-  size_t n, room;
-} path_list;
+/* What is in a folder, in byte order. The path comes first, for kf_by_bytes. */
+typedef struct entry {
+  char *path;
+  bool folder;
+} entry;
 
-static kf_status path_list_add(path_list *paths, char *path, kf_err *err) {
-  if (!kf_grow((void **)&paths->path, &paths->room, paths->n, sizeof *paths->path))
-    return kf_fail_memory(err);
-  paths->path[paths->n++] = path;
-  return KF_OK;
-}
-
-/* What is in a folder, in byte order. */
 typedef struct entries {
   kf_pictures *strings; /* where they are kept */
-  path_list folders, files;
+  entry *list;
+  size_t n, room, n_files;
+  const char *first_file;
 } entries;
 
-static void entries_clear(entries *e) {
-  kf_free(e->folders.path);
-  kf_free(e->files.path);
+static bool is_folder(const char *path, const struct dirent *found) {
+  if (found->d_type == DT_DIR) return true;
+  return (found->d_type == DT_LNK || found->d_type == DT_UNKNOWN) && kf_is_directory(path);
 }
 
-static bool is_folder(const char *path, const struct dirent *entry) {
-  if (entry->d_type == DT_DIR) return true;
-  return (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) && kf_is_directory(path);
-}
-
-static kf_status take_entry(entries *e, const char *folder, const struct dirent *entry,
+static kf_status take_entry(entries *e, const char *above, const struct dirent *found,
                             kf_err *err) {
-  bool wanted = kf_is_picture(entry->d_name);
-  if (entry->d_name[0] == '.' || (entry->d_type == DT_REG && !wanted)) return KF_OK;
-  char *path = join(e->strings, folder, entry->d_name, strlen(entry->d_name));
+  bool wanted = kf_is_picture(found->d_name);
+  if (found->d_name[0] == '.' || (found->d_type == DT_REG && !wanted)) return KF_OK;
+  char *path = join(e->strings, above, found->d_name, strlen(found->d_name));
   if (path == NULL) return kf_fail_memory(err);
-  if (is_folder(path, entry)) return path_list_add(&e->folders, path, err);
-  return wanted ? path_list_add(&e->files, path, err) : KF_OK;
+  bool folder = is_folder(path, found);
+  if (!folder && !wanted) return KF_OK;
+  if (!kf_grow((void **)&e->list, &e->room, e->n, sizeof *e->list)) return kf_fail_memory(err);
+  e->list[e->n++] = (entry){path, folder};
+  e->n_files += !folder;
+  return KF_OK;
 }
 
 static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *err) {
   for (;;) {
     errno = 0; /* the only way to tell the end of a folder from a failure */
-    const struct dirent *entry = readdir(dir);
-    if (entry == NULL)
+    const struct dirent *found = readdir(dir);
+    if (found == NULL)
       return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be listed", errno);
-    KF_TRY(take_entry(e, path, entry, err));
+    KF_TRY(take_entry(e, path, found, err));
   }
 }
 
-static void sort_paths(path_list *paths) {
-  if (paths->n > 0) qsort(paths->path, paths->n, sizeof *paths->path, kf_by_bytes);
-}
-
-/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. *again: it
- * is one of those above. */
+/* Lists a folder and closes it again, so that deep ones do not use up file descriptors. One of those
+ * above has no entries. */
 static kf_status list_folder(const char *path, const level *above, level *own, entries *e,
-                             bool *again, kf_err *err) {
+                             kf_err *err) {
   DIR *dir = opendir(path);
   if (dir == NULL) return kf_fail_errno(err, path, "cannot be opened", errno);
   struct stat info;
   kf_status status =
       fstat(dirfd(dir), &info) == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be examined", errno);
-  *again = false;
   if (status == KF_OK) {
+    bool again = false;
     *own = (level){.above = above, .device = info.st_dev, .inode = info.st_ino};
-    for (const level *l = above; l != NULL && !*again; l = l->above)
-      *again = l->device == own->device && l->inode == own->inode;
-    if (!*again) status = read_entries(e, dir, path, err);
+    for (const level *l = above; l != NULL && !again; l = l->above)
+      again = l->device == own->device && l->inode == own->inode;
+    if (!again) status = read_entries(e, dir, path, err);
   }
   closedir(dir);
-  sort_paths(&e->folders);
-  sort_paths(&e->files);
+  if (e->n > 0) qsort(e->list, e->n, sizeof *e->list, kf_by_bytes);
   return status;
 }
 
-/* Adds everything below a folder. */
 static kf_status walk_below(const walk *w, const char *path, const char *class, const level *above,
                             kf_err *err) {
   entries e = {.strings = w->list};
   level own;
-  bool again = false;
-  kf_status status = list_folder(path, above, &own, &e, &again, err);
-  for (size_t i = 0; !again && status == KF_OK && i < e.files.n; i++)
-    status = add(w->list, e.files.path[i], e.files.path[i], class, err);
-  for (size_t i = 0; !again && status == KF_OK && i < e.folders.n; i++)
-    status = walk_below(w, e.folders.path[i], class, &own, err);
-  entries_clear(&e);
+  kf_status status = list_folder(path, above, &own, &e, err);
+  for (size_t i = 0; status == KF_OK && i < e.n; i++) {
+    char *found = e.list[i].path;
+    status = e.list[i].folder ? walk_below(w, found, class, &own, err)
+                              : add(w->list, found, found, class, err);
+  }
+  kf_free(e.list);
   return status;
 }
 
@@ -199,21 +185,18 @@ static const char *last_name(const char *path) {
 static kf_status walk_classes(const walk *w, const entries *e, const level *own, size_t *n_classes,
                               kf_err *err) {
   *n_classes = 0;
-  for (size_t i = 0; i < e->folders.n; i++) {
-    const char *name = last_name(e->folders.path[i]);
+  for (size_t i = 0; i < e->n; i++) {
+    const char *path = e->list[i].path;
     size_t before = w->list->n;
-    KF_TRY(check_utf8(e->folders.path[i], "the name of the class", err));
-    KF_TRY(walk_below(w, e->folders.path[i], name, own, err));
+    if (!e->list[i].folder) continue;
+    KF_TRY(check_utf8(path, "the name of the class", err));
+    KF_TRY(walk_below(w, path, last_name(path), own, err));
     if (w->list->n > before)
       (*n_classes)++;
     else
-      kf_log(w->ctx, "%s: has no pictures and is not a class", e->folders.path[i]);
+      kf_log(w->ctx, "%s: has no pictures and is not a class", path);
   }
   return KF_OK;
-}
-
-static int by_path(const void *a, const void *b) {
-  return strcmp(((const picture *)a)->path, ((const picture *)b)->path);
 }
 
 /* Folders of models and of pictures are easily mixed up. */
@@ -228,23 +211,24 @@ static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
   kf_pictures *list = w->list;
   entries e = {.strings = list};
   level own;
-  bool again;
   size_t first = list->n, n_classes = 0;
-  kf_status status = list_folder(path, NULL, &own, &e, &again, err);
+  kf_status status = list_folder(path, NULL, &own, &e, err);
   if (status == KF_OK) status = walk_classes(w, &e, &own, &n_classes, err);
-  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.files.n; i++)
-    status = add(list, e.files.path[i], e.files.path[i], NULL, err);
-  if (status == KF_OK && n_classes > 0 && e.files.n > 0)
-    kf_log(w->ctx, "%s: left out %zu %s next to the class folders (%s%s)", path, e.files.n,
-           e.files.n == 1 ? "picture" : "pictures", last_name(e.files.path[0]),
-           e.files.n == 1 ? "" : ", ...");
-  entries_clear(&e);
+  for (size_t i = e.n; i-- > 0;)
+    if (!e.list[i].folder) e.first_file = e.list[i].path;
+  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.n; i++)
+    if (!e.list[i].folder) status = add(list, e.list[i].path, e.list[i].path, NULL, err);
+  if (status == KF_OK && n_classes > 0 && e.n_files > 0)
+    kf_log(w->ctx, "%s: left out %zu %s next to the class folders (%s%s)", path, e.n_files,
+           e.n_files == 1 ? "picture" : "pictures", last_name(e.first_file),
+           e.n_files == 1 ? "" : ", ...");
+  kf_free(e.list);
   if (status != KF_OK) return status;
   if (list->n == first)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s", path,
-                   is_model(path) ? "; its config.json says that it is a model" : "");
-  qsort(list->pictures + first, list->n - first, sizeof *list->pictures, by_path);
+    return kf_fail_file(err, path,
+                        "no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s",
+                        is_model(path) ? "; its config.json says that it is a model" : "");
+  qsort(list->pictures + first, list->n - first, sizeof *list->pictures, kf_by_bytes);
   return KF_OK;
 }
 
@@ -275,9 +259,8 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
   }
   globfree(&found);
   if (status == KF_OK && used == 0)
-    status =
-        kf_fail(err, KF_ERR_DATA,
-                "%s: matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders", pattern);
+    status = kf_fail_file(err, pattern,
+                          "matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders");
   return status;
 }
 
@@ -305,14 +288,14 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
   size_t n = tab != NULL ? (size_t)(tab - text) : length;
   size_t rest = tab != NULL ? length - n - 1 : 0;
   if (n == 0 || (tab != NULL && (rest == 0 || memchr(tab + 1, '\t', rest) != NULL)))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is neither PATH nor PATH<tab>CLASS",
-                   job->path, line);
+    return kf_fail_file(err, job->path, "line %" PRIu64 " is neither PATH nor PATH<tab>CLASS",
+                        line);
   if (job->classes < 0) job->classes = tab != NULL;
   if (job->classes != (tab != NULL))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " has %s class, but those before have %s",
-                   job->path, line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
+    return kf_fail_file(err, job->path, "line %" PRIu64 " has %s class, but those before have %s",
+                        line, tab != NULL ? "a" : "no", tab != NULL ? "none" : "one");
   if (!kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %" PRIu64 " is not valid UTF-8", job->path, line);
+    return kf_fail_file(err, job->path, "line %" PRIu64 " is not valid UTF-8", line);
   const char *folder = text[0] == '/' ? "" : job->folder;
   char *path = join(job->list, folder, text, n);
   char *class = tab != NULL ? join(job->list, NULL, tab + 1, rest) : NULL;
@@ -330,11 +313,9 @@ static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
   kf_status status = kf_lines_each(&in, take_line, &job, err);
   kf_in_close(&in);
   if (status == KF_OK && list->n == 0) /* nothing but a byte order mark */
-    status = kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
+    status = kf_fail_file(err, path, "is empty");
   return status;
 }
-
-/* --- all of them ------------------------------------------------------------------------------ */
 
 static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
   if (list->n > UINT32_MAX) return kf_fail(err, KF_ERR_DATA, "%zu pictures are too many", list->n);
@@ -344,7 +325,7 @@ static kf_status refuse_twice(const kf_pictures *list, kf_err *err) {
     const char *path = list->pictures[i].path;
     size_t length = strlen(path);
     if (kf_dict_find(seen, path, length) >= 0)
-      status = kf_fail(err, KF_ERR_DATA, "%s: appears twice among the pictures", path);
+      status = kf_fail_file(err, path, "appears twice among the pictures");
     else if (!kf_dict_add(seen, path, length, (uint32_t)i))
       status = kf_fail_memory(err);
   }

@@ -15,8 +15,7 @@
 #ifndef KF_WITH_PNG
 
 kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
-  return kf_fail(err, KF_ERR_DATA, "%s: is a PNG, which this build of koofu does not read",
-                 codec->name);
+  return kf_fail_file(err, codec->name, "is a PNG, which this build of koofu does not read");
 }
 
 #else
@@ -43,11 +42,10 @@ static void *take_zero(size_t n, size_t size) { return noted(calloc(n, size)); }
 static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
   if (error == SPNG_EMEM || out_of_memory) return kf_fail_memory(err);
   if (error == SPNG_EOVERFLOW)
-    return kf_fail(err, KF_ERR_DATA, "%s: is a PNG of an absurd size, as in a decompression bomb",
-                   codec->name);
+    return kf_fail_file(err, codec->name, "is a PNG of an absurd size, as in a decompression bomb");
   bool short_of = error == SPNG_EOF || error == SPNG_IO_EOF;
-  return kf_fail(err, KF_ERR_DATA, "%s: is a %s PNG: %s", codec->name,
-                 short_of ? "truncated" : "damaged", spng_strerror(error));
+  return kf_fail_file(err, codec->name, "is a %s PNG: %s", short_of ? "truncated" : "damaged",
+                      spng_strerror(error));
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -191,8 +189,6 @@ static kf_status find_orientation(spng_ctx *png, kf_codec *codec, kf_err *err) {
   codec->orientation = kf_orientation(exif, xmp);
   return KF_OK;
 }
-
-/* --- the whole -------------------------------------------------------------------------------- */
 
 static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
   struct spng_ihdr head;

@@ -81,14 +81,14 @@ kf_status kf_preprocess_run(const kf_preprocess *p, const kf_image *image, const
   uint64_t result_width = p->crop ? p->crop_width : width;
   uint64_t result_height = p->crop ? p->crop_height : height;
   if (result_width != p->image_size || result_height != p->image_size)
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: becomes %llu x %llu pixels, but the model takes %u x %u: its preprocessor "
-                   "neither crops nor resizes to a square",
-                   name, (unsigned long long)result_width, (unsigned long long)result_height,
-                   p->image_size, p->image_size);
+    return kf_fail_file(err, name,
+                        "becomes %llu x %llu pixels, but the model takes %u x %u: its preprocessor "
+                        "neither crops nor resizes to a square",
+                        (unsigned long long)result_width, (unsigned long long)result_height,
+                        p->image_size, p->image_size);
   if (width > UINT32_MAX || height > UINT32_MAX)
-    return kf_fail(err, KF_ERR_DATA, "%s: %u x %u pixels are too long and thin to resize", name,
-                   image->width, image->height);
+    return kf_fail_file(err, name, "%u x %u pixels are too long and thin to resize", image->width,
+                        image->height);
   span x = centre(width, p->image_size), y = centre(height, p->image_size);
   kf_box box = {.left = x.from, .top = y.from, .width = x.n, .height = y.n};
   uint8_t *rgb = kf_alloc((uint64_t)x.n * y.n, 3);
@@ -128,7 +128,6 @@ static kf_preprocess siglip_values(uint32_t image_size) {
 
 /* --- reading: keys ---------------------------------------------------------------------------- */
 
-/* The settings while they are read. */
 typedef struct settings {
   const char *path;
   const kf_json_doc *doc;
@@ -143,7 +142,7 @@ static const kf_json *get(const settings *c, const kf_json *object, const char *
 }
 
 static kf_status bad(const settings *c, const char *key, const char *wanted) {
-  return kf_fail(c->err, KF_ERR_DATA, "%s: '%s' is not %s", c->path, key, wanted);
+  return kf_fail_file(c->err, c->path, "'%s' is not %s", key, wanted);
 }
 
 static kf_status read_bool(const settings *c, const char *key, bool *out) {
@@ -219,46 +218,39 @@ static kf_status read_crop_size(const settings *c, kf_preprocess *p) {
 static kf_status read_resample(const settings *c, kf_resample *out) {
   static const char *const names[] = {"nearest", "lanczos", "bilinear",
                                       "bicubic", "box",     "hamming"};
+  static const kf_resample filters[] = {KF_RESAMPLE_LANCZOS, KF_RESAMPLE_BILINEAR,
+                                        KF_RESAMPLE_BICUBIC};
   const kf_json *node = get(c, c->all, "resample");
   if (node == NULL) return KF_OK;
   int64_t value;
   if (!kf_json_i64(node, &value) || value < 0 || value > 5)
     return bad(c, "resample", "a filter of Pillow, 0 to 5");
-  switch (value) {
-  case 1: *out = KF_RESAMPLE_LANCZOS; return KF_OK;
-  case 2: *out = KF_RESAMPLE_BILINEAR; return KF_OK;
-  case 3: *out = KF_RESAMPLE_BICUBIC; return KF_OK;
-  default:
-    return kf_fail(c->err, KF_ERR_DATA,
-                   "%s: 'resample' is %d (%s); lanczos, bilinear and bicubic are supported",
-                   c->path, (int)value, names[value]);
+  if (value >= 1 && value <= 3) {
+    *out = filters[value - 1];
+    return KF_OK;
   }
+  return kf_fail_file(c->err, c->path,
+                      "'resample' is %d (%s); lanczos, bilinear and bicubic are supported",
+                      (int)value, names[value]);
 }
-
-/* --- reading: the whole ----------------------------------------------------------------------- */
 
 /* CLIP's or SigLIP's image processor; a file that does not name one is CLIP's. */
 static kf_status read_kind(const settings *c, uint32_t image_size, kf_preprocess *p) {
-  static const char *const clip[] = {"CLIPImageProcessor", "CLIPImageProcessorFast",
-                                     "CLIPImageProcessorPil", "CLIPFeatureExtractor"};
-  static const char *const siglip[] = {"SiglipImageProcessor", "SiglipImageProcessorFast",
-                                       "SiglipImageProcessorPil"};
+  static const char *const known[] = {"CLIPImageProcessor",     "CLIPImageProcessorFast",
+                                      "CLIPImageProcessorPil",  "CLIPFeatureExtractor",
+                                      "SiglipImageProcessor",   "SiglipImageProcessorFast",
+                                      "SiglipImageProcessorPil"};
   *p = clip_values(image_size);
   const kf_json *node = get(c, c->all, "image_processor_type");
   if (node == NULL) node = get(c, c->all, "feature_extractor_type");
   if (node == NULL) return KF_OK;
   const char *name = kf_json_string(node);
   if (name == NULL) return bad(c, "image_processor_type", "a string");
-  for (size_t i = 0; i < sizeof clip / sizeof *clip; i++)
-    if (strcmp(name, clip[i]) == 0) return KF_OK;
-  for (size_t i = 0; i < sizeof siglip / sizeof *siglip; i++)
-    if (strcmp(name, siglip[i]) == 0) {
-      *p = siglip_values(image_size);
-      return KF_OK;
-    }
-  return kf_fail(c->err, KF_ERR_DATA,
-                 "%s: 'image_processor_type' is %.100s; CLIP's and SigLIP's are supported", c->path,
-                 name);
+  if (kf_starts_with(name, "Siglip")) *p = siglip_values(image_size);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strcmp(name, known[i]) == 0) return KF_OK;
+  return kf_fail_file(c->err, c->path,
+                      "'image_processor_type' is %.100s; CLIP's and SigLIP's are supported", name);
 }
 
 /* If the size of the result does not depend on the picture, it must be what the tower takes. */
@@ -267,9 +259,8 @@ static kf_status check_size(const settings *c, const kf_preprocess *p) {
   uint32_t height = p->crop ? p->crop_height : p->resize_height;
   if (!p->crop && (!p->resize || p->shortest_edge != 0)) return KF_OK;
   if (width == p->image_size && height == p->image_size) return KF_OK;
-  return kf_fail(c->err, KF_ERR_DATA, "%s: '%s' makes %u x %u pixels, but the model takes %u x %u",
-                 c->path, p->crop ? "crop_size" : "size", width, height, p->image_size,
-                 p->image_size);
+  return kf_fail_file(c->err, c->path, "'%s' makes %u x %u pixels, but the model takes %u x %u",
+                      p->crop ? "crop_size" : "size", width, height, p->image_size, p->image_size);
 }
 
 static kf_status read_settings(const settings *c, uint32_t image_size, kf_preprocess *p) {
@@ -289,8 +280,7 @@ static kf_status read_settings(const settings *c, uint32_t image_size, kf_prepro
   KF_TRY(read_three(c, "image_std", true, p->std));
   KF_TRY(read_bool(c, "do_convert_rgb", &ignored));
   KF_TRY(read_bool(c, "do_pad", &pad));
-  if (pad)
-    return kf_fail(c->err, KF_ERR_DATA, "%s: 'do_pad' is true, which is not supported", c->path);
+  if (pad) return kf_fail_file(c->err, c->path, "'do_pad' is true, which is not supported");
   return check_size(c, p);
 }
 

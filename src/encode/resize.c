@@ -171,26 +171,18 @@ typedef struct resize_passes {
                uint8_t *out);
 } resize_passes;
 
-static void across_plain(const weights *set, const uint8_t *row, size_t n_row, uint32_t skipped,
-                         uint32_t *words, uint8_t *out) {
-  across_with(set, row, n_row, skipped, words, out);
-}
-static void down_plain(const weights *set, uint32_t i, const ring *rows, size_t n, uint32_t *sums,
-                       uint8_t *out) {
-  down_with(set, i, rows, n, sums, out);
-}
-
+#define PASSES(name, target)                                                                       \
+  target static void across_##name(const weights *set, const uint8_t *row, size_t n_row,           \
+                                   uint32_t skipped, uint32_t *words, uint8_t *out) {              \
+    across_with(set, row, n_row, skipped, words, out);                                             \
+  }                                                                                                \
+  target static void down_##name(const weights *set, uint32_t i, const ring *rows, size_t n,       \
+                                 uint32_t *sums, uint8_t *out) {                                   \
+    down_with(set, i, rows, n, sums, out);                                                         \
+  }
+PASSES(plain, )
 #ifdef KF_SIMD
-__attribute__((target("avx2"))) static void across_avx2(const weights *set, const uint8_t *row,
-                                                        size_t n_row, uint32_t skipped,
-                                                        uint32_t *words, uint8_t *out) {
-  across_with(set, row, n_row, skipped, words, out);
-}
-__attribute__((target("avx2"))) static void down_avx2(const weights *set, uint32_t i,
-                                                      const ring *rows, size_t n, uint32_t *sums,
-                                                      uint8_t *out) {
-  down_with(set, i, rows, n, sums, out);
-}
+PASSES(avx2, __attribute__((target("avx2"))))
 #endif
 
 static resize_passes choose_passes(void) {
@@ -264,7 +256,6 @@ static kf_status columns_first(resizing *j, kf_err *err) {
   return KF_OK;
 }
 
-/* Whether the height shrinks by more than twice as much as the width. */
 static bool mostly_shorter(const kf_image *image, uint32_t width, uint32_t height) {
   int64_t shorter = (int64_t)image->height - height, thinner = (int64_t)image->width - width;
   return shorter > 0 && shorter > 2 * thinner;

@@ -267,7 +267,7 @@ static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *sh
   for (uint64_t k = 0; k < shard->n; k++) shard->kept += shard->bad[k] == 0;
   bool ended = shard->n_messages == 0 || shard->messages[shard->n_messages - 1] == '\0';
   if (shard->kept == shard->rows->shape[0] && ended) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s: its rows do not match its pictures", st->in.path);
+  return kf_fail_file(err, st->in.path, "its rows do not match its pictures");
 }
 
 /* Whether a shard is of the same run and place, and its pictures have not changed since. */

@@ -303,11 +303,9 @@ kf_status kf_tokenize_text(const kf_tokenizer *tokenizer, const char *text, size
                            kf_err *err) {
   if (context == 0) return kf_fail(err, KF_ERR_ARG, "%s: a context of no tokens", name);
   if (length >= (size_t)1 << 30)
-    return kf_fail(err, KF_ERR_DATA, "%s: has %zu bytes; a text may have at most 2^30 - 1", name,
-                   length);
+    return kf_fail_file(err, name, "has %zu bytes; a text may have at most 2^30 - 1", length);
   size_t valid = kf_utf8_prefix(text, length);
-  if (valid < length)
-    return kf_fail(err, KF_ERR_DATA, "%s: is not valid UTF-8 at its byte %zu", name, valid);
+  if (valid < length) return kf_fail_file(err, name, "is not valid UTF-8 at its byte %zu", valid);
   token_sink s = {.t = tokenizer, .tokens = tokens, .room = context - 1, .err = err};
   put(&s, tokenizer->start);
   if (length > 0) KF_TRY(put_text(&s, text, length)); /* an empty text may be NULL */
@@ -323,7 +321,4 @@ void kf_tokenizer_free(kf_tokenizer *t) {
   kf_free(t);
 }
 
-uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer) { return tokenizer->size; }
-int32_t kf_tokenizer_start(const kf_tokenizer *tokenizer) { return tokenizer->start; }
 int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer) { return tokenizer->end; }
-int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer) { return tokenizer->pad; }

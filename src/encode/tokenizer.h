@@ -11,10 +11,7 @@ typedef struct kf_tokenizer kf_tokenizer;
  * added_tokens.json say about special tokens (docs/encoder.md). */
 kf_status kf_tokenizer_load(const char *folder, kf_tokenizer **out, kf_err *err);
 void kf_tokenizer_free(kf_tokenizer *tokenizer);
-uint32_t kf_tokenizer_size(const kf_tokenizer *tokenizer); /* one more than the largest token */
-int32_t kf_tokenizer_start(const kf_tokenizer *tokenizer); /* <|startoftext|> */
-int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer);   /* <|endoftext|> */
-int32_t kf_tokenizer_pad(const kf_tokenizer *tokenizer);   /* fills up the context */
+int32_t kf_tokenizer_end(const kf_tokenizer *tokenizer); /* <|endoftext|> */
 
 /* Tokens of a text: start, text, end, cut to `context` tokens (the last one stays the end; a
  * context of 1 has nothing else) or padded to it. *n: how many come before the padding. Invalid

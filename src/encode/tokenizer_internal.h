@@ -28,7 +28,7 @@ typedef struct kf_merge_slot {
 
 struct kf_tokenizer {
   kf_arena memory;
-  uint32_t size;
+  uint32_t size; /* one more than the largest token */
   int32_t start, end, unknown, pad;
   int32_t byte[2][256]; /* the token of a byte, and of the last byte of a word */
   kf_merge_slot *slots;

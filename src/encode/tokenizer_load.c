@@ -24,7 +24,6 @@
 #define OPENAI_MAX   48894u /* merges that are used, of the 262,144 in the file */
 #define SYMBOL_BYTES 8      /* a byte as a character, with the mark of the word's end */
 
-/* A load under way. */
 typedef struct loader {
   const char *folder;
   kf_tokenizer *t;
@@ -54,8 +53,8 @@ static kf_status read_text(loader *l, const char *path) {
 /* Doubles the room for the unpacked text, up to the limit: a small file may unpack to any size. */
 static kf_status grow(loader *l, z_stream *z, char **out, size_t *room) {
   if (*room >= KF_TOKENIZER_FILE_MAX)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: unpacks to more than %llu bytes", l->path,
-                   (unsigned long long)KF_TOKENIZER_FILE_MAX);
+    return kf_fail_file(l->err, l->path, "unpacks to more than %llu bytes",
+                        (unsigned long long)KF_TOKENIZER_FILE_MAX);
   size_t larger = *room == 0 ? (size_t)1 << 16 : *room * 2;
   char *more = kf_arena_take(&l->memory, larger + 1, 1);
   if (more == NULL) return kf_fail_memory(l->err);
@@ -76,10 +75,10 @@ static kf_status unpack_stream(loader *l, z_stream *z) {
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);
-    if (stuck) return kf_fail(l->err, KF_ERR_DATA, "%s: is cut short", l->path);
+    if (stuck) return kf_fail_file(l->err, l->path, "is cut short");
     if (code != Z_OK && code != Z_STREAM_END)
-      return kf_fail(l->err, KF_ERR_DATA, "%s: is not a sound .gz file%s%s", l->path,
-                     z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
+      return kf_fail_file(l->err, l->path, "is not a sound .gz file%s%s",
+                          z->msg != NULL ? ": " : "", z->msg != NULL ? z->msg : "");
   } while (code != Z_STREAM_END);
   l->text = out;
   l->length = room - z->avail_out;
@@ -96,8 +95,7 @@ static kf_status unpack(loader *l) {
 }
 #else
 static kf_status unpack(loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: koofu was built without zlib; unpack the file first",
-                 l->path);
+  return kf_fail_file(l->err, l->path, "koofu was built without zlib; unpack the file first");
 }
 #endif
 
@@ -105,11 +103,10 @@ static kf_status unpack(loader *l) {
 
 static kf_status add_token(loader *l, const char *token, size_t length, int64_t id) {
   kf_vocabulary *v = &l->vocabulary;
-  if (length == 0) return kf_fail(l->err, KF_ERR_DATA, "%s: has an empty token", l->path);
+  if (length == 0) return kf_fail_file(l->err, l->path, "has an empty token");
   if (id < 0 || id >= KF_TOKENS_MAX)
-    return kf_fail(l->err, KF_ERR_DATA,
-                   "%s: token '%.100s' has the number %lld; 0 to %u are possible", l->path, token,
-                   (long long)id, KF_TOKENS_MAX - 1);
+    return kf_fail_file(l->err, l->path, "token '%.100s' has the number %lld; 0 to %u are possible",
+                        token, (long long)id, KF_TOKENS_MAX - 1);
   if (!kf_dict_add(v->map, token, length, (uint32_t)id)) return kf_fail_memory(l->err);
   v->count++;
   if (length > l->longest) l->longest = length;
@@ -126,8 +123,8 @@ static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
     int64_t id = 0;
     kf_json_i64(token, &id);
     if (seen[id]++ > 0)
-      return kf_fail(l->err, KF_ERR_DATA, "%s: two tokens have the number %lld; one is '%.100s'",
-                     l->path, (long long)id, token->key);
+      return kf_fail_file(l->err, l->path, "two tokens have the number %lld; one is '%.100s'",
+                          (long long)id, token->key);
   }
   return KF_OK;
 }
@@ -135,15 +132,14 @@ static kf_status check_numbers(loader *l, const kf_json *vocabulary) {
 /* {"token": number, …}; the parser has refused tokens that appear twice. */
 static kf_status read_vocabulary(loader *l, const kf_json *vocabulary) {
   if (vocabulary == NULL || vocabulary->kind != KF_JSON_OBJECT || vocabulary->count == 0)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no vocabulary", l->path);
+    return kf_fail_file(l->err, l->path, "has no vocabulary");
   l->vocabulary.map = kf_dict_new(vocabulary->count);
   if (l->vocabulary.map == NULL) return kf_fail_memory(l->err);
   const kf_json *token = kf_json_first(&l->json.doc, vocabulary);
   for (; token != NULL; token = kf_json_next(&l->json.doc, token)) {
     int64_t id;
     if (!kf_json_i64(token, &id))
-      return kf_fail(l->err, KF_ERR_DATA, "%s: token '%.100s' has no whole number", l->path,
-                     token->key);
+      return kf_fail_file(l->err, l->path, "token '%.100s' has no whole number", token->key);
     KF_TRY(add_token(l, token->key, strlen(token->key), id));
   }
   if (KF_TAKE(&l->memory, l->scratch, 2 * l->longest) == NULL) return kf_fail_memory(l->err);
@@ -154,7 +150,6 @@ static bool printable(unsigned byte) {
   return (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
 }
 
-/* The characters that stand for bytes. */
 static void fill_characters(loader *l) {
   uint16_t next = 0x100;
   for (unsigned b = 0; b < 256; b++) l->character[b] = printable(b) ? (uint16_t)b : next++;
@@ -179,13 +174,11 @@ static void find_bytes(loader *l) {
 
 /* --- merges ----------------------------------------------------------------------------------- */
 
-/* Room for at most this many merges. */
 static kf_status merge_room(loader *l, uint64_t most) {
   uint64_t slots = 16;
   while (slots < 2 * most) slots *= 2;
   if (most > KF_TOKENS_MAX)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has more than %u merges", l->merges_path,
-                   KF_TOKENS_MAX);
+    return kf_fail_file(l->err, l->merges_path, "has more than %u merges", KF_TOKENS_MAX);
   KF_TAKE(&l->t->memory, l->t->merged, most);
   if (KF_TAKE(&l->t->memory, l->t->slots, slots) == NULL) return kf_fail_memory(l->err);
   for (uint64_t i = 0; i < slots; i++) l->t->slots[i] = (kf_merge_slot){.rank = KF_NO_RANK};
@@ -195,8 +188,9 @@ static kf_status merge_room(loader *l, uint64_t most) {
 }
 
 static kf_status not_a_token(const loader *l, const char *token, size_t length) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u needs '%.*s', which is not in the vocabulary",
-                 l->merges_path, l->n_merges + 1, (int)(length < 100 ? length : 100), token);
+  return kf_fail_file(l->err, l->merges_path,
+                      "merge %u needs '%.*s', which is not in the vocabulary", l->n_merges + 1,
+                      (int)(length < 100 ? length : 100), token);
 }
 
 /* Adds the next merge. A pair that appears twice has its later rank, as in the reference. */
@@ -217,8 +211,8 @@ static kf_status add_merge(loader *l, const char *a, size_t n_a, const char *b, 
 }
 
 static kf_status bad_merge(const loader *l) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u is not two tokens with a space between",
-                 l->merges_path, l->n_merges + 1);
+  return kf_fail_file(l->err, l->merges_path, "merge %u is not two tokens with a space between",
+                      l->n_merges + 1);
 }
 
 /* "a b" */
@@ -232,7 +226,7 @@ static kf_status add_merge_line(loader *l, const char *line, size_t length) {
 
 static kf_status read_json_merges(loader *l, const kf_json *merges) {
   if (merges == NULL || merges->kind != KF_JSON_LIST)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no list of merges", l->path);
+    return kf_fail_file(l->err, l->path, "has no list of merges");
   KF_TRY(merge_room(l, merges->count));
   const kf_json *merge = kf_json_first(&l->json.doc, merges);
   for (; merge != NULL; merge = kf_json_next(&l->json.doc, merge)) {
@@ -283,7 +277,7 @@ static kf_status read_merges_txt(loader *l) {
 /* --- tokenizer.json --------------------------------------------------------------------------- */
 
 static kf_status not_clip(const loader *l, const char *what) {
-  return kf_fail(l->err, KF_ERR_DATA, "%s: is not a tokenizer of CLIP's kind: %s", l->path, what);
+  return kf_fail_file(l->err, l->path, "is not a tokenizer of CLIP's kind: %s", what);
 }
 
 static bool says(const kf_json_doc *doc, const kf_json *object, const char *key, const char *text) {
@@ -322,19 +316,22 @@ static bool has_regex(const kf_json_doc *doc, const kf_json *step, const char *r
   return says(doc, kf_json_get(doc, step, "pattern"), "Regex", regex);
 }
 
+/* The first item of a list of n under a key; NULL: there is no such list. */
+static const kf_json *first_of(const kf_json_doc *doc, const kf_json *object, const char *key,
+                               uint32_t n) {
+  const kf_json *list = kf_json_get(doc, object, key);
+  bool right = list != NULL && list->kind == KF_JSON_LIST && list->count == n;
+  return right ? kf_json_first(doc, list) : NULL;
+}
+
 static kf_status check_normalizer(const loader *l, const kf_json *normalizer) {
   const kf_json_doc *doc = &l->json.doc;
-  const kf_json *steps = kf_json_get(doc, normalizer, "normalizers");
-  const kf_json *nfc = NULL, *replace = NULL, *lower = NULL;
-  if (says(doc, normalizer, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
-      steps->count == 3) {
-    nfc = kf_json_first(doc, steps);
-    replace = kf_json_next(doc, nfc);
-    lower = kf_json_next(doc, replace);
-  }
-  bool right = says(doc, nfc, "type", "NFC") && says(doc, replace, "type", "Replace") &&
-               has_regex(doc, replace, "\\s+") && says(doc, replace, "content", " ") &&
-               says(doc, lower, "type", "Lowercase");
+  const kf_json *nfc = first_of(doc, normalizer, "normalizers", 3);
+  const kf_json *replace = nfc != NULL ? kf_json_next(doc, nfc) : NULL;
+  const kf_json *lower = nfc != NULL ? kf_json_next(doc, replace) : NULL;
+  bool right = says(doc, normalizer, "type", "Sequence") && says(doc, nfc, "type", "NFC") &&
+               says(doc, replace, "type", "Replace") && has_regex(doc, replace, "\\s+") &&
+               says(doc, replace, "content", " ") && says(doc, lower, "type", "Lowercase");
   return right ? KF_OK : not_clip(l, "its normalizer is not NFC, '\\s+' to ' ', Lowercase");
 }
 
@@ -348,16 +345,11 @@ static bool is_clip_regex(const kf_json_doc *doc, const kf_json *split) {
 
 static kf_status check_pre_tokenizer(const loader *l, const kf_json *pre) {
   const kf_json_doc *doc = &l->json.doc;
-  const kf_json *steps = kf_json_get(doc, pre, "pretokenizers");
-  const kf_json *split = NULL, *bytes = NULL;
-  if (says(doc, pre, "type", "Sequence") && steps != NULL && steps->kind == KF_JSON_LIST &&
-      steps->count == 2) {
-    split = kf_json_first(doc, steps);
-    bytes = kf_json_next(doc, split);
-  }
-  bool right = says(doc, split, "type", "Split") && says(doc, split, "behavior", "Removed") &&
-               !is_off(doc, split, "invert") && says(doc, bytes, "type", "ByteLevel") &&
-               is_off(doc, bytes, "add_prefix_space");
+  const kf_json *split = first_of(doc, pre, "pretokenizers", 2);
+  const kf_json *bytes = split != NULL ? kf_json_next(doc, split) : NULL;
+  bool right = says(doc, pre, "type", "Sequence") && says(doc, split, "type", "Split") &&
+               says(doc, split, "behavior", "Removed") && !is_off(doc, split, "invert") &&
+               says(doc, bytes, "type", "ByteLevel") && is_off(doc, bytes, "add_prefix_space");
   if (!right) return not_clip(l, "its pre_tokenizer is not Split and ByteLevel");
   return is_clip_regex(doc, split)
              ? KF_OK
@@ -383,8 +375,8 @@ static kf_status check_ends(const loader *l) {
         pair != NULL && pair->kind == KF_JSON_LIST ? kf_json_first(&l->json.doc, pair) : NULL;
     int64_t id;
     if (name == NULL || !kf_json_i64(kf_json_next(&l->json.doc, name), &id) || id != expected[i])
-      return kf_fail(l->err, KF_ERR_DATA, "%s: the post_processor's '%s' is not token %d", l->path,
-                     keys[i], (int)expected[i]);
+      return kf_fail_file(l->err, l->path, "the post_processor's '%s' is not token %d", keys[i],
+                          (int)expected[i]);
   }
   return KF_OK;
 }
@@ -437,8 +429,8 @@ static kf_status add_openai_line(loader *l, const char *line, size_t length, cha
   memcpy(*at + n_a, space + 1, n - n_a);
   (*at)[n] = '\0';
   if (kf_dict_find(l->vocabulary.map, *at, n) >= 0)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: merge %u makes '%.100s', which exists already",
-                   l->path, l->n_merges + 1, *at);
+    return kf_fail_file(l->err, l->path, "merge %u makes '%.100s', which exists already",
+                        l->n_merges + 1, *at);
   KF_TRY(add_token(l, *at, n, l->vocabulary.count));
   *at += n + 1;
   return add_merge_line(l, line, length);
@@ -450,7 +442,7 @@ static kf_status load_openai_lines(loader *l, char *tokens) {
   size_t length, at = 0;
   if (!next_line(l, &at, &line, &length) || length < 8 ||
       memmem(line, length, "#version", 8) == NULL)
-    return kf_fail(l->err, KF_ERR_DATA, "%s: has no '#version' in its first line", l->path);
+    return kf_fail_file(l->err, l->path, "has no '#version' in its first line");
   while (l->n_merges < OPENAI_MAX && next_line(l, &at, &line, &length))
     KF_TRY(add_openai_line(l, line, length, &tokens));
   KF_TRY(add_token(l, "<|startoftext|>", 15, l->vocabulary.count));
@@ -473,8 +465,6 @@ static kf_status load_openai(loader *l, bool packed) {
   return load_openai_lines(l, tokens);
 }
 
-/* --- whichever there is ----------------------------------------------------------------------- */
-
 static kf_status load(loader *l) {
   static const char *const names[] = {"tokenizer.json", "vocab.json", OPENAI_GZ, OPENAI_TEXT};
   size_t which = 0;
@@ -484,9 +474,8 @@ static kf_status load(loader *l) {
     if (!kf_is_missing(l->path)) break;
   }
   if (which == 4)
-    return kf_fail(l->err, KF_ERR_DATA,
-                   "%s: has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ,
-                   l->folder);
+    return kf_fail_file(l->err, l->folder,
+                        "has no tokenizer.json, vocab.json with merges.txt, or " OPENAI_GZ);
   l->vocabulary.path = l->merges_path = l->path;
   if (which < 2)
     KF_TRY(kf_json_file_read(&l->json, l->folder, names[which], KF_TOKENIZER_FILE_MAX, l->err));

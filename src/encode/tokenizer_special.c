@@ -49,8 +49,8 @@ typedef struct gatherer {
   const kf_json_file *json; /* tokenizer.json */
   kf_json_file config, map, legacy;
   wanted list[KF_ADDED_MAX];
-  uint32_t n, next; /* tokens; the number of the next new one */
-  const char *named[NAMED];
+  uint32_t n, next;    /* tokens; the number of the next new one */
+  wanted named[NAMED]; /* text NULL: the files say that there is none */
   kf_err *err;
 } gatherer;
 
@@ -61,7 +61,7 @@ static bool is_true(const kf_json *node) {
 static bool is_absent(const kf_json *node) { return node == NULL || node->kind == KF_JSON_NULL; }
 
 static kf_status bad(const gatherer *g, const char *what, const char *detail) {
-  return kf_fail(g->err, KF_ERR_DATA, "%s: %s '%.100s'", g->folder, what, detail);
+  return kf_fail_file(g->err, g->folder, "%s '%.100s'", what, detail);
 }
 
 /* --- gathering -------------------------------------------------------------------------------- */
@@ -74,8 +74,8 @@ static wanted *find(gatherer *g, const char *text) {
 
 static kf_status want(gatherer *g, wanted token) {
   if (g->n == KF_ADDED_MAX)
-    return kf_fail(g->err, KF_ERR_DATA, "%s: the tokenizer has more than %u added tokens",
-                   g->folder, KF_ADDED_MAX);
+    return kf_fail_file(g->err, g->folder, "the tokenizer has more than %u added tokens",
+                        KF_ADDED_MAX);
   g->list[g->n++] = token;
   return KF_OK;
 }
@@ -134,7 +134,7 @@ static kf_status list_legacy(gatherer *g) {
       return bad(g, "added_tokens.json has no number for", node->key);
     bool special = false;
     for (int k = 0; k < NAMED; k++)
-      special = special || (g->named[k] != NULL && strcmp(g->named[k], node->key) == 0);
+      special |= g->named[k].text != NULL && strcmp(g->named[k].text, node->key) == 0;
     KF_TRY(want(g, (wanted){.text = node->key, .normalized = !special, .listed = true, .id = id}));
   }
   return KF_OK;
@@ -160,36 +160,27 @@ static int by_id(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The token with name k; its text is NULL if the files say that there is none. */
-static kf_status named_token(const gatherer *g, int k, bool decoder, wanted *out) {
-  const kf_json_file *file = &g->map;
-  const kf_json *node = decoder ? NULL : kf_json_file_get(file, keys[k]);
-  if (node == NULL) node = kf_json_file_get(file = &g->config, keys[k]);
-  *out = (wanted){.text = node == NULL ? defaults[k] : NULL};
-  return is_absent(node) ? KF_OK : parse_token(g, &file->doc, node, keys[k], out);
-}
-
 static kf_status find_names(gatherer *g, bool decoder) {
   for (int k = 0; k < NAMED; k++) {
-    wanted token;
-    KF_TRY(named_token(g, k, decoder, &token));
-    g->named[k] = token.text;
+    const kf_json_file *file = &g->map;
+    const kf_json *node = decoder ? NULL : kf_json_file_get(file, keys[k]);
+    if (node == NULL) node = kf_json_file_get(file = &g->config, keys[k]);
+    g->named[k] = (wanted){.text = node == NULL ? defaults[k] : NULL};
+    if (!is_absent(node)) KF_TRY(parse_token(g, &file->doc, node, keys[k], &g->named[k]));
   }
   for (int k = BOS; k <= UNK; k++)
-    if (g->named[k] == NULL) return bad(g, "the tokenizer's files remove", keys[k]);
+    if (g->named[k].text == NULL) return bad(g, "the tokenizer's files remove", keys[k]);
   return KF_OK;
 }
 
-static kf_status add_names(gatherer *g, bool decoder) {
+static kf_status add_names(gatherer *g) {
   for (int k = 0; k < NAMED; k++) {
-    wanted token;
-    KF_TRY(named_token(g, k, decoder, &token));
-    if (token.text == NULL) continue;
-    wanted *before = find(g, token.text);
+    if (g->named[k].text == NULL) continue;
+    wanted *before = find(g, g->named[k].text);
     if (before == NULL)
-      KF_TRY(want(g, token));
+      KF_TRY(want(g, g->named[k]));
     else if (!before->listed)
-      before->normalized = token.normalized;
+      before->normalized = g->named[k].normalized;
   }
   return KF_OK;
 }
@@ -238,7 +229,7 @@ static kf_status gather(gatherer *g) {
     KF_TRY(list_json(g));
   }
   qsort(g->list, g->n, sizeof *g->list, by_id);
-  KF_TRY(add_names(g, has_decoder));
+  KF_TRY(add_names(g));
   KF_TRY(add_own_names(g));
   const kf_json *extra = kf_json_file_get(&g->config, "extra_special_tokens");
   bool once = is_absent(extra) || extra->count == 0;
@@ -272,9 +263,9 @@ static kf_status settle(gatherer *g, const wanted *token) {
   int64_t id = kf_dict_find(g->vocabulary->map, token->text, strlen(token->text));
   if (id < 0) id = g->next++;
   if (token->listed && token->id != id)
-    return kf_fail(g->err, KF_ERR_DATA,
-                   "%s: added token '%.100s' has the number %lld, but should have %lld", g->folder,
-                   token->text, (long long)token->id, (long long)id);
+    return kf_fail_file(g->err, g->folder,
+                        "added token '%.100s' has the number %lld, but should have %lld",
+                        token->text, (long long)token->id, (long long)id);
   kf_tokenizer *t = g->t;
   kf_added *a = &t->added[t->n_added++];
   size_t length = strlen(token->text);
@@ -296,16 +287,16 @@ static int32_t id_of(const gatherer *g, const char *text) {
 
 static kf_status settle_all(gatherer *g) {
   for (int k = BOS; k <= UNK; k++)
-    if (kf_dict_find(g->vocabulary->map, g->named[k], strlen(g->named[k])) < 0)
-      return kf_fail(g->err, KF_ERR_DATA, "%s: has no token '%.100s', which is the %s",
-                     g->vocabulary->path, g->named[k], keys[k]);
+    if (kf_dict_find(g->vocabulary->map, g->named[k].text, strlen(g->named[k].text)) < 0)
+      return kf_fail_file(g->err, g->vocabulary->path, "has no token '%.100s', which is the %s",
+                          g->named[k].text, keys[k]);
   g->next = g->vocabulary->count;
   if (KF_TAKE_ZERO(&g->t->memory, g->t->added, g->n) == NULL) return kf_fail_memory(g->err);
   for (uint32_t i = 0; i < g->n; i++) KF_TRY(settle(g, &g->list[i]));
-  g->t->start = id_of(g, g->named[BOS]);
-  g->t->end = id_of(g, g->named[EOS]);
-  g->t->unknown = id_of(g, g->named[UNK]);
-  g->t->pad = g->named[PAD] != NULL ? id_of(g, g->named[PAD]) : g->t->end;
+  g->t->start = id_of(g, g->named[BOS].text);
+  g->t->end = id_of(g, g->named[EOS].text);
+  g->t->unknown = id_of(g, g->named[UNK].text);
+  g->t->pad = g->named[PAD].text != NULL ? id_of(g, g->named[PAD].text) : g->t->end;
   return KF_OK;
 }
 

@@ -9,8 +9,7 @@
 #ifndef KF_WITH_WEBP
 
 kf_status kf_webp_decode(kf_codec *codec, kf_err *err) {
-  return kf_fail(err, KF_ERR_DATA, "%s: is a WebP, which this build of koofu does not read",
-                 codec->name);
+  return kf_fail_file(err, codec->name, "is a WebP, which this build of koofu does not read");
 }
 
 #else
@@ -45,7 +44,6 @@ static bool next_chunk(const uint8_t **p, const uint8_t *end, chunk *out) {
 
 static bool is(const chunk *c, const char *tag) { return memcmp(c->tag, tag, 4) == 0; }
 
-/* The chunks that matter. */
 typedef struct chunks {
   uint8_t flags; /* of VP8X */
   chunk canvas;  /* VP8X */
@@ -82,8 +80,7 @@ static kf_status fail(const kf_codec *codec, VP8StatusCode code, kf_err *err) {
   /* USER_ABORT: the library found no memory for its output. */
   if (code == VP8_STATUS_OUT_OF_MEMORY || code == VP8_STATUS_USER_ABORT) return kf_fail_memory(err);
   bool short_of = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;
-  return kf_fail(err, KF_ERR_DATA, "%s: is a %s WebP", codec->name,
-                 short_of ? "truncated" : "damaged");
+  return kf_fail_file(err, codec->name, "is a %s WebP", short_of ? "truncated" : "damaged");
 }
 
 /* Decodes a file or a bare frame to rgb, which has room for `size` bytes. */
@@ -115,28 +112,25 @@ static kf_status decode_still(kf_codec *codec, size_t n, kf_err *err) {
 static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err) {
   const uint8_t *head = found->frame.data;
   if (head == NULL || found->frame.n < FRAME_HEAD)
-    return kf_fail(err, KF_ERR_DATA, "%s: is an animated WebP without a frame", codec->name);
+    return kf_fail_file(err, codec->name, "is an animated WebP without a frame");
   uint64_t x = 2 * (uint64_t)le24(head), y = 2 * (uint64_t)le24(head + 3);
   uint64_t width = le24(head + 6) + UINT64_C(1), height = le24(head + 9) + UINT64_C(1);
   KF_TRY(kf_codec_size(codec, le24(found->canvas.data + 4) + UINT64_C(1),
                        le24(found->canvas.data + 7) + UINT64_C(1), err));
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
-    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame is outside",
-                   codec->name);
+    return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame is outside");
   const uint8_t *p = head + FRAME_HEAD, *end = head + found->frame.n;
   chunk c;
   do {
     if (!next_chunk(&p, end, &c))
-      return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame has no picture",
-                     codec->name);
+      return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame has no picture");
   } while (!is(&c, "VP8 ") && !is(&c, "VP8L"));
   WebPBitstreamFeatures features;
   VP8StatusCode code = WebPGetFeatures(c.data, c.n, &features);
   if (code != VP8_STATUS_OK) return fail(codec, code, err);
   if ((uint64_t)features.width != width || (uint64_t)features.height != height)
-    return kf_fail(err, KF_ERR_DATA, "%s: is a damaged WebP: its first frame has two sizes",
-                   codec->name);
+    return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame has two sizes");
   size_t stride = (size_t)image->width * 3, size = stride * image->height;
   size_t start = (size_t)y * stride + (size_t)x * 3;
   memset(image->rgb, 0, size);

@@ -15,8 +15,7 @@
 
 static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err) {
   KF_TRY(kf_st_open(&file->st, path, err));
-  if (file->st.n_tensors > UINT32_MAX / 2)
-    return kf_fail(err, KF_ERR_DATA, "%s: has too many tensors", path);
+  if (file->st.n_tensors > UINT32_MAX / 2) return kf_fail_file(err, path, "has too many tensors");
   file->names = kf_dict_new((uint32_t)file->st.n_tensors);
   if (file->names == NULL) return kf_fail_memory(err);
   for (uint32_t i = 0; i < file->st.n_tensors; i++) {
@@ -54,7 +53,6 @@ static kf_status open_single(kf_weights *w, kf_err *err) {
 
 /* --- several files --------------------------------------------------------------------------- */
 
-/* A file directly in the folder. */
 static bool is_plain_name(const char *name) {
   return name != NULL && name[0] != '\0' && name[0] != '.' && strpbrk(name, "/\\") == NULL &&
          strlen(name) < 256;
@@ -72,14 +70,14 @@ static kf_status find_file(opening *o, const char *tensor, const char *name, uin
                            kf_err *err) {
   kf_weights *w = o->w;
   if (!is_plain_name(name))
-    return kf_fail(err, KF_ERR_DATA,
-                   "%s: the file of tensor '%.100s' is not the name of a file in the same folder",
-                   w->path, tensor);
+    return kf_fail_file(err, w->path,
+                        "the file of tensor '%.100s' is not the name of a file in the same folder",
+                        tensor);
   int64_t found = kf_dict_find(o->seen, name, strlen(name));
   *number = found < 0 ? w->n_files : (uint32_t)found;
   if (found >= 0) return KF_OK;
   if (w->n_files == MOST_FILES)
-    return kf_fail(err, KF_ERR_DATA, "%s: names more than %u files", w->path, MOST_FILES);
+    return kf_fail_file(err, w->path, "names more than %u files", MOST_FILES);
   const char *path = kf_path_join_in(&w->memory, o->folder, name);
   if (path == NULL || !kf_dict_add(o->seen, name, strlen(name), *number))
     return kf_fail_memory(err);
@@ -94,9 +92,8 @@ static kf_status list_all(opening *o, const kf_json *map, kf_err *err) {
     const kf_weights_file *file = &o->w->files[number];
     int64_t i = kf_dict_find(file->names, entry->key, strlen(entry->key));
     if (i < 0)
-      return kf_fail(err, KF_ERR_DATA,
-                     "%s: there is no tensor '%.100s', which the index says is in it",
-                     file->st.in.path, entry->key);
+      return kf_fail_file(err, file->st.in.path,
+                          "there is no tensor '%.100s', which the index says is in it", entry->key);
     KF_TRY(list_tensor(o->w, file, &file->st.tensors[i], err));
   }
   return KF_OK;
@@ -106,15 +103,13 @@ static kf_status open_several(kf_weights *w, const char *folder, const kf_json_f
                               kf_err *err) {
   const kf_json *map = kf_json_file_get(index, "weight_map");
   if (map == NULL || map->kind != KF_JSON_OBJECT)
-    return kf_fail(err, KF_ERR_DATA, "%s: has no object 'weight_map'", w->path);
+    return kf_fail_file(err, w->path, "has no object 'weight_map'");
   KF_TRY(make_list(w, map->count, err));
   opening o = {.w = w, .folder = folder, .index = &index->doc, .seen = kf_dict_new(16)};
   kf_status status = o.seen != NULL ? list_all(&o, map, err) : kf_fail_memory(err);
   kf_dict_free(o.seen);
   return status;
 }
-
-/* --- either ---------------------------------------------------------------------------------- */
 
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) {
   static const char single[] = "model.safetensors", listed[] = "model.safetensors.index.json";

@@ -56,22 +56,18 @@ static bool has_amx(void) {
   return amx_granted;
 }
 
+#endif
+
 const kf_kernels *kf_kernels_for(kf_isa isa) {
+#ifdef KF_SIMD
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AMX) && has_amx())
     return amx_bf16 ? &kf_kernels_amx : &kf_kernels_amx_int8;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX512) && has_avx512())
     return gains_by_bf16() ? &kf_kernels_avx512bf16 : &kf_kernels_avx512;
   if ((isa == KF_ISA_AUTO || isa == KF_ISA_AVX2) && has_avx2()) return &kf_kernels_avx2;
-  return isa == KF_ISA_AUTO || isa == KF_ISA_PLAIN ? &kf_kernels_plain : NULL;
-}
-
-#else
-
-const kf_kernels *kf_kernels_for(kf_isa isa) {
-  return isa == KF_ISA_AUTO || isa == KF_ISA_PLAIN ? &kf_kernels_plain : NULL;
-}
-
 #endif
+  return isa == KF_ISA_AUTO || isa == KF_ISA_PLAIN ? &kf_kernels_plain : NULL;
+}
 
 int kf_isa_available(kf_isa isa) { return kf_kernels_for(isa) != NULL; }
 

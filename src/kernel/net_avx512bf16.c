@@ -25,7 +25,7 @@ static void pack_split(const float *block, char *to) {
       for (int v = 0; v < PARTS; v++) {
         bits upper = as_bits(to_bf16(load(block + (k + odd) * KF_NET_PANEL + v * LANES)));
         bits lower = as_bits(to_bf16(load(block + (k + 2 + odd) * KF_NET_PANEL + v * LANES)));
-        store((float *)(void *)to + v * LANES, as_vec(either(VI(srli_epi32)(lower, 16), upper)));
+        store((float *)(void *)to + v * LANES, as_vec(either(V(srli_epi32)(lower, 16), upper)));
       }
     }
 }

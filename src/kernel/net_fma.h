@@ -94,7 +94,7 @@ INLINE void chain(const char *x, size_t row, const char *weights, const int odd,
     UNROLL
     for (int v = 0; v < 2; v++) {
       bits pair = as_bits(load((const float *)(const void *)weights + v * LANES));
-      w[v] = as_vec(odd ? both(pair, all_bits(0xffff0000u)) : VI(slli_epi32)(pair, 16));
+      w[v] = as_vec(odd ? both(pair, all_bits(0xffff0000u)) : V(slli_epi32)(pair, 16));
     }
     UNROLL
     for (int i = 0; i < rows; i++) {

@@ -199,43 +199,26 @@ static void attention(const rules *r, const kf_net_attention *a) {
   }
 }
 
-/* --- the tables ------------------------------------------------------------------------------ */
-
-static void prepare_f32(const float *x, size_t stride, size_t m, size_t k, void *prepared) {
-  prepare(&f32_rules, x, stride, m, k, prepared);
-}
-static void prepare_bf16(const float *x, size_t stride, size_t m, size_t k, void *prepared) {
-  prepare(&bf16_rules, x, stride, m, k, prepared);
-}
-static void pack_f32(const float *w, size_t n, size_t k, size_t first, size_t count, void *packed) {
-  (void)n;
-  prepare(&f32_rules, w, k, count, k, (float *)packed + first * padded(k));
-}
-static void pack_bf16(const float *w, size_t n, size_t k, size_t first, size_t count,
-                      void *packed) {
-  (void)n;
-  prepare(&bf16_rules, w, k, count, k, (float *)packed + first * padded(k));
-}
-static void multiply_f32(const kf_net_product *p) { multiply(&f32_rules, p); }
-static void multiply_bf16(const kf_net_product *p) { multiply(&bf16_rules, p); }
-static void attention_f32(const kf_net_attention *a) { attention(&f32_rules, a); }
-static void attention_bf16(const kf_net_attention *a) { attention(&bf16_rules, a); }
-
-const kf_net_kernel kf_net_plain_f32 = {.layer_norm = layer_norm,
-                                        .precision = KF_F32,
-                                        .row_size = row_size,
-                                        .prepare = prepare_f32,
-                                        .weights_size = weights_size,
-                                        .pack = pack_f32,
-                                        .multiply = multiply_f32,
-                                        .attention_size = attention_size,
-                                        .attention = attention_f32};
-const kf_net_kernel kf_net_plain_bf16 = {.layer_norm = layer_norm,
-                                         .precision = KF_BF16,
-                                         .row_size = row_size,
-                                         .prepare = prepare_bf16,
-                                         .weights_size = weights_size,
-                                         .pack = pack_bf16,
-                                         .multiply = multiply_bf16,
-                                         .attention_size = attention_size,
-                                         .attention = attention_bf16};
+/* The table of a precision and its functions. */
+#define NET(name, type)                                                                            \
+  static void prepare_##name(const float *x, size_t stride, size_t m, size_t k, void *to) {        \
+    prepare(&name##_rules, x, stride, m, k, to);                                                   \
+  }                                                                                                \
+  static void pack_##name(const float *w, size_t n, size_t k, size_t first, size_t count,          \
+                          void *to) {                                                              \
+    (void)n;                                                                                       \
+    prepare(&name##_rules, w, k, count, k, (float *)to + first * padded(k));                       \
+  }                                                                                                \
+  static void multiply_##name(const kf_net_product *p) { multiply(&name##_rules, p); }             \
+  static void attention_##name(const kf_net_attention *a) { attention(&name##_rules, a); }         \
+  const kf_net_kernel kf_net_plain_##name = {.layer_norm = layer_norm,                             \
+                                             .precision = type,                                    \
+                                             .row_size = row_size,                                 \
+                                             .prepare = prepare_##name,                            \
+                                             .weights_size = weights_size,                         \
+                                             .pack = pack_##name,                                  \
+                                             .multiply = multiply_##name,                          \
+                                             .attention_size = attention_size,                     \
+                                             .attention = attention_##name}
+NET(f32, KF_F32);
+NET(bf16, KF_BF16);

@@ -26,8 +26,7 @@
 typedef __m512 vec;
 typedef __m512i bits;
 typedef __mmask16 mask;
-#define V(op)  _mm512_##op
-#define VI(op) _mm512_##op
+#define V(op) _mm512_##op
 INLINE bits as_bits(vec x) { return _mm512_castps_si512(x); }
 INLINE vec as_vec(bits x) { return _mm512_castsi512_ps(x); }
 INLINE bits both(bits x, bits y) { return _mm512_and_si512(x, y); }
@@ -40,12 +39,11 @@ INLINE bits count_lanes(void) {
   return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 #else
-#define LANES  8
+#define LANES 8
 typedef __m256 vec;
 typedef __m256i bits;
 typedef __m256 mask;
-#define V(op)  _mm256_##op
-#define VI(op) _mm256_##op
+#define V(op) _mm256_##op
 INLINE bits as_bits(vec x) { return _mm256_castps_si256(x); }
 INLINE vec as_vec(bits x) { return _mm256_castsi256_ps(x); }
 INLINE bits both(bits x, bits y) { return _mm256_and_si256(x, y); }
@@ -61,7 +59,7 @@ INLINE bits count_lanes(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
 INLINE vec load(const float *p) { return V(loadu_ps)(p); }
 INLINE void store(float *p, vec x) { V(storeu_ps)(p, x); }
 INLINE vec all(float x) { return V(set1_ps)(x); }
-INLINE bits all_bits(uint32_t x) { return VI(set1_epi32)((int)x); }
+INLINE bits all_bits(uint32_t x) { return V(set1_epi32)((int)x); }
 INLINE vec none(void) { return V(setzero_ps)(); }
 INLINE vec fused(vec a, vec b, vec c) { return V(fmadd_ps)(a, b, c); }
 INLINE vec add(vec a, vec b) { return V(add_ps)(a, b); }
@@ -79,8 +77,8 @@ INLINE vec to_bf16(vec x) {
 }
 #else
 INLINE vec to_bf16(vec x) {
-  bits b = as_bits(x), odd = both(VI(srli_epi32)(b, 16), all_bits(1));
-  bits rounded = VI(add_epi32)(b, VI(add_epi32)(odd, all_bits(0x7fffu)));
+  bits b = as_bits(x), odd = both(V(srli_epi32)(b, 16), all_bits(1));
+  bits rounded = V(add_epi32)(b, V(add_epi32)(odd, all_bits(0x7fffu)));
   vec y = choose(is_nan(x), as_vec(either(b, all_bits(0x00400000u))), as_vec(rounded));
   y = as_vec(both(as_bits(y), all_bits(0xffff0000u)));
   return choose(less(magnitude(x), all(0x1p-126f)), as_vec(sign(x)), y);
@@ -101,7 +99,7 @@ INLINE vec exponential(vec given) {
   vec shifted = fused(x, all(KF_LOG2_E), all(KF_ROUND)), n = V(sub_ps)(shifted, all(KF_ROUND));
   vec r = fused(n, all(-KF_LN2_LOW), fused(n, all(-KF_LN2_HIGH), x));
   vec y = add(fused(times(r, r), horner(kf_exp_poly, KF_EXP_TERMS, r), r), all(1.0f));
-  y = as_vec(VI(add_epi32)(as_bits(y), VI(slli_epi32)(as_bits(shifted), 23)));
+  y = as_vec(V(add_epi32)(as_bits(y), V(slli_epi32)(as_bits(shifted), 23)));
   return choose(is_nan(given), given, y);
 }
 
@@ -120,7 +118,7 @@ INLINE vec activate(kf_activation activation, vec x) {
   case KF_ACT_GELU:
     return times(times(x, all(0.5f)), add(all(1.0f), error_function(times(x, all(KF_SQRT_HALF)))));
   case KF_ACT_GELU_TANH: {
-    vec minus = as_vec(VI(add_epi32)(as_bits(x), all_bits(0x80000000u)));
+    vec minus = as_vec(V(add_epi32)(as_bits(x), all_bits(0x80000000u)));
     vec u = times(minus, fused(times(x, x), all(KF_GELU_TANH_B), all(KF_GELU_TANH_A)));
     return V(div_ps)(x, add(all(1.0f), exponential(u)));
   }
@@ -277,7 +275,6 @@ INLINE void prepare_rows(const format *f, const float *x, size_t stride, size_t 
     }
 }
 
-/* Transposes 8 x 8. */
 INLINE void transpose8(const float *from, size_t stride, float *to, size_t to_stride) {
   __m256 a[8], b[8];
   UNROLL
@@ -344,7 +341,7 @@ INLINE void pack_pairs(const float *block, char *to) {
     for (int v = 0; v < PARTS; v++) {
       bits even = as_bits(to_bf16(load(block + v * LANES)));
       bits odd = as_bits(to_bf16(load(block + KF_NET_PANEL + v * LANES)));
-      store((float *)(void *)to + v * LANES, as_vec(either(VI(srli_epi32)(even, 16), odd)));
+      store((float *)(void *)to + v * LANES, as_vec(either(V(srli_epi32)(even, 16), odd)));
     }
   }
 }
@@ -467,7 +464,7 @@ INLINE size_t attention_bytes(const format *f, size_t keys, size_t dim) {
 /* x, with `otherwise` in place of keys beyond `seen`. */
 INLINE vec seen_or(vec x, size_t at, size_t seen, float otherwise) {
   if (at + LANES <= seen) return x;
-  bits index = VI(add_epi32)(count_lanes(), all_bits((uint32_t)at));
+  bits index = V(add_epi32)(count_lanes(), all_bits((uint32_t)at));
   return choose(below(index, all_bits((uint32_t)seen)), x, all(otherwise));
 }
 

@@ -227,8 +227,6 @@ static kf_status diagonalise(eigen *g) {
   return apply_rotations(g);
 }
 
-/* --- all together ---------------------------------------------------------------------------- */
-
 /* The power of two that brings the largest element near 1; exact to apply and to undo. */
 static double scale_of(const double *a, size_t n) {
   double largest = 0;

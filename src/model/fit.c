@@ -260,8 +260,6 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 
-/* --- all together ---------------------------------------------------------------------------- */
-
 static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
@@ -293,7 +291,7 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim > 0 ? dim : f->dim, f->between->n_classes, &f->between->names,
                          &m, err));
-  return kf_model_hand_out(fit_model(f, value, centre, m), m, out);
+  KF_HAND_OUT(fit_model(f, value, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t dim,
@@ -302,5 +300,5 @@ kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t 
   KF_TRY(kf_model_create(f->dim, dim, f->between->n_classes, &f->between->names, &m, &f->ctx->err));
   kf_model_copy_map(model, m);
   m->map.centre = centre; /* the map itself does not depend on it */
-  return kf_model_hand_out(set_all_classes(f, m), m, out);
+  KF_HAND_OUT(set_all_classes(f, m), out, m, kf_model_free);
 }

@@ -221,8 +221,6 @@ kf_status kf_model_complete(kf_ctx *ctx, kf_model *m, int64_t only) {
   return status;
 }
 
-/* --- all together ---------------------------------------------------------------------------- */
-
 /* The classes of the model, then those of the text that it lacks. */
 typedef struct fusing {
   kf_ctx *ctx;
@@ -287,10 +285,15 @@ static kf_status replace_text(fusing *f) {
   return KF_OK;
 }
 
-/* The end of both calls below. */
-static kf_status hand_out(fusing *f, kf_status status, kf_model **out) {
-  kf_arena_free(&f->arena);
-  return kf_model_hand_out(status, f->out, out);
+/* alpha NULL: the model has text, some of which is replaced. */
+static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text,
+                         const double *alpha, kf_model **out) {
+  KF_TRY(kf_text_check(text, model->map.dim_in, &ctx->err));
+  fusing f = {.ctx = ctx, .model = model, .text = text};
+  kf_status status = widen(&f);
+  if (status == KF_OK) status = alpha != NULL ? fuse(&f, *alpha) : replace_text(&f);
+  kf_arena_free(&f.arena);
+  KF_HAND_OUT(status, out, f.out, kf_model_free);
 }
 
 kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text, double alpha,
@@ -302,11 +305,7 @@ kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *
     return kf_fail(err, KF_ERR_ARG,
                    "text cannot be added to a model that keeps the lengths of rows");
   if (model->text != NULL) return kf_fail(err, KF_ERR_ARG, "the model has text already");
-  KF_TRY(kf_text_check(text, model->map.dim_in, err));
-  fusing f = {.ctx = ctx, .model = model, .text = text};
-  kf_status status = widen(&f);
-  if (status == KF_OK) status = fuse(&f, alpha);
-  return hand_out(&f, status, out);
+  return combine(ctx, model, text, &alpha, out);
 }
 
 kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
@@ -314,9 +313,5 @@ kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_te
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   if (model->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "the model has no text; fuse it with text first");
-  KF_TRY(kf_text_check(text, model->map.dim_in, err));
-  fusing f = {.ctx = ctx, .model = model, .text = text};
-  kf_status status = widen(&f);
-  if (status == KF_OK) status = replace_text(&f);
-  return hand_out(&f, status, out);
+  return combine(ctx, model, text, NULL, out);
 }

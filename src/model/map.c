@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena) {
   uint64_t values = (uint64_t)dim_out * dim_in;
   *map = (kf_map){.dim_in = dim_in, .dim_out = dim_out};
@@ -162,8 +160,6 @@ kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float 
   if (normalize) return kf_fail(err, KF_ERR_MATH, "mapped rows overflow f64");
   return kf_fail_range(map, err);
 }
-
-/* --- the public calls ------------------------------------------------------------------------ */
 
 typedef struct transformation {
   const kf_map *map;

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err) {
   kf_model *m = kf_alloc_zero(1, sizeof *m);
@@ -19,8 +17,8 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   KF_TAKE_ZERO(arena, m->class_means, k * d);
   KF_TAKE_ZERO(arena, m->prototypes, k * l);
   KF_TAKE_ZERO(arena, m->lengths, k);
-  return kf_model_hand_out(
-      arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), m, out);
+  KF_HAND_OUT(arena->failed ? kf_fail_memory(err) : kf_names_clone(names, &m->names, err), out, m,
+              kf_model_free);
 }
 
 void kf_model_free(kf_model *m) {
@@ -28,10 +26,6 @@ void kf_model_free(kf_model *m) {
   kf_names_clear(&m->names);
   kf_arena_free(&m->arena);
   kf_free(m);
-}
-
-kf_status kf_model_hand_out(kf_status status, kf_model *m, kf_model **out) {
-  KF_HAND_OUT(status, out, m, kf_model_free);
 }
 
 void kf_model_copy_map(const kf_model *from, kf_model *to) {
@@ -153,7 +147,6 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
-/* Copies the model to one with room for one more class, and sets that. */
 static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *sum,
                            kf_model *larger) {
   uint64_t l = model->map.dim_out, k = model->n_classes;
@@ -184,10 +177,8 @@ kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char
   if (status == KF_OK) status = add_class(ctx, model, sum, larger);
   kf_names_clear(&names);
   kf_stats_free(sum);
-  return kf_model_hand_out(status, larger, out);
+  KF_HAND_OUT(status, out, larger, kf_model_free);
 }
-
-/* --- looking --------------------------------------------------------------------------------- */
 
 uint32_t kf_model_dim_in(const kf_model *m) { return m->map.dim_in; }
 uint32_t kf_model_dim_out(const kf_model *m) { return m->map.dim_out; }

@@ -87,8 +87,6 @@ struct kf_model {
 /* A model with all its arrays, zeroed; the names are copied. */
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err);
-/* Hands out a model, or frees it if its making failed; returns the status of that. */
-kf_status kf_model_hand_out(kf_status status, kf_model *model, kf_model **out);
 /* Copies everything that is not about classes, with the first `to->map.dim_out` directions. */
 void kf_model_copy_map(const kf_model *from, kf_model *to);
 /* The same and the classes, without text; `to` has as many classes or more, and keeps its names. */
@@ -166,7 +164,6 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
 
 const kf_names *kf_text_names(const kf_text *text);
 kf_classes kf_text_class_list(const kf_text *text);
-void kf_text_mean(const kf_text *text, double *mean); /* [dim] of its rows */
 /* KF_ERR_DATA if its rows are not as long as those of images. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
 /* kf_model_new_zero_shot with the first `dim` directions of the model, and without a log. */

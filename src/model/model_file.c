@@ -175,5 +175,5 @@ kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
   kf_model *m = NULL;
   kf_status status = read_all(&st, &m, err);
   kf_st_close(&st);
-  return kf_model_hand_out(status, m, out);
+  KF_HAND_OUT(status, out, m, kf_model_free);
 }

@@ -120,10 +120,6 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
   return t->rows != NULL ? average(ctx, data, o, t) : kf_fail_memory(err);
 }
 
-static kf_status hand_out(kf_status status, kf_text *t, kf_text **out) {
-  KF_HAND_OUT(status, out, t, kf_text_free);
-}
-
 kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                       kf_text **out) {
   KF_ENTER(ctx, data != NULL && out != NULL);
@@ -135,7 +131,7 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
   KF_TRY(kf_data_refuse_mapped(data, err));
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
-  return hand_out(build(ctx, data, &o, t), t, out);
+  KF_HAND_OUT(build(ctx, data, &o, t), out, t, kf_text_free);
 }
 
 void kf_text_free(kf_text *t) {
@@ -200,16 +196,16 @@ kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
   t->dim = model->map.dim_in;
-  return hand_out(take_from_model(model, t, err), t, out);
+  KF_HAND_OUT(take_from_model(model, t, err), out, t, kf_text_free);
 }
 
 /* --- zero-shot ------------------------------------------------------------------------------- */
 
-void kf_text_mean(const kf_text *t, double *mean) {
-  for (uint32_t i = 0; i < t->dim; i++) mean[i] = 0;
+/* shift = m - n, the means of images and of text; 0 before. */
+static void find_shift(const kf_text *t, const double *image_mean, double *shift) {
   for (uint32_t k = 0; k < t->n_classes; k++)
-    for (uint32_t i = 0; i < t->dim; i++) mean[i] += (double)t->rows[(uint64_t)k * t->dim + i];
-  for (uint32_t i = 0; i < t->dim; i++) mean[i] /= t->n_classes;
+    for (uint32_t i = 0; i < t->dim; i++) shift[i] += (double)t->rows[(uint64_t)k * t->dim + i];
+  for (uint32_t i = 0; i < t->dim; i++) shift[i] = image_mean[i] - shift[i] / t->n_classes;
 }
 
 kf_status kf_text_check(const kf_text *t, uint32_t dim, kf_err *err) {
@@ -242,9 +238,7 @@ static kf_status take_text(kf_ctx *ctx, const kf_text *text, kf_centre centre, k
   KF_TAKE(&arena, mapped, KF_MAP_ROWS * l);
   KF_TAKE(&arena, scratch, kf_map_scratch(&m->map));
   if (!arena.failed) {
-    if (centre == KF_CENTRE_MODALITY) kf_text_mean(text, shift);
-    for (uint64_t i = 0; centre == KF_CENTRE_MODALITY && i < d; i++)
-      shift[i] = m->map.mean[i] - shift[i];
+    if (centre == KF_CENTRE_MODALITY) find_shift(text, m->map.mean, shift);
     set_prototypes(m, ctx->kernels, text, shift, x, mapped, scratch);
   }
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
@@ -271,7 +265,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_model_copy_map(model, m);
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
-  return kf_model_hand_out(take_text(ctx, text, centre, m), m, out);
+  KF_HAND_OUT(take_text(ctx, text, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,

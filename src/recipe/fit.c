@@ -162,8 +162,6 @@ void kf_fit_end(kf_fit_job *j) {
   kf_fit_report_free(j->report);
 }
 
-/* --- the recipe ------------------------------------------------------------------------------- */
-
 kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options, kf_model **out,
                  kf_fit_report **report) {
   KF_ENTER(ctx, out != NULL && (data != NULL || (options != NULL && options->stats != NULL)));

@@ -7,7 +7,7 @@
 struct kf_prompts {
   uint64_t n;
   kf_string bytes; /* the prompts, each with its NUL */
-  const char **texts;
+  char **texts;
   int32_t *classes; /* [n]; NULL: no classes */
   size_t room;      /* of classes */
   kf_names names;   /* of classes */
@@ -26,11 +26,19 @@ static kf_status keep_line(void *argument, uint64_t line, const char *text, size
                            kf_err *err) {
   lines *l = argument;
   if (!kf_utf8_valid(text, length))
-    return kf_fail(err, KF_ERR_DATA, "%s: line %llu is not valid UTF-8", l->path,
-                   (unsigned long long)line);
+    return kf_fail_file(err, l->path, "line %llu is not valid UTF-8", (unsigned long long)line);
   kf_string_add(&l->bytes, text, length);
   kf_string_add(&l->bytes, "", 1);
   l->n++;
+  return KF_OK;
+}
+
+/* Points at n strings that follow one another, each with its NUL. */
+static kf_status point_at(const kf_string *bytes, uint64_t n, char ***out, kf_err *err) {
+  *out = kf_alloc(n, sizeof **out);
+  if (*out == NULL || bytes->failed) return kf_fail_memory(err);
+  char *at = bytes->data;
+  for (uint64_t i = 0; i < n; i++, at += strlen(at) + 1) (*out)[i] = at;
   return KF_OK;
 }
 
@@ -47,12 +55,8 @@ static kf_status read_lines(const char *path, lines *out, kf_err *err) {
   kf_status status = kf_lines_each(&in, keep_line, out, err);
   kf_in_close(&in);
   KF_TRY(status);
-  if (out->n == 0) return kf_fail(err, KF_ERR_DATA, "%s: is empty", path);
-  out->items = kf_alloc(out->n, sizeof *out->items);
-  if (out->items == NULL || out->bytes.failed) return kf_fail_memory(err);
-  char *at = out->bytes.data;
-  for (size_t i = 0; i < out->n; i++, at += strlen(at) + 1) out->items[i] = at;
-  return KF_OK;
+  if (out->n == 0) return kf_fail_file(err, path, "is empty");
+  return point_at(&out->bytes, out->n, &out->items, err);
 }
 
 /* --- names ------------------------------------------------------------------------------------ */
@@ -121,14 +125,12 @@ static kf_status read_names(const char *path, size_t line, char *text, class_nam
   else
     cut_comment(text);
   if (text == NULL)
-    return kf_fail(err, KF_ERR_DATA, "%s: line %zu: the quotation mark does not end a name", path,
-                   line);
+    return kf_fail_file(err, path, "line %zu: the quotation mark does not end a name", line);
   out->names = trim(text);
   size_t n = strlen(out->names);
   if (!out->whole && n > 0 && out->names[n - 1] == ',') out->names[n - 1] = '\0';
   if (*out->names == '\0')
-    return kf_fail(err, KF_ERR_DATA, "%s: line %zu is empty, where a class name must be", path,
-                   line);
+    return kf_fail_file(err, path, "line %zu is empty, where a class name must be", line);
   return KF_OK;
 }
 
@@ -176,7 +178,7 @@ static kf_status index_spoken(const lines *l, kf_dict *dict, kf_err *err) {
   for (size_t i = 0; i < l->n; i++) {
     char *tab = strchr(l->items[i], '\t');
     if (tab == NULL)
-      return kf_fail(err, KF_ERR_DATA, "%s: line %zu has no tab after the class", l->path, i + 1);
+      return kf_fail_file(err, l->path, "line %zu has no tab after the class", i + 1);
     *tab = '\0';
     KF_TRY(add_once(dict, l->path, i, l->items[i], strlen(l->items[i]), KF_HINT_NONE, err));
   }
@@ -189,9 +191,8 @@ static kf_status find_spoken(builder *b, const kf_dict *dict) {
     const char *label = b->classes[k].label;
     int64_t i = kf_dict_find(dict, label, strlen(label));
     if (i < 0)
-      return kf_fail(b->err, KF_ERR_DATA, "%s: no line for the class '%.64s' (line %zu of %s)",
-                     l->path, label, k + 1,
-                     b->options->names != NULL ? "the names" : b->options->classes);
+      return kf_fail_file(b->err, l->path, "no line for the class '%.64s' (line %zu of %s)", label,
+                          k + 1, b->options->names != NULL ? "the names" : b->options->classes);
     char *names = l->items[i] + strlen(l->items[i]) + 1;
     KF_TRY(read_names(l->path, (size_t)i + 1, names, &b->classes[k], b->err));
   }
@@ -304,7 +305,7 @@ static kf_status take_templates(builder *b) {
   KF_TRY(read_lines(given, l, b->err));
   for (size_t i = 0; i < l->n; i++)
     if (strstr(l->items[i], "{}") == NULL)
-      return kf_fail(b->err, KF_ERR_DATA, "%s: line %zu has no {} for the name", given, i + 1);
+      return kf_fail_file(b->err, given, "line %zu has no {} for the name", i + 1);
   b->templates = (const char *const *)l->items;
   b->n_templates = l->n;
   return KF_OK;
@@ -340,20 +341,12 @@ static kf_status add_class(builder *b, size_t k) {
   return KF_OK;
 }
 
-static kf_status point_at_texts(kf_prompts *p, kf_err *err) {
-  p->texts = kf_alloc(p->n, sizeof *p->texts);
-  if (p->texts == NULL || p->bytes.failed) return kf_fail_memory(err);
-  const char *at = p->bytes.data;
-  for (uint64_t i = 0; i < p->n; i++, at += strlen(at) + 1) p->texts[i] = at;
-  return KF_OK;
-}
-
 static kf_status build(builder *b) {
   KF_TRY(take_templates(b));
   KF_TRY(take_classes(b));
   KF_TRY(keep_labels(b));
   for (size_t k = 0; k < b->n_classes; k++) KF_TRY(add_class(b, k));
-  return point_at_texts(b->prompts, b->err);
+  return point_at(&b->prompts->bytes, b->prompts->n, &b->prompts->texts, b->err);
 }
 
 kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out) {
@@ -379,11 +372,7 @@ kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
   if (p == NULL) return kf_fail_memory(err);
   lines l;
   kf_status status = read_lines(path, &l, err);
-  p->n = l.n;
-  p->bytes = l.bytes; /* no longer the lines' */
-  l.bytes = (kf_string){0};
-  if (status == KF_OK) status = point_at_texts(p, err);
-  clear_lines(&l);
+  *p = (kf_prompts){.n = l.n, .bytes = l.bytes, .texts = l.items}; /* no longer the lines' */
   KF_HAND_OUT(status, out, p, kf_prompts_free);
 }
 
@@ -413,16 +402,24 @@ const char *kf_prompts_class_name(const kf_prompts *p, uint32_t k) {
 
 /* --- embeddings ------------------------------------------------------------------------------- */
 
-/* Encodes prompts; rows and data set are to be freed, even if this fails. */
-static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *p, float **rows,
-                        kf_data **data) {
+/* Encodes prompts: to `text`, or otherwise to a file. */
+static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *p,
+                        const kf_text_options *options, kf_text **text, kf_dtype dtype,
+                        const char *path) {
   uint32_t dim = kf_encoder_dim(encoder);
-  *rows = kf_alloc(p->n * dim, sizeof **rows);
-  *data = NULL;
-  if (*rows == NULL) return kf_fail_memory(&ctx->err);
-  KF_TRY(kf_encode_texts(ctx, encoder, p->texts, p->n, *rows));
-  return kf_data_open_memory(ctx, *rows, p->n, dim, p->classes, (const char *const *)p->names.name,
-                             p->names.n, data);
+  kf_data *data = NULL;
+  float *rows = kf_alloc(p->n * dim, sizeof *rows);
+  if (rows == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_encode_texts(ctx, encoder, (const char *const *)p->texts, p->n, rows);
+  if (status == KF_OK)
+    status = kf_data_open_memory(ctx, rows, p->n, dim, p->classes,
+                                 (const char *const *)p->names.name, p->names.n, &data);
+  if (status == KF_OK)
+    status =
+        text != NULL ? kf_text_new(ctx, data, options, text) : kf_data_save(ctx, data, dtype, path);
+  kf_data_free(data);
+  kf_free(rows);
+  return status;
 }
 
 kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
@@ -430,23 +427,11 @@ kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                    kf_text **out) {
   KF_ENTER(ctx, encoder != NULL && prompts != NULL && out != NULL);
   if (prompts->classes == NULL) return kf_fail(err, KF_ERR_ARG, "the prompts have no classes");
-  float *rows;
-  kf_data *data;
-  kf_status status = encode(ctx, encoder, prompts, &rows, &data);
-  if (status == KF_OK) status = kf_text_new(ctx, data, options, out);
-  kf_data_free(data);
-  kf_free(rows);
-  return status;
+  return encode(ctx, encoder, prompts, options, out, KF_F32, NULL);
 }
 
 kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
                            kf_dtype dtype, const char *path) {
   KF_ENTER(ctx, encoder != NULL && prompts != NULL && path != NULL);
-  float *rows;
-  kf_data *data;
-  kf_status status = encode(ctx, encoder, prompts, &rows, &data);
-  if (status == KF_OK) status = kf_data_save(ctx, data, dtype, path);
-  kf_data_free(data);
-  kf_free(rows);
-  return status;
+  return encode(ctx, encoder, prompts, NULL, NULL, dtype, path);
 }

@@ -4,7 +4,6 @@
 #include "recipe/recipe.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +17,7 @@ typedef struct quickstart {
   const kf_pictures *pictures;
   kf_quickstart_options options;
   const char *folder, *name;
-  kf_string path; /* of the file in hand */
+  kf_arena paths; /* of the files */
   bool made;      /* the folder */
   kf_data *rows;
   kf_stats *stats;
@@ -28,15 +27,6 @@ typedef struct quickstart {
 } quickstart;
 
 /* --- where things go -------------------------------------------------------------------------- */
-
-/* folder/name, until the next call; NULL: out of memory. */
-static const char *path_in(quickstart *q, const char *name) {
-  kf_string_clear(&q->path);
-  kf_string_add(&q->path, q->folder, strlen(q->folder));
-  if (!kf_ends_with(q->folder, "/")) kf_string_add(&q->path, "/", 1);
-  kf_string_add(&q->path, name, strlen(name) + 1);
-  return q->path.failed ? NULL : q->path.data;
-}
 
 static kf_status make_folder(quickstart *q) {
   kf_err *err = &q->ctx->err;
@@ -57,15 +47,14 @@ static kf_status check_counts(const quickstart *q, const int64_t *counts, uint32
     if (counts[k] > most) most = counts[k];
   }
   if (with_rows < 2)
-    return kf_fail(
-        &q->ctx->err, KF_ERR_DATA,
-        "%s: %s; there must be a folder of pictures for each class, and two classes", q->name,
-        with_rows == 1 ? "only one class has pictures that can be read" : "no class folders");
+    return kf_fail_file(&q->ctx->err, q->name,
+                        "%s; there must be a folder of pictures for each class, and two classes",
+                        with_rows == 1 ? "only one class has pictures that can be read"
+                                       : "no class folders");
   if (most > 1) return KF_OK;
-  return kf_fail(&q->ctx->err, KF_ERR_DATA,
-                 "%s: every class has a single picture, which says nothing about how pictures of "
-                 "one class differ",
-                 q->name);
+  return kf_fail_file(&q->ctx->err, q->name,
+                      "every class has a single picture, which says nothing about how pictures of "
+                      "one class differ");
 }
 
 static kf_status check_pictures(const quickstart *q) {
@@ -82,7 +71,7 @@ static kf_status check_pictures(const quickstart *q) {
 }
 
 static kf_status embed(quickstart *q) {
-  const char *path = path_in(q, "embeddings.safetensors");
+  const char *path = kf_path_join_in(&q->paths, q->folder, "embeddings.safetensors");
   if (path == NULL) return kf_fail_memory(&q->ctx->err);
   KF_TRY(kf_embed(q->ctx, q->encoder, q->pictures, &q->options.embed, path, &q->result.embed));
   KF_TRY(kf_data_open(q->ctx, &path, 1, NULL, &q->rows));
@@ -125,7 +114,7 @@ static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
 
 static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
   if (prompts == NULL) return KF_OK;
-  const char *path = path_in(q, "text.safetensors");
+  const char *path = kf_path_join_in(&q->paths, q->folder, "text.safetensors");
   if (path == NULL) return kf_fail_memory(&q->ctx->err);
   KF_TRY(kf_text_new_from_prompts(q->ctx, q->encoder, prompts, NULL, &q->text));
   q->result.prompts = kf_prompts_count(prompts);
@@ -179,16 +168,14 @@ static kf_status fit_and_report(quickstart *q) {
                          .fit = {.text = q->text, .stats = q->stats}};
   KF_TRY(kf_report_choose(j, ctx, q->rows, &o));
   KF_TRY(leave_out_raw(q));
-  const char *path = path_in(q, "model.safetensors");
-  if (path == NULL) return kf_fail_memory(&ctx->err);
-  KF_TRY(kf_model_save(ctx, j->model, path));
-  if ((path = path_in(q, "report.html")) == NULL) return kf_fail_memory(&ctx->err);
-  KF_TRY(kf_report_finish(j, path));
+  const char *model = kf_path_join_in(&q->paths, q->folder, "model.safetensors");
+  const char *page = kf_path_join_in(&q->paths, q->folder, "report.html");
+  if (q->paths.failed) return kf_fail_memory(&ctx->err);
+  KF_TRY(kf_model_save(ctx, j->model, model));
+  KF_TRY(kf_report_finish(j, page));
   fill_result(q);
   return KF_OK;
 }
-
-/* --- the recipe ------------------------------------------------------------------------------- */
 
 /* What can go wrong early comes before the pictures take their time. */
 static kf_status run(quickstart *q) {
@@ -220,6 +207,6 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
   kf_text_free(q.text);
   kf_stats_free(q.stats);
   kf_data_free(q.rows);
-  kf_string_clear(&q.path);
+  kf_arena_free(&q.paths);
   return status;
 }

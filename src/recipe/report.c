@@ -107,10 +107,6 @@ static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *l
                             .n_alphas = given};
 }
 
-static kf_status sweep(kf_report_job *j, const kf_sweep_options *options, kf_sweep **out) {
-  return kf_sweep_new(j->ctx, j->fit.stats, j->train, j->options.test, options, out);
-}
-
 /* Prototypes over lambda, with all dimensions; the lambda of the model is in the other sweep. */
 static kf_status sweep_lambdas(kf_report_job *j) {
   static const double relative[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
@@ -122,7 +118,8 @@ static kf_status sweep_lambdas(kf_report_job *j) {
       lambdas[n++] = (kf_lambda){relative[i], KF_LAMBDA_RELATIVE};
   kf_sweep_options o = sweep_options(j, lambdas, n);
   o.include_raw = KF_OFF;
-  return n > 0 ? sweep(j, &o, &j->sweeps[0]) : KF_OK;
+  if (n == 0) return KF_OK;
+  return kf_sweep_new(j->ctx, j->fit.stats, j->train, j->options.test, &o, &j->sweeps[0]);
 }
 
 /* The dimensions to compare, rising: those given, or D, D/2, D/4, …; and that of the model. `dims`
@@ -156,7 +153,7 @@ static kf_status sweep_dims(kf_report_job *j) {
   if (dims == NULL) return kf_fail_memory(&j->ctx->err);
   o.n_dims = list_dims(j, dims);
   o.dims = dims;
-  kf_status status = sweep(j, &o, &j->sweeps[1]);
+  kf_status status = kf_sweep_new(j->ctx, j->fit.stats, j->train, r->test, &o, &j->sweeps[1]);
   kf_free(dims);
   return status;
 }
@@ -238,8 +235,6 @@ void kf_report_clear(kf_report_job *j) {
   kf_text_free(j->own_text);
   kf_fit_end(&j->fit);
 }
-
-/* --- the recipe ------------------------------------------------------------------------------- */
 
 static void fill_result(const kf_report_job *j, kf_report_result *out) {
   const kf_fit_report *r = j->fit.report;

@@ -10,18 +10,20 @@
 
 enum { WIDTH = 480, HEIGHT = 316, LEFT = 40, RIGHT = 466, TOP = 34, TOP_OF_TWO = 64, BELOW = 46 };
 
-void kf_chart_begin(kf_chart *c, kf_string *out, double low, double high, bool log, bool two) {
-  *c = (kf_chart){.y_name = "top-1 accuracy, %", .x_show = kf_tick_real};
+void kf_chart_begin(kf_chart *c, kf_string *out, double low, double high, bool two) {
+  *c = (kf_chart){.y_name = "top-1 accuracy, %"};
   c->plot = (kf_plot){.out = out, .width = WIDTH, .height = HEIGHT + (two ? 24 : 0)};
-  c->plot.x = (kf_scale){low, high, LEFT, RIGHT, log};
+  c->plot.x = (kf_scale){low, high, LEFT, RIGHT, true};
   c->plot.y = (kf_scale){.from = c->plot.height - BELOW, .to = two ? TOP_OF_TWO : TOP};
   kf_scale_widen(&c->plot.x);
+  c->x_ticks = kf_ticks_log(c->plot.x.low, c->plot.x.high);
 }
 
-kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *name) {
+kf_curve *kf_chart_curve(kf_chart *c, kf_curve_kind kind, size_t n, const char *name,
+                         unsigned colour) {
   if (c->n == KF_MAX_CURVES) return NULL;
   kf_curve *curve = &c->curves[c->n];
-  *curve = (kf_curve){.kind = kind, .colour = (unsigned)c->n};
+  *curve = (kf_curve){.kind = kind, .colour = colour};
   curve->points = kf_alloc(n, sizeof *curve->points);
   if (curve->points == NULL) {
     c->plot.out->failed = true;
@@ -39,10 +41,8 @@ void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n) {
 }
 
 void kf_chart_baseline(kf_chart *c, const char *name, unsigned colour, uint64_t hits, uint64_t n) {
-  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name);
-  if (curve == NULL) return;
-  curve->colour = colour;
-  kf_curve_add(curve, 0, hits, n);
+  kf_curve *curve = kf_chart_curve(c, KF_CURVE_BASE, 1, name, colour);
+  if (curve != NULL) kf_curve_add(curve, 0, hits, n);
 }
 
 void kf_chart_clear(kf_chart *c) {
@@ -115,27 +115,22 @@ static void put_mark(const kf_chart *c) {
   double x = kf_scale_at(&p->x, c->mark);
   bool right = x > (p->x.from + p->x.to) / 2;
   kf_svg_line(p->out, "mark", x, p->y.from, x, p->y.to);
-  kf_svg_text(p->out, right ? "note end" : "note", x + (right ? -6 : 6), p->y.from - 10,
-              c->mark_name);
+  kf_svg_text(p->out, right ? "note end" : "note", x + (right ? -6 : 6), p->y.from - 10, "chosen");
 }
 
 static void put_dot(kf_string *out, unsigned colour, double x, double y, double r) {
-  char class[16];
-  snprintf(class, sizeof class, "dot s%u", colour % 10);
-  kf_svg_circle(out, class, x, y, r);
+  kf_svg_circle(out, kf_showf("dot s%u", colour).text, x, y, r);
   kf_put(out, "/>\n");
 }
 
 /* The range of a curve, if it has one. */
 static void put_spread(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
-  char class[16];
   bool varies = false;
   for (size_t i = 0; i < v->n; i++) varies |= v->points[i].high > v->points[i].low;
   if (!varies || v->kind == KF_CURVE_BASE) return;
   kf_path path;
-  snprintf(class, sizeof class, "spread f%u", v->colour % 10);
-  kf_path_begin(&path, p->out, class);
+  kf_path_begin(&path, p->out, kf_showf("spread f%u", v->colour).text);
   for (size_t i = 0; i < v->n; i++)
     kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), kf_scale_at(&p->y, v->points[i].high));
   for (size_t i = v->n; i-- > 0;)
@@ -145,18 +140,15 @@ static void put_spread(const kf_chart *c, const kf_curve *v) {
 
 static void put_curve(const kf_chart *c, const kf_curve *v) {
   const kf_plot *p = &c->plot;
-  char class[16];
   if (v->n == 0) return;
   if (v->kind == KF_CURVE_BASE) {
     double y = height(c, v->points);
-    snprintf(class, sizeof class, "base s%u", v->colour % 10);
-    kf_svg_line(p->out, class, p->x.from, y, p->x.to, y);
+    kf_svg_line(p->out, kf_showf("base s%u", v->colour).text, p->x.from, y, p->x.to, y);
     return;
   }
   kf_path path;
-  snprintf(class, sizeof class, "%s s%u", v->kind == KF_CURVE_FINE ? "fine" : "line",
-           v->colour % 10);
-  kf_path_begin(&path, p->out, class);
+  const char *kind = v->kind == KF_CURVE_FINE ? "fine" : "line";
+  kf_path_begin(&path, p->out, kf_showf("%s s%u", kind, v->colour).text);
   for (size_t i = 0; i < v->n; i++)
     kf_path_to(&path, kf_scale_at(&p->x, v->points[i].x), height(c, &v->points[i]));
   kf_path_end(&path, false);
@@ -211,11 +203,11 @@ static void put_reading(const kf_chart *c, double x, double from, double to) {
   kf_svg_line(p->out, "rule", at, p->y.from, at, p->y.to);
   kf_svg_text(p->out, "tip end", p->x.to, 14, c->reading(x, c->above_factor).text);
   for (size_t i = 0; i < n; i++) {
-    char class[24], text[32];
+    kf_shown class = kf_showf("tip%s f%u", left ? " end" : "", values[i].colour);
+    double share = kf_share(values[i].point->hits, values[i].point->n);
     put_dot(p->out, values[i].colour, at, values[i].y, 3.6);
-    snprintf(class, sizeof class, "tip%s f%u", left ? " end" : "", values[i].colour % 10);
-    snprintf(text, sizeof text, "%.2f", 100 * kf_share(values[i].point->hits, values[i].point->n));
-    kf_svg_text(p->out, class, at + (left ? -8 : 8), values[i].label + 4, text);
+    kf_svg_text(p->out, class.text, at + (left ? -8 : 8), values[i].label + 4,
+                kf_showf("%.2f", 100 * share).text);
   }
   kf_put(p->out, "</g></g>\n");
 }
@@ -243,22 +235,16 @@ static void put_readings(const kf_chart *c) {
   }
 }
 
-/* ---------------------------------------------------------------------------------------------- */
-
 void kf_chart_draw(kf_chart *c) {
   fit_y(c);
   if (c->n > 1) put_key(c);
   kf_plot_begin(&c->plot, c->label);
   put_band(c);
   kf_ticks ticks = kf_ticks_linear(c->plot.y.low, c->plot.y.high, 5);
-  kf_axis_y(&c->plot, &ticks, kf_tick_percent, 1);
-  kf_axis_title_y(&c->plot, c->y_name);
-  kf_axis_x(&c->plot, &c->x_ticks, c->x_show, 1, false);
-  kf_axis_title_x(&c->plot, c->x_name, false);
-  if (c->above_name != NULL) {
-    kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true);
-    kf_axis_title_x(&c->plot, c->above_name, true);
-  }
+  kf_axis_y(&c->plot, &ticks, kf_tick_percent, c->y_name);
+  kf_axis_x(&c->plot, &c->x_ticks, kf_tick_real, 1, false, c->x_name);
+  if (c->above_name != NULL)
+    kf_axis_x(&c->plot, &c->above_ticks, c->above_show, c->above_factor, true, c->above_name);
   put_mark(c);
   for (size_t i = c->n; i-- > 0;) put_spread(c, &c->curves[i]);
   for (size_t i = c->n; i-- > 0;) put_curve(c, &c->curves[i]);

@@ -32,24 +32,22 @@ typedef struct kf_chart {
   kf_curve curves[KF_MAX_CURVES];
   const char *label;           /* what a screen reader says */
   const char *x_name, *y_name; /* markup */
-  kf_ticks x_ticks;
-  kf_tick_fn x_show;
-  const char *above_name; /* a second scale; NULL: none */
+  kf_ticks x_ticks;            /* kf_ticks_log, unless changed */
+  const char *above_name;      /* a second scale; NULL: none */
   kf_ticks above_ticks;
   kf_tick_fn above_show;
   double above_factor;
   double band_low, band_high; /* shares; equal: no band */
   double mark;                /* a chosen x; 0: none */
-  const char *mark_name;      /* markup */
   kf_tick_fn reading;         /* what x is, under the pointer; gets above_factor */
 } kf_chart;
 
-/* A chart with x from low to high; log: on a logarithmic scale; two: with room for a second scale
- * at the top. */
-void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool log, bool two);
-/* Adds a curve with room for n points; NULL: too many curves, or no memory. The caller sets its
- * colour. */
-kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name);
+/* A chart with x from low to high, on a logarithmic scale; two: with room for a second one at the
+ * top. */
+void kf_chart_begin(kf_chart *chart, kf_string *out, double low, double high, bool two);
+/* Adds a curve with room for n points; NULL: too many curves, or no memory. */
+kf_curve *kf_chart_curve(kf_chart *chart, kf_curve_kind kind, size_t n, const char *name,
+                         unsigned colour);
 /* Adds a point, keeping x rising. */
 void kf_curve_add(kf_curve *curve, double x, uint64_t hits, uint64_t n);
 /* Adds a baseline. */

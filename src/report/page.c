@@ -46,6 +46,17 @@ void kf_table_begin(kf_string *out, const char *label, const char *heads) {
 
 void kf_table_end(kf_string *out) { kf_put(out, "</tbody></table></div>\n"); }
 
+void kf_figure_table_begin(kf_string *out, const char *headline, const char *label,
+                           const char *heads) {
+  kf_figure_begin(out, headline);
+  kf_table_begin(out, label, heads);
+}
+
+void kf_figure_table_end(kf_string *out) {
+  kf_table_end(out);
+  kf_figure_end(out, NULL);
+}
+
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most) {
   const char *name = c->model != NULL ? kf_model_class_name(c->model, k) : NULL;
   if (name != NULL)

@@ -69,10 +69,8 @@ static void put_curve(kf_string *out, const kf_page *c, const ranked *list, size
   double mean = kf_share(c->analysis->totals.top1, c->analysis->totals.n);
   kf_figure_begin(out, "Accuracy by class, worst to best");
   kf_plot_begin(&p, "Accuracy by class, sorted");
-  kf_axis_y(&p, &ticks, kf_tick_percent, 1);
-  kf_axis_title_y(&p, "top-1 accuracy of the class, %");
-  kf_axis_x(&p, &ticks, kf_tick_percent, 1, false);
-  kf_axis_title_x(&p, "share of the classes, %", false);
+  kf_axis_y(&p, &ticks, kf_tick_percent, "top-1 accuracy of the class, %");
+  kf_axis_x(&p, &ticks, kf_tick_percent, 1, false, "share of the classes, %");
   put_steps(&p, list, n, true);
   put_steps(&p, list, n, false);
   double y = kf_scale_at(&p.y, mean);
@@ -106,10 +104,8 @@ static void put_histogram(kf_string *out, const ranked *list, size_t n) {
   kf_ticks x = kf_ticks_linear(0, 1, 5), y = kf_ticks_linear(0, p.y.high, most < 5 ? (int)most : 5);
   kf_figure_begin(out, "Classes by accuracy");
   kf_plot_begin(&p, "Histogram of the accuracy of classes");
-  kf_axis_y(&p, &y, kf_tick_real, 1);
-  kf_axis_title_y(&p, "classes");
-  kf_axis_x(&p, &x, kf_tick_percent, 1, false);
-  kf_axis_title_x(&p, "top-1 accuracy of the class, %", false);
+  kf_axis_y(&p, &y, kf_tick_real, "classes");
+  kf_axis_x(&p, &x, kf_tick_percent, 1, false, "top-1 accuracy of the class, %");
   for (int i = 0; i < BINS; i++)
     if (count[i] > 0) put_column(&p, i, count[i], n);
   kf_plot_end(&p);
@@ -137,47 +133,32 @@ static void put_other(kf_string *out, const kf_page *c, const kf_confusion *foun
                  kf_show_count(found->n).text);
 }
 
-static void begin_table(kf_string *out, const char *what, const char *heads) {
-  kf_figure_begin(out, what);
-  kf_table_begin(out, what, heads);
-}
-
 static void begin_row(kf_string *out, const kf_page *c, uint32_t k) {
   kf_put(out, "<tr><th scope=\"row\"><bdi>");
   kf_put_class(out, c, k, 48);
   kf_put(out, "</bdi></th>");
 }
 
-static void end_table(kf_string *out) {
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
-}
-
-static void put_worst(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
-  begin_table(out, "The worst classes",
-              KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"));
-  for (size_t i = 0; i < n && i < LISTED; i++) {
-    const kf_class_result *r = &c->analysis->classes[list[i].class];
-    begin_row(out, c, list[i].class);
-    kf_string_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
-                   kf_show_count(r->n).text, kf_show_count(r->top5).text);
-    put_other(out, c, main_confusion(c->analysis, list[i].class, false), false);
-  }
-  end_table(out);
-}
-
-static void put_attractive(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
+/* The worst classes, or those that are most often a wrong answer. */
+static void put_list(kf_string *out, const kf_page *c, const ranked *list, size_t n, bool wrong) {
+  static const char *const heads[] = {
+      KF_HEAD("class") KF_HEAD("right") KF_HEAD("top-5") KF_HEAD_WORDS("mostly taken for"),
+      KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for")};
+  const char *what = wrong ? "Most often a wrong answer" : "The worst classes";
   if (n == 0) return;
-  begin_table(out, "Most often a wrong answer",
-              KF_HEAD("class") KF_HEAD("wrongly") KF_HEAD("rightly") KF_HEAD_WORDS("mostly for"));
+  kf_figure_table_begin(out, what, what, heads[wrong]);
   for (size_t i = 0; i < n && i < LISTED; i++) {
     const kf_class_result *r = &c->analysis->classes[list[i].class];
     begin_row(out, c, list[i].class);
-    kf_string_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
-                   kf_show_count(r->top1).text);
-    put_other(out, c, main_confusion(c->analysis, list[i].class, true), true);
+    if (wrong)
+      kf_string_addf(out, "<td>%s</td><td>%s</td>", kf_show_count(wrong_answers(r)).text,
+                     kf_show_count(r->top1).text);
+    else
+      kf_string_addf(out, "<td>%s of %s</td><td>%s</td>", kf_show_count(r->top1).text,
+                     kf_show_count(r->n).text, kf_show_count(r->top5).text);
+    put_other(out, c, main_confusion(c->analysis, list[i].class, wrong), wrong);
   }
-  end_table(out);
+  kf_figure_table_end(out);
 }
 
 static void put_words(kf_string *out, const kf_page *c, const ranked *list, size_t n) {
@@ -210,8 +191,8 @@ void kf_section_classes(kf_string *out, const kf_page *c) {
     kf_put(out, "<div class=\"pair\">\n");
     put_curve(out, c, list, n);
     put_histogram(out, list, n);
-    put_worst(out, c, list, n);
-    put_attractive(out, c, list, rank_attraction(c->analysis, list));
+    put_list(out, c, list, n, false);
+    put_list(out, c, list, rank_attraction(c->analysis, list), true);
     kf_put(out, "</div>\n");
     kf_section_end(out);
   }

@@ -81,14 +81,11 @@ static void put_matrix_cell(kf_string *out, const matrix *m, size_t i, size_t j,
 }
 
 static void put_side(kf_string *out, const matrix *m, size_t i, double x, double y, bool slanted) {
-  kf_put(out, slanted ? "<text class=\"side\"" : "<text class=\"side end\"");
-  if (slanted) {
-    kf_string_addf(out, " transform=\"translate(%.1f %.1f) rotate(-45)\"", x, y);
-  } else {
-    kf_svg_attribute(out, "x", x);
-    kf_svg_attribute(out, "y", y);
-  }
-  kf_put(out, ">");
+  if (slanted)
+    kf_string_addf(out, "<text class=\"side\" transform=\"translate(%.1f %.1f) rotate(-45)\">", x,
+                   y);
+  else
+    kf_svg_text_begin(out, "side end", x, y);
   kf_put_class(out, m->page, m->class[i], NAME);
   kf_put(out, "</text>\n");
 }
@@ -131,8 +128,8 @@ static void put_matrix(kf_string *out, const matrix *m) {
 static void put_pairs(kf_string *out, const kf_page *c) {
   enum { LISTED = 15 };
   const kf_analysis *a = c->analysis;
-  kf_figure_begin(out, "Most frequent confusions");
-  kf_table_begin(out, "pairs", KF_HEAD("class") KF_HEAD_WORDS("taken for") KF_HEAD("rows"));
+  kf_figure_table_begin(out, "Most frequent confusions", "pairs",
+                        KF_HEAD("class") KF_HEAD_WORDS("taken for") KF_HEAD("rows"));
   for (size_t i = 0; i < a->n_confusions && i < LISTED; i++) {
     const kf_confusion *f = &a->confusions[i];
     kf_put(out, "<tr><th scope=\"row\"><bdi>");
@@ -142,8 +139,7 @@ static void put_pairs(kf_string *out, const kf_page *c) {
     kf_string_addf(out, "</bdi></td><td>%s of %s</td></tr>\n", kf_show_count(f->n).text,
                    kf_show_count(a->classes[f->truth].n).text);
   }
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
+  kf_figure_table_end(out);
 }
 
 void kf_section_confusions(kf_string *out, const kf_page *c) {

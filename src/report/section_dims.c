@@ -3,9 +3,7 @@
 #include "report/sections.h"
 
 static kf_shown read_dim(double x, double factor) {
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.0f dimensions, %.24s", x, kf_show_bytes(x * factor).text);
-  return out;
+  return kf_showf("%.0f dimensions, %.24s", x, kf_show_bytes(x * factor).text);
 }
 
 static double memory_rows(const kf_page *c) {
@@ -27,9 +25,8 @@ bool kf_dim_range(const kf_page *c, bool swept, double *low, double *high) {
 
 static void add_validated(kf_chart *chart, const kf_dim_choice *choice) {
   kf_curve *curve =
-      kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "prototypes, cross-validated");
+      kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "prototypes, cross-validated", 0);
   if (curve == NULL) return;
-  curve->colour = 0;
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].dim >= chart->plot.x.low)
       kf_curve_add(curve, choice->points[i].dim, choice->points[i].top1, choice->n);
@@ -48,20 +45,16 @@ static void add_swept(kf_chart *chart, const kf_page *c, const kf_place *place) 
 
 void kf_dim_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high,
                  kf_shown *above) {
-  kf_chart_begin(chart, out, low, high, true, true);
+  kf_chart_begin(chart, out, low, high, true);
   chart->x_name = "dimensions kept";
   chart->x_ticks = chart->above_ticks = kf_ticks_halves(low, high);
   chart->reading = read_dim;
-  if (c->train_rows > 0)
-    snprintf(above->text, sizeof above->text, "memory of %.26s rows",
-             kf_show_count(c->train_rows).text);
-  else
-    snprintf(above->text, sizeof above->text, "memory per million rows");
+  *above = c->train_rows > 0 ? kf_showf("memory of %.26s rows", kf_show_count(c->train_rows).text)
+                             : kf_showf("memory per million rows");
   chart->above_name = above->text;
   chart->above_show = kf_tick_bytes;
   chart->above_factor = 4 * memory_rows(c);
   chart->mark = c->model != NULL ? kf_model_dim_out(c->model) : c->dim != NULL ? c->dim->dim : 0;
-  chart->mark_name = "chosen";
 }
 
 static void dim_chart(kf_string *out, const kf_page *c, double low, double high) {

@@ -17,17 +17,12 @@ bool kf_lambda_range(const kf_page *c, bool swept, double *low, double *high) {
 }
 
 static kf_shown read_lambda(double x, double factor) {
-  kf_shown out;
-  if (factor > 0)
-    snprintf(out.text, sizeof out.text, "λ = %.16s (%.16s)", kf_show_real(x).text,
-             kf_show_times(x * factor).text);
-  else
-    snprintf(out.text, sizeof out.text, "λ = %.40s", kf_show_real(x).text);
-  return out;
+  if (!(factor > 0)) return kf_showf("λ = %.40s", kf_show_real(x).text);
+  return kf_showf("λ = %.16s (%.16s)", kf_show_real(x).text, kf_show_times(x * factor).text);
 }
 
 static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "leave one out");
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "leave one out", 0);
   if (curve == NULL) return;
   for (size_t i = 0; i < choice->n_points; i++)
     if (choice->points[i].lambda > 0)
@@ -47,15 +42,13 @@ static void relative_axis(kf_chart *chart, double mean) {
 }
 
 void kf_lambda_axis(kf_chart *chart, kf_string *out, const kf_page *c, double low, double high) {
-  kf_chart_begin(chart, out, low, high, true, mean_eigenvalue(c) > 0);
+  kf_chart_begin(chart, out, low, high, mean_eigenvalue(c) > 0);
   chart->x_name = "λ, absolute";
-  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
   chart->reading = read_lambda;
   relative_axis(chart, mean_eigenvalue(c));
   chart->mark = c->model != NULL    ? kf_model_lambda(c->model)
                 : c->lambda != NULL ? c->lambda->lambda
                                     : 0;
-  chart->mark_name = "chosen";
 }
 
 static void lambda_chart(kf_string *out, const kf_page *c, double low, double high) {

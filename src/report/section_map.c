@@ -113,10 +113,7 @@ static bool put_name(kf_string *out, const map *m, const spot *s, box *taken, si
     box b = {from[side], y - 9, from[side] + width, y + 9};
     if (!free_place(m, taken, n, &b)) continue;
     taken[n] = b;
-    kf_string_addf(out, "<text class=\"%s\"", classes[side]);
-    kf_svg_attribute(out, "x", at[side]);
-    kf_svg_attribute(out, "y", y + 4);
-    kf_put(out, ">");
+    kf_svg_text_begin(out, classes[side], at[side], y + 4);
     kf_put_class(out, m->page, s->class, NAME);
     kf_put(out, "</text>\n");
     return true;
@@ -146,9 +143,7 @@ static void put_about(kf_string *out, const kf_page *c, uint32_t k) {
 static void put_circles(kf_string *out, const map *m) {
   for (size_t i = 0; i < m->n; i++) {
     const spot *s = &m->spots[i];
-    char class[16];
-    snprintf(class, sizeof class, "spot a%u", s->colour % 10);
-    kf_svg_circle(out, class, s->x, s->y, s->r);
+    kf_svg_circle(out, kf_showf("spot a%u", s->colour).text, s->x, s->y, s->r);
     kf_put(out, "><title>");
     put_about(out, m->page, s->class);
     kf_put(out, "</title></circle>\n");
@@ -202,8 +197,6 @@ static void put_grid(kf_string *out, map *m) {
     i += n;
   }
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 static void put_key(kf_string *out) {
   static const char *const names[] = {"below 20 % right", "20–40", "40–60", "60–80",

@@ -32,10 +32,8 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
   kf_ticks x = kf_ticks_linear(p.x.low, p.x.high, 5), y = kf_ticks_linear(0, 1, 5);
   kf_figure_begin(out, "Accuracy by margin");
   kf_plot_begin(&p, "Accuracy of rows by their margin");
-  kf_axis_y(&p, &y, kf_tick_percent, 1);
-  kf_axis_title_y(&p, "right, %");
-  kf_axis_x(&p, &x, kf_tick_real, 1, false);
-  kf_axis_title_x(&p, "margin: best score minus second best", false);
+  kf_axis_y(&p, &y, kf_tick_percent, "right, %");
+  kf_axis_x(&p, &x, kf_tick_real, 1, false, "margin: best score minus second best");
   for (size_t i = 0; i < a->n_bins; i++)
     if (usable(&a->bins[i])) put_bin(out, &p, &a->bins[i]);
   kf_plot_end(&p);
@@ -47,9 +45,8 @@ static void put_margins(kf_string *out, const kf_analysis *a) {
 static void put_selective(kf_string *out, const kf_analysis *a) {
   uint64_t n = 0, top1 = 0, all = 0;
   for (size_t i = 0; i < a->n_bins; i++) all += a->bins[i].n;
-  kf_figure_begin(out, "Answering only when the margin is wide");
-  kf_table_begin(out, "margins",
-                 KF_HEAD("rows answered") KF_HEAD("margin at least") KF_HEAD("right"));
+  kf_figure_table_begin(out, "Answering only when the margin is wide", "margins",
+                        KF_HEAD("rows answered") KF_HEAD("margin at least") KF_HEAD("right"));
   for (size_t i = a->n_bins; i-- > 0;) {
     if (!usable(&a->bins[i])) continue;
     n += a->bins[i].n;
@@ -58,8 +55,7 @@ static void put_selective(kf_string *out, const kf_analysis *a) {
                    100 * kf_share(n, all), kf_show_real(a->bins[i].low).text,
                    kf_show_percent(top1, n).text);
   }
-  kf_table_end(out);
-  kf_figure_end(out, NULL);
+  kf_figure_table_end(out);
 }
 
 static bool any_usable(const kf_analysis *a) {

@@ -3,9 +3,7 @@
 
 static kf_shown read_k(double x, double factor) {
   (void)factor;
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "k = %.0f", x);
-  return out;
+  return kf_showf("k = %.0f", x);
 }
 
 static bool k_range(const kf_page *c, double *low, double *high) {
@@ -16,9 +14,8 @@ static bool k_range(const kf_page *c, double *low, double *high) {
 }
 
 static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "leave one out");
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "leave one out", 2);
   if (curve == NULL) return;
-  curve->colour = 2;
   for (size_t i = 0; i < choice->n_points; i++)
     kf_curve_add(curve, choice->points[i].k, choice->points[i].top1, choice->n);
 }
@@ -26,19 +23,18 @@ static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
 static void add_swept_k(kf_chart *chart, const kf_page *c, const kf_place *place) {
   kf_place all = *place;
   all.dim = place->most_dim;
-  char name[64];
-  snprintf(name, sizeof name, "Koo-Fu, %u dimensions", place->dim);
-  kf_sweep_curve(chart, c, place, KF_ALONG_K, false, 0, name, 0);
-  snprintf(name, sizeof name, "Koo-Fu, %u dimensions", all.dim);
-  if (all.dim != place->dim) kf_sweep_curve(chart, c, &all, KF_ALONG_K, false, 0, name, 1);
+  kf_sweep_curve(chart, c, place, KF_ALONG_K, false, 0,
+                 kf_showf("Koo-Fu, %u dimensions", place->dim).text, 0);
+  if (all.dim != place->dim)
+    kf_sweep_curve(chart, c, &all, KF_ALONG_K, false, 0,
+                   kf_showf("Koo-Fu, %u dimensions", all.dim).text, 1);
   kf_sweep_curve(chart, c, place, KF_ALONG_K, true, 0, "raw", 5);
 }
 
 static void begin_k(kf_chart *chart, kf_string *out, double low, double high, const char *label) {
-  kf_chart_begin(chart, out, low, high, true, false);
+  kf_chart_begin(chart, out, low, high, false);
   chart->label = label;
   chart->x_name = "voting neighbours, k";
-  chart->x_ticks = kf_ticks_log(chart->plot.x.low, chart->plot.x.high);
   chart->reading = read_k;
 }
 
@@ -59,7 +55,6 @@ static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
           "Accuracy over the number of neighbours, leaving out each row in turn");
   add_each_k(&chart, choice);
   chart.mark = choice->k;
-  chart.mark_name = "chosen";
   kf_figure_chart(&chart, "Choosing k: leave one out",
                   "Optimistic, since the map was fitted on the same rows: look at where the curve "
                   "is high, not at how high it is.");

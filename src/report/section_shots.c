@@ -8,19 +8,16 @@ static const unsigned colours[KF_SHOTS_CLASSIFIERS] = {5, 0, 2, 1};
 
 static kf_shown read_shots(double x, double factor) {
   (void)factor;
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.0f per class", x);
-  return out;
+  return kf_showf("%.0f per class", x);
 }
 
 /* Text alone does not depend on shots: a line over the whole width. */
 static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier classifier,
                       bool top5) {
   bool base = classifier == KF_SHOTS_TEXT;
-  kf_curve *curve =
-      kf_chart_curve(chart, base ? KF_CURVE_BASE : KF_CURVE_DOTS, s->n_sizes, titles[classifier]);
+  kf_curve *curve = kf_chart_curve(chart, base ? KF_CURVE_BASE : KF_CURVE_DOTS, s->n_sizes,
+                                   titles[classifier], colours[classifier]);
   if (curve == NULL) return;
-  curve->colour = colours[classifier];
   for (size_t i = 0; i < (base ? 1 : s->n_sizes); i++) {
     kf_point *point = &curve->points[curve->n++];
     kf_spread spread;
@@ -37,11 +34,12 @@ static void add_curve(kf_chart *chart, const kf_shots *s, kf_shots_classifier cl
 static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
   kf_chart chart;
   double low = s->sizes[0].shots, high = s->sizes[s->n_sizes - 1].shots;
-  kf_chart_begin(&chart, out, low, high, true, false);
+  kf_chart_begin(&chart, out, low, high, false);
   chart.label = top5 ? "Top-5 accuracy over the number of rows per class"
                      : "Top-1 accuracy over the number of rows per class";
   if (top5) chart.y_name = "top-5 accuracy, %";
   chart.x_name = "training rows per class";
+  chart.x_ticks.n = 0;
   for (size_t i = s->n_sizes; i-- > 0 && chart.x_ticks.n < KF_MAX_TICKS;)
     chart.x_ticks.at[chart.x_ticks.n++] = s->sizes[i].shots;
   chart.reading = read_shots;
@@ -56,10 +54,8 @@ static void shots_chart(kf_string *out, const kf_shots *s, bool top5) {
 
 static kf_shown percent_of(const kf_shots *s, size_t size, kf_shots_classifier classifier) {
   kf_spread spread;
-  kf_shown out;
   kf_shots_spread(s, size, classifier, 0, &spread);
-  snprintf(out.text, sizeof out.text, "%.2f\u202f%%", 100 * spread.mean);
-  return out;
+  return kf_showf("%.2f\u202f%%", 100 * spread.mean);
 }
 
 static void shots_words(kf_string *out, const kf_shots *s) {

@@ -21,17 +21,12 @@ static uint64_t test_rows(const kf_page *c) {
 }
 
 static void put_model_facts(kf_string *out, const kf_model *model) {
-  kf_shown value;
   double mean = kf_model_mean_eigenvalue(model), lambda = kf_model_lambda(model);
   put_fact(out, "classes", kf_show_count(kf_model_classes(model)).text, NULL);
-  snprintf(value.text, sizeof value.text, "%u → %u", kf_model_dim_in(model),
-           kf_model_dim_out(model));
+  kf_shown value = kf_showf("%u → %u", kf_model_dim_in(model), kf_model_dim_out(model));
   put_fact(out, "dimensions", value.text, NULL);
-  if (mean > 0)
-    snprintf(value.text, sizeof value.text, "%.20s = %.16s", kf_show_real(lambda).text,
-             kf_show_times(lambda / mean).text);
-  else
-    value = kf_show_real(lambda);
+  value = kf_show_real(lambda);
+  if (mean > 0) value = kf_showf("%.20s = %.16s", value.text, kf_show_times(lambda / mean).text);
   put_fact(out, "λ", value.text, NULL);
   if (kf_model_fused(model)) put_fact(out, "α", kf_show_real(kf_model_alpha(model)).text, NULL);
 }
@@ -81,8 +76,7 @@ static void add_part(table *t, const kf_page *c, const kf_place *place, const kf
     uint32_t dim = raw ? kf_model_dim_in(c->model) : kf_model_dim_out(c->model);
     add_line(t, (line){by, raw, 0, dim, part->n, part->top1, part->top5, !raw});
   } else if (place != NULL) {
-    kf_place here = *place;
-    here.by = by;
+    kf_place here = kf_place_by(place, by);
     add_cell(t, kf_sweep_find(c, &here, raw, 0), by);
   }
 }
@@ -92,8 +86,7 @@ static void add_text(table *t, const kf_page *c, const kf_place *place) {
   size_t before = t->n;
   add_part(t, c, place, c->text, KF_PART_TEXT);
   if (place != NULL) {
-    kf_place here = *place;
-    here.by = KF_PART_TEXT;
+    kf_place here = kf_place_by(place, KF_PART_TEXT);
     add_cell(t, kf_sweep_find(c, &here, false, 0), KF_PART_TEXT);
   }
   add_part(t, c, place, c->fused, KF_PART_FUSED);
@@ -137,12 +130,10 @@ static void put_bar(kf_string *out, const line *l, const kf_scale *x) {
   kf_interval95(l->top1, l->n, &low, &high);
   kf_put(out, "<td class=\"bar\"><svg viewBox=\"0 0 180 14\" aria-hidden=\"true\">");
   kf_svg_line(out, "grid", x->from, 7, x->to, 7);
-  kf_string_addf(out, "<line class=\"range s%u\" y1=\"7\" y2=\"7\"", colour);
-  kf_svg_attribute(out, "x1", kf_scale_at(x, low));
-  kf_svg_attribute(out, "x2", kf_scale_at(x, high));
-  kf_string_addf(out, "/><circle class=\"dot s%u\" cy=\"7\" r=\"4\"", colour);
-  kf_svg_attribute(out, "cx", kf_scale_at(x, kf_share(l->top1, l->n)));
-  kf_put(out, "/></svg></td>");
+  kf_string_addf(out, "<line class=\"range s%u\" y1=\"7\" y2=\"7\" x1=\"%s\" x2=\"%s\"/>", colour,
+                 kf_svg_number(kf_scale_at(x, low)).text, kf_svg_number(kf_scale_at(x, high)).text);
+  kf_string_addf(out, "<circle class=\"dot s%u\" cy=\"7\" r=\"4\" cx=\"%s\"/></svg></td>", colour,
+                 kf_svg_number(kf_scale_at(x, kf_share(l->top1, l->n))).text);
 }
 
 static void put_line(kf_string *out, const line *l, const kf_scale *x) {
@@ -199,7 +190,6 @@ static const line *find_line(const table *t, kf_part by, bool raw) {
   return NULL;
 }
 
-/* Whether there are no test rows. */
 static bool only_folds(const kf_page *c) {
   return c->eval == NULL && c->sweep != NULL && c->sweep->folds > 0;
 }

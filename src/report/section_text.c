@@ -6,7 +6,6 @@ enum { COLOUR_IMAGES = 0, COLOUR_BOTH = 1, COLOUR_TEXT = 2, COLOUR_RAW = 5 };
 
 /* --- accuracy over lambda and dimensions ------------------------------------------------------ */
 
-/* Whether the sweep has text, alone or with prototypes. */
 static bool has_text(const kf_page *c) {
   for (size_t i = 0; c->sweep != NULL && i < c->sweep->n_cells; i++)
     if (!c->sweep->cells[i].raw && (c->sweep->cells[i].text || c->sweep->cells[i].fused))
@@ -14,22 +13,15 @@ static bool has_text(const kf_page *c) {
   return false;
 }
 
-/* The same setting, answered by another part. */
-static kf_place answered_by(const kf_place *place, kf_part by) {
-  kf_place here = *place;
-  here.by = by;
-  return here;
-}
-
 static void add_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_part by,
                       kf_along along, const char *name, unsigned colour) {
-  kf_place here = answered_by(place, by);
+  kf_place here = kf_place_by(place, by);
   kf_sweep_curve(chart, c, &here, along, false, 0, name, colour);
 }
 
 /* Both first: the pointer reads where the first curve has points. */
 static void add_curves(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along) {
-  kf_place text = answered_by(place, KF_PART_TEXT);
+  kf_place text = kf_place_by(place, KF_PART_TEXT);
   add_curve(chart, c, place, KF_PART_FUSED, along, "text and prototypes", COLOUR_BOTH);
   add_curve(chart, c, place, KF_PART_IMAGES, along, "prototypes", COLOUR_IMAGES);
   add_curve(chart, c, place, KF_PART_TEXT, along, "text, mapped", COLOUR_TEXT);
@@ -69,16 +61,14 @@ static void dim_figure(kf_string *out, const kf_page *c, const kf_place *place) 
 
 static kf_shown read_alpha(double x, double factor) {
   (void)factor;
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "α = %.40s", kf_show_real(x).text);
-  return out;
+  return kf_showf("α = %.40s", kf_show_real(x).text);
 }
 
 /* Points at the chosen lambda, by rising alpha; a logarithmic scale has no 0. */
 static void add_alphas(kf_chart *chart, const kf_fuse_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "text and prototypes");
+  kf_curve *curve =
+      kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "text and prototypes", COLOUR_BOTH);
   if (curve == NULL) return;
-  curve->colour = COLOUR_BOTH;
   for (size_t i = 0; i < choice->n_points; i++) {
     const kf_fuse_point *p = &choice->points[i];
     if (p->lambda != choice->points[choice->chosen].lambda || !(p->alpha > 0)) continue;
@@ -96,10 +86,9 @@ static void alpha_figure(kf_string *out, const kf_page *c) {
   for (size_t i = 0; i < choice->n_points; i++) kf_stretch(&low, &high, choice->points[i].alpha);
   if (!(high > low)) return;
   kf_chart chart;
-  kf_chart_begin(&chart, out, low, high, true, false);
+  kf_chart_begin(&chart, out, low, high, false);
   chart.label = "Leave-one-out accuracy over alpha";
   chart.x_name = "α, weight of the prototypes next to the text";
-  chart.x_ticks = kf_ticks_log(chart.plot.x.low, chart.plot.x.high);
   chart.reading = read_alpha;
   add_alphas(&chart, choice);
   kf_chart_baseline(&chart, "text alone (α = 0)", COLOUR_TEXT, choice->text_top1, choice->n);
@@ -108,12 +97,9 @@ static void alpha_figure(kf_string *out, const kf_page *c) {
   chart.band_high = best;
   double mark = alpha_of(c);
   if (mark >= low && mark <= high) chart.mark = mark;
-  chart.mark_name = "chosen";
   kf_figure_chart(&chart, "Choosing α: leave one out",
                   "Band: one standard error below the best accuracy.");
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 static void put_words(kf_string *out, const kf_page *c) {
   const kf_fuse_choice *f = c->fuse;

@@ -22,6 +22,10 @@ void kf_figure_chart(kf_chart *chart, const char *headline, const char *caption)
  * markup for the cells of its first row. */
 void kf_table_begin(kf_string *out, const char *label, const char *heads);
 void kf_table_end(kf_string *out);
+/* The same in a figure of its own, without a caption. */
+void kf_figure_table_begin(kf_string *out, const char *headline, const char *label,
+                           const char *heads);
+void kf_figure_table_end(kf_string *out);
 #define KF_HEAD(text)       "<th scope=\"col\">" text "</th>"
 #define KF_HEAD_WORDS(text) "<th scope=\"col\" class=\"words\">" text "</th>"
 /* The name of a class, escaped, at most `most` characters (0: all); "class 17" if it has none. */
@@ -43,6 +47,12 @@ typedef struct kf_place {
   kf_part by;       /* images, unless changed */
   kf_centre centre; /* of mapped text; 0: no text */
 } kf_place;
+/* The same setting, answered by another part. */
+static inline kf_place kf_place_by(const kf_place *place, kf_part by) {
+  kf_place here = *place;
+  here.by = by;
+  return here;
+}
 /* false: no sweep, or no cell in the mapped space. */
 bool kf_sweep_place(const kf_page *c, kf_place *out);
 /* The cell at a place, in the mapped or the original space; NULL: none. */

@@ -27,12 +27,11 @@ static kf_plot spectrum_plot(kf_string *out, const double *values, size_t n, dou
   return p;
 }
 
-static void put_axes(const kf_plot *p, const char *x_name, const char *y_name) {
+static void put_axes(const kf_plot *p, const char *y_name) {
   kf_ticks x = kf_ticks_linear(p->x.low, p->x.high, 5), y = kf_ticks_log(p->y.low, p->y.high);
-  kf_axis_y(p, &y, kf_tick_real, 1);
-  kf_axis_x(p, &x, kf_tick_real, 1, false);
-  kf_axis_title_x(p, x_name, false);
-  kf_axis_title_y(p, y_name);
+  kf_axis_y(p, &y, kf_tick_real, NULL);
+  kf_axis_x(p, &x, kf_tick_real, 1, false, "direction");
+  kf_svg_text(p->out, "name", 0, 14, y_name);
 }
 
 static void put_values(const kf_plot *p, const double *values, size_t n, const char *class) {
@@ -51,7 +50,7 @@ void kf_spectrum_within(kf_string *out, const kf_model *model) {
   kf_plot p = spectrum_plot(out, values, n, lambda);
   kf_figure_begin(out, "Spectrum of the scatter within classes");
   kf_plot_begin(&p, "Eigenvalues of the scatter within classes, and lambda");
-  put_axes(&p, "direction", "eigenvalue of S_w");
+  put_axes(&p, "eigenvalue of S_w");
   if (lambda > 0) {
     double y = kf_scale_at(&p.y, lambda);
     kf_svg_line(out, "mark", p.x.from, y, p.x.to, y);
@@ -81,14 +80,13 @@ void kf_spectrum_between(kf_string *out, const kf_model *model) {
   kf_plot p = spectrum_plot(out, values, n, 0);
   kf_figure_begin(out, "Spectrum between classes, whitened");
   kf_plot_begin(&p, "gamma, the scatter between classes along each direction");
-  put_axes(&p, "direction", "γ, scatter between classes relative to within");
+  put_axes(&p, "γ, scatter between classes relative to within");
   if ((double)kept < p.x.high) {
     double x = kf_scale_at(&p.x, (double)kept);
     bool right = x > (LEFT + RIGHT) / 2.0;
-    char note[32];
-    snprintf(note, sizeof note, "%zu kept", kept);
     kf_svg_line(out, "mark", x, p.y.from, x, p.y.to);
-    kf_svg_text(out, right ? "note end" : "note", x + (right ? -6 : 6), p.y.to + 14, note);
+    kf_svg_text(out, right ? "note end" : "note", x + (right ? -6 : 6), p.y.to + 14,
+                kf_showf("%zu kept", kept).text);
   }
   put_values(&p, values, n, "line s2");
   kf_plot_end(&p);

@@ -62,9 +62,7 @@ kf_ticks kf_ticks_halves(double low, double high) {
 kf_shown kf_tick_real(double value, double factor) { return kf_show_real(value * factor); }
 
 kf_shown kf_tick_percent(double value, double factor) {
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.4g", 100 * value * factor);
-  return out;
+  return kf_showf("%.4g", 100 * value * factor);
 }
 
 kf_shown kf_tick_bytes(double value, double factor) { return kf_show_bytes(value * factor); }
@@ -73,54 +71,41 @@ kf_shown kf_tick_times(double value, double factor) { return kf_show_times(value
 
 /* --- elements --------------------------------------------------------------------------------- */
 
-/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
-static void put_number(kf_string *out, double value) {
-  char text[32];
-  int n = snprintf(text, sizeof text, "%.1f", value);
-  if (n > 2 && strcmp(text + n - 2, ".0") == 0) text[n - 2] = '\0';
-  kf_put(out, strcmp(text, "-0") == 0 ? "0" : text);
-}
-
-void kf_svg_attribute(kf_string *out, const char *name, double value) {
-  kf_string_addf(out, " %s=\"", name);
-  put_number(out, value);
-  kf_put(out, "\"");
+kf_shown kf_svg_number(double value) {
+  kf_shown out = kf_showf("%.1f", value);
+  size_t n = strlen(out.text);
+  if (n > 2 && strcmp(out.text + n - 2, ".0") == 0) out.text[n - 2] = '\0';
+  return strcmp(out.text, "-0") == 0 ? kf_showf("0") : out;
 }
 
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text) {
-  kf_string_addf(out, "<text class=\"%s\"", class);
-  kf_svg_attribute(out, "x", x);
-  kf_svg_attribute(out, "y", y);
-  kf_put(out, ">");
+  kf_svg_text_begin(out, class, x, y);
   kf_put(out, text);
   kf_put(out, "</text>\n");
 }
 
-/* Several attributes: "cx" "cy" … and their values. */
-static void put_attributes(kf_string *out, const char *const *names, const double *values,
-                           size_t n) {
-  for (size_t i = 0; i < n; i++) kf_svg_attribute(out, names[i], values[i]);
+void kf_svg_text_begin(kf_string *out, const char *class, double x, double y) {
+  kf_string_addf(out, "<text class=\"%s\" x=\"%s\" y=\"%s\">", class, kf_svg_number(x).text,
+                 kf_svg_number(y).text);
 }
 
 void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
                  double height) {
-  static const char *const names[] = {"x", "y", "width", "height"};
   kf_put(out, "<rect");
   if (class != NULL) kf_string_addf(out, " class=\"%s\"", class);
-  put_attributes(out, names, (const double[]){x, y, width, height}, 4);
+  kf_string_addf(out, " x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"", kf_svg_number(x).text,
+                 kf_svg_number(y).text, kf_svg_number(width).text, kf_svg_number(height).text);
 }
 
 void kf_svg_circle(kf_string *out, const char *class, double x, double y, double r) {
-  static const char *const names[] = {"cx", "cy", "r"};
-  kf_string_addf(out, "<circle class=\"%s\"", class);
-  put_attributes(out, names, (const double[]){x, y, r}, 3);
+  kf_string_addf(out, "<circle class=\"%s\" cx=\"%s\" cy=\"%s\" r=\"%s\"", class,
+                 kf_svg_number(x).text, kf_svg_number(y).text, kf_svg_number(r).text);
 }
 
 void kf_svg_line(kf_string *out, const char *class, double x1, double y1, double x2, double y2) {
-  static const char *const names[] = {"x1", "y1", "x2", "y2"};
-  kf_string_addf(out, "<line class=\"%s\"", class);
-  put_attributes(out, names, (const double[]){x1, y1, x2, y2}, 4);
-  kf_put(out, "/>\n");
+  kf_string_addf(out, "<line class=\"%s\" x1=\"%s\" y1=\"%s\" x2=\"%s\" y2=\"%s\"/>\n", class,
+                 kf_svg_number(x1).text, kf_svg_number(y1).text, kf_svg_number(x2).text,
+                 kf_svg_number(y2).text);
 }
 
 void kf_path_begin(kf_path *path, kf_string *out, const char *class) {
@@ -130,10 +115,8 @@ void kf_path_begin(kf_path *path, kf_string *out, const char *class) {
 
 void kf_path_to(kf_path *path, double x, double y) {
   if (path->begun && fabs(x - path->x) < 0.5 && fabs(y - path->y) < 0.05) return;
-  kf_put(path->out, path->begun ? "L" : "M");
-  put_number(path->out, x);
-  kf_put(path->out, " ");
-  put_number(path->out, y);
+  kf_string_addf(path->out, "%s%s %s", path->begun ? "L" : "M", kf_svg_number(x).text,
+                 kf_svg_number(y).text);
   path->begun = true;
   path->x = x;
   path->y = y;
@@ -154,12 +137,13 @@ void kf_plot_begin(const kf_plot *p, const char *label) {
 
 void kf_plot_end(const kf_plot *p) { kf_put(p->out, "</svg>\n"); }
 
-void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor) {
+void kf_axis_y(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, const char *title) {
   for (size_t i = 0; i < ticks->n; i++) {
     double y = kf_scale_at(&p->y, ticks->at[i]);
     kf_svg_line(p->out, "grid", p->x.from, y, p->x.to, y);
-    kf_svg_text(p->out, "tick end", p->x.from - 7, y + 4, show(ticks->at[i], factor).text);
+    kf_svg_text(p->out, "tick end", p->x.from - 7, y + 4, show(ticks->at[i], 1).text);
   }
+  if (title != NULL) kf_svg_text(p->out, "name", 0, 14, title);
 }
 
 /* The approximate width of a label; narrow spaces and raised figures take several bytes each. */
@@ -176,8 +160,8 @@ static bool touches(const double (*taken)[2], size_t n, double x, double width) 
   return false;
 }
 
-void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor,
-               bool above) {
+void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double factor, bool above,
+               const char *title) {
   double edge = above ? p->y.to : p->y.from, out = above ? -1 : 1;
   double taken[KF_MAX_TICKS][2];
   size_t n = 0;
@@ -193,15 +177,8 @@ void kf_axis_x(const kf_plot *p, const kf_ticks *ticks, kf_tick_fn show, double 
     taken[n][0] = x;
     taken[n++][1] = width;
   }
-}
-
-void kf_axis_title_y(const kf_plot *p, const char *text) {
-  kf_svg_text(p->out, "name", 0, 14, text);
-}
-
-void kf_axis_title_x(const kf_plot *p, const char *text, bool above) {
   if (above)
-    kf_svg_text(p->out, "name end", p->x.to, p->y.to - 26, text);
+    kf_svg_text(p->out, "name end", p->x.to, edge - 26, title);
   else
-    kf_svg_text(p->out, "name mid", (p->x.from + p->x.to) / 2, p->y.from + 38, text);
+    kf_svg_text(p->out, "name mid", (p->x.from + p->x.to) / 2, edge + 38, title);
 }

@@ -48,19 +48,18 @@ kf_shown kf_tick_percent(double value, double factor); /* 0.55 is 55 */
 kf_shown kf_tick_bytes(double value, double factor);   /* value * factor bytes */
 kf_shown kf_tick_times(double value, double factor);   /* 0.3x */
 
-/* Horizontal lines with labels on the left. */
-void kf_axis_y(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor);
-/* The line at the bottom with ticks and labels, or at the top (above). */
+/* Horizontal lines with labels on the left, and a title at the top left (NULL: none). */
+void kf_axis_y(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, const char *title);
+/* The line at the bottom with ticks, labels and a title in the middle; `above`: the line at the top,
+ * with a title on the right. */
 void kf_axis_x(const kf_plot *plot, const kf_ticks *ticks, kf_tick_fn show, double factor,
-               bool above);
-/* Titles: top left for y, bottom middle or top right for x. */
-void kf_axis_title_y(const kf_plot *plot, const char *text);
-void kf_axis_title_x(const kf_plot *plot, const char *text, bool above);
+               bool above, const char *title);
 
-/* ` NAME="value"` with one decimal at most. */
-void kf_svg_attribute(kf_string *out, const char *name, double value);
+/* One decimal, or none if it is zero: a tenth of a pixel is as fine as anyone can see. */
+kf_shown kf_svg_number(double value);
 /* <text class=… x= y=>TEXT</text>; text is markup. */
 void kf_svg_text(kf_string *out, const char *class, double x, double y, const char *text);
+void kf_svg_text_begin(kf_string *out, const char *class, double x, double y);
 /* <rect … and <circle …, not closed yet; class NULL: none. */
 void kf_svg_rect(kf_string *out, const char *class, double x, double y, double width,
                  double height);

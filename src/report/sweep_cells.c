@@ -97,9 +97,8 @@ static bool on_line(const kf_page *c, const kf_sweep_cell *cell, const kf_place 
 
 void kf_sweep_curve(kf_chart *chart, const kf_page *c, const kf_place *place, kf_along along,
                     bool raw, uint32_t k, const char *name, unsigned colour) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name);
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, c->sweep->n_cells, name, colour);
   if (curve == NULL) return;
-  curve->colour = colour;
   for (size_t i = 0; i < c->sweep->n_cells; i++) {
     const kf_sweep_cell *cell = &c->sweep->cells[i];
     double x = along_x(c, cell, along);
@@ -120,12 +119,7 @@ void kf_sweep_baseline(kf_chart *chart, const kf_page *c, const kf_place *place,
 /* --- the table -------------------------------------------------------------------------------- */
 
 kf_shown kf_show_classifier(uint32_t k) {
-  kf_shown out;
-  if (k == 0)
-    snprintf(out.text, sizeof out.text, "prototypes");
-  else
-    snprintf(out.text, sizeof out.text, "%u-NN", k);
-  return out;
+  return k == 0 ? kf_showf("prototypes") : kf_showf("%u-NN", k);
 }
 
 static void put_cell(kf_string *out, const kf_page *c, const kf_sweep_cell *cell) {

@@ -68,6 +68,15 @@ void kf_put_text(kf_string *out, const char *text, size_t most) {
 
 double kf_share(uint64_t hits, uint64_t n) { return n > 0 ? (double)hits / (double)n : 0; }
 
+kf_shown kf_showf(const char *format, ...) {
+  kf_shown out;
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(out.text, sizeof out.text, format, arguments);
+  va_end(arguments);
+  return out;
+}
+
 kf_shown kf_show_count(uint64_t n) {
   char digits[24];
   int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
@@ -82,23 +91,17 @@ kf_shown kf_show_count(uint64_t n) {
 }
 
 kf_shown kf_show_percent(uint64_t hits, uint64_t n) {
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.2f\u202F%%", 100 * kf_share(hits, n));
-  return out;
+  return kf_showf("%.2f\u202F%%", 100 * kf_share(hits, n));
 }
 
 kf_shown kf_show_interval(uint64_t hits, uint64_t n) {
   double low = 0, high = 1;
   if (n > 0) kf_interval95(hits, n, &low, &high);
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.2f–%.2f", 100 * low, 100 * high);
-  return out;
+  return kf_showf("%.2f–%.2f", 100 * low, 100 * high);
 }
 
 kf_shown kf_show_points(double share) {
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%s%.2f", share < -0.00005 ? "−" : "", 100 * fabs(share));
-  return out;
+  return kf_showf("%s%.2f", share < -0.00005 ? "−" : "", 100 * fabs(share));
 }
 
 /* "3 × 10⁻⁷": mantissa to four digits, and the exponent in raised figures. */
@@ -122,23 +125,17 @@ kf_shown kf_show_real(double value) {
   double size = fabs(value);
   if (isfinite(value) && value != 0 && (size < 9.99e-5 || size >= 99999.5))
     return show_power(value);
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%s%.4g", value < 0 ? "−" : "", size);
-  return out;
+  return kf_showf("%s%.4g", value < 0 ? "−" : "", size);
 }
 
 kf_shown kf_show_times(double value) {
   double power = value > 0 ? pow(10, floor(log10(value)) - 2) : 1; /* three digits are enough */
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.40sx", kf_show_real(round(value / power) * power).text);
-  return out;
+  return kf_showf("%.40sx", kf_show_real(round(value / power) * power).text);
 }
 
 kf_shown kf_show_bytes(double bytes) {
   static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
   size_t unit = 0;
   for (; bytes >= 999.5 && unit < 6; unit++) bytes /= 1000;
-  kf_shown out;
-  snprintf(out.text, sizeof out.text, "%.3g\u202F%s", bytes, units[unit]);
-  return out;
+  return kf_showf("%.3g\u202F%s", bytes, units[unit]);
 }

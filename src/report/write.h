@@ -15,7 +15,8 @@ size_t kf_characters(const char *text); /* as kf_put_text counts them */
 typedef struct kf_shown {
   char text[48];
 } kf_shown;
-kf_shown kf_show_count(uint64_t n);                   /* 1,281,167 */
+kf_shown kf_showf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* cut to fit */
+kf_shown kf_show_count(uint64_t n);                                               /* 1,281,167 */
 kf_shown kf_show_percent(uint64_t hits, uint64_t n);  /* 54.83 %, with a narrow space */
 kf_shown kf_show_interval(uint64_t hits, uint64_t n); /* 53.05–56.61 */
 kf_shown kf_show_points(double share);                /* 0.0773 is 7.73, with a true minus */

@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- life ------------------------------------------------------------------------------------ */
-
 static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
   kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = kf_gallery_fetch, .self = g};
   KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
@@ -26,7 +24,7 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   kf_gallery *g;
   KF_TRY(kf_gallery_open(path, &g, err));
   g->in_place = o.rerank_from_disk != 0;
-  return kf_gallery_hand_out(build_index(ctx, g), g, out);
+  KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
 }
 
 void kf_gallery_free(kf_gallery *g) {
@@ -37,12 +35,6 @@ void kf_gallery_free(kf_gallery *g) {
   kf_in_close(&g->in);
   kf_free(g);
 }
-
-kf_status kf_gallery_hand_out(kf_status status, kf_gallery *g, kf_gallery **out) {
-  KF_HAND_OUT(status, out, g, kf_gallery_free);
-}
-
-/* --- looking --------------------------------------------------------------------------------- */
 
 uint64_t kf_gallery_rows(const kf_gallery *g) { return g->rows; }
 uint32_t kf_gallery_dim_in(const kf_gallery *g) {

@@ -33,9 +33,6 @@ struct kf_gallery {
   kf_arena arena; /* of the map, labels and ids */
 };
 
-/* Hands out a gallery, or frees it if its making failed; returns the status of that (gallery.c). */
-kf_status kf_gallery_hand_out(kf_status status, kf_gallery *gallery, kf_gallery **out);
-
 /* --- in memory (gallery_new.c) ---------------------------------------------------------------- */
 
 /* kf_gallery_new by the first `dim` directions of a map (NULL: in the original space). */

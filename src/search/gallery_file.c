@@ -143,8 +143,6 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
                       (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
-
 static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TRY(kf_st_check_format(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
   KF_TRY(read_space(st, g, err));
@@ -169,5 +167,5 @@ kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
   }
   st.in = (kf_in){.fd = -1};
   kf_st_close(&st);
-  return kf_gallery_hand_out(status, g, out);
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }

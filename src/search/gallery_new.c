@@ -51,8 +51,6 @@ static kf_status find_good(kf_ctx *ctx, const kf_data *data, kf_arena *arena, kf
   return kf_data_new_pick(data, good.rows, good.n, out, &ctx->err);
 }
 
-/* --- the gallery ------------------------------------------------------------------------------ */
-
 static kf_status take_labels(const maker *m, kf_gallery *g) {
   kf_err *err = &m->ctx->err;
   if (!m->data->has_labels) return KF_OK;
@@ -97,7 +95,7 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
   }
   kf_data_free(good);
   kf_arena_free(&arena);
-  return kf_gallery_hand_out(status, g, out);
+  KF_HAND_OUT(status, out, g, kf_gallery_free);
 }
 
 kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,

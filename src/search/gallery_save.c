@@ -94,7 +94,6 @@ static kf_status take_id(void *argument, uint64_t line, const char *text, size_t
   return add_id(w, text, length, err);
 }
 
-/* Ids inside the data. */
 static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_t length,
                              kf_err *err) {
   writer *w = argument;

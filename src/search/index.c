@@ -223,7 +223,6 @@ typedef struct build_scratch {
   int8_t *bytes;   /* [padded] */
 } build_scratch;
 
-/* Packs rows [first, first + n), a block. */
 static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
                        const float *rows, const build_scratch *s) {
   for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);

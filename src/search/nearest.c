@@ -21,7 +21,6 @@
 
 /* --- requests and finders -------------------------------------------------------------------- */
 
-/* The arguments of a search. */
 typedef struct request {
   const kf_index *index;
   const kf_kernels *kernels;
@@ -95,14 +94,12 @@ static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err
 
 /* --- the first pass -------------------------------------------------------------------------- */
 
-/* Takes n queries of the request, from `first` on. */
 static void take_queries(finder *f, uint64_t first, uint32_t n) {
   f->first = first;
   kf_groups_take(&f->groups, f->r->queries + first * f->index->dim, n, true);
   for (uint32_t i = 0; i < n; i++) kf_shortlist_start(&f->lists[i], f->k);
 }
 
-/* The number of the query at a place. */
 static uint64_t query_at(const finder *f, uint32_t i) { return f->first + f->groups.order[i]; }
 
 /* The row that it leaves out; negative: none. */
@@ -125,7 +122,6 @@ static kf_status make_room(finder *f, uint32_t i, kf_err *err) {
   return KF_OK;
 }
 
-/* A hit of query i becomes a candidate. */
 static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double value, kf_err *err) {
   kf_shortlist *list = &f->lists[i];
   if (row >= f->index->n) return KF_OK;
@@ -333,8 +329,6 @@ static kf_status merge_slices(const parallel_job *j, kf_err *err) {
   }
   return KF_OK;
 }
-
-/* --- both ------------------------------------------------------------------------------------ */
 
 /* Batches of equal size, a few for each thread, so that none waits long for the last. */
 static uint32_t even_batch(uint64_t n, uint32_t most, unsigned threads) {

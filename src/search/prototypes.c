@@ -176,8 +176,6 @@ kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const
   return status;
 }
 
-/* --- kf_classify ----------------------------------------------------------------------------- */
-
 typedef struct classify_job {
   const kf_prototypes *prototypes;
   uint32_t top;

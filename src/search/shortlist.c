@@ -84,7 +84,6 @@ static void note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, 
   if (key > list->least) list->least = key;
 }
 
-/* The rows themselves, in memory or fetched. */
 static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t n,
                            const float **rows, kf_err *err) {
   const kf_index *index = s->index;

@@ -90,8 +90,6 @@ static void write_winners(kf_poll *poll, uint32_t top, int32_t *classes, double 
   }
 }
 
-/* --- kf_gallery_classify --------------------------------------------------------------------- */
-
 typedef struct neighbours {
   int64_t *rows;  /* [batch][k] */
   double *scores; /* [batch][k] */
