@@ -178,7 +178,7 @@ static void assert_same_config(const kf_tower_config *a, const kf_tower_config *
 static void defaults_are_the_references(void **state) {
   (void)state;
   kf_err err;
-  kf_model_config c;
+  kf_encoder_config c;
   copy_of("clip-f32");
   write_all(test_path(folder, "model/config.json"), "{\"model_type\": \"clip\"}", 22);
   const char *path = test_path(folder, "model");
@@ -230,7 +230,7 @@ static void names_of_activations(void **state) {
   copy_of("clip-f32");
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     kf_err err;
-    kf_model_config c;
+    kf_encoder_config c;
     char text[200];
     int n = snprintf(text, sizeof text,
                      "{\"model_type\": \"clip\", \"vision_config\": {\"hidden_act\": \"%s\"}}",

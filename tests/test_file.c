@@ -647,7 +647,7 @@ static void test_fields(void **state) {
     c[1] = changes[i].element == &c[1] ? -1 : 0;
     assert_int_equal(write_fields(fields, 3, &err), KF_OK);
     assert_int_equal(kf_st_open(&st, at("fields.safetensors"), &err), KF_OK);
-    assert_int_equal(kf_st_check_format(&st, "koofu.test", "a test", &err), KF_OK);
+    assert_int_equal(kf_st_check_file(&st, "koofu.test", "a test", &err), KF_OK);
     assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_OK);
     memset(a, 0, sizeof a);
     bool good = changes[i].message == NULL;

@@ -156,8 +156,8 @@ static fuse_job new_job(kf_fitter *fitter, const kf_data *data, const kf_text *t
                     .options = *options};
 }
 
-kf_status kf_choose_fusion(kf_fitter *fitter, const kf_data *data, const kf_text *text,
-                           const kf_fuse_options *options, kf_fuse_choice **out) {
+kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                              const kf_fuse_options *options, kf_fuse_choice **out) {
   fuse_job j = new_job(fitter, data, text, options);
   bool chosen = j.options.lambda.unit == KF_LAMBDA_AUTO;
   j.given = chosen ? usual_lambdas : &j.options.lambda;
@@ -174,7 +174,7 @@ kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *
   KF_OPTIONS(kf_fuse_options, o, options);
   kf_fitter *fitter;
   KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
-  kf_status status = kf_choose_fusion(fitter, data, text, &o, out);
+  kf_status status = kf_fuse_choice_with(fitter, data, text, &o, out);
   kf_fitter_free(fitter);
   return status;
 }

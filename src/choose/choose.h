@@ -10,11 +10,11 @@
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
 
 /* As kf_lambda_choice_new (lambda.c). */
-kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *options,
-                           kf_lambda_choice **out);
+kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
+                                const kf_lambda_options *options, kf_lambda_choice **out);
 /* As kf_fuse_choice_new (alpha.c). */
-kf_status kf_choose_fusion(kf_fitter *fitter, const kf_data *data, const kf_text *text,
-                           const kf_fuse_options *options, kf_fuse_choice **out);
+kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_text *text,
+                              const kf_fuse_options *options, kf_fuse_choice **out);
 /* The alpha that kf_fuse_choice_new chooses at each of n lambdas, in one pass; options->lambda is
  * ignored. */
 kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *text,

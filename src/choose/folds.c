@@ -38,13 +38,6 @@ kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, ui
   return KF_OK;
 }
 
-kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
-  kf_stats *s;
-  KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
-                         stats->exponent, &s, &ctx->err));
-  KF_HAND_OUT(kf_stats_merge(ctx, s, stats), out, s, kf_stats_free);
-}
-
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken) {
   kf_stats *s;
   KF_TRY(kf_stats_create(rest->dim, rest->n_classes, &rest->names, rest->normalized, rest->exponent,

@@ -14,12 +14,12 @@
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
-typedef struct search {
+typedef struct lambda_search {
   kf_ctx *ctx;
   kf_loo *loo;
   kf_row_list rows; /* that are left out in turn */
   kf_lambda_choice *choice;
-} search;
+} lambda_search;
 
 static int by_lambda(const void *a, const void *b) {
   double x = ((const kf_lambda_point *)a)->lambda, y = ((const kf_lambda_point *)b)->lambda;
@@ -27,7 +27,7 @@ static int by_lambda(const void *a, const void *b) {
 }
 
 /* Adds the accuracies at n relative lambdas to the curve, and finds its best point. */
-static kf_status look_at(search *s, const double *relative, size_t n, const char *what) {
+static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
   kf_fuse_point tried[MOST_POINTS] = {0};
   kf_loo_count count;
@@ -62,11 +62,11 @@ static double tenth_power(int eighths) {
   return whole < 0 ? x / power : x * power;
 }
 
-static kf_status look_at_halves(search *s, int from, int to) {
+static kf_status try_halves(lambda_search *s, int from, int to) {
   double relative[MOST_HALF - LEAST_HALF + 1];
   size_t n = 0;
   for (int half = from; half <= to; half++) relative[n++] = tenth_power(4 * half);
-  return look_at(s, relative, n, "lambda");
+  return try_lambdas(s, relative, n, "lambda");
 }
 
 /* Whether the largest lambda is better than all others, and not only as good. */
@@ -77,26 +77,26 @@ static bool still_rising(const kf_lambda_choice *c) {
   return true;
 }
 
-static kf_status look_everywhere(search *s) {
+static kf_status try_grid(lambda_search *s) {
   kf_lambda_choice *c = s->choice;
   int first = FIRST_HALF, last = LAST_HALF;
-  KF_TRY(look_at_halves(s, first, last));
+  KF_TRY(try_halves(s, first, last));
   while (c->best == 0 && first > LEAST_HALF) {
-    KF_TRY(look_at_halves(s, first - MORE_HALVES, first - 1));
+    KF_TRY(try_halves(s, first - MORE_HALVES, first - 1));
     first -= MORE_HALVES;
   }
   while (still_rising(c) && last < MOST_HALF) {
-    KF_TRY(look_at_halves(s, last + 1, last + MORE_HALVES));
+    KF_TRY(try_halves(s, last + 1, last + MORE_HALVES));
     last += MORE_HALVES;
   }
   double finer[4], centre = c->points[c->best].lambda / c->mean_eigenvalue;
   for (int i = 0; i < 4; i++) finer[i] = centre * tenth_power(i < 2 ? i - 2 : i - 1);
-  return look_at(s, finer, 4, "lambda, finer");
+  return try_lambdas(s, finer, 4, "lambda, finer");
 }
 
-static kf_status choose(search *s, const kf_lambda_options *o) {
+static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
-  KF_TRY(o->grid != NULL ? look_at(s, o->grid, o->n_grid, "lambda") : look_everywhere(s));
+  KF_TRY(o->grid != NULL ? try_lambdas(s, o->grid, o->n_grid, "lambda") : try_grid(s));
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
                    "lambda cannot be chosen by leaving rows out: no class has two rows");
@@ -123,7 +123,7 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
+static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
                      const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
   c->metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized);
@@ -134,11 +134,11 @@ static kf_status run(search *s, kf_fitter *fitter, const kf_data *data,
   return choose(s, o);
 }
 
-kf_status kf_choose_lambda(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *options,
-                           kf_lambda_choice **out) {
+kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
+                                const kf_lambda_options *options, kf_lambda_choice **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
-  search s = {.ctx = ctx};
+  lambda_search s = {.ctx = ctx};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
@@ -154,7 +154,7 @@ kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data
   KF_TRY(kf_check_statistics_of(stats, data, err));
   kf_fitter *fitter;
   KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
-  kf_status status = kf_choose_lambda(fitter, data, &o, out);
+  kf_status status = kf_lambda_choice_with(fitter, data, &o, out);
   kf_fitter_free(fitter);
   return status;
 }

@@ -31,11 +31,6 @@ static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
  * *labelled: how many there are to choose from. */
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
-/* KF_ERR_ARG if statistics cannot be those of a data set. */
-kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
-/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (or
- * NULL). */
-kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 
@@ -48,7 +43,6 @@ kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, ui
                           bool others, kf_row_list *out, kf_err *err);
 /* Statistics of all rows but those of a fold: the whole minus the fold, exactly. `rest` is a
  * copy of the whole, made by kf_stats_copy; merging what was taken restores it. */
-kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
 kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_stats **taken);
 
 /* One fold, left out of everything else. */

@@ -91,31 +91,3 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
 }
 
 /* --- statistics and their rows --------------------------------------------------------------- */
-
-kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
-  uint64_t dim = stats->dim;
-  double *s_w = kf_alloc(dim * dim, sizeof *s_w);
-  if (s_w == NULL) return kf_fail_memory(&ctx->err);
-  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
-  *trace = 0;
-  for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
-  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
-  kf_free(s_w);
-  return status;
-}
-
-kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {
-  KF_TRY(kf_data_refuse_mapped(data, err));
-  if (!data->has_labels)
-    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
-  bool bad = data->skip_bad; /* then rows may be fewer */
-  if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
-      !kf_names_equal(&stats->names, &data->names) ||
-      (bad ? stats->rows > data->rows : stats->rows != data->rows - data->unlabelled))
-    return kf_fail(err, KF_ERR_ARG,
-                   "the statistics (%llu rows of %u columns, %u classes) are not those of the data "
-                   "(%llu labelled rows of %u columns, %u classes)",
-                   (unsigned long long)stats->rows, stats->dim, stats->n_classes,
-                   (unsigned long long)(data->rows - data->unlabelled), data->dim, data->n_classes);
-  return KF_OK;
-}

@@ -100,7 +100,7 @@ static void draw_clear(draw *d) {
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
   if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
-  KF_TRY(kf_choose_lambda(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
+  KF_TRY(kf_lambda_choice_with(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
   lambda->value = d->lambda->lambda;
   return KF_OK;
 }
@@ -138,7 +138,7 @@ static kf_status judge_text(shots_job *j, draw *d) {
 /* The map of the fused model is centred, which is better for fusion (docs/choosing.md). */
 static kf_status fit_fused(shots_job *j, draw *d) {
   kf_fuse_options options = {.centre = KF_CENTRE_MEAN};
-  KF_TRY(kf_choose_fusion(d->fitter, d->data, j->text, &options, &d->fuse));
+  KF_TRY(kf_fuse_choice_with(d->fitter, d->data, j->text, &options, &d->fuse));
   kf_lambda lambda = {d->fuse->lambda, KF_LAMBDA_ABSOLUTE};
   kf_model_free(d->model);
   d->model = NULL;

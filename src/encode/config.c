@@ -169,7 +169,7 @@ static kf_status find_section(const section *root, const char *key, const char *
   return bad(root, key, " is not a JSON object");
 }
 
-static kf_status read_towers(const section *root, const model_kind *kind, kf_model_config *out) {
+static kf_status read_towers(const section *root, const model_kind *kind, kf_encoder_config *out) {
   section image = *root, text = *root;
   out->family = kind->family;
   if (kind->nested)
@@ -184,7 +184,7 @@ static kf_status read_towers(const section *root, const model_kind *kind, kf_mod
   return KF_OK;
 }
 
-static kf_status read_root(const section *root, kf_model_config *out) {
+static kf_status read_root(const section *root, kf_encoder_config *out) {
   const char *type = kf_json_string(find(root, "model_type"));
   if (type == NULL) return kf_fail_file(root->err, root->file->path, "has no model_type");
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -192,8 +192,8 @@ static kf_status read_root(const section *root, kf_model_config *out) {
   return bad(root, "model_type", " is '%.40s'; clip and siglip are supported", type);
 }
 
-kf_status kf_config_read(const char *folder, kf_model_config *out, kf_err *err) {
-  *out = (kf_model_config){0};
+kf_status kf_config_read(const char *folder, kf_encoder_config *out, kf_err *err) {
+  *out = (kf_encoder_config){0};
   kf_json_file file;
   KF_TRY(kf_json_file_read(&file, folder, "config.json", CONFIG_MAX, err));
   section root = {.file = &file, .name = "", .object = file.doc.nodes, .err = err};

@@ -1,5 +1,5 @@
-/* encoder.c - loading an encoder: config.c, preprocess.c, tokenizer_load.c and load.c put together,
- * with a checksum of everything that embeddings depend on. */
+/* encoder.c - loading an encoder: config.c, preprocess.c, tokenizer_load.c and tower_load.c put
+ * together, with a checksum of everything that embeddings depend on. */
 #include "encode/tower.h"
 
 #include <inttypes.h>

@@ -194,7 +194,7 @@ static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
   kf_st st;
   kf_status status = kf_st_open(&st, shards->manifest, err);
   if (status == KF_OK) {
-    status = kf_st_check_format(&st, MANIFEST_FORMAT, "the manifest of an unfinished run", err);
+    status = kf_st_check_file(&st, MANIFEST_FORMAT, "the manifest of an unfinished run", err);
     if (status == KF_OK) status = compare(shards, &st, err);
     kf_st_close(&st);
   }
@@ -204,7 +204,7 @@ static kf_status check_manifest(const kf_shards *shards, kf_err *err) {
 
 /* Our manifest is written first and removed last: shards without one belong to somebody else, and
  * would be removed with ours. */
-static kf_status refuse_strangers(const kf_shards *shards, kf_err *err) {
+static kf_status refuse_other_files(const kf_shards *shards, kf_err *err) {
   DIR *dir = opendir(shards->folder);
   if (dir == NULL) return kf_fail_errno(err, shards->folder, "cannot be listed", errno);
   kf_status status = KF_OK;
@@ -220,7 +220,7 @@ static kf_status refuse_strangers(const kf_shards *shards, kf_err *err) {
 
 static kf_status enter(kf_shards *shards, bool anew, kf_err *err) {
   KF_TRY(take_lock(shards, err));
-  if (access(shards->manifest, F_OK) != 0) KF_TRY(refuse_strangers(shards, err));
+  if (access(shards->manifest, F_OK) != 0) KF_TRY(refuse_other_files(shards, err));
   if (anew) remove_files(shards);
   shards->begun = access(shards->manifest, F_OK) != 0;
   kf_status status = shards->begun ? write_manifest(shards, err) : check_manifest(shards, err);
@@ -253,7 +253,7 @@ static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *sh
   const kf_st_tensor *bad, *messages;
   uint64_t first;
   shard->n = kf_shards_range(&shards->run, i, &first);
-  KF_TRY(kf_st_check_format(st, SHARD_FORMAT, "a shard of an unfinished run", err));
+  KF_TRY(kf_st_check_file(st, SHARD_FORMAT, "a shard of an unfinished run", err));
   KF_TRY(kf_st_expect(st, "embeddings", kf_type_of(shards->run.dtype), 2,
                       (int64_t[]){-1, shards->run.dim}, &shard->rows, err));
   KF_TRY(kf_st_expect(st, "bad", KF_TYPE_U8, 1, (int64_t[]){(int64_t)shard->n}, &bad, err));

@@ -4,8 +4,8 @@
  * class token, before them. A text has one row for each token. The embedding of its position is
  * added to each row. Then, x being all rows of the group, each layer does
  *
- *     x += out(attention(qkv(norm1(x))))     attention within each sequence; in texts, to the left
- *     x += fc2(activation(fc1(norm2(x))))
+ *     x += out(attention(qkv(norm_attention(x))))     attention within each sequence; in texts, to the left
+ *     x += fc2(activation(fc1(norm_mlp(x))))
  *
  * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the
  * end of the text. SigLIP has one learnt query attend to all rows instead.
@@ -188,7 +188,7 @@ static kf_status finish_layer(kf_walk *w, const kf_layer *layer, size_t m, bool 
   KF_TRY(do_step(w, blocks(m), attended_block));
   kf_net_product to_x = {.out = w->x, .stride = d, .add = add};
   KF_TRY(multiply(w, w->ready, m, &layer->out, to_x));
-  KF_TRY(normalize(w, &layer->norm2, m));
+  KF_TRY(normalize(w, &layer->norm_mlp, m));
   kf_net_product to_wide = {.prepared = w->wide, .activation = w->tower->config.activation};
   KF_TRY(multiply(w, w->ready, m, &layer->fc1, to_wide));
   to_x.add = true;
@@ -203,7 +203,7 @@ static void keep_pooled(kf_walk *w) {
 
 static kf_status run_layer(kf_walk *w, const kf_layer *layer, bool last) {
   size_t rows = w->first[w->n];
-  KF_TRY(normalize(w, &layer->norm1, rows));
+  KF_TRY(normalize(w, &layer->norm_attention, rows));
   KF_TRY(multiply(w, w->ready, rows, &layer->qkv,
                   (kf_net_product){.out = w->qkv, .stride = 3 * w->width}));
   w->one_query = last;

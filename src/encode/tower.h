@@ -1,12 +1,12 @@
 /* tower.h - the two towers of an encoder: what config.json says about them, their weights, and how
  * rows go through them. Stays in its room.
  *
- *     config.c   config.json to kf_model_config
- *     weights.c  the files with tensors, one or many
- *     load.c     tensors to packed weights, each checked against the config
- *     tower.c    pixels and tokens to embeddings, a group at a time
- *     encoder.c  loading an encoder
- *     encode.c   the public functions that encode: files, threads, progress */
+ *     config.c      config.json to kf_encoder_config
+ *     weights.c     the files with tensors, one or many
+ *     tower_load.c  tensors to packed weights, each checked against the config
+ *     tower.c       pixels and tokens to embeddings, a group at a time
+ *     encoder.c     loading an encoder
+ *     encode.c      the public functions that encode: files, threads, progress */
 #ifndef KF_TOWER_H
 #define KF_TOWER_H
 
@@ -31,15 +31,15 @@ typedef struct kf_tower_config {
   int64_t end;                     /* text: eos_token_id; 2 means the largest token of a text */
 } kf_tower_config;
 
-typedef struct kf_model_config {
+typedef struct kf_encoder_config {
   kf_family family;
   uint32_t dim; /* of embeddings: projection_dim, or SigLIP's hidden_size */
   kf_tower_config image, text;
-} kf_model_config;
+} kf_encoder_config;
 
 /* Reads FOLDER/config.json; missing settings get the reference's values. The bounds of all numbers
  * make products of two of them safe. */
-kf_status kf_config_read(const char *folder, kf_model_config *out, kf_err *err);
+kf_status kf_config_read(const char *folder, kf_encoder_config *out, kf_err *err);
 
 /* Patches of a picture. Those that do not fit whole are left out, as in the reference. */
 static inline uint32_t kf_patches(const kf_tower_config *c) {
@@ -87,7 +87,7 @@ typedef struct kf_norm {
 } kf_norm;
 
 typedef struct kf_layer {
-  kf_norm norm1, norm2;
+  kf_norm norm_attention, norm_mlp;
   kf_linear qkv, out; /* qkv: queries, keys and values, stacked */
   kf_linear fc1, fc2;
 } kf_layer;
@@ -106,13 +106,13 @@ typedef struct kf_tower {
   /* The end. */
   kf_norm after;
   kf_linear projection; /* CLIP */
-  kf_layer head;        /* SigLIP: one query, the probe, over all rows; norm1 is not used */
-  const float *probe;   /* [width] */
+  kf_layer head;      /* SigLIP: one query, the probe, over all rows; norm_attention is not used */
+  const float *probe; /* [width] */
 } kf_tower;
 
 struct kf_encoder {
   kf_arena memory;
-  kf_model_config config;
+  kf_encoder_config config;
   kf_precision precision;
   const kf_net_kernel *net; /* what the weights are packed for, whatever context runs them */
   kf_tower image, text;

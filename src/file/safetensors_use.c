@@ -169,7 +169,7 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
                       stored);
 }
 
-kf_status kf_st_check_format(const kf_st *st, const char *format, const char *what, kf_err *err) {
+kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err) {
   const char *given = kf_st_meta(st, "format");
   if (given == NULL || strcmp(given, format) != 0)
     return kf_fail_file(err, st->in.path, "is not %s", what);

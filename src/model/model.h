@@ -6,7 +6,7 @@
 
 /* --- maps (map.c) ---------------------------------------------------------------------------- */
 
-/* z = T (x - centre), with x scaled to unit length first if `normalized`. The arrays belong to an
+/* z = T x, or T (x - mean) if it is centred, with x scaled to unit length first if `normalized`. The arrays belong to an
  * arena of the owner: a model, or a gallery. */
 typedef struct kf_map {
   uint32_t dim_in;  /* D */
@@ -120,7 +120,10 @@ static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
   return normalized ? KF_METRIC_COSINE : KF_METRIC_EUCLIDEAN;
 }
 
-/* --- fitting (fit.c) ------------------------------------------------------------------------- */
+/* KF_ERR_ARG: invalid metric. */
+kf_status kf_fail_metric(kf_metric metric, kf_err *err);
+
+/* --- fitting (fitter.c) ---------------------------------------------------------------------- */
 
 /* Fits of the same statistics for several lambdas, which share the decomposition of S_w. The
  * statistics must outlive it. between NULL: the same as within. */
@@ -128,7 +131,7 @@ typedef struct kf_fitter kf_fitter;
 kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
                         kf_fitter **out);
 void kf_fitter_free(kf_fitter *fitter);
-/* The model that kf_fit gives. */
+/* The model at one lambda, without text. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
 /* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,

@@ -154,7 +154,7 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
 }
 
 static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
-  KF_TRY(kf_st_check_format(st, FORMAT, "a koofu model", err));
+  KF_TRY(kf_st_check_file(st, FORMAT, "a koofu model", err));
   bool text = kf_st_meta(st, "alpha") != NULL;
   size_t n = text ? ALL_FIELDS : PLAIN_FIELDS;
   kf_st_field fields[ALL_FIELDS];

@@ -18,7 +18,7 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with rows that are not normalised");
   if (o->alpha != NULL && !(*o->alpha >= 0 && isfinite(*o->alpha)))
     return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
-  if (o->alpha == NULL && !j->rows)
+  if (o->alpha == NULL && !j->has_rows)
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ALPHA,
                         "alpha is chosen from the rows themselves, not from statistics");
   return KF_OK;
@@ -33,7 +33,7 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
-  if (!j->rows && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
+  if (!j->has_rows && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
                         "%s from the rows themselves, not from statistics",
                         o->choose_dim ? "the number of dimensions is chosen"
@@ -47,13 +47,13 @@ kf_status kf_fit_try_lambdas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   kf_lambda_options by = {
       .metric = o->metric, .centre = o->centre, .sample = o->sample, .one_se = o->one_se};
-  return kf_choose_lambda(j->fitter, j->data, &by, &j->report->by_lambda);
+  return kf_lambda_choice_with(j->fitter, j->data, &by, &j->report->by_lambda);
 }
 
 kf_status kf_fit_try_alphas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
   kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
-  return kf_choose_fusion(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
+  return kf_fuse_choice_with(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
 }
 
 kf_status kf_fit_try_dims(kf_fit_job *j) {
@@ -79,7 +79,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->rows) {
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
@@ -111,7 +111,7 @@ kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
   kf_fit_options *o = &j->options;
   if (o->centre == KF_CENTRE_DEFAULT || o->text != NULL)
     o->centre = o->text != NULL ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
-  j->rows = data != NULL && o->between == NULL;
+  j->has_rows = data != NULL && o->between == NULL;
   KF_TRY(check_options(j, &ctx->err));
   j->report = kf_alloc_zero(1, sizeof *j->report);
   return j->report != NULL ? take_statistics(j) : kf_fail_memory(&ctx->err);

@@ -14,7 +14,7 @@ typedef struct kf_fit_job {
   const kf_stats *stats; /* S_w */
   kf_stats *own;         /* the same, if they were made here */
   kf_fit_options options;
-  bool rows; /* there are rows to choose by */
+  bool has_rows; /* to choose by */
   kf_fitter *fitter;
   kf_lambda lambda;
   double alpha;

@@ -102,7 +102,7 @@ double kf_key(const kf_index *index, const kf_query *query, double score);
 
 /* Queries in the groups that the scan kernel takes together: rounded with a factor for each group,
  * and packed. */
-typedef struct kf_groups {
+typedef struct kf_query_groups {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
@@ -120,22 +120,22 @@ typedef struct kf_groups {
   kf_query *given; /* [n] by query */
   int8_t *bytes;   /* [group][padded] */
   double *wide;    /* [2 * dim] */
-} kf_groups;
+} kf_query_groups;
 
 /* Takes room for up to `most` queries; the caller checks the arena. */
-void kf_groups_make(kf_groups *groups, const kf_index *index, const kf_kernels *kernels,
-                    uint32_t most, kf_arena *arena);
+void kf_query_groups_make(kf_query_groups *groups, const kf_index *index, const kf_kernels *kernels,
+                          uint32_t most, kf_arena *arena);
 /* Takes n queries. by_size: in the order of their largest numbers, so that those of a group are
  * alike and rounding loses little. */
-void kf_groups_take(kf_groups *groups, const float *x, uint32_t n, bool by_size);
-static inline const float *kf_groups_row(const kf_groups *groups, uint32_t place) {
+void kf_query_groups_take(kf_query_groups *groups, const float *x, uint32_t n, bool by_size);
+static inline const float *kf_groups_row(const kf_query_groups *groups, uint32_t place) {
   return groups->x + (uint64_t)groups->order[place] * groups->index->dim;
 }
-static inline uint32_t kf_group_first(const kf_groups *groups, uint32_t group) {
+static inline uint32_t kf_group_first(const kf_query_groups *groups, uint32_t group) {
   return group * (uint32_t)groups->scan->group; /* its first place */
 }
 /* A scan of one group over rows [row, row + rows) of a block, and kf_value_of_one for them. */
-kf_scan kf_groups_scan(const kf_groups *groups, uint32_t group, uint64_t row, uint64_t rows,
-                       double *value_of_one);
+kf_scan kf_query_groups_scan(const kf_query_groups *groups, uint32_t group, uint64_t row,
+                             uint64_t rows, double *value_of_one);
 
 #endif

@@ -37,13 +37,13 @@ typedef struct finder {
   const request *r;
   const kf_index *index;
   uint32_t k, capacity;
-  uint64_t first;      /* number of the first query of the batch at hand */
-  kf_groups groups;    /* its queries; what follows is by their places */
-  double *margin;      /* [batch] in the block at hand */
-  kf_shortlist *lists; /* [batch] */
-  float *fetched;      /* [KF_SCORE_ROWS][dim], scratch like what follows */
-  int32_t *peaks;      /* [group][KF_PEAKS] */
-  double *lowest;      /* [group][KF_PEAKS] */
+  uint64_t first;         /* number of the first query of the batch at hand */
+  kf_query_groups groups; /* its queries; what follows is by their places */
+  double *margin;         /* [batch] in the block at hand */
+  kf_shortlist *lists;    /* [batch] */
+  float *fetched;         /* [KF_SCORE_ROWS][dim], scratch like what follows */
+  int32_t *peaks;         /* [group][KF_PEAKS] */
+  double *lowest;         /* [group][KF_PEAKS] */
   uint64_t candidates;
   kf_arena arena;
 } finder;
@@ -72,7 +72,7 @@ static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err
   f->index = index;
   f->k = r->k;
   f->capacity = capacity_for(r->k);
-  kf_groups_make(&f->groups, index, r->kernels, batch, arena);
+  kf_query_groups_make(&f->groups, index, r->kernels, batch, arena);
   KF_TAKE(arena, f->margin, batch);
   KF_TAKE(arena, f->lists, batch);
   KF_TAKE(arena, f->fetched, KF_SCORE_ROWS * (uint64_t)index->dim);
@@ -96,7 +96,7 @@ static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err
 
 static void take_queries(finder *f, uint64_t first, uint32_t n) {
   f->first = first;
-  kf_groups_take(&f->groups, f->r->queries + first * f->index->dim, n, true);
+  kf_query_groups_take(&f->groups, f->r->queries + first * f->index->dim, n, true);
   for (uint32_t i = 0; i < n; i++) kf_shortlist_start(&f->lists[i], f->k);
 }
 
@@ -137,10 +137,10 @@ static inline kf_status take_hit(finder *f, uint32_t i, uint64_t row, double val
 static kf_status scan_group(finder *f, uint32_t group, uint64_t row, uint64_t rows,
                             const uint8_t *next, size_t next_size, kf_err *err) {
   const kf_index *index = f->index;
-  kf_groups *g = &f->groups;
+  kf_query_groups *g = &f->groups;
   const kf_row_block *block = &index->blocks[row / index->block_rows];
   double value_of_one;
-  kf_scan s = kf_groups_scan(g, group, row, rows, &value_of_one);
+  kf_scan s = kf_query_groups_scan(g, group, row, rows, &value_of_one);
   uint32_t first = kf_group_first(g, group);
   for (uint32_t i = first; i < first + s.n; i++) {
     f->margin[i] = kf_margin(index, &g->query[i], block);
@@ -187,14 +187,14 @@ static void raise_lowers(const finder *f, uint32_t i, const kf_row_block *block,
  * would be while little is known. */
 static void find_floor(finder *f, uint32_t group, uint64_t begun, uint64_t rows) {
   const kf_index *index = f->index;
-  const kf_groups *g = &f->groups;
+  const kf_query_groups *g = &f->groups;
   uint32_t first = kf_group_first(g, group), n = 0;
   for (size_t i = 0; i < g->scan->group * KF_PEAKS; i++) f->lowest[i] = -INFINITY;
   for (uint64_t row = begun, step; row < begun + rows; row += step) {
     step = index->block_rows - row % index->block_rows;
     if (step > begun + rows - row) step = begun + rows - row;
     double value_of_one;
-    kf_scan s = kf_groups_scan(g, group, row, step, &value_of_one);
+    kf_scan s = kf_query_groups_scan(g, group, row, step, &value_of_one);
     n = (uint32_t)s.n;
     if (!(value_of_one > 0)) continue;
     g->scan->peaks(&s, f->peaks);

@@ -4,11 +4,11 @@
 
 #include <math.h>
 
-void kf_groups_make(kf_groups *g, const kf_index *index, const kf_kernels *kernels, uint32_t most,
-                    kf_arena *arena) {
+void kf_query_groups_make(kf_query_groups *g, const kf_index *index, const kf_kernels *kernels,
+                          uint32_t most, kf_arena *arena) {
   const kf_scan_kernel *scan = kernels->scan;
   uint64_t group = scan->group, groups = (most + group - 1) / group;
-  *g = (kf_groups){.index = index, .kernels = kernels, .scan = scan};
+  *g = (kf_query_groups){.index = index, .kernels = kernels, .scan = scan};
   g->packed_size = scan->size(index->padded);
   KF_TAKE(arena, g->order, most);
   KF_TAKE(arena, g->query, most);
@@ -22,7 +22,7 @@ void kf_groups_make(kf_groups *g, const kf_index *index, const kf_kernels *kerne
 }
 
 /* Sorts queries by their largest number, equal ones by their number. */
-static void sort_queries(kf_groups *g) {
+static void sort_queries(kf_query_groups *g) {
   for (uint32_t i = 0; i < g->n; i++) {
     uint32_t at = i;
     for (; at > 0 && g->given[g->order[at - 1]].largest > g->given[i].largest; at--)
@@ -31,13 +31,13 @@ static void sort_queries(kf_groups *g) {
   }
 }
 
-static uint32_t group_queries(const kf_groups *g, uint32_t group) {
+static uint32_t group_queries(const kf_query_groups *g, uint32_t group) {
   uint32_t full = (uint32_t)g->scan->group, left = g->n - group * full;
   return left < full ? left : full;
 }
 
 /* The factor is that of the largest query that is not too long. */
-static void pack_group(kf_groups *g, uint32_t group) {
+static void pack_group(kf_query_groups *g, uint32_t group) {
   const kf_index *index = g->index;
   uint32_t first = kf_group_first(g, group), n = group_queries(g, group);
   double largest = 0;
@@ -53,7 +53,7 @@ static void pack_group(kf_groups *g, uint32_t group) {
   g->scan->pack(g->bytes, n, index->padded, g->packed + group * g->packed_size);
 }
 
-void kf_groups_take(kf_groups *g, const float *x, uint32_t n, bool by_size) {
+void kf_query_groups_take(kf_query_groups *g, const float *x, uint32_t n, bool by_size) {
   g->x = x;
   g->n = n;
   g->n_groups = (n + (uint32_t)g->scan->group - 1) / (uint32_t)g->scan->group;
@@ -65,8 +65,8 @@ void kf_groups_take(kf_groups *g, const float *x, uint32_t n, bool by_size) {
   for (uint32_t group = 0; group < g->n_groups; group++) pack_group(g, group);
 }
 
-kf_scan kf_groups_scan(const kf_groups *g, uint32_t group, uint64_t row, uint64_t rows,
-                       double *value_of_one) {
+kf_scan kf_query_groups_scan(const kf_query_groups *g, uint32_t group, uint64_t row, uint64_t rows,
+                             double *value_of_one) {
   const kf_index *index = g->index;
   double one = kf_value_of_one(g->factor[group], &index->blocks[row / index->block_rows]);
   *value_of_one = one;

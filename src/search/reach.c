@@ -6,14 +6,14 @@
 #include "search/index.h"
 
 /* One block of rows against one group of queries. */
-static void scan_group(const kf_groups *g, uint64_t number, uint32_t group, const double *least,
-                       kf_reach_fn use, void *argument) {
+static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group,
+                       const double *least, kf_reach_fn use, void *argument) {
   const kf_index *index = g->index;
   const kf_row_block *block = &index->blocks[number];
   uint64_t row = number * index->block_rows;
   uint32_t first = kf_group_first(g, group);
   double one;
-  kf_scan s = kf_groups_scan(g, group, row, index->block_rows, &one);
+  kf_scan s = kf_query_groups_scan(g, group, row, index->block_rows, &one);
   for (uint32_t i = first; i < first + s.n; i++) {
     double key = kf_key(index, &g->query[i], least[g->order[i]]);
     g->floor[i] = kf_floor(key, kf_margin(index, &g->query[i], block), one, block);
@@ -26,12 +26,12 @@ static void scan_group(const kf_groups *g, uint64_t number, uint32_t group, cons
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
                             uint64_t n, const double *least, kf_reach_fn use, void *argument,
                             kf_err *err) {
-  kf_groups g;
+  kf_query_groups g;
   kf_arena arena = {0};
-  kf_groups_make(&g, index, kernels, (uint32_t)n, &arena);
+  kf_query_groups_make(&g, index, kernels, (uint32_t)n, &arena);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   if (status == KF_OK) {
-    kf_groups_take(&g, queries, (uint32_t)n, false);
+    kf_query_groups_take(&g, queries, (uint32_t)n, false);
     if (g.scan->begin != NULL) g.scan->begin(index->padded);
     for (uint64_t block = 0; block < index->n_blocks; block++)
       for (uint32_t group = 0; group < g.n_groups; group++)

@@ -5,15 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-const char *kf_metric_name(kf_metric metric) {
-  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
-  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
-}
-
-kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
-  return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
-}
-
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out) {
   double scale = norm2 > 0 ? 1 / sqrt(norm2) : 0;
   for (uint32_t i = 0; i < dim; i++) out[i] = (float)((double)x[i] * scale);

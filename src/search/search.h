@@ -49,8 +49,6 @@ kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
  * or zero while its direction counts. */
 kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
                          kf_err *err);
-/* KF_ERR_ARG: invalid metric. */
-kf_status kf_fail_metric(kf_metric metric, kf_err *err);
 /* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 

@@ -215,3 +215,15 @@ kf_status kf_stats_scatter(kf_ctx *ctx, const kf_stats *stats, double *s_w, doub
   kf_moments_free(t.moments);
   return status;
 }
+
+kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2) {
+  uint64_t dim = stats->dim;
+  double *s_w = kf_alloc(dim * dim, sizeof *s_w);
+  if (s_w == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_stats_scatter(ctx, stats, s_w, NULL, NULL);
+  *trace = 0;
+  for (uint64_t i = 0; status == KF_OK && i < dim; i++) *trace += s_w[i * dim + i];
+  if (status == KF_OK && norm2 != NULL) *norm2 = ctx->kernels->dot(dim * dim, s_w, s_w);
+  kf_free(s_w);
+  return status;
+}

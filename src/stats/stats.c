@@ -300,3 +300,26 @@ void kf_stats_moment(const kf_stats *s, uint32_t i, uint32_t j, int64_t *hi, uin
   *hi = (int64_t)(value >> 64);
   *lo = (uint64_t)value;
 }
+
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
+  kf_stats *s = NULL;
+  KF_TRY(kf_stats_create(stats->dim, stats->n_classes, &stats->names, stats->normalized,
+                         stats->exponent, &s, &ctx->err));
+  KF_HAND_OUT(kf_stats_merge(ctx, s, stats), out, s, kf_stats_free);
+}
+
+kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {
+  KF_TRY(kf_data_refuse_mapped(data, err));
+  if (!data->has_labels)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
+  bool bad = data->skip_bad; /* then rows may be fewer */
+  if (stats->dim != data->dim || stats->n_classes != data->n_classes ||
+      !kf_names_equal(&stats->names, &data->names) ||
+      (bad ? stats->rows > data->rows : stats->rows != data->rows - data->unlabelled))
+    return kf_fail(err, KF_ERR_ARG,
+                   "the statistics (%llu rows of %u columns, %u classes) are not those of the data "
+                   "(%llu labelled rows of %u columns, %u classes)",
+                   (unsigned long long)stats->rows, stats->dim, stats->n_classes,
+                   (unsigned long long)(data->rows - data->unlabelled), data->dim, data->n_classes);
+  return KF_OK;
+}

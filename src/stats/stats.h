@@ -33,6 +33,13 @@ static inline uint64_t kf_triangle_at(uint32_t dim, uint32_t i, uint32_t j) {
 kf_status kf_stats_create(uint32_t dim, uint32_t n_classes, const kf_names *names, bool normalized,
                           int exponent, kf_stats **out, kf_err *err);
 
+kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out);
+/* KF_ERR_ARG if statistics cannot be those of a data set. */
+kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err);
+/* The trace of S_w, which is D times its mean eigenvalue, and its squared Frobenius norm (or
+ * NULL). */
+kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
+
 /* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
  * the sums, times 2^shift, to the caller's triangle `totals`; between two flushes the shift must stay
  * the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so

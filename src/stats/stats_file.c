@@ -106,7 +106,7 @@ typedef struct header {
 } header;
 
 static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
-  KF_TRY(kf_st_check_format(st, FORMAT, "a koofu statistics file", err));
+  KF_TRY(kf_st_check_file(st, FORMAT, "a koofu statistics file", err));
   KF_TRY(kf_st_meta_i64(st, "dim", &h->dim, err));
   KF_TRY(kf_st_meta_i64(st, "rows", &h->rows, err));
   KF_TRY(kf_st_meta_i64(st, "normalized", &h->normalized, err));

@@ -1,4 +1,4 @@
-/* fit.c - the Fukunaga-Koontz transform (docs/method.md).
+/* fitter.c - the Fukunaga-Koontz transform (docs/method.md).
  *
  *   1. S_w = V^T diag(w) V           eigenvectors are the rows of V
  *   2. Z   = V^T diag(w + lambda)^(-1/2) V

@@ -1,4 +1,4 @@
-/* load.c - the weights of the towers: which tensors there must be, and where they go.
+/* tower_load.c - the weights of the towers: which tensors there must be, and where they go.
  *
  * First every tensor that the config asks for is found, and its type and shape are checked (the
  * plan); only then is memory taken, one block for everything, so that a file that promises too much
@@ -165,7 +165,7 @@ static void add_rest(plan *p, kf_layer *layer, const kf_tower_config *c, const c
                      const char *out, const char *norm) {
   size_t d = c->width;
   add_linear(p, &layer->out, prefix, out, d, d, true);
-  add_norm(p, &layer->norm2, prefix, norm, c->width);
+  add_norm(p, &layer->norm_mlp, prefix, norm, c->width);
   add_linear(p, &layer->fc1, prefix, "mlp.fc1", c->inner, d, true);
   add_linear(p, &layer->fc2, prefix, "mlp.fc2", d, c->inner, true);
 }
@@ -180,7 +180,7 @@ static void add_layers(plan *p, kf_tower *tower, const char *prefix) {
     kf_layer *layer = &tower->layers[i];
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%sencoder.layers.%" PRIu32 ".", prefix, i);
-    add_norm(p, &layer->norm1, name, "layer_norm1", c->width);
+    add_norm(p, &layer->norm_attention, name, "layer_norm1", c->width);
     add_qkv(p, &layer->qkv, name, names, 3, c->width);
     add_rest(p, layer, c, name, "self_attn.out_proj", "layer_norm2");
   }
@@ -196,7 +196,7 @@ static void add_head(plan *p, kf_tower *tower) {
   add_rest(p, &tower->head, &tower->config, prefix, "attention.out_proj", "layernorm");
 }
 
-static void add_image_tower(plan *p, const kf_model_config *config, kf_tower *tower) {
+static void add_image_tower(plan *p, const kf_encoder_config *config, kf_tower *tower) {
   static const char prefix[] = "vision_model.", in[] = "vision_model.embeddings.";
   static const char *const patch[] = {"patch_embedding."};
   const kf_tower_config *c = &config->image;
@@ -218,7 +218,7 @@ static void add_image_tower(plan *p, const kf_model_config *config, kf_tower *to
     add_head(p, tower);
 }
 
-static void add_text_tower(plan *p, const kf_model_config *config, kf_tower *tower) {
+static void add_text_tower(plan *p, const kf_encoder_config *config, kf_tower *tower) {
   static const char prefix[] = "text_model.";
   static const char *const table[] = {"embeddings.token_embedding.weight"};
   const kf_tower_config *c = &config->text;
@@ -234,7 +234,7 @@ static void add_text_tower(plan *p, const kf_model_config *config, kf_tower *tow
 
 /* --- what remains ---------------------------------------------------------------------------- */
 
-static kf_status check_extras(const plan *p, const kf_model_config *config, kf_err *err) {
+static kf_status check_extras(const plan *p, const kf_encoder_config *config, kf_err *err) {
   uint32_t n = 0;
   const char *first = NULL;
   for (uint32_t i = 0; i < p->weights.n_tensors; i++) {
