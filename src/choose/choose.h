@@ -1,5 +1,5 @@
 /* choose.h - choosing lambda, alpha, dimensions and k from training rows; sweeps; few-shot
- * curves. The room's door; tests see the rest through it, too. */
+ * curves. The header that other rooms and tests include. */
 #ifndef KF_CHOOSE_H
 #define KF_CHOOSE_H
 

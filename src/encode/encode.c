@@ -7,7 +7,7 @@
  * The unit of work is a group of pictures or texts with some hundred rows: enough to make a pass
  * over the weights, which come from memory, worth it, and few enough for everything else to stay in
  * caches. A thread reads the pictures of its group, preprocesses them and takes them through the
- * tower at a desk of its own, while other threads do the same with other groups. So decoding and
+ * tower in buffers of its own, while other threads do the same with other groups. So decoding and
  * computing overlap, and nobody waits. If there are too few pictures to keep all threads busy, the
  * threads share the work on each group instead (`split`). */
 #include "encode/tower.h"
