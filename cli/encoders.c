@@ -59,7 +59,7 @@ void say_kept(cli_run *cli, const char *path) {
 
 kf_embed_options embed_options_of(const cli_args *a) {
   return (kf_embed_options){.dtype = (kf_dtype)a->dtype,
-                            .normalize = a->pictures.normalize,
+                            .normalize = a->pictures.normalize ? KF_ON : KF_OFF,
                             .skip_bad = a->data.skip_bad,
                             .shard = (uint32_t)a->pictures.shard.value,
                             .resume = a->pictures.no_resume ? KF_OFF : KF_ON};

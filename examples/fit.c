@@ -21,5 +21,5 @@ int main(int argc, char **argv) {
   kf_data_free(words);
   kf_data_free(rows);
   kf_ctx_free(ctx);
-  return status;
+  return status != KF_OK;
 }

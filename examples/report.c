@@ -16,5 +16,5 @@ int main(int argc, char **argv) {
   kf_data_free(test);
   kf_data_free(train);
   kf_ctx_free(ctx);
-  return status;
+  return status != KF_OK;
 }
