@@ -1,23 +1,19 @@
 /* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "commands.h"
 #include "format.h"
-#include "label_files.h"
 #include "outputs.h"
 #include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
   const cli_args *a = &cli->args;
-  cli_strings labels;
-  if (expand_labels(&a->data.labels, &labels)) return fail(cli, KF_ERR_MEM);
-  kf_data_options options = {.labels = (const char *const *)labels.items,
-                             .n_labels = labels.n,
+  kf_data_options options = {.labels = a->data.labels.items,
+                             .n_labels = a->data.labels.n,
                              .classes = classes,
                              .tensor = a->data.tensor,
                              .label_tensor = a->data.label_tensor,
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
                              .skip_bad = a->data.skip_bad};
   kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
-  strings_free(&labels);
   if (status != KF_OK) return fail(cli, status);
   return check_replaces_no_data(cli, *out, a->output);
 }

@@ -1,7 +1,6 @@
 /* inputs.c - opens data sets, loads models, reads or computes statistics. */
 #include "inputs.h"
 #include "format.h"
-#include "label_files.h"
 #include "outputs.h"
 
 #include <string.h>
@@ -14,16 +13,14 @@ int data_options_given(const cli_args *a) {
   return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
 }
 
-static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
                      const char *only, label_use use, kf_data **out) {
   const struct data_args *d = &cli->args.data;
   if (d->allow_unknown && !d->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
-  cli_strings labels;
-  if (expand_labels(label_files, &labels)) return fail(cli, KF_ERR_MEM);
   kf_data_options options = {
-      .labels = (const char *const *)labels.items,
-      .n_labels = labels.n,
+      .labels = labels->items,
+      .n_labels = labels->n,
       .classes = d->classes,
       .tensor = d->tensor,
       .label_tensor = d->label_tensor,
@@ -34,7 +31,6 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .only = only,
   };
   kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
-  strings_free(&labels);
   if (status != KF_OK) return fail(cli, status);
   int result = check_replaces_no_data(cli, *out, cli->args.output);
   if (result == EXIT_OK) return EXIT_OK;
