@@ -30,7 +30,7 @@ typedef struct classify_job {
   const char *score_name;
   int score_digits; /* after the decimal point */
   uint64_t room;    /* rows at a time */
-  row_block block;
+  kf_reader_block block;
   int32_t *classes; /* [room][top] */
   double *scores;
   out_file out;
@@ -57,7 +57,7 @@ static void print_header(const classify_job *job) {
 /* If fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
-  const char *path = block_name(&job->block, i);
+  const char *path = kf_reader_id(job->queries.reader, job->block.numbers[i]);
   if (path)
     print_escaped(file, path);
   else
@@ -77,7 +77,7 @@ static void print_json(const classify_job *job, uint64_t i) {
   while (end < begin + job->top && job->classes[end] >= 0) end++;
   cli_json j = {job->out.file, 0};
   jw_open(&j, NULL, '{');
-  const char *path = block_name(&job->block, i);
+  const char *path = kf_reader_id(job->queries.reader, job->block.numbers[i]);
   if (path)
     jw_text(&j, "picture", path);
   else
@@ -94,20 +94,23 @@ static void print_json(const classify_job *job, uint64_t i) {
 
 static int classify_block(classify_job *job, uint64_t first) {
   kf_ctx *ctx = job->cli->ctx;
-  row_block *b = &job->block;
-  int result = block_read(job->cli, b);
-  if (result != EXIT_OK) return result;
+  kf_reader_block *b = &job->block;
+  kf_status status = kf_reader_next(ctx, job->queries.reader, b);
+  if (status != KF_OK) return fail(job->cli, status);
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
-  kf_status status = job->gallery
-                         ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
-                                               job->classes, job->scores, NULL)
-                         : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
-                                       job->classes, job->scores);
+  status = job->gallery ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
+                                              job->classes, job->scores, NULL)
+                        : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
+                                      job->classes, job->scores);
   if (status != KF_OK) return fail(job->cli, status);
   for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
+
+static const char *const bad_rows[] = {"bad row", "bad rows"};
+static const char *const bad_pictures[] = {"picture that cannot be read",
+                                           "pictures that cannot be read"};
 
 static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
@@ -116,12 +119,9 @@ static int classify_all(classify_job *job) {
     int result = classify_block(job, first);
     if (result != EXIT_OK) return result;
   }
-  if (job->block.n_bad)
-    say(job->cli, "left out %s",
-        job->queries.pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
-                                             "pictures that cannot be read")
-                                    .text
-                              : show_counted(job->block.n_bad, "bad row", "bad rows").text);
+  uint64_t bad = kf_reader_bad(job->queries.reader);
+  const char *const *words = job->queries.pictures ? bad_pictures : bad_rows;
+  if (bad) say(job->cli, "left out %s", show_counted(bad, words[0], words[1]).text);
   return EXIT_OK;
 }
 
@@ -144,9 +144,7 @@ static uint64_t prototype_block(const classify_job *job) {
   uint64_t soon = BLOCK_PRODUCTS / products;
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
   uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
-  if (n > fit) n = fit;
-  if (n > job->queries.n) n = job->queries.n;
-  return n ? n : 1;
+  return n < fit ? n : fit;
 }
 
 static int choose_prototypes(classify_job *job) {
@@ -183,18 +181,18 @@ static int choose_voters(classify_job *job) {
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->votes.weighted ? 6 : 0;
-  job->room = query_block(job->cli, job->gallery, v->k, job->queries.n);
+  job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
   return result;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
-  job->room = queries_block(&job->queries, job->room);
+  int result = queries_start(job->cli, &job->queries, &job->room);
+  if (result != EXIT_OK) return result;
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
   job->scores = calloc(job->room, job->top * sizeof *job->scores);
-  if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return block_make(job->cli, &job->block, &job->queries, job->room);
+  return job->classes && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
 static int commit(classify_job *job) {
@@ -202,7 +200,7 @@ static int commit(classify_job *job) {
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
-                show_counted(job->queries.n - job->block.n_bad,
+                show_counted(job->queries.n - kf_reader_bad(job->queries.reader),
                              job->queries.pictures ? "picture" : "row",
                              job->queries.pictures ? "pictures" : "rows")
                     .text);
@@ -265,7 +263,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = classify(&job);
   out_file_abort(&job.out);
-  block_free(&job.block);
   free(job.classes);
   free(job.scores);
   queries_free(&job.queries);

@@ -18,9 +18,9 @@ typedef struct search_job {
   cli_queries queries;
   uint64_t n_queries; /* bad ones included */
   uint32_t k;
-  uint64_t room;   /* queries at a time */
-  row_block block; /* unused with itself */
-  int64_t *rows;   /* [room][k] */
+  uint64_t room;         /* queries at a time */
+  kf_reader_block block; /* with itself: empty */
+  int64_t *rows;         /* [room][k] */
   double *scores;
   kf_search_report report;
   double load_seconds, search_seconds;
@@ -63,7 +63,7 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  const char *path = job->itself ? NULL : block_name(&job->block, i);
+  const char *path = job->itself ? NULL : kf_reader_id(job->queries.reader, query);
   if (path)
     print_escaped(file, path);
   else if (!job->itself)
@@ -84,7 +84,7 @@ static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
 /* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
  * From the back, since answers only move backwards. */
 static void spread(search_job *job, uint64_t first, uint64_t n) {
-  const row_block *b = &job->block;
+  const kf_reader_block *b = &job->block;
   size_t k = job->k;
   uint64_t good = b->n;
   for (uint64_t i = n; i-- > 0;) {
@@ -106,12 +106,11 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 /* Searches the queries first … first+n-1; *found is how many of them have answers. */
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
-  row_block *b = &job->block;
-  int result = job->itself ? EXIT_OK : block_read(job->cli, b);
-  if (result != EXIT_OK) return result;
+  kf_reader_block *b = &job->block;
+  kf_status status = job->itself ? KF_OK : kf_reader_next(ctx, job->queries.reader, b);
+  if (status != KF_OK) return fail(job->cli, status);
   *found = job->itself ? n : b->n;
   double begun = now();
-  kf_status status = KF_OK;
   if (job->itself)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
@@ -134,28 +133,33 @@ static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found
   return EXIT_OK;
 }
 
+static uint64_t bad_queries(const search_job *job) {
+  return job->itself ? 0 : kf_reader_bad(job->queries.reader);
+}
+
 static int search_all(search_job *job) {
   for (uint64_t first = 0; first < job->n_queries; first += job->room) {
     if (progress_report(job->cli, "search", first, job->n_queries))
       return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found;
+    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found = 0;
     int result = search_block(job, first, n, &found);
     if (result == EXIT_OK) result = put_block(job, first, n, found);
     if (result != EXIT_OK) return result;
     if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
   }
-  if (job->block.n_bad)
-    say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad query", "bad queries").text);
+  if (bad_queries(job))
+    say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
   return EXIT_OK;
 }
 
 static int make_buffers(search_job *job) {
-  job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
-  if (!job->itself) job->room = queries_block(&job->queries, job->room);
+  job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
+  if (job->room > job->n_queries) job->room = job->n_queries;
+  int result = job->itself ? EXIT_OK : queries_start(job->cli, &job->queries, &job->room);
+  if (result != EXIT_OK) return result;
   job->rows = calloc(job->room, job->k * sizeof *job->rows);
   job->scores = calloc(job->room, job->k * sizeof *job->scores);
-  if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return job->itself ? EXIT_OK : block_make(job->cli, &job->block, &job->queries, job->room);
+  return job->rows && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
 /* --- the outputs ------------------------------------------------------------------------------ */
@@ -189,7 +193,7 @@ static void print_json(const search_job *job) {
   cli_json j = {stdout, 0};
   jw_open(&j, NULL, '{');
   jw_count(&j, "queries", job->report.queries);
-  jw_count(&j, "n_bad", job->block.n_bad);
+  jw_count(&j, "n_bad", bad_queries(job));
   jw_count(&j, "rows", kf_gallery_rows(g));
   jw_count(&j, "dim_in", kf_gallery_dim_in(g));
   jw_count(&j, "dim", kf_gallery_dim(g));
@@ -283,7 +287,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
-  block_free(&job.block);
   free(job.rows);
   free(job.scores);
   queries_free(&job.queries);

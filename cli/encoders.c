@@ -1,6 +1,7 @@
-/* encoders.c - encoders and pictures, as the options name them. */
+/* encoders.c - encoders and pictures as the options name them, and queries: rows or pictures. */
 #include "encoders.h"
 #include "format.h"
+#include "inputs.h"
 #include "outputs.h"
 
 #include <stdlib.h>
@@ -80,4 +81,45 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
   say_pictures(cli, &r);
   return EXIT_OK;
+}
+
+/* --- queries ---------------------------------------------------------------------------------- */
+
+int queries_open(cli_run *cli, size_t first, cli_queries *out) {
+  const cli_args *a = &cli->args;
+  int result;
+  if (!a->encoder.folder) {
+    if (a->encoder.precision || a->encoder.max_pixels.given)
+      return fail_usage(cli, "--%s needs --encoder MODEL-DIR",
+                        a->encoder.precision ? "precision" : "max-pixels");
+    result = open_data(cli, first, LABELS_IGNORED, &out->data);
+    if (result != EXIT_OK) return result;
+    out->n = kf_data_rows(out->data);
+    out->dim = kf_data_dim(out->data);
+    return EXIT_OK;
+  }
+  if (a->data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  result = open_pictures(cli, first, &out->pictures);
+  if (result == EXIT_OK) result = load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder);
+  if (result != EXIT_OK) return result;
+  out->n = kf_pictures_count(out->pictures);
+  out->dim = kf_encoder_dim(out->encoder);
+  return EXIT_OK;
+}
+
+int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
+  uint64_t most = q->pictures && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  if (*room > most) *room = most;
+  if (*room == 0) *room = 1;
+  kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};
+  return result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
+                                                              &options, &q->reader)
+                                    : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader));
+}
+
+void queries_free(cli_queries *queries) {
+  kf_reader_free(queries->reader);
+  kf_data_free(queries->data);
+  kf_pictures_free(queries->pictures);
+  kf_encoder_free(queries->encoder);
 }

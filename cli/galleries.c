@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-/* Queries are read, searched and written in blocks of at most this many queries and bytes. */
-enum { BLOCK_QUERIES = 4096, BLOCK_BYTES = 64 << 20 };
-/* The products of a block per thread, as a power of two: about half a second, so that a signal is
- * noticed soon ... */
-static const int product_bits[] = {
-    [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
-/* ... but at least this many queries per thread, to be worth a pass over all rows. */
-enum { LEAST_QUERIES = 64 };
-
 /* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
@@ -133,15 +124,4 @@ int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k
   const cli_number *given = &cli->args.search.k;
   *k = given->given ? (uint32_t)given->value : most < 15 ? (uint32_t)most : 15;
   return check_neighbours(cli, path, most, *k);
-}
-
-uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries) {
-  uint64_t soon = (1ull << product_bits[kf_ctx_isa(cli->ctx)]) / kf_gallery_dim(gallery) /
-                  kf_gallery_rows(gallery);
-  uint64_t n = (soon > LEAST_QUERIES ? soon : LEAST_QUERIES) * kf_ctx_threads(cli->ctx);
-  uint64_t fit = BLOCK_BYTES / (kf_gallery_dim_in(gallery) * sizeof(float) +
-                                k * (sizeof(int64_t) + sizeof(double)));
-  if (n > fit) n = fit;
-  if (n > BLOCK_QUERIES) n = BLOCK_QUERIES;
-  return n < queries ? n : queries;
 }
