@@ -171,9 +171,9 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = a->search.k.automatic ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
-                                     : choose_neighbours(job->cli, a->votes.gallery,
-                                                         kf_gallery_rows(job->gallery), &v->k);
+  int result = a->search.k.automatic
+                   ? choose_k_auto(job->cli, job->gallery, &v->k)
+                   : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k);
   if (result == EXIT_OK)
     result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
   v->top = job->top;
@@ -287,7 +287,7 @@ static const cli_group own_options = {
         {NEIGHBOURS, .automatic = 1,
          .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
                  "if there are fewer)"},
-        {JSON, .help = "one JSON object per row, one a line"}, {TEXT_OUTPUT})};
+        {JSON, .help = "one JSON object per row, one per line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
     .name = "classify",

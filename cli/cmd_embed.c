@@ -29,11 +29,11 @@ static const cli_group own_options = {
 
 const cli_command embed_command = {
     .name = "embed",
-    .operands = "MODEL-DIR [PICTURES...]",
+    .operands = "CLIP-DIR [PICTURES...]",
     .missing = "the folder of the encoder and the pictures are",
     .summary = "turn pictures into embeddings, with labels from their folders",
     .details =
-        "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
+        "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and preprocessor_config.json. Pictures are JPEG, PNG or WebP.\n\n"
         "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a folder "
         "are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) belongs to "

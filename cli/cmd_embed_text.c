@@ -71,28 +71,28 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
-             .help = "the file to write; its name ends in .safetensors"},
-            {INPUT("classes", data.classes, "FILE"),
-             .help = "class names, one a line; each gets a text prototype"},
-            {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one a line; each gets a row"},
-            {TEMPLATES,
-             .help =
-                 "templates, one a line, with {} for the name; or builtin1, builtin7 (default), "
+    OPTIONS(
+        {OUTPUT("TEXT.safetensors"), .required = 1,
+         .help = "the file to write; its name ends in .safetensors"},
+        {INPUT("classes", data.classes, "FILE"),
+         .help = "class names, one per line; each gets a text prototype"},
+        {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one per line; each gets a row"},
+        {TEMPLATES,
+         .help = "templates, one per line, with {} for the name; or builtin1, builtin7 (default), "
                  "builtin80"},
-            {SPOKEN_NAMES}, {ALL_NAMES},
-            {FLAG("prompt-rows", prompts.rows),
-             .help = "with --classes: write a row for each prompt, labelled with its class, not "
-                     "their mean"},
-            {DTYPE(" (rows only)")})};
+        {SPOKEN_NAMES}, {ALL_NAMES},
+        {FLAG("prompt-rows", prompts.rows),
+         .help = "with --classes: write a row for each prompt, labelled with its class, not "
+                 "their mean"},
+        {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
     .name = "embed-text",
-    .operands = "MODEL-DIR",
+    .operands = "CLIP-DIR",
     .missing = "the folder of the encoder is",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
-        "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
+        "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and the files of the tokenizer.\n\n"
         "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
         "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "

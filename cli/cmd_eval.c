@@ -1,7 +1,7 @@
 /* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the vote of
  * neighbours are right. */
 #include "commands.h"
-#include "evaluating.h"
+#include "eval_print.h"
 #include "galleries.h"
 #include "inputs.h"
 #include "judging.h"
@@ -10,15 +10,6 @@
 #include <stdlib.h>
 
 /* --- the work --------------------------------------------------------------------------------- */
-
-int eval_has_parts(const eval_job *job) {
-  return job->data && kf_model_fused(job->model) && !job->cli->args.use.raw;
-}
-
-const kf_model *eval_judged(const eval_job *job) {
-  if (!job->zero.text) return job->model;
-  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
-}
 
 static int wants_errors(const cli_args *a) {
   return a->errors.shown || a->errors.per_class || a->errors.confusions;
@@ -103,13 +94,13 @@ static int choose_list(eval_job *job, kf_gallery_eval_options *out) {
   if (given->automatic) {
     out->k = &job->own_k;
     out->n_k = 1;
-    return neighbours_by_themselves(job->cli, job->gallery, &job->own_k);
+    return choose_k_auto(job->cli, job->gallery, &job->own_k);
   }
   uint64_t most = kf_gallery_rows(job->gallery) - (job->data == NULL);
   out->k = given->n ? given->items : usual;
   out->n_k = given->n ? given->n : COUNT_OF(usual);
   while (!given->n && out->n_k > 1 && out->k[out->n_k - 1] > most) out->n_k--;
-  return check_neighbours(job->cli, job->cli->args.votes.gallery, most, out->k[out->n_k - 1]);
+  return check_k(job->cli, job->cli->args.votes.gallery, most, out->k[out->n_k - 1]);
 }
 
 static int evaluate_neighbours(eval_job *job) {

@@ -1,5 +1,5 @@
 /* cmd_fit.c - koofu fit: data or statistics to a model. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"
@@ -39,20 +39,12 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   return result;
 }
 
-/* Options that contradict each other or the kind of input. */
-static int check(cli_run *cli, int statistics) {
+static int check(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
-  if (explicitly && (statistics || a->fit.between))
+  if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
-  if (a->text.fuse && !a->text.path) return fail_usage(cli, "--fuse needs --text TEXT");
-  if (a->stats.exponent.given && !a->stats.no_normalize)
-    return fail_usage(cli, "--exponent needs --no-normalize");
-  if (statistics && (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
-                     a->stats.no_normalize || a->stats.exponent.given))
-    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
-                      a->operands.items[0]);
-  return EXIT_OK;
+  return check_text_options(cli);
 }
 
 static int run(cli_run *cli) {
@@ -62,16 +54,14 @@ static int run(cli_run *cli) {
   kf_stats *stats = NULL, *between = NULL;
   kf_text *text = NULL;
   double alpha = 0;
-  int statistics = 0, result = check_choose_options(cli);
+  int result = check_choose_options(cli);
   if (result == EXIT_OK) result = read_fit_options(cli, &options, &alpha);
   if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
-  if (result == EXIT_OK) result = is_stats_file(cli, &statistics);
-  if (result == EXIT_OK) result = check(cli, statistics);
+  if (result == EXIT_OK) result = take_stats(cli, &stats);
+  if (result == EXIT_OK) result = check(cli, stats);
   if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &between);
   if (result == EXIT_OK && a->text.path) result = load_text(cli, &text);
-  if (result == EXIT_OK)
-    result = statistics ? load_stats(cli, a->operands.items[0], &stats)
-                        : open_data(cli, 0, LABELS_NEEDED, &data);
+  if (result == EXIT_OK && !stats) result = open_data(cli, 0, LABELS_NEEDED, &data);
   options.text = text;
   options.stats = stats;
   options.between = between;

@@ -69,7 +69,7 @@ static const cli_group own_options = {
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
                  "a model fitted without normalising)"},
         {INPUT("ids", index.ids, "FILE"),
-         .help = "a name for each row, one a line, such as the file it was made from (default: "
+         .help = "a name for each row, one per line, such as the file it was made from (default: "
                  "the ids in the data, if any)"},
         {TEXT("append", index.append, "GALLERY"),
          .help = "add the rows to those of this gallery, with its map and metric"})};

@@ -139,7 +139,7 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", OPTIONS({FLAG("json", json), .help = "one JSON object per file, one a line"})};
+    "Options", OPTIONS({FLAG("json", json), .help = "one JSON object per file, one per line"})};
 
 const cli_command info_command = {
     .name = "info",

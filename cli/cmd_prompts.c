@@ -65,20 +65,21 @@ static int run(cli_run *cli) {
 static const cli_group own_options = {
     "Options",
     OPTIONS(
-        {INPUT("classes", data.classes, "FILE"), .required = 1, .help = "class names, one a line"},
+        {INPUT("classes", data.classes, "FILE"), .required = 1,
+         .help = "class names, one per line"},
         {TEMPLATES, .required = 1,
-         .help = "templates, one a line, with {} for the name; or builtin1, builtin7, builtin80"},
+         .help = "templates, one per line, with {} for the name; or builtin1, builtin7, builtin80"},
         {SPOKEN_NAMES}, {ALL_NAMES},
         {FLAG("repeats", prompts.repeats), .help = "allow classes with the same name"},
         {TEXT("label-output", prompts.label_output, "FILE"),
-         .help = "also write the class of each prompt, one a line, for --labels"},
+         .help = "also write the class of each prompt, one per line, for --labels"},
         {TEXT_OUTPUT})};
 
 const cli_command prompts_command = {
     .name = "prompts",
     .summary = "make prompts from class names and templates",
     .details =
-        "Writes one prompt a line, class by class: the first class in all templates, then the "
+        "Writes one prompt per line, class by class: the first class in all templates, then the "
         "second, and so on. Embed the lines in this order with the text tower of the encoder, and "
         "'koofu text-prototypes --classes FILE' makes a prototype of each class.\n\n"
         "If a line has several names, separated by commas, the first is used; --all-names uses "

@@ -151,7 +151,7 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({TEXT("encoder", encoder.folder, "MODEL-DIR"), .required = 1,
+    OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"),
              .help = "where to write (default: the name of the picture folder with -koofu added)"},

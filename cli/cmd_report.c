@@ -1,5 +1,5 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"

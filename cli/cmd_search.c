@@ -276,7 +276,7 @@ static int open_inputs(search_job *job) {
   job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) result = open_queries(job);
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
-  return result == EXIT_OK ? choose_neighbours(job->cli, path, most, &job->k) : result;
+  return result == EXIT_OK ? choose_k(job->cli, path, most, &job->k) : result;
 }
 
 static int run(cli_run *cli) {

@@ -1,10 +1,11 @@
 /* cmd_sweep.c - koofu sweep: accuracy over lambda, dimensions, k, metrics and class sets. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "sweep_print.h"
+#include "sweep_shots.h"
 #include "texts.h"
 
 #include <stdlib.h>
@@ -263,7 +264,7 @@ static const cli_group test_options = {
                      "with --leave-one-out: at most N rows, the same share of each class (default: "
                      "50000)"},
         {INPUTS("class-set", sweep.class_sets, "FILE"),
-         .help = "only these classes take part, one name a line; several sets make several "
+         .help = "only these classes take part, one name per line; several sets make several "
                  "tables"})};
 
 static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEEDS})};

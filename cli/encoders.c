@@ -90,7 +90,7 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   int result;
   if (!a->encoder.folder) {
     if (a->encoder.precision || a->encoder.max_pixels.given)
-      return fail_usage(cli, "--%s needs --encoder MODEL-DIR",
+      return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
                         a->encoder.precision ? "precision" : "max-pixels");
     result = open_data(cli, first, LABELS_IGNORED, &out->data);
     if (result != EXIT_OK) return result;

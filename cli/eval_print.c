@@ -1,9 +1,18 @@
 /* eval_print.c - prints what 'koofu eval' found, as text or as JSON. */
-#include "evaluating.h"
+#include "eval_print.h"
 #include "format.h"
 #include "galleries.h"
 #include "inputs.h"
 #include "judging.h"
+
+int eval_has_parts(const eval_job *job) {
+  return job->data && kf_model_fused(job->model) && !job->cli->args.use.raw;
+}
+
+const kf_model *eval_judged(const eval_job *job) {
+  if (!job->zero.text) return job->model;
+  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
+}
 
 /* --- text ------------------------------------------------------------------------------------- */
 

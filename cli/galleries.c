@@ -90,7 +90,7 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
 
 /* --- searching -------------------------------------------------------------------------------- */
 
-int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
+int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find", path);
   if (k <= most) return EXIT_OK;
@@ -99,7 +99,7 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) 
                     (unsigned long long)most, k);
 }
 
-int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
+int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.weighted = a->votes.weighted, .temperature = vote_temperature(a)};
   kf_k_choice *choice;
@@ -120,8 +120,8 @@ int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *
   return EXIT_OK;
 }
 
-int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
+int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
   const cli_number *given = &cli->args.search.k;
   *k = given->given ? (uint32_t)given->value : most < 15 ? (uint32_t)most : 15;
-  return check_neighbours(cli, path, most, *k);
+  return check_k(cli, path, most, *k);
 }

@@ -20,9 +20,9 @@ double vote_temperature(const cli_args *args); /* --temperature, or the default 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 
 /* -k, or 15 if there are that many; `most` rows of the gallery at `path` are searched. */
-int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
+int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
 /* -k auto: chosen by leaving out rows of the gallery in turn; says which. */
-int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
-int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
+int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
+int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 
 #endif

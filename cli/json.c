@@ -1,4 +1,4 @@
-/* json.c - writes JSON, one document a line. */
+/* json.c - writes JSON, one document per line. */
 #include "json.h"
 
 #include <math.h>

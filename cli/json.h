@@ -1,4 +1,4 @@
-/* json.h - writes JSON, one document a line. */
+/* json.h - writes JSON, one document per line. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 

@@ -2,7 +2,7 @@
 #include "format.h"
 #include "out_file.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "sweep_print.h"
 
 #include <string.h>
 

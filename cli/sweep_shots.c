@@ -3,7 +3,8 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "sweep_print.h"
+#include "sweep_shots.h"
 #include "texts.h"
 
 typedef struct shots_job {
@@ -129,14 +130,14 @@ static void print_json(const void *result, FILE *file) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
-               const kf_truth *truth, kf_shots **out) {
-  const cli_args *a = &cli->args;
+static int draw_shots(shots_job *j) {
+  const cli_args *a = &j->cli->args;
   kf_shots_options options = {.shots = a->shots.sizes.items,
                               .n_shots = a->shots.sizes.n,
                               .seeds = (uint32_t)a->shots.seeds.value,
-                              .truth = truth};
-  return result_of(cli, kf_shots_new(cli->ctx, train, test, text, &options, out));
+                              .truth = j->truth};
+  return result_of(j->cli,
+                   kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots));
 }
 
 /* What --shots cannot be used with, or NULL. */
@@ -182,7 +183,7 @@ int sweep_shots(cli_run *cli) {
   static const table_form form = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
   int result = prepare(&j);
-  if (result == EXIT_OK) result = draw_shots(cli, j.train, j.test, j.text, j.truth, &j.shots);
+  if (result == EXIT_OK) result = draw_shots(&j);
   if (result == EXIT_OK)
     result = write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
   kf_shots_free(j.shots);

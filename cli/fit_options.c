@@ -1,5 +1,5 @@
-/* choosing.c - how to fit, as the options say, and what a fit chose. */
-#include "choosing.h"
+/* fit_options.c - how to fit, as the options say, and what a fit chose. */
+#include "fit_options.h"
 #include "format.h"
 #include "inputs.h"
 
@@ -52,14 +52,6 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
 }
 
 /* --- what was chosen -------------------------------------------------------------------------- */
-
-void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
-  uint64_t out = unlabelled + bad;
-  if (out > 0)
-    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
-        show_count(bad).text);
-}
 
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)
