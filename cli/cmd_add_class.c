@@ -66,9 +66,9 @@ const cli_command add_class_command = {
     .missing = "the model, the name of the new class or its samples are",
     .summary = "add a class to a model from a few samples",
     .details =
-        "The prototype of the new class is the mean of all rows of DATA, whose labels are ignored. "
-        "The map does not change, so rows mapped with the old model remain comparable, and nothing "
-        "is fitted again. The name must be new to the model.\n\n"
+        "The prototype of the new class is the mean of all rows of DATA, whose labels are "
+        "ignored. The map does not change, so rows mapped with the old model remain comparable, "
+        "and nothing is fitted again. The name must be new to the model.\n\n"
         "With --text, for a model that has text ('koofu fit --text'), DATA are embeddings of "
         "prompts: the class takes part by name alone or, if the model has it already, gets this "
         "text instead.",

@@ -152,10 +152,10 @@ static int choose_prototypes(classify_job *job) {
   const kf_model *model = model_of(job);
   int fused = kf_model_fused(model) && !use->raw;
   kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
-  int result = choose_top(job, kf_model_answers(model, part),
-                          part == KF_PART_IMAGES ? "with rows"
-                          : part == KF_PART_TEXT ? "with text"
-                                                 : "with rows or text");
+  TRY(choose_top(job, kf_model_answers(model, part),
+                 part == KF_PART_IMAGES ? "with rows"
+                 : part == KF_PART_TEXT ? "with text"
+                                        : "with rows or text"));
   job->options = (kf_classify_options){.top = job->top,
                                        .metric = metric_for(&job->cli->args, model),
                                        .raw = use->raw,
@@ -165,31 +165,29 @@ static int choose_prototypes(classify_job *job) {
                                                                  : "cosine";
   job->score_digits = 6;
   job->room = prototype_block(job);
-  return result;
+  return EXIT_OK;
 }
 
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = a->search.k.automatic
-                   ? choose_k_auto(job->cli, job->gallery, &v->k)
-                   : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k);
-  if (result == EXIT_OK)
-    result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
+  TRY(a->search.k.automatic
+          ? choose_k_auto(job->cli, job->gallery, &v->k)
+          : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k));
+  TRY(choose_top(job, kf_gallery_classes(job->gallery), "in the gallery"));
   v->top = job->top;
   v->weighted = a->votes.weighted;
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->votes.weighted ? 6 : 0;
   job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
-  return result;
+  return EXIT_OK;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
-  int result = queries_start(job->cli, &job->queries, &job->room);
-  if (result != EXIT_OK) return result;
+  TRY(queries_start(job->cli, &job->queries, &job->room));
   job->classes = calloc(job->room, job->top * sizeof *job->classes);
   job->scores = calloc(job->room, job->top * sizeof *job->scores);
   return job->classes && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
@@ -208,11 +206,11 @@ static int commit(classify_job *job) {
 }
 
 static int classify(classify_job *job) {
-  int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
-  if (result == EXIT_OK) result = make_buffers(job);
-  if (result == EXIT_OK) result = out_file_open(job->cli, &job->out, job->cli->args.output);
-  if (result == EXIT_OK) result = classify_all(job);
-  return result == EXIT_OK ? commit(job) : result;
+  TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
+  TRY(make_buffers(job));
+  TRY(out_file_open(job->cli, &job->out, job->cli->args.output));
+  TRY(classify_all(job));
+  return commit(job);
 }
 
 /* The answers are text, so the name must not be that of an array. */
@@ -240,19 +238,18 @@ static int check_options(cli_run *cli) {
                       a->use.raw         ? "raw"
                       : a->votes.gallery ? "gallery"
                                          : "text");
-  int result = check_vote_options(cli);
-  if (result == EXIT_OK) result = check_text_options(cli);
-  return result == EXIT_OK ? check_answers(cli) : result;
+  TRY(check_vote_options(cli));
+  TRY(check_text_options(cli));
+  return check_answers(cli);
 }
 
 static int open_inputs(classify_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
-  int result = load_model(cli, a->operands.items[0], &job->model);
-  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 0, &job->zero);
-  if (result == EXIT_OK && a->votes.gallery) result = load_voters(cli, job->model, &job->gallery);
-  if (result == EXIT_OK) result = queries_open(cli, 1, &job->queries);
-  if (result != EXIT_OK) return result;
+  TRY(load_model(cli, a->operands.items[0], &job->model));
+  if (a->text.path) TRY(load_zero_shot(cli, job->model, 0, &job->zero));
+  if (a->votes.gallery) TRY(load_voters(cli, job->model, &job->gallery));
+  TRY(queries_open(cli, 1, &job->queries));
   int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
   return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
 }
@@ -287,7 +284,7 @@ static const cli_group own_options = {
         {NEIGHBOURS, .automatic = 1,
          .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
                  "if there are fewer)"},
-        {JSON, .help = "one JSON object per row, one per line"}, {TEXT_OUTPUT})};
+        {JSON, .help = "one JSON object per row, each on its own line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
     .name = "classify",
@@ -300,19 +297,18 @@ const cli_command classify_command = {
         "counted from 0, then class and score of the nearest prototype, of the second nearest and "
         "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
         "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
-        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ "
-        "and \\x1b.\n\n"
+        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
+        "\\x1b.\n\n"
         "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
         "are ignored. With --skip-bad, bad rows have no line.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
-        "class "
-        "and votes, most votes first; of equal ones, the class whose nearest member is nearest "
-        "comes first. If fewer classes have votes, the last columns are empty. The gallery must be "
-        "of the original space or made with this very model; class names are those of the "
-        "gallery.\n\n"
-        "With --text, the prototypes are text instead of class means: zero-shot classification, in "
-        "the model's space or, with --raw, in the original one. The classes are those of the text, "
-        "even if the model has never seen them.\n\n"
+        "class and votes, most votes first; of equal ones, the class whose nearest member is "
+        "nearest comes first. If fewer classes have votes, the last columns are empty. The "
+        "gallery must be of the original space or made with this very model; class names are "
+        "those of the gallery.\n\n"
+        "With --text, the prototypes are text instead of class means: zero-shot classification, "
+        "in the model's space or, with --raw, in the original one. The classes are those of the "
+        "text, even if the model has never seen them.\n\n"
         "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "

@@ -49,8 +49,7 @@ static int measure(demo *d) {
     if (dims[i] < d->world.dim) columns[d->n_dims++] = dims[i];
   kf_sweep_options options = {
       .lambdas = list, .n_lambdas = N_LAMBDAS + 1, .dims = columns, .n_dims = d->n_dims};
-  kf_status status = kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep);
-  if (status != KF_OK) return fail(d->cli, status);
+  TRY(result_of(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep)));
   d->raw = d->sweep->cells;
   for (size_t i = 0; i < N_LAMBDAS; i++) d->full[i] = d->sweep->cells + 1 + i * d->n_dims;
   d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;

@@ -35,18 +35,18 @@ const cli_command embed_command = {
     .details =
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and preprocessor_config.json. Pictures are JPEG, PNG or WebP.\n\n"
-        "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a folder "
-        "are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) belongs to "
-        "it; pictures directly in a folder without such folders have no label. Rows come in byte "
-        "order of the paths within a folder, and in the order of the arguments. The paths are "
-        "stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
+        "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a "
+        "folder are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) "
+        "belongs to it; pictures directly in a folder without such folders have no label. Rows "
+        "come in byte order of the paths within a folder, and in the order of the arguments. The "
+        "paths are stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
         "Finished shards are kept in the folder OUT.safetensors.parts until the file is complete. "
         "If a run is stopped or killed, the same command resumes it, and the file has the same "
-        "bytes as without the interruption. A picture that has changed in the meantime is embedded "
-        "again. With other pictures, another encoder or other options the folder is refused, and "
-        "--no-resume discards it.\n\n"
-        "Embeddings have the same bits whatever the number of threads, the instruction set and the "
-        "size of shards.",
+        "bytes as without the interruption. A picture that has changed in the meantime is "
+        "embedded again. With other pictures, another encoder or other options the folder is "
+        "refused, and --no-resume discards it.\n\n"
+        "Embeddings have the same bits whatever the number of threads, the instruction set and "
+        "the size of shards.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"A folder with a folder for each class",

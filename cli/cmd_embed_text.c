@@ -36,8 +36,7 @@ static kf_status make_prompts(cli_run *cli, kf_prompts **out) {
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   const cli_args *a = &cli->args;
-  kf_status status = kf_prompts_embed(cli->ctx, encoder, prompts, (kf_dtype)a->dtype, a->output);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_prompts_embed(cli->ctx, encoder, prompts, (kf_dtype)a->dtype, a->output)));
   say_data_written(cli, a->output);
   return EXIT_OK;
 }
@@ -97,8 +96,9 @@ const cli_command embed_text_command = {
         "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
         "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "
         "labels of the rows, such as folder names; --names says what to call them if that differs "
-        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and 'koofu "
-        "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
+        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and "
+        "'koofu classify'. --prompt-rows writes the embeddings of the prompts instead, with "
+        "labels.\n\n"
         "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),

@@ -109,8 +109,7 @@ static int evaluate_neighbours(eval_job *job) {
                                      .temperature = vote_temperature(a),
                                      .truth = job->truth,
                                      .set = job->set};
-  int result = choose_list(job, &options);
-  if (result != EXIT_OK) return result;
+  TRY(choose_list(job, &options));
   job->n_k = options.n_k;
   job->hits = calloc(job->n_k, sizeof *job->hits);
   if (!job->hits) return fail(job->cli, KF_ERR_MEM);
@@ -120,15 +119,14 @@ static int evaluate_neighbours(eval_job *job) {
 
 static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  int result = wants_errors(a) ? analyse(job) : EXIT_OK;
-  if (result == EXIT_OK && job->data) result = evaluate_prototypes(job);
-  if (result == EXIT_OK && eval_has_parts(job)) result = evaluate_parts(job);
-  if (result == EXIT_OK && job->zero.text) result = evaluate_text(job);
-  if (result == EXIT_OK && job->unknown) result = evaluate_open_set(job);
-  if (result == EXIT_OK && job->gallery) result = evaluate_neighbours(job);
-  if (result == EXIT_OK && job->analysis)
-    result = write_tables(job->cli, eval_judged(job), job->analysis);
-  return result;
+  if (wants_errors(a)) TRY(analyse(job));
+  if (job->data) TRY(evaluate_prototypes(job));
+  if (eval_has_parts(job)) TRY(evaluate_parts(job));
+  if (job->zero.text) TRY(evaluate_text(job));
+  if (job->unknown) TRY(evaluate_open_set(job));
+  if (job->gallery) TRY(evaluate_neighbours(job));
+  if (job->analysis) TRY(write_tables(job->cli, eval_judged(job), job->analysis));
+  return EXIT_OK;
 }
 
 /* --- options and inputs ----------------------------------------------------------------------- */
@@ -164,12 +162,12 @@ static int check_without_data(cli_run *cli) {
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int result = a->operands.n < 2 ? check_without_data(cli) : EXIT_OK;
-  if (result == EXIT_OK && a->votes.gallery && a->metric)
-    result = fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
-  if (result == EXIT_OK) result = check_text_options(cli);
-  if (result == EXIT_OK) result = check_tables(cli);
-  return result == EXIT_OK ? check_vote_options(cli) : result;
+  if (a->operands.n < 2) TRY(check_without_data(cli));
+  if (a->votes.gallery && a->metric)
+    return fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
+  TRY(check_text_options(cli));
+  TRY(check_tables(cli));
+  return check_vote_options(cli);
 }
 
 static int load_eval_gallery(eval_job *job) {
@@ -181,9 +179,8 @@ static int load_eval_gallery(eval_job *job) {
 }
 
 static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
-  int result = check_replaces_no_data(cli, data, cli->args.errors.per_class);
-  return result == EXIT_OK ? check_replaces_no_data(cli, data, cli->args.errors.confusions)
-                           : result;
+  TRY(check_replaces_no_data(cli, data, cli->args.errors.per_class));
+  return check_replaces_no_data(cli, data, cli->args.errors.confusions);
 }
 
 static int open_unknown(eval_job *job) {
@@ -198,14 +195,14 @@ static int open_unknown(eval_job *job) {
 static int open_inputs(eval_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
-  int result = load_judging(cli, &job->truth, &job->set);
-  if (result == EXIT_OK) result = load_model(cli, a->operands.items[0], &job->model);
-  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 1, &job->zero);
-  if (result == EXIT_OK && a->votes.gallery) result = load_eval_gallery(job);
-  if (result == EXIT_OK && a->operands.n > 1) result = open_data(cli, 1, LABELS_WANTED, &job->data);
-  if (result == EXIT_OK && job->data) result = check_replaces_nothing(cli, job->data);
-  if (result == EXIT_OK && a->errors.unknown.n) result = open_unknown(job);
-  return result;
+  TRY(load_judging(cli, &job->truth, &job->set));
+  TRY(load_model(cli, a->operands.items[0], &job->model));
+  if (a->text.path) TRY(load_zero_shot(cli, job->model, 1, &job->zero));
+  if (a->votes.gallery) TRY(load_eval_gallery(job));
+  if (a->operands.n > 1) TRY(open_data(cli, 1, LABELS_WANTED, &job->data));
+  if (job->data) TRY(check_replaces_nothing(cli, job->data));
+  if (a->errors.unknown.n) TRY(open_unknown(job));
+  return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
@@ -257,43 +254,40 @@ const cli_command eval_command = {
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
-        "one of the five nearest is, both in the original space (raw: the class means as they are) "
-        "and in the model's. The interval is the 95 % Wilson interval of the share of hits among "
-        "the rows that were scored.\n\n"
+        "one of the five nearest is, both in the original space (raw: the class means as they "
+        "are) and in the model's. The interval is the 95 % Wilson interval of the share of hits "
+        "among the rows that were scored.\n\n"
         "Classes are matched by name if data and model have names, by number if neither has. Rows "
-        "without a label, rows of classes that the model does not have and rows whose label is not "
-        "in --classes are left out and counted.\n\n"
+        "without a label, rows of classes that the model does not have and rows whose label is "
+        "not in --classes are left out and counted.\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
-        "nearest "
-        "rows of the gallery is right, and how often the right class is among the five with the "
-        "most votes. The gallery must be of the original space or made with this very model. One "
-        "search serves all K.\n\n"
+        "nearest rows of the gallery is right, and how often the right class is among the five "
+        "with the most votes. The gallery must be of the original space or made with this very "
+        "model. One search serves all K.\n\n"
         "With --gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "
-        "If "
-        "the map of the gallery was fitted on these rows, this flatters it.\n\n"
+        "If the map of the gallery was fitted on these rows, this flatters it.\n\n"
         "With --truth, a row is a hit if one of its right classes is the answer, or among the "
-        "five; "
-        "rows for which the truth has no class are left out. A .json is a list of lists of class "
-        "numbers, such as ReaL's; a .csv has a header line with the columns id and "
+        "five; rows for which the truth has no class are left out. A .json is a list of lists of "
+        "class numbers, such as ReaL's; a .csv has a header line with the columns id and "
         "proposed_labels, such as that of the cleaner validation set; in other text, a line has "
-        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows by "
-        "id, without folder and file ending; entry i of a .json belongs to the id that ends in "
+        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows "
+        "by id, without folder and file ending; entry i of a .json belongs to the id that ends in "
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
-        "With --text, the table has two more lines: how often the nearest text prototype is right, "
-        "in the original space, with the text as given, and in the model's, where by default "
-        "images "
-        "and text are each centred on their own mean. Classes of text, model and data are matched "
-        "by name, and classes that only one of them has are listed. Text classes that the model "
-        "lacks take part in the lines of text, and rows without text for their class are left out "
-        "there; --class-set gives all lines the same classes.\n\n"
+        "With --text, the table has two more lines: how often the nearest text prototype is "
+        "right, in the original space, with the text as given, and in the model's, where by "
+        "default images and text are each centred on their own mean. Classes of text, model and "
+        "data are matched by name, and classes that only one of them has are listed. Text classes "
+        "that the model lacks take part in the lines of text, and rows without text for their "
+        "class are left out there; --class-set gives all lines the same classes.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
         "classes are left out. A gallery stays whole: the set only decides whose rows are "
         "scored.\n\n"
         "--errors, --per-class, --confusions and --unknown are about prototypes in the model's "
-        "space or, with --raw, in the original one; with --text they are about the text instead. A "
-        "margin is the difference between the two best scores. --unknown prints the area under the "
-        "ROC curve, and how many unknown rows reach the score that 95 % of the known ones reach.",
+        "space or, with --raw, in the original one; with --text they are about the text instead. "
+        "A margin is the difference between the two best scores. --unknown prints the area under "
+        "the ROC curve, and how many unknown rows reach the score that 95 % of the known ones "
+        "reach.",
     .groups = GROUPS(&own_options, &text_options, &judge_options, &error_options, &vote_options,
                      &label_options, &row_options),
     .examples = EXAMPLES(

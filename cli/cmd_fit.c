@@ -33,7 +33,7 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
   if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
   if (status == KF_OK) say_summary(cli, report, model);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  int result = result_of(cli, status);
   kf_fit_report_free(report);
   kf_model_free(model);
   return result;
@@ -98,12 +98,13 @@ const cli_command fit_command = {
         "tell classes apart, most discriminative first; --dim keeps the first L. The fit is in "
         "closed form: nothing is trained, and the same input gives the same model on every "
         "machine.\n\n"
-        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
-        "anything else is data. The options on statistics, labels and rows are for data.\n\n"
+        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as "
+        "statistics; anything else is data. The options on statistics, labels and rows are for "
+        "data.\n\n"
         "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
-        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w has "
-        "full rank.\n\n"
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w "
+        "has full rank.\n\n"
         "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
         "the statistics and classified by its nearest prototype, for a grid of lambdas. This is "
         "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "

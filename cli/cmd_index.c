@@ -86,11 +86,11 @@ const cli_command index_command = {
         "compared in the original space. For cosine, rows are scaled to unit length.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
         "classes, the result has the same bytes as a gallery made of all rows at once. Without -o "
-        "the gallery itself grows: it is written again next to the old one, which it then replaces "
-        "in one step. Classes are matched by name, and new ones are added at the end. Both or "
-        "neither must have labels, and the same goes for ids.\n\n"
-        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "
-        "together with their lines in --labels and --ids; the rows of the gallery are then "
+        "the gallery itself grows: it is written again next to the old one, which it then "
+        "replaces in one step. Classes are matched by name, and new ones are added at the end. "
+        "Both or neither must have labels, and the same goes for ids.\n\n"
+        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad "
+        "rows, together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(

@@ -166,17 +166,17 @@ const cli_command quickstart_command = {
     .missing = "the folder of pictures is",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' does, "
-        "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
-        "If the encoder has a text tower, class names take part: underscores become blanks, a "
-        "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
-        "weight is chosen as well. Without class names the number of dimensions is chosen by "
-        "cross-validation; with them all are kept, because fewer are only known to lose nothing "
-        "for pictures alone.\n\n"
-        "The printed figures are of pictures left out of the model that judges them. The raw space "
-        "is left out the same way, with a lambda so large that the map changes nothing.\n\n"
-        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
-        "'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
+        "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' "
+        "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
+        "fitted. If the encoder has a text tower, class names take part: underscores become "
+        "blanks, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
+        "and their weight is chosen as well. Without class names the number of dimensions is "
+        "chosen by cross-validation; with them all are kept, because fewer are only known to lose "
+        "nothing for pictures alone.\n\n"
+        "The printed figures are of pictures left out of the model that judges them. The raw "
+        "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
+        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
+        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"Photos in a folder for each class",

@@ -69,9 +69,9 @@ static int check_options(cli_run *cli) {
   if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
   if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
-  int result = check_text_options(cli);
-  if (result == EXIT_OK) result = check_choose_options(cli);
-  return result == EXIT_OK ? check_output(cli, a->output) : result;
+  TRY(check_text_options(cli));
+  TRY(check_choose_options(cli));
+  return check_output(cli, a->output);
 }
 
 static void say_result(cli_run *cli, const kf_report_result *r) {

@@ -155,8 +155,7 @@ static int search_all(search_job *job) {
 static int make_buffers(search_job *job) {
   job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
   if (job->room > job->n_queries) job->room = job->n_queries;
-  int result = job->itself ? EXIT_OK : queries_start(job->cli, &job->queries, &job->room);
-  if (result != EXIT_OK) return result;
+  if (!job->itself) TRY(queries_start(job->cli, &job->queries, &job->room));
   job->rows = calloc(job->room, job->k * sizeof *job->rows);
   job->scores = calloc(job->room, job->k * sizeof *job->scores);
   return job->rows && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
@@ -257,14 +256,12 @@ static int check_outputs(cli_run *cli) {
 
 static int open_queries(search_job *job) {
   const char *path = job->cli->args.output;
-  int result = queries_open(job->cli, 1, &job->queries);
-  if (result == EXIT_OK)
-    result = check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery),
-                           ", or use --itself", kf_gallery_dim_in(job->gallery), "gallery");
-  if (result == EXIT_OK && path && ends_with(path, ".npy"))
-    result = check_scores(job->cli, job->queries.data);
+  TRY(queries_open(job->cli, 1, &job->queries));
+  TRY(check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery), ", or use --itself",
+                    kf_gallery_dim_in(job->gallery), "gallery"));
+  if (path && ends_with(path, ".npy")) TRY(check_scores(job->cli, job->queries.data));
   job->n_queries = job->queries.n;
-  return result;
+  return EXIT_OK;
 }
 
 static int open_inputs(search_job *job) {
@@ -313,25 +310,24 @@ const cli_command search_command = {
     .summary = "find the nearest rows of every query",
     .details =
         "The nearest rows are exact: the same as comparing with every row in double precision. Of "
-        "equal scores the lower row number comes first. Queries are given in the original space; a "
-        "gallery made with a model carries the map and applies it to them.\n\n"
+        "equal scores the lower row number comes first. Queries are given in the original space; "
+        "a gallery made with a model carries the map and applies it to them.\n\n"
         "The answers are printed as text, best first: a header line and one line per query, "
         "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "
         "labels) and score of the nearest row, of the second nearest and so on. The score is the "
         "cosine or the inner product (larger is nearer) or the Euclidean distance (smaller is "
         "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
-        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, with "
-        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'.\n\n"
+        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
+        "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
+        "'scores'.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
         "With --encoder, the queries are pictures, folders of pictures or patterns (see 'koofu "
         "embed'), and lines begin with the path of the picture; --skip-bad leaves out pictures "
-        "that "
-        "cannot be read.\n\n"
+        "that cannot be read.\n\n"
         "With --json, search_seconds is the time of the search alone, without loading the gallery "
         "(load_seconds), reading queries and writing answers; candidates_per_query is the number "
-        "of "
-        "rows that had to be scored in double precision.",
+        "of rows that had to be scored in double precision.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},

@@ -13,16 +13,14 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .label_tensor = a->data.label_tensor,
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
                              .skip_bad = a->data.skip_bad};
-  kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
   return check_replaces_no_data(cli, *out, a->output);
 }
 
 /* Without labels and --per-class, all classes have the same number of prompts. */
 static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
   kf_class_set *names = NULL;
-  kf_status status = kf_class_set_load(cli->ctx, cli->args.data.classes, &names);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_class_set_load(cli->ctx, cli->args.data.classes, &names)));
   uint32_t n = kf_class_set_size(names);
   uint64_t rows = kf_data_rows(data), each = rows / n;
   kf_class_set_free(names);
@@ -89,13 +87,14 @@ const cli_command text_prototypes_command = {
     .operands = "EMB...",
     .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
-               "native data set with one mean per class, in class order, with the names. 'koofu "
-               "prompts' writes prompts class by class; if their embeddings are in the same order, "
-               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
-               "number of prompts, give labels.\n\n"
-               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
-               "--text scales means to unit length again, unless --text-as-is is given.",
+    .details =
+        "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native "
+        "data set with one mean per class, in class order, with the names. 'koofu prompts' writes "
+        "prompts class by class; if their embeddings are in the same order, --classes or "
+        "--per-class M is enough. Otherwise, or if classes differ in their number of prompts, "
+        "give labels.\n\n"
+        "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. --text "
+        "scales means to unit length again, unless --text-as-is is given.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples = EXAMPLES(
         {"Seven prompts per class",

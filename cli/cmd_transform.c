@@ -39,13 +39,11 @@ const cli_command transform_command = {
     .missing_rest = "the data to map are",
     .summary = "map embeddings to the model's space",
     .details =
-        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. A "
-        ".npy holds only the rows; a .safetensors is a native data set with labels and class "
-        "names, "
-        "if the input has them.\n\n"
+        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "
+        "A .npy holds only the rows; a .safetensors is a native data set with labels and class "
+        "names, if the input has them.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
-        "keeps "
-        "its number.",
+        "keeps its number.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples =
         EXAMPLES({"A compact gallery for retrieval",

@@ -13,8 +13,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
                                 .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->encoder.max_pixels.value};
-  kf_status status = kf_encoder_load(cli->ctx, folder, &options, out);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_encoder_load(cli->ctx, folder, &options, out)));
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
@@ -35,10 +34,9 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
     return fail_usage(cli, "'%s' is one argument too many with --list", operands->items[first]);
   if (!list && operands->n == first)
     return fail_usage(cli, "the pictures are missing (folders, pictures, or --list FILE)");
-  kf_status status =
-      list ? kf_pictures_open_list(cli->ctx, list, out)
-           : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return result_of(
+      cli, list ? kf_pictures_open_list(cli->ctx, list, out)
+                : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out));
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r) {
@@ -72,7 +70,7 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   kf_embed_report r;
   double begun = now();
   kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &r);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  int result = result_of(cli, status);
   if (status == KF_ERR_CANCELLED) say_kept(cli, path);
   if (status != KF_OK) return result;
   double seconds = now() - begun;

@@ -47,8 +47,8 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,
                         .tolerance = a->fit.tolerance.value / 100};
-  kf_status status = a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK;
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return result_of(cli,
+                   a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
 
 /* --- what was chosen -------------------------------------------------------------------------- */

@@ -83,9 +83,8 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
 }
 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
-  int result = load_gallery(cli, cli->args.votes.gallery, out);
-  if (result == EXIT_OK) result = check_voters(cli, *out, model);
-  return result;
+  TRY(load_gallery(cli, cli->args.votes.gallery, out));
+  return check_voters(cli, *out, model);
 }
 
 /* --- searching -------------------------------------------------------------------------------- */
@@ -103,8 +102,7 @@ int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.weighted = a->votes.weighted, .temperature = vote_temperature(a)};
   kf_k_choice *choice;
-  kf_status status = kf_k_choice_new(cli->ctx, gallery, &options, &choice);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice)));
   const kf_k_point *chosen = &choice->points[choice->k - 1],
                    *best = &choice->points[choice->best - 1];
   *k = choice->k;

@@ -30,8 +30,7 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .allow_unknown = d->allow_unknown || (use == LABELS_WANTED && d->classes),
       .only = only,
   };
-  kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
   int result = check_replaces_no_data(cli, *out, cli->args.output);
   if (result == EXIT_OK) return EXIT_OK;
   kf_data_free(*out);
@@ -147,8 +146,7 @@ static int is_regular(const char *path) {
 static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
   if (kf_stats_load(cli->ctx, path, out) == KF_OK) return EXIT_OK;
   kf_info *info;
-  kf_status status = kf_info_read(cli->ctx, path, &info);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
   int is_stats = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
   return is_stats ? load_stats(cli, path, out) : EXIT_OK;

@@ -170,13 +170,13 @@ static int check_options(cli_run *cli) {
 
 static int prepare(shots_job *j) {
   cli_run *cli = j->cli;
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = check_text_output(cli, cli->args.output);
-  if (result == EXIT_OK) result = load_judging(cli, &j->truth, NULL);
-  if (result == EXIT_OK) result = open_judged_test(cli, j->truth, &j->test);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &j->train);
-  if (result == EXIT_OK && cli->args.text.path) result = load_text(cli, &j->text);
-  return result;
+  TRY(check_options(cli));
+  TRY(check_text_output(cli, cli->args.output));
+  TRY(load_judging(cli, &j->truth, NULL));
+  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(open_data(cli, 0, LABELS_NEEDED, &j->train));
+  if (cli->args.text.path) TRY(load_text(cli, &j->text));
+  return EXIT_OK;
 }
 
 int sweep_shots(cli_run *cli) {

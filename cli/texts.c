@@ -51,8 +51,7 @@ int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, co
 
 int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out) {
   int raw = cli->args.use.raw;
-  int result = load_text(cli, &out->text);
-  if (result != EXIT_OK) return result;
+  TRY(load_text(cli, &out->text));
   kf_status status = KF_OK;
   if (raw || both)
     status = kf_model_new_zero_shot(cli->ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
