@@ -22,6 +22,8 @@ typedef struct cli_run {
   kf_ctx *ctx;
   cli_progress progress;
   double begun;
+  struct cli_owned *owned; /* [n_owned] (owned.h) */
+  size_t n_owned;
 } cli_run;
 
 /* Each prints "koofu COMMAND: message" on stderr and returns the exit status. */

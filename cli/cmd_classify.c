@@ -7,6 +7,7 @@
 #include "json.h"
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 #include <stdlib.h>
@@ -188,8 +189,8 @@ static int choose_voters(classify_job *job) {
 
 static int make_buffers(classify_job *job) {
   TRY(queries_start(job->cli, &job->queries, &job->room));
-  job->classes = calloc(job->room, job->top * sizeof *job->classes);
-  job->scores = calloc(job->room, job->top * sizeof *job->scores);
+  job->classes = own_memory(job->cli, job->room, job->top * sizeof *job->classes);
+  job->scores = own_memory(job->cli, job->room, job->top * sizeof *job->scores);
   return job->classes && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
@@ -260,12 +261,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = classify(&job);
   out_file_abort(&job.out);
-  free(job.classes);
-  free(job.scores);
-  queries_free(&job.queries);
-  kf_gallery_free(job.gallery);
-  zero_shot_free(&job.zero);
-  kf_model_free(job.model);
   return result;
 }
 

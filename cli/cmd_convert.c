@@ -6,11 +6,9 @@
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  int result = check_safetensors(cli, path, "data set");
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result == EXIT_OK) result = save_data(cli, data, path);
-  kf_data_free(data);
-  return result;
+  TRY(check_safetensors(cli, path, "data set"));
+  TRY(open_data(cli, 0, LABELS_NEEDED, &data));
+  return save_data(cli, data, path);
 }
 
 static const cli_group own_options = {

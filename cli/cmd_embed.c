@@ -6,14 +6,10 @@
 static int run(cli_run *cli) {
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
-  int result = check_safetensors(cli, cli->args.output, "data set");
-  if (result == EXIT_OK) result = open_pictures(cli, 1, &pictures);
-  if (result == EXIT_OK)
-    result = load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder);
-  if (result == EXIT_OK) result = embed_pictures(cli, encoder, pictures, cli->args.output);
-  kf_encoder_free(encoder);
-  kf_pictures_free(pictures);
-  return result;
+  TRY(check_safetensors(cli, cli->args.output, "data set"));
+  TRY(open_pictures(cli, 1, &pictures));
+  TRY(load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder));
+  return embed_pictures(cli, encoder, pictures, cli->args.output);
 }
 
 static const cli_group own_options = {

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "encoders.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 static int check_options(cli_run *cli) {
@@ -24,14 +25,15 @@ static int check_options(cli_run *cli) {
 }
 
 /* The texts to embed: prompts of classes, or the lines of a file. */
-static kf_status make_prompts(cli_run *cli, kf_prompts **out) {
+static int make_prompts(cli_run *cli, kf_prompts **out) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,
                                 .spoken = a->prompts.names,
                                 .templates = a->prompts.templates,
                                 .all_names = a->prompts.all_names};
-  return a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
-                          : kf_prompts_new(cli->ctx, &options, out);
+  TRY(result_of(cli, a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                                      : kf_prompts_new(cli->ctx, &options, out)));
+  return own_prompts(cli, *out);
 }
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
@@ -43,29 +45,20 @@ static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts 
 
 static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   kf_text *text = NULL;
-  kf_status status = kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text);
-  int result = status == KF_OK
-                   ? save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts")
-                   : fail(cli, status);
-  kf_text_free(text);
-  return result;
+  TRY(result_of(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text)));
+  TRY(own_text(cli, text));
+  return save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts");
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
-  int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_status status = make_prompts(cli, &prompts);
-  result = status == KF_OK ? load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder)
-                           : fail(cli, status);
-  if (result == EXIT_OK)
-    result =
-        (a->prompts.lines || a->prompts.rows ? embed_rows : embed_classes)(cli, encoder, prompts);
-  kf_encoder_free(encoder);
-  kf_prompts_free(prompts);
-  return result;
+  TRY(check_options(cli));
+  TRY(make_prompts(cli, &prompts));
+  TRY(load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder));
+  int rows = a->prompts.lines || a->prompts.rows;
+  return (rows ? embed_rows : embed_classes)(cli, encoder, prompts);
 }
 
 static const cli_group own_options = {

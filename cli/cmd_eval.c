@@ -6,6 +6,7 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 
@@ -24,8 +25,9 @@ static kf_analysis_options analysis_options(const eval_job *job) {
 /* Errors by class come from a pass that also counts the hits in their space. */
 static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
-  return result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
-                                             &job->analysis));
+  TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
+                                          &job->analysis)));
+  return own_analysis(job->cli, job->analysis);
 }
 
 static int evaluate_prototypes(eval_job *job) {
@@ -111,7 +113,7 @@ static int evaluate_neighbours(eval_job *job) {
                                      .set = job->set};
   TRY(choose_list(job, &options));
   job->n_k = options.n_k;
-  job->hits = calloc(job->n_k, sizeof *job->hits);
+  job->hits = own_memory(job->cli, job->n_k, sizeof *job->hits);
   if (!job->hits) return fail(job->cli, KF_ERR_MEM);
   return result_of(job->cli, kf_gallery_eval(job->cli->ctx, job->gallery, job->data, &options,
                                              &job->neighbours, job->hits, &job->report));
@@ -189,7 +191,9 @@ static int open_unknown(eval_job *job) {
       .tensor = a->data.tensor, .inner_labels = KF_OFF, .skip_bad = a->data.skip_bad};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
-  return status == KF_OK ? check_replaces_nothing(job->cli, job->unknown) : fail(job->cli, status);
+  TRY(result_of(job->cli, status));
+  TRY(own_data(job->cli, job->unknown));
+  return check_replaces_nothing(job->cli, job->unknown);
 }
 
 static int open_inputs(eval_job *job) {
@@ -207,23 +211,12 @@ static int open_inputs(eval_job *job) {
 
 static int run(cli_run *cli) {
   eval_job job = {.cli = cli};
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = evaluate(&job);
-  if (result == EXIT_OK) {
-    progress_clear(&cli->progress);
-    (cli->args.json ? eval_print_json : eval_print_text)(&job);
-  }
-  kf_analysis_free(job.analysis);
-  free(job.hits);
-  kf_data_free(job.data);
-  kf_data_free(job.unknown);
-  kf_truth_free(job.truth);
-  kf_class_set_free(job.set);
-  kf_gallery_free(job.gallery);
-  zero_shot_free(&job.zero);
-  kf_model_free(job.model);
-  return result;
+  TRY(check_options(cli));
+  TRY(open_inputs(&job));
+  TRY(evaluate(&job));
+  progress_clear(&cli->progress);
+  (cli->args.json ? eval_print_json : eval_print_text)(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

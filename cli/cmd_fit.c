@@ -54,23 +54,18 @@ static int run(cli_run *cli) {
   kf_stats *stats = NULL, *between = NULL;
   kf_text *text = NULL;
   double alpha = 0;
-  int result = check_choose_options(cli);
-  if (result == EXIT_OK) result = read_fit_options(cli, &options, &alpha);
-  if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
-  if (result == EXIT_OK) result = take_stats(cli, &stats);
-  if (result == EXIT_OK) result = check(cli, stats);
-  if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &between);
-  if (result == EXIT_OK && a->text.path) result = load_text(cli, &text);
-  if (result == EXIT_OK && !stats) result = open_data(cli, 0, LABELS_NEEDED, &data);
+  TRY(check_choose_options(cli));
+  TRY(read_fit_options(cli, &options, &alpha));
+  TRY(check_safetensors(cli, a->output, "model"));
+  TRY(take_stats(cli, &stats));
+  TRY(check(cli, stats));
+  if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
+  if (a->text.path) TRY(load_text(cli, &text));
+  if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   options.text = text;
   options.stats = stats;
   options.between = between;
-  if (result == EXIT_OK) result = fit(cli, data, &options);
-  kf_data_free(data);
-  kf_stats_free(stats);
-  kf_stats_free(between);
-  kf_text_free(text);
-  return result;
+  return fit(cli, data, &options);
 }
 
 static const cli_group own_options = {

@@ -51,8 +51,6 @@ static int run(cli_run *cli) {
   if (cli->args.index.model) result = load_model(cli, cli->args.index.model, &model);
   if (result == EXIT_OK) result = open_data(cli, 0, LABELS_WANTED, &data);
   if (result == EXIT_OK) result = save(cli, data, model);
-  kf_data_free(data);
-  kf_model_free(model);
   return result;
 }
 

@@ -139,7 +139,8 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
+    "Options",
+    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
 
 const cli_command info_command = {
     .name = "info",

@@ -143,8 +143,6 @@ static int run(cli_run *cli) {
     result = load_encoder(cli, a->encoder.folder, a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH,
                           &encoder);
   if (result == EXIT_OK) result = quickstart(cli, encoder, pictures, folder);
-  kf_encoder_free(encoder);
-  kf_pictures_free(pictures);
   free(folder);
   return result;
 }

@@ -5,6 +5,7 @@
 #include "galleries.h"
 #include "json.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -156,8 +157,8 @@ static int make_buffers(search_job *job) {
   job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
   if (job->room > job->n_queries) job->room = job->n_queries;
   if (!job->itself) TRY(queries_start(job->cli, &job->queries, &job->room));
-  job->rows = calloc(job->room, job->k * sizeof *job->rows);
-  job->scores = calloc(job->room, job->k * sizeof *job->scores);
+  job->rows = own_memory(job->cli, job->room, job->k * sizeof *job->rows);
+  job->scores = own_memory(job->cli, job->room, job->k * sizeof *job->scores);
   return job->rows && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
@@ -284,10 +285,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
-  free(job.rows);
-  free(job.scores);
-  queries_free(&job.queries);
-  kf_gallery_free(job.gallery);
   return result;
 }
 

@@ -4,12 +4,11 @@
 #include "outputs.h"
 
 static int run(cli_run *cli) {
+  kf_data *data = NULL;
   kf_stats *stats = NULL;
-  int result = check_output(cli, cli->args.output);
-  if (result == EXIT_OK) result = data_stats(cli, NULL, &stats);
-  if (result == EXIT_OK) result = save_stats(cli, stats, cli->args.output);
-  kf_stats_free(stats);
-  return result;
+  TRY(check_output(cli, cli->args.output));
+  TRY(data_stats(cli, &data, &stats));
+  return save_stats(cli, stats, cli->args.output);
 }
 
 static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT})};

@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
+#include "owned.h"
 #include "sweep_print.h"
 #include "sweep_shots.h"
 #include "texts.h"
@@ -36,7 +37,7 @@ static int take_lambdas(sweep_job *j) {
   const char *text = j->cli->args.sweep.lambdas ? j->cli->args.sweep.lambdas : usual_lambdas;
   size_t most = 1;
   for (const char *c = text; *c; c++) most += *c == ',';
-  j->lambdas = calloc(most, sizeof *j->lambdas);
+  j->lambdas = own_memory(j->cli, most, sizeof *j->lambdas);
   if (!j->lambdas) return fail(j->cli, KF_ERR_MEM);
   for (;;) {
     size_t length = strcspn(text, ",");
@@ -57,7 +58,7 @@ static int take_dims(sweep_job *j) {
   const cli_numbers *given = &j->cli->args.sweep.dims;
   uint32_t all = kf_stats_dim(j->stats);
   size_t n = given->n ? given->n : j->cli->args.sweep.leave_one_out ? 1 : COUNT_OF(parts);
-  j->dims = calloc(n, sizeof *j->dims);
+  j->dims = own_memory(j->cli, n, sizeof *j->dims);
   if (!j->dims) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < n; i++) {
     uint32_t dim = given->n ? given->items[n - 1 - i] : all * parts[i][0] / parts[i][1];
@@ -73,10 +74,11 @@ static int take_dims(sweep_job *j) {
 
 static int take_sets(sweep_job *j) {
   const cli_list *given = &j->cli->args.sweep.class_sets;
-  j->sets = calloc(given->n + 1, sizeof(kf_class_set *));
+  j->sets = own_memory(j->cli, given->n + 1, sizeof(kf_class_set *));
   if (!j->sets) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < given->n; i++) {
     TRY(result_of(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i])));
+    TRY(own_class_set(j->cli, j->sets[i]));
     j->options.n_sets++;
   }
   j->options.sets = (const kf_class_set *const *)j->sets;
@@ -196,6 +198,7 @@ static int prepare(sweep_job *j) {
 static int sweep(sweep_job *j) {
   cli_run *cli = j->cli;
   TRY(result_of(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep)));
+  TRY(own_sweep(cli, j->sweep));
   sweep_table table = {j->sweep, j->dims, j->options.n_dims, &cli->args.sweep.class_sets,
                        j->options.leave_one_out};
   return write_table(cli, &table, &sweep_form, j->sweep->n_cells, "cell", "cells");
@@ -205,20 +208,8 @@ static int run(cli_run *cli) {
   if (cli->args.shots.sizes.n) return sweep_shots(cli);
   if (cli->args.shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   sweep_job j = {.cli = cli};
-  int result = prepare(&j);
-  if (result == EXIT_OK) result = sweep(&j);
-  for (size_t i = 0; i < j.options.n_sets; i++) kf_class_set_free(j.sets[i]);
-  free(j.sets);
-  free(j.lambdas);
-  free(j.dims);
-  kf_sweep_free(j.sweep);
-  kf_text_free(j.text);
-  kf_truth_free(j.truth);
-  kf_data_free(j.train);
-  kf_data_free(j.test);
-  kf_stats_free(j.stats);
-  kf_stats_free(j.between);
-  return result;
+  TRY(prepare(&j));
+  return sweep(&j);
 }
 
 static const cli_group own_options = {

@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "format.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
@@ -14,6 +15,7 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
                              .skip_bad = a->data.skip_bad};
   TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
+  TRY(own_data(cli, *out));
   return check_replaces_no_data(cli, *out, a->output);
 }
 
@@ -42,33 +44,25 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
     return open_prompts(cli, 0, NULL, data);
   }
   if (!a->data.classes || a->data.labels.n) return open_prompts(cli, 1, a->data.classes, data);
-  int result = open_prompts(cli, 1, NULL, data);
-  if (result != EXIT_OK) return result;
+  TRY(open_prompts(cli, 1, NULL, data));
   if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
-  kf_data_free(*data); /* labels inside, which --classes names */
-  *data = NULL;
-  return open_prompts(cli, 1, a->data.classes, data);
+  return open_prompts(cli, 1, a->data.classes, data); /* labels inside, which --classes names */
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given && (a->data.labels.n || a->data.label_tensor))
     return fail_usage(cli, "--per-class and labels are two ways to say the same");
-  int result = check_safetensors(cli, a->output, "file of text prototypes");
-  if (result != EXIT_OK) return result;
+  TRY(check_safetensors(cli, a->output, "file of text prototypes"));
   kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
                              .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_text *text = NULL;
-  result = take_prompts(cli, &options, &data);
-  if (result == EXIT_OK) {
-    kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save_text(cli, text, kf_data_rows(data), "embedding", "embeddings")
-                             : fail_in(cli, status, a->operands.items[0]);
-  }
-  kf_text_free(text);
-  kf_data_free(data);
-  return result;
+  TRY(take_prompts(cli, &options, &data));
+  kf_status status = kf_text_new(cli->ctx, data, &options, &text);
+  if (status != KF_OK) return fail_in(cli, status, a->operands.items[0]);
+  TRY(own_text(cli, text));
+  return save_text(cli, text, kf_data_rows(data), "embedding", "embeddings");
 }
 
 static const cli_group own_options = {

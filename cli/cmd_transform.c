@@ -13,16 +13,12 @@ static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
 }
 
 static int run(cli_run *cli) {
-  int result = check_output(cli, cli->args.output);
-  if (result != EXIT_OK) return result;
+  TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
   kf_data *data = NULL;
-  result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_WANTED, &data);
-  if (result == EXIT_OK) result = transform(cli, model, data);
-  kf_data_free(data);
-  kf_model_free(model);
-  return result;
+  TRY(load_model(cli, cli->args.operands.items[0], &model));
+  TRY(open_data(cli, 1, LABELS_WANTED, &data));
+  return transform(cli, model, data);
 }
 
 static const cli_group own_options = {

@@ -3,6 +3,7 @@
 #include "format.h"
 #include "inputs.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->encoder.max_pixels.value};
   TRY(result_of(cli, kf_encoder_load(cli->ctx, folder, &options, out)));
+  TRY(own_encoder(cli, *out));
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
@@ -34,9 +36,10 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
     return fail_usage(cli, "'%s' is one argument too many with --list", operands->items[first]);
   if (!list && operands->n == first)
     return fail_usage(cli, "the pictures are missing (folders, pictures, or --list FILE)");
-  return result_of(
+  TRY(result_of(
       cli, list ? kf_pictures_open_list(cli->ctx, list, out)
-                : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out));
+                : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out)));
+  return own_pictures(cli, *out);
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r) {
@@ -110,14 +113,8 @@ int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
   if (*room > most) *room = most;
   if (*room == 0) *room = 1;
   kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};
-  return result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
-                                                              &options, &q->reader)
-                                    : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader));
-}
-
-void queries_free(cli_queries *queries) {
-  kf_reader_free(queries->reader);
-  kf_data_free(queries->data);
-  kf_pictures_free(queries->pictures);
-  kf_encoder_free(queries->encoder);
+  TRY(result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
+                                                           &options, &q->reader)
+                                 : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader)));
+  return own_reader(cli, q->reader);
 }

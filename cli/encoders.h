@@ -28,10 +28,9 @@ typedef struct cli_queries {
   uint32_t dim;
   kf_reader *reader; /* from queries_start on */
 } cli_queries;
-/* Operands `first` and up: data or, with --encoder, pictures. To be freed even if it fails. */
+/* Operands `first` and up: data or, with --encoder, pictures. */
 int queries_open(cli_run *cli, size_t first, cli_queries *out);
 /* Makes the reader of blocks of at most *room queries, which becomes what is possible. */
 int queries_start(cli_run *cli, cli_queries *queries, uint64_t *room);
-void queries_free(cli_queries *queries);
 
 #endif

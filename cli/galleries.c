@@ -2,6 +2,7 @@
 #include "format.h"
 #include "galleries.h"
 #include "inputs.h"
+#include "owned.h"
 
 #include <string.h>
 
@@ -10,7 +11,7 @@
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
-  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "gallery");
+  return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
 }
 
 /* --- rows that are mapped already ------------------------------------------------------------- */

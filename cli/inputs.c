@@ -2,6 +2,7 @@
 #include "inputs.h"
 #include "format.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -31,11 +32,8 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .only = only,
   };
   TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
-  int result = check_replaces_no_data(cli, *out, cli->args.output);
-  if (result == EXIT_OK) return EXIT_OK;
-  kf_data_free(*out);
-  *out = NULL;
-  return result;
+  TRY(own_data(cli, *out));
+  return check_replaces_no_data(cli, *out, cli->args.output);
 }
 
 /* --only concerns these rows, not test rows. */
@@ -97,7 +95,7 @@ int fail_load(cli_run *cli, kf_status status, const char *path, const char *want
 
 int load_model(cli_run *cli, const char *path, kf_model **out) {
   kf_status status = kf_model_load(cli->ctx, path, out);
-  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
+  return status == KF_OK ? own_model(cli, *out) : fail_load(cli, status, path, "model");
 }
 
 kf_metric metric_for(const cli_args *a, const kf_model *model) {
@@ -122,7 +120,8 @@ kf_stats_options stats_options_of(const cli_args *a) {
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {
-  return result_of(cli, kf_stats_load(cli->ctx, path, out));
+  TRY(result_of(cli, kf_stats_load(cli->ctx, path, out)));
+  return own_stats(cli, *out);
 }
 
 /* Options that contradict each other or a statistics file. */
@@ -144,7 +143,7 @@ static int is_regular(const char *path) {
 
 /* A file that cannot be loaded as statistics is data, unless it is damaged. */
 static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
-  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return EXIT_OK;
+  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, *out);
   kf_info *info;
   TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
   int is_stats = strcmp(info->kind, "statistics") == 0;
@@ -163,20 +162,12 @@ int take_stats(cli_run *cli, kf_stats **out) {
 
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
   kf_stats_options options = stats_options_of(&cli->args);
-  kf_data *data = NULL;
-  int result = check_stats_options(cli, NULL);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result == EXIT_OK)
-    result = result_of(cli, kf_stats_new_from_data(cli->ctx, data, &options, out));
-  if (result == EXIT_OK) {
-    uint64_t n = kf_stats_rows(*out), unlabelled = kf_data_unlabelled(data);
-    say_rows_left_out(cli, n, unlabelled, kf_data_rows(data) - n - unlabelled);
-  }
-  if (result == EXIT_OK && rows)
-    *rows = data;
-  else
-    kf_data_free(data);
-  return result;
+  TRY(check_stats_options(cli, NULL));
+  TRY(open_data(cli, 0, LABELS_NEEDED, rows));
+  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out)));
+  uint64_t n = kf_stats_rows(*out), unlabelled = kf_data_unlabelled(*rows);
+  say_rows_left_out(cli, n, unlabelled, kf_data_rows(*rows) - n - unlabelled);
+  return own_stats(cli, *out);
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {

@@ -25,7 +25,7 @@ kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, 
  * file, says which kind and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 
-/* Statistics of the operands as data. The data set is handed out unless rows is NULL. */
+/* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out);
 /* Statistics from the operands: one statistics file (*rows stays NULL), or data. */
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out);

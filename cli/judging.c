@@ -2,6 +2,7 @@
 #include "format.h"
 #include "judging.h"
 #include "out_file.h"
+#include "owned.h"
 
 #include <stdlib.h>
 
@@ -12,9 +13,13 @@ int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
   if (!j->truth && (j->truth_classes || j->ids))
     return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
   kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};
-  kf_status status = j->truth ? kf_truth_load(cli->ctx, j->truth, &options, truth) : KF_OK;
-  if (status == KF_OK && j->class_set) status = kf_class_set_load(cli->ctx, j->class_set, set);
-  return result_of(cli, status);
+  if (j->truth) {
+    TRY(result_of(cli, kf_truth_load(cli->ctx, j->truth, &options, truth)));
+    TRY(own_truth(cli, *truth));
+  }
+  if (!j->class_set) return EXIT_OK;
+  TRY(result_of(cli, kf_class_set_load(cli->ctx, j->class_set, set)));
+  return own_class_set(cli, *set);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */

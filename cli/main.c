@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "format.h"
 #include "help.h"
+#include "owned.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -196,6 +197,7 @@ int main(int argc, char **argv) {
   cli.begun = now();
   set_limits();
   int status = start(&cli, argc, argv);
+  free_owned(&cli);
   kf_ctx_free(cli.ctx);
   args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);

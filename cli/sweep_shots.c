@@ -3,6 +3,7 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
+#include "owned.h"
 #include "sweep_print.h"
 #include "sweep_shots.h"
 #include "texts.h"
@@ -136,8 +137,9 @@ static int draw_shots(shots_job *j) {
                               .n_shots = a->shots.sizes.n,
                               .seeds = (uint32_t)a->shots.seeds.value,
                               .truth = j->truth};
-  return result_of(j->cli,
-                   kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots));
+  TRY(result_of(j->cli,
+                kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots)));
+  return own_shots(j->cli, j->shots);
 }
 
 /* What --shots cannot be used with, or NULL. */
@@ -182,14 +184,7 @@ static int prepare(shots_job *j) {
 int sweep_shots(cli_run *cli) {
   static const table_form form = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
-  int result = prepare(&j);
-  if (result == EXIT_OK) result = draw_shots(&j);
-  if (result == EXIT_OK)
-    result = write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
-  kf_shots_free(j.shots);
-  kf_text_free(j.text);
-  kf_truth_free(j.truth);
-  kf_data_free(j.train);
-  kf_data_free(j.test);
-  return result;
+  TRY(prepare(&j));
+  TRY(draw_shots(&j));
+  return write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
 }
