@@ -58,11 +58,8 @@ static void print_header(const classify_job *job) {
 /* If fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
-  const char *path = kf_reader_id(job->queries.reader, job->block.numbers[i]);
-  if (path)
-    print_escaped(file, path);
-  else
-    fprintf(file, "%llu", (unsigned long long)job->block.numbers[i]);
+  uint64_t number = job->block.numbers[i];
+  print_row_id(file, kf_reader_id(job->queries.reader, number), number);
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
     putc('\t', file);
     if (job->classes[at] >= 0)

@@ -3,6 +3,7 @@
 #include "format.h"
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 
 static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
   const cli_args *a = &cli->args;
@@ -52,13 +53,12 @@ static int run(cli_run *cli) {
                                                                      : KF_REPEATS_ALL};
   kf_prompts *prompts = NULL;
   out_file out = {0}, labels = {0};
-  int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_status status = kf_prompts_new(cli->ctx, &options, &prompts);
-  result = status == KF_OK ? write_prompts(cli, prompts, &out, &labels) : fail(cli, status);
+  TRY(check_options(cli));
+  TRY(result_of(cli, kf_prompts_new(cli->ctx, &options, &prompts)));
+  TRY(own_prompts(cli, prompts));
+  int result = write_prompts(cli, prompts, &out, &labels);
   out_file_abort(&out);
   out_file_abort(&labels);
-  kf_prompts_free(prompts);
   return result;
 }
 

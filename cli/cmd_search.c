@@ -32,15 +32,6 @@ typedef struct search_job {
 
 /* --- text ------------------------------------------------------------------------------------- */
 
-/* A row of the gallery, by id if it has one. */
-static void print_row(const search_job *job, uint64_t row) {
-  const char *id = kf_gallery_id(job->gallery, row);
-  if (id)
-    print_escaped(job->text.file, id);
-  else
-    fprintf(job->text.file, "%llu", (unsigned long long)row);
-}
-
 static void print_label(const search_job *job, uint64_t row) {
   int32_t label = kf_gallery_label(job->gallery, row);
   putc('\t', job->text.file);
@@ -64,17 +55,15 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  const char *path = job->itself ? NULL : kf_reader_id(job->queries.reader, query);
-  if (path)
-    print_escaped(file, path);
-  else if (!job->itself)
-    fprintf(file, "%llu", (unsigned long long)query);
-  else
-    print_row(job, query);
+  const kf_gallery *g = job->gallery;
+  print_row_id(file,
+               job->itself ? kf_gallery_id(g, query) : kf_reader_id(job->queries.reader, query),
+               query);
   for (uint64_t at = i * job->k; at < (i + 1) * job->k; at++) {
     putc('\t', file);
-    print_row(job, (uint64_t)job->rows[at]);
-    if (kf_gallery_has_labels(job->gallery)) print_label(job, (uint64_t)job->rows[at]);
+    uint64_t row = (uint64_t)job->rows[at];
+    print_row_id(file, kf_gallery_id(g, row), row);
+    if (kf_gallery_has_labels(g)) print_label(job, row);
     fprintf(file, "\t%.6f", job->scores[at]);
   }
   putc('\n', file);

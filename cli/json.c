@@ -74,6 +74,13 @@ void jw_count(cli_json *j, const char *key, uint64_t value) {
   fprintf(j->file, "%llu", (unsigned long long)value);
 }
 
+void jw_count_if(cli_json *j, const char *key, uint64_t value, int known) {
+  if (known)
+    jw_count(j, key, value);
+  else
+    jw_null(j, key);
+}
+
 void jw_number(cli_json *j, const char *key, int64_t value) {
   begin(j, key);
   fprintf(j->file, "%lld", (long long)value);

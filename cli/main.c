@@ -166,12 +166,9 @@ static int start(cli_run *cli, int argc, char **argv) {
     return EXIT_USAGE;
   }
   const char *name = argv[1];
-  if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
-    print_help(stdout, NULL);
-    return EXIT_OK;
-  }
-  if (strcmp(name, "-H") == 0 || strcmp(name, "--long-help") == 0) {
-    print_long_help(stdout, NULL);
+  int long_help = strcmp(name, "-H") == 0 || strcmp(name, "--long-help") == 0;
+  if (long_help || strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
+    (long_help ? print_long_help : print_help)(stdout, NULL);
     return EXIT_OK;
   }
   const cli_command *found = find_command(strcmp(name, "--version") == 0 ? "version" : name);
