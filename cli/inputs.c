@@ -51,8 +51,8 @@ int open_test(cli_run *cli, kf_data **out) {
 }
 
 int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
-  int result = open_test(cli, out);
-  if (result != EXIT_OK || !*out || truth || kf_data_has_labels(*out)) return result;
+  TRY(open_test(cli, out));
+  if (!*out || truth || kf_data_has_labels(*out)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: the test rows have no labels; give a label file with --test-labels",
                    cli->args.test.data.items[0]);
@@ -154,10 +154,9 @@ static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
 int take_stats(cli_run *cli, kf_stats **out) {
   const cli_list *operands = &cli->args.operands;
   const char *path = operands->items[0];
-  int result = EXIT_OK;
   if (operands->n == 1 && ends_with(path, ".safetensors") && is_regular(path))
-    result = load_if_stats(cli, path, out);
-  return result == EXIT_OK ? check_stats_options(cli, *out) : result;
+    TRY(load_if_stats(cli, path, out));
+  return check_stats_options(cli, *out);
 }
 
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
@@ -171,8 +170,8 @@ int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  int result = take_stats(cli, out);
-  return result == EXIT_OK && !*out ? data_stats(cli, rows, out) : result;
+  TRY(take_stats(cli, out));
+  return *out ? EXIT_OK : data_stats(cli, rows, out);
 }
 
 kf_synth_options world_of(const cli_args *a) {
