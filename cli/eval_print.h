@@ -1,12 +1,12 @@
-/* evaluating.h - what 'koofu eval' finds (cmd_eval.c) and prints (eval_print.c). */
-#ifndef CLI_EVALUATING_H
-#define CLI_EVALUATING_H
+/* eval_print.h - what 'koofu eval' has found, and how it is printed. */
+#ifndef CLI_EVAL_PRINT_H
+#define CLI_EVAL_PRINT_H
 
 #include "texts.h"
 
 typedef struct eval_job {
   cli_run *cli;
-  /* Inputs, all owned by the job. */
+  /* Inputs. */
   kf_model *model;
   kf_gallery *gallery; /* NULL: prototypes only */
   kf_data *data;       /* NULL: the rows of the gallery, by neighbours only */
