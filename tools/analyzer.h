@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define kf_fail(err, status, ...) (kf_fail(err, status, __VA_ARGS__), (status))
-#define kf_fail_memory(err)       (kf_fail_memory(err), KF_ERR_MEM)
-#define kf_fail_range(model, err) (kf_fail_range(model, err), KF_ERR_MATH)
+#define kf_fail_with(err, status, ...) (kf_fail_with(err, status, __VA_ARGS__), (status))
+#define kf_fail_memory(err)            (kf_fail_memory(err), KF_ERR_MEM)
+#define kf_fail_range(map, err)        (kf_fail_range(map, err), KF_ERR_MATH)
+#define kf_fail_metric(metric, err)    (kf_fail_metric(metric, err), KF_ERR_ARG)
 
 /* Zeroed, for the analyser does not see who fills it either; so reads of memory that nobody filled
  * are not found here. */

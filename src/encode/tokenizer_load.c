@@ -71,7 +71,7 @@ static kf_status unpack_stream(loader *l, z_stream *z) {
   char *out = NULL;
   int code = Z_OK;
   do {
-    if (z->avail_out == 0) KF_TRY(grow(l, z, &out, &room));
+    if (out == NULL || z->avail_out == 0) KF_TRY(grow(l, z, &out, &room));
     code = inflate(z, Z_NO_FLUSH);
     if (code == Z_MEM_ERROR) return kf_fail_memory(l->err);
     bool stuck = code == Z_BUF_ERROR || (code == Z_OK && z->avail_in == 0 && z->avail_out > 0);

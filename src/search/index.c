@@ -223,8 +223,9 @@ typedef struct build_scratch {
   int8_t *bytes;   /* [padded] */
 } build_scratch;
 
-static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t number, uint64_t n,
                        const float *rows, const build_scratch *s) {
+  uint64_t first = number * index->block_rows;
   for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);
   kf_row_block block = {.scale = block_scale(s->largest, n)};
   for (uint64_t i = 0; i < n; i++)
@@ -233,7 +234,7 @@ static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t firs
   double length = index->metric == KF_METRIC_EUCLIDEAN ? (double)block.length : 0;
   block.fixed = up(2 * rounding_share(index) * length * length + 0x1p-23 * (double)block.offset +
                    0x1p-148); /* offsets are kept in f32 */
-  index->blocks[first / index->block_rows] = block;
+  index->blocks[number] = block;
 }
 
 static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -252,7 +253,7 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   kf_status status = arena.failed
                          ? kf_fail_memory(err)
                          : index->source.fetch(index->source.self, kernels, first, n, rows, err);
-  if (status == KF_OK) build_rows(index, kernels, first, n, rows, &s);
+  if (status == KF_OK) build_rows(index, kernels, i, n, rows, &s);
   kf_arena_free(&arena);
   bool long_work = index->n * index->dim > (1u << 26);
   if (status == KF_OK)
