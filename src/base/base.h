@@ -6,6 +6,7 @@
 #include "koofu.h"
 #include "kernel/kernel.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -215,6 +216,8 @@ void kf_in_close(kf_in *in);
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,
                        kf_err *err);
 bool kf_is_directory(const char *path);
+/* The next entry of an open folder; *out is NULL at the end. */
+kf_status kf_next_entry(DIR *folder, const char *path, const struct dirent **out, kf_err *err);
 /* "folder/name"; NULL: out of memory. The caller frees it. */
 char *kf_path_join(const char *folder, const char *name);
 char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name); /* in the arena */

@@ -95,6 +95,13 @@ bool kf_is_directory(const char *path) {
   return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+kf_status kf_next_entry(DIR *folder, const char *path, const struct dirent **out, kf_err *err) {
+  errno = 0; /* the only way to tell the end of a folder from a failure */
+  *out = readdir(folder);
+  bool failed = *out == NULL && errno != 0;
+  return failed ? kf_fail_errno(err, path, "cannot be listed", errno) : KF_OK;
+}
+
 char *kf_path_join(const char *folder, const char *name) {
   return kf_path_join_in(NULL, folder, name);
 }

@@ -6,7 +6,6 @@
  * system nor on the locale. */
 #include "encode/pictures.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -132,11 +131,9 @@ static kf_status take_entry(entries *e, const char *above, const struct dirent *
 }
 
 static kf_status read_entries(entries *e, DIR *dir, const char *path, kf_err *err) {
-  for (;;) {
-    errno = 0; /* the only way to tell the end of a folder from a failure */
-    const struct dirent *found = readdir(dir);
-    if (found == NULL)
-      return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be listed", errno);
+  for (const struct dirent *found;;) {
+    KF_TRY(kf_next_entry(dir, path, &found, err));
+    if (found == NULL) return KF_OK;
     KF_TRY(take_entry(e, path, found, err));
   }
 }

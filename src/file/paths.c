@@ -1,7 +1,6 @@
 /* paths.c - expands what the caller names (files, folders, patterns) to a list of files. */
 #include "file/file_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -37,11 +36,9 @@ static void sort_from(kf_paths *list, size_t first) {
 }
 
 static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, kf_err *err) {
-  for (;;) {
-    errno = 0; /* the only way to tell the end of a folder from a failure */
-    const struct dirent *entry = readdir(folder);
-    if (entry == NULL)
-      return errno == 0 ? KF_OK : kf_fail_errno(err, path, "cannot be listed", errno);
+  for (const struct dirent *entry;;) {
+    KF_TRY(kf_next_entry(folder, path, &entry, err));
+    if (entry == NULL) return KF_OK;
     if (entry->d_name[0] == '.' || kf_format_of(entry->d_name) == KF_FORMAT_OTHER) continue;
     KF_TRY(append(list, path, entry->d_name, err));
     if (kf_is_directory(list->path[list->n - 1])) kf_free(list->path[--list->n]);

@@ -215,14 +215,3 @@ uint32_t kf_model_answers(const kf_model *m, kf_part part) {
 const char *kf_model_class_name(const kf_model *m, uint32_t k) {
   return k < m->names.n ? m->names.name[k] : NULL;
 }
-
-/* --- metrics --------------------------------------------------------------------------------- */
-
-const char *kf_metric_name(kf_metric metric) {
-  static const char *const name[] = {"default", "cosine", "euclidean", "inner"};
-  return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
-}
-
-kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
-  return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
-}
