@@ -56,7 +56,7 @@ static void test_permission(void **state) {
 
 static void test_ending(void **state) {
   (void)state;
-  assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown ending");
+  assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
 }
 
 /* A label file that changes between opening and reading must not lead outside any array. */
@@ -213,7 +213,8 @@ static void test_safetensors_header(void **state) {
       {"{" TENSOR("a", "F32", "4611686018427387904,4", 0, 24) "}", "overflows"},
       {"{" TENSOR("a", "F32", "6", 24, 0) "}", "two rising numbers"},
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0]}}", "two rising numbers"},
-      {"{" TENSOR("a", "F32", "7", 0, 28) "}", "ends at data byte 28, but there are only 24"},
+      {"{" TENSOR("a", "F32", "7", 0, 28) "}",
+       "the file is truncated: tensor 'a' ends at data byte 28, but there are only 24"},
       {"{" TENSOR("a", "F32", "5", 0, 24) "}", "needs 20 bytes, but its data_offsets span 24"},
       {"{" TENSOR("a", "F32", "3", 0, 12) "," TENSOR("b", "F32", "4", 8, 24) "}",
        "'a' and 'b' overlap"},

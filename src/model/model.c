@@ -223,6 +223,11 @@ const char *kf_metric_name(kf_metric metric) {
   return (unsigned)metric < sizeof name / sizeof *name ? name[metric] : NULL;
 }
 
+kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err) {
+  return kf_fail(err, KF_ERR_ARG, "%u dimensions are asked for, but the embeddings have %u", asked,
+                 dim);
+}
+
 kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
   return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
 }
