@@ -72,8 +72,7 @@ int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, u
   memset(out, 0, sizeof *out);
   out->k = k;
   if (ends_with(path, ".npy")) return open_npy(cli, out, path, n);
-  int result = out_file_open(cli, &out->files[ROWS], path);
-  if (result != EXIT_OK) return result;
+  TRY(out_file_open(cli, &out->files[ROWS], path));
   out->at[ROWS] = put_safetensors_header(out->files[ROWS].file, n, k, metric);
   out->at[SCORES] = out->at[ROWS] + (off_t)(8 * n * k);
   return EXIT_OK;
@@ -91,8 +90,8 @@ static int put_array(cli_run *cli, array_out *out, int which, uint64_t first, co
 
 int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, const int64_t *rows,
                   const double *scores) {
-  int result = put_array(cli, out, ROWS, first, rows, n);
-  return result == EXIT_OK ? put_array(cli, out, SCORES, first, scores, n) : result;
+  TRY(put_array(cli, out, ROWS, first, rows, n));
+  return put_array(cli, out, SCORES, first, scores, n);
 }
 
 int array_out_commit(cli_run *cli, array_out *out) {

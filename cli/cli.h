@@ -22,6 +22,8 @@ typedef struct cli_run {
   kf_ctx *ctx;
   cli_progress progress;
   double begun;
+  struct cli_owned *owned; /* [n_owned] (owned.h) */
+  size_t n_owned;
 } cli_run;
 
 /* Each prints "koofu COMMAND: message" on stderr and returns the exit status. */
@@ -31,6 +33,12 @@ int fail_usage(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) PRINTF_LIKE(3, 4);
 /* EXIT_OK, or what fail returns. */
 int result_of(cli_run *cli, kf_status status);
+/* Ends the function with the exit status of a step that fails. */
+#define TRY(step)                                                                                  \
+  do {                                                                                             \
+    int failed_ = (step);                                                                          \
+    if (failed_ != EXIT_OK) return failed_;                                                        \
+  } while (0)
 /* A note on stderr, unless -q. */
 void say(cli_run *cli, const char *format, ...) PRINTF_LIKE(2, 3);
 

@@ -5,6 +5,7 @@
 #include "json.h"
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 
@@ -82,51 +83,30 @@ static void print_json(const classes_job *job) {
 
 enum { N_LISTS = KF_GROUPS + 1 };
 
-/* PREFIX-NAME.txt, to be freed; NULL: out of memory. */
-static char *list_path(const cli_run *cli, size_t i) {
-  char *path;
-  const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
-  return asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0 ? NULL : path;
-}
-
 static void write_group(FILE *file, const kf_class_set *group) {
-  for (uint32_t i = 0; i < kf_class_set_size(group); i++) {
-    fputs(kf_class_set_name(group, i), file);
-    putc('\n', file);
-  }
+  for (uint32_t i = 0; i < kf_class_set_size(group); i++)
+    fprintf(file, "%s\n", kf_class_set_name(group, i));
 }
 
-static void write_list(const classes_job *job, FILE *file, size_t i) {
-  if (i < KF_GROUPS) {
-    write_group(file, job->groups[order[i]]);
-    return;
-  }
-  for (size_t g = 0; g < N_EXCLUSIVE; g++) write_group(file, job->groups[order[g]]);
+static void write_list(const void *argument, size_t i, FILE *file) {
+  const classes_job *job = argument;
+  size_t end = i < KF_GROUPS ? i + 1 : N_EXCLUSIVE;
+  for (size_t g = i < KF_GROUPS ? i : 0; g < end; g++) write_group(file, job->groups[order[g]]);
 }
 
-static int start_list(const classes_job *job, out_file *out, const char *path, size_t i) {
-  if (!path) return fail(job->cli, KF_ERR_MEM);
-  int result = check_output(job->cli, path);
-  if (result == EXIT_OK) result = out_file_open(job->cli, out, path);
-  if (result == EXIT_OK) write_list(job, out->file, i);
-  return result;
-}
-
-/* All of them, or none. */
+/* To PREFIX-NAME.txt each. */
 static int write_lists(const classes_job *job) {
-  char *paths[N_LISTS] = {NULL};
-  out_file files[N_LISTS] = {{0}};
-  int result = EXIT_OK;
-  for (size_t i = 0; i < N_LISTS && result == EXIT_OK; i++) {
-    paths[i] = list_path(job->cli, i);
-    result = start_list(job, &files[i], paths[i], i);
-  }
-  if (result == EXIT_OK) result = out_files_commit(job->cli, files, N_LISTS);
+  cli_run *cli = job->cli;
+  const char *paths[N_LISTS];
   for (size_t i = 0; i < N_LISTS; i++) {
-    out_file_abort(&files[i]);
-    free(paths[i]);
+    char *path;
+    const char *name = i < KF_GROUPS ? kf_group_name(order[i]) : EXCLUSIVE;
+    if (asprintf(&path, "%s-%s.txt", cli->args.output, name) < 0) return fail(cli, KF_ERR_MEM);
+    TRY(own(cli, path, free));
+    TRY(check_output(cli, path));
+    paths[i] = path;
   }
-  return result;
+  return write_files(cli, paths, N_LISTS, write_list, job);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -173,9 +153,9 @@ static const cli_group own_options = {
     OPTIONS({INPUT("hierarchy", hierarchy.path, "FILE"), .required = 1,
              .help = "lines 'PARENT CHILD'; a class may have several parents"},
             {INPUT("set", hierarchy.set, "FILE"), .required = 1,
-             .help = "the classes to start from, one a line, such as 1K"},
+             .help = "the classes to start from, one per line, such as 1K"},
             {INPUT("all", hierarchy.all, "FILE"), .required = 1,
-             .help = "the classes around them, one a line, such as 21K"},
+             .help = "the classes around them, one per line, such as 21K"},
             {INPUT("names", hierarchy.names, "FILE"),
              .help = "lines 'CLASS<tab>NAME': names to print, and classes that have no relatives"},
             {OUTPUT("PREFIX"), .help = "write each group to PREFIX-GROUP.txt, for --class-set"},
@@ -185,13 +165,13 @@ const cli_command classes_command = {
     .name = "classes",
     .summary = "group classes by their place in a hierarchy",
     .details =
-        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' are "
-        "the classes of the set that are not in --all, and those that are; outside the set, "
+        "Puts every class of --set and --all into the first group that fits: 'only' and 'both' "
+        "are the classes of the set that are not in --all, and those that are; outside the set, "
         "'ancestors' have a descendant in the set, 'descendants' have an ancestor in it, 'leaves' "
         "have no descendant in either list, and 'other' is the rest.\n\n"
-        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of another, "
-        "so an image of one object belongs to at most one of them, unless the set itself has such "
-        "classes, in which case a note says so.\n\n"
+        "'exclusive' is 'only', 'both' and 'leaves' together. No class in it is a kind of "
+        "another, so an image of one object belongs to at most one of them, unless the set itself "
+        "has such classes, in which case a note says so.\n\n"
         "A class that is not in the hierarchy is an error unless it is in --names; it then has no "
         "relatives.",
     .groups = GROUPS(&own_options),

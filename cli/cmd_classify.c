@@ -7,6 +7,7 @@
 #include "json.h"
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ typedef struct classify_job {
   const char *score_name;
   int score_digits; /* after the decimal point */
   uint64_t room;    /* rows at a time */
-  row_block block;
+  kf_reader_block block;
   int32_t *classes; /* [room][top] */
   double *scores;
   out_file out;
@@ -57,11 +58,8 @@ static void print_header(const classify_job *job) {
 /* If fewer classes have votes, the last columns are empty. */
 static void print_tsv(const classify_job *job, uint64_t i) {
   FILE *file = job->out.file;
-  const char *path = block_name(&job->block, i);
-  if (path)
-    print_escaped(file, path);
-  else
-    fprintf(file, "%llu", (unsigned long long)job->block.numbers[i]);
+  uint64_t number = job->block.numbers[i];
+  print_row_id(file, kf_reader_id(job->queries.reader, number), number);
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
     putc('\t', file);
     if (job->classes[at] >= 0)
@@ -77,7 +75,7 @@ static void print_json(const classify_job *job, uint64_t i) {
   while (end < begin + job->top && job->classes[end] >= 0) end++;
   cli_json j = {job->out.file, 0};
   jw_open(&j, NULL, '{');
-  const char *path = block_name(&job->block, i);
+  const char *path = kf_reader_id(job->queries.reader, job->block.numbers[i]);
   if (path)
     jw_text(&j, "picture", path);
   else
@@ -94,20 +92,23 @@ static void print_json(const classify_job *job, uint64_t i) {
 
 static int classify_block(classify_job *job, uint64_t first) {
   kf_ctx *ctx = job->cli->ctx;
-  row_block *b = &job->block;
-  int result = block_read(job->cli, b);
-  if (result != EXIT_OK) return result;
+  kf_reader_block *b = &job->block;
+  kf_status status = kf_reader_next(ctx, job->queries.reader, b);
+  if (status != KF_OK) return fail(job->cli, status);
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
   if (b->n == 0) return EXIT_OK;
-  kf_status status = job->gallery
-                         ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
-                                               job->classes, job->scores, NULL)
-                         : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
-                                       job->classes, job->scores);
+  status = job->gallery ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
+                                              job->classes, job->scores, NULL)
+                        : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
+                                      job->classes, job->scores);
   if (status != KF_OK) return fail(job->cli, status);
   for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
   return EXIT_OK;
 }
+
+static const char *const bad_rows[] = {"bad row", "bad rows"};
+static const char *const bad_pictures[] = {"picture that cannot be read",
+                                           "pictures that cannot be read"};
 
 static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
@@ -116,12 +117,9 @@ static int classify_all(classify_job *job) {
     int result = classify_block(job, first);
     if (result != EXIT_OK) return result;
   }
-  if (job->block.n_bad)
-    say(job->cli, "left out %s",
-        job->queries.pictures ? show_counted(job->block.n_bad, "picture that cannot be read",
-                                             "pictures that cannot be read")
-                                    .text
-                              : show_counted(job->block.n_bad, "bad row", "bad rows").text);
+  uint64_t bad = kf_reader_bad(job->queries.reader);
+  const char *const *words = job->queries.pictures ? bad_pictures : bad_rows;
+  if (bad) say(job->cli, "left out %s", show_counted(bad, words[0], words[1]).text);
   return EXIT_OK;
 }
 
@@ -144,9 +142,7 @@ static uint64_t prototype_block(const classify_job *job) {
   uint64_t soon = BLOCK_PRODUCTS / products;
   uint64_t n = (soon > LEAST_ROWS ? soon : LEAST_ROWS) * threads;
   uint64_t fit = BLOCK_BYTES / (dim * sizeof(float) + job->top * sizeof(double));
-  if (n > fit) n = fit;
-  if (n > job->queries.n) n = job->queries.n;
-  return n ? n : 1;
+  return n < fit ? n : fit;
 }
 
 static int choose_prototypes(classify_job *job) {
@@ -154,10 +150,10 @@ static int choose_prototypes(classify_job *job) {
   const kf_model *model = model_of(job);
   int fused = kf_model_fused(model) && !use->raw;
   kf_part part = !fused ? KF_PART_IMAGES : use->part ? (kf_part)use->part : KF_PART_FUSED;
-  int result = choose_top(job, kf_model_answers(model, part),
-                          part == KF_PART_IMAGES ? "with rows"
-                          : part == KF_PART_TEXT ? "with text"
-                                                 : "with rows or text");
+  TRY(choose_top(job, kf_model_answers(model, part),
+                 part == KF_PART_IMAGES ? "with rows"
+                 : part == KF_PART_TEXT ? "with text"
+                                        : "with rows or text"));
   job->options = (kf_classify_options){.top = job->top,
                                        .metric = metric_for(&job->cli->args, model),
                                        .raw = use->raw,
@@ -167,34 +163,32 @@ static int choose_prototypes(classify_job *job) {
                                                                  : "cosine";
   job->score_digits = 6;
   job->room = prototype_block(job);
-  return result;
+  return EXIT_OK;
 }
 
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  int result = a->search.k.automatic ? neighbours_by_themselves(job->cli, job->gallery, &v->k)
-                                     : choose_neighbours(job->cli, a->votes.gallery,
-                                                         kf_gallery_rows(job->gallery), &v->k);
-  if (result == EXIT_OK)
-    result = choose_top(job, kf_gallery_classes(job->gallery), "in the gallery");
+  TRY(a->search.k.automatic
+          ? choose_k_auto(job->cli, job->gallery, &v->k)
+          : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k));
+  TRY(choose_top(job, kf_gallery_classes(job->gallery), "in the gallery"));
   v->top = job->top;
   v->weighted = a->votes.weighted;
   v->temperature = vote_temperature(a);
   job->score_name = "votes";
   job->score_digits = a->votes.weighted ? 6 : 0;
-  job->room = query_block(job->cli, job->gallery, v->k, job->queries.n);
-  return result;
+  job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
+  return EXIT_OK;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int make_buffers(classify_job *job) {
-  job->room = queries_block(&job->queries, job->room);
-  job->classes = calloc(job->room, job->top * sizeof *job->classes);
-  job->scores = calloc(job->room, job->top * sizeof *job->scores);
-  if (!job->classes || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return block_make(job->cli, &job->block, &job->queries, job->room);
+  TRY(queries_start(job->cli, &job->queries, &job->room));
+  job->classes = own_memory(job->cli, job->room, job->top * sizeof *job->classes);
+  job->scores = own_memory(job->cli, job->room, job->top * sizeof *job->scores);
+  return job->classes && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
 static int commit(classify_job *job) {
@@ -202,7 +196,7 @@ static int commit(classify_job *job) {
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
-                show_counted(job->queries.n - job->block.n_bad,
+                show_counted(job->queries.n - kf_reader_bad(job->queries.reader),
                              job->queries.pictures ? "picture" : "row",
                              job->queries.pictures ? "pictures" : "rows")
                     .text);
@@ -210,11 +204,11 @@ static int commit(classify_job *job) {
 }
 
 static int classify(classify_job *job) {
-  int result = job->gallery ? choose_voters(job) : choose_prototypes(job);
-  if (result == EXIT_OK) result = make_buffers(job);
-  if (result == EXIT_OK) result = out_file_open(job->cli, &job->out, job->cli->args.output);
-  if (result == EXIT_OK) result = classify_all(job);
-  return result == EXIT_OK ? commit(job) : result;
+  TRY(job->gallery ? choose_voters(job) : choose_prototypes(job));
+  TRY(make_buffers(job));
+  TRY(out_file_open(job->cli, &job->out, job->cli->args.output));
+  TRY(classify_all(job));
+  return commit(job);
 }
 
 /* The answers are text, so the name must not be that of an array. */
@@ -242,19 +236,18 @@ static int check_options(cli_run *cli) {
                       a->use.raw         ? "raw"
                       : a->votes.gallery ? "gallery"
                                          : "text");
-  int result = check_vote_options(cli);
-  if (result == EXIT_OK) result = check_text_options(cli);
-  return result == EXIT_OK ? check_answers(cli) : result;
+  TRY(check_vote_options(cli));
+  TRY(check_text_options(cli));
+  return check_answers(cli);
 }
 
 static int open_inputs(classify_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
-  int result = load_model(cli, a->operands.items[0], &job->model);
-  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 0, &job->zero);
-  if (result == EXIT_OK && a->votes.gallery) result = load_voters(cli, job->model, &job->gallery);
-  if (result == EXIT_OK) result = queries_open(cli, 1, &job->queries);
-  if (result != EXIT_OK) return result;
+  TRY(load_model(cli, a->operands.items[0], &job->model));
+  if (a->text.path) TRY(load_zero_shot(cli, job->model, 0, &job->zero));
+  if (a->votes.gallery) TRY(load_voters(cli, job->model, &job->gallery));
+  TRY(queries_open(cli, 1, &job->queries));
   int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
   return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
 }
@@ -265,13 +258,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = open_inputs(&job);
   if (result == EXIT_OK) result = classify(&job);
   out_file_abort(&job.out);
-  block_free(&job.block);
-  free(job.classes);
-  free(job.scores);
-  queries_free(&job.queries);
-  kf_gallery_free(job.gallery);
-  zero_shot_free(&job.zero);
-  kf_model_free(job.model);
   return result;
 }
 
@@ -290,7 +276,7 @@ static const cli_group own_options = {
         {NEIGHBOURS, .automatic = 1,
          .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
                  "if there are fewer)"},
-        {JSON, .help = "one JSON object per row, one a line"}, {TEXT_OUTPUT})};
+        {JSON, .help = "one JSON object per row, each on its own line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
     .name = "classify",
@@ -303,19 +289,18 @@ const cli_command classify_command = {
         "counted from 0, then class and score of the nearest prototype, of the second nearest and "
         "so on. The score is the cosine (larger is nearer) or the Euclidean distance (smaller is "
         "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
-        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ "
-        "and \\x1b.\n\n"
+        "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
+        "\\x1b.\n\n"
         "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
         "are ignored. With --skip-bad, bad rows have no line.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
-        "class "
-        "and votes, most votes first; of equal ones, the class whose nearest member is nearest "
-        "comes first. If fewer classes have votes, the last columns are empty. The gallery must be "
-        "of the original space or made with this very model; class names are those of the "
-        "gallery.\n\n"
-        "With --text, the prototypes are text instead of class means: zero-shot classification, in "
-        "the model's space or, with --raw, in the original one. The classes are those of the text, "
-        "even if the model has never seen them.\n\n"
+        "class and votes, most votes first; of equal ones, the class whose nearest member is "
+        "nearest comes first. If fewer classes have votes, the last columns are empty. The "
+        "gallery must be of the original space or made with this very model; class names are "
+        "those of the gallery.\n\n"
+        "With --text, the prototypes are text instead of class means: zero-shot classification, "
+        "in the model's space or, with --raw, in the original one. The classes are those of the "
+        "text, even if the model has never seen them.\n\n"
         "With --encoder, the input is pictures, folders of pictures or patterns (see 'koofu "
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "

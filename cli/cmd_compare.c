@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
+#include "owned.h"
 
 /* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
@@ -77,23 +78,21 @@ static void print_json(const compare_job *job) {
 static int judge_model(compare_job *job, size_t side) {
   const cli_args *a = &job->cli->args;
   kf_model *model = NULL;
-  int result = load_model(job->cli, a->operands.items[side], &model);
-  if (result != EXIT_OK) return result;
+  TRY(load_model(job->cli, a->operands.items[side], &model));
   kf_analysis_options options = {.metric = (kf_metric)a->metric,
                                  .raw = (a->use.raw & (1 << side)) != 0,
                                  .truth = job->truth,
                                  .set = job->set};
   kf_status status =
       kf_verdicts_new(job->cli->ctx, model, job->data, &options, &job->verdicts[side]);
-  if (status != KF_OK) result = fail_in(job->cli, status, a->operands.items[side]);
-  kf_model_free(model);
-  return result;
+  if (status != KF_OK) return fail_in(job->cli, status, a->operands.items[side]);
+  return own_verdicts(job->cli, job->verdicts[side]);
 }
 
 static int judge_answers(compare_job *job, size_t side) {
-  return result_of(job->cli,
-                   kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side], job->data,
-                                    job->truth, job->set, &job->verdicts[side]));
+  TRY(result_of(job->cli, kf_verdicts_read(job->cli->ctx, job->cli->args.operands.items[side],
+                                           job->data, job->truth, job->set, &job->verdicts[side])));
+  return own_verdicts(job->cli, job->verdicts[side]);
 }
 
 static int compare(compare_job *job) {
@@ -124,21 +123,13 @@ static int check_options(cli_run *cli) {
 
 static int run(cli_run *cli) {
   compare_job job = {.cli = cli};
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = load_judging(cli, &job.truth, &job.set);
-  if (result == EXIT_OK && cli->args.operands.n > 2)
-    result = open_data(cli, 2, LABELS_WANTED, &job.data);
-  if (result == EXIT_OK) result = compare(&job);
-  if (result == EXIT_OK) {
-    progress_clear(&cli->progress);
-    (cli->args.json ? print_json : print_text)(&job);
-  }
-  kf_verdicts_free(job.verdicts[0]);
-  kf_verdicts_free(job.verdicts[1]);
-  kf_data_free(job.data);
-  kf_truth_free(job.truth);
-  kf_class_set_free(job.set);
-  return result;
+  TRY(check_options(cli));
+  TRY(load_judging(cli, &job.truth, &job.set));
+  if (cli->args.operands.n > 2) TRY(open_data(cli, 2, LABELS_WANTED, &job.data));
+  TRY(compare(&job));
+  progress_clear(&cli->progress);
+  (cli->args.json ? print_json : print_text)(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {
@@ -157,9 +148,8 @@ const cli_command compare_command = {
         "A and B are models (.safetensors) or answers written by 'koofu classify'. Prints the "
         "accuracy of both, how many rows each alone gets right, the difference with its 95 % "
         "interval, and the p-value of McNemar's exact test: how likely it is that the rows only "
-        "one "
-        "gets right would be so unevenly divided if both were equally good. Rows that either of "
-        "them leaves out do not count.\n\n"
+        "one gets right would be so unevenly divided if both were equally good. Rows that either "
+        "of them leaves out do not count.\n\n"
         "Of answers, the best class of each row counts; rows without a line are left out. Answers "
         "are judged by the labels of DATA or by --truth, and with --truth they need no DATA.\n\n"
         "'koofu compare MODEL MODEL DATA --raw b' shows what the map of a model is worth.",

@@ -6,11 +6,9 @@
 static int run(cli_run *cli) {
   const char *path = cli->args.output;
   kf_data *data = NULL;
-  int result = check_safetensors(cli, path, "data set");
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result == EXIT_OK) result = save_data(cli, data, path);
-  kf_data_free(data);
-  return result;
+  TRY(check_safetensors(cli, path, "data set"));
+  TRY(open_data(cli, 0, LABELS_NEEDED, &data));
+  return save_data(cli, data, path);
 }
 
 static const cli_group own_options = {
@@ -26,18 +24,17 @@ const cli_command convert_command = {
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .safetensors (F16, BF16, F32, F64), .fvecs and "
-        ".fbin. Each IN is a file, a folder (all files in it with a known ending) or a quoted glob "
-        "pattern; together they are one data set. The files of a folder or pattern come in name "
-        "order.\n\n"
+        ".fbin. Each IN is a file, a folder (all files in it with a known ending) or a quoted "
+        "glob pattern; together they are one data set. The files of a folder or pattern come in "
+        "name order.\n\n"
         "Labels come from --labels: one file per data file (repeat the option in the order of the "
         "data files, or give a quoted pattern) or one file for all rows together. Otherwise the "
         "labels inside the .safetensors files are used. Text labels without --classes make their "
         "own list of classes, sorted by bytes.\n\n"
         "The data set is one .safetensors file with the tensors 'embeddings' and 'labels' and the "
         "class names in its metadata; ids (see 'koofu embed') are kept if all files have them. "
-        "Rows "
-        "are streamed, so the data may be larger than memory. Numbers that f16 or bf16 cannot hold "
-        "are rounded to nearest even; a number too large for the type is an error.",
+        "Rows are streamed, so the data may be larger than memory. Numbers that f16 or bf16 "
+        "cannot hold are rounded to nearest even; a number too large for the type is an error.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(
         {"One .npy and its labels, in half the space",

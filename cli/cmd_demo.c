@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"
+#include "owned.h"
 
 /* The default world. */
 enum { CLASSES = 200, DIM = 512, PER_CLASS = 16, TEST_PER_CLASS = 20 };
@@ -27,15 +28,18 @@ typedef struct demo {
 /* --- the work --------------------------------------------------------------------------------- */
 
 static int prepare(demo *d) {
-  kf_ctx *ctx = d->cli->ctx;
-  kf_status status = kf_synth_open(ctx, &d->world, &d->train);
-  if (status == KF_OK) status = kf_stats_new_from_data(ctx, d->train, NULL, &d->stats);
+  cli_run *cli = d->cli;
   kf_synth_options test = d->world;
   test.split = 1;
   test.per_class = d->test_per_class;
-  if (status == KF_OK) status = kf_synth_open(ctx, &test, &d->test);
-  if (status == KF_OK) status = kf_lambda_choice_new(ctx, d->stats, d->train, NULL, &d->choice);
-  return result_of(d->cli, status);
+  TRY(result_of(cli, kf_synth_open(cli->ctx, &d->world, &d->train)));
+  TRY(own_data(cli, d->train));
+  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, d->train, NULL, &d->stats)));
+  TRY(own_stats(cli, d->stats));
+  TRY(result_of(cli, kf_synth_open(cli->ctx, &test, &d->test)));
+  TRY(own_data(cli, d->test));
+  TRY(result_of(cli, kf_lambda_choice_new(cli->ctx, d->stats, d->train, NULL, &d->choice)));
+  return own_lambda_choice(cli, d->choice);
 }
 
 /* All lines in one sweep; cells come by lambda, then by dimension. */
@@ -49,8 +53,8 @@ static int measure(demo *d) {
     if (dims[i] < d->world.dim) columns[d->n_dims++] = dims[i];
   kf_sweep_options options = {
       .lambdas = list, .n_lambdas = N_LAMBDAS + 1, .dims = columns, .n_dims = d->n_dims};
-  kf_status status = kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep);
-  if (status != KF_OK) return fail(d->cli, status);
+  TRY(result_of(d->cli, kf_sweep_new(d->cli->ctx, d->stats, NULL, d->test, &options, &d->sweep)));
+  TRY(own_sweep(d->cli, d->sweep));
   d->raw = d->sweep->cells;
   for (size_t i = 0; i < N_LAMBDAS; i++) d->full[i] = d->sweep->cells + 1 + i * d->n_dims;
   d->chosen = d->sweep->cells + 1 + N_LAMBDAS * d->n_dims;
@@ -158,7 +162,7 @@ static void print_next(const demo *d) {
   printf("  koofu fit train.safetensors --dim auto -o model.safetensors\n"
          "  koofu eval model.safetensors test.safetensors\n"
          "  koofu report train.safetensors --test test.safetensors -o report.html\n"
-         "With your own embeddings, x.npy [N, D], and labels, one a line:\n"
+         "With your own embeddings, x.npy [N, D], and labels, one per line:\n"
          "  koofu fit x.npy --labels y.txt -o model.safetensors\n"
          "With your own pictures, in a folder for each class, and a CLIP model (koofu embed -H):\n"
          "  koofu quickstart photos --encoder clip\n");
@@ -172,22 +176,15 @@ static int run(cli_run *cli) {
   if (!a->world.dim.given) d.world.dim = DIM;
   if (!a->world.per_class.given) d.world.per_class = PER_CLASS;
   if (!a->world.test_per_class.given) d.test_per_class = TEST_PER_CLASS;
-  int result = prepare(&d);
-  if (result == EXIT_OK) result = measure(&d);
-  if (result == EXIT_OK) {
-    progress_clear(&cli->progress);
-    print_table(&d);
-    print_gain(&d);
-    print_lambda(&d);
-    print_size(&d);
-    print_next(&d);
-  }
-  kf_sweep_free(d.sweep);
-  kf_lambda_choice_free(d.choice);
-  kf_data_free(d.train);
-  kf_data_free(d.test);
-  kf_stats_free(d.stats);
-  return result;
+  TRY(prepare(&d));
+  TRY(measure(&d));
+  progress_clear(&cli->progress);
+  print_table(&d);
+  print_gain(&d);
+  print_lambda(&d);
+  print_size(&d);
+  print_next(&d);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

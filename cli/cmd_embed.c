@@ -6,14 +6,10 @@
 static int run(cli_run *cli) {
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
-  int result = check_safetensors(cli, cli->args.output, "data set");
-  if (result == EXIT_OK) result = open_pictures(cli, 1, &pictures);
-  if (result == EXIT_OK)
-    result = load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder);
-  if (result == EXIT_OK) result = embed_pictures(cli, encoder, pictures, cli->args.output);
-  kf_encoder_free(encoder);
-  kf_pictures_free(pictures);
-  return result;
+  TRY(check_safetensors(cli, cli->args.output, "data set"));
+  TRY(open_pictures(cli, 1, &pictures));
+  TRY(load_encoder(cli, cli->args.operands.items[0], TOWER_IMAGES, &encoder));
+  return embed_pictures(cli, encoder, pictures, cli->args.output);
 }
 
 static const cli_group own_options = {
@@ -29,24 +25,24 @@ static const cli_group own_options = {
 
 const cli_command embed_command = {
     .name = "embed",
-    .operands = "MODEL-DIR [PICTURES...]",
+    .operands = "CLIP-DIR [PICTURES...]",
     .missing = "the folder of the encoder and the pictures are",
     .summary = "turn pictures into embeddings, with labels from their folders",
     .details =
-        "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
+        "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and preprocessor_config.json. Pictures are JPEG, PNG or WebP.\n\n"
-        "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a folder "
-        "are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) belongs to "
-        "it; pictures directly in a folder without such folders have no label. Rows come in byte "
-        "order of the paths within a folder, and in the order of the arguments. The paths are "
-        "stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
+        "Each of PICTURES is a picture, a folder or a quoted glob pattern. The folders in a "
+        "folder are classes, and every picture below one of them (.jpg, .jpeg, .png, .webp) "
+        "belongs to it; pictures directly in a folder without such folders have no label. Rows "
+        "come in byte order of the paths within a folder, and in the order of the arguments. The "
+        "paths are stored as ids, as given: 'koofu index' and 'koofu search' answer with them.\n\n"
         "Finished shards are kept in the folder OUT.safetensors.parts until the file is complete. "
         "If a run is stopped or killed, the same command resumes it, and the file has the same "
-        "bytes as without the interruption. A picture that has changed in the meantime is embedded "
-        "again. With other pictures, another encoder or other options the folder is refused, and "
-        "--no-resume discards it.\n\n"
-        "Embeddings have the same bits whatever the number of threads, the instruction set and the "
-        "size of shards.",
+        "bytes as without the interruption. A picture that has changed in the meantime is "
+        "embedded again. With other pictures, another encoder or other options the folder is "
+        "refused, and --no-resume discards it.\n\n"
+        "Embeddings have the same bits whatever the number of threads, the instruction set and "
+        "the size of shards.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"A folder with a folder for each class",

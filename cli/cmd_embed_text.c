@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "encoders.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 static int check_options(cli_run *cli) {
@@ -24,81 +25,73 @@ static int check_options(cli_run *cli) {
 }
 
 /* The texts to embed: prompts of classes, or the lines of a file. */
-static kf_status make_prompts(cli_run *cli, kf_prompts **out) {
+static int make_prompts(cli_run *cli, kf_prompts **out) {
   const cli_args *a = &cli->args;
   kf_prompts_options options = {.classes = a->data.classes,
                                 .spoken = a->prompts.names,
                                 .templates = a->prompts.templates,
                                 .all_names = a->prompts.all_names};
-  return a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
-                          : kf_prompts_new(cli->ctx, &options, out);
+  TRY(result_of(cli, a->prompts.lines ? kf_prompts_read(cli->ctx, a->prompts.lines, out)
+                                      : kf_prompts_new(cli->ctx, &options, out)));
+  return own_prompts(cli, *out);
 }
 
 static int embed_rows(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   const cli_args *a = &cli->args;
-  kf_status status = kf_prompts_embed(cli->ctx, encoder, prompts, (kf_dtype)a->dtype, a->output);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_prompts_embed(cli->ctx, encoder, prompts, (kf_dtype)a->dtype, a->output)));
   say_data_written(cli, a->output);
   return EXIT_OK;
 }
 
 static int embed_classes(cli_run *cli, const kf_encoder *encoder, const kf_prompts *prompts) {
   kf_text *text = NULL;
-  kf_status status = kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text);
-  int result = status == KF_OK
-                   ? save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts")
-                   : fail(cli, status);
-  kf_text_free(text);
-  return result;
+  TRY(result_of(cli, kf_text_new_from_prompts(cli->ctx, encoder, prompts, NULL, &text)));
+  TRY(own_text(cli, text));
+  return save_text(cli, text, kf_prompts_count(prompts), "prompt", "prompts");
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
-  int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_status status = make_prompts(cli, &prompts);
-  result = status == KF_OK ? load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder)
-                           : fail(cli, status);
-  if (result == EXIT_OK)
-    result =
-        (a->prompts.lines || a->prompts.rows ? embed_rows : embed_classes)(cli, encoder, prompts);
-  kf_encoder_free(encoder);
-  kf_prompts_free(prompts);
-  return result;
+  TRY(check_options(cli));
+  TRY(make_prompts(cli, &prompts));
+  TRY(load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder));
+  int rows = a->prompts.lines || a->prompts.rows;
+  return (rows ? embed_rows : embed_classes)(cli, encoder, prompts);
 }
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("TEXT.safetensors"), .required = 1,
-             .help = "the file to write; its name ends in .safetensors"},
-            {INPUT("classes", data.classes, "FILE"),
-             .help = "class names, one a line; each gets a text prototype"},
-            {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one a line; each gets a row"},
-            {TEMPLATES,
-             .help =
-                 "templates, one a line, with {} for the name; or builtin1, builtin7 (default), "
+    OPTIONS(
+        {OUTPUT("TEXT.safetensors"), .required = 1,
+         .help = "the file to write; its name ends in .safetensors"},
+        {INPUT("classes", data.classes, "FILE"),
+         .help = "class names, one per line; each gets a text prototype"},
+        {INPUT("prompts", prompts.lines, "FILE"), .help = "texts, one per line; each gets a row"},
+        {TEMPLATES,
+         .help = "templates, one per line, with {} for the name; or builtin1, builtin7 (default), "
                  "builtin80"},
-            {SPOKEN_NAMES}, {ALL_NAMES},
-            {FLAG("prompt-rows", prompts.rows),
-             .help = "with --classes: write a row for each prompt, labelled with its class, not "
-                     "their mean"},
-            {DTYPE(" (rows only)")})};
+        {SPOKEN_NAMES}, {ALL_NAMES},
+        {FLAG("prompt-rows", prompts.rows),
+         .help = "with --classes: write a row for each prompt, labelled with its class, not "
+                 "their mean"},
+        {DTYPE(" (rows only)")})};
 
 const cli_command embed_text_command = {
     .name = "embed-text",
-    .operands = "MODEL-DIR",
+    .operands = "CLIP-DIR",
     .missing = "the folder of the encoder is",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
-        "MODEL-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
+        "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
         "model.safetensors and the files of the tokenizer.\n\n"
         "With --classes, every class name goes into every template (see 'koofu prompts'), and the "
         "embeddings of each class are averaged as in 'koofu text-prototypes'. Names must be the "
         "labels of the rows, such as folder names; --names says what to call them if that differs "
-        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and 'koofu "
-        "classify'. --prompt-rows writes the embeddings of the prompts instead, with labels.\n\n"
+        "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and "
+        "'koofu classify'. --prompt-rows writes the embeddings of the prompts instead, with "
+        "labels.\n\n"
         "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),

@@ -1,24 +1,16 @@
 /* cmd_eval.c - koofu eval: how often the nearest prototype, the nearest text and the vote of
  * neighbours are right. */
 #include "commands.h"
-#include "evaluating.h"
+#include "eval_print.h"
 #include "galleries.h"
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 
 /* --- the work --------------------------------------------------------------------------------- */
-
-int eval_has_parts(const eval_job *job) {
-  return job->data && kf_model_fused(job->model) && !job->cli->args.use.raw;
-}
-
-const kf_model *eval_judged(const eval_job *job) {
-  if (!job->zero.text) return job->model;
-  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
-}
 
 static int wants_errors(const cli_args *a) {
   return a->errors.shown || a->errors.per_class || a->errors.confusions;
@@ -33,8 +25,9 @@ static kf_analysis_options analysis_options(const eval_job *job) {
 /* Errors by class come from a pass that also counts the hits in their space. */
 static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
-  return result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
-                                             &job->analysis));
+  TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
+                                          &job->analysis)));
+  return own_analysis(job->cli, job->analysis);
 }
 
 static int evaluate_prototypes(eval_job *job) {
@@ -105,13 +98,13 @@ static int choose_list(eval_job *job, kf_gallery_eval_options *out) {
   if (given->automatic) {
     out->k = &job->own_k;
     out->n_k = 1;
-    return neighbours_by_themselves(job->cli, job->gallery, &job->own_k);
+    return choose_k_auto(job->cli, job->gallery, &job->own_k);
   }
   uint64_t most = kf_gallery_rows(job->gallery) - (job->data == NULL);
   out->k = given->n ? given->items : usual;
   out->n_k = given->n ? given->n : COUNT_OF(usual);
   while (!given->n && out->n_k > 1 && out->k[out->n_k - 1] > most) out->n_k--;
-  return check_neighbours(job->cli, job->cli->args.votes.gallery, most, out->k[out->n_k - 1]);
+  return check_k(job->cli, job->cli->args.votes.gallery, most, out->k[out->n_k - 1]);
 }
 
 static int evaluate_neighbours(eval_job *job) {
@@ -120,10 +113,9 @@ static int evaluate_neighbours(eval_job *job) {
                                      .temperature = vote_temperature(a),
                                      .truth = job->truth,
                                      .set = job->set};
-  int result = choose_list(job, &options);
-  if (result != EXIT_OK) return result;
+  TRY(choose_list(job, &options));
   job->n_k = options.n_k;
-  job->hits = calloc(job->n_k, sizeof *job->hits);
+  job->hits = own_memory(job->cli, job->n_k, sizeof *job->hits);
   if (!job->hits) return fail(job->cli, KF_ERR_MEM);
   return result_of(job->cli, kf_gallery_eval(job->cli->ctx, job->gallery, job->data, &options,
                                              &job->neighbours, job->hits, &job->report));
@@ -131,15 +123,14 @@ static int evaluate_neighbours(eval_job *job) {
 
 static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  int result = wants_errors(a) ? analyse(job) : EXIT_OK;
-  if (result == EXIT_OK && job->data) result = evaluate_prototypes(job);
-  if (result == EXIT_OK && eval_has_parts(job)) result = evaluate_parts(job);
-  if (result == EXIT_OK && job->zero.text) result = evaluate_text(job);
-  if (result == EXIT_OK && job->unknown) result = evaluate_open_set(job);
-  if (result == EXIT_OK && job->gallery) result = evaluate_neighbours(job);
-  if (result == EXIT_OK && job->analysis)
-    result = write_tables(job->cli, eval_judged(job), job->analysis);
-  return result;
+  if (wants_errors(a)) TRY(analyse(job));
+  if (job->data) TRY(evaluate_prototypes(job));
+  if (eval_has_parts(job)) TRY(evaluate_parts(job));
+  if (job->zero.text) TRY(evaluate_text(job));
+  if (job->unknown) TRY(evaluate_open_set(job));
+  if (job->gallery) TRY(evaluate_neighbours(job));
+  if (job->analysis) TRY(write_tables(job->cli, eval_judged(job), job->analysis));
+  return EXIT_OK;
 }
 
 /* --- options and inputs ----------------------------------------------------------------------- */
@@ -175,12 +166,12 @@ static int check_without_data(cli_run *cli) {
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int result = a->operands.n < 2 ? check_without_data(cli) : EXIT_OK;
-  if (result == EXIT_OK && a->votes.gallery && a->metric)
-    result = fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
-  if (result == EXIT_OK) result = check_text_options(cli);
-  if (result == EXIT_OK) result = check_tables(cli);
-  return result == EXIT_OK ? check_vote_options(cli) : result;
+  if (a->operands.n < 2) TRY(check_without_data(cli));
+  if (a->votes.gallery && a->metric)
+    return fail_usage(cli, "--metric cannot be used with --gallery, which has its own metric");
+  TRY(check_text_options(cli));
+  TRY(check_tables(cli));
+  return check_vote_options(cli);
 }
 
 static int load_eval_gallery(eval_job *job) {
@@ -192,9 +183,8 @@ static int load_eval_gallery(eval_job *job) {
 }
 
 static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
-  int result = check_replaces_no_data(cli, data, cli->args.errors.per_class);
-  return result == EXIT_OK ? check_replaces_no_data(cli, data, cli->args.errors.confusions)
-                           : result;
+  TRY(check_replaces_no_data(cli, data, cli->args.errors.per_class));
+  return check_replaces_no_data(cli, data, cli->args.errors.confusions);
 }
 
 static int open_unknown(eval_job *job) {
@@ -203,41 +193,32 @@ static int open_unknown(eval_job *job) {
       .tensor = a->data.tensor, .inner_labels = KF_OFF, .skip_bad = a->data.skip_bad};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
-  return status == KF_OK ? check_replaces_nothing(job->cli, job->unknown) : fail(job->cli, status);
+  TRY(result_of(job->cli, status));
+  TRY(own_data(job->cli, job->unknown));
+  return check_replaces_nothing(job->cli, job->unknown);
 }
 
 static int open_inputs(eval_job *job) {
   cli_run *cli = job->cli;
   const cli_args *a = &cli->args;
-  int result = load_judging(cli, &job->truth, &job->set);
-  if (result == EXIT_OK) result = load_model(cli, a->operands.items[0], &job->model);
-  if (result == EXIT_OK && a->text.path) result = load_zero_shot(cli, job->model, 1, &job->zero);
-  if (result == EXIT_OK && a->votes.gallery) result = load_eval_gallery(job);
-  if (result == EXIT_OK && a->operands.n > 1) result = open_data(cli, 1, LABELS_WANTED, &job->data);
-  if (result == EXIT_OK && job->data) result = check_replaces_nothing(cli, job->data);
-  if (result == EXIT_OK && a->errors.unknown.n) result = open_unknown(job);
-  return result;
+  TRY(load_judging(cli, &job->truth, &job->set));
+  TRY(load_model(cli, a->operands.items[0], &job->model));
+  if (a->text.path) TRY(load_zero_shot(cli, job->model, 1, &job->zero));
+  if (a->votes.gallery) TRY(load_eval_gallery(job));
+  if (a->operands.n > 1) TRY(open_data(cli, 1, LABELS_WANTED, &job->data));
+  if (job->data) TRY(check_replaces_nothing(cli, job->data));
+  if (a->errors.unknown.n) TRY(open_unknown(job));
+  return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
   eval_job job = {.cli = cli};
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = open_inputs(&job);
-  if (result == EXIT_OK) result = evaluate(&job);
-  if (result == EXIT_OK) {
-    progress_clear(&cli->progress);
-    (cli->args.json ? eval_print_json : eval_print_text)(&job);
-  }
-  kf_analysis_free(job.analysis);
-  free(job.hits);
-  kf_data_free(job.data);
-  kf_data_free(job.unknown);
-  kf_truth_free(job.truth);
-  kf_class_set_free(job.set);
-  kf_gallery_free(job.gallery);
-  zero_shot_free(&job.zero);
-  kf_model_free(job.model);
-  return result;
+  TRY(check_options(cli));
+  TRY(open_inputs(&job));
+  TRY(evaluate(&job));
+  progress_clear(&cli->progress);
+  (cli->args.json ? eval_print_json : eval_print_text)(&job);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {
@@ -268,43 +249,40 @@ const cli_command eval_command = {
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
-        "one of the five nearest is, both in the original space (raw: the class means as they are) "
-        "and in the model's. The interval is the 95 % Wilson interval of the share of hits among "
-        "the rows that were scored.\n\n"
+        "one of the five nearest is, both in the original space (raw: the class means as they "
+        "are) and in the model's. The interval is the 95 % Wilson interval of the share of hits "
+        "among the rows that were scored.\n\n"
         "Classes are matched by name if data and model have names, by number if neither has. Rows "
-        "without a label, rows of classes that the model does not have and rows whose label is not "
-        "in --classes are left out and counted.\n\n"
+        "without a label, rows of classes that the model does not have and rows whose label is "
+        "not in --classes are left out and counted.\n\n"
         "With --gallery, the table has another line for each K: how often the vote of the K "
-        "nearest "
-        "rows of the gallery is right, and how often the right class is among the five with the "
-        "most votes. The gallery must be of the original space or made with this very model. One "
-        "search serves all K.\n\n"
+        "nearest rows of the gallery is right, and how often the right class is among the five "
+        "with the most votes. The gallery must be of the original space or made with this very "
+        "model. One search serves all K.\n\n"
         "With --gallery but without DATA, each row of the gallery is classified by the others "
         "(leave one out). There is no line for prototypes then, since these rows may be in them. "
-        "If "
-        "the map of the gallery was fitted on these rows, this flatters it.\n\n"
+        "If the map of the gallery was fitted on these rows, this flatters it.\n\n"
         "With --truth, a row is a hit if one of its right classes is the answer, or among the "
-        "five; "
-        "rows for which the truth has no class are left out. A .json is a list of lists of class "
-        "numbers, such as ReaL's; a .csv has a header line with the columns id and "
+        "five; rows for which the truth has no class are left out. A .json is a list of lists of "
+        "class numbers, such as ReaL's; a .csv has a header line with the columns id and "
         "proposed_labels, such as that of the cleaner validation set; in other text, a line has "
-        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows by "
-        "id, without folder and file ending; entry i of a .json belongs to the id that ends in "
+        "the classes of a row, separated by commas or tabs. With --ids, entries find their rows "
+        "by id, without folder and file ending; entry i of a .json belongs to the id that ends in "
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
-        "With --text, the table has two more lines: how often the nearest text prototype is right, "
-        "in the original space, with the text as given, and in the model's, where by default "
-        "images "
-        "and text are each centred on their own mean. Classes of text, model and data are matched "
-        "by name, and classes that only one of them has are listed. Text classes that the model "
-        "lacks take part in the lines of text, and rows without text for their class are left out "
-        "there; --class-set gives all lines the same classes.\n\n"
+        "With --text, the table has two more lines: how often the nearest text prototype is "
+        "right, in the original space, with the text as given, and in the model's, where by "
+        "default images and text are each centred on their own mean. Classes of text, model and "
+        "data are matched by name, and classes that only one of them has are listed. Text classes "
+        "that the model lacks take part in the lines of text, and rows without text for their "
+        "class are left out there; --class-set gives all lines the same classes.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
         "classes are left out. A gallery stays whole: the set only decides whose rows are "
         "scored.\n\n"
         "--errors, --per-class, --confusions and --unknown are about prototypes in the model's "
-        "space or, with --raw, in the original one; with --text they are about the text instead. A "
-        "margin is the difference between the two best scores. --unknown prints the area under the "
-        "ROC curve, and how many unknown rows reach the score that 95 % of the known ones reach.",
+        "space or, with --raw, in the original one; with --text they are about the text instead. "
+        "A margin is the difference between the two best scores. --unknown prints the area under "
+        "the ROC curve, and how many unknown rows reach the score that 95 % of the known ones "
+        "reach.",
     .groups = GROUPS(&own_options, &text_options, &judge_options, &error_options, &vote_options,
                      &label_options, &row_options),
     .examples = EXAMPLES(

@@ -1,5 +1,5 @@
 /* cmd_fit.c - koofu fit: data or statistics to a model. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"
@@ -33,26 +33,18 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
   if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
   if (status == KF_OK) say_summary(cli, report, model);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  int result = result_of(cli, status);
   kf_fit_report_free(report);
   kf_model_free(model);
   return result;
 }
 
-/* Options that contradict each other or the kind of input. */
-static int check(cli_run *cli, int statistics) {
+static int check(cli_run *cli, const kf_stats *stats) {
   const cli_args *a = &cli->args;
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
-  if (explicitly && (statistics || a->fit.between))
+  if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
-  if (a->text.fuse && !a->text.path) return fail_usage(cli, "--fuse needs --text TEXT");
-  if (a->stats.exponent.given && !a->stats.no_normalize)
-    return fail_usage(cli, "--exponent needs --no-normalize");
-  if (statistics && (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
-                     a->stats.no_normalize || a->stats.exponent.given))
-    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
-                      a->operands.items[0]);
-  return EXIT_OK;
+  return check_text_options(cli);
 }
 
 static int run(cli_run *cli) {
@@ -62,25 +54,18 @@ static int run(cli_run *cli) {
   kf_stats *stats = NULL, *between = NULL;
   kf_text *text = NULL;
   double alpha = 0;
-  int statistics = 0, result = check_choose_options(cli);
-  if (result == EXIT_OK) result = read_fit_options(cli, &options, &alpha);
-  if (result == EXIT_OK) result = check_safetensors(cli, a->output, "model");
-  if (result == EXIT_OK) result = is_stats_file(cli, &statistics);
-  if (result == EXIT_OK) result = check(cli, statistics);
-  if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &between);
-  if (result == EXIT_OK && a->text.path) result = load_text(cli, &text);
-  if (result == EXIT_OK)
-    result = statistics ? load_stats(cli, a->operands.items[0], &stats)
-                        : open_data(cli, 0, LABELS_NEEDED, &data);
+  TRY(check_choose_options(cli));
+  TRY(read_fit_options(cli, &options, &alpha));
+  TRY(check_safetensors(cli, a->output, "model"));
+  TRY(take_stats(cli, &stats));
+  TRY(check(cli, stats));
+  if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
+  if (a->text.path) TRY(load_text(cli, &text));
+  if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
   options.text = text;
   options.stats = stats;
   options.between = between;
-  if (result == EXIT_OK) result = fit(cli, data, &options);
-  kf_data_free(data);
-  kf_stats_free(stats);
-  kf_stats_free(between);
-  kf_text_free(text);
-  return result;
+  return fit(cli, data, &options);
 }
 
 static const cli_group own_options = {
@@ -108,12 +93,13 @@ const cli_command fit_command = {
         "tell classes apart, most discriminative first; --dim keeps the first L. The fit is in "
         "closed form: nothing is trained, and the same input gives the same model on every "
         "machine.\n\n"
-        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as statistics; "
-        "anything else is data. The options on statistics, labels and rows are for data.\n\n"
+        "A single .safetensors file made by 'koofu stats' or 'koofu merge' is taken as "
+        "statistics; anything else is data. The options on statistics, labels and rows are for "
+        "data.\n\n"
         "lambda is added to every eigenvalue of S_w. A plain number is in the units of S_w, which "
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
-        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w has "
-        "full rank.\n\n"
+        "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w "
+        "has full rank.\n\n"
         "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
         "the statistics and classified by its nearest prototype, for a grid of lambdas. This is "
         "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "

@@ -51,8 +51,6 @@ static int run(cli_run *cli) {
   if (cli->args.index.model) result = load_model(cli, cli->args.index.model, &model);
   if (result == EXIT_OK) result = open_data(cli, 0, LABELS_WANTED, &data);
   if (result == EXIT_OK) result = save(cli, data, model);
-  kf_data_free(data);
-  kf_model_free(model);
   return result;
 }
 
@@ -69,7 +67,7 @@ static const cli_group own_options = {
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
                  "a model fitted without normalising)"},
         {INPUT("ids", index.ids, "FILE"),
-         .help = "a name for each row, one a line, such as the file it was made from (default: "
+         .help = "a name for each row, one per line, such as the file it was made from (default: "
                  "the ids in the data, if any)"},
         {TEXT("append", index.append, "GALLERY"),
          .help = "add the rows to those of this gallery, with its map and metric"})};
@@ -86,11 +84,11 @@ const cli_command index_command = {
         "compared in the original space. For cosine, rows are scaled to unit length.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
         "classes, the result has the same bytes as a gallery made of all rows at once. Without -o "
-        "the gallery itself grows: it is written again next to the old one, which it then replaces "
-        "in one step. Classes are matched by name, and new ones are added at the end. Both or "
-        "neither must have labels, and the same goes for ids.\n\n"
-        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad rows, "
-        "together with their lines in --labels and --ids; the rows of the gallery are then "
+        "the gallery itself grows: it is written again next to the old one, which it then "
+        "replaces in one step. Classes are matched by name, and new ones are added at the end. "
+        "Both or neither must have labels, and the same goes for ids.\n\n"
+        "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad "
+        "rows, together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",
     .groups = GROUPS(&own_options, &label_options, &row_options, &only_options),
     .examples = EXAMPLES(

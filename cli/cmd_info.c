@@ -139,7 +139,8 @@ static int run(cli_run *cli) {
 }
 
 static const cli_group own_options = {
-    "Options", OPTIONS({FLAG("json", json), .help = "one JSON object per file, one a line"})};
+    "Options",
+    OPTIONS({FLAG("json", json), .help = "one JSON object per file, each on its own line"})};
 
 const cli_command info_command = {
     .name = "info",
@@ -151,8 +152,8 @@ const cli_command info_command = {
         "tensors), its size, rows, dimensions, classes, tensors and metadata. Statistics, models "
         "and galleries are read whole and their checksum is verified, so a description also means "
         "that the file is sound. Other files are judged by their headers.\n\n"
-        "If a file cannot be described, the others still are; the exit status is that of the first "
-        "failure.",
+        "If a file cannot be described, the others still are; the exit status is that of the "
+        "first failure.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"What is this?", "koofu info model.safetensors"},
                          {"Its number of classes, for a script",

@@ -8,8 +8,7 @@ static int add(cli_run *cli, kf_stats *sum, size_t i) {
   const cli_list *operands = &cli->args.operands;
   kf_stats *part = NULL;
   if (progress_report(cli, "merge", i, operands->n)) return fail(cli, KF_ERR_CANCELLED);
-  int result = load_stats(cli, operands->items[i], &part);
-  if (result != EXIT_OK) return result;
+  TRY(result_of(cli, kf_stats_load(cli->ctx, operands->items[i], &part)));
   kf_status status = kf_stats_merge(cli->ctx, sum, part);
   kf_stats_free(part);
   return status == KF_OK ? EXIT_OK : fail_in(cli, status, operands->items[i]);
@@ -22,7 +21,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = load_stats(cli, operands->items[0], &sum);
   for (size_t i = 1; i < operands->n && result == EXIT_OK; i++) result = add(cli, sum, i);
   if (result == EXIT_OK) result = save_stats(cli, sum, cli->args.output);
-  kf_stats_free(sum);
   return result;
 }
 

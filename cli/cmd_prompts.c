@@ -3,6 +3,7 @@
 #include "format.h"
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 
 static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
   const cli_args *a = &cli->args;
@@ -52,33 +53,33 @@ static int run(cli_run *cli) {
                                                                      : KF_REPEATS_ALL};
   kf_prompts *prompts = NULL;
   out_file out = {0}, labels = {0};
-  int result = check_options(cli);
-  if (result != EXIT_OK) return result;
-  kf_status status = kf_prompts_new(cli->ctx, &options, &prompts);
-  result = status == KF_OK ? write_prompts(cli, prompts, &out, &labels) : fail(cli, status);
+  TRY(check_options(cli));
+  TRY(result_of(cli, kf_prompts_new(cli->ctx, &options, &prompts)));
+  TRY(own_prompts(cli, prompts));
+  int result = write_prompts(cli, prompts, &out, &labels);
   out_file_abort(&out);
   out_file_abort(&labels);
-  kf_prompts_free(prompts);
   return result;
 }
 
 static const cli_group own_options = {
     "Options",
     OPTIONS(
-        {INPUT("classes", data.classes, "FILE"), .required = 1, .help = "class names, one a line"},
+        {INPUT("classes", data.classes, "FILE"), .required = 1,
+         .help = "class names, one per line"},
         {TEMPLATES, .required = 1,
-         .help = "templates, one a line, with {} for the name; or builtin1, builtin7, builtin80"},
+         .help = "templates, one per line, with {} for the name; or builtin1, builtin7, builtin80"},
         {SPOKEN_NAMES}, {ALL_NAMES},
         {FLAG("repeats", prompts.repeats), .help = "allow classes with the same name"},
         {TEXT("label-output", prompts.label_output, "FILE"),
-         .help = "also write the class of each prompt, one a line, for --labels"},
+         .help = "also write the class of each prompt, one per line, for --labels"},
         {TEXT_OUTPUT})};
 
 const cli_command prompts_command = {
     .name = "prompts",
     .summary = "make prompts from class names and templates",
     .details =
-        "Writes one prompt a line, class by class: the first class in all templates, then the "
+        "Writes one prompt per line, class by class: the first class in all templates, then the "
         "second, and so on. Embed the lines in this order with the text tower of the encoder, and "
         "'koofu text-prototypes --classes FILE' makes a prototype of each class.\n\n"
         "If a line has several names, separated by commas, the first is used; --all-names uses "
@@ -86,9 +87,9 @@ const cli_command prompts_command = {
         "is taken whole, and a comma after it is ignored. '#' at the start of a line or after a "
         "blank begins a comment. An empty line is an error. So is a name that appears twice, "
         "unless --repeats is given: text cannot tell such classes apart.\n\n"
-        "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates of "
-        "OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are the 80 of the "
-        "same notebook.",
+        "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates "
+        "of OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are the 80 of "
+        "the same notebook.",
     .groups = GROUPS(&own_options),
     .examples = EXAMPLES({"One prompt per class",
                           "koofu prompts --classes names.txt --templates builtin1 -o prompts.txt"},

@@ -4,12 +4,18 @@
 #include "encoders.h"
 #include "format.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* "photos/" -> "photos-koofu", in the current folder. NULL: out of memory. */
-static char *usual_folder(const char *source) {
+/* A text that the run frees. NULL: out of memory. */
+static const char *kept(cli_run *cli, int length, char *text) {
+  return length >= 0 && own(cli, text, free) == EXIT_OK ? text : NULL;
+}
+
+/* "photos/" -> "photos-koofu", in the current folder. */
+static const char *usual_folder(cli_run *cli, const char *source) {
   size_t n = strlen(source);
   while (n > 1 && source[n - 1] == '/') n--;
   size_t begin = n;
@@ -18,13 +24,13 @@ static char *usual_folder(const char *source) {
   char *name;
   int length = nameless ? asprintf(&name, "koofu")
                         : asprintf(&name, "%.*s-koofu", (int)(n - begin), source + begin);
-  return length < 0 ? NULL : name;
+  return kept(cli, length, name);
 }
 
-static char *path_in(const char *folder, const char *name) {
+static const char *path_in(cli_run *cli, const char *folder, const char *name) {
   char *path;
-  int n = asprintf(&path, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
-  return n < 0 ? NULL : path;
+  int length = asprintf(&path, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
+  return kept(cli, length, path);
 }
 
 /* --- what is printed -------------------------------------------------------------------------- */
@@ -110,25 +116,19 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
                                    .text = a->encoder.no_text ? KF_OFF : KF_ON,
                                    .templates = a->prompts.templates,
                                    .embed = embed_options_of(a)};
-  char *embeddings = path_in(folder, "embeddings.safetensors");
-  char *model = path_in(folder, "model.safetensors");
+  const char *embeddings = path_in(cli, folder, "embeddings.safetensors");
+  const char *model = path_in(cli, folder, "model.safetensors");
+  if (!embeddings || !model) return fail(cli, KF_ERR_MEM);
   kf_quickstart_result r;
-  int result = EXIT_OK;
-  kf_status status = KF_ERR_MEM;
-  if (embeddings && model)
-    status = kf_quickstart(cli->ctx, encoder, pictures, &options, folder, &r);
-  if (status == KF_OK) {
-    progress_end(cli);
-    say_pictures(cli, &r.embed);
-    print_figures(&r);
-    print_next(cli, folder, model, &r);
-  } else {
-    result = fail(cli, status);
-    if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
-  }
-  free(embeddings);
-  free(model);
-  return result;
+  kf_status status = kf_quickstart(cli->ctx, encoder, pictures, &options, folder, &r);
+  int result = result_of(cli, status);
+  if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
+  if (result != EXIT_OK) return result;
+  progress_end(cli);
+  say_pictures(cli, &r.embed);
+  print_figures(&r);
+  print_next(cli, folder, model, &r);
+  return EXIT_OK;
 }
 
 static int run(cli_run *cli) {
@@ -137,21 +137,17 @@ static int run(cli_run *cli) {
   kf_encoder *encoder = NULL;
   if (a->encoder.no_text && a->prompts.templates)
     return fail_usage(cli, "--templates cannot be used with --no-text");
-  char *folder = a->output ? strdup(a->output) : usual_folder(a->operands.items[0]);
-  int result = folder ? open_pictures(cli, 0, &pictures) : fail(cli, KF_ERR_MEM);
-  if (result == EXIT_OK)
-    result = load_encoder(cli, a->encoder.folder, a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH,
-                          &encoder);
-  if (result == EXIT_OK) result = quickstart(cli, encoder, pictures, folder);
-  kf_encoder_free(encoder);
-  kf_pictures_free(pictures);
-  free(folder);
-  return result;
+  const char *folder = a->output ? a->output : usual_folder(cli, a->operands.items[0]);
+  if (!folder) return fail(cli, KF_ERR_MEM);
+  TRY(open_pictures(cli, 0, &pictures));
+  tower_use towers = a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH;
+  TRY(load_encoder(cli, a->encoder.folder, towers, &encoder));
+  return quickstart(cli, encoder, pictures, folder);
 }
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({TEXT("encoder", encoder.folder, "MODEL-DIR"), .required = 1,
+    OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"),
              .help = "where to write (default: the name of the picture folder with -koofu added)"},
@@ -166,17 +162,17 @@ const cli_command quickstart_command = {
     .missing = "the folder of pictures is",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' does, "
-        "resuming an interrupted run), lambda is chosen by leave-one-out, and a model is fitted. "
-        "If the encoder has a text tower, class names take part: underscores become blanks, a "
-        "number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, and their "
-        "weight is chosen as well. Without class names the number of dimensions is chosen by "
-        "cross-validation; with them all are kept, because fewer are only known to lose nothing "
-        "for pictures alone.\n\n"
-        "The printed figures are of pictures left out of the model that judges them. The raw space "
-        "is left out the same way, with a lambda so large that the map changes nothing.\n\n"
-        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, which "
-        "'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
+        "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' "
+        "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
+        "fitted. If the encoder has a text tower, class names take part: underscores become "
+        "blanks, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
+        "and their weight is chosen as well. Without class names the number of dimensions is "
+        "chosen by cross-validation; with them all are kept, because fewer are only known to lose "
+        "nothing for pictures alone.\n\n"
+        "The printed figures are of pictures left out of the model that judges them. The raw "
+        "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
+        "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
+        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
         {"Photos in a folder for each class",

@@ -1,5 +1,5 @@
 /* cmd_report.c - koofu report: training and test data to one page about them. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "format.h"
 #include "inputs.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* What the page is made of; handed out to be freed even if an input cannot be opened. */
+/* What the page is made of. */
 typedef struct report_inputs {
   kf_data *train, *test;
   kf_truth *truth;
@@ -28,14 +28,6 @@ static int open_inputs(cli_run *cli, report_inputs *in) {
     return fail_usage(cli, "--exponent needs --no-normalize");
   result = open_data(cli, 0, LABELS_NEEDED, &in->train);
   return result == EXIT_OK && a->text.path ? load_text(cli, &in->text) : result;
-}
-
-static void close_inputs(report_inputs *in) {
-  kf_data_free(in->train);
-  kf_data_free(in->test);
-  kf_truth_free(in->truth);
-  kf_model_free(in->model);
-  kf_text_free(in->text);
 }
 
 static const char *base_name(const char *path) {
@@ -69,9 +61,9 @@ static int check_options(cli_run *cli) {
   if (a->judge.truth && !a->test.data.n) return fail_usage(cli, "--truth needs --test DATA");
   if (a->shots.sizes.n && !a->test.data.n) return fail_usage(cli, "--shots needs --test DATA");
   if (!a->shots.sizes.n && a->shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
-  int result = check_text_options(cli);
-  if (result == EXIT_OK) result = check_choose_options(cli);
-  return result == EXIT_OK ? check_output(cli, a->output) : result;
+  TRY(check_text_options(cli));
+  TRY(check_choose_options(cli));
+  return check_output(cli, a->output);
 }
 
 static void say_result(cli_run *cli, const kf_report_result *r) {
@@ -99,36 +91,30 @@ static int run(cli_run *cli) {
   double alpha = 0;
   kf_report_options options = {0};
   report_inputs in = {0};
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = read_fit_options(cli, &options.fit, &alpha);
-  if (result == EXIT_OK) result = open_inputs(cli, &in);
-  if (result == EXIT_OK) {
-    show_files(&a->operands, train);
-    show_files(&a->test.data, test);
-    options = (kf_report_options){.title = a->report.title,
-                                  .train_name = train,
-                                  .test_name = test,
-                                  .test = in.test,
-                                  .truth = in.truth,
-                                  .model = in.model,
-                                  .fit = options.fit,
-                                  .dims = a->sweep.dims.items,
-                                  .n_dims = a->sweep.dims.n,
-                                  .k = a->search.ks.items,
-                                  .n_k = a->search.ks.n,
-                                  .shots = a->shots.sizes.items,
-                                  .n_shots = a->shots.sizes.n,
-                                  .seeds = (uint32_t)a->shots.seeds.value};
-    options.fit.text = in.text;
-    kf_report_result report;
-    kf_status status = kf_report_write(cli->ctx, in.train, &options, a->output, &report);
-    if (status == KF_OK)
-      say_result(cli, &report);
-    else
-      result = fail(cli, status);
-  }
-  close_inputs(&in);
-  return result;
+  TRY(check_options(cli));
+  TRY(read_fit_options(cli, &options.fit, &alpha));
+  TRY(open_inputs(cli, &in));
+  show_files(&a->operands, train);
+  show_files(&a->test.data, test);
+  options = (kf_report_options){.title = a->report.title,
+                                .train_name = train,
+                                .test_name = test,
+                                .test = in.test,
+                                .truth = in.truth,
+                                .model = in.model,
+                                .fit = options.fit,
+                                .dims = a->sweep.dims.items,
+                                .n_dims = a->sweep.dims.n,
+                                .k = a->search.ks.items,
+                                .n_k = a->search.ks.n,
+                                .shots = a->shots.sizes.items,
+                                .n_shots = a->shots.sizes.n,
+                                .seeds = (uint32_t)a->shots.seeds.value};
+  options.fit.text = in.text;
+  kf_report_result report;
+  TRY(result_of(cli, kf_report_write(cli->ctx, in.train, &options, a->output, &report)));
+  say_result(cli, &report);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

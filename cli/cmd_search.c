@@ -5,6 +5,7 @@
 #include "galleries.h"
 #include "json.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +19,9 @@ typedef struct search_job {
   cli_queries queries;
   uint64_t n_queries; /* bad ones included */
   uint32_t k;
-  uint64_t room;   /* queries at a time */
-  row_block block; /* unused with itself */
-  int64_t *rows;   /* [room][k] */
+  uint64_t room;         /* queries at a time */
+  kf_reader_block block; /* with itself: empty */
+  int64_t *rows;         /* [room][k] */
   double *scores;
   kf_search_report report;
   double load_seconds, search_seconds;
@@ -30,15 +31,6 @@ typedef struct search_job {
 } search_job;
 
 /* --- text ------------------------------------------------------------------------------------- */
-
-/* A row of the gallery, by id if it has one. */
-static void print_row(const search_job *job, uint64_t row) {
-  const char *id = kf_gallery_id(job->gallery, row);
-  if (id)
-    print_escaped(job->text.file, id);
-  else
-    fprintf(job->text.file, "%llu", (unsigned long long)row);
-}
 
 static void print_label(const search_job *job, uint64_t row) {
   int32_t label = kf_gallery_label(job->gallery, row);
@@ -63,17 +55,15 @@ static void print_header(const search_job *job) {
 
 static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
   FILE *file = job->text.file;
-  const char *path = job->itself ? NULL : block_name(&job->block, i);
-  if (path)
-    print_escaped(file, path);
-  else if (!job->itself)
-    fprintf(file, "%llu", (unsigned long long)query);
-  else
-    print_row(job, query);
+  const kf_gallery *g = job->gallery;
+  print_row_id(file,
+               job->itself ? kf_gallery_id(g, query) : kf_reader_id(job->queries.reader, query),
+               query);
   for (uint64_t at = i * job->k; at < (i + 1) * job->k; at++) {
     putc('\t', file);
-    print_row(job, (uint64_t)job->rows[at]);
-    if (kf_gallery_has_labels(job->gallery)) print_label(job, (uint64_t)job->rows[at]);
+    uint64_t row = (uint64_t)job->rows[at];
+    print_row_id(file, kf_gallery_id(g, row), row);
+    if (kf_gallery_has_labels(g)) print_label(job, row);
     fprintf(file, "\t%.6f", job->scores[at]);
   }
   putc('\n', file);
@@ -84,7 +74,7 @@ static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
 /* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
  * From the back, since answers only move backwards. */
 static void spread(search_job *job, uint64_t first, uint64_t n) {
-  const row_block *b = &job->block;
+  const kf_reader_block *b = &job->block;
   size_t k = job->k;
   uint64_t good = b->n;
   for (uint64_t i = n; i-- > 0;) {
@@ -106,12 +96,11 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 /* Searches the queries first … first+n-1; *found is how many of them have answers. */
 static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
-  row_block *b = &job->block;
-  int result = job->itself ? EXIT_OK : block_read(job->cli, b);
-  if (result != EXIT_OK) return result;
+  kf_reader_block *b = &job->block;
+  kf_status status = job->itself ? KF_OK : kf_reader_next(ctx, job->queries.reader, b);
+  if (status != KF_OK) return fail(job->cli, status);
   *found = job->itself ? n : b->n;
   double begun = now();
-  kf_status status = KF_OK;
   if (job->itself)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
@@ -134,28 +123,32 @@ static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found
   return EXIT_OK;
 }
 
+static uint64_t bad_queries(const search_job *job) {
+  return job->itself ? 0 : kf_reader_bad(job->queries.reader);
+}
+
 static int search_all(search_job *job) {
   for (uint64_t first = 0; first < job->n_queries; first += job->room) {
     if (progress_report(job->cli, "search", first, job->n_queries))
       return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found;
+    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found = 0;
     int result = search_block(job, first, n, &found);
     if (result == EXIT_OK) result = put_block(job, first, n, found);
     if (result != EXIT_OK) return result;
     if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
   }
-  if (job->block.n_bad)
-    say(job->cli, "left out %s", show_counted(job->block.n_bad, "bad query", "bad queries").text);
+  if (bad_queries(job))
+    say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
   return EXIT_OK;
 }
 
 static int make_buffers(search_job *job) {
-  job->room = query_block(job->cli, job->gallery, job->k, job->n_queries);
-  if (!job->itself) job->room = queries_block(&job->queries, job->room);
-  job->rows = calloc(job->room, job->k * sizeof *job->rows);
-  job->scores = calloc(job->room, job->k * sizeof *job->scores);
-  if (!job->rows || !job->scores) return fail(job->cli, KF_ERR_MEM);
-  return job->itself ? EXIT_OK : block_make(job->cli, &job->block, &job->queries, job->room);
+  job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
+  if (job->room > job->n_queries) job->room = job->n_queries;
+  if (!job->itself) TRY(queries_start(job->cli, &job->queries, &job->room));
+  job->rows = own_memory(job->cli, job->room, job->k * sizeof *job->rows);
+  job->scores = own_memory(job->cli, job->room, job->k * sizeof *job->scores);
+  return job->rows && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
 /* --- the outputs ------------------------------------------------------------------------------ */
@@ -189,7 +182,7 @@ static void print_json(const search_job *job) {
   cli_json j = {stdout, 0};
   jw_open(&j, NULL, '{');
   jw_count(&j, "queries", job->report.queries);
-  jw_count(&j, "n_bad", job->block.n_bad);
+  jw_count(&j, "n_bad", bad_queries(job));
   jw_count(&j, "rows", kf_gallery_rows(g));
   jw_count(&j, "dim_in", kf_gallery_dim_in(g));
   jw_count(&j, "dim", kf_gallery_dim(g));
@@ -253,14 +246,12 @@ static int check_outputs(cli_run *cli) {
 
 static int open_queries(search_job *job) {
   const char *path = job->cli->args.output;
-  int result = queries_open(job->cli, 1, &job->queries);
-  if (result == EXIT_OK)
-    result = check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery),
-                           ", or use --itself", kf_gallery_dim_in(job->gallery), "gallery");
-  if (result == EXIT_OK && path && ends_with(path, ".npy"))
-    result = check_scores(job->cli, job->queries.data);
+  TRY(queries_open(job->cli, 1, &job->queries));
+  TRY(check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery), ", or use --itself",
+                    kf_gallery_dim_in(job->gallery), "gallery"));
+  if (path && ends_with(path, ".npy")) TRY(check_scores(job->cli, job->queries.data));
   job->n_queries = job->queries.n;
-  return result;
+  return EXIT_OK;
 }
 
 static int open_inputs(search_job *job) {
@@ -272,7 +263,7 @@ static int open_inputs(search_job *job) {
   job->n_queries = kf_gallery_rows(job->gallery);
   if (!job->itself) result = open_queries(job);
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
-  return result == EXIT_OK ? choose_neighbours(job->cli, path, most, &job->k) : result;
+  return result == EXIT_OK ? choose_k(job->cli, path, most, &job->k) : result;
 }
 
 static int run(cli_run *cli) {
@@ -283,11 +274,6 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
-  block_free(&job.block);
-  free(job.rows);
-  free(job.scores);
-  queries_free(&job.queries);
-  kf_gallery_free(job.gallery);
   return result;
 }
 
@@ -310,25 +296,24 @@ const cli_command search_command = {
     .summary = "find the nearest rows of every query",
     .details =
         "The nearest rows are exact: the same as comparing with every row in double precision. Of "
-        "equal scores the lower row number comes first. Queries are given in the original space; a "
-        "gallery made with a model carries the map and applies it to them.\n\n"
+        "equal scores the lower row number comes first. Queries are given in the original space; "
+        "a gallery made with a model carries the map and applies it to them.\n\n"
         "The answers are printed as text, best first: a header line and one line per query, "
         "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "
         "labels) and score of the nearest row, of the second nearest and so on. The score is the "
         "cosine or the inner product (larger is nearer) or the Euclidean distance (smaller is "
         "nearer). If the gallery has ids, they are printed instead of row numbers.\n\n"
-        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, with "
-        "the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and 'scores'.\n\n"
+        "-o OUT.tsv writes the same to a file; OUT.npy holds row numbers, [queries, K] int64, "
+        "with the scores in OUT_scores.npy, f64; OUT.safetensors holds both, as 'rows' and "
+        "'scores'.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
         "With --encoder, the queries are pictures, folders of pictures or patterns (see 'koofu "
         "embed'), and lines begin with the path of the picture; --skip-bad leaves out pictures "
-        "that "
-        "cannot be read.\n\n"
+        "that cannot be read.\n\n"
         "With --json, search_seconds is the time of the search alone, without loading the gallery "
         "(load_seconds), reading queries and writing answers; candidates_per_query is the number "
-        "of "
-        "rows that had to be scored in double precision.",
+        "of rows that had to be scored in double precision.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},

@@ -1,10 +1,12 @@
 /* cmd_sweep.c - koofu sweep: accuracy over lambda, dimensions, k, metrics and class sets. */
-#include "choosing.h"
+#include "fit_options.h"
 #include "commands.h"
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "owned.h"
+#include "sweep_print.h"
+#include "sweep_shots.h"
 #include "texts.h"
 
 #include <stdlib.h>
@@ -35,14 +37,14 @@ static int take_lambdas(sweep_job *j) {
   const char *text = j->cli->args.sweep.lambdas ? j->cli->args.sweep.lambdas : usual_lambdas;
   size_t most = 1;
   for (const char *c = text; *c; c++) most += *c == ',';
-  j->lambdas = calloc(most, sizeof *j->lambdas);
+  j->lambdas = own_memory(j->cli, most, sizeof *j->lambdas);
   if (!j->lambdas) return fail(j->cli, KF_ERR_MEM);
   for (;;) {
     size_t length = strcspn(text, ",");
     char piece[64];
     snprintf(piece, sizeof piece, "%.*s", (int)(length < 60 ? length : 60), text);
-    kf_status status = kf_lambda_parse(j->cli->ctx, piece, &j->lambdas[j->options.n_lambdas++]);
-    if (status != KF_OK) return fail(j->cli, status);
+    TRY(result_of(j->cli,
+                  kf_lambda_parse(j->cli->ctx, piece, &j->lambdas[j->options.n_lambdas++])));
     if (!text[length]) break;
     text += length + 1;
   }
@@ -56,7 +58,7 @@ static int take_dims(sweep_job *j) {
   const cli_numbers *given = &j->cli->args.sweep.dims;
   uint32_t all = kf_stats_dim(j->stats);
   size_t n = given->n ? given->n : j->cli->args.sweep.leave_one_out ? 1 : COUNT_OF(parts);
-  j->dims = calloc(n, sizeof *j->dims);
+  j->dims = own_memory(j->cli, n, sizeof *j->dims);
   if (!j->dims) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < n; i++) {
     uint32_t dim = given->n ? given->items[n - 1 - i] : all * parts[i][0] / parts[i][1];
@@ -72,11 +74,11 @@ static int take_dims(sweep_job *j) {
 
 static int take_sets(sweep_job *j) {
   const cli_list *given = &j->cli->args.sweep.class_sets;
-  j->sets = calloc(given->n + 1, sizeof(kf_class_set *));
+  j->sets = own_memory(j->cli, given->n + 1, sizeof(kf_class_set *));
   if (!j->sets) return fail(j->cli, KF_ERR_MEM);
   for (size_t i = 0; i < given->n; i++) {
-    kf_status status = kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i]);
-    if (status != KF_OK) return fail(j->cli, status);
+    TRY(result_of(j->cli, kf_class_set_load(j->cli->ctx, given->items[i], &j->sets[i])));
+    TRY(own_class_set(j->cli, j->sets[i]));
     j->options.n_sets++;
   }
   j->options.sets = (const kf_class_set *const *)j->sets;
@@ -122,9 +124,9 @@ static int take_text(sweep_job *j) {
   if (!given) j->centres[0] = KF_CENTRE_MODALITY;
   j->options.text_centres = j->centres;
   j->options.n_text_centres = all ? 3 : 1;
-  int result = load_text(j->cli, &j->text);
+  TRY(load_text(j->cli, &j->text));
   j->options.text = j->text;
-  return result == EXIT_OK ? take_fuse(j) : result;
+  return take_fuse(j);
 }
 
 static int take_options(sweep_job *j) {
@@ -141,10 +143,10 @@ static int take_options(sweep_job *j) {
   o->between = j->between;
   o->truth = j->truth;
   take_metrics(j);
-  int result = take_text(j);
-  if (result == EXIT_OK) result = take_lambdas(j);
-  if (result == EXIT_OK) result = take_dims(j);
-  return result == EXIT_OK ? take_sets(j) : result;
+  TRY(take_text(j));
+  TRY(take_lambdas(j));
+  TRY(take_dims(j));
+  return take_sets(j);
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -181,22 +183,22 @@ static int check_options(cli_run *cli) {
 static int prepare(sweep_job *j) {
   cli_run *cli = j->cli;
   const cli_args *a = &cli->args;
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = check_text_output(cli, a->output);
-  if (result == EXIT_OK) result = load_judging(cli, &j->truth, NULL);
-  if (result == EXIT_OK && a->fit.between) result = load_stats(cli, a->fit.between, &j->between);
-  if (result == EXIT_OK) result = open_judged_test(cli, j->truth, &j->test);
-  if (result == EXIT_OK) result = read_stats(cli, &j->train, &j->stats);
-  if (result == EXIT_OK && !j->train && (!j->test || a->search.ks.n))
-    result = fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",
-                        j->test ? "neighbours" : "folds");
-  return result == EXIT_OK ? take_options(j) : result;
+  TRY(check_options(cli));
+  TRY(check_text_output(cli, a->output));
+  TRY(load_judging(cli, &j->truth, NULL));
+  if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
+  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(read_stats(cli, &j->train, &j->stats));
+  if (!j->train && (!j->test || a->search.ks.n))
+    return fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",
+                      j->test ? "neighbours" : "folds");
+  return take_options(j);
 }
 
 static int sweep(sweep_job *j) {
   cli_run *cli = j->cli;
-  kf_status status = kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_sweep_new(cli->ctx, j->stats, j->train, j->test, &j->options, &j->sweep)));
+  TRY(own_sweep(cli, j->sweep));
   sweep_table table = {j->sweep, j->dims, j->options.n_dims, &cli->args.sweep.class_sets,
                        j->options.leave_one_out};
   return write_table(cli, &table, &sweep_form, j->sweep->n_cells, "cell", "cells");
@@ -206,20 +208,8 @@ static int run(cli_run *cli) {
   if (cli->args.shots.sizes.n) return sweep_shots(cli);
   if (cli->args.shots.seeds.given) return fail_usage(cli, "--seeds needs --shots");
   sweep_job j = {.cli = cli};
-  int result = prepare(&j);
-  if (result == EXIT_OK) result = sweep(&j);
-  for (size_t i = 0; i < j.options.n_sets; i++) kf_class_set_free(j.sets[i]);
-  free(j.sets);
-  free(j.lambdas);
-  free(j.dims);
-  kf_sweep_free(j.sweep);
-  kf_text_free(j.text);
-  kf_truth_free(j.truth);
-  kf_data_free(j.train);
-  kf_data_free(j.test);
-  kf_stats_free(j.stats);
-  kf_stats_free(j.between);
-  return result;
+  TRY(prepare(&j));
+  return sweep(&j);
 }
 
 static const cli_group own_options = {
@@ -263,7 +253,7 @@ static const cli_group test_options = {
                      "with --leave-one-out: at most N rows, the same share of each class (default: "
                      "50000)"},
         {INPUTS("class-set", sweep.class_sets, "FILE"),
-         .help = "only these classes take part, one name a line; several sets make several "
+         .help = "only these classes take part, one name per line; several sets make several "
                  "tables"})};
 
 static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEEDS})};
@@ -277,26 +267,22 @@ const cli_command sweep_command = {
         "Measures the accuracy of nearest prototypes, and with -k of neighbours, for every "
         "combination of lambda and number of dimensions, on test data or in a cross-validation of "
         "the training data. Every figure is what 'koofu fit' and 'koofu eval' (or 'koofu index' "
-        "and "
-        "'koofu eval --gallery') give for that setting, but shared work is done only once: all "
-        "dimensions of one lambda cost little more than one evaluation.\n\n"
+        "and 'koofu eval --gallery') give for that setting, but shared work is done only once: "
+        "all dimensions of one lambda cost little more than one evaluation.\n\n"
         "Without --test, the training rows are divided into folds with the same share of each "
         "class. The statistics of a fold are subtracted from the whole exactly. Without a fold "
         "there are fewer rows, so an absolute lambda is scaled with the scatter.\n\n"
         "With --leave-one-out, each row in turn is taken out of the statistics and classified: "
-        "this "
-        "is the curve from which 'koofu fit' chooses lambda.\n\n"
-        "With --text, there are also tables of zero-shot accuracy, each figure as from 'koofu eval "
-        "--text', and of text and prototypes together, each as from 'koofu fit --text' with that "
-        "lambda and dimension: alpha is chosen for each lambda from the training rows.\n\n"
+        "this is the curve from which 'koofu fit' chooses lambda.\n\n"
+        "With --text, there are also tables of zero-shot accuracy, each figure as from 'koofu "
+        "eval --text', and of text and prototypes together, each as from 'koofu fit --text' with "
+        "that lambda and dimension: alpha is chosen for each lambda from the training rows.\n\n"
         "With --shots, that many rows of each class are drawn from the training rows, once for "
-        "each "
-        "seed, and accuracy on the test rows is measured for nearest prototypes in the raw space "
-        "and in Koo-Fu's, and with --text for zero-shot and for text and prototypes together; "
-        "lambda and alpha are chosen from the drawn rows alone. The rows of fewer shots are among "
-        "those of more; a class with fewer rows gives all it has. One shot leaves no scatter "
-        "within "
-        "classes, so Koo-Fu's map is a rotation.\n\n"
+        "each seed, and accuracy on the test rows is measured for nearest prototypes in the raw "
+        "space and in Koo-Fu's, and with --text for zero-shot and for text and prototypes "
+        "together; lambda and alpha are chosen from the drawn rows alone. The rows of fewer shots "
+        "are among those of more; a class with fewer rows gives all it has. One shot leaves no "
+        "scatter within classes, so Koo-Fu's map is a rotation.\n\n"
         "A statistics file is enough with test data and without -k.",
     .groups = GROUPS(&own_options, &test_options, &truth_options, &own_text_options, &shot_options,
                      &stats_options, &label_options, &row_options, &strict_options, &only_options),

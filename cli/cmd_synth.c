@@ -2,27 +2,24 @@
 #include "commands.h"
 #include "inputs.h"
 #include "outputs.h"
+#include "owned.h"
 
-static int save(cli_run *cli, kf_status opened, kf_data *data, const char *path) {
-  int result = result_of(cli, opened);
-  if (result == EXIT_OK) result = save_data(cli, data, path);
-  kf_data_free(data);
-  return result;
+static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
+  TRY(result_of(cli, opened));
+  TRY(own_data(cli, *data));
+  return save_data(cli, *data, path);
 }
 
 static int run(cli_run *cli) {
   const char *path = cli->args.output, *text_path = cli->args.world.text;
-  int result = check_safetensors(cli, path, "data set");
-  if (result == EXIT_OK && text_path) result = check_safetensors(cli, text_path, "data set");
-  if (result == EXIT_OK) result = check_outputs_differ(cli, path, text_path);
-  if (result != EXIT_OK) return result;
+  TRY(check_safetensors(cli, path, "data set"));
+  if (text_path) TRY(check_safetensors(cli, text_path, "data set"));
+  TRY(check_outputs_differ(cli, path, text_path));
   kf_synth_options options = world_of(&cli->args);
-  kf_data *data = NULL, *text = NULL;
-  kf_status status = kf_synth_open(cli->ctx, &options, &data);
-  result = save(cli, status, data, path);
-  if (result != EXIT_OK || !text_path) return result;
-  status = kf_synth_open_text(cli->ctx, &options, &text);
-  return save(cli, status, text, text_path);
+  kf_data *data, *text;
+  TRY(save(cli, kf_synth_open(cli->ctx, &options, &data), &data, path));
+  if (!text_path) return EXIT_OK;
+  return save(cli, kf_synth_open_text(cli->ctx, &options, &text), &text, text_path);
 }
 
 static const cli_group own_options = {
@@ -41,8 +38,7 @@ const cli_command synth_command = {
         "Image embeddings with a class hierarchy, noise within classes that has a power-law "
         "spectrum, a large common mean, and text prototypes on the other side of a modality gap; "
         "calibrated on real CLIP ViT-B/32 embeddings. The same options give the same bytes on "
-        "every "
-        "machine. Rows are made as they are written, so any size works.\n\n"
+        "every machine. Rows are made as they are written, so any size works.\n\n"
         "By default: 1000 classes, 512 dimensions, 16 rows per class, seed 0. Row i belongs to "
         "class i mod K. Test rows come from another --split of the same world.",
     .groups = GROUPS(&own_options, &world_options),

@@ -1,32 +1,28 @@
 /* cmd_text_prototypes.c - koofu text-prototypes: embeddings of prompts to one mean per class. */
 #include "commands.h"
 #include "format.h"
-#include "label_files.h"
 #include "outputs.h"
+#include "owned.h"
 #include "texts.h"
 
 static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data **out) {
   const cli_args *a = &cli->args;
-  cli_strings labels;
-  if (expand_labels(&a->data.labels, &labels)) return fail(cli, KF_ERR_MEM);
-  kf_data_options options = {.labels = (const char *const *)labels.items,
-                             .n_labels = labels.n,
+  kf_data_options options = {.labels = a->data.labels.items,
+                             .n_labels = a->data.labels.n,
                              .classes = classes,
                              .tensor = a->data.tensor,
                              .label_tensor = a->data.label_tensor,
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
                              .skip_bad = a->data.skip_bad};
-  kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out);
-  strings_free(&labels);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
+  TRY(own_data(cli, *out));
   return check_replaces_no_data(cli, *out, a->output);
 }
 
 /* Without labels and --per-class, all classes have the same number of prompts. */
 static int share_out(cli_run *cli, const kf_data *data, kf_text_options *options) {
   kf_class_set *names = NULL;
-  kf_status status = kf_class_set_load(cli->ctx, cli->args.data.classes, &names);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_class_set_load(cli->ctx, cli->args.data.classes, &names)));
   uint32_t n = kf_class_set_size(names);
   uint64_t rows = kf_data_rows(data), each = rows / n;
   kf_class_set_free(names);
@@ -48,33 +44,25 @@ static int take_prompts(cli_run *cli, kf_text_options *options, kf_data **data) 
     return open_prompts(cli, 0, NULL, data);
   }
   if (!a->data.classes || a->data.labels.n) return open_prompts(cli, 1, a->data.classes, data);
-  int result = open_prompts(cli, 1, NULL, data);
-  if (result != EXIT_OK) return result;
+  TRY(open_prompts(cli, 1, NULL, data));
   if (!kf_data_has_labels(*data)) return share_out(cli, *data, options);
-  kf_data_free(*data); /* labels inside, which --classes names */
-  *data = NULL;
-  return open_prompts(cli, 1, a->data.classes, data);
+  return open_prompts(cli, 1, a->data.classes, data); /* labels inside, which --classes names */
 }
 
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (a->text.per_class.given && (a->data.labels.n || a->data.label_tensor))
     return fail_usage(cli, "--per-class and labels are two ways to say the same");
-  int result = check_safetensors(cli, a->output, "file of text prototypes");
-  if (result != EXIT_OK) return result;
+  TRY(check_safetensors(cli, a->output, "file of text prototypes"));
   kf_text_options options = {.unit_rows = a->text.no_unit_rows ? KF_OFF : KF_ON,
                              .unit_mean = a->text.no_unit_mean ? KF_OFF : KF_ON};
   kf_data *data = NULL;
   kf_text *text = NULL;
-  result = take_prompts(cli, &options, &data);
-  if (result == EXIT_OK) {
-    kf_status status = kf_text_new(cli->ctx, data, &options, &text);
-    result = status == KF_OK ? save_text(cli, text, kf_data_rows(data), "embedding", "embeddings")
-                             : fail_in(cli, status, a->operands.items[0]);
-  }
-  kf_text_free(text);
-  kf_data_free(data);
-  return result;
+  TRY(take_prompts(cli, &options, &data));
+  kf_status status = kf_text_new(cli->ctx, data, &options, &text);
+  if (status != KF_OK) return fail_in(cli, status, a->operands.items[0]);
+  TRY(own_text(cli, text));
+  return save_text(cli, text, kf_data_rows(data), "embedding", "embeddings");
 }
 
 static const cli_group own_options = {
@@ -93,13 +81,14 @@ const cli_command text_prototypes_command = {
     .operands = "EMB...",
     .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
-    .details = "Reads embedded prompts in any format that 'koofu convert' reads, and writes a "
-               "native data set with one mean per class, in class order, with the names. 'koofu "
-               "prompts' writes prompts class by class; if their embeddings are in the same order, "
-               "--classes or --per-class M is enough. Otherwise, or if classes differ in their "
-               "number of prompts, give labels.\n\n"
-               "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. "
-               "--text scales means to unit length again, unless --text-as-is is given.",
+    .details =
+        "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native "
+        "data set with one mean per class, in class order, with the names. 'koofu prompts' writes "
+        "prompts class by class; if their embeddings are in the same order, --classes or "
+        "--per-class M is enough. Otherwise, or if classes differ in their number of prompts, "
+        "give labels.\n\n"
+        "Each embedding and each mean is scaled to unit length, as OpenAI does for CLIP. --text "
+        "scales means to unit length again, unless --text-as-is is given.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples = EXAMPLES(
         {"Seven prompts per class",

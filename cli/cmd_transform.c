@@ -13,16 +13,12 @@ static int transform(cli_run *cli, const kf_model *model, const kf_data *data) {
 }
 
 static int run(cli_run *cli) {
-  int result = check_output(cli, cli->args.output);
-  if (result != EXIT_OK) return result;
+  TRY(check_output(cli, cli->args.output));
   kf_model *model = NULL;
   kf_data *data = NULL;
-  result = load_model(cli, cli->args.operands.items[0], &model);
-  if (result == EXIT_OK) result = open_data(cli, 1, LABELS_WANTED, &data);
-  if (result == EXIT_OK) result = transform(cli, model, data);
-  kf_data_free(data);
-  kf_model_free(model);
-  return result;
+  TRY(load_model(cli, cli->args.operands.items[0], &model));
+  TRY(open_data(cli, 1, LABELS_WANTED, &data));
+  return transform(cli, model, data);
 }
 
 static const cli_group own_options = {
@@ -39,13 +35,11 @@ const cli_command transform_command = {
     .missing_rest = "the data to map are",
     .summary = "map embeddings to the model's space",
     .details =
-        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. A "
-        ".npy holds only the rows; a .safetensors is a native data set with labels and class "
-        "names, "
-        "if the input has them.\n\n"
+        "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "
+        "A .npy holds only the rows; a .safetensors is a native data set with labels and class "
+        "names, if the input has them.\n\n"
         "With --skip-bad, rows that are NaN, infinite or zero become zeros, so that every row "
-        "keeps "
-        "its number.",
+        "keeps its number.",
     .groups = GROUPS(&own_options, &label_options, &row_options),
     .examples =
         EXAMPLES({"A compact gallery for retrieval",

@@ -1,7 +1,9 @@
-/* encoders.c - encoders and pictures, as the options name them. */
+/* encoders.c - encoders and pictures as the options name them, and queries: rows or pictures. */
 #include "encoders.h"
 #include "format.h"
+#include "inputs.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,8 +14,8 @@ int load_encoder(cli_run *cli, const char *folder, tower_use use, kf_encoder **o
                                 .images = use == TOWER_TEXT ? KF_OFF : KF_ON,
                                 .text = use == TOWER_IMAGES ? KF_OFF : KF_ON,
                                 .max_pixels = (uint64_t)a->encoder.max_pixels.value};
-  kf_status status = kf_encoder_load(cli->ctx, folder, &options, out);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_encoder_load(cli->ctx, folder, &options, out)));
+  TRY(own_encoder(cli, *out));
   progress_end(cli);
   const kf_encoder *e = *out;
   if (use != TOWER_TEXT && kf_encoder_image_size(e) == 0)
@@ -34,10 +36,10 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
     return fail_usage(cli, "'%s' is one argument too many with --list", operands->items[first]);
   if (!list && operands->n == first)
     return fail_usage(cli, "the pictures are missing (folders, pictures, or --list FILE)");
-  kf_status status =
-      list ? kf_pictures_open_list(cli->ctx, list, out)
-           : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out);
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  TRY(result_of(
+      cli, list ? kf_pictures_open_list(cli->ctx, list, out)
+                : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out)));
+  return own_pictures(cli, *out);
 }
 
 void say_pictures(cli_run *cli, const kf_embed_report *r) {
@@ -71,7 +73,7 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   kf_embed_report r;
   double begun = now();
   kf_status status = kf_embed(cli->ctx, encoder, pictures, &options, path, &r);
-  int result = status == KF_OK ? EXIT_OK : fail(cli, status);
+  int result = result_of(cli, status);
   if (status == KF_ERR_CANCELLED) say_kept(cli, path);
   if (status != KF_OK) return result;
   double seconds = now() - begun;
@@ -80,4 +82,39 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
   say_pictures(cli, &r);
   return EXIT_OK;
+}
+
+/* --- queries ---------------------------------------------------------------------------------- */
+
+int queries_open(cli_run *cli, size_t first, cli_queries *out) {
+  const cli_args *a = &cli->args;
+  int result;
+  if (!a->encoder.folder) {
+    if (a->encoder.precision || a->encoder.max_pixels.given)
+      return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
+                        a->encoder.precision ? "precision" : "max-pixels");
+    result = open_data(cli, first, LABELS_IGNORED, &out->data);
+    if (result != EXIT_OK) return result;
+    out->n = kf_data_rows(out->data);
+    out->dim = kf_data_dim(out->data);
+    return EXIT_OK;
+  }
+  if (a->data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  result = open_pictures(cli, first, &out->pictures);
+  if (result == EXIT_OK) result = load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder);
+  if (result != EXIT_OK) return result;
+  out->n = kf_pictures_count(out->pictures);
+  out->dim = kf_encoder_dim(out->encoder);
+  return EXIT_OK;
+}
+
+int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
+  uint64_t most = q->pictures && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  if (*room > most) *room = most;
+  if (*room == 0) *room = 1;
+  kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};
+  TRY(result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
+                                                           &options, &q->reader)
+                                 : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader)));
+  return own_reader(cli, q->reader);
 }

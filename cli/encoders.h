@@ -1,4 +1,4 @@
-/* encoders.h - encoders and pictures, as the options name them. */
+/* encoders.h - encoders and pictures as the options name them, and queries: rows or pictures. */
 #ifndef CLI_ENCODERS_H
 #define CLI_ENCODERS_H
 
@@ -18,5 +18,19 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
 void say_pictures(cli_run *cli, const kf_embed_report *report);
 /* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
 void say_kept(cli_run *cli, const char *path);
+
+/* What a command is asked about: a data set, or pictures and their encoder. */
+typedef struct cli_queries {
+  kf_data *data; /* NULL: pictures */
+  kf_pictures *pictures;
+  kf_encoder *encoder;
+  uint64_t n; /* bad ones included */
+  uint32_t dim;
+  kf_reader *reader; /* from queries_start on */
+} cli_queries;
+/* Operands `first` and up: data or, with --encoder, pictures. */
+int queries_open(cli_run *cli, size_t first, cli_queries *out);
+/* Makes the reader of blocks of at most *room queries, which becomes what is possible. */
+int queries_start(cli_run *cli, cli_queries *queries, uint64_t *room);
 
 #endif

@@ -1,9 +1,20 @@
 /* eval_print.c - prints what 'koofu eval' found, as text or as JSON. */
-#include "evaluating.h"
+#include "eval_print.h"
 #include "format.h"
 #include "galleries.h"
 #include "inputs.h"
 #include "judging.h"
+
+#include <math.h>
+
+int eval_has_parts(const eval_job *job) {
+  return job->data && kf_model_fused(job->model) && !job->cli->args.use.raw;
+}
+
+const kf_model *eval_judged(const eval_job *job) {
+  if (!job->zero.text) return job->model;
+  return job->cli->args.use.raw ? job->zero.raw : job->zero.mapped;
+}
 
 /* --- text ------------------------------------------------------------------------------------- */
 
@@ -122,10 +133,7 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_count(j, "knn_dim", kf_gallery_dim(job->gallery));
   jw_text(j, "knn_metric", kf_metric_name(kf_gallery_metric(job->gallery)));
   jw_flag(j, "knn_weighted", a->votes.weighted);
-  if (a->votes.weighted)
-    jw_real(j, "knn_temperature", vote_temperature(a));
-  else
-    jw_null(j, "knn_temperature");
+  jw_real(j, "knn_temperature", a->votes.weighted ? vote_temperature(a) : (double)NAN);
   jw_flag(j, "leave_one_out", !job->data);
   jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
 }
@@ -165,10 +173,7 @@ void eval_print_json(const eval_job *job) {
   cli_json j = {stdout, 0};
   int raw = job->data != NULL;
   jw_open(&j, NULL, '{');
-  if (raw)
-    jw_count(&j, "n", r->n);
-  else
-    jw_null(&j, "n");
+  jw_count_if(&j, "n", r->n, raw);
   print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
   print_json_hits(&j, "raw", r->raw_top1, r->raw_top5, r->n, raw);
   if (eval_has_parts(job)) print_json_parts(&j, job);

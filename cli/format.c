@@ -105,6 +105,13 @@ void print_plain(FILE *file, const char *text) {
   }
 }
 
+void print_row_id(FILE *file, const char *id, uint64_t number) {
+  if (id)
+    print_escaped(file, id);
+  else
+    fprintf(file, "%llu", (unsigned long long)number);
+}
+
 void print_class(FILE *file, const char *name, int32_t number) {
   if (name)
     print_escaped(file, name);

@@ -20,6 +20,8 @@ shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56
 
 /* Prints text with tabs, line ends, backslashes and control characters escaped. */
 void print_escaped(FILE *file, const char *text);
+/* A row by id, or by number if id is NULL. */
+void print_row_id(FILE *file, const char *id, uint64_t number);
 /* A class by name, or by number if it has no name. */
 void print_class(FILE *file, const char *name, int32_t number);
 /* Prints text with '?' for control characters, so that no file name can control a terminal. */

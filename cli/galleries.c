@@ -2,24 +2,16 @@
 #include "format.h"
 #include "galleries.h"
 #include "inputs.h"
+#include "owned.h"
 
 #include <string.h>
-
-/* Queries are read, searched and written in blocks of at most this many queries and bytes. */
-enum { BLOCK_QUERIES = 4096, BLOCK_BYTES = 64 << 20 };
-/* The products of a block per thread, as a power of two: about half a second, so that a signal is
- * noticed soon ... */
-static const int product_bits[] = {
-    [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
-/* ... but at least this many queries per thread, to be worth a pass over all rows. */
-enum { LEAST_QUERIES = 64 };
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out) {
   kf_gallery_load_options options = {.rerank_from_disk = cli->args.search.rerank_from_disk};
   kf_status status = kf_gallery_load(cli->ctx, path, &options, out);
-  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "gallery");
+  return status == KF_OK ? own_gallery(cli, *out) : fail_load(cli, status, path, "gallery");
 }
 
 /* --- rows that are mapped already ------------------------------------------------------------- */
@@ -92,14 +84,13 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
 }
 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {
-  int result = load_gallery(cli, cli->args.votes.gallery, out);
-  if (result == EXIT_OK) result = check_voters(cli, *out, model);
-  return result;
+  TRY(load_gallery(cli, cli->args.votes.gallery, out));
+  return check_voters(cli, *out, model);
 }
 
 /* --- searching -------------------------------------------------------------------------------- */
 
-int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
+int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
   if (most == 0)
     return fail_with(cli, EXIT_BAD_DATA, "%s: has one row, so there is no other to find", path);
   if (k <= most) return EXIT_OK;
@@ -108,12 +99,11 @@ int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k) 
                     (unsigned long long)most, k);
 }
 
-int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
+int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.weighted = a->votes.weighted, .temperature = vote_temperature(a)};
   kf_k_choice *choice;
-  kf_status status = kf_k_choice_new(cli->ctx, gallery, &options, &choice);
-  if (status != KF_OK) return fail(cli, status);
+  TRY(result_of(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice)));
   const kf_k_point *chosen = &choice->points[choice->k - 1],
                    *best = &choice->points[choice->best - 1];
   *k = choice->k;
@@ -129,19 +119,8 @@ int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *
   return EXIT_OK;
 }
 
-int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
+int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k) {
   const cli_number *given = &cli->args.search.k;
   *k = given->given ? (uint32_t)given->value : most < 15 ? (uint32_t)most : 15;
-  return check_neighbours(cli, path, most, *k);
-}
-
-uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries) {
-  uint64_t soon = (1ull << product_bits[kf_ctx_isa(cli->ctx)]) / kf_gallery_dim(gallery) /
-                  kf_gallery_rows(gallery);
-  uint64_t n = (soon > LEAST_QUERIES ? soon : LEAST_QUERIES) * kf_ctx_threads(cli->ctx);
-  uint64_t fit = BLOCK_BYTES / (kf_gallery_dim_in(gallery) * sizeof(float) +
-                                k * (sizeof(int64_t) + sizeof(double)));
-  if (n > fit) n = fit;
-  if (n > BLOCK_QUERIES) n = BLOCK_QUERIES;
-  return n < queries ? n : queries;
+  return check_k(cli, path, most, *k);
 }

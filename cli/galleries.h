@@ -2,7 +2,7 @@
 #ifndef CLI_GALLERIES_H
 #define CLI_GALLERIES_H
 
-#include "blocks.h"
+#include "encoders.h"
 
 int load_gallery(cli_run *cli, const char *path, kf_gallery **out);
 int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a gallery with one */
@@ -20,11 +20,9 @@ double vote_temperature(const cli_args *args); /* --temperature, or the default 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 
 /* -k, or 15 if there are that many; `most` rows of the gallery at `path` are searched. */
-int choose_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
+int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
 /* -k auto: chosen by leaving out rows of the gallery in turn; says which. */
-int neighbours_by_themselves(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
-int check_neighbours(cli_run *cli, const char *path, uint64_t most, uint32_t k);
-/* How many of the queries to read at a time. */
-uint64_t query_block(const cli_run *cli, const kf_gallery *gallery, uint32_t k, uint64_t queries);
+int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
+int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 
 #endif

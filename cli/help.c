@@ -67,14 +67,15 @@ void each_option(FILE *file, const cli_command *command, option_fn print) {
     if (!o->hidden) print(file, command, o);
 }
 
-static void print_options(FILE *file, const cli_command *command) {
+void each_titled_option(FILE *file, const cli_command *command, const char *title,
+                        void (*print)(FILE *file, const cli_option *option)) {
   option_walk walk = {.command = command};
   const cli_group *group, *before = NULL;
   for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
     if (o->hidden) continue;
-    if (group != before) fprintf(file, "\n%s\n", group->title);
+    if (group != before) fprintf(file, "%s%s\n", title, group->title);
     before = group;
-    print_option(file, o);
+    print(file, o);
   }
 }
 
@@ -122,7 +123,7 @@ void print_help(FILE *file, const cli_command *command) {
   }
   print_usage(file, command);
   print_summary(file, command);
-  print_options(file, command);
+  each_titled_option(file, command, "\n", print_option);
 }
 
 void print_long_help(FILE *file, const cli_command *command) {
@@ -131,7 +132,7 @@ void print_long_help(FILE *file, const cli_command *command) {
     print_summary(file, command);
     putc('\n', file);
     print_paragraphs(file, command->details);
-    print_options(file, command);
+    each_titled_option(file, command, "\n", print_option);
     print_examples(file, command->examples);
     return;
   }

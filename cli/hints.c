@@ -19,7 +19,7 @@ static const struct hint_text {
     {KF_HINT_TENSOR, "tensor", "name the tensor with --tensor"},
     {KF_HINT_LABEL_TENSOR, "label-tensor", "give --labels, or name the tensor with --label-tensor"},
     {KF_HINT_PICTURES, "encoder",
-     "give --encoder MODEL-DIR, or embed pictures with 'koofu embed' first"},
+     "give --encoder CLIP-DIR, or embed pictures with 'koofu embed' first"},
     {KF_HINT_PICTURES, NULL, "embed pictures with 'koofu embed' first"},
     {KF_HINT_PER_CLASS, "per-class", "give the number of rows per class with --per-class"},
     {KF_HINT_EXPONENT, NULL, "make both with the smaller --exponent"},

@@ -1,8 +1,8 @@
 /* inputs.c - opens data sets, loads models, reads or computes statistics. */
 #include "inputs.h"
 #include "format.h"
-#include "label_files.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -14,16 +14,14 @@ int data_options_given(const cli_args *a) {
   return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
 }
 
-static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *label_files,
+static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
                      const char *only, label_use use, kf_data **out) {
   const struct data_args *d = &cli->args.data;
   if (d->allow_unknown && !d->classes)
     return fail_usage(cli, "--skip-unknown needs --classes FILE");
-  cli_strings labels;
-  if (expand_labels(label_files, &labels)) return fail(cli, KF_ERR_MEM);
   kf_data_options options = {
-      .labels = (const char *const *)labels.items,
-      .n_labels = labels.n,
+      .labels = labels->items,
+      .n_labels = labels->n,
       .classes = d->classes,
       .tensor = d->tensor,
       .label_tensor = d->label_tensor,
@@ -33,14 +31,9 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .allow_unknown = d->allow_unknown || (use == LABELS_WANTED && d->classes),
       .only = only,
   };
-  kf_status status = kf_data_open(cli->ctx, paths, n, &options, out);
-  strings_free(&labels);
-  if (status != KF_OK) return fail(cli, status);
-  int result = check_replaces_no_data(cli, *out, cli->args.output);
-  if (result == EXIT_OK) return EXIT_OK;
-  kf_data_free(*out);
-  *out = NULL;
-  return result;
+  TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
+  TRY(own_data(cli, *out));
+  return check_replaces_no_data(cli, *out, cli->args.output);
 }
 
 /* --only concerns these rows, not test rows. */
@@ -102,7 +95,7 @@ int fail_load(cli_run *cli, kf_status status, const char *path, const char *want
 
 int load_model(cli_run *cli, const char *path, kf_model **out) {
   kf_status status = kf_model_load(cli->ctx, path, out);
-  return status == KF_OK ? EXIT_OK : fail_load(cli, status, path, "model");
+  return status == KF_OK ? own_model(cli, *out) : fail_load(cli, status, path, "model");
 }
 
 kf_metric metric_for(const cli_args *a, const kf_model *model) {
@@ -112,13 +105,12 @@ kf_metric metric_for(const cli_args *a, const kf_model *model) {
 
 /* --- statistics ------------------------------------------------------------------------------- */
 
-static void say_left_out(cli_run *cli, const kf_data *data, const kf_stats *stats) {
-  uint64_t out = kf_data_rows(data) - kf_stats_rows(stats);
-  uint64_t unlabelled = kf_data_unlabelled(data);
+void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
+  uint64_t out = unlabelled + bad;
   if (out > 0)
     say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(kf_data_rows(data), "row", "rows").text, show_count(unlabelled).text,
-        show_count(out - unlabelled).text);
+        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
+        show_count(bad).text);
 }
 
 kf_stats_options stats_options_of(const cli_args *a) {
@@ -128,24 +120,20 @@ kf_stats_options stats_options_of(const cli_args *a) {
 }
 
 int load_stats(cli_run *cli, const char *path, kf_stats **out) {
-  return result_of(cli, kf_stats_load(cli->ctx, path, out));
+  TRY(result_of(cli, kf_stats_load(cli->ctx, path, out)));
+  return own_stats(cli, *out);
 }
 
-int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  const struct stats_args *s = &cli->args.stats;
-  if (s->exponent.given && !s->no_normalize)
-    return fail_usage(cli, "--exponent needs --no-normalize");
-  kf_stats_options options = stats_options_of(&cli->args);
-  kf_data *data = NULL;
-  int result = open_data(cli, 0, LABELS_NEEDED, &data);
-  if (result == EXIT_OK)
-    result = result_of(cli, kf_stats_new_from_data(cli->ctx, data, &options, out));
-  if (result == EXIT_OK) say_left_out(cli, data, *out);
-  if (result == EXIT_OK && rows)
-    *rows = data;
-  else
-    kf_data_free(data);
-  return result;
+/* Options that contradict each other or a statistics file. */
+static int check_stats_options(cli_run *cli, const kf_stats *loaded) {
+  const cli_args *a = &cli->args;
+  int exponent = a->stats.exponent.given, no_normalize = a->stats.no_normalize;
+  if (exponent && !no_normalize) return fail_usage(cli, "--exponent needs --no-normalize");
+  if (loaded &&
+      (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown || no_normalize))
+    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
+                      a->operands.items[0]);
+  return EXIT_OK;
 }
 
 static int is_regular(const char *path) {
@@ -153,31 +141,38 @@ static int is_regular(const char *path) {
   return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* Looks into a single .safetensors file; everything else is data. */
-int is_stats_file(cli_run *cli, int *yes) {
-  const cli_list *operands = &cli->args.operands;
-  *yes = 0;
-  if (operands->n != 1 || !ends_with(operands->items[0], ".safetensors")) return EXIT_OK;
-  if (!is_regular(operands->items[0])) return EXIT_OK;
+/* A file that cannot be loaded as statistics is data, unless it is damaged. */
+static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
+  if (kf_stats_load(cli->ctx, path, out) == KF_OK) return own_stats(cli, *out);
   kf_info *info;
-  kf_status status = kf_info_read(cli->ctx, operands->items[0], &info);
-  if (status != KF_OK) return fail(cli, status);
-  *yes = strcmp(info->kind, "statistics") == 0;
+  TRY(result_of(cli, kf_info_read(cli->ctx, path, &info)));
+  int is_stats = strcmp(info->kind, "statistics") == 0;
   kf_info_free(info);
-  return EXIT_OK;
+  return is_stats ? load_stats(cli, path, out) : EXIT_OK;
+}
+
+int take_stats(cli_run *cli, kf_stats **out) {
+  const cli_list *operands = &cli->args.operands;
+  const char *path = operands->items[0];
+  int result = EXIT_OK;
+  if (operands->n == 1 && ends_with(path, ".safetensors") && is_regular(path))
+    result = load_if_stats(cli, path, out);
+  return result == EXIT_OK ? check_stats_options(cli, *out) : result;
+}
+
+int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
+  kf_stats_options options = stats_options_of(&cli->args);
+  TRY(check_stats_options(cli, NULL));
+  TRY(open_data(cli, 0, LABELS_NEEDED, rows));
+  TRY(result_of(cli, kf_stats_new_from_data(cli->ctx, *rows, &options, out)));
+  uint64_t n = kf_stats_rows(*out), unlabelled = kf_data_unlabelled(*rows);
+  say_rows_left_out(cli, n, unlabelled, kf_data_rows(*rows) - n - unlabelled);
+  return own_stats(cli, *out);
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  const cli_args *a = &cli->args;
-  int ready;
-  int result = is_stats_file(cli, &ready);
-  if (result != EXIT_OK) return result;
-  if (!ready) return data_stats(cli, rows, out);
-  if (data_options_given(a) || a->data.allow_unlabelled || a->data.allow_unknown ||
-      a->stats.no_normalize || a->stats.exponent.given)
-    return fail_usage(cli, "%s is a statistics file, so options on rows and labels cannot be used",
-                      a->operands.items[0]);
-  return load_stats(cli, a->operands.items[0], out);
+  int result = take_stats(cli, out);
+  return result == EXIT_OK && !*out ? data_stats(cli, rows, out) : result;
 }
 
 kf_synth_options world_of(const cli_args *a) {

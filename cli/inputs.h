@@ -25,13 +25,17 @@ kf_metric metric_for(const cli_args *args, const kf_model *model); /* --metric, 
  * file, says which kind and what to do. */
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted);
 
-/* Statistics of the operands as data. The data set is handed out unless rows is NULL. */
+/* Statistics of the operands as data. */
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out);
 /* Statistics from the operands: one statistics file (*rows stays NULL), or data. */
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out);
-int is_stats_file(cli_run *cli, int *yes); /* whether the operands are one statistics file */
+/* The same without reading data: *out stays NULL for these. Refuses options that contradict the
+ * kind of input. */
+int take_stats(cli_run *cli, kf_stats **out);
 int load_stats(cli_run *cli, const char *path, kf_stats **out);
 kf_stats_options stats_options_of(const cli_args *args);
+/* Says how many training rows were left out, if any. */
+void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad);
 
 kf_synth_options world_of(const cli_args *args); /* world_options */
 

@@ -1,4 +1,4 @@
-/* json.c - writes JSON, one document a line. */
+/* json.c - writes JSON, one document per line. */
 #include "json.h"
 
 #include <math.h>
@@ -72,6 +72,13 @@ void jw_text(cli_json *j, const char *key, const char *value) {
 void jw_count(cli_json *j, const char *key, uint64_t value) {
   begin(j, key);
   fprintf(j->file, "%llu", (unsigned long long)value);
+}
+
+void jw_count_if(cli_json *j, const char *key, uint64_t value, int known) {
+  if (known)
+    jw_count(j, key, value);
+  else
+    jw_null(j, key);
 }
 
 void jw_number(cli_json *j, const char *key, int64_t value) {

@@ -1,4 +1,4 @@
-/* json.h - writes JSON, one document a line. */
+/* json.h - writes JSON, one document per line. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
@@ -16,6 +16,7 @@ void jw_open(cli_json *j, const char *key, char bracket);
 void jw_close(cli_json *j, char bracket);
 void jw_text(cli_json *j, const char *key, const char *value); /* NULL: null */
 void jw_count(cli_json *j, const char *key, uint64_t value);
+void jw_count_if(cli_json *j, const char *key, uint64_t value, int known); /* or null */
 void jw_number(cli_json *j, const char *key, int64_t value);
 void jw_real(cli_json *j, const char *key, double value);
 void jw_flag(cli_json *j, const char *key, int value);

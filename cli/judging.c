@@ -2,7 +2,9 @@
 #include "format.h"
 #include "judging.h"
 #include "out_file.h"
+#include "owned.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* --- inputs ----------------------------------------------------------------------------------- */
@@ -12,9 +14,13 @@ int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set) {
   if (!j->truth && (j->truth_classes || j->ids))
     return fail_usage(cli, "--%s needs --truth FILE", j->ids ? "ids" : "truth-classes");
   kf_truth_options options = {.classes = j->truth_classes, .ids = j->ids};
-  kf_status status = j->truth ? kf_truth_load(cli->ctx, j->truth, &options, truth) : KF_OK;
-  if (status == KF_OK && j->class_set) status = kf_class_set_load(cli->ctx, j->class_set, set);
-  return result_of(cli, status);
+  if (j->truth) {
+    TRY(result_of(cli, kf_truth_load(cli->ctx, j->truth, &options, truth)));
+    TRY(own_truth(cli, *truth));
+  }
+  if (!j->class_set) return EXIT_OK;
+  TRY(result_of(cli, kf_class_set_load(cli->ctx, j->class_set, set)));
+  return own_class_set(cli, *set);
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */
@@ -23,15 +29,9 @@ void print_json_share(cli_json *j, const char *name, uint64_t hits, uint64_t n, 
   char low_name[40], high_name[40];
   snprintf(low_name, sizeof low_name, "%s_low", name);
   snprintf(high_name, sizeof high_name, "%s_high", name);
-  if (!known) {
-    jw_null(j, name);
-    jw_null(j, low_name);
-    jw_null(j, high_name);
-    return;
-  }
-  double low, high;
-  kf_interval95(hits, n, &low, &high);
-  jw_real(j, name, (double)hits / (double)n);
+  double low = (double)NAN, high = (double)NAN; /* null */
+  if (known) kf_interval95(hits, n, &low, &high);
+  jw_real(j, name, known ? (double)hits / (double)n : (double)NAN);
   jw_real(j, low_name, low);
   jw_real(j, high_name, high);
 }
@@ -203,18 +203,18 @@ static void write_confusions(FILE *file, const kf_model *model, const kf_analysi
   }
 }
 
-/* Both files, or neither. */
+/* What the tables are about. */
+typedef struct judged {
+  const kf_model *model;
+  const kf_analysis *analysis;
+} judged;
+
+static void write_judged(const void *argument, size_t i, FILE *file) {
+  const judged *of = argument;
+  (i == 0 ? write_classes : write_confusions)(file, of->model, of->analysis);
+}
+
 int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis) {
-  static void (*const writers[])(FILE *, const kf_model *,
-                                 const kf_analysis *) = {write_classes, write_confusions};
   const char *const paths[] = {cli->args.errors.per_class, cli->args.errors.confusions};
-  out_file files[2] = {{0}, {0}};
-  int result = EXIT_OK;
-  for (int i = 0; i < 2 && result == EXIT_OK; i++) {
-    if (paths[i]) result = out_file_open(cli, &files[i], paths[i]);
-    if (paths[i] && result == EXIT_OK) writers[i](files[i].file, model, analysis);
-  }
-  if (result == EXIT_OK) result = out_files_commit(cli, files, 2);
-  for (int i = 0; i < 2; i++) out_file_abort(&files[i]);
-  return result;
+  return write_files(cli, paths, 2, write_judged, &(judged){model, analysis});
 }

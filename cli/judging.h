@@ -4,8 +4,7 @@
 
 #include "json.h"
 
-/* judge_options; what was not asked for stays NULL. Both are to be freed even if one fails. set may
- * be NULL for commands without --class-set. */
+/* judge_options; what was not asked for stays NULL. set may be NULL for commands without --class-set. */
 int load_judging(cli_run *cli, kf_truth **truth, kf_class_set **set);
 
 /* NAME, NAME_low and NAME_high, as fractions; null unless known. */

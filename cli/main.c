@@ -2,6 +2,7 @@
 #include "commands.h"
 #include "format.h"
 #include "help.h"
+#include "owned.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -165,12 +166,9 @@ static int start(cli_run *cli, int argc, char **argv) {
     return EXIT_USAGE;
   }
   const char *name = argv[1];
-  if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
-    print_help(stdout, NULL);
-    return EXIT_OK;
-  }
-  if (strcmp(name, "-H") == 0 || strcmp(name, "--long-help") == 0) {
-    print_long_help(stdout, NULL);
+  int long_help = strcmp(name, "-H") == 0 || strcmp(name, "--long-help") == 0;
+  if (long_help || strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
+    (long_help ? print_long_help : print_help)(stdout, NULL);
     return EXIT_OK;
   }
   const cli_command *found = find_command(strcmp(name, "--version") == 0 ? "version" : name);
@@ -196,6 +194,7 @@ int main(int argc, char **argv) {
   cli.begun = now();
   set_limits();
   int status = start(&cli, argc, argv);
+  free_owned(&cli);
   kf_ctx_free(cli.ctx);
   args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);

@@ -65,18 +65,6 @@ static void print_option(FILE *file, const cli_option *o) {
   fputs(".\n", file);
 }
 
-static void print_options(FILE *file, const cli_command *command) {
-  print_heading(file, "options");
-  option_walk walk = {.command = command};
-  const cli_group *group, *before = NULL;
-  for (const cli_option *o; (o = option_next(&walk, &group)) != NULL;) {
-    if (o->hidden) continue;
-    if (group != before) fprintf(file, ".SS %s\n", group->title);
-    before = group;
-    print_option(file, o);
-  }
-}
-
 static void print_examples(FILE *file, const cli_example *examples) {
   if (!examples) return;
   print_heading(file, "examples");
@@ -182,7 +170,8 @@ void print_man(FILE *file, const cli_command *command) {
   print_synopsis(file, command);
   print_heading(file, "description");
   print_paragraphs(file, command->details);
-  print_options(file, command);
+  print_heading(file, "options");
+  each_titled_option(file, command, ".SS ", print_option);
   print_topics(file);
   print_examples(file, command->examples);
   print_see_also(file, command);

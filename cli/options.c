@@ -23,13 +23,14 @@ const cli_group global_options = {
 
 const cli_group label_options = {
     "Labels",
-    OPTIONS({INPUTS("labels", data.labels, "FILE"),
-             .help = "labels: .npy integers, or text with one label a line; repeat it to give one "
-                     "file for each data file"},
-            {INPUT("classes", data.classes, "FILE"),
-             .help = "class names, one a line; integer labels index it, text labels must be in it"},
-            {TEXT("label-tensor", data.label_tensor, "NAME"),
-             .help = "the labels inside .safetensors (default: labels)"})};
+    OPTIONS(
+        {INPUTS("labels", data.labels, "FILE"),
+         .help = "labels: .npy integers, or text with one label per line; repeat it to give one "
+                 "file for each data file"},
+        {INPUT("classes", data.classes, "FILE"),
+         .help = "class names, one per line; integer labels index it, text labels must be in it"},
+        {TEXT("label-tensor", data.label_tensor, "NAME"),
+         .help = "the labels inside .safetensors (default: labels)"})};
 
 const cli_group row_options = {
     "Rows",
@@ -47,7 +48,7 @@ const cli_group strict_options = {
 
 const cli_group only_options = {
     "Rows to take", OPTIONS({INPUT("only", data.only, "FILE"),
-                             .help = "take only rows of these classes, one name a line"})};
+                             .help = "take only rows of these classes, one name per line"})};
 
 const cli_group stats_options = {
     "Statistics",
@@ -94,7 +95,7 @@ const cli_group tower_options = {"Encoder", OPTIONS({PRECISION})};
 
 const cli_group encoder_options = {
     "Pictures",
-    OPTIONS({TEXT("encoder", encoder.folder, "MODEL-DIR"),
+    OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),
              .help = "take pictures instead of rows, and embed them with this CLIP model (see "
                      "'koofu embed')"},
             {PRECISION}, {MAX_PIXELS})};
@@ -111,10 +112,10 @@ const cli_group picture_options = {
 
 #define TRUTH_CLASSES                                                                              \
   INPUT("truth-classes", judge.truth_classes, "FILE"),                                             \
-      .help = "class names, one a line, that the class numbers in --truth stand for"
+      .help = "class names, one per line, that the class numbers in --truth stand for"
 #define ROW_IDS                                                                                    \
   INPUT("ids", judge.ids, "FILE"),                                                                 \
-      .help = "the id of each row, one a line, by which --truth finds its entry"
+      .help = "the id of each row, one per line, by which --truth finds its entry"
 
 const cli_group truth_options = {
     "What is right",
@@ -126,10 +127,10 @@ const cli_group judge_options = {
     "What is right",
     OPTIONS({INPUT("truth", judge.truth, "FILE"),
              .help = "the right classes of each row, instead of labels: ReaL's .json, a .csv with "
-                     "labels and ids, or text with classes separated by commas, one line a row"},
+                     "labels and ids, or text with classes separated by commas, one line per row"},
             {TRUTH_CLASSES}, {ROW_IDS},
             {INPUT("class-set", judge.class_set, "FILE"),
-             .help = "class names, one a line: only these classes take part"})};
+             .help = "class names, one per line: only these classes take part"})};
 
 const cli_group world_options = {
     "The world",

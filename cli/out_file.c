@@ -5,6 +5,7 @@
  * same folder. rename(2) then puts it in its place, replacing an older file in one step. */
 #include "out_file.h"
 #include "outputs.h"
+#include "owned.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -153,6 +154,20 @@ int out_files_commit(cli_run *cli, out_file *files, size_t n) {
   int result = EXIT_OK;
   for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_finish(cli, &files[i]);
   for (size_t i = 0; i < n && result == EXIT_OK; i++) result = out_file_commit(cli, &files[i]);
+  return result;
+}
+
+int write_files(cli_run *cli, const char *const *paths, size_t n,
+                void (*write)(const void *argument, size_t i, FILE *file), const void *argument) {
+  out_file *files = own_memory(cli, n, sizeof *files);
+  if (!files) return fail(cli, KF_ERR_MEM);
+  int result = EXIT_OK;
+  for (size_t i = 0; i < n && result == EXIT_OK; i++) {
+    if (paths[i]) result = out_file_open(cli, &files[i], paths[i]);
+    if (paths[i] && result == EXIT_OK) write(argument, i, files[i].file);
+  }
+  if (result == EXIT_OK) result = out_files_commit(cli, files, n);
+  for (size_t i = 0; i < n; i++) out_file_abort(&files[i]);
   return result;
 }
 

@@ -1,7 +1,6 @@
 /* outputs.c - checks outputs before the work rather than after it, and says what was written. */
 #include "outputs.h"
 #include "format.h"
-#include "label_files.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,30 +30,22 @@ static int same_file(const struct stat *output, const char *input) {
          info.st_dev == output->st_dev && info.st_ino == output->st_ino;
 }
 
-static int same_as_one_of(const struct stat *output, const char *const *inputs, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (same_file(output, inputs[i])) return 1;
-  return 0;
+static int same_as_one_of(const struct stat *output, const cli_list *inputs) {
+  int same = 0;
+  for (size_t i = 0; i < inputs->n && !same; i++) same = same_file(output, inputs->items[i]);
+  return same;
 }
 
-/* -1: out of memory. */
-static int same_as_labels(const struct stat *output, const cli_list *given) {
-  cli_strings labels;
-  if (expand_labels(given, &labels)) return -1;
-  int found = same_as_one_of(output, (const char *const *)labels.items, labels.n);
-  strings_free(&labels);
-  return found;
-}
-
-/* Whether an output is a file that the command line names as an input; -1: out of memory. */
+/* Whether an output is a file that the command line names as an input. Files that folders and
+ * patterns stand for are known once the data are open: check_replaces_no_data. */
 static int is_named_input(const cli_run *cli, const struct stat *output) {
   const cli_args *a = &cli->args;
-  int found = same_as_one_of(output, a->operands.items, a->operands.n);
+  int found = same_as_one_of(output, &a->operands);
   option_walk walk = {.command = cli->command};
-  for (const cli_option *o; found == 0 && (o = option_next(&walk, NULL)) != NULL;) {
+  for (const cli_option *o; !found && (o = option_next(&walk, NULL)) != NULL;) {
     const void *at = (const char *)a + o->at;
     if (o->input && o->kind == OPTION_TEXT) found = same_file(output, *(const char *const *)at);
-    if (o->input && o->kind == OPTION_LIST) found = same_as_labels(output, at);
+    if (o->input && o->kind == OPTION_LIST) found = same_as_one_of(output, at);
   }
   return found;
 }
@@ -92,9 +83,7 @@ int check_output(cli_run *cli, const char *path) {
     return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
   if (!S_ISREG(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  int input = is_named_input(cli, &info);
-  if (input < 0) return fail(cli, KF_ERR_MEM);
-  if (input) return fail_both(cli, path);
+  if (is_named_input(cli, &info)) return fail_both(cli, path);
   char target[PATH_MAX]; /* of a link, its target is replaced */
   return check_folder(cli, path, realpath(path, target) ? target : path);
 }

@@ -2,8 +2,9 @@
 #include "format.h"
 #include "out_file.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "sweep_print.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
@@ -161,18 +162,10 @@ static void print_json_cell(const sweep_table *t, cli_json *w, const kf_sweep_ce
   if (t->sets->n) jw_text(w, "set", set_of(t, c));
   jw_text(w, "metric", metric_of(c));
   jw_text(w, "space", c->raw ? "raw" : "koofu");
-  if (c->raw) {
-    jw_null(w, "lambda");
-    jw_null(w, "relative");
-  } else {
-    jw_real(w, "lambda", c->lambda);
-    jw_real(w, "relative", c->relative);
-  }
+  jw_real(w, "lambda", c->raw ? (double)NAN : c->lambda);
+  jw_real(w, "relative", c->raw ? (double)NAN : c->relative);
   jw_count(w, "dim", c->dim);
-  if (c->k)
-    jw_count(w, "k", c->k);
-  else
-    jw_null(w, "k");
+  jw_count_if(w, "k", c->k, c->k != 0);
   jw_text(w, "text", c->text || c->fused ? text_of(c) : NULL);
   if (c->fused) jw_real(w, "alpha", c->alpha);
   jw_count(w, "n", c->n);
@@ -187,10 +180,7 @@ static void print_json(const void *table, FILE *file) {
   cli_json w = {file, 0};
   jw_open(&w, NULL, '{');
   jw_real(&w, "mean_eigenvalue", s->mean_eigenvalue);
-  if (s->folds)
-    jw_count(&w, "folds", s->folds);
-  else
-    jw_null(&w, "folds");
+  jw_count_if(&w, "folds", s->folds, s->folds != 0);
   jw_count(&w, "rows", s->counts.rows);
   jw_count(&w, "n_absent", s->counts.n_absent);
   jw_count(&w, "n_excluded", s->counts.n_excluded);

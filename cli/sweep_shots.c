@@ -3,7 +3,9 @@
 #include "inputs.h"
 #include "judging.h"
 #include "outputs.h"
-#include "sweeping.h"
+#include "owned.h"
+#include "sweep_print.h"
+#include "sweep_shots.h"
 #include "texts.h"
 
 typedef struct shots_job {
@@ -129,14 +131,15 @@ static void print_json(const void *result, FILE *file) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
-               const kf_truth *truth, kf_shots **out) {
-  const cli_args *a = &cli->args;
+static int draw_shots(shots_job *j) {
+  const cli_args *a = &j->cli->args;
   kf_shots_options options = {.shots = a->shots.sizes.items,
                               .n_shots = a->shots.sizes.n,
                               .seeds = (uint32_t)a->shots.seeds.value,
-                              .truth = truth};
-  return result_of(cli, kf_shots_new(cli->ctx, train, test, text, &options, out));
+                              .truth = j->truth};
+  TRY(result_of(j->cli,
+                kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots)));
+  return own_shots(j->cli, j->shots);
 }
 
 /* What --shots cannot be used with, or NULL. */
@@ -169,26 +172,19 @@ static int check_options(cli_run *cli) {
 
 static int prepare(shots_job *j) {
   cli_run *cli = j->cli;
-  int result = check_options(cli);
-  if (result == EXIT_OK) result = check_text_output(cli, cli->args.output);
-  if (result == EXIT_OK) result = load_judging(cli, &j->truth, NULL);
-  if (result == EXIT_OK) result = open_judged_test(cli, j->truth, &j->test);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_NEEDED, &j->train);
-  if (result == EXIT_OK && cli->args.text.path) result = load_text(cli, &j->text);
-  return result;
+  TRY(check_options(cli));
+  TRY(check_text_output(cli, cli->args.output));
+  TRY(load_judging(cli, &j->truth, NULL));
+  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(open_data(cli, 0, LABELS_NEEDED, &j->train));
+  if (cli->args.text.path) TRY(load_text(cli, &j->text));
+  return EXIT_OK;
 }
 
 int sweep_shots(cli_run *cli) {
   static const table_form form = {print_text, print_csv, print_json};
   shots_job j = {.cli = cli};
-  int result = prepare(&j);
-  if (result == EXIT_OK) result = draw_shots(cli, j.train, j.test, j.text, j.truth, &j.shots);
-  if (result == EXIT_OK)
-    result = write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
-  kf_shots_free(j.shots);
-  kf_text_free(j.text);
-  kf_truth_free(j.truth);
-  kf_data_free(j.train);
-  kf_data_free(j.test);
-  return result;
+  TRY(prepare(&j));
+  TRY(draw_shots(&j));
+  return write_table(cli, j.shots, &form, j.shots->n_points, "figure", "figures");
 }

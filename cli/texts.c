@@ -2,6 +2,7 @@
 #include "texts.h"
 #include "format.h"
 #include "outputs.h"
+#include "owned.h"
 
 int check_text_options(cli_run *cli) {
   const struct text_args *t = &cli->args.text;
@@ -25,17 +26,14 @@ int load_text(cli_run *cli, kf_text **out) {
   kf_switch unit = t->as_is ? KF_OFF : KF_ON;
   kf_text_options options = {.unit_rows = unit, .unit_mean = unit};
   kf_data *data = NULL;
-  int result = result_of(cli, kf_data_open(cli->ctx, &t->path, 1, NULL, &data));
-  if (result == EXIT_OK && !kf_data_has_labels(data))
-    result =
-        fail_with(cli, EXIT_BAD_DATA,
-                  "%s: has no classes; make text prototypes with 'koofu text-prototypes'", t->path);
-  if (result == EXIT_OK) {
-    kf_status status = kf_text_new(cli->ctx, data, &options, out);
-    if (status != KF_OK) result = fail_in(cli, status, t->path);
-  }
-  kf_data_free(data);
-  return result;
+  TRY(result_of(cli, kf_data_open(cli->ctx, &t->path, 1, NULL, &data)));
+  TRY(own_data(cli, data));
+  if (!kf_data_has_labels(data))
+    return fail_with(cli, EXIT_BAD_DATA,
+                     "%s: has no classes; make text prototypes with 'koofu text-prototypes'",
+                     t->path);
+  kf_status status = kf_text_new(cli->ctx, data, &options, out);
+  return status == KF_OK ? own_text(cli, *out) : fail_in(cli, status, t->path);
 }
 
 int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, const char *many) {
@@ -49,23 +47,18 @@ int save_text(cli_run *cli, const kf_text *text, uint64_t n, const char *one, co
   return result_of(cli, status);
 }
 
-int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out) {
-  int raw = cli->args.use.raw;
-  int result = load_text(cli, &out->text);
-  if (result != EXIT_OK) return result;
-  kf_status status = KF_OK;
-  if (raw || both)
-    status = kf_model_new_zero_shot(cli->ctx, model, out->text, KF_CENTRE_NONE, &out->raw);
-  cli->muted = out->raw != NULL; /* the same notes on classes again */
-  if (status == KF_OK && !raw)
-    status =
-        kf_model_new_zero_shot(cli->ctx, model, out->text, centre_of(&cli->args), &out->mapped);
-  cli->muted = 0;
-  return status == KF_OK ? EXIT_OK : fail_in(cli, status, cli->args.text.path);
+static int make_zero_shot(cli_run *cli, const kf_model *model, const kf_text *text,
+                          kf_centre centre, kf_model **out) {
+  kf_status status = kf_model_new_zero_shot(cli->ctx, model, text, centre, out);
+  return status == KF_OK ? own_model(cli, *out) : fail_in(cli, status, cli->args.text.path);
 }
 
-void zero_shot_free(cli_zero_shot *zero) {
-  kf_model_free(zero->raw);
-  kf_model_free(zero->mapped);
-  kf_text_free(zero->text);
+int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out) {
+  int raw = cli->args.use.raw;
+  TRY(load_text(cli, &out->text));
+  if (raw || both) TRY(make_zero_shot(cli, model, out->text, KF_CENTRE_NONE, &out->raw));
+  cli->muted = out->raw != NULL; /* the same notes on classes again */
+  if (!raw) TRY(make_zero_shot(cli, model, out->text, centre_of(&cli->args), &out->mapped));
+  cli->muted = 0;
+  return EXIT_OK;
 }

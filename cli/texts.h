@@ -14,10 +14,8 @@ typedef struct cli_zero_shot {
   kf_text *text;
   kf_model *raw, *mapped;
 } cli_zero_shot;
-/* Loads --text and makes the model for the space that --raw decides, or both (only raw with --raw).
- * To be freed even if it fails. */
+/* Loads --text and makes the model for the space that --raw decides, or both (only raw with --raw). */
 int load_zero_shot(cli_run *cli, const kf_model *model, int both, cli_zero_shot *out);
-void zero_shot_free(cli_zero_shot *zero);
 const char *text_centre_name(const cli_args *args); /* never NULL */
 
 /* Writes text prototypes to -o and says how many embeddings, called `one` or `many`, they are

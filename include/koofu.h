@@ -650,7 +650,7 @@ KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row); /* NU
 /* The index over its rows, for queries in its own space. Owned by the gallery. */
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
 /* A good number of queries to search with at a time. */
-KF_API uint64_t kf_gallery_batch(const kf_gallery *gallery);
+KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
 
 /* As kf_search, for queries [n][dim_in] of the original space. A NaN or infinite query is
  * KF_ERR_DATA naming it; so is a zero one if rows are scaled to unit length. */

@@ -205,6 +205,37 @@ static void test_shard_labels(void **state) {
   }
 }
 
+/* Patterns of label files: in the order of their names; a file by that name is a file; a pattern
+ * without a match fails as a missing file does. */
+static void test_label_patterns(void **state) {
+  (void)state;
+  write_shards();
+  mkdir(at("lp"), 0777);
+  write_text("lp/l10.txt", "b");
+  write_text("lp/l2.txt", "a");
+  write_text("lp/m.txt", "b");
+  write_text("lp/[l]*.txt", "a\na\na\n");
+  const char *paths[] = {at("shards")};
+  const char *two[] = {at("lp/l*.txt"), at("lp/m.txt")}, *literal[] = {at("lp/[l]*.txt")};
+  const int32_t expected[3] = {1, 0, 1}, zeros[3] = {0};
+  for (int i = 0; i < 2; i++) {
+    kf_data_options options = {.labels = i ? literal : two, .n_labels = i ? 1 : 2};
+    kf_data *data;
+    assert_ok(ctx, kf_data_open(ctx, paths, 1, &options, &data));
+    assert_rows(data, 3, 2, six, i ? zeros : expected);
+    assert_int_equal(kf_data_reads(data, at("lp/l10.txt")), !i);
+    kf_data_free(data);
+  }
+  const char *none[] = {at("lp/x*.txt")};
+  kf_data_options options = {.labels = none, .n_labels = 1};
+  kf_data *data;
+  assert_error(ctx, KF_ERR_IO, "x*.txt", kf_data_open(ctx, paths, 1, &options, &data));
+  options.labels = two;
+  options.n_labels = 1;
+  assert_error(ctx, KF_ERR_ARG, "2 label files for 3 data files",
+               kf_data_open(ctx, paths, 1, &options, &data));
+}
+
 /* --- labels ---------------------------------------------------------------------------------- */
 
 static void test_integer_labels(void **state) {
@@ -850,6 +881,7 @@ int main(void) {
       cmocka_unit_test(test_shards),
       cmocka_unit_test(test_literal_brackets),
       cmocka_unit_test(test_shard_labels),
+      cmocka_unit_test(test_label_patterns),
       cmocka_unit_test(test_integer_labels),
       cmocka_unit_test(test_labels_inside),
       cmocka_unit_test(test_text_labels),

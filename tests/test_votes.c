@@ -150,14 +150,14 @@ static void weighted_votes(void **state) {
 /* More rows than are searched at a time. */
 static void many_rows(void **state) {
   (void)state;
-  enum { N = 2500 };
+  enum { N = 5000 };
   world w = make_world(100, 8, 4, 1, 25), q = make_world(N, 8, 4, 1, 26);
   kf_gallery *g = plain_gallery(w.rows, w.n, 8, w.labels, KF_METRIC_COSINE);
   static int32_t all[N * 2], one[2];
   static double votes[N * 2], vote[2];
   kf_search_report report = {0};
   kf_vote_options o = {.top = 2, .weighted = 1};
-  assert_true(kf_gallery_batch(g) < N);
+  assert_true(kf_gallery_batch(ctx, g) < N);
   assert_ok(ctx, kf_gallery_classify(ctx, g, q.rows, N, &o, all, votes, &report));
   assert_int_equal(report.queries, N);
   for (uint64_t i = 0; i < N; i += 7) {

@@ -70,7 +70,7 @@ static kf_status prepare(k_job *j) {
   uint64_t most = o->sample > 0 ? o->sample : KF_DEFAULT_SAMPLE;
   j->taken = j->n < most ? j->n : most;
   if (j->n == 0) return kf_fail(err, KF_ERR_DATA, "no row of the gallery has a label");
-  j->batch = kf_gallery_batch(g);
+  j->batch = kf_gallery_batch(j->ctx, g);
   KF_TAKE(&j->arena, j->rows, j->batch * g->space.dim);
   KF_TAKE(&j->arena, j->number, j->batch);
   KF_TAKE(&j->arena, j->found, j->batch * j->most);

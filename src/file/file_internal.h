@@ -21,7 +21,9 @@ typedef struct kf_paths {
   size_t n, room;
 } kf_paths;
 /* Replaces folders and patterns by the files they stand for. */
-kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err);
+/* Label files are never folders, and a pattern without a match is kept: opening it then fails. */
+kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
+                          kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
 /* --- safetensors ----------------------------------------------------------------------------- */

@@ -216,11 +216,16 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   KF_ENTER(ctx, paths != NULL && out != NULL);
   KF_OPTIONS(kf_data_options, o, options);
   KF_TRY(check_arguments(paths, n_paths, &o, err));
-  kf_paths list;
-  KF_TRY(kf_paths_expand(paths, n_paths, &list, err));
+  kf_paths list, labels = {0};
+  KF_TRY(kf_paths_expand(paths, n_paths, false, &list, err));
   kf_files *files = kf_files_new();
-  kf_status status = files != NULL ? open_files(files, &list, &o, err) : kf_fail_memory(err);
+  kf_status status = files != NULL ? kf_paths_expand(o.labels, o.n_labels, true, &labels, err)
+                                   : kf_fail_memory(err);
+  o.labels = (const char *const *)labels.path;
+  o.n_labels = labels.n;
+  if (status == KF_OK) status = open_files(files, &list, &o, err);
   kf_paths_clear(&list);
+  kf_paths_clear(&labels);
   kf_data *data = files != NULL ? &files->base : NULL;
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   KF_HAND_OUT(status, out, data, kf_data_free);

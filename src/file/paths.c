@@ -62,9 +62,10 @@ static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err) {
+static kf_status append_matches(kf_paths *list, const char *pattern, bool label, kf_err *err) {
   glob_t found;
   int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
+  if (result == GLOB_NOMATCH && label) return append(list, NULL, pattern, err);
   if (result == GLOB_NOMATCH)
     return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   if (result == GLOB_NOSPACE) return kf_fail_memory(err);
@@ -80,18 +81,20 @@ static kf_status append_matches(kf_paths *list, const char *pattern, kf_err *err
 }
 
 /* A file whose name looks like a pattern is still a file. */
-static kf_status append_given(kf_paths *list, const char *path, kf_err *err) {
-  if (kf_is_directory(path)) return append_folder(list, path, err);
+static kf_status append_given(kf_paths *list, const char *path, bool label, kf_err *err) {
+  if (!label && kf_is_directory(path)) return append_folder(list, path, err);
   struct stat info;
   if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0)
-    return append_matches(list, path, err);
+    return append_matches(list, path, label, err);
   return append(list, NULL, path, err);
 }
 
-kf_status kf_paths_expand(const char *const *given, size_t n, kf_paths *out, kf_err *err) {
+kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
+                          kf_err *err) {
   *out = (kf_paths){0};
   kf_status status = KF_OK;
-  for (size_t i = 0; i < n && status == KF_OK; i++) status = append_given(out, given[i], err);
+  for (size_t i = 0; i < n && status == KF_OK; i++)
+    status = append_given(out, given[i], labels, err);
   if (status != KF_OK) kf_paths_clear(out);
   return status;
 }

@@ -94,7 +94,7 @@ static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_opti
   uint64_t rows = data != NULL ? data->rows : j->gallery->rows;
   KF_TRY(kf_judge_start(j->ctx, &j->judge, kf_known_gallery(j->gallery), o->set, data, rows,
                         o->truth));
-  j->batch = kf_gallery_batch(j->gallery);
+  j->batch = kf_gallery_batch(j->ctx, j->gallery);
   KF_TAKE(&j->arena, j->found, j->batch * j->most);
   KF_TAKE(&j->arena, j->scores, j->batch * j->most);
   KF_TAKE_ZERO(&j->arena, j->hits, j->n_k);

@@ -74,12 +74,20 @@ kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err
                      "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
 }
 
-uint64_t kf_gallery_batch(const kf_gallery *g) {
-  const uint64_t least = 64, most = 1024, products = (uint64_t)1 << 36; /* well below a second */
-  uint64_t rows = 64 * kf_data_chunk(kf_gallery_dim_in(g));
-  uint64_t soon = products / kf_gallery_dim(g) / kf_gallery_rows(g);
-  if (rows > soon) rows = soon;
-  return rows < least ? least : rows < most ? rows : most;
+/* As many queries as a thread searches with in about half a second, so that a request to stop is
+ * noticed soon, but enough to be worth a pass over all rows; with k answers each, in at most 64 MiB
+ * for any k. */
+uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *g) {
+  static const int product_bits[] = {
+      [KF_ISA_PLAIN] = 29, [KF_ISA_AVX2] = 35, [KF_ISA_AVX512] = 36, [KF_ISA_AMX] = 38};
+  const uint64_t least = 64, most = 4096, bytes = (uint64_t)64 << 20;
+  if (ctx == NULL || g == NULL) return least;
+  uint64_t soon = ((uint64_t)1 << product_bits[ctx->kernels->isa]) / g->space.dim / g->rows;
+  uint64_t n = (soon > least ? soon : least) * kf_ctx_threads(ctx);
+  uint64_t fit = bytes / (kf_gallery_dim_in(g) * sizeof(float) +
+                          KF_MAX_NEIGHBOURS * (sizeof(int64_t) + sizeof(double)));
+  if (n > fit) n = fit;
+  return n < most ? n : most;
 }
 
 kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric, kf_space *out,

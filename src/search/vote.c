@@ -124,7 +124,7 @@ kf_status kf_gallery_classify(kf_ctx *ctx, const kf_gallery *gallery, const floa
   KF_TRY(kf_check_neighbours(o.k, gallery->rows, err));
   kf_poll poll = {0};
   KF_TRY(kf_poll_start(&poll, gallery, o.weighted, o.temperature, err));
-  neighbours found = {.batch = kf_gallery_batch(gallery)};
+  neighbours found = {.batch = kf_gallery_batch(ctx, gallery)};
   kf_arena arena = {0};
   KF_TAKE(&arena, found.rows, found.batch * o.k);
   KF_TAKE(&arena, found.scores, found.batch * o.k);

@@ -317,7 +317,7 @@ KF_API const char *kf_gallery_class_name(const kf_gallery *gallery,
 KF_API int32_t kf_gallery_label(const kf_gallery *gallery, uint64_t row);
 KF_API const char *kf_gallery_id(const kf_gallery *gallery, uint64_t row);
 KF_API const kf_index *kf_gallery_index(const kf_gallery *gallery);
-KF_API uint64_t kf_gallery_batch(const kf_gallery *gallery);
+KF_API uint64_t kf_gallery_batch(const kf_ctx *ctx, const kf_gallery *gallery);
 KF_API kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
                                    uint64_t n, uint32_t k, const kf_search_options *options,
                                    int64_t *rows, double *scores, kf_search_report *report);

@@ -1,5 +1,5 @@
-/* choosing.c - how to fit, as the options say, and what a fit chose. */
-#include "choosing.h"
+/* fit_options.c - how to fit, as the options say, and what a fit chose. */
+#include "fit_options.h"
 #include "format.h"
 #include "inputs.h"
 
@@ -47,19 +47,11 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,
                         .tolerance = a->fit.tolerance.value / 100};
-  kf_status status = a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK;
-  return status == KF_OK ? EXIT_OK : fail(cli, status);
+  return result_of(cli,
+                   a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
 
 /* --- what was chosen -------------------------------------------------------------------------- */
-
-void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
-  uint64_t out = unlabelled + bad;
-  if (out > 0)
-    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
-        show_count(bad).text);
-}
 
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)

@@ -1,6 +1,6 @@
-/* evaluating.h - what 'koofu eval' finds (cmd_eval.c) and prints (eval_print.c). */
-#ifndef CLI_EVALUATING_H
-#define CLI_EVALUATING_H
+/* eval_print.h - what 'koofu eval' has found, and how it is printed. */
+#ifndef CLI_EVAL_PRINT_H
+#define CLI_EVAL_PRINT_H
 
 #include "texts.h"
 

@@ -1,14 +1,8 @@
-/* sweeping.h - the two kinds of 'koofu sweep': cells over lambda and dimensions (cmd_sweep.c), and
- * few-shot curves (sweep_shots.c); and their tables (sweep_print.c). */
-#ifndef CLI_SWEEPING_H
-#define CLI_SWEEPING_H
+/* sweep_print.h - the tables of 'koofu sweep', as text, CSV or JSON. */
+#ifndef CLI_SWEEP_PRINT_H
+#define CLI_SWEEP_PRINT_H
 
 #include "json.h"
-
-int sweep_shots(cli_run *cli); /* koofu sweep --shots */
-/* --shots and --seeds: the curves, to be freed. text and truth may be NULL. */
-int draw_shots(cli_run *cli, const kf_data *train, const kf_data *test, const kf_text *text,
-               const kf_truth *truth, kf_shots **out);
 
 extern const char *const table_formats[]; /* --format */
 extern const char *const sweep_metrics[]; /* kf_metric, from 1, and both */

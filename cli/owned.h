@@ -1,0 +1,36 @@
+/* owned.h - what a run loads or makes belongs to it, and is freed when it ends. */
+#ifndef CLI_OWNED_H
+#define CLI_OWNED_H
+
+#include "cli.h"
+
+/* Hands an object to the run; own_data and so on are the same for those of the library. Returns the
+ * exit status. */
+int own(cli_run *cli, void *object, void (*release)(void *object));
+#define OWNED(TYPE)                                                                                \
+  static inline void release_##TYPE(void *object) { kf_##TYPE##_free(object); }                    \
+  static inline int own_##TYPE(cli_run *cli, kf_##TYPE *object) {                                  \
+    return own(cli, object, release_##TYPE);                                                       \
+  }
+OWNED(analysis)
+OWNED(class_set)
+OWNED(data)
+OWNED(encoder)
+OWNED(gallery)
+OWNED(lambda_choice)
+OWNED(model)
+OWNED(pictures)
+OWNED(prompts)
+OWNED(reader)
+OWNED(shots)
+OWNED(stats)
+OWNED(sweep)
+OWNED(text)
+OWNED(truth)
+OWNED(verdicts)
+#undef OWNED
+
+void *own_memory(cli_run *cli, size_t n, size_t size); /* zeroed; NULL: out of memory */
+void free_owned(cli_run *cli);                         /* the last first */
+
+#endif
