@@ -261,7 +261,6 @@ static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEED
 const cli_command sweep_command = {
     .name = "sweep",
     .operands = "DATA...|STATS",
-    .missing = "the training data or their statistics are",
     .summary = "tabulate accuracy over lambda, dimensions and k",
     .details =
         "Measures the accuracy of nearest prototypes, and with -k of neighbours, for every "

@@ -107,10 +107,15 @@ kf_metric metric_for(const cli_args *a, const kf_model *model) {
 
 void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
   uint64_t out = unlabelled + bad;
-  if (out > 0)
-    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
-        show_count(bad).text);
+  const char *label = cli->args.data.allow_unknown ? "without a known label" : "without a label";
+  char parts[96] = "";
+  int n =
+      unlabelled ? snprintf(parts, sizeof parts, "%s %s", show_count(unlabelled).text, label) : 0;
+  if (bad)
+    snprintf(parts + n, sizeof parts - (size_t)n, "%s%s bad", n ? ", " : "", show_count(bad).text);
+  if (out)
+    say(cli, "left out %s of %s: %s", show_count(out).text,
+        show_counted(out + rows, "row", "rows").text, parts);
 }
 
 kf_stats_options stats_options_of(const cli_args *a) {
@@ -151,12 +156,23 @@ static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
   return is_stats ? load_stats(cli, path, out) : EXIT_OK;
 }
 
+/* Several statistics files are not one data set; a file that cannot be read is reported later. */
+static int refuse_several_stats(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return EXIT_OK;
+  int is_stats = strcmp(info->kind, "statistics") == 0;
+  kf_info_free(info);
+  if (!is_stats) return EXIT_OK;
+  return fail_with(cli, EXIT_BAD_DATA,
+                   "%s: holds statistics; merge statistics files with 'koofu merge' first", path);
+}
+
 int take_stats(cli_run *cli, kf_stats **out) {
   const cli_list *operands = &cli->args.operands;
   const char *path = operands->items[0];
   int result = EXIT_OK;
-  if (operands->n == 1 && ends_with(path, ".safetensors") && is_regular(path))
-    result = load_if_stats(cli, path, out);
+  if (ends_with(path, ".safetensors") && is_regular(path))
+    result = operands->n == 1 ? load_if_stats(cli, path, out) : refuse_several_stats(cli, path);
   return result == EXIT_OK ? check_stats_options(cli, *out) : result;
 }
 

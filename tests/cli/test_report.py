@@ -169,11 +169,11 @@ def refusals(box):
     make_data(box)
     box.works("fit", "train.safetensors", "-o", "model.safetensors")
     box.refuses(USAGE, "report", "train.safetensors", naming="-o")
-    box.refuses(USAGE, "report", "-o", "page.html", naming="the training data are missing")
+    box.refuses(USAGE, "report", "-o", "page.html", naming="missing argument: DATA")
     box.refuses(USAGE, "report", "train.safetensors", "-o", "-", naming="file name")
-    box.refuses(USAGE, "report", "train.safetensors", "-o", "train.safetensors", naming="both input and output")
+    box.refuses(USAGE, "report", "train.safetensors", "-o", "train.safetensors", naming="is both an input and the output")
     box.refuses(USAGE, "report", "train.safetensors", "--test", "test.safetensors", "-o", "test.safetensors",
-                naming="both input and output")
+                naming="is both an input and the output")
     box.refuses(USAGE, "report", "train.safetensors", "--test-labels", "y.txt", "-o", "page.html", naming="--test")
     box.refuses(USAGE, "report", "train.safetensors", "--model", "model.safetensors", "--dim", 3, "-o", "page.html",
                 naming="--dim")
