@@ -424,8 +424,9 @@ static void test_class_files(void **state) {
   const char *two = write_text("two.txt", "a\nb\n");
   assert_labels_refused(text, two, KF_ERR_DATA, text, "label 'c' in line 3 is not a class of");
   assert_labels_refused(numbers, two, KF_ERR_DATA, numbers, "label of row 2 is 2, but");
-  assert_labels_refused(text, write_text("c.txt", "a\nb\na\n"), KF_ERR_DATA, "c.txt",
-                        "line 3 repeats the class name 'a' of line 1");
+  assert_labels_refused(
+      text, write_text("c.txt", "a\nb\na\n"), KF_ERR_DATA, "c.txt",
+      "line 3 repeats the class name 'a' of line 1; give such classes different names");
   assert_labels_refused(text, write_text("c.txt", "a\n\nb\n"), KF_ERR_DATA, "c.txt",
                         "line 2 is empty");
   assert_labels_refused(text, write_text("c.txt", "a\n\xC0\x80\n"), KF_ERR_DATA, "c.txt",

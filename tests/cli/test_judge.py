@@ -207,7 +207,7 @@ def comparisons_that_make_no_sense(box):
     box.refuses(USAGE, "compare", "a.tsv", "a.tsv", naming="--truth")
     box.refuses(USAGE, "compare", "a.tsv", "a.tsv", "x.safetensors", "--raw", "a", naming="--raw")
     box.refuses(USAGE, "compare", "a.tsv", "m.safetensors", "x.safetensors", "--raw", "both", naming="a.tsv")
-    box.refuses(USAGE, "compare", "a.tsv", naming="second classifier")
+    box.refuses(USAGE, "compare", "a.tsv", naming="missing argument: B")
     box.write("no.tsv", "hello\n")
     box.refuses(BAD_DATA, "compare", "no.tsv", "a.tsv", "x.safetensors", naming=["no.tsv", "class1"])
     box.write("cut.tsv", box.read("a.tsv") + b"60\tclass 0\t1\n")

@@ -56,7 +56,10 @@ def missing_things(box):
     box.refuses(USAGE, "transform", "m", "-o", "o.npy", naming=": missing argument: DATA")
     box.refuses(USAGE, "fit", "x", "-o", naming="-o needs a value")
     box.refuses(USAGE, "fit", "x", "--lambda", "--dim", "3", "-o", "m", naming="--lambda needs a value")
-    box.refuses(USAGE, "demo", "x", naming="'x'")
+    box.refuses(USAGE, "demo", "x", naming="unexpected argument 'x'")
+    box.refuses(USAGE, "fit", naming=": missing argument: DATA or STATS;")
+    box.refuses(USAGE, "fit", "x", naming=": missing option -o MODEL.safetensors")
+    box.refuses(USAGE, "help", "nope", naming="see 'koofu help'")
     box.refuses(USAGE, "fit", "", "-o", "m", naming="empty")
     box.refuses(USAGE, "fit", "x", "-o", "", naming="empty")
 
