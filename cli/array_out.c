@@ -60,8 +60,7 @@ static int open_npy(cli_run *cli, array_out *out, const char *path, uint64_t n) 
   if (!out->scores_path) return fail(cli, KF_ERR_MEM);
   const char *const paths[] = {path, out->scores_path};
   for (int i = ROWS; i <= SCORES; i++) {
-    int result = out_file_open(cli, &out->files[i], paths[i]);
-    if (result != EXIT_OK) return result;
+    TRY(out_file_open(cli, &out->files[i], paths[i]));
     out->at[i] = put_npy_header(out->files[i].file, npy_types[i], n, out->k);
   }
   return EXIT_OK;

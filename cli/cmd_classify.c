@@ -114,8 +114,7 @@ static int classify_all(classify_job *job) {
   uint64_t rows = job->queries.n;
   for (uint64_t first = 0; first < rows && !ferror(job->out.file); first += job->room) {
     if (progress_report(job->cli, "classify", first, rows)) return fail(job->cli, KF_ERR_CANCELLED);
-    int result = classify_block(job, first);
-    if (result != EXIT_OK) return result;
+    TRY(classify_block(job, first));
   }
   uint64_t bad = kf_reader_bad(job->queries.reader);
   const char *const *words = job->queries.pictures ? bad_pictures : bad_rows;

@@ -98,10 +98,8 @@ static int judge_answers(compare_job *job, size_t side) {
 }
 
 static int compare(compare_job *job) {
-  int result = EXIT_OK;
-  for (size_t side = 0; side < 2 && result == EXIT_OK; side++)
-    result = (is_model(job->cli, side) ? judge_model : judge_answers)(job, side);
-  if (result != EXIT_OK) return result;
+  for (size_t side = 0; side < 2; side++)
+    TRY((is_model(job->cli, side) ? judge_model : judge_answers)(job, side));
   return result_of(job->cli,
                    kf_compare(job->cli->ctx, job->verdicts[0], job->verdicts[1], &job->result));
 }

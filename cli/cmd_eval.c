@@ -137,14 +137,12 @@ static int evaluate(eval_job *job) {
 
 static int check_tables(cli_run *cli) {
   const char *const tables[] = {cli->args.errors.per_class, cli->args.errors.confusions};
-  int result = EXIT_OK;
-  for (size_t i = 0; i < COUNT_OF(tables) && result == EXIT_OK; i++) {
+  for (size_t i = 0; i < COUNT_OF(tables); i++) {
     if (tables[i] && is_stdout(tables[i]))
       return fail_usage(cli, "--per-class and --confusions need a file name, not '-'");
-    if (tables[i]) result = check_output(cli, tables[i]);
+    if (tables[i]) TRY(check_output(cli, tables[i]));
   }
-  if (result == EXIT_OK && tables[0]) result = check_outputs_differ(cli, tables[0], tables[1]);
-  return result;
+  return tables[0] ? check_outputs_differ(cli, tables[0], tables[1]) : EXIT_OK;
 }
 
 /* Without data, rows of the gallery are left out in turn. */
@@ -176,8 +174,8 @@ static int check_options(cli_run *cli) {
 
 static int load_eval_gallery(eval_job *job) {
   cli_run *cli = job->cli;
-  int result = load_voters(cli, job->model, &job->gallery);
-  if (result != EXIT_OK || !cli->args.use.raw || !kf_gallery_mapped(job->gallery)) return result;
+  TRY(load_voters(cli, job->model, &job->gallery));
+  if (!cli->args.use.raw || !kf_gallery_mapped(job->gallery)) return EXIT_OK;
   return fail_usage(cli, "--raw cannot be used with %s, whose rows are mapped",
                     cli->args.votes.gallery);
 }

@@ -44,14 +44,12 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
 }
 
 static int run(cli_run *cli) {
-  int result = choose_output(cli);
-  if (result != EXIT_OK) return result;
+  TRY(choose_output(cli));
   kf_model *model = NULL;
   kf_data *data = NULL;
-  if (cli->args.index.model) result = load_model(cli, cli->args.index.model, &model);
-  if (result == EXIT_OK) result = open_data(cli, 0, LABELS_WANTED, &data);
-  if (result == EXIT_OK) result = save(cli, data, model);
-  return result;
+  if (cli->args.index.model) TRY(load_model(cli, cli->args.index.model, &model));
+  TRY(open_data(cli, 0, LABELS_WANTED, &data));
+  return save(cli, data, model);
 }
 
 static const char *const gallery_metrics[] = {"cosine", "euclidean", "inner", NULL};

@@ -17,11 +17,10 @@ static int add(cli_run *cli, kf_stats *sum, size_t i) {
 static int run(cli_run *cli) {
   const cli_list *operands = &cli->args.operands;
   kf_stats *sum = NULL;
-  int result = check_output(cli, cli->args.output);
-  if (result == EXIT_OK) result = load_stats(cli, operands->items[0], &sum);
-  for (size_t i = 1; i < operands->n && result == EXIT_OK; i++) result = add(cli, sum, i);
-  if (result == EXIT_OK) result = save_stats(cli, sum, cli->args.output);
-  return result;
+  TRY(check_output(cli, cli->args.output));
+  TRY(load_stats(cli, operands->items[0], &sum));
+  for (size_t i = 1; i < operands->n; i++) TRY(add(cli, sum, i));
+  return save_stats(cli, sum, cli->args.output);
 }
 
 static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT})};

@@ -7,39 +7,35 @@
 
 static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
   const cli_args *a = &cli->args;
-  int result = out_file_open(cli, out, a->output);
-  if (result == EXIT_OK && a->prompts.label_output)
-    result = out_file_open(cli, labels, a->prompts.label_output);
-  if (result != EXIT_OK) return result;
+  TRY(out_file_open(cli, out, a->output));
+  if (a->prompts.label_output) TRY(out_file_open(cli, labels, a->prompts.label_output));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
     fprintf(out->file, "%s\n", kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
     if (labels->file) fprintf(labels->file, "%s\n", class);
   }
-  result = out_file_finish(cli, out);
-  if (result == EXIT_OK && a->prompts.label_output) result = out_file_commit(cli, labels);
-  if (result == EXIT_OK) result = out_file_commit(cli, out);
-  if (result == EXIT_OK && !is_stdout(a->output))
+  TRY(out_file_finish(cli, out));
+  if (a->prompts.label_output) TRY(out_file_commit(cli, labels));
+  TRY(out_file_commit(cli, out));
+  if (!is_stdout(a->output))
     say_written(cli, a->output, "%s of %s",
                 show_counted(kf_prompts_count(p), "prompt", "prompts").text,
                 show_counted(kf_prompts_classes(p), "class", "classes").text);
-  return result;
+  return EXIT_OK;
 }
 
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
-  int result = is_stdout(a->output) ? EXIT_OK : check_output(cli, a->output);
   if (a->prompts.all_names && !a->prompts.label_output)
     return fail_usage(cli, "--all-names needs --label-output FILE, because classes then differ in "
                            "their number of prompts");
   if (a->prompts.repeats && a->prompts.names)
     return fail_usage(cli, "--repeats cannot be used with --names, whose names may repeat anyway");
-  if (result == EXIT_OK && a->prompts.label_output) {
-    result = check_output(cli, a->prompts.label_output);
-    if (result == EXIT_OK && !is_stdout(a->output))
-      result = check_outputs_differ(cli, a->output, a->prompts.label_output);
-  }
-  return result;
+  TRY(check_text_output(cli, a->output));
+  if (!a->prompts.label_output) return EXIT_OK;
+  TRY(check_output(cli, a->prompts.label_output));
+  if (is_stdout(a->output)) return EXIT_OK;
+  return check_outputs_differ(cli, a->output, a->prompts.label_output);
 }
 
 static int run(cli_run *cli) {

@@ -19,15 +19,14 @@ typedef struct report_inputs {
 
 static int open_inputs(cli_run *cli, report_inputs *in) {
   const cli_args *a = &cli->args;
-  int result = load_judging(cli, &in->truth, NULL);
-  if (result == EXIT_OK && a->report.model) result = load_model(cli, a->report.model, &in->model);
-  if (result == EXIT_OK) result = open_judged_test(cli, in->truth, &in->test);
-  if (result != EXIT_OK) return result;
+  TRY(load_judging(cli, &in->truth, NULL));
+  if (a->report.model) TRY(load_model(cli, a->report.model, &in->model));
+  TRY(open_test(cli, in->truth, &in->test));
   if (a->stats.exponent.given &&
       (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
     return fail_usage(cli, "--exponent needs --no-normalize");
-  result = open_data(cli, 0, LABELS_NEEDED, &in->train);
-  return result == EXIT_OK && a->text.path ? load_text(cli, &in->text) : result;
+  TRY(open_data(cli, 0, LABELS_NEEDED, &in->train));
+  return a->text.path ? load_text(cli, &in->text) : EXIT_OK;
 }
 
 static const char *base_name(const char *path) {

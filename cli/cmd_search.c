@@ -132,9 +132,8 @@ static int search_all(search_job *job) {
     if (progress_report(job->cli, "search", first, job->n_queries))
       return fail(job->cli, KF_ERR_CANCELLED);
     uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found = 0;
-    int result = search_block(job, first, n, &found);
-    if (result == EXIT_OK) result = put_block(job, first, n, found);
-    if (result != EXIT_OK) return result;
+    TRY(search_block(job, first, n, &found));
+    TRY(put_block(job, first, n, found));
     if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
   }
   if (bad_queries(job))
@@ -199,12 +198,12 @@ static void print_json(const search_job *job) {
 }
 
 static int search(search_job *job) {
-  int result = make_buffers(job);
-  if (result == EXIT_OK) result = open_output(job);
-  if (result == EXIT_OK) result = search_all(job);
-  if (result == EXIT_OK) result = commit_output(job);
-  if (result == EXIT_OK && job->cli->args.json) print_json(job);
-  return result;
+  TRY(make_buffers(job));
+  TRY(open_output(job));
+  TRY(search_all(job));
+  TRY(commit_output(job));
+  if (job->cli->args.json) print_json(job);
+  return EXIT_OK;
 }
 
 /* --- the command ------------------------------------------------------------------------------ */
@@ -258,13 +257,12 @@ static int open_queries(search_job *job) {
 static int open_inputs(search_job *job) {
   const char *path = job->cli->args.operands.items[0];
   double begun = now();
-  int result = load_gallery(job->cli, path, &job->gallery);
-  if (result != EXIT_OK) return result;
+  TRY(load_gallery(job->cli, path, &job->gallery));
   job->load_seconds = now() - begun;
   job->n_queries = kf_gallery_rows(job->gallery);
-  if (!job->itself) result = open_queries(job);
+  if (!job->itself) TRY(open_queries(job));
   uint64_t most = kf_gallery_rows(job->gallery) - (uint64_t)job->itself;
-  return result == EXIT_OK ? choose_k(job->cli, path, most, &job->k) : result;
+  return choose_k(job->cli, path, most, &job->k);
 }
 
 static int run(cli_run *cli) {

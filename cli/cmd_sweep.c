@@ -187,7 +187,7 @@ static int prepare(sweep_job *j) {
   TRY(check_text_output(cli, a->output));
   TRY(load_judging(cli, &j->truth, NULL));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
-  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(open_test(cli, j->truth, &j->test));
   TRY(read_stats(cli, &j->train, &j->stats));
   if (!j->train && (!j->test || a->search.ks.n))
     return fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",

@@ -88,21 +88,18 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
 
 int queries_open(cli_run *cli, size_t first, cli_queries *out) {
   const cli_args *a = &cli->args;
-  int result;
   if (!a->encoder.folder) {
     if (a->encoder.precision || a->encoder.max_pixels.given)
       return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
                         a->encoder.precision ? "precision" : "max-pixels");
-    result = open_data(cli, first, LABELS_IGNORED, &out->data);
-    if (result != EXIT_OK) return result;
+    TRY(open_data(cli, first, LABELS_IGNORED, &out->data));
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;
   }
   if (a->data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
-  result = open_pictures(cli, first, &out->pictures);
-  if (result == EXIT_OK) result = load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder);
-  if (result != EXIT_OK) return result;
+  TRY(open_pictures(cli, first, &out->pictures));
+  TRY(load_encoder(cli, a->encoder.folder, TOWER_IMAGES, &out->encoder));
   out->n = kf_pictures_count(out->pictures);
   out->dim = kf_encoder_dim(out->encoder);
   return EXIT_OK;

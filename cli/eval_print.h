@@ -6,7 +6,7 @@
 
 typedef struct eval_job {
   cli_run *cli;
-  /* Inputs, all owned by the job. */
+  /* Inputs. */
   kf_model *model;
   kf_gallery *gallery; /* NULL: prototypes only */
   kf_data *data;       /* NULL: the rows of the gallery, by neighbours only */

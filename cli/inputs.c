@@ -43,19 +43,15 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
                    cli->args.data.only, use, out);
 }
 
-int open_test(cli_run *cli, kf_data **out) {
+int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   const struct test_args *t = &cli->args.test;
   if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
   if (!t->data.n) return EXIT_OK;
-  return open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out);
-}
-
-int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
-  int result = open_test(cli, out);
-  if (result != EXIT_OK || !*out || truth || kf_data_has_labels(*out)) return result;
+  TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
+  if (truth || kf_data_has_labels(*out)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: the test rows have no labels; give a label file with --test-labels",
-                   cli->args.test.data.items[0]);
+                   t->data.items[0]);
 }
 
 /* --- models ----------------------------------------------------------------------------------- */
@@ -170,10 +166,9 @@ static int refuse_several_stats(cli_run *cli, const char *path) {
 int take_stats(cli_run *cli, kf_stats **out) {
   const cli_list *operands = &cli->args.operands;
   const char *path = operands->items[0];
-  int result = EXIT_OK;
   if (ends_with(path, ".safetensors") && is_regular(path))
-    result = operands->n == 1 ? load_if_stats(cli, path, out) : refuse_several_stats(cli, path);
-  return result == EXIT_OK ? check_stats_options(cli, *out) : result;
+    TRY(operands->n == 1 ? load_if_stats(cli, path, out) : refuse_several_stats(cli, path));
+  return check_stats_options(cli, *out);
 }
 
 int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
@@ -187,8 +182,8 @@ int data_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
 }
 
 int read_stats(cli_run *cli, kf_data **rows, kf_stats **out) {
-  int result = take_stats(cli, out);
-  return result == EXIT_OK && !*out ? data_stats(cli, rows, out) : result;
+  TRY(take_stats(cli, out));
+  return *out ? EXIT_OK : data_stats(cli, rows, out);
 }
 
 kf_synth_options world_of(const cli_args *a) {

@@ -93,8 +93,8 @@ int check_text_output(cli_run *cli, const char *path) {
 }
 
 int check_safetensors(cli_run *cli, const char *path, const char *what) {
-  int result = check_output(cli, path);
-  if (result != EXIT_OK || ends_with(path, ".safetensors")) return result;
+  TRY(check_output(cli, path));
+  if (ends_with(path, ".safetensors")) return EXIT_OK;
   return fail_usage(cli, "%s: the name of a %s must end in .safetensors", path, what);
 }
 
