@@ -236,22 +236,31 @@ static void count_operands(const char *operands, size_t *least, size_t *most) {
   }
 }
 
+/* "DATA...|STATS" is missing: "DATA or STATS". */
+static int fail_operand(reader *r, size_t index) {
+  const char *word = r->command->operands;
+  for (; index > 0; index--) word = strchr(word, ' ') + 1;
+  char text[64] = "";
+  for (size_t n = 0, end = strcspn(word, " "); end > 0; word++, end--) {
+    if (*word == '.') continue;
+    n += (size_t)snprintf(text + n, sizeof text - n, *word == '|' ? " or " : "%c", *word);
+  }
+  return FAIL(r, "missing argument: %s", text);
+}
+
 static int check_complete(reader *r) {
   const cli_command *command = r->command;
   const cli_list *operands = &r->args->operands;
   size_t least, most;
   count_operands(command->operands, &least, &most);
-  if (operands->n < least)
-    return FAIL(r, "%s missing",
-                operands->n && command->missing_rest ? command->missing_rest : command->missing);
-  if (operands->n > most)
-    return FAIL(r, "'%.200s' is one argument too many", operands->items[most]);
+  if (operands->n < least) return fail_operand(r, operands->n);
+  if (operands->n > most) return FAIL(r, "unexpected argument '%.200s'", operands->items[most]);
   option_walk walk = {.command = command};
   for (const cli_option *o; (o = option_next(&walk, NULL)) != NULL;) {
     if (!o->required) continue;
     if (*(const char **)((char *)r->args + o->at)) continue;
-    if (!o->letter) return FAIL(r, "the option --%s %s is missing", o->name, o->value);
-    return FAIL(r, "the option -%c %s is missing", o->letter, o->value);
+    if (!o->letter) return FAIL(r, "missing option --%s %s", o->name, o->value);
+    return FAIL(r, "missing option -%c %s", o->letter, o->value);
   }
   return 0;
 }

@@ -73,9 +73,7 @@ typedef struct cli_command {
   /* "MODEL DATA...|STATS": a word for each operand; [optional] ones may be missing, and dots mean any
    * number. NULL: none. */
   const char *operands;
-  const char *missing;      /* what to say if operands are missing: "the model and the data are" */
-  const char *missing_rest; /* the same if the first one is there; NULL: as missing */
-  const char *summary;      /* one line, no capital, no full stop */
+  const char *summary; /* one line, no capital, no full stop */
   /* Paragraphs with an empty line between them; lines that start with a space are not filled. */
   const char *details;
   const cli_group *const *groups; /* NULL-terminated, without the global one; NULL: none */

@@ -55,7 +55,6 @@ static const cli_group own_options = {
 const cli_command add_class_command = {
     .name = "add-class",
     .operands = "MODEL NAME DATA...",
-    .missing = "the model, the name of the new class or its samples are",
     .summary = "add a class to a model from a few samples",
     .details =
         "The prototype of the new class is the mean of all rows of DATA, whose labels are "

@@ -62,7 +62,7 @@ static void print_text(const classes_job *job) {
     print_sample(job, group);
     putchar('\n');
   }
-  printf("%-12s %-36s %8s\n", EXCLUSIVE, "the first three (14K in the paper)",
+  printf("%-12s %-36s %8s\n", EXCLUSIVE, "the first three",
          show_count(total(job, N_EXCLUSIVE)).text);
   printf("%-12s %-36s %8s\n", "total", "each class once", show_count(total(job, KF_GROUPS)).text);
 }

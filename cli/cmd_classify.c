@@ -280,8 +280,6 @@ static const cli_group own_options = {
 const cli_command classify_command = {
     .name = "classify",
     .operands = "MODEL DATA...|PICTURES...",
-    .missing = "the model and the data to classify are",
-    .missing_rest = "the data to classify are",
     .summary = "find the nearest classes of every row or picture",
     .details =
         "Prints a header line and one line per row, separated by tabs: the number of the row, "
@@ -293,7 +291,7 @@ const cli_command classify_command = {
         "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
         "are ignored. With --skip-bad, bad rows have no line.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
-        "class and votes, most votes first; of equal ones, the class whose nearest member is "
+        "class and votes, most votes first; in a tie, the class whose nearest member is "
         "nearest comes first. If fewer classes have votes, the last columns are empty. The "
         "gallery must be of the original space or made with this very model; class names are "
         "those of the gallery.\n\n"
@@ -311,7 +309,7 @@ const cli_command classify_command = {
     .examples = EXAMPLES(
         {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
         {"The best class of a picture",
-         "koofu classify model.safetensors photo.jpg --encoder clip-vit-base-patch32 --top 1"},
+         "koofu classify model.safetensors photo.jpg --encoder clip --top 1"},
         {"The five best, into a file",
          "koofu classify model.safetensors photos.npy -o answers.tsv"},
         {"By the votes of 15 neighbours",

@@ -15,6 +15,7 @@ typedef struct compare_job {
   kf_truth *truth;
   kf_class_set *set;
   kf_verdicts *verdicts[2];
+  int fused[2]; /* a model of rows and text */
   kf_comparison result;
 } compare_job;
 
@@ -27,7 +28,7 @@ static int is_model(const cli_run *cli, size_t side) {
 
 static const char *space_of(const compare_job *job, size_t side) {
   if (!is_model(job->cli, side)) return "answers";
-  return job->cli->args.use.raw & (1 << side) ? "raw" : "Koo-Fu";
+  return job->cli->args.use.raw & (1 << side) ? "raw" : job->fused[side] ? "fused" : "Koo-Fu";
 }
 
 static void print_side(const compare_job *job, size_t side, uint64_t hits) {
@@ -79,6 +80,7 @@ static int judge_model(compare_job *job, size_t side) {
   const cli_args *a = &job->cli->args;
   kf_model *model = NULL;
   TRY(load_model(job->cli, a->operands.items[side], &model));
+  job->fused[side] = kf_model_fused(model);
   kf_analysis_options options = {.metric = (kf_metric)a->metric,
                                  .raw = (a->use.raw & (1 << side)) != 0,
                                  .truth = job->truth,
@@ -106,8 +108,7 @@ static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int models = is_model(cli, 0) + is_model(cli, 1);
   if (a->operands.n < 3 && (models || !a->judge.truth))
-    return fail_usage(cli, "the labelled data to %s are missing",
-                      models ? "compare the models on" : "judge the answers by (or --truth)");
+    return fail_usage(cli, "missing argument: DATA%s", models ? "" : " (or --truth FILE)");
   if (a->operands.n < 3 && data_options_given(a))
     return fail_usage(cli, "options on rows and labels need data");
   if (!models && (a->metric || a->use.raw))
@@ -139,8 +140,6 @@ static const cli_group own_options = {
 const cli_command compare_command = {
     .name = "compare",
     .operands = "A B [DATA...]",
-    .missing = "the two classifiers to compare are",
-    .missing_rest = "the second classifier is",
     .summary = "compare two classifiers on the same rows",
     .details =
         "A and B are models (.safetensors) or answers written by 'koofu classify'. Prints the "

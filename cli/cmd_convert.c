@@ -20,11 +20,11 @@ static const cli_group own_options = {
 const cli_command convert_command = {
     .name = "convert",
     .operands = "IN...",
-    .missing = "the files to convert are",
     .summary = "turn embeddings and labels into one native data set",
     .details =
         "Reads .npy (versions 1 to 3; f2, f4, f8), .safetensors (F16, BF16, F32, F64), .fvecs and "
-        ".fbin. Each IN is a file, a folder (all files in it with a known ending) or a quoted "
+        ".fbin. Each IN is a file, a folder (all files in it with a known file extension) or a "
+        "quoted "
         "glob pattern; together they are one data set. The files of a folder or pattern come in "
         "name order.\n\n"
         "Labels come from --labels: one file per data file (repeat the option in the order of the "

@@ -164,7 +164,7 @@ static void print_next(const demo *d) {
          "  koofu report train.safetensors --test test.safetensors -o report.html\n"
          "With your own embeddings, x.npy [N, D], and labels, one per line:\n"
          "  koofu fit x.npy --labels y.txt -o model.safetensors\n"
-         "With your own pictures, in a folder for each class, and a CLIP model (koofu embed -H):\n"
+         "With your own pictures, one folder per class, and a CLIP model (koofu embed -H):\n"
          "  koofu quickstart photos --encoder clip\n");
 }
 

@@ -26,7 +26,6 @@ static const cli_group own_options = {
 const cli_command embed_command = {
     .name = "embed",
     .operands = "CLIP-DIR [PICTURES...]",
-    .missing = "the folder of the encoder and the pictures are",
     .summary = "turn pictures into embeddings, with labels from their folders",
     .details =
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
@@ -45,11 +44,9 @@ const cli_command embed_command = {
         "the size of shards.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES(
-        {"A folder with a folder for each class",
-         "koofu embed clip-vit-base-patch32 photos -o train.safetensors"},
+        {"One folder per class", "koofu embed clip photos -o train.safetensors"},
         {"Those of a list, without the ones that cannot be read",
-         "koofu embed clip-vit-base-patch32 --list list.tsv --skip-bad -o train.safetensors"},
-        {"In half the space",
-         "koofu embed clip-vit-base-patch32 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
+         "koofu embed clip --list list.tsv --skip-bad -o train.safetensors"},
+        {"In half the space", "koofu embed clip 'photos/*.jpg' --dtype f16 -o photos.safetensors"}),
     .run = run,
 };

@@ -10,7 +10,7 @@ static int check_options(cli_run *cli) {
   if (!a->data.classes == !a->prompts.lines)
     return fail_usage(cli, a->data.classes
                                ? "--classes and --prompts are two ways to say what to embed"
-                               : "--classes FILE or --prompts FILE is missing");
+                               : "missing option --classes FILE or --prompts FILE");
   if (a->prompts.lines &&
       (a->prompts.templates || a->prompts.names || a->prompts.all_names || a->prompts.rows))
     return fail_usage(cli,
@@ -81,7 +81,6 @@ static const cli_group own_options = {
 const cli_command embed_text_command = {
     .name = "embed-text",
     .operands = "CLIP-DIR",
-    .missing = "the folder of the encoder is",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
@@ -95,12 +94,11 @@ const cli_command embed_text_command = {
         "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),
-    .examples = EXAMPLES(
-        {"Zero-shot classes from their names",
-         "koofu embed-text clip-vit-base-patch32 --classes names.txt -o text.safetensors"},
-        {"Then their accuracy",
-         "koofu eval model.safetensors test.safetensors --text text.safetensors"},
-        {"Pictures by words: search in a gallery with a sentence",
-         "koofu embed-text clip-vit-base-patch32 --prompts query.txt -o query.safetensors"}),
+    .examples = EXAMPLES({"Zero-shot classes from their names",
+                          "koofu embed-text clip --classes names.txt -o text.safetensors"},
+                         {"Then their accuracy",
+                          "koofu eval model.safetensors test.safetensors --text text.safetensors"},
+                         {"Pictures by words: search in a gallery with a sentence",
+                          "koofu embed-text clip --prompts query.txt -o query.safetensors"}),
     .run = run,
 };

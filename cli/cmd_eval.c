@@ -149,7 +149,7 @@ static int check_tables(cli_run *cli) {
 static int check_without_data(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->votes.gallery)
-    return fail_usage(cli, "the labelled data to evaluate are missing (or --gallery, to leave out "
+    return fail_usage(cli, "missing argument: DATA (or --gallery, to leave out "
                            "its rows in turn)");
   const char *other = data_options_given(a)  ? "options on rows and labels need"
                       : a->errors.shown      ? "--errors needs"
@@ -243,7 +243,6 @@ static const cli_group error_options = {
 const cli_command eval_command = {
     .name = "eval",
     .operands = "MODEL [DATA...]",
-    .missing = "the model and the labelled data to evaluate are",
     .summary = "measure top-1 and top-5 accuracy",
     .details =
         "A row is a top-1 hit if the nearest prototype is that of its class, and a top-5 hit if "
@@ -265,7 +264,8 @@ const cli_command eval_command = {
         "class numbers, such as ReaL's; a .csv has a header line with the columns id and "
         "proposed_labels, such as that of the cleaner validation set; in other text, a line has "
         "the classes of a row, separated by commas or tabs. With --ids, entries find their rows "
-        "by id, without folder and file ending; entry i of a .json belongs to the id that ends in "
+        "by id, without folder and file extension; entry i of a .json belongs to the id that ends "
+        "in "
         "_val_ and the number i + 1. Without --ids, entries are in the order of the rows.\n\n"
         "With --text, the table has two more lines: how often the nearest text prototype is "
         "right, in the original space, with the text as given, and in the model's, where by "

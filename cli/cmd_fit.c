@@ -8,21 +8,32 @@
 
 #include <string.h>
 
-static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_model *model) {
-  uint32_t classes = kf_model_classes(model), used = kf_model_answers(model, KF_PART_IMAGES);
-  say_fit_choices(cli, report);
-  say_written(cli, cli->args.output, "%s, %s, %u -> %u dimensions",
-              show_counted(report->rows, "row", "rows").text,
-              show_counted(classes, "class", "classes").text, kf_model_dim_in(model), report->dim);
-  if (report->mean_eigenvalue > 0)
+/* A lambda that was not chosen from the rows. */
+static void say_lambda(cli_run *cli, const kf_fit_report *report, const kf_fit_options *options) {
+  if (!cli->args.fit.lambda && options->between)
+    say(cli, "lambda 0.3x, the default with --between");
+  else if (!cli->args.fit.lambda && options->stats)
+    say(cli, "lambda 0.3x, the default for statistics; give rows to choose it");
+  else if (report->mean_eigenvalue > 0)
     say(cli, "lambda %s, which is %s the mean eigenvalue of the scatter within classes",
         show_real(report->lambda).text,
         show_relative(report->lambda, report->mean_eigenvalue).text);
   else
     say(cli, "lambda %s; there is no scatter within classes", show_real(report->lambda).text);
-  if (kf_model_fused(model))
+}
+
+static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_options *options,
+                        const kf_model *model) {
+  uint32_t classes = kf_model_classes(model), used = kf_model_answers(model, KF_PART_IMAGES);
+  say_fit_choices(cli, report);
+  say_written(cli, cli->args.output, "%s, %s, %s", show_counted(report->rows, "row", "rows").text,
+              show_counted(classes, "class", "classes").text,
+              show_dim(report->dim, kf_model_dim_in(model)).text);
+  if (!report->by_lambda && !(report->by_fusion && report->by_fusion->n_points))
+    say_lambda(cli, report, options);
+  if (kf_model_fused(model) && !report->by_fusion)
     say(cli, "text and prototypes together, with alpha %s", show_real(report->alpha).text);
-  else if (used < classes)
+  else if (!kf_model_fused(model) && used < classes)
     say(cli, "%s no rows and will never be an answer",
         show_counted(classes - used, "class has", "classes have").text);
 }
@@ -32,7 +43,7 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   kf_fit_report *report = NULL;
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
   if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
-  if (status == KF_OK) say_summary(cli, report, model);
+  if (status == KF_OK) say_summary(cli, report, options, model);
   int result = result_of(cli, status);
   kf_fit_report_free(report);
   kf_model_free(model);
@@ -86,7 +97,6 @@ static const cli_group own_options = {
 const cli_command fit_command = {
     .name = "fit",
     .operands = "DATA...|STATS",
-    .missing = "the data or the statistics file to fit is",
     .summary = "compute a model from data or statistics",
     .details =
         "Whitens the scatter within classes, S_w + lambda I, and rotates to the directions that "
@@ -116,7 +126,7 @@ const cli_command fit_command = {
                      &strict_options, &only_options),
     .examples = EXAMPLES(
         {"lambda chosen by leave-one-out", "koofu fit train.safetensors -o model.safetensors"},
-        {"As compact as possible without a measurable loss",
+        {"The fewest dimensions within one standard error of the best",
          "koofu fit train.safetensors --dim auto -o model.safetensors"},
         {"Names and pictures together",
          "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},

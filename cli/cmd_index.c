@@ -7,7 +7,7 @@
 static int choose_output(cli_run *cli) {
   cli_args *a = &cli->args;
   if (!a->output) a->output = a->index.append;
-  if (!a->output) return fail_usage(cli, "the option -o GALLERY.safetensors is missing");
+  if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
   if (a->index.append && a->index.model)
     return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
   if (a->index.ids && a->data.only)
@@ -73,7 +73,6 @@ static const cli_group own_options = {
 const cli_command index_command = {
     .name = "index",
     .operands = "DATA...",
-    .missing = "the data to search in are",
     .summary = "make a searchable gallery of rows",
     .details =
         "A gallery is one .safetensors file with the rows in f32, their labels, class names and "

@@ -145,7 +145,6 @@ static const cli_group own_options = {
 const cli_command info_command = {
     .name = "info",
     .operands = "FILE...",
-    .missing = "the files to describe are",
     .summary = "describe any file that koofu reads or writes",
     .details =
         "Says what a file is (embeddings, labels, data set, statistics, model, gallery, answers, "

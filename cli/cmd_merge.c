@@ -28,7 +28,6 @@ static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT})};
 const cli_command merge_command = {
     .name = "merge",
     .operands = "STATS...",
-    .missing = "the statistics files to merge are",
     .summary = "add up the statistics of several parts",
     .details =
         "The result has the same bytes as 'koofu stats' over all rows at once, whatever the order "

@@ -81,7 +81,7 @@ const cli_command prompts_command = {
         "If a line has several names, separated by commas, the first is used; --all-names uses "
         "each, and --label-output says which class a prompt belongs to. A name in quotation marks "
         "is taken whole, and a comma after it is ignored. '#' at the start of a line or after a "
-        "blank begins a comment. An empty line is an error. So is a name that appears twice, "
+        "space begins a comment. An empty line is an error. So is a name that appears twice, "
         "unless --repeats is given: text cannot tell such classes apart.\n\n"
         "builtin1 is 'image of {}', the paper's single prompt. builtin7 are the seven templates "
         "of OpenAI's notebook for ImageNet, probably those of the paper. builtin80 are the 80 of "

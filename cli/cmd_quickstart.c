@@ -42,7 +42,7 @@ static void print_line(const char *what, uint64_t hits, uint64_t n, int chosen) 
 
 static void print_figures(const kf_quickstart_result *r) {
   int text = r->prompts > 0;
-  printf("%s in %s. How often is a picture recognised that was left out? Of %s:\n\n",
+  printf("%s in %s. Accuracy on left-out pictures (%s):\n\n",
          show_counted(r->rows, "picture", "pictures").text,
          show_counted(r->classes, "class", "classes").text, show_count(r->n).text);
   printf("  %-44s %9s  %s\n", "", "top-1", "95 % interval");
@@ -98,8 +98,7 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
   printf("\n  embeddings.safetensors  %s of %u, with labels and paths\n",
          show_counted(r->embed.rows, "row", "rows").text, r->dim_in);
   if (r->prompts) printf("  text.safetensors        the class names\n");
-  printf("  model.safetensors       the classifier, %u -> %s\n", r->dim_in,
-         show_counted(r->dim, "dimension", "dimensions").text);
+  printf("  model.safetensors       the classifier, %s\n", show_dim(r->dim, r->dim_in).text);
   printf("  report.html             what it gains and why; open it in a browser\n"
          "\nNext, the class of a new picture:\n");
   print_command((const char *const[]){"classify", model, "photo.jpg", "--encoder",
@@ -159,25 +158,23 @@ static const cli_group own_options = {
 const cli_command quickstart_command = {
     .name = "quickstart",
     .operands = "FOLDER",
-    .missing = "the folder of pictures is",
     .summary = "go from a folder of pictures to a classifier, in one step",
     .details =
-        "FOLDER has a folder of pictures for each class. They are embedded (as 'koofu embed' "
+        "FOLDER has one folder of pictures per class. They are embedded (as 'koofu embed' "
         "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
         "fitted. If the encoder has a text tower, class names take part: underscores become "
-        "blanks, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
+        "spaces, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
         "and their weight is chosen as well. Without class names the number of dimensions is "
-        "chosen by cross-validation; with them all are kept, because fewer are only known to lose "
-        "nothing for pictures alone.\n\n"
+        "chosen by cross-validation, the fewest within one standard error of the best; with them "
+        "all are kept, because that "
+        "choice measures pictures alone.\n\n"
         "The printed figures are of pictures left out of the model that judges them. The raw "
         "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
         "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
-    .examples = EXAMPLES(
-        {"Photos in a folder for each class",
-         "koofu quickstart photos --encoder clip-vit-base-patch32"},
-        {"Then use the model",
-         "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip-vit-base-patch32"}),
+    .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
+                         {"Then use the model",
+                          "koofu classify photos-koofu/model.safetensors new.jpg --encoder clip"}),
     .run = run,
 };

@@ -21,7 +21,7 @@ static int open_inputs(cli_run *cli, report_inputs *in) {
   const cli_args *a = &cli->args;
   TRY(load_judging(cli, &in->truth, NULL));
   if (a->report.model) TRY(load_model(cli, a->report.model, &in->model));
-  TRY(open_test(cli, &in->test));
+  TRY(open_test(cli, in->truth, &in->test));
   if (a->stats.exponent.given &&
       (in->model ? kf_model_normalized(in->model) : !a->stats.no_normalize))
     return fail_usage(cli, "--exponent needs --no-normalize");
@@ -71,10 +71,9 @@ static void say_result(cli_run *cli, const kf_report_result *r) {
     say(cli, "lambda %s by leave-one-out: right for %s of %s (standard error %.2f points)",
         show_relative(r->lambda, r->mean_eigenvalue).text, show_percent(r->right, r->n).text,
         show_counted(r->n, "row", "rows").text, 100 * r->standard_error);
-  say_written(cli, cli->args.output, "%s, %s, %u -> %u dimensions, lambda %s",
-              show_counted(r->rows, "row", "rows").text,
-              show_counted(r->classes, "class", "classes").text, r->dim_in, r->dim,
-              show_real(r->lambda).text);
+  say_written(cli, cli->args.output, "%s, %s, %s%s%s", show_counted(r->rows, "row", "rows").text,
+              show_counted(r->classes, "class", "classes").text, show_dim(r->dim, r->dim_in).text,
+              r->n ? "" : ", lambda ", r->n ? "" : show_real(r->lambda).text);
   if (r->eval.n)
     say(cli, "top-1 accuracy: raw %s, Koo-Fu %s", show_percent(r->eval.raw_top1, r->eval.n).text,
         show_percent(r->eval.top1, r->eval.n).text);
@@ -118,27 +117,27 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
-            {TEST_LABELS},
-            {INPUT("model", report.model, "MODEL"),
-             .help = "a model of the training rows (default: fit one)"},
-            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
-            {ONE_SE},
-            {MODEL_DIM,
-             .help = "dimensions of the model (default: the fewest that lose nothing; with --text, "
-                     "all)"},
-            {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
-            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
-            {SEEDS},
-            {TEXT_INPUT,
-             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
-                     "with a --model that has none"},
-            {FUSE("")}, {TITLE})};
+    OPTIONS(
+        {OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+        {TEST_LABELS},
+        {INPUT("model", report.model, "MODEL"),
+         .help = "a model of the training rows (default: fit one)"},
+        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {ONE_SE},
+        {MODEL_DIM,
+         .help =
+             "dimensions of the model (default: the fewest within one standard error of the best; "
+             "with --text, all)"},
+        {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+        {SEEDS},
+        {TEXT_INPUT,
+         .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
+                 "with a --model that has none"},
+        {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",
     .operands = "DATA...",
-    .missing = "the training data are",
     .summary = "write a page about what the map gains, and why",
     .details =
         "One self-contained HTML page with figures and no scripts: accuracy in the raw space and "

@@ -168,10 +168,11 @@ static int commit_output(search_job *job) {
   int result = job->as_arrays ? array_out_commit(job->cli, &job->arrays)
                               : out_file_commit(job->cli, &job->text);
   if (result == EXIT_OK)
-    say_written(job->cli, path, "the %s of %s%s",
+    say_written(job->cli, path, "the %s of %s%s%s",
                 show_counted(job->k, "nearest row", "nearest rows").text,
                 show_counted(job->report.queries, "query", "queries").text,
-                job->arrays.scores_path ? ", with the scores next to it" : "");
+                job->arrays.scores_path ? ", and their scores in " : "",
+                job->arrays.scores_path ? job->arrays.scores_path : "");
   return result;
 }
 
@@ -212,9 +213,9 @@ static int check_operands(cli_run *cli) {
   if (cli->args.search.itself && cli->args.encoder.folder)
     return fail_usage(cli, "--encoder cannot be used with --itself");
   if (cli->args.search.itself && operands->n > 1)
-    return fail_usage(cli, "'%s' is one argument too many with --itself", operands->items[1]);
+    return fail_usage(cli, "unexpected argument '%s' with --itself", operands->items[1]);
   if (!cli->args.search.itself && operands->n < 2)
-    return fail_usage(cli, "the queries are missing (or --itself, to search the rows of %s)",
+    return fail_usage(cli, "missing argument: QUERIES (or --itself, to search the rows of %s)",
                       operands->items[0]);
   return EXIT_OK;
 }
@@ -290,7 +291,6 @@ static const cli_group own_options = {
 const cli_command search_command = {
     .name = "search",
     .operands = "GALLERY [QUERIES...|PICTURES...]",
-    .missing = "the gallery and the queries are",
     .summary = "find the nearest rows of every query",
     .details =
         "The nearest rows are exact: the same as comparing with every row in double precision. Of "
@@ -316,7 +316,7 @@ const cli_command search_command = {
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
         {"What looks like this one?",
-         "koofu search gallery.safetensors photo.jpg --encoder clip-vit-base-patch32 -k 5"},
+         "koofu search gallery.safetensors photo.jpg --encoder clip -k 5"},
         {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
         {"Near duplicates within a gallery",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),

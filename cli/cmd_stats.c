@@ -16,7 +16,6 @@ static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT})};
 const cli_command stats_command = {
     .name = "stats",
     .operands = "DATA...",
-    .missing = "the data are",
     .summary = "compute the exact statistics of a data set",
     .details =
         "Counts, class sums and second moments, as integers. They are all that 'koofu fit' needs "

@@ -187,7 +187,7 @@ static int prepare(sweep_job *j) {
   TRY(check_text_output(cli, a->output));
   TRY(load_judging(cli, &j->truth, NULL));
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &j->between));
-  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(open_test(cli, j->truth, &j->test));
   TRY(read_stats(cli, &j->train, &j->stats));
   if (!j->train && (!j->test || a->search.ks.n))
     return fail_usage(cli, "a sweep over %s needs the rows themselves, not a statistics file",
@@ -261,7 +261,6 @@ static const cli_group shot_options = {"Few-shot curves", OPTIONS({SHOTS}, {SEED
 const cli_command sweep_command = {
     .name = "sweep",
     .operands = "DATA...|STATS",
-    .missing = "the training data or their statistics are",
     .summary = "tabulate accuracy over lambda, dimensions and k",
     .details =
         "Measures the accuracy of nearest prototypes, and with -k of neighbours, for every "

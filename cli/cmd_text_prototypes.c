@@ -79,7 +79,6 @@ static const cli_group own_options = {
 const cli_command text_prototypes_command = {
     .name = "text-prototypes",
     .operands = "EMB...",
-    .missing = "the text embeddings are",
     .summary = "average text embeddings by class, for zero-shot use",
     .details =
         "Reads embedded prompts in any format that 'koofu convert' reads, and writes a native "

@@ -31,8 +31,6 @@ static const cli_group own_options = {
 const cli_command transform_command = {
     .name = "transform",
     .operands = "MODEL DATA...",
-    .missing = "the model and the data to map are",
-    .missing_rest = "the data to map are",
     .summary = "map embeddings to the model's space",
     .details =
         "Rows keep their order and are scaled to unit length, so that a dot product is a cosine. "

@@ -33,9 +33,9 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   const cli_list *operands = &cli->args.operands;
   const char *list = cli->args.pictures.list;
   if (list && operands->n > first)
-    return fail_usage(cli, "'%s' is one argument too many with --list", operands->items[first]);
+    return fail_usage(cli, "unexpected argument '%s' with --list", operands->items[first]);
   if (!list && operands->n == first)
-    return fail_usage(cli, "the pictures are missing (folders, pictures, or --list FILE)");
+    return fail_usage(cli, "missing argument: PICTURES (files or folders, or --list FILE)");
   TRY(result_of(
       cli, list ? kf_pictures_open_list(cli->ctx, list, out)
                 : kf_pictures_open(cli->ctx, operands->items + first, operands->n - first, out)));

@@ -67,7 +67,7 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   const kf_lambda_point *chosen = &c->points[c->chosen], *best = &c->points[c->best];
   say(cli,
       "lambda %s by leave-one-out: right for %s of %s left out in turn (standard error %.2f "
-      "points), of %zu values from %s to %s",
+      "points); %zu values from %s to %s were tried",
       show_relative(c->lambda, c->mean_eigenvalue).text, show_percent(chosen->top1, c->n).text,
       show_counted(c->n, "row", "rows").text, 100 * c->standard_error, c->n_points,
       show_relative(c->points[0].lambda, c->mean_eigenvalue).text,

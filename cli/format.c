@@ -24,6 +24,14 @@ shown show_counted(uint64_t n, const char *one, const char *many) {
   return out;
 }
 
+shown show_dim(uint32_t dim, uint32_t of) {
+  shown out = show_counted(of, "dimension", "dimensions");
+  if (dim < of)
+    snprintf(out.text, sizeof out.text, "%u of %u %s", dim, of,
+             of == 1 ? "dimension" : "dimensions");
+  return out;
+}
+
 shown show_rate(double a_second) {
   shown out;
   if (a_second >= 10) return show_count((uint64_t)(a_second + 0.5));

@@ -8,7 +8,8 @@
 typedef struct shown {
   char text[64];
 } shown;
-shown show_count(uint64_t n);                                      /* 1,281,167 */
+shown show_count(uint64_t n);              /* 1,281,167 */
+shown show_dim(uint32_t dim, uint32_t of); /* "128 of 512 dimensions", "512 dimensions" */
 shown show_counted(uint64_t n, const char *one, const char *many); /* 1 row, 12 rows */
 shown show_rate(double a_second);                                  /* 1,234 or 2.5 */
 shown show_bytes(uint64_t n);                                      /* 1.2 MiB */

@@ -19,8 +19,7 @@ const char program_details[] =
 
 const cli_example program_examples[] = {
     {"See what koofu does, on a synthetic world", "koofu demo"},
-    {"From a folder of pictures to a classifier",
-     "koofu quickstart photos --encoder clip-vit-base-patch32"},
+    {"From a folder of pictures to a classifier", "koofu quickstart photos --encoder clip"},
     {"Fit a model", "koofu fit train.npy --labels train.txt -o model.safetensors"},
     {"Measure it", "koofu eval model.safetensors test.npy --labels test.txt"},
     {"Use it", "koofu classify model.safetensors photos.npy --top 5"},

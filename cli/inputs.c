@@ -43,19 +43,15 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
                    cli->args.data.only, use, out);
 }
 
-int open_test(cli_run *cli, kf_data **out) {
+int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   const struct test_args *t = &cli->args.test;
   if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");
   if (!t->data.n) return EXIT_OK;
-  return open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out);
-}
-
-int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
-  TRY(open_test(cli, out));
-  if (!*out || truth || kf_data_has_labels(*out)) return EXIT_OK;
+  TRY(open_rows(cli, t->data.items, t->data.n, &t->labels, NULL, LABELS_WANTED, out));
+  if (truth || kf_data_has_labels(*out)) return EXIT_OK;
   return fail_with(cli, EXIT_BAD_DATA,
                    "%s: the test rows have no labels; give a label file with --test-labels",
-                   cli->args.test.data.items[0]);
+                   t->data.items[0]);
 }
 
 /* --- models ----------------------------------------------------------------------------------- */
@@ -107,10 +103,15 @@ kf_metric metric_for(const cli_args *a, const kf_model *model) {
 
 void say_rows_left_out(cli_run *cli, uint64_t rows, uint64_t unlabelled, uint64_t bad) {
   uint64_t out = unlabelled + bad;
-  if (out > 0)
-    say(cli, "left out %s of %s: %s without a label, %s bad", show_count(out).text,
-        show_counted(out + rows, "row", "rows").text, show_count(unlabelled).text,
-        show_count(bad).text);
+  const char *label = cli->args.data.allow_unknown ? "without a known label" : "without a label";
+  char parts[96] = "";
+  int n =
+      unlabelled ? snprintf(parts, sizeof parts, "%s %s", show_count(unlabelled).text, label) : 0;
+  if (bad)
+    snprintf(parts + n, sizeof parts - (size_t)n, "%s%s bad", n ? ", " : "", show_count(bad).text);
+  if (out)
+    say(cli, "left out %s of %s: %s", show_count(out).text,
+        show_counted(out + rows, "row", "rows").text, parts);
 }
 
 kf_stats_options stats_options_of(const cli_args *a) {
@@ -151,11 +152,22 @@ static int load_if_stats(cli_run *cli, const char *path, kf_stats **out) {
   return is_stats ? load_stats(cli, path, out) : EXIT_OK;
 }
 
+/* Several statistics files are not one data set; a file that cannot be read is reported later. */
+static int refuse_several_stats(cli_run *cli, const char *path) {
+  kf_info *info;
+  if (kf_info_read(cli->ctx, path, &info) != KF_OK) return EXIT_OK;
+  int is_stats = strcmp(info->kind, "statistics") == 0;
+  kf_info_free(info);
+  if (!is_stats) return EXIT_OK;
+  return fail_with(cli, EXIT_BAD_DATA,
+                   "%s: holds statistics; merge statistics files with 'koofu merge' first", path);
+}
+
 int take_stats(cli_run *cli, kf_stats **out) {
   const cli_list *operands = &cli->args.operands;
   const char *path = operands->items[0];
-  if (operands->n == 1 && ends_with(path, ".safetensors") && is_regular(path))
-    TRY(load_if_stats(cli, path, out));
+  if (ends_with(path, ".safetensors") && is_regular(path))
+    TRY(operands->n == 1 ? load_if_stats(cli, path, out) : refuse_several_stats(cli, path));
   return check_stats_options(cli, *out);
 }
 

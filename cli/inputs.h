@@ -13,9 +13,8 @@ typedef enum label_use {
 
 /* Opens operands `first` and up as one data set, which must not include the output (-o). */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
-int open_test(cli_run *cli, kf_data **out); /* --test; *out stays NULL without it */
-/* The same; the rows must have labels unless there is a truth. */
-int open_judged_test(cli_run *cli, const kf_truth *truth, kf_data **out);
+/* --test; *out stays NULL without it. The rows must have labels unless there is a truth. */
+int open_test(cli_run *cli, const kf_truth *truth, kf_data **out);
 /* Whether any option on the rows and labels of data is given. */
 int data_options_given(const cli_args *args);
 

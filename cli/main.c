@@ -146,7 +146,7 @@ static int run(cli_run *cli, int argc, char **argv) {
   if (status == EXIT_OK) status = cli->command->run(cli);
   progress_end(cli);
   if (status == EXIT_OK && cli->args.common.verbose)
-    say(cli, "%s in all", show_seconds(now() - cli->begun).text);
+    say(cli, "total %s", show_seconds(now() - cli->begun).text);
   return status;
 }
 
@@ -156,8 +156,10 @@ int no_such_command(cli_run *cli, const char *name) {
     return fail_usage(cli, "'%s' comes before the command; options go after the command", name);
   for (const cli_command *const *c = commands; *c; c++) suggest(&guess, (*c)->name);
   if (guess.best)
-    return fail_usage(cli, "there is no command '%s' (did you mean '%s'?)", name, guess.best);
-  return fail_usage(cli, "there is no command '%s'", name);
+    return fail_with(cli, EXIT_USAGE,
+                     "there is no command '%s' (did you mean '%s'?); see 'koofu help'", name,
+                     guess.best);
+  return fail_with(cli, EXIT_USAGE, "there is no command '%s'; see 'koofu help'", name);
 }
 
 static int start(cli_run *cli, int argc, char **argv) {

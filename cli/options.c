@@ -58,13 +58,13 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS(
-        {ONE_SE},
-        {SAMPLE, .help = "choose by at most N rows, the same share of each class (default: 50000)"},
-        {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
-        {REAL("tolerance", fit.tolerance, "POINTS"),
-         .help = "percentage points of accuracy that fewer dimensions may cost (default: one "
-                 "standard error)"})};
+    OPTIONS({ONE_SE},
+            {SAMPLE,
+             .help = "choose using at most N rows, the same share of each class (default: 50000)"},
+            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
+            {REAL("tolerance", fit.tolerance, "POINTS"),
+             .help = "percentage points of accuracy that fewer dimensions may cost (default: one "
+                     "standard error)"})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),
@@ -86,7 +86,7 @@ const cli_group text_options = {
 
 #define PRECISION                                                                                  \
   CHOICE("precision", encoder.precision, "NAME", KF_PRECISION_F32, precision_choices),             \
-      .help = "how the encoder calculates: bf16 (default), or f32, the reference"
+      .help = "arithmetic of the encoder: bf16 (default), or f32, the reference"
 #define MAX_PIXELS                                                                                 \
   NUMBER("max-pixels", encoder.max_pixels, "N", 1, INT64_MAX),                                     \
       .help = "refuse pictures with more pixels (default: 178956970)"
@@ -118,13 +118,13 @@ const cli_group picture_options = {
       .help = "the id of each row, one per line, by which --truth finds its entry"
 
 const cli_group truth_options = {
-    "What is right",
+    "Ground truth",
     OPTIONS({INPUT("truth", judge.truth, "FILE"),
              .help = "the right classes of each test row instead of its label (see 'koofu eval')"},
             {TRUTH_CLASSES}, {ROW_IDS})};
 
 const cli_group judge_options = {
-    "What is right",
+    "Ground truth",
     OPTIONS({INPUT("truth", judge.truth, "FILE"),
              .help = "the right classes of each row, instead of labels: ReaL's .json, a .csv with "
                      "labels and ids, or text with classes separated by commas, one line per row"},

@@ -21,7 +21,7 @@ int ends_with(const char *text, const char *end) {
 /* --- outputs that are inputs ------------------------------------------------------------------ */
 
 static int fail_both(cli_run *cli, const char *path) {
-  return fail_with(cli, EXIT_USAGE, "%s: is both input and output", path);
+  return fail_with(cli, EXIT_USAGE, "%s is both an input and the output", path);
 }
 
 static int same_file(const struct stat *output, const char *input) {

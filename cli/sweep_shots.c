@@ -175,7 +175,7 @@ static int prepare(shots_job *j) {
   TRY(check_options(cli));
   TRY(check_text_output(cli, cli->args.output));
   TRY(load_judging(cli, &j->truth, NULL));
-  TRY(open_judged_test(cli, j->truth, &j->test));
+  TRY(open_test(cli, j->truth, &j->test));
   TRY(open_data(cli, 0, LABELS_NEEDED, &j->train));
   if (cli->args.text.path) TRY(load_text(cli, &j->text));
   return EXIT_OK;

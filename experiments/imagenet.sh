@@ -31,10 +31,10 @@ by class in the order of --text-classes.
   --per-class M           how many embeddings each class has in --text-synset7
                           and --text-mod7 (default: as many as there are)
 
-What is right
+Ground truth
   --clean FILE            clean_validation.csv: the columns 'Clean'
   --real FILE             real.json: columns 'ReaL', which the paper does not have
-  --val-ids FILE          the file name of each validation row, one a line
+  --val-ids FILE          the file name of each validation row, one per line
                           (default: ILSVRC2012_val_00000001, ... in this order)
   --hierarchy FILE        class_hierarchy.txt: the class groups, and the set 14K
   --names FILE            names of classes, for those that the hierarchy lacks
@@ -311,7 +311,7 @@ judged() { # TRUTH COMMAND...
 info() { # FILE KEY
   "$koofu" info --json "$work/$1" | "$python" -c "import json, sys; print(json.load(sys.stdin)['$2'])"
 }
-names_in() { # FILE: names of the classes of a data set, one a line
+names_in() { # FILE: names of the classes of a data set, one per line
   "$koofu" info --json "$work/$1" |
     "$python" -c "import json, sys; [print(n) for n in json.loads(json.load(sys.stdin)['metadata'].get('classes', '[]'))]"
 }

@@ -1,6 +1,6 @@
 """Tables of the paper from what koofu measured; imagenet.sh calls this.
 
-usage: tables.py classes [--all] STATISTICS          names of the classes that have rows, one a line
+usage: tables.py classes [--all] STATISTICS          names of the classes that have rows, one per line
        tables.py dims D [quick]                      the dimensions of the tables, for rows of D
        tables.py table FOLDER TABLE [--beside-paper] FOLDER/TABLE.md and .csv from FOLDER/work
        tables.py summary FOLDER                      FOLDER/tables.md from the tables that are there

@@ -339,7 +339,7 @@ typedef struct kf_stats_options {
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
-  int choose_dim; /* instead of `dim`: the fewest that lose nothing measurable in folds */
+  int choose_dim; /* instead of `dim`: the fewest within one standard error of the best */
   kf_centre centre;
   kf_metric metric; /* of prototypes, while choosing */
   /* Fit text and rows together (see kf_model_new_fused), with lambda and alpha chosen together. The
@@ -818,13 +818,13 @@ typedef enum kf_repeats {
 
 typedef struct kf_prompts_options {
   /* Text file with one class per line: its name, or several separated by commas. A name in
-   * quotation marks is taken whole. '#' at the start of a line or after a blank begins a
+   * quotation marks is taken whole. '#' at the start of a line or after a space begins a
    * comment. */
   const char *classes;
   /* The same from memory, [n_names], each one whole name; NULL: `classes`. */
   const char *const *names;
   size_t n_names;
-  /* `names` are those of folders: underscores become blanks, and a number in front of a word
+  /* `names` are those of folders: underscores become spaces, and a number in front of a word
    * ("n01440764_tench", "017.Cardinal") is not spoken. */
   int folders;
   /* Text file with lines 'CLASS<tab>NAME, …': what to call each class. NULL: its label. */

@@ -149,7 +149,7 @@ static void lies_in_the_config(void **state) {
   }
   copy_of("clip-f32");
   unlink(test_path(folder, "model/config.json"));
-  refused("config.json: cannot be opened");
+  refused("model: not a model folder: config.json cannot be opened");
 }
 
 static void many_patches_are_refused(void **state) {
@@ -406,7 +406,7 @@ static void files_that_end_early(void **state) {
   snprintf(path, sizeof path, "%s/model/model.safetensors", folder);
   free(test_read(path, &n));
   assert_int_equal(truncate(path, (off_t)n - 4), 0);
-  refused("model.safetensors: tensor");
+  refused("model.safetensors: the file is truncated: tensor");
   assert_int_equal(truncate(path, 5), 0);
   refused("too few for a .safetensors");
   unlink(path);

@@ -56,7 +56,7 @@ static void test_permission(void **state) {
 
 static void test_ending(void **state) {
   (void)state;
-  assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown ending");
+  assert_refused(write_text("a.csv", "1,2\n"), NULL, KF_ERR_DATA, "unknown file extension");
 }
 
 /* A label file that changes between opening and reading must not lead outside any array. */
@@ -213,7 +213,8 @@ static void test_safetensors_header(void **state) {
       {"{" TENSOR("a", "F32", "4611686018427387904,4", 0, 24) "}", "overflows"},
       {"{" TENSOR("a", "F32", "6", 24, 0) "}", "two rising numbers"},
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[6],\"data_offsets\":[0]}}", "two rising numbers"},
-      {"{" TENSOR("a", "F32", "7", 0, 28) "}", "ends at data byte 28, but there are only 24"},
+      {"{" TENSOR("a", "F32", "7", 0, 28) "}",
+       "the file is truncated: tensor 'a' ends at data byte 28, but there are only 24"},
       {"{" TENSOR("a", "F32", "5", 0, 24) "}", "needs 20 bytes, but its data_offsets span 24"},
       {"{" TENSOR("a", "F32", "3", 0, 12) "," TENSOR("b", "F32", "4", 8, 24) "}",
        "'a' and 'b' overlap"},
@@ -423,8 +424,9 @@ static void test_class_files(void **state) {
   const char *two = write_text("two.txt", "a\nb\n");
   assert_labels_refused(text, two, KF_ERR_DATA, text, "label 'c' in line 3 is not a class of");
   assert_labels_refused(numbers, two, KF_ERR_DATA, numbers, "label of row 2 is 2, but");
-  assert_labels_refused(text, write_text("c.txt", "a\nb\na\n"), KF_ERR_DATA, "c.txt",
-                        "line 3 repeats the class name 'a' of line 1");
+  assert_labels_refused(
+      text, write_text("c.txt", "a\nb\na\n"), KF_ERR_DATA, "c.txt",
+      "line 3 repeats the class name 'a' of line 1; give such classes different names");
   assert_labels_refused(text, write_text("c.txt", "a\n\nb\n"), KF_ERR_DATA, "c.txt",
                         "line 2 is empty");
   assert_labels_refused(text, write_text("c.txt", "a\n\xC0\x80\n"), KF_ERR_DATA, "c.txt",

@@ -214,7 +214,7 @@ static void append_what_does_not_fit(void **state) {
   assert_unappendable(named, NULL, 0, NULL, KF_ERR_DATA, "has ids");
   assert_unappendable(named, m, 0, ids, KF_ERR_ARG, "its own map");
   assert_unappendable(named, NULL, KF_METRIC_INNER, ids, KF_ERR_ARG, "'cosine'");
-  assert_unappendable(narrow, NULL, 0, ids, KF_ERR_DATA, "has 9 columns, the gallery takes 24");
+  assert_unappendable(narrow, NULL, 0, ids, KF_ERR_DATA, "has 9 columns, but the gallery takes 24");
   assert_unappendable(named, NULL, 0, write_ids("few.txt", 0, 39), KF_ERR_DATA, "39 ids for 40");
   assert_unappendable(named, NULL, 0, write_ids("many.txt", 0, 99), KF_ERR_DATA, "99 ids for 40");
   assert_unappendable(named, NULL, 0, write_text("empty.txt", "a\n\nb\n"), KF_ERR_DATA,
@@ -271,9 +271,9 @@ static void refused_outputs(void **state) {
   const char *set = at("set.safetensors"), *ids = write_ids("ids.safetensors", 0, 30);
   assert_ok(ctx, kf_data_save(ctx, data, KF_F32, set));
   file = must_open(set, NULL);
-  assert_error(ctx, KF_ERR_ARG, "both input and output",
+  assert_error(ctx, KF_ERR_ARG, "is both an input and the output",
                kf_gallery_save(ctx, file, NULL, NULL, set));
-  assert_error(ctx, KF_ERR_ARG, "both input and output",
+  assert_error(ctx, KF_ERR_ARG, "is both an input and the output",
                kf_gallery_save(ctx, file, NULL, &(kf_gallery_options){.ids = ids}, ids));
   assert_error(ctx, KF_ERR_ARG, "must end in .safetensors",
                kf_gallery_save(ctx, data, NULL, NULL, at("g.bin")));

@@ -92,7 +92,7 @@ static void bad_headers(void **state) {
   static const char no_checksum[] = "\"format\":\"koofu.gallery\",\"version\":\"1\"";
   assert_unloadable(write_sealed(no_checksum, ROWS, &good, 16), "there is no checksum");
   assert_unloadable(write_sealed("\"format\":\"koofu.dataset\"", ROWS, &good, 16),
-                    "is not a koofu gallery");
+                    "is a koofu data set, not a koofu gallery");
   assert_unloadable(write_sealed("\"format\":\"koofu.gallery\",\"version\":\"2\"", ROWS, &good, 16),
                     "has version 2");
   assert_unloadable(write_sealed(META, ROWS, &good, 16), "metadata 'metric'");
@@ -314,7 +314,8 @@ static void cut_and_flipped(void **state) {
   write_bytes("damaged.safetensors", bytes, size);
   assert_failed(kf_info_read(ctx, path, &info), KF_ERR_DATA, path, "damaged");
   kf_model *model;
-  assert_failed(kf_model_load(ctx, path, &model), KF_ERR_DATA, path, "is not a koofu model");
+  assert_failed(kf_model_load(ctx, path, &model), KF_ERR_DATA, path,
+                "is a koofu gallery, not a koofu model");
   free(bytes);
 }
 

@@ -271,10 +271,10 @@ static void answers_by_truth(void **state) {
   } bad[] = {
       {"row\tclass2\tcosine\n", "this is no table of answers"},
       {"row\tclass1\tcosine1\nx\tcat\t1\n", "line 2 does not begin with a row number"},
-      {"row\tclass1\tcosine1\n6\tcat\t1\n", "line 2 is about row 6, but there are 6 rows"},
-      {"row\tclass1\tcosine1\n99999999999999999999999\tcat\t1\n", "line 2 is about row"},
+      {"row\tclass1\tcosine1\n6\tcat\t1\n", "line 2 answers row 6, but there are 6 rows"},
+      {"row\tclass1\tcosine1\n99999999999999999999999\tcat\t1\n", "line 2 answers row"},
       {"row\tclass1\tcosine1\n1\tcat\t1\n1\tcat\t1\n", "line 3 answers row 1 again"},
-      {"row\tclass1\tcosine1\n", "none of the 6 rows can be scored"},
+      {"row\tclass1\tcosine1\n", "none of the 6 rows can be scored: 6 are bad"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     v = NULL;

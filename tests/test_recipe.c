@@ -365,7 +365,8 @@ static void prompts_that_cannot_be(void **state) {
   o = (kf_prompts_options){.classes = at("n.txt"), .templates = write_text("t.txt", "{}\na\n")};
   assert_no_prompts(o, KF_ERR_DATA, "t.txt: line 2 has no {}", KF_HINT_NONE);
   o = (kf_prompts_options){.classes = at("n.txt"), .templates = "builtin8"};
-  assert_no_prompts(o, KF_ERR_IO, "builtin8", KF_HINT_NONE);
+  assert_no_prompts(o, KF_ERR_IO, "the built-in templates are builtin1, builtin7 and builtin80",
+                    KF_HINT_NONE);
   assert_no_prompts((kf_prompts_options){0}, KF_ERR_ARG, "no class names", KF_HINT_NONE);
   o = (kf_prompts_options){.names = (const char *const[]){"a", NULL}, .n_names = 2};
   assert_no_prompts(o, KF_ERR_ARG, "class name 1", KF_HINT_NONE);

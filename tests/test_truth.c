@@ -251,7 +251,7 @@ static void eval_by_truth(void **state) {
   kf_truth_free(t);
 
   t = must_load(write_text("short.txt", "1\n2\n"), NULL, NULL);
-  assert_error(ctx, KF_ERR_DATA, "is about 2 rows, but the data have 900",
+  assert_error(ctx, KF_ERR_DATA, "has entries for 2 rows, but the data have 900",
                kf_eval(ctx, m, data, &(kf_eval_options){.truth = t}, &r));
   kf_truth_free(t);
   t = must_load(write_truth(&w, 2), write_text("six.txt", "a\nb\nc\nd\ne\nf\n"), NULL);
@@ -367,7 +367,7 @@ static void sets(void **state) {
                kf_eval(ctx, m, data, &(kf_eval_options){.set = set}, &r));
   kf_class_set_free(set);
   assert_ok(ctx, kf_class_set_load(ctx, write_text("s.txt", "77\n99999999999999999999\n"), &set));
-  assert_error(ctx, KF_ERR_DATA, "none of its 2 classes is one of the model",
+  assert_error(ctx, KF_ERR_DATA, "no class in it is a class of the model",
                kf_eval(ctx, m, data, &(kf_eval_options){.set = set}, &r));
   kf_class_set_free(set);
   /* One class, and all its rows are right. */

@@ -281,7 +281,7 @@ static void nothing_to_score(void **state) {
   kf_data *named = data_of(w.rows, 30, 4, w.labels, 3), *bare = data_of(w.rows, 30, 4, NULL, 0);
   kf_data *absent = data_of(w.rows, 30, 4, far, 0), *unlabelled = data_of(w.rows, 30, 4, none, 0);
   kf_gallery *g = save_and_load(numbers, NULL, 0);
-  assert_no_score(g, wide, NULL, KF_ERR_DATA, "has 6 columns, the gallery takes 4");
+  assert_no_score(g, wide, NULL, KF_ERR_DATA, "has 6 columns, but the gallery takes 4");
   assert_no_score(g, bare, NULL, KF_ERR_DATA, "no labels to compare with");
   assert_no_score(g, named, NULL, KF_ERR_DATA, "those of the gallery only numbers");
   assert_no_score(g, absent, NULL, KF_ERR_DATA, "30 belong to classes that the gallery does not");

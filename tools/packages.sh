@@ -18,7 +18,7 @@ for group in "$@"; do
 done
 
 if ! command -v dpkg-query > /dev/null; then
-  echo "koofu: this is no Debian or Ubuntu; please see to it that these are installed:$wanted" >&2
+  echo "koofu: not Debian or Ubuntu: please install$wanted" >&2
   exit 0
 fi
 missing=''

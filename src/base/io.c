@@ -296,5 +296,5 @@ kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err
   struct stat a, b;
   if (stat(out_path, &a) != 0 || fstat(in->fd, &b) != 0) return KF_OK;
   if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "%s: is both input and output", out_path);
+  return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
 }

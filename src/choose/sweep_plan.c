@@ -133,9 +133,7 @@ static kf_status check_dims(kf_sweep_plan *p, const kf_stats *stats, kf_err *err
   }
   if (o->n_dims == 0) return kf_fail(err, KF_ERR_ARG, "the list of dimensions is empty");
   for (size_t i = 0; i < o->n_dims; i++)
-    if (o->dims[i] < 1 || o->dims[i] > stats->dim)
-      return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o->dims[i],
-                     stats->dim);
+    if (o->dims[i] < 1 || o->dims[i] > stats->dim) return kf_fail_dim(o->dims[i], stats->dim, err);
   return KF_OK;
 }
 

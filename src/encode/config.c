@@ -197,8 +197,10 @@ kf_status kf_config_read(const char *folder, kf_encoder_config *out, kf_err *err
   kf_json_file file;
   KF_TRY(kf_json_file_read(&file, folder, "config.json", CONFIG_MAX, err));
   section root = {.file = &file, .name = "", .object = file.doc.nodes, .err = err};
-  kf_status status = file.found ? read_root(&root, out)
-                                : kf_fail_errno(err, file.path, "cannot be opened", ENOENT);
+  kf_status status =
+      file.found
+          ? read_root(&root, out)
+          : kf_fail_errno(err, folder, "not a model folder: config.json cannot be opened", ENOENT);
   kf_json_file_clear(&file);
   return status;
 }

@@ -38,8 +38,8 @@ int kf_data_mapped(const kf_data *data) { return data->mapped; }
 
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err) {
   if (!data->mapped) return KF_OK;
-  return kf_fail_row(err, data, 0, KF_HINT_NONE,
-                     "rows of a gallery are already mapped; give the original rows");
+  return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
+                     "the rows of a gallery are already mapped; give the original rows");
 }
 
 kf_status kf_data_refuse_overwrite(const kf_data *data, const char *path, kf_err *err) {

@@ -24,7 +24,10 @@ static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, ui
 
 static void memory_where(const kf_data *data, uint64_t row, char *text, size_t size) {
   (void)data;
-  snprintf(text, size, "row %" PRIu64, row);
+  if (row == KF_ALL_ROWS)
+    snprintf(text, size, "the data set");
+  else
+    snprintf(text, size, "row %" PRIu64, row);
 }
 
 static void memory_destroy(kf_data *data) { kf_free(data); }

@@ -72,6 +72,9 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
 kf_status kf_st_meta_f64(const kf_st *st, const char *key, double *out, kf_err *err);
 /* The class names under "classes" (a JSON list of strings); n = 0 if absent. */
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err);
+/* Fails for files of koofu whose metadata "format" is not in the string `formats`; others pass. `what`:
+ * what is expected, in words. */
+kf_status kf_st_refuse_others(const kf_st *st, const char *formats, const char *what, kf_err *err);
 /* Fails if metadata "format" is not `format` ("koofu.model"; `what` in words: "a koofu model"), if the
  * version is not 1, or if the file is damaged. */
 kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err);
@@ -195,7 +198,7 @@ struct kf_data {
    * lengths: UTF-8 without NUL, not empty. NULL: rows have no ids. */
   kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                          kf_string *bytes, kf_err *err);
-  /* "FILE, row R" for messages; row is a row of the data set. */
+  /* "FILE, row R" for messages; row is a row of the data set, or KF_ALL_ROWS: "FILE". */
   void (*where)(const kf_data *data, uint64_t row, char *text, size_t size);
   /* Fails if writing `path` would replace a file of this data set (NULL: no files). */
   kf_status (*refuse)(const kf_data *data, const char *path, kf_err *err);
@@ -207,7 +210,8 @@ struct kf_data {
  * array may be NULL: not wanted; without rows, bad ones are not known. Any worker may call it. */
 kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                         float *rows, int32_t *labels, double *norm2, kf_err *err);
-/* KF_ERR_DATA: "FILE, row R: …". */
+#define KF_ALL_ROWS UINT64_MAX
+/* KF_ERR_DATA: "FILE, row R: …", or "FILE: …" for KF_ALL_ROWS. */
 kf_status kf_fail_row(kf_err *err, const kf_data *data, uint64_t row, kf_hint hint,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 

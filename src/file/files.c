@@ -63,8 +63,11 @@ static kf_status files_fetch_ids(const kf_data *data, uint64_t first, uint64_t n
 
 static void files_where(const kf_data *data, uint64_t row, char *text, size_t size) {
   const kf_files *files = (const kf_files *)data;
-  const kf_shard *shard = &files->shards[shard_of(files, row)];
-  snprintf(text, size, "%s, row %" PRIu64, shard->in.path, row - shard->first);
+  const kf_shard *shard = &files->shards[row == KF_ALL_ROWS ? 0 : shard_of(files, row)];
+  if (row == KF_ALL_ROWS)
+    snprintf(text, size, "%s", shard->in.path);
+  else
+    snprintf(text, size, "%s, row %" PRIu64, shard->in.path, row - shard->first);
 }
 
 static kf_status files_refuse(const kf_data *data, const char *path, kf_err *err) {

@@ -153,8 +153,9 @@ static kf_status add_name(void *argument, uint64_t line, const char *text, size_
   int64_t before = find(set, text, length);
   if (before >= 0)
     return kf_fail_file(err, list->path,
-                        "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64, line,
-                        set->name[before], before + 1);
+                        "line %" PRIu64 " repeats the class name '%.64s' of line %" PRId64
+                        "; give such classes different names, such as ids",
+                        line, set->name[before], before + 1);
   return kf_name_set_add(set, list->path, line, text, length, err);
 }
 

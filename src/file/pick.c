@@ -32,7 +32,7 @@ static kf_status fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint
 
 static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   const pick *p = (const pick *)data;
-  p->from->where(p->from, p->rows[row], text, size);
+  p->from->where(p->from, row == KF_ALL_ROWS ? row : p->rows[row], text, size);
 }
 
 static kf_status refuse(const kf_data *data, const char *path, kf_err *err) {

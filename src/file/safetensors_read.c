@@ -91,9 +91,10 @@ static kf_status read_tensor(kf_st_tensor *tensor, const char *path, const kf_js
                         name);
   }
   if (offsets[1] > data_size)
-    return kf_fail_file(
-        err, path, "tensor " NAME " ends at data byte %" PRIu64 ", but there are only %" PRIu64,
-        name, offsets[1], data_size);
+    return kf_fail_file(err, path,
+                        "the file is truncated: tensor " NAME " ends at data byte %" PRIu64
+                        ", but there are only %" PRIu64,
+                        name, offsets[1], data_size);
   uint64_t bytes;
   if (!shape_bytes(tensor, type->bits, &bytes))
     return kf_fail_file(

@@ -169,7 +169,23 @@ kf_status kf_st_verify(const kf_st *st, kf_err *err) {
                       stored);
 }
 
+kf_status kf_st_refuse_others(const kf_st *st, const char *format, const char *what, kf_err *err) {
+  static const struct {
+    const char *format, *what;
+  } others[] = {{"koofu.stats", "statistics file"},
+                {"koofu.model", "model"},
+                {"koofu.gallery", "gallery"},
+                {"koofu.dataset", "data set"},
+                {"koofu.answers", "file with answers of a search"}};
+  const char *given = kf_st_meta(st, "format");
+  for (size_t i = 0; given != NULL && i < sizeof others / sizeof *others; i++)
+    if (strcmp(given, others[i].format) == 0 && strstr(format, given) == NULL)
+      return kf_fail_file(err, st->in.path, "is a koofu %s, not %s", others[i].what, what);
+  return KF_OK;
+}
+
 kf_status kf_st_check_file(const kf_st *st, const char *format, const char *what, kf_err *err) {
+  KF_TRY(kf_st_refuse_others(st, format, what, err));
   const char *given = kf_st_meta(st, "format");
   if (given == NULL || strcmp(given, format) != 0)
     return kf_fail_file(err, st->in.path, "is not %s", what);

@@ -268,7 +268,8 @@ static kf_status write_file(kf_saver *save, const char *path) {
 static kf_status check_output(const kf_save_spec *spec, const char *path, kf_err *err) {
   kf_format format = kf_format_of(path);
   if (format != KF_FORMAT_NPY && format != KF_FORMAT_SAFETENSORS)
-    return kf_fail(err, KF_ERR_ARG, "%s: unknown ending; koofu writes .safetensors and .npy", path);
+    return kf_fail(err, KF_ERR_ARG,
+                   "%s: unknown file extension; koofu writes .safetensors and .npy", path);
   if (spec->dtype != KF_F32 && spec->dtype != KF_F16 && spec->dtype != KF_BF16)
     return kf_fail(err, KF_ERR_ARG, "%s: rows are written as f32, f16 or bf16", path);
   if (spec->dtype == KF_BF16 && format == KF_FORMAT_NPY)

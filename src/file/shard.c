@@ -57,24 +57,10 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
                       st->in.path, matrices);
 }
 
-/* Files of ours that hold no data set. */
-static kf_status refuse_others(const kf_st *st, kf_err *err) {
-  static const struct {
-    const char *format, *what;
-  } others[] = {{"koofu.stats", "a statistics file (several are merged first)"},
-                {"koofu.model", "a model"},
-                {"koofu.answers", "a file with answers of a search"}};
-  const char *format = kf_st_meta(st, "format");
-  for (size_t i = 0; format != NULL && i < sizeof others / sizeof *others; i++)
-    if (strcmp(format, others[i].format) == 0)
-      return kf_fail_file(err, st->in.path, "data are expected, but this is %s", others[i].what);
-  return KF_OK;
-}
-
 static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_options *options,
                                  kf_names *names, kf_err *err) {
   const kf_st_tensor *tensor;
-  KF_TRY(refuse_others(st, err));
+  KF_TRY(kf_st_refuse_others(st, "koofu.dataset koofu.gallery", "data", err));
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;
@@ -114,8 +100,9 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
   kf_in_close(&in);
-  return kf_fail_hint(err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-                      "%s: unknown ending; koofu reads .npy, .safetensors, .fvecs and .fbin", path);
+  return kf_fail_hint(
+      err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
+      "%s: unknown file extension; koofu reads .npy, .safetensors, .fvecs and .fbin", path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,

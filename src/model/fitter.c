@@ -33,11 +33,10 @@ kf_status kf_lambda_parse(kf_ctx *ctx, const char *text, kf_lambda *out) {
   bool relative = strcmp(end, "x") == 0, absolute = *end == '\0';
   if (end == text || !(relative || absolute)) value = -1;
   if (!(value >= 0) || !isfinite(value))
-    return kf_fail(
-        err, KF_ERR_ARG,
-        "lambda '%s' is not a number (150), a multiple of the mean eigenvalue (0.3x), auto, "
-        "gda or ledoit-wolf",
-        text);
+    return kf_fail(err, KF_ERR_ARG,
+                   "lambda must be a number of at least 0 (150), a multiple of the mean eigenvalue "
+                   "(0.3x), auto, gda or ledoit-wolf, not '%s'",
+                   text);
   *out = (kf_lambda){.value = value, .unit = relative ? KF_LAMBDA_RELATIVE : KF_LAMBDA_ABSOLUTE};
   return KF_OK;
 }
@@ -166,6 +165,16 @@ const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
 
 /* --- one lambda ------------------------------------------------------------------------------ */
 
+static kf_status fail_zero(const kf_stats *s, kf_err *err) {
+  bool alone = true;
+  for (uint32_t k = 0; k < s->n_classes; k++) alone = alone && s->counts[k] <= 1;
+  return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
+                      "the scatter within classes is zero: %s (%llu rows, %u classes); check the "
+                      "labels, or use an absolute lambda above 0",
+                      alone ? "every row is alone in its class" : "no class has two different rows",
+                      (unsigned long long)s->rows, s->n_classes);
+}
+
 kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
   kf_err *err = &f->ctx->err;
   double value = lambda.value;
@@ -183,11 +192,7 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
     value = f->mean_eigenvalue * f->dim / (double)others;
   }
   if (!isfinite(value)) return kf_fail(err, KF_ERR_ARG, "lambda is too large for double precision");
-  if (value == 0 && f->rank == 0)
-    return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
-                        "the scatter within classes is zero: no class has two different rows (%llu "
-                        "rows in %u classes); if that is right, use an absolute lambda above 0",
-                        (unsigned long long)f->within->rows, f->within->n_classes);
+  if (value == 0 && f->rank == 0) return fail_zero(f->within, err);
   if (value == 0 && f->rank < f->dim)
     return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
                         "the scatter within classes has rank %u of %u, so lambda must be above 0: "
@@ -281,8 +286,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
 kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out) {
   kf_err *err = &f->ctx->err;
-  if (dim > f->dim)
-    return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", dim, f->dim);
+  if (dim > f->dim) return kf_fail_dim(dim, f->dim, err);
   if ((unsigned)centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)centre);
   if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_NONE;

@@ -45,8 +45,8 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == map->dim_in) return KF_OK;
-  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the model takes %u", data->dim,
-                     map->dim_in);
+  return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "has %u columns, but the model takes %u",
+                     data->dim, map->dim_in);
 }
 
 kf_status kf_fail_range(const kf_map *map, kf_err *err) {

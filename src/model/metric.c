@@ -1,4 +1,4 @@
-/* metric.c - names of metrics, and the error for a number that is none. */
+/* metric.c - names of metrics, and the errors for settings that cannot be. */
 #include "model/model.h"
 
 const char *kf_metric_name(kf_metric metric) {
@@ -8,4 +8,9 @@ const char *kf_metric_name(kf_metric metric) {
 
 kf_status kf_fail_metric(kf_metric metric, kf_err *err) {
   return kf_fail(err, KF_ERR_ARG, "invalid metric %d", (int)metric);
+}
+
+kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err) {
+  return kf_fail(err, KF_ERR_ARG, "%u dimensions are asked for, but the embeddings have %u", asked,
+                 dim);
 }

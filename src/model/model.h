@@ -122,6 +122,8 @@ static inline kf_metric kf_metric_for(kf_metric metric, bool normalized) {
 
 /* KF_ERR_ARG: invalid metric. */
 kf_status kf_fail_metric(kf_metric metric, kf_err *err);
+/* KF_ERR_ARG: more dimensions are asked for than there are. */
+kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err);
 
 /* --- fitting (fitter.c) ---------------------------------------------------------------------- */
 

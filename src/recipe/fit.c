@@ -28,8 +28,7 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
   bool normalized = j->stats != NULL ? j->stats->normalized : o->stats_options.normalize != KF_OFF;
-  if (o->dim > dim)
-    return kf_fail(err, KF_ERR_ARG, "%u dimensions asked for, the embeddings have %u", o->dim, dim);
+  if (o->dim > dim) return kf_fail_dim(o->dim, dim, err);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);

@@ -302,7 +302,12 @@ static kf_status take_templates(builder *b) {
   lines *l = &b->template_lines;
   b->templates = kf_builtin_templates(given, &b->n_templates);
   if (b->templates != NULL) return KF_OK;
-  KF_TRY(read_lines(given, l, b->err));
+  kf_status status = read_lines(given, l, b->err);
+  if (status == KF_ERR_IO && strncmp(given, "builtin", 7) == 0)
+    return kf_fail(b->err, status,
+                   "%s: no such file; the built-in templates are builtin1, builtin7 and builtin80",
+                   given);
+  KF_TRY(status);
   for (size_t i = 0; i < l->n; i++)
     if (strstr(l->items[i], "{}") == NULL)
       return kf_fail_file(b->err, given, "line %zu has no {} for the name", i + 1);

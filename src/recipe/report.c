@@ -42,8 +42,8 @@ static kf_status take_model(kf_report_job *j) {
   return KF_OK;
 }
 
-/* Without a number of dimensions, the fewest that lose nothing; with text all of them, as in a fit:
- * that fewer lose nothing is known of prototypes alone. */
+/* Without a number of dimensions, the fewest within one standard error of the best; with text
+ * all of them, as in a fit: the choice of fewer measures prototypes alone. */
 static kf_status fit_model(kf_report_job *j) {
   kf_fit_options o = j->options.fit;
   if (o.dim == 0 && o.text == NULL) o.choose_dim = 1;

@@ -78,8 +78,8 @@ static void put_curve(kf_string *out, const kf_page *c, const ranked *list, size
   kf_svg_text(out, "note", p.x.from + 4, y - 6, "all rows");
   kf_plot_end(&p);
   kf_figure_end(out,
-                "Half of the classes lie on either side of 50. Where the curve is steep, a few "
-                "classes make much of the difference.");
+                "At 50 %, half of the classes are worse and half are better. Where the curve is "
+                "steep, accuracy differs much between few classes.");
 }
 
 /* --- the histogram ---------------------------------------------------------------------------- */

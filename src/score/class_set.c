@@ -93,8 +93,7 @@ kf_status kf_known_restrict(kf_ctx *ctx, kf_known *known, const kf_class_set *se
   kf_free(to);
   KF_TRY(status);
   if (found == 0)
-    return kf_fail_file(&ctx->err, set->from, "none of its %u classes is one of %s", set->names.n,
-                        known->what);
+    return kf_fail_file(&ctx->err, set->from, "no class in it is a class of %s", known->what);
   if (found < set->names.n)
     kf_log(ctx, "%s: %s has %u of its %u classes", set->from, known->what, found, set->names.n);
   known->mask = mask;

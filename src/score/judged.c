@@ -71,13 +71,24 @@ kf_fate kf_count_row(kf_tally *tally, const kf_judge *judge, uint64_t row, int32
 
 kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_err *err) {
   if (sum->n > 0) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA,
-                 "none of the %llu rows can be scored: %llu have no label, %llu belong to classes "
-                 "that %s does not know or that do not take part, %llu are bad, %llu are left "
-                 "out by the truth",
-                 (unsigned long long)sum->rows, (unsigned long long)sum->n_unlabelled,
-                 (unsigned long long)sum->n_absent, judge->known.what,
-                 (unsigned long long)sum->n_bad, (unsigned long long)sum->n_excluded);
+  char absent[128], why[512];
+  snprintf(absent, sizeof absent, "belong to classes that %s does not have or that take no part",
+           judge->known.what);
+  const struct {
+    uint64_t n;
+    const char *what;
+  } parts[] = {{sum->n_unlabelled, "have no label"},
+               {sum->n_absent, absent},
+               {sum->n_bad, "are bad"},
+               {sum->n_excluded, "are left out by the truth"}};
+  size_t length = 0;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+    if (parts[i].n > 0)
+      length +=
+          (size_t)snprintf(why + length, sizeof why - length, "%s%llu %s", length > 0 ? ", " : "",
+                           (unsigned long long)parts[i].n, parts[i].what);
+  return kf_fail(err, KF_ERR_DATA, "none of the %llu rows can be scored: %s",
+                 (unsigned long long)sum->rows, why);
 }
 
 /* --- the pass --------------------------------------------------------------------------------- */

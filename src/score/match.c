@@ -36,7 +36,7 @@ static kf_status check_rows(const kf_data *data, uint64_t rows, const kf_truth *
                             kf_err *err) {
   if (truth != NULL && truth->rows != rows)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_TRUTH_IDS,
-                        "%s is about %llu rows, but the data have %llu", truth->path,
+                        "%s has entries for %llu rows, but the data have %llu", truth->path,
                         (unsigned long long)truth->rows, (unsigned long long)rows);
   if (truth == NULL && data != NULL && !data->has_labels)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS,

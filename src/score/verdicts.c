@@ -104,7 +104,7 @@ static kf_status answer_line(void *argument, uint64_t line, const char *text, si
                         line);
   if (row >= a->rows)
     return kf_fail_file(err, a->path,
-                        "line %" PRIu64 " is about row %" PRIu64 ", but there are %" PRIu64 " rows",
+                        "line %" PRIu64 " answers row %" PRIu64 ", but there are %" PRIu64 " rows",
                         line, row, a->rows);
   if (a->answer[row] != NO_LINE)
     return kf_fail_file(err, a->path, "line %" PRIu64 " answers row %" PRIu64 " again", line, row);

@@ -70,8 +70,8 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
   if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
-  return kf_fail_row(err, data, 0, KF_HINT_NONE, "has %u columns, the gallery takes %u", data->dim,
-                     kf_gallery_dim_in(g));
+  return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
+                     "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
 }
 
 /* As many queries as a thread searches with in about half a second, so that a request to stop is

@@ -53,9 +53,10 @@ static kf_status fetch_texts(const kf_data *data, const kf_kernels *kernels, uin
 
 static void where(const kf_data *data, uint64_t row, char *text, size_t size) {
   const synth_data *synth = (const synth_data *)data;
-  snprintf(text, size, "synthetic %s, seed %" PRIu64 ", split %" PRIu32 ", row %" PRIu64,
-           synth->texts != NULL ? "text" : "images", synth->options.seed, synth->options.split,
-           row);
+  int length =
+      snprintf(text, size, "synthetic %s, seed %" PRIu64 ", split %" PRIu32,
+               synth->texts != NULL ? "text" : "images", synth->options.seed, synth->options.split);
+  if (row != KF_ALL_ROWS) snprintf(text + length, size - (size_t)length, ", row %" PRIu64, row);
 }
 
 static void destroy(kf_data *data) {

@@ -78,7 +78,7 @@ def labels_out_of_range(box):
     box.write("two.txt", "0\n1\n")
     box.refuses(BAD_DATA, "stats", *words, "--classes", "two.txt", "-o", "o.safetensors", naming="y.txt")
     result = box.works("stats", *words, "--classes", "two.txt", "--skip-unknown", "-o", "s.safetensors")
-    check("40 rows" in result.err, f"{result}")
+    check("40 rows" in result.err and "left out 20 of 60 rows: 20 without a known label\n" in result.err, f"{result}")
     box.write("twice.txt", "0\n1\n2\n1\n")
     box.refuses(BAD_DATA, "stats", *words, "--classes", "twice.txt", "-o", "o.safetensors", naming="twice.txt")
 

@@ -59,8 +59,8 @@ def pictures_lists_and_patterns(box):
     equal(tensors["embeddings"], [rows["in/p/b/0001.png"], rows["in/p/a/0002.png"]], "rows of the list")
     equal(len(labels), 6, "labels of the folder")
     box.refuses(USAGE, "embed", CLIP, "in/p", "--list", "in/list.tsv", "-o", OUT, naming=["in/p", "--list"])
-    box.refuses(USAGE, "embed", CLIP, "-o", OUT, naming="the pictures are missing")
-    box.refuses(USAGE, "embed", CLIP, "--list", "in/list.tsv", "-o", "in/list.tsv", naming="both input and output")
+    box.refuses(USAGE, "embed", CLIP, "-o", OUT, naming="missing argument: PICTURES")
+    box.refuses(USAGE, "embed", CLIP, "--list", "in/list.tsv", "-o", "in/list.tsv", naming="is both an input and the output")
     box.refuses(USAGE, "embed", CLIP, "in/p", "-o", "out.npy", naming=["out.npy", ".safetensors"])
 
 

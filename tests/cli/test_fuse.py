@@ -31,6 +31,8 @@ def fused_by_default(box):
     again = box.works("classify", "f.safetensors", "test.safetensors").out
     check(again.startswith("row\tclass1\tscore1"), again[:60])
     equal(again, box.works("classify", "f.safetensors", "test.safetensors", "--part", "fused").out, "fused is the default")
+    sides = [line.split()[-2] for line in box.works("compare", "f.safetensors", "f.safetensors", "test.safetensors", "--raw", "b").out.splitlines()[1:3]]
+    equal(sides, ["fused", "raw"], "the spaces that compare names")
 
 
 @test

@@ -65,7 +65,7 @@ def onto_an_input(box):
         for output in ("shards/a.safetensors", box.path("shards/a.safetensors"), "x.safetensors"):
             for words in (["convert", data], ["stats", data], ["fit", data], ["transform", "m.safetensors", data],
                           ["add-class", "m.safetensors", "zz", data]):
-                box.refuses(USAGE, *words, "-o", output, naming=f"{output}: is both input and output")
+                box.refuses(USAGE, *words, "-o", output, naming=f"{output} is both an input and the output")
     box.works("stats", "shards", "-o", "shards/c.safetensors")
 
 

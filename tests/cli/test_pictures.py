@@ -57,7 +57,7 @@ def classify_what_cannot_be(box):
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--max-pixels", 9, naming="--encoder")
     box.refuses(USAGE, "classify", "m.safetensors", paths[0], "--encoder", CLIP, "--tensor", "x", naming="--tensor")
     box.refuses(IO, "classify", "m.safetensors", "gone.png", "--encoder", CLIP, naming="gone.png")
-    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown ending", "--encoder"])  # forgotten --encoder
+    box.refuses(BAD_DATA, "classify", "m.safetensors", paths[0], naming=[paths[0], "unknown file extension", "--encoder"])  # forgotten --encoder
     for words in (["classify", "m.safetensors", "p"], ["fit", "p", "-o", "o.safetensors"]):
         box.refuses(BAD_DATA, *words, naming=["p: no .npy", "koofu embed"])
 
@@ -149,8 +149,8 @@ def text_that_cannot_be(box):
     box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "--templates", "builtin1", *out, naming="--templates")
     box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "--prompt-rows", *out, naming="--prompt-rows")
     box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "--dtype", "f16", *out, naming="--dtype")
-    box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "-o", "names.txt", naming="both input and output")
-    box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "-o", "names.txt", naming="both input and output")
+    box.refuses(USAGE, "embed-text", CLIP, "--classes", "names.txt", "-o", "names.txt", naming="is both an input and the output")
+    box.refuses(USAGE, "embed-text", CLIP, "--prompts", "names.txt", "-o", "names.txt", naming="is both an input and the output")
     box.refuses(BAD_DATA, "embed-text", CLIP, "--classes", "twice.txt", *out, naming=["twice.txt", "line 2", "--names"])
     box.refuses(BAD_DATA, "embed-text", CLIP, "--prompts", "bad.txt", *out, naming="UTF-8")
     box.refuses(USAGE, "embed-text", VISION, "--classes", "names.txt", *out, naming="no text tower")

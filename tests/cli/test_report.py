@@ -3,7 +3,8 @@
 import json
 import re
 
-from harness import IO, USAGE, check, equal, test
+from files import npy
+from harness import BAD_DATA, IO, USAGE, check, equal, test
 
 
 def make_data(box):
@@ -19,7 +20,7 @@ OF_ERRORS = ("classes", "confusions", "margins")
 def with_test_data(box):
     make_data(box)
     result = box.works("report", "train.safetensors", "--test", "test.safetensors", "--title", "Twelve <b>", "-o", "a.html")
-    check("wrote a.html: 96 rows, 12 classes, 24 ->" in result.err and "top-1 accuracy: raw" in result.err, result.err)
+    check("wrote a.html: 96 rows, 12 classes, 3 of 24 dimensions" in result.err and "top-1 accuracy: raw" in result.err, result.err)
     page = box.read("a.html").decode()
     for section in SECTIONS + OF_ERRORS:
         check(f'id="{section}"' in page, f"{section} is not in the page")
@@ -169,12 +170,14 @@ def refusals(box):
     make_data(box)
     box.works("fit", "train.safetensors", "-o", "model.safetensors")
     box.refuses(USAGE, "report", "train.safetensors", naming="-o")
-    box.refuses(USAGE, "report", "-o", "page.html", naming="the training data are missing")
+    box.refuses(USAGE, "report", "-o", "page.html", naming="missing argument: DATA")
     box.refuses(USAGE, "report", "train.safetensors", "-o", "-", naming="file name")
-    box.refuses(USAGE, "report", "train.safetensors", "-o", "train.safetensors", naming="both input and output")
+    box.refuses(USAGE, "report", "train.safetensors", "-o", "train.safetensors", naming="is both an input and the output")
     box.refuses(USAGE, "report", "train.safetensors", "--test", "test.safetensors", "-o", "test.safetensors",
-                naming="both input and output")
+                naming="is both an input and the output")
     box.refuses(USAGE, "report", "train.safetensors", "--test-labels", "y.txt", "-o", "page.html", naming="--test")
+    box.write("bare.npy", npy([[float(i + j + 1) for j in range(24)] for i in range(4)]))
+    box.refuses(BAD_DATA, "report", "train.safetensors", "--test", "bare.npy", "-o", "page.html", naming="with --test-labels")
     box.refuses(USAGE, "report", "train.safetensors", "--model", "model.safetensors", "--dim", 3, "-o", "page.html",
                 naming="--dim")
     box.refuses(IO, "report", "train.safetensors", "-o", "absent/page.html", naming="absent/page.html")

@@ -686,9 +686,9 @@ def galleries_that_cannot_vote(box):
 @test
 def options_of_galleries(box):
     with_gallery(box)
-    box.refuses(USAGE, "search", "g.safetensors", naming=["queries are missing", "--itself"])
+    box.refuses(USAGE, "search", "g.safetensors", naming=["missing argument: QUERIES", "--itself"])
     box.refuses(USAGE, "search", "g.safetensors", "x.safetensors", "--itself", naming=["x.safetensors", "--itself"])
-    box.refuses(USAGE, "index", "x.safetensors", naming="-o GALLERY.safetensors is missing")
+    box.refuses(USAGE, "index", "x.safetensors", naming="missing option -o GALLERY.safetensors")
     box.refuses(USAGE, "index", "x.safetensors", "-o", "o.npy", naming=["o.npy", "gallery", ".safetensors"])
     box.refuses(USAGE, "index", "x.safetensors", "-o", "-", naming="file name")
     box.refuses(USAGE, "index", "x.safetensors", "-o", "o.safetensors", "--metric", "dot", naming="cosine, euclidean or inner")
@@ -735,4 +735,4 @@ def gallery_outputs_onto_inputs(box):
                   ["index", "q.npy", "--ids", "ids.safetensors", "-o", "ids.safetensors"],
                   ["index", "g.safetensors", "--append", "g.safetensors"],
                   ["classify", "m.safetensors", "q.npy", "--gallery", "g.safetensors", "-o", "g.safetensors"]):
-        box.refuses(USAGE, *words, naming="is both input and output")
+        box.refuses(USAGE, *words, naming="is both an input and the output")

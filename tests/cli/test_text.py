@@ -175,7 +175,7 @@ def prompts_that_cannot_be(box):
     box.write("n.txt", "\ufeffcafé\n猫\n".encode())
     equal(box.works("prompts", "--classes", "n.txt", "--templates", "builtin1").out, "image of café\nimage of 猫\n", "UTF-8")
     box.refuses(IO, "prompts", "--classes", "n.txt", "--templates", "builtin8", naming="builtin8")
-    box.refuses(USAGE, "prompts", "--classes", "n.txt", "--templates", "t.txt", "-o", "t.txt", naming="both input and output")
+    box.refuses(USAGE, "prompts", "--classes", "n.txt", "--templates", "t.txt", "-o", "t.txt", naming="is both an input and the output")
     box.refuses(USAGE, "prompts", "--classes", "n.txt", naming="--templates")
 
 

@@ -6,7 +6,7 @@ from files import data_set, f32, npy, safetensors, world
 
 @test
 def unknown_command(box):
-    box.refuses(USAGE, "fitt", naming=["'fitt'", "did you mean 'fit'", "see 'koofu --help'"])
+    box.refuses(USAGE, "fitt", naming=["'fitt'", "did you mean 'fit'", "see 'koofu help'"])
     box.refuses(USAGE, "classfy", naming="did you mean 'classify'")
     box.refuses(USAGE, "frobnicate", naming="'frobnicate'")
     box.refuses(USAGE, "--frobnicate", naming="'--frobnicate'")
@@ -51,12 +51,15 @@ def missing_things(box):
         box.refuses(USAGE, *words, naming="option -o")
     for words in (["classify", "m"], ["eval", "m"], ["transform", "m"], ["add-class", "m", "n"], ["search", "g"]):
         box.refuses(USAGE, *words, naming="missing")
-    box.refuses(USAGE, "classify", "m", naming=": the data to classify are missing")
-    box.refuses(USAGE, "classify", "m", "--gallery", "g", naming=": the data to classify are missing")
-    box.refuses(USAGE, "transform", "m", "-o", "o.npy", naming=": the data to map are missing")
+    box.refuses(USAGE, "classify", "m", naming=": missing argument: DATA or PICTURES")
+    box.refuses(USAGE, "classify", "m", "--gallery", "g", naming=": missing argument: DATA or PICTURES")
+    box.refuses(USAGE, "transform", "m", "-o", "o.npy", naming=": missing argument: DATA")
     box.refuses(USAGE, "fit", "x", "-o", naming="-o needs a value")
     box.refuses(USAGE, "fit", "x", "--lambda", "--dim", "3", "-o", "m", naming="--lambda needs a value")
-    box.refuses(USAGE, "demo", "x", naming="'x'")
+    box.refuses(USAGE, "demo", "x", naming="unexpected argument 'x'")
+    box.refuses(USAGE, "fit", naming=": missing argument: DATA or STATS;")
+    box.refuses(USAGE, "fit", "x", naming=": missing option -o MODEL.safetensors")
+    box.refuses(USAGE, "help", "nope", naming="see 'koofu help'")
     box.refuses(USAGE, "fit", "", "-o", "m", naming="empty")
     box.refuses(USAGE, "fit", "x", "-o", "", naming="empty")
 
@@ -188,4 +191,4 @@ def no_output_replaces_a_file_that_an_option_names(box):
     box.write("only.safetensors", "class 0\nclass 1\n")
     for words in (["stats", "x.safetensors", "--only"], ["sweep", "x.safetensors", "--class-set"],
                   ["sweep", "x.safetensors", "--test", "x.safetensors", "--truth"]):
-        box.refuses(USAGE, *words, "only.safetensors", "-o", "only.safetensors", naming="both input and output")
+        box.refuses(USAGE, *words, "only.safetensors", "-o", "only.safetensors", naming="is both an input and the output")
