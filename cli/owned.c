@@ -12,7 +12,8 @@ int own(cli_run *cli, void *object, void (*release)(void *object)) {
   struct cli_owned *owned = realloc(cli->owned, (cli->n_owned + 1) * sizeof *owned);
   if (!owned) {
     release(object);
-    return fail(cli, KF_ERR_MEM);
+    fail(cli, KF_ERR_MEM);
+    return EXIT_INTERNAL;
   }
   cli->owned = owned;
   owned[cli->n_owned++] = (struct cli_owned){object, release};
