@@ -176,7 +176,7 @@ static kf_loo_row row_of(const kf_loo_view *view, loo_batch *b, size_t i) {
   return kf_loo_row_take(view, b->x + at, b->own[i], b->ax + at, b->ad + at, b->u, b->v);
 }
 
-static void look_at(void *argument, uint64_t query, uint64_t j) {
+static void count_rival(void *argument, uint64_t query, uint64_t j) {
   loo_batch *b = argument;
   kf_loo_row *r = &b->rows[query];
   if (j == r->own || r->beaten == TOP) return;
@@ -194,8 +194,8 @@ static kf_status count_point(const kf_loo_view *view, loo_batch *b, kf_fuse_poin
     if (loo->text != NULL) kf_loo_row_add_text(view, r, b->unit + i * loo->dim, point->alpha);
     b->least[i] = kf_loo_ask(view, r, b->u, b->v, b->queries + i * kf_loo_width(loo));
   }
-  KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least, look_at, b,
-                           err));
+  KF_TRY(kf_index_reaching(view->index, loo->ctx->kernels, b->queries, b->n, b->least, count_rival,
+                           b, err));
   for (size_t i = 0; i < b->n; i++) {
     point->top1 += b->rows[i].beaten == 0;
     point->top5 += b->rows[i].beaten < TOP;

@@ -199,7 +199,8 @@ static kf_status take_shard(embedding *e, uint64_t s, uint64_t first, bool *take
 
 static kf_status make_room(embedding *e, kf_err *err) {
   const kf_embed_run *run = &e->run;
-  uint64_t room = run->shard < run->pictures ? run->shard : run->pictures, size = room * run->dim;
+  uint64_t room = run->shard_size < run->pictures ? run->shard_size : run->pictures,
+           size = room * run->dim;
   KF_TAKE_ZERO(&e->memory, e->bad, run->pictures);
   KF_TAKE(&e->memory, e->paths, room);
   KF_TAKE(&e->memory, e->status, room);
@@ -323,7 +324,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
                           .dim = kf_encoder_dim(e->encoder),
                           .dtype = o->dtype,
                           .normalize = o->normalize == KF_ON,
-                          .shard = o->shard > 0 ? o->shard : SHARD};
+                          .shard_size = o->shard > 0 ? o->shard : SHARD};
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, err));

@@ -24,19 +24,21 @@
 
 enum { SHARD_NAME = 48 /* bytes */ };
 
-uint64_t kf_shards_count(const kf_embed_run *run) { return (run->pictures - 1) / run->shard + 1; }
+uint64_t kf_shards_count(const kf_embed_run *run) {
+  return (run->pictures - 1) / run->shard_size + 1;
+}
 
 uint64_t kf_shards_range(const kf_embed_run *run, uint64_t i, uint64_t *first) {
-  *first = i * run->shard;
+  *first = i * run->shard_size;
   uint64_t left = run->pictures - *first;
-  return left < run->shard ? left : run->shard;
+  return left < run->shard_size ? left : run->shard_size;
 }
 
 /* The path of shard i, valid until the next call. */
 static const char *shard_path(const kf_shards *shards, uint64_t i) {
-  snprintf(shards->shard, strlen(shards->folder) + SHARD_NAME, "%s/shard-%08" PRIu64 ".safetensors",
+  snprintf(shards->path, strlen(shards->folder) + SHARD_NAME, "%s/shard-%08" PRIu64 ".safetensors",
            shards->folder, i);
-  return shards->shard;
+  return shards->path;
 }
 
 /* --- removing --------------------------------------------------------------------------------- */
@@ -160,7 +162,7 @@ static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
   KF_TRY(meta_hex(w, "encoder", run->encoder, err));
   KF_TRY(kf_stw_meta(w, "dtype", kf_dtype_name(run->dtype), err));
   KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
-  return kf_stw_meta_i64(w, "shard", run->shard, err);
+  return kf_stw_meta_i64(w, "shard", run->shard_size, err);
 }
 
 static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
@@ -181,7 +183,7 @@ static kf_status compare(const kf_shards *shards, const kf_st *st, kf_err *err) 
     other = "another type of numbers";
   else if (!same_number(st, "normalize", run->normalize))
     other = "rows of another length";
-  else if (!same_number(st, "shard", run->shard))
+  else if (!same_number(st, "shard", run->shard_size))
     other = "shards of another size";
   if (other == NULL) return KF_OK;
   return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_NO_RESUME,
@@ -234,7 +236,7 @@ kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run 
   kf_arena *a = &shards->memory;
   size_t size = strlen(out) + sizeof ".parts";
   char *folder = kf_arena_take(a, size, 1);
-  shards->shard = kf_arena_take(a, size + SHARD_NAME, 1);
+  shards->path = kf_arena_take(a, size + SHARD_NAME, 1);
   if (!a->failed) {
     snprintf(folder, size, "%s.parts", out);
     shards->folder = folder;

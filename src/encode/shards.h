@@ -12,7 +12,7 @@ typedef struct kf_embed_run {
   uint32_t dim;
   kf_dtype dtype;
   bool normalize;
-  uint32_t shard; /* pictures in one; the last may have fewer */
+  uint32_t shard_size; /* pictures in one; the last may have fewer */
 } kf_embed_run;
 
 uint64_t kf_shards_count(const kf_embed_run *run);
@@ -23,7 +23,7 @@ typedef struct kf_shards {
   kf_embed_run run;
   kf_arena memory;
   const char *folder, *manifest, *lock; /* paths; folder NULL: not open */
-  char *shard;                          /* room for the path of a shard */
+  char *path;                           /* room for the path of a shard */
   int locked;                           /* the lock file; -1: none */
   bool begun; /* by this run: the folder holds nothing of an earlier one */
 } kf_shards;

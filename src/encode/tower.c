@@ -10,7 +10,7 @@
  * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the
  * end of the text. SigLIP has one learnt query attend to all rows instead.
  *
- *     kf_walk_images   embed_images ┐
+ *     kf_walk_images   place_images ┐
  *     kf_walk_texts    place_text   ┴ run_layers: normalize, multiply, attend, finish_layer, …
  *
  * Skipped, without changing a bit: rows of a text after its end, which no row before them sees; and
@@ -289,7 +289,7 @@ static void place_block(kf_walk *w, size_t i, size_t worker) {
                        w->x + row * d, d);
 }
 
-static kf_status embed_images(kf_walk *w) {
+static kf_status place_images(kf_walk *w) {
   size_t patches = kf_patches(&w->tower->config);
   KF_TRY(multiply(w, w->wide, w->n * patches, &w->tower->patch,
                   (kf_net_product){.out = w->qkv, .stride = w->width}));
@@ -301,7 +301,7 @@ kf_status kf_walk_images(kf_walk *w, size_t n, float *out) {
   size_t rows = kf_image_rows(w->encoder);
   w->n = n;
   for (size_t s = 0; s <= n; s++) w->first[s] = s * rows;
-  KF_TRY(embed_images(w));
+  KF_TRY(place_images(w));
   return run_layers(w, out);
 }
 

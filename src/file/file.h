@@ -152,6 +152,8 @@ typedef kf_status (*kf_line_fn)(void *argument, uint64_t line, const char *text,
 kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err *err);
 kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err *err);
 
+/* --- paths ------------------------------------------------------------------------------------- */
+
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);
 /* Compares two strings through pointers to them, for qsort. */

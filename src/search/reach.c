@@ -7,7 +7,7 @@
 
 /* One block of rows against one group of queries. */
 static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group,
-                       const double *least, kf_reach_fn use, void *argument) {
+                       const double *least_score, kf_reach_fn use, void *argument) {
   const kf_index *index = g->index;
   const kf_row_block *block = &index->blocks[number];
   uint64_t row = number * index->block_rows;
@@ -15,7 +15,7 @@ static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group
   double one;
   kf_scan s = kf_query_groups_scan(g, group, row, index->block_rows, &one);
   for (uint32_t i = first; i < first + s.n; i++) {
-    double key = kf_key(index, &g->query[i], least[g->order[i]]);
+    double key = kf_key(index, &g->query[i], least_score[g->order[i]]);
     g->floor[i] = kf_floor(key, kf_margin(index, &g->query[i], block), one, block);
   }
   size_t n_hits = g->scan->scan(&s);
@@ -24,7 +24,7 @@ static void scan_group(const kf_query_groups *g, uint64_t number, uint32_t group
 }
 
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                            uint64_t n, const double *least, kf_reach_fn use, void *argument,
+                            uint64_t n, const double *least_score, kf_reach_fn use, void *argument,
                             kf_err *err) {
   kf_query_groups g;
   kf_arena arena = {0};
@@ -35,7 +35,7 @@ kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, co
     if (g.scan->begin != NULL) g.scan->begin(index->padded);
     for (uint64_t block = 0; block < index->n_blocks; block++)
       for (uint32_t group = 0; group < g.n_groups; group++)
-        scan_group(&g, block, group, least, use, argument);
+        scan_group(&g, block, group, least_score, use, argument);
     if (g.scan->end != NULL) g.scan->end();
   }
   kf_arena_free(&arena);

@@ -34,11 +34,11 @@ kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const fl
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
 /* Hands out, for each of n < 2^32 queries, every row whose canonical score (dot product, or
- * squared distance) is as good as least[i] or better, and some others; in no order. On the
+ * squared distance) is as good as least_score[i] or better, and some others; in no order. On the
  * calling thread. */
 typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);
 kf_status kf_index_reaching(const kf_index *index, const kf_kernels *kernels, const float *queries,
-                            uint64_t n, const double *least, kf_reach_fn use, void *argument,
+                            uint64_t n, const double *least_score, kf_reach_fn use, void *argument,
                             kf_err *err);
 /* How many of `rows` rows every query can find: one less if a query leaves one out. */
 uint64_t kf_rows_taking_part(uint64_t rows, const int64_t *leave_out, uint64_t n);
