@@ -333,7 +333,7 @@ static void what_is_refused(void **state) {
 static void shards_are_checked(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 5, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   char out[300]; /* the loops below use up all places of at() */
   snprintf(out, sizeof out, "%s", at("o.safetensors"));
   const float rows[] = {1, 2, 3, 4};
@@ -431,7 +431,7 @@ static void shards_of_others_stay(void **state) {
 static void links_are_not_followed(void **state) {
   (void)state;
   kf_err err = {0};
-  kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard = 3};
+  kf_embed_run run = {.pictures = 1, .list = 1, .encoder = 2, .dim = 2, .shard_size = 3};
   kf_string said = {0};
   kf_shards shards;
   write_bytes("mine", "mine", 4);

@@ -4,7 +4,7 @@
  * class token, before them. A text has one row for each token. The embedding of its position is
  * added to each row. Then, x being all rows of the group, each layer does
  *
- *     x += out(attention(qkv(norm_attention(x))))     attention within each sequence; in texts, to the left
+ *     x += out(attention(qkv(norm_attention(x))))   within each sequence; in texts, to the left
  *     x += fc2(activation(fc1(norm_mlp(x))))
  *
  * and the embedding is projection(norm(row)) of one row of each sequence: the class token, or the
