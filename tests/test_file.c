@@ -827,6 +827,35 @@ static int count_progress(void *user, const char *what, uint64_t done, uint64_t 
   return ++last[1] == last[2];
 }
 
+/* A batch that fails while a lower one works and those between wait for their turn. */
+static kf_status fail_late(void *argument, const kf_batch *batch, kf_err *err) {
+  (void)argument;
+  if (batch->first == 10) usleep(3000);
+  if (batch->first == 40) usleep(1000);
+  return batch->first == 40 ? kf_fail(err, KF_ERR_DATA, "batch at row 40") : KF_OK;
+}
+
+static kf_status finish_nothing(void *argument, const kf_batch *batch, kf_err *err) {
+  (void)argument;
+  (void)batch;
+  (void)err;
+  return KF_OK;
+}
+
+static void test_pass_reports_the_failure(void **state) {
+  (void)state;
+  kf_ctx *own;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 5}, &own), KF_OK);
+  kf_data *data = pass_data(own);
+  kf_pass pass = {.rows = 10, .work = fail_late, .finish = finish_nothing};
+  for (int round = 0; round < 20; round++) {
+    assert_int_equal(kf_each_batch(own, data, &pass), KF_ERR_DATA);
+    assert_string_equal(kf_errmsg(own), "batch at row 40");
+  }
+  kf_data_free(data);
+  kf_ctx_free(own);
+}
+
 static void test_pass_failures(void **state) {
   (void)state;
   static pass_test t;
@@ -901,6 +930,7 @@ int main(void) {
       cmocka_unit_test(test_fields),
       cmocka_unit_test(test_pass),
       cmocka_unit_test(test_pass_failures),
+      cmocka_unit_test(test_pass_reports_the_failure),
   };
   return cmocka_run_group_tests_name("file", tests, make_test_folder, remove_test_folder);
 }

@@ -6,7 +6,8 @@
  *
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
- * failure no batch above it will have its turn, and those that wait give up. */
+ * failure the batches above it give up, while those below it still have their turn: the error that
+ * is reported is that of the lowest batch. */
 #include "file/file.h"
 
 #include <pthread.h>
@@ -27,7 +28,7 @@ typedef struct pass_job {
   pthread_mutex_t lock;
   pthread_cond_t turn; /* `next` or `failed` has changed */
   size_t next;         /* the batch to be finished */
-  bool failed;
+  size_t failed;       /* the lowest batch that has; SIZE_MAX: none */
 } pass_job;
 
 static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
@@ -40,7 +41,7 @@ static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
 
 static kf_status finish_in_turn(pass_job *j, size_t i, const kf_batch *b, kf_err *err) {
   pthread_mutex_lock(&j->lock);
-  while (j->next != i && !j->failed) pthread_cond_wait(&j->turn, &j->lock);
+  while (j->next != i && i < j->failed) pthread_cond_wait(&j->turn, &j->lock);
   kf_status status = j->next == i ? j->pass->finish(j->pass->argument, b, err)
                                   : kf_fail(err, KF_ERR_CANCELLED, "an earlier batch has failed");
   if (status == KF_OK) j->next++;
@@ -49,9 +50,9 @@ static kf_status finish_in_turn(pass_job *j, size_t i, const kf_batch *b, kf_err
   return status;
 }
 
-static void give_up(pass_job *j) {
+static void give_up(pass_job *j, size_t i) {
   pthread_mutex_lock(&j->lock);
-  j->failed = true;
+  if (i < j->failed) j->failed = i;
   pthread_cond_broadcast(&j->turn);
   pthread_mutex_unlock(&j->lock);
 }
@@ -63,7 +64,7 @@ static kf_status run_batch(void *argument, size_t i, size_t number, kf_err *err)
   if (status == KF_OK && j->pass->finish != NULL) status = finish_in_turn(j, i, b, err);
   if (status == KF_OK)
     status = kf_task_progress(j->ctx, number, j->pass->what, b->first + b->n, j->data->rows, err);
-  if (status != KF_OK) give_up(j);
+  if (status != KF_OK) give_up(j, i);
   return status;
 }
 
@@ -96,7 +97,7 @@ static kf_status run(pass_job *j, size_t workers) {
 }
 
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
-  pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows};
+  pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows, .failed = SIZE_MAX};
   if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
   uint64_t batches = (data->rows + j.rows - 1) / j.rows;
   size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
