@@ -313,12 +313,12 @@ static kf_status shots_scenario(unsigned threads) {
   kf_data *data = NULL, *names = NULL;
   kf_text *text = NULL;
   kf_shots *shots = NULL;
-  static const uint32_t few[] = {1, 9};
+  static const uint32_t few[] = {1, 2, 9};
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
   const char *path = train;
   kf_synth_options world = {.classes = 5, .dim = 20};
-  kf_shots_options options = {.shots = few, .n_shots = 2, .seeds = 1};
+  kf_shots_options options = {.shots = few, .n_shots = 3, .seeds = 1};
   STEP(kf_data_open(ctx, &path, 1, NULL, &data));
   STEP(kf_synth_open_text(ctx, &world, &names));
   STEP(kf_text_new(ctx, names, NULL, &text));
@@ -668,9 +668,9 @@ static const scenario_row rows[] = {
     {"fit", fit_scenario, 3, 3},           {"gallery", gallery_scenario, 3, 3},
     {"pictures", pictures_scenario, 1, 1}, {"judging", judging_scenario, 3, 3},
     {"choosing", choosing_scenario, 3, 3}, {"fused", fused_scenario, 1, 2},
-    {"text", text_scenario, 3, 3},         {"shots", shots_scenario, 1, 2},
+    {"text", text_scenario, 3, 3},         {"shots", shots_scenario, 1, 3},
     {"embed", embed_scenario, 3, 3},       {"encoder", encoder_scenario, 3, 3},
-    {"tokens", tokens_scenario, 1, 1},     {"report", report_scenario, 1, 2},
+    {"tokens", tokens_scenario, 1, 1},     {"report", report_scenario, 1, 3},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 

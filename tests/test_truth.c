@@ -101,7 +101,8 @@ static void names_for_numbers(void **state) {
   t = must_load(write_text("t.txt", "eel,cat\ndog\n"), list, NULL);
   assert_rows(t, "2 0|1");
   kf_truth_free(t);
-  refuse(write_text("t.txt", "2\n0,3\n"), list, NULL, KF_ERR_DATA, "t.txt", "'3' is no class of");
+  refuse(write_text("t.txt", "2\n0,3\n"), list, NULL, KF_ERR_DATA, "t.txt",
+         "line 2: '3' is no class of");
   refuse(write_text("t.txt", "eel\n\ncow\n"), list, NULL, KF_ERR_DATA, "t.txt",
          "line 3: 'cow' is no class of");
   refuse(write_text("t.json", "[[1],[2,3]]"), list, NULL, KF_ERR_DATA, "t.json",

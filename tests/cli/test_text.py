@@ -263,7 +263,8 @@ def classes_are_matched_by_name(box):
     box.write("t.safetensors", text_set(rows, list("abcdefghijka")))
     box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="'a'")
     box.write("t.safetensors", text_set(rows))
-    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors", naming="class names")
+    box.refuses(BAD_DATA, "eval", "m.safetensors", "x.safetensors", "--text", "t.safetensors",
+                naming="the classes of the model have names, those of the text only numbers")
 
 
 @test
@@ -277,7 +278,7 @@ def classes_without_names(box):
     words = ["eval", "m.safetensors", "x.npy", "--labels", "y.npy", "--text", "t.safetensors"]
     equal(json.loads(box.works(*words, "--json").out)["text_n"], N, "by number")
     box.write("t.safetensors", text_set(text_rows(), NAMES))
-    box.refuses(BAD_DATA, *words, naming="class names")
+    box.refuses(BAD_DATA, *words, naming="the classes of the text have names, those of the model only numbers")
     box.write("t.safetensors", text_set(text_rows()[:2]))
     box.refuses(BAD_DATA, *words, naming="the text has 2 classes, the model 12")
 
