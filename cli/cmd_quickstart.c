@@ -130,6 +130,17 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   return EXIT_OK;
 }
 
+/* Before the weights and the pictures take their time. */
+static int check_templates(cli_run *cli) {
+  const char *any = "name";
+  kf_prompts_options options = {
+      .names = &any, .n_names = 1, .templates = cli->args.prompts.templates};
+  kf_prompts *prompts = NULL;
+  kf_status status = kf_prompts_new(cli->ctx, &options, &prompts);
+  kf_prompts_free(prompts);
+  return result_of(cli, status);
+}
+
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_pictures *pictures = NULL;
@@ -139,6 +150,7 @@ static int run(cli_run *cli) {
   const char *folder = a->output ? a->output : usual_folder(cli, a->operands.items[0]);
   if (!folder) return fail(cli, KF_ERR_MEM);
   TRY(open_pictures(cli, 0, &pictures));
+  TRY(check_templates(cli));
   tower_use towers = a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH;
   TRY(load_encoder(cli, a->encoder.folder, towers, &encoder));
   return quickstart(cli, encoder, pictures, folder);

@@ -67,7 +67,11 @@ static int check_options(cli_run *cli) {
 
 static void say_result(cli_run *cli, const kf_report_result *r) {
   say_rows_left_out(cli, r->rows, r->n_unlabelled, r->n_bad);
-  if (r->n)
+  if (r->n && r->fused)
+    say(cli, "lambda %s, alpha %s: text and prototypes together are right for %s of %s left out",
+        show_relative(r->lambda, r->mean_eigenvalue).text, show_real(r->alpha).text,
+        show_percent(r->right, r->n).text, show_counted(r->n, "row", "rows").text);
+  else if (r->n)
     say(cli, "lambda %s by leave-one-out: right for %s of %s (standard error %.2f points)",
         show_relative(r->lambda, r->mean_eigenvalue).text, show_percent(r->right, r->n).text,
         show_counted(r->n, "row", "rows").text, 100 * r->standard_error);

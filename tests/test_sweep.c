@@ -580,13 +580,16 @@ static void refused(void **state) {
   (void)state;
   problem p = make_problem(0, 1);
   kf_sweep *s = NULL;
-  const uint32_t wide[] = {15}, falling[] = {5, 1};
+  const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
   assert_error(p.ctx, KF_ERR_ARG, "15 dimensions",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test,
                             &(kf_sweep_options){.dims = wide, .n_dims = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "must rise",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test,
                             &(kf_sweep_options){.k = falling, .n_k = 2}, &s));
+  assert_error(p.ctx, KF_ERR_ARG, "at least 1",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.k = none, .n_k = 1}, &s));
   assert_error(
       p.ctx, KF_ERR_ARG, "training rows",
       kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));

@@ -239,6 +239,8 @@ kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64
 kf_status kf_out_commit(kf_out *out, kf_err *err);
 /* Discards the file; does nothing after kf_out_commit or for a zeroed struct. */
 void kf_out_abort(kf_out *out);
+/* Fails as kf_out_open does, before long work that would end in writing `path`. */
+kf_status kf_check_output(const char *path, kf_err *err);
 /* KF_ERR_ARG if writing `out_path` would replace the file that `in` reads. */
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err);
 

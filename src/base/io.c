@@ -292,6 +292,13 @@ void kf_out_abort(kf_out *out) {
   *out = (kf_out){.fd = -1};
 }
 
+kf_status kf_check_output(const char *path, kf_err *err) {
+  kf_out out;
+  KF_TRY(kf_out_open(&out, path, err));
+  kf_out_abort(&out);
+  return KF_OK;
+}
+
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
   struct stat a, b;
   if (stat(out_path, &a) != 0 || fstat(in->fd, &b) != 0) return KF_OK;

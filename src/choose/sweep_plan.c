@@ -175,7 +175,8 @@ static kf_status take_classifiers(kf_sweep_plan *p, kf_err *err) {
   if (KF_TAKE(&p->arena, p->classifiers, o->n_k + 1) == NULL) return kf_fail_memory(err);
   if (o->include_prototypes != KF_OFF) p->classifiers[p->n_classifiers++] = 0;
   for (size_t i = 0; i < o->n_k; i++) {
-    if (i > 0 && o->k[i] <= o->k[i - 1]) return kf_fail(err, KF_ERR_ARG, "the list of k must rise");
+    if (o->k[i] <= (i > 0 ? o->k[i - 1] : 0))
+      return kf_fail(err, KF_ERR_ARG, "the list of k must rise, from at least 1");
     p->classifiers[p->n_classifiers++] = o->k[i];
   }
   return KF_OK;

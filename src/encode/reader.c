@@ -97,7 +97,9 @@ static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) r->paths[i] = kf_pictures_path(r->pictures, r->next + i);
   kf_status status =
       kf_encode_images(ctx, r->encoder, r->paths, n, r->block, r->skip_bad ? r->status : NULL);
-  if (status == KF_ERR_DATA && ctx->err.hint == KF_HINT_NONE) ctx->err.hint = KF_HINT_SKIP_PICTURES;
+  bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
+  if (unreadable && !r->skip_bad && ctx->err.hint == KF_HINT_NONE)
+    ctx->err.hint = KF_HINT_SKIP_PICTURES;
   KF_TRY(status);
   for (uint64_t i = 0; i < n; i++) KF_TRY(check_picture(ctx, r, i));
   return KF_OK;

@@ -242,6 +242,9 @@ static kf_status widen(fusing *f) {
   if (f->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_match_classes(&added, &own, f->place, err));
   uint32_t n = kf_join_classes(&own, &added, f->place, list);
+  if (n > KF_MAX_CLASSES)
+    return kf_fail(err, KF_ERR_ARG, "model and text have %u classes together, more than %u", n,
+                   KF_MAX_CLASSES);
   const kf_names names = {.n = m->names.n > 0 ? n : 0, .name = (char **)list};
   KF_TRY(kf_model_create(m->map.dim_in, m->map.dim_out, n, &names, &f->out, err));
   kf_model_copy(m, f->out);

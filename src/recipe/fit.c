@@ -32,6 +32,10 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
+  if (o->between != NULL && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
+    return kf_fail(err, KF_ERR_ARG, "%s cannot be combined with S_b from other statistics",
+                   o->choose_dim ? "choosing the number of dimensions"
+                                 : "Ledoit and Wolf's lambda");
   if (!j->has_rows && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
                         "%s from the rows themselves, not from statistics",

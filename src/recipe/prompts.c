@@ -49,12 +49,8 @@ static void clear_lines(lines *l) {
 
 /* The lines are to be cleared, even if this fails. */
 static kf_status read_lines(const char *path, lines *out, kf_err *err) {
-  kf_in in;
   *out = (lines){.path = path};
-  KF_TRY(kf_in_open(&in, path, err));
-  kf_status status = kf_lines_each(&in, keep_line, out, err);
-  kf_in_close(&in);
-  KF_TRY(status);
+  KF_TRY(kf_lines_read(path, keep_line, out, err));
   if (out->n == 0) return kf_fail_file(err, path, "is empty");
   return point_at(&out->bytes, out->n, &out->items, err);
 }
@@ -156,7 +152,7 @@ static kf_status add_once(kf_dict *dict, const char *path, size_t i, const char 
 static kf_status check_repeats(const builder *b) {
   const kf_prompts_options *o = b->options;
   bool by_label = o->spoken != NULL || o->repeats == KF_REPEATS_NAMES;
-  if (o->repeats == KF_REPEATS_ALL) return KF_OK;
+  if (o->repeats == KF_REPEATS_ALL && o->spoken == NULL) return KF_OK;
   kf_dict *dict = kf_dict_new((uint32_t)b->n_classes);
   if (dict == NULL) return kf_fail_memory(b->err);
   kf_status status = KF_OK;

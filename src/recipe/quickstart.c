@@ -32,7 +32,13 @@ static kf_status make_folder(quickstart *q) {
   kf_err *err = &q->ctx->err;
   q->made = mkdir(q->folder, 0777) == 0;
   if (!q->made && errno != EEXIST) return kf_fail_errno(err, q->folder, "cannot be created", errno);
-  if (!kf_is_directory(q->folder)) return kf_fail(err, KF_ERR_IO, "%s: is no folder", q->folder);
+  if (!kf_is_directory(q->folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", q->folder);
+  static const char *const later[] = {"text.safetensors", "model.safetensors", "report.html"};
+  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    const char *path = kf_path_join_in(&q->paths, q->folder, later[i]);
+    if (path == NULL) return kf_fail_memory(err);
+    KF_TRY(kf_check_output(path, err)); /* before the pictures take their time */
+  }
   return KF_OK;
 }
 

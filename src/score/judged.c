@@ -71,7 +71,7 @@ kf_fate kf_count_row(kf_tally *tally, const kf_judge *judge, uint64_t row, int32
 
 kf_status kf_check_scored(const kf_judge *judge, const kf_eval_result *sum, kf_err *err) {
   if (sum->n > 0) return KF_OK;
-  char absent[128], why[512];
+  char absent[128], why[512] = "";
   snprintf(absent, sizeof absent, "belong to classes that %s does not have or that take no part",
            judge->known.what);
   const struct {

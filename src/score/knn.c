@@ -65,6 +65,7 @@ static kf_status search_itself(knn_job *j) {
   const kf_gallery *g = j->gallery;
   kf_tally *tally = kf_tallies_take(&j->arena, &j->judge, 1);
   if (tally == NULL) return kf_fail_memory(&j->ctx->err);
+  KF_TRY(kf_progress(j->ctx, stage, 0, g->rows));
   for (uint64_t first = 0; first < g->rows; first += j->batch) {
     uint64_t n = g->rows - first < j->batch ? g->rows - first : j->batch;
     KF_TRY(kf_gallery_search_itself(j->ctx, g, first, n, j->most, j->found, j->scores, &j->report));
@@ -100,7 +101,6 @@ static kf_status run(knn_job *j, const kf_data *data, const kf_gallery_eval_opti
   KF_TAKE_ZERO(&j->arena, j->hits, j->n_k);
   if (j->arena.failed) return kf_fail_memory(err);
   for (size_t t = 0; t < j->n_k; t++) j->hits[t].k = j->k[t];
-  KF_TRY(kf_progress(j->ctx, stage, 0, rows));
   kf_judged_pass pass = {.what = stage,
                          .rows = j->batch,
                          .workers = 1,

@@ -137,3 +137,13 @@ def awkward_names(box):
     result = box.works("quickstart", "my photos", "--encoder", CLIP)
     check("'my photos-koofu/model.safetensors'" in result.out, result.out)
     check(b"it's, a <b>" not in box.read("my photos-koofu/report.html"), "no text of others as HTML")
+
+
+@test
+def what_can_be_seen_before_the_work(box):
+    photos(box, "photos", ["ant", "owl"], 3)
+    os.makedirs(box.path("out/model.safetensors"))
+    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", "out", naming="out/model.safetensors")
+    equal(os.listdir(box.path("out")), ["model.safetensors"], "nothing was embedded")
+    photos(box, "numbers", ["1", "2"], 3)
+    box.refuses(IO, "quickstart", "numbers", "--encoder", "nowhere", "--templates", "none.txt", naming="none.txt")
