@@ -587,9 +587,9 @@ static void refused(void **state) {
   assert_error(p.ctx, KF_ERR_ARG, "must rise",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test,
                             &(kf_sweep_options){.k = falling, .n_k = 2}, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "at least 1",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.k = none, .n_k = 1}, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "at least 1",
+      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.k = none, .n_k = 1}, &s));
   assert_error(
       p.ctx, KF_ERR_ARG, "training rows",
       kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));

@@ -1,6 +1,6 @@
 /* embed.c - many pictures to a data set, in shards that outlive the process.
  *
- *     kf_embed     check_options, kf_check_output, stamp_shards; kf_shards_open (shards.c)
+ *     kf_embed     check_options, check_output, stamp_shards; kf_shards_open (shards.c)
  *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_images (encode.c)
  *     assemble     the file, copied from the shards
  *
@@ -65,6 +65,14 @@ static kf_status check_options(const embedding *e, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "kf_embed: rows are written as f32, f16 or bf16");
   if (kf_encoder_image_size(e->encoder) == 0)
     return kf_fail(err, KF_ERR_ARG, "kf_embed: the encoder has no image tower");
+  return KF_OK;
+}
+
+/* Fails before the work, rather than after it, if the file cannot be written. */
+static kf_status check_output(const char *path, kf_err *err) {
+  kf_stw *w;
+  KF_TRY(kf_stw_open(path, false, &w, err));
+  kf_stw_abort(w);
   return KF_OK;
 }
 
@@ -318,7 +326,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
                           .normalize = o->normalize == KF_ON,
                           .shard_size = o->shard > 0 ? o->shard : SHARD};
   KF_TRY(check_options(e, err));
-  KF_TRY(kf_check_output(path, err));
+  KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, err));
   KF_TRY(kf_shards_open(&e->shards, path, &e->run, o->resume == KF_OFF, err));
   kf_status status = make_shards(e, err);

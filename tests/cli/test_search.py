@@ -532,7 +532,7 @@ def eval_leaving_one_out(box):
     for more in (["--raw"], ["--metric", "cosine"]):
         box.refuses(USAGE, *words, *more, naming=more[0])
     for more in (["--labels", "q.txt"], ["--classes", "q.txt"], ["--tensor", "t"], ["--label-tensor", "t"], ["--skip-bad"]):
-        box.refuses(USAGE, *words, *more, naming=[more[0], "needs data"])
+        box.refuses(USAGE, *words, *more, naming="options on rows and labels need data")
 
 
 @test
