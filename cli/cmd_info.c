@@ -61,7 +61,7 @@ static void print_text(const char *path, const kf_info *info) {
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
   if (strcmp(info->kind, "tensors") != 0)
     print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
-  char text[64];
+  char text[128];
   if (info_is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
@@ -76,6 +76,12 @@ static void print_text(const char *path, const kf_info *info) {
     print_line("unit", text);
   }
   if (strcmp(info->kind, "model") == 0) print_line("lambda", show_real(info->lambda).text);
+  if (info->temperature > 0) print_line("temperature", show_real(info->temperature).text);
+  if (info->reject_share > 0) {
+    snprintf(text, sizeof text, "%s, which keeps %g %% of known rows", show_real(info->reject).text,
+             100 * info->reject_share);
+    print_line("reject", text);
+  }
   size_t metric = find_metric(info);
   if (metric < info->n_meta) print_line("metric", info->meta_values[metric]);
   if (info->n_tensors) print_tensors(info);
@@ -112,6 +118,9 @@ static void print_json(const char *path, const kf_info *info) {
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);
   if (strcmp(info->kind, "model") == 0) jw_real(&j, "lambda", info->lambda);
+  if (info->temperature > 0) jw_real(&j, "temperature", info->temperature);
+  if (info->reject_share > 0) jw_real(&j, "reject", info->reject);
+  if (info->reject_share > 0) jw_real(&j, "reject_share", info->reject_share);
   size_t metric = find_metric(info);
   if (metric < info->n_meta) jw_text(&j, "metric", info->meta_values[metric]);
   print_json_tensors(&j, info);

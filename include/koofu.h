@@ -441,6 +441,11 @@ KF_API kf_centre kf_model_centre(const kf_model *model);
 KF_API kf_method kf_model_method(const kf_model *model); /* never KF_METHOD_DEFAULT */
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
+/* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. */
+KF_API double kf_model_temperature(const kf_model *model);
+/* The score that a row must reach to be of a known class, and into *share (or NULL) the share of
+ * known rows that it was chosen to keep; a share of 0: there is no threshold. */
+KF_API double kf_model_reject(const kf_model *model, double *share);
 /* Arrays owned by the model. */
 KF_API const double *kf_model_transform_matrix(const kf_model *model);    /* T, [L][D] */
 KF_API const double *kf_model_mean(const kf_model *model);                /* [D] */
@@ -1064,6 +1069,8 @@ typedef struct kf_info {
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
   const char *const *meta_values;
+  double temperature;          /* model only; 0: not known */
+  double reject, reject_share; /* model only, as kf_model_reject */
 } kf_info;
 
 /* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics

@@ -195,7 +195,10 @@ static void classes_of_one_side(void **state) {
   problem *p = make_problem(2, KF_ISA_AUTO, KF_CENTRE_MEAN);
   kf_text *text = text_of(p, 2, K + 2); /* c00 and c01 have rows alone, c08 … c11 text alone */
   kf_model *fused, *wider, *most;
+  p->model->temperature = 20; /* of other scores than the fused ones */
+  p->model->reject_share = 0.9;
   assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0.1, &fused));
+  assert_true(fused->temperature == 0 && fused->reject_share == 0);
   assert_int_equal(kf_model_classes(fused), K + 4);
   for (uint32_t k = 0; k < K + 4; k++) {
     assert_string_equal(kf_model_class_name(fused, k), p->name[k]);

@@ -379,6 +379,58 @@ static void files(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Temperature and threshold: in the file only if they are set, checked when it is read, kept where
+ * scores stay what they were. */
+static void confidence(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(200, 12, 4, 1, 4);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_model *m = fit(ctx, s, 0.3, 5), *back, *larger;
+  const char *folder = test_folder();
+  const char *path = test_path(folder, "m.safetensors");
+  double share = 1;
+  assert_true(kf_model_temperature(m) == 0 && kf_model_reject(m, NULL) == 0);
+  kf_model_reject(m, &share);
+  assert_true(share == 0);
+  kf_info *info;
+  assert_ok(ctx, kf_model_save(ctx, m, path));
+  assert_ok(ctx, kf_info_read(ctx, path, &info));
+  assert_true(info->temperature == 0 && info->reject_share == 0);
+  for (size_t i = 0; i < info->n_meta; i++)
+    assert_true(strcmp(info->meta_keys[i], "temperature") != 0 &&
+                strncmp(info->meta_keys[i], "reject", 6) != 0);
+  kf_info_free(info);
+  m->temperature = 12.345678901234567;
+  m->reject = -0.25; /* a cosine may be negative */
+  m->reject_share = 0.95;
+  assert_ok(ctx, kf_model_save(ctx, m, path));
+  assert_ok(ctx, kf_model_load(ctx, path, &back));
+  assert_true(kf_model_temperature(back) == m->temperature);
+  assert_true(kf_model_reject(back, &share) == -0.25 && share == 0.95);
+  assert_ok(ctx, kf_info_read(ctx, path, &info));
+  assert_true(info->temperature == m->temperature && info->reject == -0.25);
+  assert_true(info->reject_share == 0.95);
+  kf_info_free(info);
+  kf_data *rows;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 3, 12, NULL, NULL, 0, &rows));
+  assert_ok(ctx, kf_model_new_with_class(ctx, back, "one more", rows, &larger));
+  assert_true(larger->temperature == m->temperature && larger->reject == -0.25 &&
+              larger->reject_share == 0.95);
+  kf_model_free(larger);
+  kf_model_free(back);
+  m->reject_share = 1.5;
+  assert_ok(ctx, kf_model_save(ctx, m, path));
+  assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is not a share above 0",
+               kf_model_load(ctx, path, &back));
+  kf_data_free(rows);
+  test_remove(folder);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
 /* Rows too long or too short for their squares are scaled to unit length all the same. */
 static void unit_rows(void **state) {
   (void)state;
@@ -445,6 +497,7 @@ int main(void) {
       cmocka_unit_test(empty_and_single_classes),
       cmocka_unit_test(nine_decades),
       cmocka_unit_test(files),
+      cmocka_unit_test(confidence),
       cmocka_unit_test(lambda_texts),
       cmocka_unit_test(unit_rows),
       cmocka_unit_test(impossible_statistics),

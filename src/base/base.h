@@ -139,6 +139,20 @@ static inline uint64_t kf_mix64(uint64_t z) {
   return z ^ z >> 31;
 }
 
+/* --- exp and ln, the same bits on every machine (explog.c) -------------------------------------- */
+
+/* Within 1 ulp of the true value. exp overflows to infinity above 709.78 and underflows gradually;
+ * ln(0) is -infinity, ln of a negative number NaN. */
+double kf_exp(double x);
+double kf_ln(double x);
+/* The largest of x[0 … n); -infinity if n is 0. */
+double kf_largest(const double *x, size_t n);
+/* The sum of exp(scale (x[i] - most)) over i, in a fixed order: four sums over i mod 4, then
+ * (0 + 1) + (2 + 3). With most = kf_largest and scale > 0 nothing overflows. */
+double kf_sum_exp(const double *x, size_t n, double most, double scale);
+/* ln of the sum of exp(scale x[i]), scale > 0. -infinity if n is 0. */
+double kf_ln_sum_exp(const double *x, size_t n, double scale);
+
 /* --- context and threads --------------------------------------------------------------------- */
 
 struct kf_pool;

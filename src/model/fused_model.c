@@ -268,6 +268,7 @@ static kf_status fuse(fusing *f, double alpha) {
   uint64_t values = (uint64_t)m->n_classes * m->map.dim_out;
   memcpy(f->out->fused, m->prototypes, values * sizeof *f->out->fused);
   f->out->alpha = alpha;
+  f->out->temperature = f->out->reject = f->out->reject_share = 0; /* were of other scores */
   take_text(f);
   uint32_t both = 0;
   for (uint32_t k = 0; k < f->out->n_classes; k++) both += has_both(f->out, k);

@@ -54,6 +54,9 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err) {
   memcpy(to->class_means, from->class_means, k * d * sizeof *to->class_means);
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
   memcpy(to->lengths, from->lengths, k * sizeof *to->lengths);
+  to->temperature = from->temperature;
+  to->reject = from->reject;
+  to->reject_share = from->reject_share;
   return KF_OK;
 }
 
@@ -218,6 +221,11 @@ kf_centre kf_model_centre(const kf_model *m) { return m->map.centre; }
 kf_method kf_model_method(const kf_model *m) { return m->method; }
 double kf_model_lambda(const kf_model *m) { return m->map.lambda; }
 double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
+double kf_model_temperature(const kf_model *m) { return m->temperature; }
+double kf_model_reject(const kf_model *m, double *share) {
+  if (share != NULL) *share = m->reject_share;
+  return m->reject;
+}
 const double *kf_model_transform_matrix(const kf_model *m) { return m->map.transform; }
 const double *kf_model_mean(const kf_model *m) { return m->map.mean; }
 const double *kf_model_within_eigenvalues(const kf_model *m) { return m->within; }

@@ -83,6 +83,10 @@ struct kf_model {
   float *fused;              /* unit prototypes, [K][L]; predicted for classes without rows */
   int64_t *evidence;         /* [2][K]: rows + text, then text only; not in the file */
   double alpha;
+  /* Of the scores that the model's own metric and part give; 0: not known. */
+  double temperature;
+  double reject;       /* a row whose best score is worse is of no known class */
+  double reject_share; /* of known rows that the threshold keeps; 0: there is no threshold */
   kf_arena arena;
 };
 
@@ -91,7 +95,8 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err);
 /* Copies everything that is not about classes, with the first `to->map.dim_out` directions. */
 kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err);
-/* The same and the classes, without text; `to` has as many classes or more, and keeps its names. */
+/* The same, the classes, temperature and threshold, without text; `to` has as many classes or more,
+ * and keeps its names. */
 kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
 /* Makes room for `signal`, zeroed. */
 kf_status kf_model_make_signal(kf_model *model, kf_err *err);

@@ -70,6 +70,14 @@ kf_status kf_map_write(kf_stw *w, const kf_map *map, kf_err *err) {
   return kf_stw_write_fields(w, fields, MAP_FIELDS, err);
 }
 
+/* Temperature and threshold, if there are any. */
+static kf_status write_confidence(kf_stw *w, const kf_model *m, kf_err *err) {
+  if (m->temperature > 0) KF_TRY(kf_stw_meta_f64(w, "temperature", m->temperature, err));
+  if (!(m->reject_share > 0)) return KF_OK;
+  KF_TRY(kf_stw_meta_f64(w, "reject", m->reject, err));
+  return kf_stw_meta_f64(w, "reject_share", m->reject_share, err);
+}
+
 static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_format(w, FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
@@ -79,6 +87,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
+  KF_TRY(write_confidence(w, m, err));
   kf_st_field fields[MOST_FIELDS];
   size_t n = model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
   KF_TRY(kf_stw_declare_fields(w, fields, n, err));
@@ -164,6 +173,21 @@ static kf_status read_method(const kf_st *st, kf_model *m, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status read_confidence(const kf_st *st, kf_model *m, kf_err *err) {
+  const char *path = st->in.path;
+  if (kf_st_meta(st, "temperature") != NULL) {
+    KF_TRY(kf_st_meta_f64(st, "temperature", &m->temperature, err));
+    if (!(m->temperature > 0))
+      return kf_fail_file(err, path, "metadata 'temperature' is not above 0");
+  }
+  if (kf_st_meta(st, "reject") == NULL) return KF_OK;
+  KF_TRY(kf_st_meta_f64(st, "reject", &m->reject, err));
+  KF_TRY(kf_st_meta_f64(st, "reject_share", &m->reject_share, err));
+  if (!(m->reject_share > 0 && m->reject_share <= 1))
+    return kf_fail_file(err, path, "metadata 'reject_share' is not a share above 0");
+  return KF_OK;
+}
+
 static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   int64_t rows, rank;
   KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
@@ -176,6 +200,7 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
   KF_TRY(read_method(st, m, err));
+  KF_TRY(read_confidence(st, m, err));
   return read_map_meta(st, &m->map, err);
 }
 
