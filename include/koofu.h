@@ -142,7 +142,8 @@ typedef enum kf_hint {
   KF_HINT_SKIP_PICTURES = 17, /* kf_embed_options.skip_bad leaves such pictures out */
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
-  KF_HINT_REPEATS = 20        /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_METHOD = 21         /* kf_fit_options.method: the paper's */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -438,7 +439,7 @@ KF_API const char *kf_model_class_name(const kf_model *model, uint32_t k); /* NU
 KF_API int64_t kf_model_count(const kf_model *model, uint32_t k); /* training rows of class k */
 KF_API int kf_model_normalized(const kf_model *model); /* rows are scaled to unit length first */
 KF_API kf_centre kf_model_centre(const kf_model *model);
-KF_API kf_method kf_model_method(const kf_model *model); /* never KF_METHOD_DEFAULT */
+KF_API kf_method kf_model_method(const kf_model *model);       /* never KF_METHOD_DEFAULT */
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
 /* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. */

@@ -7,6 +7,9 @@
 #include "choose/ranks.h"
 #include "choose/rows.h"
 
+/* The criterion that a default stands for (lambda.c). */
+kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
+
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
 
 /* As kf_lambda_choice_new (lambda.c). */

@@ -19,7 +19,10 @@
  * with n_0 = (N - sum n_k^2 / N) / (K - 1), their common number of rows. The mean of n rows is
  * best predicted by its share
  *
- *     n g_d / (1 + n g_d),      g_d = gamma_d (N - K) / (n_0 (K - 1)). */
+ *     n g_d / (1 + n g_d),      g_d = kappa gamma_d,      kappa = (N - K) / (n_0 (K - 1)).
+ *
+ * Where no class has two different rows, S_w is 0. Then the scatter of all rows takes its place,
+ * and class means are taken as they are. */
 #include "base/text.h"
 #include "model/model.h"
 
@@ -59,6 +62,7 @@ struct kf_fitter {
   const kf_stats *within, *between;
   uint32_t dim;
   kf_method method;       /* never KF_METHOD_DEFAULT */
+  bool total;             /* S_w is zero, and the scatter of all rows takes its place */
   double *mean;           /* [D] */
   double *column;         /* [D] 1 / s, by which columns are multiplied; ones: the paper's method */
   double *values;         /* [D] eigenvalues w of S_w, falling; those below `noise` are 0 */
@@ -115,6 +119,11 @@ static void scale_columns(kf_fitter *f) {
   for (uint64_t i = 0; i < n; i++) f->column[i] = 1;
   if (f->method == KF_METHOD_PAPER) return;
   for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
+  f->total = !(mean > 0);
+  if (f->total) {
+    memcpy(s_w, s_b, n * n * sizeof *s_w); /* without S_w, all scatter is between classes */
+    for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
+  }
   mean /= (double)n;
   for (uint64_t i = 0; i < n && mean > 0; i++) {
     double scatter = s_w[i * n + i] > 0 ? s_w[i * n + i] : s_b[i * n + i];
@@ -203,10 +212,17 @@ const double *kf_fitter_vectors(const kf_fitter *f) { return f->vectors; }
 const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
 const double *kf_fitter_column(const kf_fitter *f) { return f->column; }
 kf_method kf_fitter_method(const kf_fitter *f) { return f->method; }
+bool kf_fitter_total(const kf_fitter *f) { return f->total; }
 
 kf_status kf_check_method(kf_method method, kf_err *err) {
   if ((unsigned)method <= KF_METHOD_PAPER) return KF_OK;
   return kf_fail(err, KF_ERR_ARG, "invalid method %d", (int)method);
+}
+
+kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err) {
+  if (centre != KF_CENTRE_NONE || method == KF_METHOD_PAPER) return KF_OK;
+  return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_METHOD,
+                      "rows can be left uncentred in the paper's method only");
 }
 
 kf_centre kf_centre_for(kf_centre centre, kf_method method) {
@@ -236,7 +252,7 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
     return kf_fail(err, KF_ERR_ARG, "invalid unit of lambda, %d", (int)lambda.unit);
   if (!rule && !(value >= 0 && isfinite(value)))
     return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
-  if (lambda.unit == KF_LAMBDA_AUTO) value = 0.3 * f->mean_eigenvalue;
+  if (lambda.unit == KF_LAMBDA_AUTO) value = (f->total ? 30 : 0.3) * f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_RELATIVE) value *= f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_GDA) {
     uint64_t others = f->within->rows > 1 ? f->within->rows - 1 : 1;
@@ -297,21 +313,23 @@ static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
   return KF_OK;
 }
 
-/* What the rows say of class means in each direction. Without scatter within classes there is
- * nothing to compare them with, and they are taken as they are. */
 static kf_status set_signal(const kf_fitter *f, kf_model *m) {
+  if (f->method == KF_METHOD_PAPER || f->total) return KF_OK;
+  double kappa = kf_fitter_kappa(f);
+  KF_TRY(kf_model_make_signal(m, &f->ctx->err));
+  for (uint32_t i = 0; i < f->dim; i++) m->signal[i] = m->between[i] * kappa;
+  return KF_OK;
+}
+
+double kf_fitter_kappa(const kf_fitter *f) {
   const kf_stats *w = f->within, *b = f->between;
-  if (f->method == KF_METHOD_PAPER || f->rank == 0) return KF_OK;
   uint64_t classes = 0;
   double squares = 0;
   for (uint32_t k = 0; k < w->n_classes; k++) classes += w->counts[k] > 0;
   for (uint32_t k = 0; k < b->n_classes; k++)
     squares += (double)b->counts[k] * (double)b->counts[k];
   double rows = (double)b->rows, common = rows - squares / rows; /* n_0 (K - 1) */
-  double ratio = (double)(w->rows - classes) / common;
-  KF_TRY(kf_model_make_signal(m, &f->ctx->err));
-  for (uint32_t i = 0; i < f->dim; i++) m->signal[i] = m->between[i] * ratio;
-  return KF_OK;
+  return (double)(w->rows - classes) / common;
 }
 
 /* --- classes -------------------------------------------------------------------------------- */
@@ -374,6 +392,7 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   if ((unsigned)centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)centre);
   centre = kf_centre_for(centre, f->method);
+  KF_TRY(kf_check_centre(centre, f->method, err));
   double value = 0;
   KF_TRY(kf_fitter_lambda(f, lambda, &value));
   kf_model *m;

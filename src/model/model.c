@@ -104,31 +104,25 @@ void kf_model_set_means(kf_model *m, const kf_kernels *kernels, uint32_t k, uint
   }
 }
 
-/* Shrinks mapped means of n classes from class k on towards the mapped mean of all rows, `centre`,
- * [L]; zeros if rows are centred. */
-static void shrink_means(const kf_model *m, uint32_t k, uint32_t n, const double *centre,
-                         double *mapped) {
+void kf_shrink_means(const kf_model *m, const int64_t *counts, uint32_t n, double *mapped) {
   uint64_t l = m->map.dim_out;
-  for (uint64_t t = 0; t < n; t++, mapped += l)
-    for (uint64_t i = 0; i < l && m->counts[k + t] > 0; i++) {
-      double share = (double)m->counts[k + t] * m->signal[i];
-      mapped[i] = centre[i] + (mapped[i] - centre[i]) * (share / (1 + share));
+  for (uint64_t t = 0; m->signal != NULL && t < n; t++)
+    for (uint64_t i = 0; i < l; i++) {
+      double share = (double)counts[t] * m->signal[i];
+      mapped[t * l + i] *= share / (1 + share);
     }
 }
 
 kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
-  double *means = kf_alloc(n * (d + l) + l + kf_map_scratch(&m->map), sizeof *means);
+  double *means = kf_alloc(n * (d + l) + kf_map_scratch(&m->map), sizeof *means);
   if (means == NULL) return kf_fail_memory(err);
-  double *mapped = means + n * d, *centre = mapped + n * l, *scratch = centre + l;
-  memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
+  double *mapped = means + n * d, *scratch = mapped + n * l;
   kf_map_class_means(&m->map, kernels, stats, from, n, scratch, means, mapped);
-  if (m->signal != NULL) {
-    kf_map_f64(&m->map, kernels, m->map.mean, 1, scratch, centre);
-    shrink_means(m, k, n, centre, mapped);
-  }
+  kf_shrink_means(m, stats->counts + from, n, mapped);
   kf_model_set_means(m, kernels, k, n, means, mapped);
+  memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
   kf_free(means);
   return KF_OK;
 }

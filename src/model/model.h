@@ -76,7 +76,7 @@ struct kf_model {
   float *class_means;     /* [K][D] */
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* of the mapped class means, [K] */
-  double *signal;         /* g of fitter.c, [D]; NULL: class means are not shrunk */
+  double *signal; /* g of fitter.c, [D]; rows are centred then. NULL: class means are not shrunk */
   /* Only in a model with text; NULL otherwise. */
   float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
@@ -114,6 +114,8 @@ void kf_model_weigh(kf_model *model);
  */
 void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                         const double *means, const double *mapped);
+/* Shrinks mapped means [n][L] of classes with these numbers of rows, if the model does so. */
+void kf_shrink_means(const kf_model *model, const int64_t *counts, uint32_t n, double *mapped);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
@@ -161,7 +163,12 @@ const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
 kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
+/* Whether the scatter of all rows stands in for that within classes, which is zero. */
+bool kf_fitter_total(const kf_fitter *fitter);
+double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
 kf_status kf_check_method(kf_method method, kf_err *err);
+/* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
+kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
 /* The centre that a default stands for. */
 kf_centre kf_centre_for(kf_centre centre, kf_method method);
 

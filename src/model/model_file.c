@@ -42,8 +42,7 @@ static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fie
   map_fields(&m->map, fields);
   memcpy(fields + n, of_classes, sizeof of_classes);
   n += CLASS_FIELDS;
-  if (parts.signal)
-    fields[n++] = (kf_st_field){"signal", KF_TYPE_F64, 1, {d, 1}, m->signal, false};
+  if (parts.signal) fields[n++] = (kf_st_field){"signal", KF_TYPE_F64, 1, {d, 1}, m->signal, false};
   if (!parts.text) return n;
   memcpy(fields + n, of_text, sizeof of_text);
   return n + TEXT_FIELDS;

@@ -31,6 +31,8 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   if (o->dim > dim) return kf_fail_dim(o->dim, dim, err);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
+  KF_TRY(kf_check_method(o->method, err));
+  KF_TRY(kf_check_centre(o->centre, o->method, err));
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
   if (o->between != NULL && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
     return kf_fail(err, KF_ERR_ARG, "%s cannot be combined with S_b from other statistics",
@@ -48,8 +50,13 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
 
 kf_status kf_fit_try_lambdas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  kf_lambda_options by = {
-      .metric = o->metric, .centre = o->centre, .sample = o->sample, .one_se = o->one_se};
+  kf_lambda_options by = {.metric = o->metric,
+                          .centre = o->centre,
+                          .sample = o->sample,
+                          .one_se = o->one_se,
+                          .method = o->method,
+                          .criterion = o->criterion,
+                          .groups = o->groups};
   return kf_lambda_choice_with(j->fitter, j->data, &by, &j->report->by_lambda);
 }
 
@@ -66,7 +73,8 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .centre = o->centre,
                        .folds = o->folds,
                        .sample = o->sample,
-                       .tolerance = o->tolerance};
+                       .tolerance = o->tolerance,
+                       .method = o->method};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
@@ -82,7 +90,7 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows) {
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !kf_fitter_total(j->fitter)) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
@@ -105,15 +113,14 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   if (o->text != NULL)
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
-  return kf_fitter_new(ctx, j->stats, o->between, &j->fitter);
+  return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options) {
   *j = (kf_fit_job){.ctx = ctx, .data = data, .stats = options->stats, .options = *options};
   kf_fit_options *o = &j->options;
-  if (o->centre == KF_CENTRE_DEFAULT || o->text != NULL)
-    o->centre = o->text != NULL ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  o->centre = o->text != NULL ? KF_CENTRE_MEAN : kf_centre_for(o->centre, o->method);
   j->has_rows = data != NULL && o->between == NULL;
   KF_TRY(check_options(j, &ctx->err));
   j->report = kf_alloc_zero(1, sizeof *j->report);
