@@ -48,6 +48,17 @@ static void exp_is_near(void **state) {
   assert_true(worst < EXP_BOUND);
 }
 
+/* Votes and probabilities of better scores are not smaller. */
+static void exp_never_falls(void **state) {
+  (void)state;
+  double before = 1;
+  for (int i = 0; i < 1000000; i++) {
+    const double x = -1e-5 * i, got = kf_exp(x);
+    if (got > before) fail_msg("exp rises below %.17g", x);
+    before = got;
+  }
+}
+
 static void exp_at_the_edges(void **state) {
   (void)state;
   assert_true(kf_exp(0) == 1 && kf_exp(-0.0) == 1);
@@ -137,9 +148,13 @@ static void sums(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(exp_is_near),          cmocka_unit_test(exp_at_the_edges),
-      cmocka_unit_test(ln_is_near),           cmocka_unit_test(ln_at_the_edges),
-      cmocka_unit_test(same_bits_everywhere), cmocka_unit_test(sums),
+      cmocka_unit_test(exp_is_near),
+      cmocka_unit_test(exp_never_falls),
+      cmocka_unit_test(exp_at_the_edges),
+      cmocka_unit_test(ln_is_near),
+      cmocka_unit_test(ln_at_the_edges),
+      cmocka_unit_test(same_bits_everywhere),
+      cmocka_unit_test(sums),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

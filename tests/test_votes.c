@@ -3,22 +3,6 @@
 
 /* --- votes ----------------------------------------------------------------------------------- */
 
-static void exponential(void **state) {
-  (void)state;
-  assert_true(kf_exp(0) == 1);
-  assert_true(kf_exp(-INFINITY) == 0);
-  assert_true(kf_exp(-1e300) == 0);
-  uint64_t seed = 20;
-  double before = 1;
-  for (int i = 0; i < 200000; i++) {
-    double x = i < 100000 ? -1e-4 * i : -350 * (1 + test_uniform(&seed));
-    double got = kf_exp(x), want = exp(x);
-    if (fabs(got - want) > 6e-16 * want) fail_msg("exp(%.17g) is %.17g, not %.17g", x, got, want);
-    if (i < 100000 && got > before) fail_msg("exp rises at %.17g", x);
-    before = got;
-  }
-}
-
 /* Points on a line, so that the order of neighbours can be seen. */
 static kf_gallery *line(const float *at_x, const int32_t *labels, uint64_t n) {
   return plain_gallery(at_x, n, 1, labels, KF_METRIC_EUCLIDEAN);
@@ -373,17 +357,12 @@ static void score_itself_again(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(exponential),
-      cmocka_unit_test(ties),
-      cmocka_unit_test(unlabelled_neighbours),
-      cmocka_unit_test(two_is_one),
-      cmocka_unit_test(weighted_votes),
-      cmocka_unit_test(many_rows),
-      cmocka_unit_test(several_k),
-      cmocka_unit_test(counts_of_rows),
-      cmocka_unit_test(nothing_to_score),
-      cmocka_unit_test(score_itself),
-      cmocka_unit_test(score_itself_again),
+
+      cmocka_unit_test(ties),           cmocka_unit_test(unlabelled_neighbours),
+      cmocka_unit_test(two_is_one),     cmocka_unit_test(weighted_votes),
+      cmocka_unit_test(many_rows),      cmocka_unit_test(several_k),
+      cmocka_unit_test(counts_of_rows), cmocka_unit_test(nothing_to_score),
+      cmocka_unit_test(score_itself),   cmocka_unit_test(score_itself_again),
   };
   return cmocka_run_group_tests_name("votes", tests, make_test_folder, remove_test_folder);
 }

@@ -92,7 +92,5 @@ void kf_poll_count(kf_poll *poll, const int64_t *rows, const double *scores, uin
                    uint32_t end);
 /* How many classes come before this one; UINT32_MAX if it has no votes. */
 uint32_t kf_poll_rank(const kf_poll *poll, int32_t class);
-/* e^x for x <= 0, with the same bits everywhere. */
-double kf_exp(double x);
 
 #endif

@@ -2,25 +2,12 @@
  *
  * The class with the most votes wins, and among equals the one whose nearest member is nearest: the
  * one that was voted for first, since neighbours come best first. Votes are added in the order of
- * the neighbours, and their weights use +, -, * and / alone: the last bit of exp differs between C
+ * the neighbours, and their weights are those of kf_exp: the last bit of exp differs between C
  * libraries, which could change the winner. */
 #include "search/gallery.h"
 
 #include <math.h>
 #include <string.h>
-
-/* --- weights --------------------------------------------------------------------------------- */
-
-/* x = n ln 2 + r with |r| <= 0.35, and e^x = 2^n e^r. ln 2 is split in two parts, so that the first
- * times n is exact. The error of the Taylor polynomial of degree 13 is 0.35^14 / 14! < 2^-57. */
-double kf_exp(double x) {
-  const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
-  if (!(x > -700)) return 0; /* below 1e-304 a vote is none */
-  int n = (int)(x * 0x1.71547652b82fep+0 - 0.5);
-  double r = (x - n * ln2_high) - n * ln2_low, sum = 1;
-  for (int i = 13; i > 0; i--) sum = 1 + sum * r / i;
-  return ldexp(sum, n);
-}
 
 /* --- a poll ---------------------------------------------------------------------------------- */
 
