@@ -45,17 +45,21 @@ static void find_best(kf_lambda_choice *c) {
   }
 }
 
+static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
+  return (kf_lambda_point){.lambda = lambda,
+                           .top1 = p->top1,
+                           .top5 = p->top5,
+                           .loss = p->loss,
+                           .temperature = p->temperature,
+                           .loss_error = p->loss_error};
+}
+
 static kf_status try_left_out(lambda_search *s, double lambda, const char *what) {
   kf_lambda_choice *c = s->choice;
   kf_left_out_point p = {0};
   kf_left_out_trial trial = {.lambda = lambda, .what = what};
   KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, &c->n));
-  c->points[c->n_points++] = (kf_lambda_point){.lambda = lambda,
-                                               .top1 = p.top1,
-                                               .top5 = p.top5,
-                                               .loss = p.loss,
-                                               .temperature = p.temperature,
-                                               .loss_error = p.loss_error};
+  c->points[c->n_points++] = point_of(lambda, &p);
   return KF_OK;
 }
 
@@ -285,6 +289,22 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
   kf_left_out_free(s.left_out);
   kf_row_list_clear(&s.rows);
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
+}
+
+kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *o,
+                            double lambda, kf_lambda_point *out) {
+  kf_left_out_options by = {.metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized),
+                            .sample = o->sample,
+                            .groups = o->groups};
+  kf_left_out_trial trial = {.lambda = lambda, .what = "temperature"};
+  kf_left_out_point p = {.loss = NAN};
+  kf_left_out *l;
+  uint64_t n;
+  KF_TRY(kf_left_out_new(fitter, data, &by, &l));
+  kf_status status = kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &p, 1, &n) : KF_OK;
+  kf_left_out_free(l);
+  *out = point_of(lambda, &p);
+  return status;
 }
 
 kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
