@@ -305,12 +305,16 @@ typedef struct kf_lambda_choice {
   double standard_error;  /* of the best accuracy */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
-  uint64_t n;             /* rows that were left out in turn */
+  uint64_t n;             /* rows that were left out in turn, at every point */
   uint64_t n_single;      /* rows alone in their class, which are not counted in n */
   size_t chosen, best;    /* among the points */
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
   kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
+  /* The chosen lambda once more, with n_all rows left out: by likelihood, fewer are enough for the
+   * curve. */
+  kf_lambda_point all;
+  uint64_t n_all;
 } kf_lambda_choice;
 
 /* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean
