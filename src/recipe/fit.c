@@ -69,7 +69,12 @@ kf_status kf_fit_try_lambdas(kf_fit_job *j) {
 
 kf_status kf_fit_try_alphas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
+  kf_fuse_options by = {.centre = o->centre,
+                        .sample = o->sample,
+                        .lambda = j->lambda,
+                        .method = o->method,
+                        .criterion = o->criterion,
+                        .groups = o->groups};
   return kf_fuse_choice_with(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
 }
 
