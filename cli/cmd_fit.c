@@ -73,6 +73,7 @@ static int run(cli_run *cli) {
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
   if (a->text.path) TRY(load_text(cli, &text));
   if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
+  TRY(read_groups(cli, data, &options.groups));
   options.text = text;
   options.stats = stats;
   options.between = between;

@@ -50,6 +50,8 @@ static int check_options(cli_run *cli) {
   const char *of_model = a->fit.dim.given        ? "dim"
                          : a->fit.lambda         ? "lambda"
                          : a->fit.one_se         ? "one-se"
+                         : a->fit.method         ? "method"
+                         : a->fit.groups         ? "groups"
                          : a->text.fuse          ? "fuse"
                          : a->stats.no_normalize ? "no-normalize"
                                                  : NULL;
@@ -96,6 +98,7 @@ static int run(cli_run *cli) {
   TRY(check_options(cli));
   TRY(read_fit_options(cli, &options.fit, &alpha));
   TRY(open_inputs(cli, &in));
+  TRY(read_groups(cli, in.train, &options.fit.groups));
   show_files(&a->operands, train);
   show_files(&a->test.data, test);
   options = (kf_report_options){.title = a->report.title,
@@ -127,7 +130,7 @@ static const cli_group own_options = {
         {INPUT("model", report.model, "MODEL"),
          .help = "a model of the training rows (default: fit one)"},
         {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {METHOD},
-        {ONE_SE},
+        {ROW_GROUPS}, {ONE_SE},
         {MODEL_DIM,
          .help =
              "dimensions of the model (default: the fewest within one standard error of the best; "

@@ -55,30 +55,40 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
 
 /* --- what was chosen -------------------------------------------------------------------------- */
 
+static shown show_loss(const kf_lambda_point *p) {
+  shown to = {""};
+  if (p->temperature > 0)
+    snprintf(to.text, sizeof to.text, "  loss %.4f at temperature %.3g", p->loss, p->temperature);
+  return to;
+}
+
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)
-    say(cli, "  lambda %9s  top-1 %s  top-5 %s%s",
+    say(cli, "  lambda %9s  top-1 %s  top-5 %s%s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
         show_percent(c->points[i].top1, c->n).text, show_percent(c->points[i].top5, c->n).text,
+        show_loss(&c->points[i]).text,
         i == c->chosen ? "  chosen"
         : i == c->best ? "  best"
                        : "");
 }
 
 static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
-  const kf_lambda_point *chosen = &c->points[c->chosen], *best = &c->points[c->best];
+  const kf_lambda_point *best = &c->points[c->best];
   say(cli,
-      "lambda %s by leave-one-out: right for %s of %s left out in turn (standard error %.2f "
+      "lambda %s by leave-one-%sout%s: right for %s of %s left out in turn (standard error %.2f "
       "points); %zu values from %s to %s were tried",
-      show_relative(c->lambda, c->mean_eigenvalue).text, show_percent(chosen->top1, c->n).text,
-      show_counted(c->n, "row", "rows").text, 100 * c->standard_error, c->n_points,
+      show_relative(c->lambda, c->mean_eigenvalue).text, cli->args.fit.groups ? "group-" : "",
+      c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
+      show_percent(c->all.top1, c->n_all).text, show_counted(c->n_all, "row", "rows").text,
+      100 * c->standard_error, c->n_points,
       show_relative(c->points[0].lambda, c->mean_eigenvalue).text,
       show_relative(c->points[c->n_points - 1].lambda, c->mean_eigenvalue).text);
   if (c->chosen != c->best)
     say(cli,
         "the best, %s, is right for %s; the chosen one is the largest within one standard error",
         show_relative(best->lambda, c->mean_eigenvalue).text, show_percent(best->top1, c->n).text);
-  if (c->n + c->n_single < c->rows)
+  if (c->n_all + c->n_single < c->rows)
     say(cli, "these are a sample of %s, the same share of each class (--sample)",
         show_counted(c->rows, "row", "rows").text);
   if (c->n_single)

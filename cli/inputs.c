@@ -43,6 +43,21 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
                    cli->args.data.only, use, out);
 }
 
+int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
+  const cli_args *a = &cli->args;
+  if (!a->fit.groups) return EXIT_OK;
+  if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
+  if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
+  kf_data_options options = {.labels = &a->fit.groups, .n_labels = 1, .tensor = a->data.tensor};
+  kf_data *grouped;
+  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped)));
+  TRY(own_data(cli, grouped));
+  int32_t *groups = own_memory(cli, kf_data_rows(grouped), sizeof *groups);
+  if (!groups) return fail(cli, KF_ERR_MEM);
+  *out = (const uint32_t *)groups;
+  return result_of(cli, kf_data_labels(cli->ctx, grouped, groups));
+}
+
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {
   const struct test_args *t = &cli->args.test;
   if (!t->data.n && t->labels.n) return fail_usage(cli, "--test-labels needs --test DATA");

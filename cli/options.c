@@ -60,7 +60,7 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS({CRITERION}, {ONE_SE},
+    OPTIONS({CRITERION}, {ROW_GROUPS}, {ONE_SE},
             {SAMPLE,
              .help = "choose using at most N rows, the same share of each class (default: 2000 for "
                      "the likelihood, 50000 for counting hits)"},

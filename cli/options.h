@@ -26,7 +26,7 @@ typedef struct cli_args {
     cli_number exponent;
   } stats;
   struct fit_args { /* koofu fit, and choose_options */
-    const char *lambda, *between;
+    const char *lambda, *between, *groups;
     cli_number dim;
     int centre, method, criterion, one_se;
     cli_number sample, folds;
@@ -127,7 +127,7 @@ extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --
 enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
-extern const char *const metric_choices[];      /* of prototypes */
+extern const char *const metric_choices[]; /* of prototypes */
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
@@ -173,6 +173,11 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define CRITERION                                                                                  \
   CHOICE("criterion", fit.criterion, "NAME", KF_CRITERION_LIKELIHOOD, criterion_choices),          \
       .help = "choose lambda by likelihood (default) or accuracy (default with --method paper)"
+#define ROW_GROUPS                                                                                 \
+  INPUT("groups", fit.groups, "FILE"),                                                             \
+      .help =                                                                                      \
+          "the group of each row, such as its video or scene, in a file as for --labels; rows "    \
+          "of a group are left out together"
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"

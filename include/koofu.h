@@ -275,6 +275,9 @@ KF_API int kf_data_mapped(const kf_data *data);
 KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n,
                              float *rows, int32_t *labels);
 
+/* The label of every row, [rows], without reading rows: bad rows are not known then. */
+KF_API kf_status kf_data_labels(kf_ctx *ctx, const kf_data *data, int32_t *labels);
+
 /* Whether writing to `path` would replace a file that the data set reads (1 or 0). kf_data_save and
  * kf_transform_data refuse to; ask before writing anything else next to the data. */
 KF_API int kf_data_reads(const kf_data *data, const char *path);

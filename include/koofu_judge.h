@@ -302,7 +302,7 @@ typedef struct kf_lambda_options {
 typedef struct kf_lambda_choice {
   double lambda;          /* absolute: of the chosen point */
   double mean_eigenvalue; /* of S_w */
-  double standard_error;  /* of the best accuracy */
+  double standard_error;  /* of the accuracy in `all`, or by accuracy of the best point */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
   uint64_t n;             /* rows that were left out in turn, at every point */

@@ -243,7 +243,9 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   c->n_all = c->n;
   if (s->left_out == NULL || c->n == kf_left_out_counts(s->left_out).n) return KF_OK;
   s->most = 0;
-  return try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all);
+  KF_TRY(try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all));
+  c->standard_error = kf_standard_error(c->all.top1, c->n_all);
+  return KF_OK;
 }
 
 static kf_status check_options(const kf_lambda_options *o, kf_err *err) {

@@ -92,6 +92,19 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
   return KF_OK;
 }
 
+static kf_status take_labels(void *argument, const kf_batch *b, kf_err *err) {
+  int32_t *labels = argument;
+  (void)err;
+  memcpy(labels + b->first, b->labels, b->n * sizeof *labels);
+  return KF_OK;
+}
+
+kf_status kf_data_labels(kf_ctx *ctx, const kf_data *data, int32_t *labels) {
+  KF_ENTER(ctx, data != NULL && labels != NULL);
+  kf_pass pass = {.labels_only = true, .work = take_labels, .argument = labels};
+  return kf_each_batch(ctx, data, &pass);
+}
+
 kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n, float *rows,
                       int32_t *labels) {
   KF_ENTER(ctx, data != NULL && rows != NULL);
