@@ -142,7 +142,8 @@ typedef enum kf_hint {
   KF_HINT_SKIP_PICTURES = 17, /* kf_embed_options.skip_bad leaves such pictures out */
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
-  KF_HINT_REPEATS = 20        /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_TEMPERATURE = 21    /* fit again from rows, or kf_classify_options.temperature */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -466,7 +467,8 @@ typedef struct kf_classify_options {
   kf_metric metric;
   int raw; /* 1: in the original space, against the class means */
   kf_part part;
-  uint64_t reserved[4];
+  double temperature; /* of kf_classify_probabilities; 0: the model's */
+  uint64_t reserved[3];
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
@@ -474,6 +476,19 @@ typedef struct kf_classify_options {
  * equal squares) the lower class number comes first. Classes without training rows take no part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
+
+/* The same, with the probability of each answer into probabilities [n][top]: softmax(T * score)
+ * over all classes that take part, where a score is a cosine, a fused score, or minus half the
+ * squared distance, and T the temperature. All scores of a row are computed, so this takes longer
+ * (docs/probabilities.md). KF_ERR_ARG if the model has no temperature for its metric, space and
+ * part, and none is given. */
+KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
+                                           uint64_t n, const kf_classify_options *options,
+                                           int32_t *classes, double *scores, double *probabilities);
+
+/* Whether the best score of a row, as kf_classify gives it by default, reaches the threshold of the
+ * model (1 or 0). 1 if the model has none. */
+KF_API int kf_model_knows(const kf_model *model, double score);
 
 /* ---------------------------------------------------------------------------------------------
  * 7  Text: classes by name, zero-shot, text and rows together (docs/text.md)
