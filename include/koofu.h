@@ -901,10 +901,11 @@ typedef struct kf_reader_block {
   uint64_t n;              /* good ones among them */
   const float *rows;       /* [n][dim] */
   const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
-  uint64_t reserved[4];
+  const int32_t *labels;   /* [n] of a data set that has labels; otherwise NULL */
+  uint64_t reserved[3];
 } kf_reader_block;
 
-/* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */
+/* The data set, or encoder and pictures, must outlive the reader. */
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
