@@ -89,7 +89,7 @@ static const cli_group own_options = {
         {MODEL_DIM, .automatic = 1, .help = "dimensions to keep, or auto (default: all)"},
         {METRIC(metric_choices),
          .help = "compare prototypes by cosine or euclidean while choosing"},
-        {CENTRE},
+        {METHOD}, {CENTRE},
         {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
                              "centres the rows"},
         {FUSE("")}, {BETWEEN})};

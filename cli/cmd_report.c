@@ -126,7 +126,8 @@ static const cli_group own_options = {
         {TEST_LABELS},
         {INPUT("model", report.model, "MODEL"),
          .help = "a model of the training rows (default: fit one)"},
-        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {ONE_SE},
+        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {METHOD},
+        {ONE_SE},
         {MODEL_DIM,
          .help =
              "dimensions of the model (default: the fewest within one standard error of the best; "

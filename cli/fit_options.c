@@ -40,6 +40,8 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
                         .choose_dim = a->fit.dim.automatic,
                         .centre = (kf_centre)a->fit.centre,
+                        .method = (kf_method)a->fit.method,
+                        .criterion = (kf_criterion)a->fit.criterion,
                         .metric = (kf_metric)a->metric,
                         .alpha = a->text.path && !automatic ? alpha : NULL,
                         .stats_options = stats_options_of(a),

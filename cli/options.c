@@ -4,6 +4,8 @@
 const char *const dtype_choices[] = {"f32", "f16", "bf16", NULL};   /* in the order of kf_dtype */
 const char *const metric_choices[] = {"cosine", "euclidean", NULL}; /* kf_metric, from 1 */
 const char *const centre_choices[] = {"none", "mean", NULL};
+const char *const method_choices[] = {"shrunk", "paper", NULL};           /* kf_method, from 1 */
+const char *const criterion_choices[] = {"likelihood", "accuracy", NULL}; /* kf_criterion, from 1 */
 const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
 const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
 static const char *const precision_choices[] = {"f32", "bf16", NULL}; /* kf_precision, from 1 */
@@ -58,9 +60,10 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS({ONE_SE},
+    OPTIONS({CRITERION}, {ONE_SE},
             {SAMPLE,
-             .help = "choose using at most N rows, the same share of each class (default: 50000)"},
+             .help = "choose using at most N rows, the same share of each class (default: 2000 for "
+                     "the likelihood, 50000 for counting hits)"},
             {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
             {REAL("tolerance", fit.tolerance, "POINTS"),
              .help = "percentage points of accuracy that fewer dimensions may cost (default: one "

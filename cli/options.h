@@ -28,7 +28,7 @@ typedef struct cli_args {
   struct fit_args { /* koofu fit, and choose_options */
     const char *lambda, *between;
     cli_number dim;
-    int centre, one_se;
+    int centre, method, criterion, one_se;
     cli_number sample, folds;
     cli_real tolerance;
   } fit;
@@ -130,6 +130,8 @@ enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
 extern const char *const metric_choices[];      /* of prototypes */
+extern const char *const method_choices[];
+extern const char *const criterion_choices[];
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
 extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 
@@ -167,6 +169,12 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define CENTRE                                                                                     \
   CHOICE("centre", fit.centre, "WHAT", KF_CENTRE_NONE, centre_choices),                            \
       .help = "subtract before mapping: none (default) or mean, the mean of the training rows"
+#define METHOD                                                                                     \
+  CHOICE("method", fit.method, "NAME", KF_METHOD_SHRUNK, method_choices),                          \
+      .help = "shrunk (default), or paper: without scaling columns, centring and shrinking means"
+#define CRITERION                                                                                  \
+  CHOICE("criterion", fit.criterion, "NAME", KF_CRITERION_LIKELIHOOD, criterion_choices),          \
+      .help = "choose lambda by likelihood (default) or accuracy (default with --method paper)"
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"

@@ -143,7 +143,8 @@ typedef enum kf_hint {
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
   KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
-  KF_HINT_TEMPERATURE = 21    /* fit again from rows, or kf_classify_options.temperature */
+  KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
+  KF_HINT_TEMPERATURE = 22    /* fit again from rows, or kf_classify_options.temperature */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -337,6 +338,26 @@ typedef struct kf_stats_options {
   uint64_t reserved[4];
 } kf_stats_options;
 
+/* How map and prototypes are made of the statistics (docs/method.md). */
+typedef enum kf_method {
+  KF_METHOD_DEFAULT = 0, /* shrunk */
+  /* Columns are scaled to the same scatter within classes, so lambda shrinks S_w towards its own
+   * diagonal. Rows are centred on their mean, and class means are shrunk towards it, in each
+   * direction by as much as their noise deserves. */
+  KF_METHOD_SHRUNK = 1,
+  /* As in the paper, without any of this. */
+  KF_METHOD_PAPER = 2
+} kf_method;
+
+/* What lambda (and alpha, with text) is chosen by. */
+typedef enum kf_criterion {
+  KF_CRITERION_DEFAULT = 0, /* likelihood; accuracy with KF_METHOD_PAPER */
+  /* Of the true classes of rows left out, under a softmax of their scores times a temperature that
+   * is chosen with it. The temperature becomes part of the model. */
+  KF_CRITERION_LIKELIHOOD = 1,
+  KF_CRITERION_ACCURACY = 2 /* how many rows left out are right */
+} kf_criterion;
+
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
@@ -356,7 +377,12 @@ typedef struct kf_fit_options {
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
   uint32_t folds;   /* of choose_dim; 0: 5 */
   double tolerance; /* accuracy that choose_dim may lose, 0.01 = one point; 0: its standard error */
-  uint64_t reserved[8];
+  kf_method method;
+  kf_criterion criterion;
+  /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
+   * are left out together. NULL: each row is a group of its own. */
+  const uint32_t *groups;
+  uint64_t reserved[6];
 } kf_fit_options;
 
 /* What a fit chose and how good it is, by the training rows alone. */
@@ -414,6 +440,7 @@ KF_API const char *kf_model_class_name(const kf_model *model, uint32_t k); /* NU
 KF_API int64_t kf_model_count(const kf_model *model, uint32_t k); /* training rows of class k */
 KF_API int kf_model_normalized(const kf_model *model); /* rows are scaled to unit length first */
 KF_API kf_centre kf_model_centre(const kf_model *model);
+KF_API kf_method kf_model_method(const kf_model *model);       /* never KF_METHOD_DEFAULT */
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
 /* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. */

@@ -323,6 +323,9 @@ KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 typedef struct kf_lambda_point {
   double lambda; /* absolute */
   uint64_t top1, top5;
+  /* Mean of -ln p of the true class, p = softmax(temperature * score), at the temperature where it
+   * is least, and the standard error of the loss; zeros where only hits were counted. */
+  double loss, temperature, loss_error;
 } kf_lambda_point;
 
 typedef struct kf_lambda_options {
@@ -334,7 +337,10 @@ typedef struct kf_lambda_options {
   const double *grid;
   size_t n_grid;
   int one_se; /* 1: the largest lambda within one standard error of the best */
-  uint64_t reserved[4];
+  kf_method method;
+  kf_criterion criterion;
+  const uint32_t *groups; /* as in kf_fit_options */
+  uint64_t reserved[2];
 } kf_lambda_options;
 
 typedef struct kf_lambda_choice {
@@ -348,6 +354,7 @@ typedef struct kf_lambda_choice {
   size_t chosen, best;    /* among the points */
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
+  kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
 } kf_lambda_choice;
 
 /* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean
@@ -368,6 +375,7 @@ typedef struct kf_fuse_point {
   double lambda; /* absolute */
   double alpha;
   uint64_t top1, top5;
+  double loss, temperature, loss_error; /* as in kf_lambda_point */
 } kf_fuse_point;
 
 typedef struct kf_fuse_options {
@@ -378,7 +386,10 @@ typedef struct kf_fuse_options {
   kf_lambda lambda;
   const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
-  uint64_t reserved[4];
+  kf_method method;
+  kf_criterion criterion;
+  const uint32_t *groups; /* as in kf_fit_options */
+  uint64_t reserved[2];
 } kf_fuse_options;
 
 typedef struct kf_fuse_choice {
@@ -390,6 +401,7 @@ typedef struct kf_fuse_choice {
   size_t chosen;
   size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
   kf_fuse_point *points;
+  kf_criterion criterion; /* never KF_CRITERION_DEFAULT */
 } kf_fuse_choice;
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
@@ -416,7 +428,8 @@ typedef struct kf_dim_options {
   uint32_t folds;   /* 0: 5 */
   uint64_t sample;  /* classify at most this many rows; 0: 50,000 */
   double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
-  uint64_t reserved[4];
+  kf_method method;
+  uint64_t reserved[3];
 } kf_dim_options;
 
 typedef struct kf_dim_choice {
@@ -515,7 +528,8 @@ typedef struct kf_sweep_options {
   int fuse;
   const double *alphas;
   size_t n_alphas;
-  uint64_t reserved[8];
+  kf_method method;
+  uint64_t reserved[7];
 } kf_sweep_options;
 
 typedef struct kf_sweep {
@@ -553,7 +567,8 @@ typedef struct kf_shots_options {
   size_t n_shots;
   uint32_t seeds;        /* draws for each number of shots, 1 … 1000; 0: 3 */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
-  uint64_t reserved[4];
+  kf_method method;
+  uint64_t reserved[3];
 } kf_shots_options;
 
 typedef struct kf_shots_point {

@@ -173,7 +173,7 @@ kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *
   KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
   KF_OPTIONS(kf_fuse_options, o, options);
   kf_fitter *fitter;
-  KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
+  KF_TRY(kf_fitter_new(ctx, stats, NULL, o.method, &fitter));
   kf_status status = kf_fuse_choice_with(fitter, data, text, &o, out);
   kf_fitter_free(fitter);
   return status;

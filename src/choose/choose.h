@@ -7,11 +7,18 @@
 #include "choose/ranks.h"
 #include "choose/rows.h"
 
+/* The criterion that a default stands for (lambda.c). */
+kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
+
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
 
 /* As kf_lambda_choice_new (lambda.c). */
 kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                                 const kf_lambda_options *options, kf_lambda_choice **out);
+/* Leaves rows out at one lambda (absolute), for its temperature; NaN in `loss` if no row can be left
+ * out. */
+kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data,
+                            const kf_lambda_options *options, double lambda, kf_lambda_point *out);
 /* As kf_fuse_choice_new (alpha.c). */
 kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_text *text,
                               const kf_fuse_options *options, kf_fuse_choice **out);

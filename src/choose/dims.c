@@ -60,7 +60,7 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   kf_ranker *ranker = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status = kf_fitter_new(ctx, fold->without, NULL, &fitter);
+  kf_status status = kf_fitter_new(ctx, fold->without, NULL, o->method, &fitter);
   if (status == KF_OK) status = kf_fitter_fit(fitter, o->lambda, 0, o->centre, &model);
   if (status == KF_OK)
     status = kf_ranker_new(ctx, model, fold->without, j->euclidean, NULL, j->dims, j->data->dim,

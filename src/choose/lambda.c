@@ -1,9 +1,13 @@
-/* lambda.c - choosing lambda from the training rows alone.
+/* lambda.c - choosing lambda from the training rows alone, by leaving rows out.
  *
- * Leave-one-out accuracy over a grid: half decades first, extended while the best value is at an
- * end, then eighths of a decade around the best. The curve is flat near its top, so a finer grid
- * gains nothing. */
+ * By accuracy, over a grid: half decades first, extended while the best value is at an end, then
+ * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
+ * nothing.
+ *
+ * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 3 times the mean
+ * eigenvalue on bracket it, and parabolas find it, to an eighth of a decade. */
 #include "choose/choose.h"
+#include "choose/left_out.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,10 +18,15 @@
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
+/* Eighths of a decade. */
+enum { STEP = 4, PARABOLAS = 2, LEAST_EIGHTH = -48, MOST_EIGHTH = 40 };
+
 typedef struct lambda_search {
   kf_ctx *ctx;
+  /* Hits of the paper's method are counted by its own engine, which computes few scores. */
   kf_loo *loo;
   kf_row_list rows; /* that are left out in turn */
+  kf_left_out *left_out;
   kf_lambda_choice *choice;
 } lambda_search;
 
@@ -26,10 +35,43 @@ static int by_lambda(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Adds the accuracies at n relative lambdas to the curve, and finds its best point. */
+static void find_best(kf_lambda_choice *c) {
+  qsort(c->points, c->n_points, sizeof *c->points, by_lambda);
+  c->best = 0;
+  for (size_t i = 0; i < c->n_points; i++) {
+    const kf_lambda_point *p = &c->points[i], *best = &c->points[c->best];
+    if (c->criterion == KF_CRITERION_LIKELIHOOD ? p->loss <= best->loss : p->top1 >= best->top1)
+      c->best = i;
+  }
+}
+
+static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
+  return (kf_lambda_point){.lambda = lambda,
+                           .top1 = p->top1,
+                           .top5 = p->top5,
+                           .loss = p->loss,
+                           .temperature = p->temperature,
+                           .loss_error = p->loss_error};
+}
+
+static kf_status try_left_out(lambda_search *s, double lambda, const char *what) {
+  kf_lambda_choice *c = s->choice;
+  kf_left_out_point p = {0};
+  kf_left_out_trial trial = {.lambda = lambda, .what = what};
+  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, &c->n));
+  c->points[c->n_points++] = point_of(lambda, &p);
+  return KF_OK;
+}
+
+/* Adds n relative lambdas to the curve, and finds its best point. */
 static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n, const char *what) {
   kf_lambda_choice *c = s->choice;
   kf_fuse_point tried[MOST_POINTS] = {0};
+  if (s->left_out != NULL) {
+    for (size_t i = 0; i < n; i++) KF_TRY(try_left_out(s, relative[i] * c->mean_eigenvalue, what));
+    find_best(c);
+    return KF_OK;
+  }
   kf_loo_count count;
   for (size_t i = 0; i < n; i++) tried[i].lambda = relative[i] * c->mean_eigenvalue;
   KF_TRY(kf_loo_count_hits(s->loo, &s->rows, what, tried, n, &count));
@@ -38,10 +80,7 @@ static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n,
   for (size_t i = 0; i < n; i++)
     c->points[c->n_points++] =
         (kf_lambda_point){.lambda = tried[i].lambda, .top1 = tried[i].top1, .top5 = tried[i].top5};
-  qsort(c->points, c->n_points, sizeof *c->points, by_lambda);
-  c->best = 0;
-  for (size_t i = 0; i < c->n_points; i++)
-    if (c->points[i].top1 >= c->points[c->best].top1) c->best = i;
+  find_best(c);
   return KF_OK;
 }
 
@@ -94,17 +133,105 @@ static kf_status try_grid(lambda_search *s) {
   return try_lambdas(s, finer, 4, "lambda, finer");
 }
 
+/* --- by likelihood ---------------------------------------------------------------------------- */
+
+/* Lambdas that were tried, as eighths of a decade, rising, with their losses. */
+typedef struct descent {
+  size_t n, best;
+  int eighth[MOST_POINTS];
+  double loss[MOST_POINTS];
+} descent;
+
+static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
+  const kf_lambda_choice *c = s->choice;
+  double lambda = tenth_power(eighth) * c->mean_eigenvalue;
+  KF_TRY(try_left_out(s, lambda, "lambda"));
+  size_t at = d->n++;
+  for (; at > 0 && d->eighth[at - 1] > eighth; at--) {
+    d->eighth[at] = d->eighth[at - 1];
+    d->loss[at] = d->loss[at - 1];
+  }
+  d->eighth[at] = eighth;
+  d->loss[at] = c->points[c->n_points - 1].loss;
+  d->best = 0;
+  for (size_t i = 0; i < d->n; i++)
+    if (d->loss[i] <= d->loss[d->best]) d->best = i;
+  return KF_OK;
+}
+
+/* Goes on at the ends until the least loss lies between others. */
+static kf_status bracket(lambda_search *s, descent *d) {
+  while (d->n < MOST_POINTS) {
+    int first = d->eighth[0], last = d->eighth[d->n - 1];
+    if (d->best == 0 && first > LEAST_EIGHTH)
+      KF_TRY(descend_at(s, d, first - STEP));
+    else if (d->best == d->n - 1 && last < MOST_EIGHTH)
+      KF_TRY(descend_at(s, d, last + STEP));
+    else
+      return KF_OK;
+  }
+  return KF_OK;
+}
+
+/* The lowest point of the parabola through the least loss and its neighbours, as an eighth. */
+static int lowest_eighth(const descent *d) {
+  size_t i = d->best;
+  if (i == 0 || i == d->n - 1) return d->eighth[i];
+  double left = d->eighth[i - 1] - d->eighth[i], right = d->eighth[i + 1] - d->eighth[i];
+  double from_left = (d->loss[i - 1] - d->loss[i]) / left;
+  double from_right = (d->loss[i + 1] - d->loss[i]) / right;
+  double curvature = (from_right - from_left) / (right - left);
+  if (!(curvature > 0)) return d->eighth[i];
+  double at = -(from_left - curvature * left) / (2 * curvature);
+  at = at < left ? left : at > right ? right : at;
+  return d->eighth[i] + (int)floor(at + 0.5);
+}
+
+static bool was_tried(const descent *d, int eighth) {
+  for (size_t i = 0; i < d->n; i++)
+    if (d->eighth[i] == eighth) return true;
+  return false;
+}
+
+static kf_status descend(lambda_search *s) {
+  descent d = {0};
+  KF_TRY(descend_at(s, &d, 0));
+  KF_TRY(descend_at(s, &d, STEP));
+  KF_TRY(bracket(s, &d));
+  for (int i = 0; i < PARABOLAS; i++) {
+    int lowest = lowest_eighth(&d);
+    if (was_tried(&d, lowest)) break;
+    KF_TRY(descend_at(s, &d, lowest));
+  }
+  find_best(s->choice);
+  return KF_OK;
+}
+
+/* --- together --------------------------------------------------------------------------------- */
+
+static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
+  const kf_lambda_point *best = &c->points[c->best];
+  if (c->criterion == KF_CRITERION_LIKELIHOOD) return p->loss <= best->loss + best->loss_error;
+  return (double)p->top1 >= (double)best->top1 - c->standard_error * (double)c->n;
+}
+
 static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   kf_lambda_choice *c = s->choice;
-  KF_TRY(o->grid != NULL ? try_lambdas(s, o->grid, o->n_grid, "lambda") : try_grid(s));
+  bool likelihood = c->criterion == KF_CRITERION_LIKELIHOOD;
+  if (s->left_out != NULL && kf_left_out_counts(s->left_out).n == 0)
+    c->n = 0;
+  else if (o->grid != NULL)
+    KF_TRY(try_lambdas(s, o->grid, o->n_grid, "lambda"));
+  else
+    KF_TRY(likelihood ? descend(s) : try_grid(s));
   if (c->n == 0)
     return kf_fail(&s->ctx->err, KF_ERR_MATH,
-                   "lambda cannot be chosen by leaving rows out: no class has two rows");
+                   "lambda cannot be chosen by leaving rows out: no class has two rows%s",
+                   o->groups != NULL ? " of different groups" : "");
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = c->best;
-  double enough = (double)c->points[c->best].top1 - c->standard_error * (double)c->n;
   for (size_t i = c->best; o->one_se && i < c->n_points; i++)
-    if ((double)c->points[i].top1 >= enough) c->chosen = i;
+    if (good_enough(c, &c->points[i])) c->chosen = i;
   c->lambda = c->points[c->chosen].lambda;
   return KF_OK;
 }
@@ -113,6 +240,9 @@ static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
+  KF_TRY(kf_check_method(o->method, err));
+  if ((unsigned)o->criterion > KF_CRITERION_ACCURACY)
+    return kf_fail(err, KF_ERR_ARG, "invalid criterion %d", (int)o->criterion);
   if (o->grid == NULL) return KF_OK;
   if (o->n_grid < 1 || o->n_grid > MOST_POINTS)
     return kf_fail(err, KF_ERR_ARG, "the grid has %zu lambdas, but must have 1 to %u", o->n_grid,
@@ -128,10 +258,24 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
   kf_lambda_choice *c = s->choice;
   c->metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized);
   c->points = (kf_lambda_point *)(c + 1);
-  KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
   c->mean_eigenvalue = kf_fitter_mean_eigenvalue(fitter);
-  KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
+  c->criterion = kf_criterion_for(o->criterion, kf_fitter_method(fitter));
+  bool hits = c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(fitter) == KF_METHOD_PAPER;
+  if (hits && o->groups == NULL) {
+    KF_TRY(kf_loo_new(fitter, data, c->metric, o->centre, &s->loo));
+    KF_TRY(kf_sample_rows(s->ctx, data, o->sample, &s->rows, &c->rows));
+    return choose(s, o);
+  }
+  kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};
+  KF_TRY(kf_left_out_new(fitter, data, &by, &s->left_out));
+  c->rows = kf_left_out_counts(s->left_out).rows;
+  c->n_single = kf_left_out_counts(s->left_out).n_single;
   return choose(s, o);
+}
+
+kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method) {
+  if (criterion != KF_CRITERION_DEFAULT) return criterion;
+  return method == KF_METHOD_PAPER ? KF_CRITERION_ACCURACY : KF_CRITERION_LIKELIHOOD;
 }
 
 kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
@@ -142,8 +286,25 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
+  kf_left_out_free(s.left_out);
   kf_row_list_clear(&s.rows);
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
+}
+
+kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *o,
+                            double lambda, kf_lambda_point *out) {
+  kf_left_out_options by = {.metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized),
+                            .sample = o->sample,
+                            .groups = o->groups};
+  kf_left_out_trial trial = {.lambda = lambda, .what = "temperature"};
+  kf_left_out_point p = {.loss = NAN};
+  kf_left_out *l;
+  uint64_t n;
+  KF_TRY(kf_left_out_new(fitter, data, &by, &l));
+  kf_status status = kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &p, 1, &n) : KF_OK;
+  kf_left_out_free(l);
+  *out = point_of(lambda, &p);
+  return status;
 }
 
 kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
@@ -153,7 +314,7 @@ kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data
   KF_TRY(check_options(&o, err));
   KF_TRY(kf_check_statistics_of(stats, data, err));
   kf_fitter *fitter;
-  KF_TRY(kf_fitter_new(ctx, stats, NULL, &fitter));
+  KF_TRY(kf_fitter_new(ctx, stats, NULL, o.method, &fitter));
   kf_status status = kf_lambda_choice_with(fitter, data, &o, out);
   kf_fitter_free(fitter);
   return status;

@@ -59,6 +59,7 @@ static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
   for (uint32_t first = 0; first < stats->n_classes; first += KF_MAP_ROWS) {
     uint32_t left = stats->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
     kf_map_class_means(m, r->kernels, stats, first, n, scratch, means, mapped);
+    kf_shrink_means(r->model, stats->counts + first, n, mapped);
     for (uint32_t t = 0; t < n; t++)
       if (r->place[first + t] >= 0)
         memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,

@@ -96,10 +96,11 @@ static void draw_clear(draw *d) {
 }
 
 /* Unless a class has two different rows, there is no scatter within classes and nothing to leave
- * out: the map is a rotation then, whatever lambda is. */
+ * out. In the paper's method the map is a rotation then, whatever lambda is. */
 static kf_status choose_lambda(draw *d, kf_lambda *lambda) {
   *lambda = (kf_lambda){1, KF_LAMBDA_ABSOLUTE};
-  if (!(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
+  if (kf_fitter_total(d->fitter)) *lambda = (kf_lambda){.unit = KF_LAMBDA_AUTO};
+  if (kf_fitter_total(d->fitter) || !(kf_fitter_mean_eigenvalue(d->fitter) > 0)) return KF_OK;
   KF_TRY(kf_lambda_choice_with(d->fitter, d->data, &(kf_lambda_options){0}, &d->lambda));
   lambda->value = d->lambda->lambda;
   return KF_OK;
@@ -155,9 +156,9 @@ static kf_status try_draw(shots_job *j, draw *d, uint32_t shots, uint64_t seed) 
   KF_TRY(kf_draw_rows(&j->all, seed, shots, &d->rows, &ctx->err));
   KF_TRY(kf_data_new_pick(j->data, d->rows.row, d->rows.n, &d->data, &ctx->err));
   KF_TRY(kf_stats_new_from_data(ctx, d->data, NULL, &d->stats));
-  KF_TRY(kf_fitter_new(ctx, d->stats, NULL, &d->fitter));
+  KF_TRY(kf_fitter_new(ctx, d->stats, NULL, j->options.method, &d->fitter));
   KF_TRY(choose_lambda(d, &lambda));
-  KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_NONE, &d->model));
+  KF_TRY(kf_fitter_fit(d->fitter, lambda, 0, KF_CENTRE_DEFAULT, &d->model));
   d->points[KF_SHOTS_KOOFU].lambda = d->model->map.lambda;
   KF_TRY(judge(j, d, d->model, KF_PART_DEFAULT, KF_SHOTS_KOOFU));
   if (j->text != NULL) {

@@ -309,7 +309,8 @@ static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 
 kf_status kf_sweep_run(kf_sweep_job *j) {
   const kf_sweep_plan *plan = j->plan;
-  kf_status status = kf_fitter_new(j->ctx, j->stats, plan->options.between, &j->fitter);
+  kf_status status =
+      kf_fitter_new(j->ctx, j->stats, plan->options.between, plan->options.method, &j->fitter);
   for (size_t i = 0, n; status == KF_OK && i < plan->n_cells; i += n) {
     const kf_sweep_work *group = plan->work + i;
     n = kf_sweep_agreeing(group, plan->n_cells - i, KF_SWEEP_SHARED);

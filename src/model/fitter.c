@@ -8,7 +8,21 @@
  *
  * Then T (S_w + lambda I) T^T = I and T S_b T^T = diag(gamma). Beyond the rank of S_b (at most K -
  * 1) gamma is zero and the rows of U are an orthonormal completion. Working in the basis V saves
- * the product that would form Z itself. */
+ * the product that would form Z itself.
+ *
+ * By default columns are divided by s_i first, s_i^2 = S_w[i][i] / their mean, and the columns of T
+ * at the end. Then lambda is added to a matrix with a constant diagonal: S_w is shrunk towards its
+ * own diagonal, the units of the columns cancel, and the mean eigenvalue stays what it was.
+ *
+ * Class means are shrunk towards the mean of all rows, too. Along direction d, a row has the
+ * variance 1 / (N - K) around its class mean, and the class means have gamma_d / (n_0 (K - 1)),
+ * with n_0 = (N - sum n_k^2 / N) / (K - 1), their common number of rows. The mean of n rows is
+ * best predicted by its share
+ *
+ *     n g_d / (1 + n g_d),      g_d = kappa gamma_d,      kappa = (N - K) / (n_0 (K - 1)).
+ *
+ * Where no class has two different rows, S_w is 0. Then the scatter of all rows takes its place,
+ * and class means are taken as they are. */
 #include "base/text.h"
 #include "model/model.h"
 
@@ -47,7 +61,10 @@ struct kf_fitter {
   kf_ctx *ctx;
   const kf_stats *within, *between;
   uint32_t dim;
+  kf_method method;       /* never KF_METHOD_DEFAULT */
+  bool total;             /* S_w is zero, and the scatter of all rows takes its place */
   double *mean;           /* [D] */
+  double *column;         /* [D] 1 / s, by which columns are multiplied; ones: the paper's method */
   double *values;         /* [D] eigenvalues w of S_w, falling; those below `noise` are 0 */
   double *vectors;        /* [D][D] rows are eigenvectors: V */
   double *between_in_v;   /* [D][D] V S_b V^T, its upper triangle */
@@ -94,6 +111,33 @@ static kf_status decompose(kf_fitter *f) {
   return KF_OK;
 }
 
+/* Divides rows and columns of S_w and S_b by the deviations within classes. A column that does not
+ * vary within classes is divided by its deviation between them, and left alone if it is constant. */
+static void scale_columns(kf_fitter *f) {
+  uint64_t n = f->dim;
+  double *s_w = f->c, *s_b = f->between_in_v, mean = 0;
+  for (uint64_t i = 0; i < n; i++) f->column[i] = 1;
+  if (f->method == KF_METHOD_PAPER) return;
+  for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
+  f->total = !(mean > 0);
+  if (f->total) {
+    memcpy(s_w, s_b, n * n * sizeof *s_w); /* without S_w, all scatter is between classes */
+    for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
+  }
+  mean /= (double)n;
+  for (uint64_t i = 0; i < n && mean > 0; i++) {
+    double scatter = s_w[i * n + i] > 0 ? s_w[i * n + i] : s_b[i * n + i];
+    if (scatter > 0) f->column[i] = sqrt(mean / scatter);
+    if (!isfinite(f->column[i])) f->column[i] = 1;
+  }
+  for (uint64_t i = 0; i < n; i++)
+    for (uint64_t j = 0; j < n; j++) {
+      double scale = f->column[i] * f->column[j];
+      s_w[i * n + j] *= scale;
+      s_b[i * n + j] *= scale;
+    }
+}
+
 static void transpose(const double *from, double *to, uint64_t n) {
   for (uint64_t i = 0; i < n; i++)
     for (uint64_t j = 0; j < n; j++) to[j * n + i] = from[i * n + j];
@@ -116,6 +160,7 @@ static kf_status prepare(kf_fitter *f) {
   kf_ctx *ctx = f->ctx;
   uint64_t n = f->dim;
   KF_TAKE(&f->arena, f->mean, n);
+  KF_TAKE(&f->arena, f->column, n);
   KF_TAKE(&f->arena, f->values, n);
   KF_TAKE(&f->arena, f->vectors, n * n);
   KF_TAKE(&f->arena, f->between_in_v, n * n);
@@ -131,6 +176,7 @@ static kf_status prepare(kf_fitter *f) {
     KF_TRY(kf_stats_scatter(ctx, f->between, NULL, f->between_in_v, f->mean));
   }
   KF_TRY(kf_progress(ctx, "fit", 1, STEPS));
+  scale_columns(f);
   KF_TRY(decompose(f));
   KF_TRY(kf_progress(ctx, "fit", 2, STEPS));
   KF_TRY(turn_between(f));
@@ -138,8 +184,9 @@ static kf_status prepare(kf_fitter *f) {
 }
 
 kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
-                        kf_fitter **out) {
+                        kf_method method, kf_fitter **out) {
   if (between == NULL) between = within;
+  KF_TRY(kf_check_method(method, &ctx->err));
   KF_TRY(check_statistics(within, between, &ctx->err));
   kf_fitter *f = kf_alloc_zero(1, sizeof *f);
   if (f == NULL) return kf_fail_memory(&ctx->err);
@@ -147,6 +194,7 @@ kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *bet
   f->within = within;
   f->between = between;
   f->dim = within->dim;
+  f->method = method == KF_METHOD_PAPER ? KF_METHOD_PAPER : KF_METHOD_SHRUNK;
   KF_HAND_OUT(prepare(f), out, f, kf_fitter_free);
 }
 
@@ -162,6 +210,25 @@ double kf_fitter_mean_eigenvalue(const kf_fitter *f) { return f->mean_eigenvalue
 const double *kf_fitter_values(const kf_fitter *f) { return f->values; }
 const double *kf_fitter_vectors(const kf_fitter *f) { return f->vectors; }
 const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
+const double *kf_fitter_column(const kf_fitter *f) { return f->column; }
+kf_method kf_fitter_method(const kf_fitter *f) { return f->method; }
+bool kf_fitter_total(const kf_fitter *f) { return f->total; }
+
+kf_status kf_check_method(kf_method method, kf_err *err) {
+  if ((unsigned)method <= KF_METHOD_PAPER) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "invalid method %d", (int)method);
+}
+
+kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err) {
+  if (centre != KF_CENTRE_NONE || method == KF_METHOD_PAPER) return KF_OK;
+  return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_METHOD,
+                      "rows can be left uncentred in the paper's method only");
+}
+
+kf_centre kf_centre_for(kf_centre centre, kf_method method) {
+  if (centre != KF_CENTRE_DEFAULT) return centre;
+  return method == KF_METHOD_PAPER ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
+}
 
 /* --- one lambda ------------------------------------------------------------------------------ */
 
@@ -185,7 +252,7 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
     return kf_fail(err, KF_ERR_ARG, "invalid unit of lambda, %d", (int)lambda.unit);
   if (!rule && !(value >= 0 && isfinite(value)))
     return kf_fail(err, KF_ERR_ARG, "lambda must be finite and not negative");
-  if (lambda.unit == KF_LAMBDA_AUTO) value = 0.3 * f->mean_eigenvalue;
+  if (lambda.unit == KF_LAMBDA_AUTO) value = (f->total ? 30 : 0.3) * f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_RELATIVE) value *= f->mean_eigenvalue;
   if (lambda.unit == KF_LAMBDA_GDA) {
     uint64_t others = f->within->rows > 1 ? f->within->rows - 1 : 1;
@@ -239,9 +306,30 @@ static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
   kf_product product = {
       .a = left, .b = f->vectors, .c = m->map.transform, .m = kept, .n = n, .depth = n};
   KF_TRY(kf_multiply(f->ctx, product));
+  for (uint64_t l = 0; l < kept; l++)
+    for (uint64_t i = 0; i < n; i++) m->map.transform[l * n + i] *= f->column[i];
   fix_signs(&m->map);
   kf_map_finish(&m->map);
   return KF_OK;
+}
+
+static kf_status set_signal(const kf_fitter *f, kf_model *m) {
+  if (f->method == KF_METHOD_PAPER || f->total) return KF_OK;
+  double kappa = kf_fitter_kappa(f);
+  KF_TRY(kf_model_make_signal(m, &f->ctx->err));
+  for (uint32_t i = 0; i < f->dim; i++) m->signal[i] = m->between[i] * kappa;
+  return KF_OK;
+}
+
+double kf_fitter_kappa(const kf_fitter *f) {
+  const kf_stats *w = f->within, *b = f->between;
+  uint64_t classes = 0;
+  double squares = 0;
+  for (uint32_t k = 0; k < w->n_classes; k++) classes += w->counts[k] > 0;
+  for (uint32_t k = 0; k < b->n_classes; k++)
+    squares += (double)b->counts[k] * (double)b->counts[k];
+  double rows = (double)b->rows, common = rows - squares / rows; /* n_0 (K - 1) */
+  return (double)(w->rows - classes) / common;
 }
 
 /* --- classes -------------------------------------------------------------------------------- */
@@ -265,10 +353,12 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 
-static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
+/* Everything but the classes. */
+static kf_status fit_map(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
   m->map.lambda = lambda;
+  m->method = f->method;
   m->rows = f->within->rows;
   m->mean_eigenvalue = f->mean_eigenvalue;
   m->rank = f->rank;
@@ -278,9 +368,21 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
   whiten_between(f, largest_scale);
   KF_TRY(rotate(f, largest_scale, m));
+  return set_signal(f, m);
+}
+
+static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
+  KF_TRY(fit_map(f, lambda, centre, m));
   KF_TRY(kf_progress(f->ctx, "fit", 4, STEPS));
   KF_TRY(set_all_classes(f, m));
   return kf_progress(f->ctx, "fit", STEPS, STEPS);
+}
+
+kf_status kf_fitter_fit_map(kf_fitter *f, double lambda, kf_centre centre, kf_model **out) {
+  kf_model *m;
+  KF_TRY(kf_fitter_lambda(f, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &lambda));
+  KF_TRY(kf_model_create(f->dim, f->dim, 0, &(kf_names){0}, &m, &f->ctx->err));
+  KF_HAND_OUT(fit_map(f, lambda, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,
@@ -289,7 +391,8 @@ kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre 
   if (dim > f->dim) return kf_fail_dim(dim, f->dim, err);
   if ((unsigned)centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)centre);
-  if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_NONE;
+  centre = kf_centre_for(centre, f->method);
+  KF_TRY(kf_check_centre(centre, f->method, err));
   double value = 0;
   KF_TRY(kf_fitter_lambda(f, lambda, &value));
   kf_model *m;
@@ -302,7 +405,8 @@ kf_status kf_fitter_shorten(const kf_fitter *f, const kf_model *model, uint32_t 
                             kf_centre centre, kf_model **out) {
   kf_model *m;
   KF_TRY(kf_model_create(f->dim, dim, f->between->n_classes, &f->between->names, &m, &f->ctx->err));
-  kf_model_copy_map(model, m);
+  kf_status status = kf_model_copy_map(model, m, &f->ctx->err);
   m->map.centre = centre; /* the map itself does not depend on it */
-  KF_HAND_OUT(set_all_classes(f, m), out, m, kf_model_free);
+  if (status == KF_OK) status = set_all_classes(f, m);
+  KF_HAND_OUT(status, out, m, kf_model_free);
 }

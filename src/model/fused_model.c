@@ -247,7 +247,7 @@ static kf_status widen(fusing *f) {
                    KF_MAX_CLASSES);
   const kf_names names = {.n = m->names.n > 0 ? n : 0, .name = (char **)list};
   KF_TRY(kf_model_create(m->map.dim_in, m->map.dim_out, n, &names, &f->out, err));
-  kf_model_copy(m, f->out);
+  KF_TRY(kf_model_copy(m, f->out, err));
   return kf_model_make_text(f->out, err);
 }
 

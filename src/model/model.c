@@ -10,6 +10,7 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   uint64_t d = dim_in, l = dim_out, k = n_classes;
   kf_arena *arena = &m->arena;
   m->n_classes = n_classes;
+  m->method = KF_METHOD_PAPER;
   kf_map_make(&m->map, dim_in, dim_out, arena);
   KF_TAKE_ZERO(arena, m->within, d);
   KF_TAKE_ZERO(arena, m->between, d);
@@ -28,18 +29,27 @@ void kf_model_free(kf_model *m) {
   kf_free(m);
 }
 
-void kf_model_copy_map(const kf_model *from, kf_model *to) {
+kf_status kf_model_make_signal(kf_model *m, kf_err *err) {
+  return KF_TAKE_ZERO(&m->arena, m->signal, m->map.dim_in) != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err) {
+  to->method = from->method;
   to->mean_eigenvalue = from->mean_eigenvalue;
   to->rank = from->rank;
   to->rows = from->rows;
   memcpy(to->within, from->within, to->map.dim_in * sizeof *to->within);
   memcpy(to->between, from->between, to->map.dim_in * sizeof *to->between);
   kf_map_copy(&from->map, &to->map);
+  if (from->signal == NULL) return KF_OK;
+  KF_TRY(kf_model_make_signal(to, err));
+  memcpy(to->signal, from->signal, to->map.dim_in * sizeof *to->signal);
+  return KF_OK;
 }
 
-void kf_model_copy(const kf_model *from, kf_model *to) {
+kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err) {
   uint64_t d = from->map.dim_in, l = from->map.dim_out, k = from->n_classes;
-  kf_model_copy_map(from, to);
+  KF_TRY(kf_model_copy_map(from, to, err));
   memcpy(to->counts, from->counts, k * sizeof *to->counts);
   memcpy(to->class_means, from->class_means, k * d * sizeof *to->class_means);
   memcpy(to->prototypes, from->prototypes, k * l * sizeof *to->prototypes);
@@ -47,6 +57,7 @@ void kf_model_copy(const kf_model *from, kf_model *to) {
   to->temperature = from->temperature;
   to->reject = from->reject;
   to->reject_share = from->reject_share;
+  return KF_OK;
 }
 
 /* --- text ------------------------------------------------------------------------------------ */
@@ -93,6 +104,15 @@ void kf_model_set_means(kf_model *m, const kf_kernels *kernels, uint32_t k, uint
   }
 }
 
+void kf_shrink_means(const kf_model *m, const int64_t *counts, uint32_t n, double *mapped) {
+  uint64_t l = m->map.dim_out;
+  for (uint64_t t = 0; m->signal != NULL && t < n; t++)
+    for (uint64_t i = 0; i < l; i++) {
+      double share = (double)counts[t] * m->signal[i];
+      mapped[t * l + i] *= share / (1 + share);
+    }
+}
+
 kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,
                                const kf_stats *stats, uint32_t from, kf_err *err) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out;
@@ -100,6 +120,7 @@ kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t 
   if (means == NULL) return kf_fail_memory(err);
   double *mapped = means + n * d, *scratch = mapped + n * l;
   kf_map_class_means(&m->map, kernels, stats, from, n, scratch, means, mapped);
+  kf_shrink_means(m, stats->counts + from, n, mapped);
   kf_model_set_means(m, kernels, k, n, means, mapped);
   memcpy(m->counts + k, stats->counts + from, n * sizeof *m->counts);
   kf_free(means);
@@ -153,7 +174,7 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
 static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *sum,
                            kf_model *larger) {
   uint64_t l = model->map.dim_out, k = model->n_classes;
-  kf_model_copy(model, larger);
+  KF_TRY(kf_model_copy(model, larger, &ctx->err));
   KF_TRY(kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, &ctx->err));
   if (model->text == NULL) return KF_OK;
   KF_TRY(kf_model_make_text(larger, &ctx->err));
@@ -191,6 +212,7 @@ int64_t kf_model_count(const kf_model *m, uint32_t k) {
 }
 int kf_model_normalized(const kf_model *m) { return m->map.normalized; }
 kf_centre kf_model_centre(const kf_model *m) { return m->map.centre; }
+kf_method kf_model_method(const kf_model *m) { return m->method; }
 double kf_model_lambda(const kf_model *m) { return m->map.lambda; }
 double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
 double kf_model_temperature(const kf_model *m) { return m->temperature; }

@@ -64,6 +64,7 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 
 struct kf_model {
   kf_map map;
+  kf_method method; /* never KF_METHOD_DEFAULT */
   uint32_t n_classes;
   kf_names names;         /* n = 0: no names */
   double mean_eigenvalue; /* of S_w */
@@ -75,6 +76,7 @@ struct kf_model {
   float *class_means;     /* [K][D] */
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* of the mapped class means, [K] */
+  double *signal; /* g of fitter.c, [D]; rows are centred then. NULL: class means are not shrunk */
   /* Only in a model with text; NULL otherwise. */
   float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
@@ -92,10 +94,12 @@ struct kf_model {
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
                           const kf_names *names, kf_model **out, kf_err *err);
 /* Copies everything that is not about classes, with the first `to->map.dim_out` directions. */
-void kf_model_copy_map(const kf_model *from, kf_model *to);
+kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err);
 /* The same, the classes, temperature and threshold, without text; `to` has as many classes or more,
  * and keeps its names. */
-void kf_model_copy(const kf_model *from, kf_model *to);
+kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
+/* Makes room for `signal`, zeroed. */
+kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 /* Makes room for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
@@ -110,6 +114,8 @@ void kf_model_weigh(kf_model *model);
  */
 void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
                         const double *means, const double *mapped);
+/* Shrinks mapped means [n][L] of classes with these numbers of rows, if the model does so. */
+void kf_shrink_means(const kf_model *model, const int64_t *counts, uint32_t n, double *mapped);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
@@ -136,11 +142,13 @@ kf_status kf_fail_dim(uint32_t asked, uint32_t dim, kf_err *err);
  * statistics must outlive it. between NULL: the same as within. */
 typedef struct kf_fitter kf_fitter;
 kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *between,
-                        kf_fitter **out);
+                        kf_method method, kf_fitter **out);
 void kf_fitter_free(kf_fitter *fitter);
 /* The model at one lambda, without text. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
+/* The same without classes, for an absolute lambda and all dimensions. */
+kf_status kf_fitter_fit_map(kf_fitter *fitter, double lambda, kf_centre centre, kf_model **out);
 /* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
@@ -153,6 +161,16 @@ double kf_fitter_mean_eigenvalue(const kf_fitter *fitter);
 const double *kf_fitter_values(const kf_fitter *fitter);  /* of S_w, falling, [D] */
 const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
+const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
+kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
+/* Whether the scatter of all rows stands in for that within classes, which is zero. */
+bool kf_fitter_total(const kf_fitter *fitter);
+double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
+kf_status kf_check_method(kf_method method, kf_err *err);
+/* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
+kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
+/* The centre that a default stands for. */
+kf_centre kf_centre_for(kf_centre centre, kf_method method);
 
 /* --- linear algebra (product.c, eigen.c) ----------------------------------------------------- */
 

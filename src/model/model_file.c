@@ -9,7 +9,7 @@
 /* --- tensors --------------------------------------------------------------------------------- */
 
 enum { MAP_FIELDS = 2, CLASS_FIELDS = 6, TEXT_FIELDS = 3 };
-enum { PLAIN_FIELDS = MAP_FIELDS + CLASS_FIELDS, ALL_FIELDS = PLAIN_FIELDS + TEXT_FIELDS };
+enum { MOST_FIELDS = MAP_FIELDS + CLASS_FIELDS + 1 + TEXT_FIELDS };
 
 static void map_fields(const kf_map *map, kf_st_field *to) {
   uint64_t d = map->dim_in, l = map->dim_out;
@@ -17,22 +17,35 @@ static void map_fields(const kf_map *map, kf_st_field *to) {
   to[1] = (kf_st_field){"mean", KF_TYPE_F64, 1, {d, 1}, map->mean, false};
 }
 
-/* Every tensor of a model, in the order of the file; text comes last. */
-static void model_fields(const kf_model *m, kf_st_field fields[ALL_FIELDS]) {
+/* What a model may have or lack. */
+typedef struct model_parts {
+  bool signal, text;
+} model_parts;
+
+/* Every tensor of a model, in the order of the file. Returns how many there are. */
+static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fields[MOST_FIELDS]) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out, k = m->n_classes;
-  const kf_st_field rest[CLASS_FIELDS + TEXT_FIELDS] = {
+  const kf_st_field of_classes[CLASS_FIELDS] = {
       {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within, false},
       {"between_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->between, false},
       {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts, false},
       {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means, false},
       {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes, false},
       {"prototype_lengths", KF_TYPE_F64, 1, {k, 1}, m->lengths, false},
+  };
+  const kf_st_field of_text[TEXT_FIELDS] = {
       {"text", KF_TYPE_F32, 2, {k, d}, m->text, false},
       {"fused_prototypes", KF_TYPE_F32, 2, {k, l}, m->fused, false},
       {"text_given", KF_TYPE_U8, 1, {k, 1}, m->text_given, false},
   };
+  size_t n = MAP_FIELDS;
   map_fields(&m->map, fields);
-  memcpy(fields + MAP_FIELDS, rest, sizeof rest);
+  memcpy(fields + n, of_classes, sizeof of_classes);
+  n += CLASS_FIELDS;
+  if (parts.signal) fields[n++] = (kf_st_field){"signal", KF_TYPE_F64, 1, {d, 1}, m->signal, false};
+  if (!parts.text) return n;
+  memcpy(fields + n, of_text, sizeof of_text);
+  return n + TEXT_FIELDS;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -67,15 +80,15 @@ static kf_status write_confidence(kf_stw *w, const kf_model *m, kf_err *err) {
 static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_format(w, FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
+  if (m->method == KF_METHOD_SHRUNK) KF_TRY(kf_stw_meta(w, "method", "shrunk", err));
   KF_TRY(write_map_meta(w, &m->map, err));
   KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
   KF_TRY(write_confidence(w, m, err));
-  kf_st_field fields[ALL_FIELDS];
-  size_t n = m->text != NULL ? ALL_FIELDS : PLAIN_FIELDS;
-  model_fields(m, fields);
+  kf_st_field fields[MOST_FIELDS];
+  size_t n = model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
   KF_TRY(kf_stw_declare_fields(w, fields, n, err));
   return kf_stw_write_fields(w, fields, n, err);
 }
@@ -133,19 +146,30 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 
 /* A model of the sizes in the file, with its names. All tensors must be in the file before memory
  * is taken for them. */
-static kf_status create(const kf_st *st, size_t n_fields, kf_model **out, kf_err *err) {
+static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_err *err) {
   kf_model sizes = {0};
   kf_names names;
-  kf_st_field fields[ALL_FIELDS];
+  kf_st_field fields[MOST_FIELDS];
   KF_TRY(read_dims(st, &sizes.map.dim_in, &sizes.map.dim_out, err));
   KF_TRY(kf_st_classes(st, &sizes.n_classes, &names, err));
-  model_fields(&sizes, fields);
-  kf_status status = kf_st_expect_fields(st, fields, n_fields, err);
+  size_t n = model_fields(&sizes, parts, fields);
+  kf_status status = kf_st_expect_fields(st, fields, n, err);
   if (status == KF_OK)
     status =
         kf_model_create(sizes.map.dim_in, sizes.map.dim_out, sizes.n_classes, &names, out, err);
   kf_names_clear(&names);
   return status;
+}
+
+static kf_status read_method(const kf_st *st, kf_model *m, kf_err *err) {
+  const char *method = kf_st_meta(st, "method");
+  if (method != NULL && strcmp(method, "shrunk") != 0)
+    return kf_fail_file(err, st->in.path, "metadata 'method' is not 'shrunk'");
+  m->method = method != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
+  for (uint32_t i = 0; m->signal != NULL && i < m->map.dim_in; i++)
+    if (!(m->signal[i] >= 0))
+      return kf_fail_file(err, st->in.path, "tensor 'signal' is negative at element %u", i);
+  return KF_OK;
 }
 
 static kf_status read_confidence(const kf_st *st, kf_model *m, kf_err *err) {
@@ -174,21 +198,23 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   m->rank = (uint32_t)rank;
   if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
+  KF_TRY(read_method(st, m, err));
   KF_TRY(read_confidence(st, m, err));
   return read_map_meta(st, &m->map, err);
 }
 
 static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
   KF_TRY(kf_st_check_file(st, FORMAT, "a koofu model", err));
-  bool text = kf_st_meta(st, "alpha") != NULL;
-  size_t n = text ? ALL_FIELDS : PLAIN_FIELDS;
-  kf_st_field fields[ALL_FIELDS];
-  KF_TRY(create(st, n, out, err));
-  if (text) KF_TRY(kf_model_make_text(*out, err));
-  model_fields(*out, fields);
+  model_parts parts = {.signal = kf_st_find(st, "signal") != NULL,
+                       .text = kf_st_meta(st, "alpha") != NULL};
+  kf_st_field fields[MOST_FIELDS];
+  KF_TRY(create(st, parts, out, err));
+  if (parts.signal) KF_TRY(kf_model_make_signal(*out, err));
+  if (parts.text) KF_TRY(kf_model_make_text(*out, err));
+  size_t n = model_fields(*out, parts, fields);
   KF_TRY(kf_st_read_fields(st, fields, n, err));
   KF_TRY(read_meta(st, *out, err));
-  if (text) kf_model_weigh(*out);
+  if (parts.text) kf_model_weigh(*out);
   kf_map_finish(&(*out)->map);
   return KF_OK;
 }

@@ -263,9 +263,11 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   if (centre == KF_CENTRE_DEFAULT) centre = KF_CENTRE_MODALITY;
   kf_model *m;
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
-  kf_model_copy_map(model, m);
+  kf_status status = kf_model_copy_map(model, m, err);
+  m->signal = NULL; /* it is about means of rows */
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
-  KF_HAND_OUT(take_text(ctx, text, centre, m), out, m, kf_model_free);
+  if (status == KF_OK) status = take_text(ctx, text, centre, m);
+  KF_HAND_OUT(status, out, m, kf_model_free);
 }
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,

@@ -4,6 +4,10 @@
  * S_w is decomposed once: leave-one-out and the fit itself start from the same kf_fitter. */
 #include "recipe/recipe.h"
 
+/* Where every class has one row there is nothing to leave out. This is what suits CLIP embeddings
+ * (docs/accuracy.md). */
+#define SINGLE_TEMPERATURE 16
+
 #include <math.h>
 
 /* --- before the long work --------------------------------------------------------------------- */
@@ -31,6 +35,8 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   if (o->dim > dim) return kf_fail_dim(o->dim, dim, err);
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
+  KF_TRY(kf_check_method(o->method, err));
+  KF_TRY(kf_check_centre(o->centre, o->method, err));
   if ((unsigned)o->metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o->metric, err);
   if (o->between != NULL && (o->choose_dim || o->lambda.unit == KF_LAMBDA_LEDOIT_WOLF))
     return kf_fail(err, KF_ERR_ARG, "%s cannot be combined with S_b from other statistics",
@@ -46,10 +52,18 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
 
 /* --- choosing --------------------------------------------------------------------------------- */
 
+static kf_lambda_options lambda_options(const kf_fit_options *o) {
+  return (kf_lambda_options){.metric = o->metric,
+                             .centre = o->centre,
+                             .sample = o->sample,
+                             .one_se = o->one_se,
+                             .method = o->method,
+                             .criterion = o->criterion,
+                             .groups = o->groups};
+}
+
 kf_status kf_fit_try_lambdas(kf_fit_job *j) {
-  const kf_fit_options *o = &j->options;
-  kf_lambda_options by = {
-      .metric = o->metric, .centre = o->centre, .sample = o->sample, .one_se = o->one_se};
+  kf_lambda_options by = lambda_options(&j->options);
   return kf_lambda_choice_with(j->fitter, j->data, &by, &j->report->by_lambda);
 }
 
@@ -66,8 +80,31 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .centre = o->centre,
                        .folds = o->folds,
                        .sample = o->sample,
-                       .tolerance = o->tolerance};
+                       .tolerance = o->tolerance,
+                       .method = o->method};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
+}
+
+/* The temperature at the chosen lambda, or at a given one. Without rows to leave out there is none,
+ * except where all rows are alone in their classes. */
+static kf_status find_temperature(kf_fit_job *j) {
+  const kf_fit_report *r = j->report;
+  if (r->by_fusion != NULL && r->by_fusion->n_points > 0) {
+    j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
+  } else if (r->by_lambda != NULL) {
+    j->temperature = r->by_lambda->points[r->by_lambda->chosen].temperature;
+  } else if (kf_fitter_total(j->fitter) && j->stats->normalized && j->options.text == NULL) {
+    j->temperature = SINGLE_TEMPERATURE;
+  } else if (j->has_rows && j->options.text == NULL &&
+             kf_fitter_method(j->fitter) == KF_METHOD_SHRUNK) {
+    kf_lambda_options by = lambda_options(&j->options);
+    kf_lambda_point point;
+    double lambda;
+    KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
+    KF_TRY(kf_lambda_measure(j->fitter, j->data, &by, lambda, &point));
+    j->temperature = point.temperature;
+  }
+  return KF_OK;
 }
 
 kf_status kf_fit_choose(kf_fit_job *j) {
@@ -82,10 +119,11 @@ kf_status kf_fit_choose(kf_fit_job *j) {
     KF_TRY(kf_fit_try_alphas(j));
     j->lambda = (kf_lambda){r->by_fusion->lambda, KF_LAMBDA_ABSOLUTE};
     j->alpha = r->by_fusion->alpha;
-  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows) {
+  } else if (o->lambda.unit == KF_LAMBDA_AUTO && j->has_rows && !kf_fitter_total(j->fitter)) {
     KF_TRY(kf_fit_try_lambdas(j));
     j->lambda = (kf_lambda){r->by_lambda->lambda, KF_LAMBDA_ABSOLUTE};
   }
+  KF_TRY(find_temperature(j));
   if (!o->choose_dim) return KF_OK;
   KF_TRY(kf_fit_try_dims(j));
   j->dim = r->by_dim->dim;
@@ -105,15 +143,14 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   if (o->text != NULL)
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
-  return kf_fitter_new(ctx, j->stats, o->between, &j->fitter);
+  return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
 }
 
 kf_status kf_fit_begin(kf_fit_job *j, kf_ctx *ctx, const kf_data *data,
                        const kf_fit_options *options) {
   *j = (kf_fit_job){.ctx = ctx, .data = data, .stats = options->stats, .options = *options};
   kf_fit_options *o = &j->options;
-  if (o->centre == KF_CENTRE_DEFAULT || o->text != NULL)
-    o->centre = o->text != NULL ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  o->centre = o->text != NULL ? KF_CENTRE_MEAN : kf_centre_for(o->centre, o->method);
   j->has_rows = data != NULL && o->between == NULL;
   KF_TRY(check_options(j, &ctx->err));
   j->report = kf_alloc_zero(1, sizeof *j->report);
@@ -154,6 +191,7 @@ kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
     kf_model_free(rows);
     KF_TRY(status);
   }
+  model->temperature = j->temperature;
   fill_report(j, model);
   *out = model;
   return KF_OK;

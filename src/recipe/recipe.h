@@ -18,6 +18,7 @@ typedef struct kf_fit_job {
   kf_fitter *fitter;
   kf_lambda lambda;
   double alpha;
+  double temperature; /* 0: not known */
   uint32_t dim;
   kf_fit_report *report;
 } kf_fit_job;
