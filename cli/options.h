@@ -129,7 +129,7 @@ extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --
 enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
-extern const char *const metric_choices[];      /* of prototypes */
+extern const char *const metric_choices[]; /* of prototypes */
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
