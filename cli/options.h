@@ -30,7 +30,7 @@ typedef struct cli_args {
     cli_number dim;
     int centre, method, criterion, one_se;
     cli_number sample, folds;
-    cli_real tolerance;
+    cli_real tolerance, reject;
   } fit;
   struct test_args { /* TEST_ROWS, TEST_LABELS */
     cli_list data, labels;

@@ -382,7 +382,10 @@ typedef struct kf_fit_options {
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
    * are left out together. NULL: each row is a group of its own. */
   const uint32_t *groups;
-  uint64_t reserved[6];
+  /* Also choose a threshold for rows of unknown classes (kf_model_reject): the score that this share
+   * of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions. 0: none. */
+  double reject;
+  uint64_t reserved[5];
 } kf_fit_options;
 
 /* What a fit chose and how good it is, by the training rows alone. */
