@@ -86,13 +86,13 @@ static void count_block(classify_job *job) {
 static void print_header(const classify_job *job) {
   cli_table t = table_for(job->out.file, job->cli->args.output);
   table_text(&t, job->queries.pictures ? "picture" : "row");
-  if (job->block.labels) table_text(&t, "truth");
-  if (job->threshold) table_text(&t, "known");
   for (uint32_t rank = 1; rank <= job->top; rank++) {
     table_name(&t, "class", rank);
     table_name(&t, job->score_name, rank);
     if (job->probabilities) table_name(&t, "probability", rank);
   }
+  if (job->block.labels) table_text(&t, "truth");
+  if (job->threshold) table_text(&t, "known");
   table_end(&t);
 }
 
@@ -102,15 +102,15 @@ static void print_line(const classify_job *job, uint64_t i) {
   const kf_reader_block *b = &job->block;
   const char *id = kf_reader_id(job->queries.reader, b->numbers[i]);
   id ? table_text(&t, id) : table_count(&t, b->numbers[i]);
-  if (b->labels && b->labels[i] >= 0) table_class(&t, label_name(job, b->labels[i]), b->labels[i]);
-  if (b->labels && b->labels[i] < 0) table_text(&t, "");
-  if (job->threshold) table_text(&t, is_known(job, i) ? "known" : "unknown");
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
     int32_t class = job->classes[at];
     class >= 0 ? table_class(&t, class_name(job, class), class) : table_text(&t, "");
     table_real(&t, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
     if (job->probabilities) table_real(&t, 6, job->probabilities[at]);
   }
+  if (b->labels && b->labels[i] >= 0) table_class(&t, label_name(job, b->labels[i]), b->labels[i]);
+  if (b->labels && b->labels[i] < 0) table_text(&t, "");
+  if (job->threshold) table_text(&t, is_known(job, i) ? "known" : "unknown");
   table_end(&t);
 }
 
@@ -183,12 +183,6 @@ static int classify_all(classify_job *job) {
   uint64_t bad = kf_reader_bad(job->queries.reader);
   const char *const *words = job->queries.pictures ? bad_pictures : bad_rows;
   if (bad) say(job->cli, "left out %s", show_counted(bad, words[0], words[1]).text);
-  if (job->labelled && job->comparable)
-    say(job->cli, "right for %s of %s", show_percent(job->right, job->labelled).text,
-        show_counted(job->labelled, "row with a label", "rows with a label").text);
-  if (job->threshold)
-    say(job->cli, "%s of no known class",
-        show_counted(job->unknown, "row seems to be", "rows seem to be").text);
   return EXIT_OK;
 }
 
@@ -277,8 +271,20 @@ static int make_buffers(classify_job *job) {
   return all ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
 }
 
+static void say_counts(const classify_job *job) {
+  if (job->labelled && job->comparable)
+    say(job->cli, "right for %s of %s", show_percent(job->right, job->labelled).text,
+        show_counted(job->labelled, "row with a label", "rows with a label").text);
+  if (job->threshold)
+    say(job->cli, "%s of no known class",
+        show_counted(job->unknown, "row seems to be", "rows seem to be").text);
+}
+
 static int commit(classify_job *job) {
+  /* main says if standard output was not */
+  int written = !is_stdout(job->cli->args.output) || fflush(stdout) == 0;
   int result = out_file_commit(job->cli, &job->out);
+  if (result == EXIT_OK && written) say_counts(job);
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
@@ -387,7 +393,7 @@ const cli_command classify_command = {
         "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
         "\\x1b.\n\n"
         "The nearest prototypes are exact; no approximate search is involved. With --skip-bad, bad "
-        "rows have no line. If the rows have labels, a column 'truth' shows them, and the share of "
+        "rows have no line. If the rows have labels, the last columns show them, and the share of "
         "right answers is printed at the end, on standard error.\n\n"
         "If the name of the output ends in .csv, columns are separated by commas and quoted where "
         "they must be.\n\n"

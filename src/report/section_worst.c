@@ -4,9 +4,11 @@
 
 static void put_picture(kf_string *out, const kf_worst_row *row) {
   kf_put(out, "<td class=\"words\">");
-  if (row->picture != NULL)
-    kf_string_addf(out, "<img src=\"%s\" width=\"%u\" height=\"%u\" alt=\"\">", row->picture,
-                   row->width, row->height);
+  if (row->picture != NULL) {
+    kf_put(out, "<img src=\"");
+    kf_put(out, row->picture);
+    kf_string_addf(out, "\" width=\"%u\" height=\"%u\" alt=\"\">", row->width, row->height);
+  }
   kf_put(out, "</td>");
 }
 
