@@ -6,10 +6,11 @@ static void put_bin(kf_string *out, const kf_plot *p, const kf_calibration_bin *
   kf_interval95(b->top1, b->n, &low, &high);
   double share = kf_share(b->n, most), height = 26 * share;
   kf_put(out, "<g class=\"bin\">");
-  kf_string_addf(out,
-                 "<title>%.0f to %.0f %% sure, %.1f %% on average: %s of %s rows are right</title>",
-                 100 * b->low, 100 * b->high, 100 * b->confidence,
-                 kf_show_percent(b->top1, b->n).text, kf_show_count(b->n).text);
+  kf_string_addf(
+      out,
+      "<title>%.0f to %.0f\u202F%% sure, %.1f\u202F%% on average: %s of %s rows are right</title>",
+      100 * b->low, 100 * b->high, 100 * b->confidence, kf_show_percent(b->top1, b->n).text,
+      kf_show_count(b->n).text);
   double left = kf_scale_at(&p->x, b->low), right = kf_scale_at(&p->x, b->high);
   kf_svg_rect(out, "column f5", left + 1, p->y.from - height, right - left - 2, height);
   kf_put(out, "/>");
@@ -42,9 +43,9 @@ static void put_reliability(kf_string *out, const kf_calibration *c) {
 static void put_figures(kf_string *out, const kf_calibration *c) {
   kf_figure_table_begin(out, "How far probabilities can be trusted", "probabilities",
                         KF_HEAD("measure") KF_HEAD("test rows"));
-  kf_string_addf(out,
-                 "<tr><th scope=\"row\">expected calibration error</th><td>%.2f %%</td></tr>\n",
-                 100 * c->ece);
+  kf_string_addf(
+      out, "<tr><th scope=\"row\">expected calibration error</th><td>%.2f\u202F%%</td></tr>\n",
+      100 * c->ece);
   kf_string_addf(out, "<tr><th scope=\"row\">negative log-likelihood</th><td>%.4f</td></tr>\n",
                  c->nll);
   kf_string_addf(out, "<tr><th scope=\"row\">Brier score</th><td>%.4f</td></tr>\n", c->brier);
@@ -57,10 +58,11 @@ void kf_section_probabilities(kf_string *out, const kf_page *c) {
   const kf_calibration *k = c->analysis != NULL ? c->analysis->calibration : NULL;
   if (k == NULL) return;
   kf_section_begin(out, "probabilities", "Probabilities");
-  kf_string_addf(out,
-                 "<p class=\"lead\">The model is <b>%.1f %%</b> sure of its answers on average, "
-                 "and <b>%s</b> of them are right.</p>\n",
-                 100 * k->confidence, kf_show_percent(k->totals.top1, k->totals.n).text);
+  kf_string_addf(
+      out,
+      "<p class=\"lead\">The model is <b>%.1f\u202F%%</b> sure of its answers on average, "
+      "and <b>%s</b> of them are right.</p>\n",
+      100 * k->confidence, kf_show_percent(k->totals.top1, k->totals.n).text);
   kf_put(out, "<div class=\"pair\">\n");
   put_reliability(out, k);
   put_figures(out, k);

@@ -26,7 +26,7 @@ static void put_row(kf_string *out, const kf_page *c, const kf_worst_row *row, b
   kf_put(out, "</bdi></td><td class=\"words\"><bdi>");
   kf_put_class(out, c, (uint32_t)m->answer, 40);
   kf_string_addf(out, "</bdi></td><td>%s</td>", kf_show_real(m->margin).text);
-  if (!isnan(m->probability)) kf_string_addf(out, "<td>%.1f %%</td>", 100 * m->probability);
+  if (!isnan(m->probability)) kf_string_addf(out, "<td>%.1f\u202F%%</td>", 100 * m->probability);
   kf_put(out, "</tr>\n");
 }
 
