@@ -349,12 +349,16 @@ typedef struct kf_lambda_choice {
   double standard_error;  /* of the best accuracy */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
-  uint64_t n;             /* rows that were left out in turn */
+  uint64_t n;             /* rows that were left out in turn, at every point */
   uint64_t n_single;      /* rows alone in their class, which are not counted in n */
   size_t chosen, best;    /* among the points */
   size_t n_points;
   kf_lambda_point *points; /* by rising lambda */
   kf_criterion criterion;  /* never KF_CRITERION_DEFAULT */
+  /* The chosen lambda once more, with n_all rows left out: by likelihood, fewer are enough for the
+   * curve. */
+  kf_lambda_point all;
+  uint64_t n_all;
 } kf_lambda_choice;
 
 /* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean
@@ -381,8 +385,8 @@ typedef struct kf_fuse_point {
 typedef struct kf_fuse_options {
   kf_centre centre; /* of the model to come */
   uint64_t sample;  /* as in kf_lambda_options */
-  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
-   * eigenvalue. */
+  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue; in the
+   * paper's method 0.03 and 0.1, too. */
   kf_lambda lambda;
   const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
@@ -399,7 +403,9 @@ typedef struct kf_fuse_choice {
   uint64_t rows, n, n_single; /* as in kf_lambda_choice */
   uint64_t text_top1;         /* rows among n that text alone gets right */
   size_t chosen;
-  size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
+  /* All that were tried; by likelihood, those at the chosen lambda near the chosen alpha, and 0. None
+   * if no class has two rows; then alpha is a cautious 0.03. */
+  size_t n_points;
   kf_fuse_point *points;
   kf_criterion criterion; /* never KF_CRITERION_DEFAULT */
 } kf_fuse_choice;

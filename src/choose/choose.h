@@ -10,6 +10,12 @@
 /* The criterion that a default stands for (lambda.c). */
 kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
 
+/* Rows that are enough for a curve of losses: some hundred, or more if classes are few. */
+static inline uint64_t kf_curve_rows(uint32_t n_classes) {
+  uint64_t rows = (1u << 18) / n_classes;
+  return rows > 250 ? rows : 250;
+}
+
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
 
 /* As kf_lambda_choice_new (lambda.c). */

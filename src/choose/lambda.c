@@ -5,7 +5,8 @@
  * nothing.
  *
  * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 3 times the mean
- * eigenvalue on bracket it, and parabolas find it, to an eighth of a decade. */
+ * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. With many classes some
+ * hundred rows are enough for that; the temperature then comes from all rows of the sample. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -19,14 +20,16 @@
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* Eighths of a decade. */
-enum { STEP = 4, PARABOLAS = 2, LEAST_EIGHTH = -48, MOST_EIGHTH = 40 };
+enum { STEP = 4, LEAST_EIGHTH = -48, MOST_EIGHTH = 40 };
 
 typedef struct lambda_search {
   kf_ctx *ctx;
+  kf_fitter *fitter;
   /* Hits of the paper's method are counted by its own engine, which computes few scores. */
   kf_loo *loo;
   kf_row_list rows; /* that are left out in turn */
   kf_left_out *left_out;
+  uint64_t most; /* rows to leave out; 0: all of the sample */
   kf_lambda_choice *choice;
 } lambda_search;
 
@@ -54,13 +57,18 @@ static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
                            .loss_error = p->loss_error};
 }
 
-static kf_status try_left_out(lambda_search *s, double lambda, const char *what) {
-  kf_lambda_choice *c = s->choice;
+static kf_status try_left_out(lambda_search *s, double lambda, const char *what,
+                              kf_lambda_point *out, uint64_t *n) {
   kf_left_out_point p = {0};
-  kf_left_out_trial trial = {.lambda = lambda, .what = what};
-  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, &c->n));
-  c->points[c->n_points++] = point_of(lambda, &p);
+  kf_left_out_trial trial = {.lambda = lambda, .most = s->most, .what = what};
+  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, n));
+  *out = point_of(lambda, &p);
   return KF_OK;
+}
+
+static kf_status add_point(lambda_search *s, double lambda, const char *what) {
+  kf_lambda_choice *c = s->choice;
+  return try_left_out(s, lambda, what, &c->points[c->n_points++], &c->n);
 }
 
 /* Adds n relative lambdas to the curve, and finds its best point. */
@@ -68,7 +76,7 @@ static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n,
   kf_lambda_choice *c = s->choice;
   kf_fuse_point tried[MOST_POINTS] = {0};
   if (s->left_out != NULL) {
-    for (size_t i = 0; i < n; i++) KF_TRY(try_left_out(s, relative[i] * c->mean_eigenvalue, what));
+    for (size_t i = 0; i < n; i++) KF_TRY(add_point(s, relative[i] * c->mean_eigenvalue, what));
     find_best(c);
     return KF_OK;
   }
@@ -145,7 +153,7 @@ typedef struct descent {
 static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   const kf_lambda_choice *c = s->choice;
   double lambda = tenth_power(eighth) * c->mean_eigenvalue;
-  KF_TRY(try_left_out(s, lambda, "lambda"));
+  KF_TRY(add_point(s, lambda, "lambda"));
   size_t at = d->n++;
   for (; at > 0 && d->eighth[at - 1] > eighth; at--) {
     d->eighth[at] = d->eighth[at - 1];
@@ -195,14 +203,12 @@ static bool was_tried(const descent *d, int eighth) {
 
 static kf_status descend(lambda_search *s) {
   descent d = {0};
+  s->most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   KF_TRY(descend_at(s, &d, 0));
   KF_TRY(descend_at(s, &d, STEP));
   KF_TRY(bracket(s, &d));
-  for (int i = 0; i < PARABOLAS; i++) {
-    int lowest = lowest_eighth(&d);
-    if (was_tried(&d, lowest)) break;
-    KF_TRY(descend_at(s, &d, lowest));
-  }
+  int lowest = lowest_eighth(&d);
+  if (!was_tried(&d, lowest)) KF_TRY(descend_at(s, &d, lowest));
   find_best(s->choice);
   return KF_OK;
 }
@@ -233,7 +239,11 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   for (size_t i = c->best; o->one_se && i < c->n_points; i++)
     if (good_enough(c, &c->points[i])) c->chosen = i;
   c->lambda = c->points[c->chosen].lambda;
-  return KF_OK;
+  c->all = c->points[c->chosen];
+  c->n_all = c->n;
+  if (s->left_out == NULL || c->n == kf_left_out_counts(s->left_out).n) return KF_OK;
+  s->most = 0;
+  return try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all);
 }
 
 static kf_status check_options(const kf_lambda_options *o, kf_err *err) {
@@ -282,7 +292,7 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                                 const kf_lambda_options *options, kf_lambda_choice **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
-  lambda_search s = {.ctx = ctx};
+  lambda_search s = {.ctx = ctx, .fitter = fitter};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);

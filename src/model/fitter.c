@@ -212,6 +212,7 @@ const double *kf_fitter_vectors(const kf_fitter *f) { return f->vectors; }
 const double *kf_fitter_mean(const kf_fitter *f) { return f->mean; }
 const double *kf_fitter_column(const kf_fitter *f) { return f->column; }
 kf_method kf_fitter_method(const kf_fitter *f) { return f->method; }
+const double *kf_fitter_between(const kf_fitter *f) { return f->between_in_v; }
 bool kf_fitter_total(const kf_fitter *f) { return f->total; }
 
 kf_status kf_check_method(kf_method method, kf_err *err) {
@@ -353,8 +354,7 @@ static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 
-/* Everything but the classes. */
-static kf_status fit_map(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
+static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
   m->map.lambda = lambda;
@@ -368,21 +368,10 @@ static kf_status fit_map(kf_fitter *f, double lambda, kf_centre centre, kf_model
   double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
   whiten_between(f, largest_scale);
   KF_TRY(rotate(f, largest_scale, m));
-  return set_signal(f, m);
-}
-
-static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_model *m) {
-  KF_TRY(fit_map(f, lambda, centre, m));
+  KF_TRY(set_signal(f, m));
   KF_TRY(kf_progress(f->ctx, "fit", 4, STEPS));
   KF_TRY(set_all_classes(f, m));
   return kf_progress(f->ctx, "fit", STEPS, STEPS);
-}
-
-kf_status kf_fitter_fit_map(kf_fitter *f, double lambda, kf_centre centre, kf_model **out) {
-  kf_model *m;
-  KF_TRY(kf_fitter_lambda(f, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &lambda));
-  KF_TRY(kf_model_create(f->dim, f->dim, 0, &(kf_names){0}, &m, &f->ctx->err));
-  KF_HAND_OUT(fit_map(f, lambda, centre, m), out, m, kf_model_free);
 }
 
 kf_status kf_fitter_fit(kf_fitter *f, kf_lambda lambda, uint32_t dim, kf_centre centre,

@@ -147,8 +147,6 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model at one lambda, without text. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
-/* The same without classes, for an absolute lambda and all dimensions. */
-kf_status kf_fitter_fit_map(kf_fitter *fitter, double lambda, kf_centre centre, kf_model **out);
 /* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
@@ -163,6 +161,8 @@ const double *kf_fitter_vectors(const kf_fitter *fitter); /* rows, [D][D] */
 const double *kf_fitter_mean(const kf_fitter *fitter);    /* [D] */
 const double *kf_fitter_column(const kf_fitter *fitter);  /* [D] by which columns are multiplied */
 kf_method kf_fitter_method(const kf_fitter *fitter);      /* never KF_METHOD_DEFAULT */
+/* [D][D] S_b in the basis of the eigenvectors of S_w, its upper triangle. */
+const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */

@@ -86,7 +86,12 @@ kf_status kf_fit_try_lambdas(kf_fit_job *j) {
 
 kf_status kf_fit_try_alphas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
+  kf_fuse_options by = {.centre = o->centre,
+                        .sample = o->sample,
+                        .lambda = j->lambda,
+                        .method = o->method,
+                        .criterion = o->criterion,
+                        .groups = o->groups};
   return kf_fuse_choice_with(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
 }
 
@@ -109,7 +114,7 @@ static kf_status find_temperature(kf_fit_job *j) {
   if (r->by_fusion != NULL && r->by_fusion->n_points > 0) {
     j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
   } else if (r->by_lambda != NULL) {
-    j->temperature = r->by_lambda->points[r->by_lambda->chosen].temperature;
+    j->temperature = r->by_lambda->all.temperature;
   } else if (kf_fitter_total(j->fitter) && j->stats->normalized && j->options.text == NULL) {
     j->temperature = SINGLE_TEMPERATURE;
   } else if (j->has_rows && j->options.text == NULL &&
@@ -188,9 +193,9 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {
-    r->n = l->n;
-    r->right = l->points[l->chosen].top1;
-    r->standard_error = l->standard_error;
+    r->n = l->n_all;
+    r->right = l->all.top1;
+    r->standard_error = kf_standard_error(l->all.top1, l->n_all);
   } else if (f != NULL && f->n_points > 0) {
     r->n = f->n;
     r->right = f->points[f->chosen].top1;

@@ -1,0 +1,381 @@
+/* left_out_block.c - a group of rows left out: the scores of all classes (left_out.c has the
+ * formulas, and the names). */
+#include "choose/left_out_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LEAST_PIVOT 0x1p-44
+
+void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena) {
+  uint64_t r2 = 2 * r;
+  KF_TAKE(arena, b->omega, r * r);
+  KF_TAKE(arena, b->b, r * r);
+  KF_TAKE(arena, b->g0, r2 * r2);
+  KF_TAKE(arena, b->g1, r2 * r2);
+  KF_TAKE(arena, b->g2, r2 * r2);
+  KF_TAKE(arena, b->e, r2 * r2);
+  KF_TAKE(arena, b->left, r2 * r2);
+  KF_TAKE(arena, b->query, r * r2);
+  KF_TAKE(arena, b->by_w, r * r2);
+  KF_TAKE(arena, b->by_c, r * r2);
+  KF_TAKE(arena, b->length2, r);
+  for (int i = 0; i < 2; i++) {
+    kf_moved_mean *m = i == 0 ? &b->moved : &b->own;
+    KF_TAKE(arena, m->c, r2);
+    KF_TAKE(arena, m->g0c, r2);
+    KF_TAKE(arena, m->g1c, r2);
+  }
+  KF_TAKE(arena, b->weighted, v->rank * r2);
+  KF_TAKE(arena, b->columns, v->rank * r2);
+  KF_TAKE(arena, b->own_h, 3 * r2);
+  for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
+}
+
+/* right := left^-1 right, both [n][n], by elimination with pivots. left is destroyed. A pivot that
+ * rounding has made too small is raised. */
+static void solve(uint32_t n, double *left, double *right) {
+  for (uint32_t i = 0; i < n; i++) {
+    uint32_t at = i;
+    for (uint32_t k = i + 1; k < n; k++)
+      if (fabs(left[(size_t)k * n + i]) > fabs(left[(size_t)at * n + i])) at = k;
+    for (uint32_t j = 0; at != i && j < n; j++) {
+      double x = left[(size_t)i * n + j], y = right[(size_t)i * n + j];
+      left[(size_t)i * n + j] = left[(size_t)at * n + j];
+      left[(size_t)at * n + j] = x;
+      right[(size_t)i * n + j] = right[(size_t)at * n + j];
+      right[(size_t)at * n + j] = y;
+    }
+    double pivot = left[(size_t)i * n + i];
+    if (!(fabs(pivot) > LEAST_PIVOT)) pivot = pivot < 0 ? -LEAST_PIVOT : LEAST_PIVOT;
+    for (uint32_t j = 0; j < n; j++) {
+      left[(size_t)i * n + j] /= pivot;
+      right[(size_t)i * n + j] /= pivot;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+      double factor = left[(size_t)k * n + i];
+      if (k == i || factor == 0) continue;
+      for (uint32_t j = 0; j < n; j++) {
+        left[(size_t)k * n + j] -= factor * left[(size_t)i * n + j];
+        right[(size_t)k * n + j] -= factor * right[(size_t)i * n + j];
+      }
+    }
+  }
+}
+
+static double sum_of(uint32_t n, const double *a, const double *b) {
+  double sum = 0;
+  for (uint32_t i = 0; i < n; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+/* out = a x, a [rows][columns]. */
+static void times(uint32_t rows, uint32_t columns, const double *a, size_t stride, const double *x,
+                  double *out) {
+  for (uint32_t i = 0; i < rows; i++) out[i] = sum_of(columns, a + i * stride, x);
+}
+
+/* --- what rows of the block have in common ----------------------------------------------------- */
+
+/* to = U D^-power U^T: D is 1 beyond the directions of class means. */
+static void gram(const kf_view *v, kf_block *b, double count, int power, double *to) {
+  uint32_t r2 = 2 * b->r;
+  memcpy(to, b->g0, (size_t)r2 * r2 * sizeof *to);
+  for (uint32_t d = 0; d < v->rank; d++) {
+    double scale = kf_view_narrowing(v, count, d);
+    scale = (power == 2 ? scale * scale : scale) - 1;
+    for (uint32_t i = 0; i < r2; i++)
+      b->weighted[(size_t)d * r2 + i] = b->columns[(size_t)d * r2 + i] * scale;
+  }
+  v->l->ctx->kernels->gemm_tn(b->weighted, r2, b->columns, r2, to, r2, r2, r2, v->rank);
+}
+
+static void set_gram(const kf_view *v, kf_block *b) {
+  uint32_t r2 = 2 * b->r, dim = v->l->dim;
+  for (uint32_t i = 0; i < r2; i++) {
+    for (uint32_t j = i; j < r2; j++)
+      b->g0[(size_t)i * r2 + j] = b->g0[(size_t)j * r2 + i] =
+          v->l->ctx->kernels->dot(dim, b->wide + (size_t)i * dim, b->wide + (size_t)j * dim);
+    for (uint32_t d = 0; d < v->rank; d++)
+      b->columns[(size_t)d * r2 + i] = b->u[(size_t)i * v->rank + d];
+  }
+}
+
+/* How many rows of a class are in the block. */
+static double rows_lost(const kf_block *b, int32_t label) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < b->r; i++) n += b->label[i] == label;
+  return n;
+}
+
+/* Omega, and (Omega^-1 - V V^T)^-1; Omega^-1 = I - 11^T / n_k. A class that loses all its rows has
+ * neither term: its v_i add up to 0. */
+static void set_within(const kf_view *v, kf_block *b) {
+  uint32_t r = b->r;
+  for (uint32_t i = 0; i < r; i++) {
+    double count = (double)v->l->stats->counts[b->label[i]], lost = rows_lost(b, b->label[i]);
+    for (uint32_t j = 0; j < r; j++) {
+      bool same = b->label[i] == b->label[j] && lost < count;
+      b->omega[(size_t)i * r + j] = (i == j ? 1 : 0) + (same ? 1 / (count - lost) : 0);
+      b->left[(size_t)i * r + j] =
+          (i == j ? 1 : 0) - (same ? 1 / count : 0) - b->g0[(size_t)i * 2 * r + j];
+      b->b[(size_t)i * r + j] = i == j ? 1 : 0;
+    }
+  }
+  solve(r, b->left, b->b);
+}
+
+/* The rows as queries: centred on the mean without the group. */
+static void set_queries(kf_block *b) {
+  uint32_t r = b->r, r2 = 2 * r;
+  for (uint32_t i = 0; i < r; i++) {
+    double *query = b->query + (size_t)i * r2, *by_w = b->by_w + (size_t)i * r2;
+    for (uint32_t j = 0; j < r; j++) {
+      query[j] = 0;
+      query[r + j] = (i == j ? 1 : 0) + b->inverse_left;
+    }
+    times(r2, r2, b->g0, r2, query, b->t[0]); /* U x */
+    times(r, r, b->b, r, b->t[0], b->t[1]);
+    for (uint32_t j = 0; j < r2; j++) by_w[j] = query[j] + (j < r ? b->t[1][j] : 0);
+    b->length2[i] = sum_of(r2, by_w, b->t[0]);
+  }
+}
+
+/* All that depends on the number of rows of a class: D, hence E and the queries. */
+static void set_count(const kf_view *v, kf_block *b, double count) {
+  uint32_t r = b->r, r2 = 2 * r;
+  double n_kappa = count * v->kappa;
+  if (!v->shrunk) return;
+  gram(v, b, count, 1, b->g1);
+  gram(v, b, count, 2, b->g2);
+  for (uint32_t i = 0; i < r; i++)
+    for (uint32_t j = 0; j < r; j++) {
+      double psi = (i == j ? 1 : 0) + b->inverse_left;
+      b->e[(size_t)i * r2 + j] = (n_kappa - 1) * b->omega[(size_t)i * r + j];
+      b->e[(size_t)(r + i) * r2 + r + j] = -n_kappa * psi;
+      b->e[(size_t)i * r2 + r + j] = b->e[(size_t)(r + i) * r2 + j] = 0;
+    }
+  for (uint32_t i = 0; i < r2; i++)
+    for (uint32_t j = 0; j < r2; j++) {
+      double sum = i == j ? 1 : 0;
+      for (uint32_t k = 0; k < r2; k++) sum += b->e[(size_t)i * r2 + k] * b->g1[(size_t)k * r2 + j];
+      b->left[(size_t)i * r2 + j] = sum;
+    }
+  solve(r2, b->left, b->e);
+  for (uint32_t i = 0; i < r; i++) {
+    const double *query = b->query + (size_t)i * r2;
+    double *by_c = b->by_c + (size_t)i * r2;
+    times(r2, r2, b->g1, r2, query, b->t[0]);
+    for (uint32_t j = 0; j < r2; j++) {
+      double sum = query[j];
+      for (uint32_t k = 0; k < r2; k++) sum -= b->e[(size_t)k * r2 + j] * b->t[0][k];
+      by_c[j] = sum;
+    }
+  }
+}
+
+/* After set_count. */
+static void set_moved(const kf_view *v, const kf_block *b, kf_moved_mean *m) {
+  uint32_t r2 = 2 * b->r;
+  times(r2, r2, b->g0, r2, m->c, m->g0c);
+  m->c_g0_c = sum_of(r2, m->c, m->g0c);
+  if (!v->shrunk) return;
+  times(r2, r2, b->g1, r2, m->c, m->g1c);
+  m->c_g1_c = sum_of(r2, m->c, m->g1c);
+}
+
+/* --- scores ------------------------------------------------------------------------------------ */
+
+/* A class mean: its products with U in the three metrics, h[m][i * stride], and its squares. */
+typedef struct class_mean {
+  const double *h[3];
+  size_t stride;
+  double square[3];
+  const kf_moved_mean *moved;
+} class_mean;
+
+/* What rows are multiplied with: U m and U D^-1 m, [2r]. */
+typedef struct mean_products {
+  double *um0, *um1;
+} mean_products;
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* The squared length of the (shrunk) mean; fills in its products. r: b->r, as a constant where it is
+ * one. p, y: scratch, [2r]. */
+INLINE double mean_length2(const kf_view *v, const kf_block *b, uint32_t r, const class_mean *m,
+                           mean_products *to, double *p, double *y) {
+  uint32_t r2 = 2 * r;
+  const double *c = m->moved->c;
+  double length2 = m->square[0] + m->moved->c_g0_c;
+  for (uint32_t i = 0; i < r2; i++) {
+    double h = m->h[0][i * m->stride];
+    to->um0[i] = h + m->moved->g0c[i];
+    length2 += 2 * c[i] * h;
+  }
+  for (uint32_t i = 0; i < r; i++)
+    for (uint32_t j = 0; j < r; j++) length2 += to->um0[i] * b->b[(size_t)i * r + j] * to->um0[j];
+  if (!v->shrunk) return length2;
+  double m_c_m = m->square[1] + m->moved->c_g1_c, narrowed = m->square[2];
+  for (uint32_t i = 0; i < r2; i++) {
+    double h = m->h[1][i * m->stride];
+    to->um1[i] = h + m->moved->g1c[i];
+    m_c_m += 2 * c[i] * h;
+  }
+  for (uint32_t i = 0; i < r2; i++) {
+    double sum = 0;
+    for (uint32_t j = 0; j < r2; j++) sum += b->e[(size_t)i * r2 + j] * to->um1[j];
+    m_c_m -= to->um1[i] * sum;
+    p[i] = c[i] - sum;
+  }
+  for (uint32_t i = 0; i < r2; i++) {
+    double sum = 0;
+    for (uint32_t j = 0; j < r2; j++) sum += b->g2[(size_t)i * r2 + j] * p[j];
+    narrowed += p[i] * (2 * m->h[2][i * m->stride] + sum);
+  }
+  for (uint32_t i = 0; i < r; i++) {
+    double sum = m->h[1][i * m->stride];
+    for (uint32_t j = 0; j < r2; j++) sum += b->g1[(size_t)i * r2 + j] * p[j];
+    y[i] = sum;
+  }
+  for (uint32_t i = 0; i < r; i++)
+    for (uint32_t j = 0; j < r; j++) narrowed -= y[i] * b->omega[(size_t)i * r + j] * y[j];
+  return length2 - 2 * m_c_m + narrowed;
+}
+
+INLINE double product_with(const kf_view *v, const kf_block *b, uint32_t r, uint32_t i,
+                           const mean_products *m) {
+  uint32_t r2 = 2 * r;
+  const double *by_w = b->by_w + (size_t)i * r2, *by_c = b->by_c + (size_t)i * r2;
+  double sum = 0;
+  for (uint32_t j = 0; j < r2; j++) sum += by_w[j] * m->um0[j];
+  for (uint32_t j = 0; v->shrunk && j < r2; j++) sum -= by_c[j] * m->um1[j];
+  return sum;
+}
+
+static double score_of(const kf_view *v, double row2, double product, double mean2) {
+  if (v->l->euclidean) return -0.5 * v->noise * (row2 - 2 * product + mean2);
+  return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
+}
+
+/* Class j as if it lost no row. */
+static class_mean mean_of(const kf_view *v, const kf_block *b, uint32_t j) {
+  class_mean m = {.stride = v->l->n, .moved = &b->moved};
+  for (uint32_t k = 0; k < v->metrics; k++) {
+    m.h[k] = b->product[k] + j;
+    m.square[k] = v->squares[k][j];
+  }
+  return m;
+}
+
+/* Classes of one kind, as if they lost no row: scores [r][n]. */
+INLINE void score_kind_of(const kf_view *v, const kf_block *b, uint32_t r,
+                          const kf_class_kind *kind, mean_products *products, double *p, double *y,
+                          double *scores) {
+  const kf_left_out *l = v->l;
+  for (uint32_t at = kind->first; at < kind->last; at++) {
+    uint32_t j = l->by_kind[at];
+    class_mean m = mean_of(v, b, j);
+    double mean2 = mean_length2(v, b, r, &m, products, p, y);
+    for (uint32_t i = 0; i < r; i++)
+      scores[(size_t)i * l->n + j] =
+          score_of(v, b->length2[i], product_with(v, b, r, i, products), mean2);
+  }
+}
+
+static void score_kind(const kf_view *v, const kf_block *b, const kf_class_kind *kind,
+                       double *scores) {
+  if (b->r == 1) { /* in registers */
+    double um0[2], um1[2], p[2], y[2];
+    score_kind_of(v, b, 1, kind, &(mean_products){um0, um1}, p, y, scores);
+  } else {
+    score_kind_of(v, b, b->r, kind, &(mean_products){b->t[0], b->t[1]}, b->t[2], b->t[3], scores);
+  }
+}
+
+/* The mean of class j without its rows in the block; `count` are left. */
+static void set_own(const kf_view *v, kf_block *b, uint32_t j, double count) {
+  for (uint32_t i = 0; i < b->r; i++) {
+    b->own.c[i] = b->label[i] == v->l->number[j] ? -1 / count : 0;
+    b->own.c[b->r + i] = b->inverse_left;
+  }
+  set_moved(v, b, &b->own);
+}
+
+static void score_class(const kf_view *v, const kf_block *b, uint32_t j, const class_mean *m,
+                        const double *length2, double *scores) {
+  mean_products products = {b->t[0], b->t[1]};
+  double mean2 = mean_length2(v, b, b->r, m, &products, b->t[2], b->t[3]);
+  if (length2 != NULL) mean2 = *length2;
+  for (uint32_t i = 0; i < b->r; i++)
+    scores[(size_t)i * v->l->n + j] =
+        score_of(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
+}
+
+/* Class j, which loses rows and has `count` left. */
+static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, double *scores) {
+  uint32_t r2 = 2 * b->r;
+  const double *z = v->means + (uint64_t)j * v->rank;
+  class_mean m = {.stride = 1, .moved = &b->own};
+  memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
+  for (uint32_t d = 0; d < v->rank; d++) {
+    double inverse = kf_view_narrowing(v, count, d), part = z[d];
+    for (uint32_t k = 0; k < v->metrics; k++, part *= inverse) {
+      m.square[k] += part * z[d];
+      for (uint32_t i = 0; i < r2; i++)
+        b->own_h[k * r2 + i] += part * b->columns[(size_t)d * r2 + i];
+    }
+  }
+  for (uint32_t k = 0; k < v->metrics; k++) m.h[k] = b->own_h + k * (size_t)r2;
+  set_count(v, b, count);
+  set_own(v, b, j, count);
+  score_class(v, b, j, &m, NULL, scores);
+}
+
+/* The same next to text. A mean of fewer rows is shrunk more and has more noise, so its cosines are
+ * smaller; among prototypes that matters little, but next to text, which loses nothing, it would
+ * make prototypes look worse than they are, and alpha too small. So the class is shrunk, and scaled
+ * to unit length, as it is with all its rows. */
+static void score_own_level(const kf_view *v, kf_block *b, uint32_t j, double all, double count,
+                            double *scores) {
+  mean_products products = {b->t[0], b->t[1]};
+  class_mean m = mean_of(v, b, j);
+  set_count(v, b, all);
+  set_moved(v, b, &b->moved);
+  double length2 = mean_length2(v, b, b->r, &m, &products, b->t[2], b->t[3]);
+  set_own(v, b, j, count);
+  m.moved = &b->own;
+  score_class(v, b, j, &m, &length2, scores);
+}
+
+/* Whether row i is the first of its class in the block. */
+static bool first_of_class(const kf_block *b, uint32_t i) {
+  for (uint32_t k = 0; k < i; k++)
+    if (b->label[k] == b->label[i]) return false;
+  return true;
+}
+
+void kf_block_score(const kf_view *v, kf_block *b, double *scores) {
+  const kf_left_out *l = v->l;
+  b->inverse_left = 1 / (double)(l->stats->rows - b->r);
+  set_gram(v, b);
+  set_within(v, b);
+  set_queries(b);
+  for (uint32_t i = 0; i < 2 * b->r; i++) b->moved.c[i] = i < b->r ? 0 : b->inverse_left;
+  for (uint32_t k = 0; k < l->n_kinds; k++) {
+    set_count(v, b, l->kinds[k].count);
+    set_moved(v, b, &b->moved);
+    score_kind(v, b, &l->kinds[k], scores);
+  }
+  for (uint32_t i = 0; i < b->r; i++) {
+    if (!first_of_class(b, i)) continue;
+    uint32_t j = (uint32_t)l->place[b->label[i]];
+    double all = (double)l->stats->counts[b->label[i]], count = all - rows_lost(b, b->label[i]);
+    if (count == 0)
+      for (uint32_t k = 0; k < b->r; k++) scores[(size_t)k * l->n + j] = NAN;
+    else if (l->text != NULL)
+      score_own_level(v, b, j, all, count, scores);
+    else
+      score_own(v, b, j, count, scores);
+  }
+}

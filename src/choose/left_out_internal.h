@@ -1,0 +1,128 @@
+/* left_out_internal.h - shared by the files left_out*.c alone. */
+#ifndef KF_CHOOSE_LEFT_OUT_INTERNAL_H
+#define KF_CHOOSE_LEFT_OUT_INTERNAL_H
+
+#include "choose/left_out.h"
+
+typedef struct kf_class_kind {
+  double count;         /* rows of each of its classes */
+  uint32_t first, last; /* in by_kind */
+} kf_class_kind;
+
+struct kf_left_out {
+  kf_ctx *ctx;
+  kf_fitter *fitter;
+  const kf_stats *stats;
+  const kf_data *data;
+  const uint32_t *groups;
+  bool euclidean;
+  uint32_t dim;
+  uint32_t n;        /* classes with rows */
+  int32_t *number;   /* [n] of each */
+  int32_t *place;    /* [n_classes] among them, or -1 */
+  uint32_t *by_kind; /* [n] places, by rising number of rows */
+  kf_class_kind *kinds;
+  uint32_t n_kinds;
+  double *turn;        /* [D][D] columns are eigenvectors of S_w, rows scaled as its columns are */
+  double *centre;      /* [D] the mean of all rows, turned */
+  double *means;       /* [n][D] class means, turned and centred */
+  double *text;        /* [D][n] text prototypes, turned, in columns; NULL: none */
+  double *text_centre; /* [n] their products with the mean of all rows */
+  /* The rows to leave out, block by block: a group, or one row. */
+  kf_row_list rows;
+  uint64_t *start; /* [n_blocks + 1] */
+  uint64_t n_blocks;
+  uint64_t largest; /* rows of a block */
+  double *turned;   /* [rows.n][D] centred */
+  double *length;   /* [rows.n] of each row, not centred; with text */
+  kf_left_out_count count;
+  kf_arena arena;
+};
+
+/* --- which rows are left out together (left_out_plan.c) ---------------------------------------- */
+
+/* Sets rows, blocks and count. */
+kf_status kf_left_out_plan(kf_left_out *l, uint64_t sample);
+
+/* --- a lambda (left_out.c) --------------------------------------------------------------------- */
+
+/* Everything that depends on lambda. Class means have a part in `rank` directions only. */
+typedef struct kf_view {
+  const kf_left_out *l;
+  bool shrunk;
+  double kappa;
+  double noise; /* 1 / the variance of a row in any direction of the whitened space: N - K */
+  uint32_t rank;
+  uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
+  double *root;       /* [D] of 1 / (w + lambda) */
+  double *gamma;      /* [rank] */
+  double *directions; /* [D][rank] in columns */
+  double *means;      /* [n][rank] class means along them */
+  double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
+  double *squares[3]; /* [n] squared lengths in the three metrics */
+  kf_arena arena;
+} kf_view;
+
+/* D^-1 of a class with `count` rows, in direction d < rank. */
+static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
+  return v->shrunk ? 1 / (1 + count * v->kappa * v->gamma[d]) : 1;
+}
+
+/* --- one block (left_out_block.c) -------------------------------------------------------------- */
+
+/* What a class mean adds to the products of its block: it is mean + U^T c. */
+typedef struct kf_moved_mean {
+  double *c;         /* [2r] */
+  double *g0c, *g1c; /* [2r] U U^T c, U D^-1 U^T c */
+  double c_g0_c, c_g1_c;
+} kf_moved_mean;
+
+/* r rows. Matrices of 2r rows belong to U = [V; Z]. The caller sets the first members. */
+typedef struct kf_block {
+  uint32_t r;
+  const int32_t *label; /* [r] */
+  const double *wide;   /* [2r][D] U in the whitened space */
+  const double *u;      /* [2r][rank] along the directions of class means */
+  double *product[3];   /* [2r][n] with class means, in the three metrics */
+  double inverse_left;  /* 1 / (N - g) */
+  double *omega;        /* [r][r] */
+  double *b;            /* [r][r] (Omega^-1 - V V^T)^-1 */
+  double *g0, *g1, *g2; /* [2r][2r] U U^T, U D^-1 U^T, U D^-2 U^T; the latter two of one count */
+  double *e;            /* [2r][2r] of one count */
+  double *query;        /* [r][2r] the row itself is U^T query */
+  double *by_w;         /* [r][2r] x.W^-1 m = by_w.(U m) */
+  double *by_c;         /* [r][2r] x.C^-1 m = by_c.(U D^-1 m), of one count */
+  double *length2;      /* [r] x.W^-1 x */
+  kf_moved_mean moved;  /* of classes that lose no row */
+  kf_moved_mean own;    /* of one that does */
+  double *left;         /* [2r][2r] scratch for solving */
+  double *weighted;     /* [rank][2r] scratch, like what follows */
+  double *columns;      /* [rank][2r] */
+  double *own_h;        /* [3][2r] */
+  double *t[4];         /* [2r] */
+} kf_block;
+/* Takes the arrays for blocks of up to r rows, except `product`. */
+void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena);
+/* Scores [r][n]; NaN for classes that have no rows left. */
+void kf_block_score(const kf_view *v, kf_block *b, double *scores);
+
+/* --- likelihood (softmax.c) -------------------------------------------------------------------- */
+
+#define KF_TEMPERATURES 9u /* each twice the one before */
+
+/* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of its
+ * square. */
+typedef struct kf_softmax {
+  double first; /* temperature */
+  uint64_t n;
+  kf_i128 loss[KF_TEMPERATURES], slope[KF_TEMPERATURES], square[KF_TEMPERATURES];
+  uint64_t top1, top5;
+} kf_softmax;
+kf_softmax kf_softmax_new(bool euclidean);
+/* Adds a row: the scores of n classes, NaN for those that are out; powers: scratch, [n]. */
+void kf_softmax_add(kf_softmax *s, const double *scores, uint32_t n, uint32_t own, double *powers);
+void kf_softmax_join(kf_softmax *s, const kf_softmax *other);
+/* The temperature with the least loss, if there are rows. */
+void kf_softmax_find(const kf_softmax *s, kf_left_out_point *point);
+
+#endif

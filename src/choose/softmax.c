@@ -1,0 +1,101 @@
+/* softmax.c - the likelihood of true classes under a softmax of scores, over temperatures.
+ *
+ * With E = sum_j exp(t (s_j - s_max)), -ln p = ln E - t (s_own - s_max), and its derivative by t is
+ * sum_j exp(...) (s_j - s_max) / E - (s_own - s_max). Each temperature is twice the one before, so
+ * one exponential and some squares give all. -ln p is convex in t, and a cubic through two
+ * neighbouring temperatures, with its slopes, finds the least. Sums over rows are integers: their
+ * order does not matter. */
+#include "choose/left_out_internal.h"
+
+#include <math.h>
+
+#define UNIT         0x1p40
+#define LN2          0x1.62e42fefa39efp-1
+#define TOP          5u
+#define FIRST_COSINE 2.0
+/* Distances are in units of the noise, so a temperature above 1, the last one, claims more than the
+ * model can know. Without this limit rows that are separable drive it up, and lambda to 0. */
+#define FIRST_SQUARE 0x1p-8
+
+static kf_i128 fixed(double x) {
+  double y = x * UNIT;
+  return (kf_i128)(y < 0 ? y - 0.5 : y + 0.5);
+}
+
+kf_softmax kf_softmax_new(bool euclidean) {
+  return (kf_softmax){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
+}
+
+void kf_softmax_add(kf_softmax *s, const double *scores, uint32_t n, uint32_t own, double *powers) {
+  const uint32_t lanes = 4;
+  double most = -INFINITY, temperature = s->first;
+  uint32_t before = 0;
+  for (uint32_t j = 0; j < n; j++) {
+    most = scores[j] > most ? scores[j] : most;
+    before += scores[j] > scores[own] || (scores[j] == scores[own] && j < own);
+  }
+  s->n++;
+  s->top1 += before == 0;
+  s->top5 += before < TOP;
+  for (uint32_t j = 0; j < n; j++)
+    powers[j] = isnan(scores[j]) ? 0 : kf_exp(temperature * (scores[j] - most));
+  for (uint32_t i = 0; i < KF_TEMPERATURES; i++, temperature *= 2) {
+    double sum[4] = {0}, moment[4] = {0};
+    for (uint32_t j = 0; j < n; j++) {
+      double power = powers[j];
+      if (power > 0) {
+        sum[j % lanes] += power;
+        moment[j % lanes] += power * (scores[j] - most);
+      }
+      powers[j] = power * power;
+    }
+    double all = (sum[0] + sum[1]) + (sum[2] + sum[3]), gap = scores[own] - most;
+    double loss = kf_ln(all) - temperature * gap;
+    s->loss[i] += fixed(loss);
+    s->slope[i] += fixed(((moment[0] + moment[1]) + (moment[2] + moment[3])) / all - gap);
+    s->square[i] += fixed(loss * loss);
+  }
+}
+
+/* The least of a curve that is known with its slopes at 0 and 1, by a cubic through them. */
+static double least_between(double f0, double d0, double f1, double d1, double *at) {
+  double theta = d0 + d1 - 3 * (f1 - f0), root2 = theta * theta - d0 * d1;
+  double w = root2 > 0 ? sqrt(root2) : 0, below = d1 - d0 + 2 * w;
+  double u = below > 0 ? 1 - (d1 + w - theta) / below : 0.5;
+  u = u < 0 ? 0 : u > 1 ? 1 : u;
+  double a = d0 + d1 + 2 * (f0 - f1), b = 3 * (f1 - f0) - 2 * d0 - d1;
+  *at = u;
+  return f0 + u * (d0 + u * (b + u * a));
+}
+
+void kf_softmax_join(kf_softmax *s, const kf_softmax *other) {
+  for (uint32_t i = 0; i < KF_TEMPERATURES; i++) {
+    s->loss[i] += other->loss[i];
+    s->slope[i] += other->slope[i];
+    s->square[i] += other->square[i];
+  }
+  s->n += other->n;
+  s->top1 += other->top1;
+  s->top5 += other->top5;
+}
+
+void kf_softmax_find(const kf_softmax *s, kf_left_out_point *p) {
+  if (s->n == 0) return;
+  double scale = 1 / (UNIT * (double)s->n);
+  uint32_t i = 0;
+  while (i + 1 < KF_TEMPERATURES && s->slope[i + 1] < 0) i++;
+  double low = ldexp(s->first, (int)i), f0 = (double)s->loss[i] * scale;
+  p->temperature = low;
+  p->loss = f0;
+  if (i + 1 < KF_TEMPERATURES && s->slope[i] < 0) {
+    double f1 = (double)s->loss[i + 1] * scale, u;
+    double d0 = (double)s->slope[i] * scale * low * LN2;
+    double d1 = (double)s->slope[i + 1] * scale * 2 * low * LN2;
+    p->loss = least_between(f0, d0, f1, d1, &u);
+    p->temperature = low * kf_exp(u * LN2);
+  }
+  double variance = (double)s->square[i] * scale - f0 * f0;
+  p->loss_error = sqrt(fmax(variance, 0) / (double)s->n);
+  p->top1 = s->top1;
+  p->top5 = s->top5;
+}
