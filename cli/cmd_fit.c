@@ -29,6 +29,14 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_
   say_written(cli, cli->args.output, "%s, %s, %s", show_counted(report->rows, "row", "rows").text,
               show_counted(classes, "class", "classes").text,
               show_dim(report->dim, kf_model_dim_in(model)).text);
+  double share, threshold = kf_model_reject(model, &share);
+  if (share > 0)
+    say(cli, "rows are unknown if their best %s is %s %s, which %g %% of known rows %s",
+        kf_model_fused(model)        ? "score"
+        : kf_model_normalized(model) ? "cosine"
+                                     : "distance",
+        kf_model_normalized(model) ? "below" : "above", show_real(threshold).text, 100 * share,
+        kf_model_normalized(model) ? "reach" : "do not exceed");
   if (!report->by_lambda && !(report->by_fusion && report->by_fusion->n_points))
     say_lambda(cli, report, options);
   if (kf_model_fused(model) && !report->by_fusion)
@@ -93,7 +101,11 @@ static const cli_group own_options = {
         {METHOD}, {CENTRE},
         {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
                              "centres the rows"},
-        {FUSE("")}, {BETWEEN})};
+        {FUSE("")},
+        {REAL("reject", fit.reject, "SHARE"),
+         .help = "choose the score below which a row is unknown: the one that this share of known "
+                 "rows reaches, such as 0.95"},
+        {BETWEEN})};
 
 const cli_command fit_command = {
     .name = "fit",
@@ -121,6 +133,9 @@ const cli_command fit_command = {
         "With --text, the score of a class is the cosine with its text plus alpha times that with "
         "its prototype. lambda and alpha are chosen together by leave-one-out. Classes with only "
         "text or only rows take part.\n\n"
+        "With --reject 0.95, rows are left out in turn once more, and the score that 95 % of them "
+        "reach becomes part of the model. 'koofu classify' marks rows that do not reach it as "
+        "unknown. It needs all dimensions.\n\n"
         "With --between, S_w is from the input and everything else from another statistics file, "
         "whose classes are then those of the model.",
     .groups = GROUPS(&own_options, &choose_options, &stats_options, &label_options, &row_options,

@@ -82,6 +82,13 @@ static void print_all_left_out(const eval_job *job) {
     print_left_out(job, &job->neighbours, " of k-NN", "gallery");
 }
 
+static void print_calibration(const kf_calibration *c) {
+  printf("\nprobabilities, at temperature %s:\n", show_real(c->temperature).text);
+  printf("  negative log-likelihood %.4f, Brier score %.4f\n", c->nll, c->brier);
+  printf("  calibration error %.2f %%: %.2f %% sure on average, right for %s\n", 100 * c->ece,
+         100 * c->confidence, show_percent(c->totals.top1, c->totals.n).text);
+}
+
 static void print_open_set(const kf_open_set_result *o, int text) {
   printf("\nknown against unknown, by the score of the nearest %s:\n", text ? "text" : "prototype");
   printf("  %s known, %s unknown\n", show_counted(o->n_known, "row", "rows").text,
@@ -107,6 +114,7 @@ void eval_print_text(const eval_job *job) {
   if (job->zero.text) print_spaces(job, "raw text", "Koo-Fu text", &job->text);
   if (job->gallery) print_neighbours(job);
   print_all_left_out(job);
+  if (job->calibration) print_calibration(job->calibration);
   if (job->unknown) print_open_set(&job->open_set, job->zero.text != NULL);
   if (job->analysis && job->cli->args.errors.shown) print_job_errors(job);
   /* The rows of a mapped gallery are often those that its map was fitted on. */
@@ -136,6 +144,26 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_real(j, "knn_temperature", a->votes.weighted ? vote_temperature(a) : (double)NAN);
   jw_flag(j, "leave_one_out", !job->data);
   jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
+}
+
+static void print_json_calibration(cli_json *j, const kf_calibration *c) {
+  jw_open(j, "calibration", '{');
+  jw_real(j, "temperature", c->temperature);
+  jw_real(j, "nll", c->nll);
+  jw_real(j, "brier", c->brier);
+  jw_real(j, "ece", c->ece);
+  jw_real(j, "confidence", c->confidence);
+  jw_open(j, "bins", '[');
+  for (size_t i = 0; i < KF_CALIBRATION_BINS; i++) {
+    const kf_calibration_bin *b = &c->bins[i];
+    jw_open(j, NULL, '{');
+    jw_count(j, "n", b->n);
+    jw_count(j, "top1", b->top1);
+    jw_real(j, "confidence", b->n > 0 ? b->confidence : (double)NAN);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+  jw_close(j, '}');
 }
 
 static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
@@ -191,6 +219,7 @@ void eval_print_json(const eval_job *job) {
   jw_real(&j, "lambda", kf_model_lambda(job->model));
   if (job->zero.text) print_json_text(&j, job);
   if (job->gallery) print_json_neighbours(&j, job);
+  if (job->calibration) print_json_calibration(&j, job->calibration);
   if (job->unknown) print_json_open_set(&j, &job->open_set);
   if (job->analysis || job->unknown)
     jw_text(&j, "errors_of", job->zero.text ? "text" : "prototypes");

@@ -35,6 +35,8 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha) {
 
 int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
+  if (a->fit.reject.given && a->fit.reject.value >= 1)
+    return fail_usage(cli, "--reject must be a share between 0 and 1, such as 0.95");
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
   *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
@@ -48,6 +50,7 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .one_se = a->fit.one_se,
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,
+                        .reject = a->fit.reject.value,
                         .tolerance = a->fit.tolerance.value / 100};
   return result_of(cli,
                    a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);

@@ -56,13 +56,17 @@ int check_vote_options(cli_run *cli) {
   if (!a->votes.gallery &&
       (a->search.k.given || a->search.ks.n || a->search.ks.automatic || a->votes.weighted))
     return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
-  if (a->votes.temperature.given && !a->votes.weighted)
+  if (a->votes.temperature.given && a->votes.gallery && !a->votes.weighted)
     return fail_usage(cli, "--temperature needs --weighted");
   return EXIT_OK;
 }
 
 double vote_temperature(const cli_args *a) {
   return a->votes.temperature.given ? a->votes.temperature.value : 0.07;
+}
+
+double softmax_temperature(const cli_args *a) {
+  return a->votes.gallery ? 0 : a->votes.temperature.value;
 }
 
 /* A gallery votes in the original space or in that of the model. */

@@ -15,6 +15,8 @@ int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const ch
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
 double vote_temperature(const cli_args *args); /* --temperature, or the default */
+/* --temperature of probabilities; 0: the model's. */
+double softmax_temperature(const cli_args *args);
 /* --gallery, with labels, in the original space or in that of the model. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 

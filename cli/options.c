@@ -75,7 +75,8 @@ const cli_group vote_options = {
                           {FLAG("weighted", votes.weighted),
                            .help = "nearer neighbours count more: exp((score - best score) / T)"},
                           {REAL("temperature", votes.temperature, "T"),
-                           .help = "with --weighted: smaller is steeper (default: 0.07)"})};
+                           .help = "with --weighted: smaller is steeper (default: 0.07); of "
+                                   "probabilities: larger is steeper (default: the model's)"})};
 
 const cli_group text_options = {
     "Text",

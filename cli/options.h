@@ -30,7 +30,7 @@ typedef struct cli_args {
     cli_number dim;
     int centre, method, criterion, one_se;
     cli_number sample, folds;
-    cli_real tolerance;
+    cli_real tolerance, reject;
   } fit;
   struct test_args { /* TEST_ROWS, TEST_LABELS */
     cli_list data, labels;
@@ -72,6 +72,7 @@ typedef struct cli_args {
   struct use_args { /* koofu classify, eval, compare, transform */
     int raw, part, no_normalize;
     cli_number top;
+    int probabilities, no_reject;
   } use;
   struct index_args { /* koofu index */
     const char *model, *ids, *append;
@@ -91,8 +92,9 @@ typedef struct cli_args {
   } judge;
   struct error_args { /* koofu eval */
     int shown;
-    const char *per_class, *confusions;
+    const char *per_class, *confusions, *wrong;
     cli_list unknown;
+    int no_calibration;
   } errors;
   struct hierarchy_args { /* koofu classes */
     const char *path, *names, *set, *all;

@@ -143,7 +143,8 @@ typedef enum kf_hint {
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
   KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
-  KF_HINT_METHOD = 21         /* kf_fit_options.method: the paper's */
+  KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
+  KF_HINT_TEMPERATURE = 22    /* fit again from rows, or kf_classify_options.temperature */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -384,7 +385,10 @@ typedef struct kf_fit_options {
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
    * are left out together. NULL: each row is a group of its own. */
   const uint32_t *groups;
-  uint64_t reserved[6];
+  /* Also choose a threshold for rows of unknown classes (kf_model_reject): the score that this share
+   * of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions. 0: none. */
+  double reject;
+  uint64_t reserved[5];
 } kf_fit_options;
 
 /* What a fit chose and how good it is, by the training rows alone. */
@@ -496,7 +500,8 @@ typedef struct kf_classify_options {
   kf_metric metric;
   int raw; /* 1: in the original space, against the class means */
   kf_part part;
-  uint64_t reserved[4];
+  double temperature; /* of kf_classify_probabilities; 0: the model's */
+  uint64_t reserved[3];
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
@@ -504,6 +509,19 @@ typedef struct kf_classify_options {
  * equal squares) the lower class number comes first. Classes without training rows take no part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
+
+/* The same, with the probability of each answer into probabilities [n][top]: softmax(T * score)
+ * over all classes that take part, where a score is a cosine, a fused score, or minus half the
+ * squared distance, and T the temperature. All scores of a row are computed, so this takes longer
+ * (docs/probabilities.md). KF_ERR_ARG if the model has no temperature for its metric, space and
+ * part, and none is given. */
+KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
+                                           uint64_t n, const kf_classify_options *options,
+                                           int32_t *classes, double *scores, double *probabilities);
+
+/* Whether the best score of a row, as kf_classify gives it by default, reaches the threshold of the
+ * model (1 or 0). 1 if the model has none. */
+KF_API int kf_model_knows(const kf_model *model, double score);
 
 /* ---------------------------------------------------------------------------------------------
  * 7  Text: classes by name, zero-shot, text and rows together (docs/text.md)
@@ -916,10 +934,11 @@ typedef struct kf_reader_block {
   uint64_t n;              /* good ones among them */
   const float *rows;       /* [n][dim] */
   const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
-  uint64_t reserved[4];
+  const int32_t *labels;   /* [n] of a data set that has labels; otherwise NULL */
+  uint64_t reserved[3];
 } kf_reader_block;
 
-/* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */
+/* The data set, or encoder and pictures, must outlive the reader. */
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,

@@ -192,6 +192,16 @@ typedef struct kf_margin_bin {
   uint64_t n, top1;
 } kf_margin_bin;
 
+/* A row that went wrong. */
+typedef struct kf_mistake {
+  uint64_t row;          /* of the data set */
+  int32_t truth, answer; /* class numbers of the model; the first right class, and the best one */
+  double score;          /* of the answer, as in kf_classify */
+  double margin;         /* as in kf_margin_bin */
+  /* Of the answer, and of the right classes together; NaN without a temperature. */
+  double probability, right_probability;
+} kf_mistake;
+
 typedef struct kf_analysis {
   kf_eval_result totals; /* of the mapped space, or of the original one with `raw` */
   uint32_t n_classes;
@@ -200,6 +210,9 @@ typedef struct kf_analysis {
   kf_confusion *confusions; /* most rows first; of equal ones by truth, then answer */
   size_t n_bins;
   kf_margin_bin *bins;
+  size_t n_mistakes;                  /* 0: not asked for */
+  kf_mistake *mistakes;               /* by row */
+  struct kf_calibration *calibration; /* NULL: there is no temperature for these scores */
 } kf_analysis;
 
 typedef struct kf_analysis_options {
@@ -207,13 +220,44 @@ typedef struct kf_analysis_options {
   int raw;                 /* 1: in the original space */
   const kf_truth *truth;   /* as in kf_eval_options */
   const kf_class_set *set; /* as in kf_eval_options */
-  uint64_t reserved[4];
+  double temperature;      /* of probabilities; 0: the model's, if these are its own scores */
+  int mistakes;            /* 1: list the rows that went wrong */
+  uint64_t reserved[2];
 } kf_analysis_options;
 
-/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row. */
+/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row, and 56 per mistake. If there
+ * is a temperature, all scores of each row are computed (see kf_calibration_new). */
 KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_analysis **out);
 KF_API void kf_analysis_free(kf_analysis *analysis);
+
+/* --- probabilities (docs/probabilities.md) ---------------------------------------------------- */
+
+/* Rows whose best class has a probability above `low` and up to `high`. */
+typedef struct kf_calibration_bin {
+  double low, high;
+  uint64_t n, top1;
+  double confidence; /* the mean of these probabilities; 0 without rows */
+} kf_calibration_bin;
+#define KF_CALIBRATION_BINS 15 /* of equal width; there will be no others */
+
+/* How far probabilities can be trusted. Means are over the scored rows; right classes of a row are
+ * taken together. */
+typedef struct kf_calibration {
+  kf_eval_result totals; /* counts and hits in this space */
+  double temperature;
+  double nll;        /* minus the natural logarithm of the probability of the right class */
+  double brier;      /* sum over classes of (probability - 1 or 0)^2: from 0 to 2 */
+  double ece;        /* expected calibration error: |accuracy - confidence|, by bin */
+  double confidence; /* the mean probability of the best class */
+  kf_calibration_bin bins[KF_CALIBRATION_BINS];
+} kf_calibration;
+
+/* One pass over the data set, as in kf_eval, in which all scores of each row are computed. Of the
+ * options, `mistakes` is ignored. KF_ERR_ARG with KF_HINT_TEMPERATURE if there is no temperature. */
+KF_API kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                    const kf_analysis_options *options, kf_calibration **out);
+KF_API void kf_calibration_free(kf_calibration *calibration);
 
 /* --- known and unknown classes ---------------------------------------------------------------- */
 

@@ -34,6 +34,31 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
                          const kf_fuse_options *options, const kf_lambda *lambdas, size_t n,
                          double *alphas);
 
+/* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
+ * variance of a row in any direction of the mapped space (reject.c). */
+double kf_distance_unit(const kf_stats *stats);
+
+/* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
+
+/* The strictest score that at least this share (above 0) of n > 0 scores reaches; sorts them. Larger
+ * is better. */
+double kf_score_reached_by(double *scores, uint64_t n, double share);
+
+typedef struct kf_reject_options {
+  double share;           /* of known rows that the threshold keeps */
+  double lambda;          /* absolute */
+  kf_metric metric;       /* cosine or Euclidean */
+  kf_centre centre;       /* of the paper's method */
+  uint64_t sample;        /* leave out about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
+  const uint32_t *groups; /* as in kf_fit_options */
+  const float *text;      /* [n_classes][D] of unit length; NULL: none */
+  double alpha;           /* with text */
+} kf_reject_options;
+/* The score, as kf_classify gives it, that this share of the rows reaches when they are left out in
+ * turn. Memory: 8 bytes per row. KF_ERR_MATH if none can be left out. */
+kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data,
+                              const kf_reject_options *options, double *out);
+
 /* --- the smallest setting that is good enough (pick_point.c) ---------------------------------- */
 
 /* Which rows were right at each of n_points settings, a bit for each, and how many had their

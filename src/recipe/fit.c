@@ -28,6 +28,22 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status check_reject(const kf_fit_job *j, uint32_t dim, kf_err *err) {
+  const kf_fit_options *o = &j->options;
+  if (o->reject == 0) return KF_OK;
+  if (!(o->reject > 0 && o->reject < 1))
+    return kf_fail(err, KF_ERR_ARG,
+                   "the share of known rows to keep is %g, it must be between 0 and 1", o->reject);
+  if (!j->has_rows)
+    return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
+                        "a threshold for unknown rows is chosen from the rows themselves, not from "
+                        "statistics");
+  if (o->choose_dim || (o->dim > 0 && o->dim < dim))
+    return kf_fail(err, KF_ERR_ARG,
+                   "a threshold for unknown rows is chosen with all dimensions, not with fewer");
+  return KF_OK;
+}
+
 static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
@@ -47,6 +63,7 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
                         "%s from the rows themselves, not from statistics",
                         o->choose_dim ? "the number of dimensions is chosen"
                                       : "Ledoit and Wolf's lambda is computed");
+  KF_TRY(check_reject(j, dim, err));
   return check_text(j, normalized, err);
 }
 
@@ -186,8 +203,25 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   }
 }
 
+static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
+  const kf_fit_options *o = &j->options;
+  if (o->reject == 0) return KF_OK;
+  kf_reject_options by = {.share = o->reject,
+                          .lambda = model->map.lambda,
+                          .metric = kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized),
+                          .centre = o->centre,
+                          .sample = o->sample,
+                          .groups = o->groups,
+                          .text = model->text,
+                          .alpha = model->alpha};
+  KF_TRY(kf_reject_threshold(j->fitter, j->data, &by, &model->reject));
+  model->reject_share = o->reject;
+  return KF_OK;
+}
+
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
   const kf_fit_options *o = &j->options;
+  const bool normalized = j->stats->normalized; /* then scores are cosines */
   kf_model *model;
   KF_TRY(kf_fitter_fit(j->fitter, j->lambda, j->dim, o->centre, &model));
   if (o->text != NULL) {
@@ -196,10 +230,9 @@ kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
     kf_model_free(rows);
     KF_TRY(status);
   }
-  model->temperature = j->temperature;
+  model->temperature = j->temperature * (normalized ? 1 : kf_distance_unit(j->stats));
   fill_report(j, model);
-  *out = model;
-  return KF_OK;
+  KF_HAND_OUT(choose_threshold(j, model), out, model, kf_model_free);
 }
 
 void kf_fit_end(kf_fit_job *j) {

@@ -80,14 +80,15 @@ static kf_status judge(kf_report_job *j) {
   const kf_report_options *r = &j->options;
   if (r->test == NULL) return KF_OK;
   kf_eval_options o = {.metric = r->fit.metric, .part = KF_PART_IMAGES, .truth = r->truth};
-  kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth};
+  kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth, .mistakes = 1};
   KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval));
   o.include_raw = KF_OFF;
   o.part = KF_PART_TEXT;
   if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_text));
   o.part = KF_PART_FUSED;
   if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_fused));
-  return kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis);
+  KF_TRY(kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis));
+  return kf_worst_rows_new(j->ctx, r->test, j->analysis, &j->worst, &j->n_worst);
 }
 
 /* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha
@@ -210,7 +211,9 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .k = j->k,
                   .sweep = &joined,
                   .analysis = j->analysis,
-                  .shots = j->shots};
+                  .shots = j->shots,
+                  .worst = j->worst,
+                  .n_worst = j->n_worst};
   kf_status status = kf_page_save(&page, path, &j->ctx->err);
   kf_free(joined.cells);
   return status;
@@ -228,6 +231,7 @@ kf_status kf_report_finish(kf_report_job *j, const char *path) {
 void kf_report_clear(kf_report_job *j) {
   kf_sweep_free(j->sweeps[0]);
   kf_sweep_free(j->sweeps[1]);
+  kf_worst_rows_free(j->worst, j->n_worst);
   kf_analysis_free(j->analysis);
   kf_shots_free(j->shots);
   kf_k_choice_free(j->k);
