@@ -30,7 +30,7 @@ typedef struct cli_args {
     cli_number dim;
     int centre, one_se;
     cli_number sample, folds;
-    cli_real tolerance;
+    cli_real margin;
   } fit;
   struct test_args { /* TEST_ROWS, TEST_LABELS */
     cli_list data, labels;
@@ -114,7 +114,7 @@ extern const cli_group row_options;     /* --tensor, --skip-bad */
 extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
 extern const cli_group only_options;    /* --only */
 extern const cli_group stats_options;   /* --no-normalize, --exponent */
-extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
+extern const cli_group choose_options;  /* --one-se, --sample, --folds, --margin */
 extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
 extern const cli_group truth_options;   /* of test rows: --truth, --truth-classes, --ids */

@@ -339,7 +339,8 @@ typedef struct kf_stats_options {
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
-  int choose_dim; /* instead of `dim`: the fewest within one standard error of the best */
+  int choose_dim; /* instead of `dim`: the fewest shown to lose less than `margin` (see
+                   * kf_dim_choice_new) */
   kf_centre centre;
   kf_metric metric; /* of prototypes, while choosing */
   /* Fit text and rows together (see kf_model_new_fused), with lambda and alpha chosen together. The
@@ -354,7 +355,7 @@ typedef struct kf_fit_options {
   int one_se;       /* choose the largest lambda within one standard error of the best */
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
   uint32_t folds;   /* of choose_dim; 0: 5 */
-  double tolerance; /* accuracy that choose_dim may lose, 0.01 = one point; 0: its standard error */
+  double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[8];
 } kf_fit_options;
 

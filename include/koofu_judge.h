@@ -269,6 +269,12 @@ KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts
  * unevenly. Above 2^30 tosses the normal distribution with continuity correction is used. */
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
+/* The one-sided 95 % upper bound of the accuracy that one classifier loses against another on the
+ * same n rows, of which it alone has `lost` wrong and `won` right: that of Tango's score interval
+ * (1998). It is negative if the gain is significant. About 2.7 / n if the two never differ; 1 if n
+ * is 0 or the counts do not fit into it. */
+KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
+
 /* ---------------------------------------------------------------------------------------------
  * 19  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
  *
@@ -362,16 +368,16 @@ KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 typedef struct kf_dim_point {
   uint32_t dim;
   uint64_t top1, top5;
-  uint64_t lost, won; /* rows wrong here and right with the best dimension; vice versa */
+  uint64_t lost, won; /* rows wrong here and right with all dimensions; vice versa */
 } kf_dim_point;
 
 typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;   /* 0: 5 */
-  uint64_t sample;  /* classify at most this many rows; 0: 50,000 */
-  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint32_t folds;  /* 0: 5 */
+  uint64_t sample; /* classify at most this many rows; 0: 50,000 */
+  double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[4];
 } kf_dim_options;
 
@@ -381,21 +387,34 @@ typedef struct kf_dim_choice {
   uint64_t n;      /* rows that were classified */
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
+  double margin;
+  /* From this many on, answers are those of all dimensions by construction: one less than the
+   * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
+  uint32_t same;
 } kf_dim_choice;
 
-/* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best. Statistics without a fold are the whole minus
- * those of the fold, exactly. */
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the fewest that are
+ * shown not to be inferior to all D by more than the margin (kf_dim_upper95 is within it). If none
+ * is, as with few rows, all are kept. Statistics without a fold are the whole minus those of the
+ * fold, exactly.
+ *
+ * Numbers are tried downwards until one fails, from one less than the classes that have rows or, if
+ * that many fail, from D. So the 95 % hold for the choice, not just for each number: for rows drawn
+ * independently, and for maps made from all rows but a fold. How much another draw of training rows
+ * would change is not in it. Memory: 40 bytes per dimension and thread. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+/* The 95 % upper bound of what the i-th point loses against all dimensions (kf_loss_upper95); 0 if
+ * it is the same by construction. NaN: there is no such point. */
+KF_API double kf_dim_upper95(const kf_dim_choice *choice, size_t i);
 
 typedef struct kf_k_options {
   uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
   int weighted;  /* as in kf_vote_options */
   double temperature;
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  double tolerance; /* as in kf_dim_options */
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
   uint64_t reserved[4];
 } kf_k_options;
 

@@ -208,7 +208,7 @@ static void dimensions(void **state) {
   assert_int_equal(c->n_points, D);
   assert_int_equal(c->n, 700);
   kf_row_list all;
-  uint64_t labelled, top1[D] = {0}, top5[D] = {0};
+  uint64_t labelled, top1[D] = {0}, top5[D] = {0}, lost[D] = {0}, won[D] = {0};
   unsigned char *fold;
   assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
   assert_ok(f.ctx, kf_fold_rows(&all, K, 3, &fold, &f.ctx->err));
@@ -221,16 +221,26 @@ static void dimensions(void **state) {
     assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
     assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
-    for (uint32_t l = 1; l <= D; l++) {
+    kf_verdicts *all_dims = NULL;
+    for (uint32_t l = D; l >= 1; l--) {
       kf_model *model;
       kf_eval_result result;
+      kf_verdicts *here;
+      kf_comparison both;
       kf_fit_options fit = {.lambda = options.lambda, .dim = l};
       assert_ok(f.ctx, kf_fit_stats(f.ctx, stats, &fit, &model));
       assert_ok(f.ctx, kf_eval(f.ctx, model, inside, NULL, &result));
+      assert_ok(f.ctx, kf_verdicts_new(f.ctx, model, inside, NULL, &here));
+      if (l == D) all_dims = here;
+      assert_ok(f.ctx, kf_compare(f.ctx, all_dims, here, &both));
       top1[l - 1] += result.top1;
       top5[l - 1] += result.top5;
+      lost[l - 1] += both.only_a;
+      won[l - 1] += both.only_b;
+      if (l < D) kf_verdicts_free(here);
       kf_model_free(model);
     }
+    kf_verdicts_free(all_dims);
     kf_stats_free(stats);
     kf_data_free(inside);
     kf_data_free(outside);
@@ -241,16 +251,16 @@ static void dimensions(void **state) {
     assert_int_equal(c->points[l].dim, l + 1);
     assert_int_equal(c->points[l].top1, top1[l]);
     assert_int_equal(c->points[l].top5, top5[l]);
-    assert_int_equal(c->points[c->best - 1].top1 - top1[l], c->points[l].lost - c->points[l].won);
+    assert_int_equal(c->points[l].lost, lost[l]);
+    assert_int_equal(c->points[l].won, won[l]);
     assert_true(top1[l] <= top1[c->best - 1]);
-    double p = (double)top1[c->best - 1] / 700;
-    bool fine = (double)(top1[c->best - 1] - top1[l]) <= 700 * sqrt(p * (1 - p) / 700);
-    if (l + 1 < c->dim) assert_false(fine);
-    if (l + 1 == c->dim) assert_true(fine);
+    assert_true(kf_dim_upper95(c, l) == (l + 1 == D ? 0 : kf_loss_upper95(lost[l], won[l], 700)));
+    if (l + 2 == c->dim) assert_true(kf_dim_upper95(c, l) > 0.005);
+    if (l + 1 >= c->dim) assert_true(kf_dim_upper95(c, l) <= 0.005);
   }
-  assert_true(c->dim < c->best || c->dim == c->best);
+  assert_true(c->margin == 0.005 && c->same == D && isnan(kf_dim_upper95(c, D)));
   kf_dim_choice *wide;
-  options.tolerance = 0.9;
+  options.margin = 0.99;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &wide));
   assert_int_equal(wide->dim, 1);
   /* An absolute lambda means the same share of the scatter in every fold. */
@@ -270,14 +280,55 @@ static void dimensions(void **state) {
   clear(&f);
 }
 
+/* With fewer classes than dimensions, one less than the classes are all that can matter if rows are
+ * centred or distances Euclidean: they are taken however few rows there are. */
+static void dimensions_of_few_classes(void **state) {
+  (void)state;
+  enum { D = 12, K = 5 };
+  fixture f = make(60, D, K, 2);
+  kf_dim_choice *c;
+  const kf_dim_options ways[] = {{.centre = KF_CENTRE_MEAN},
+                                 {.metric = KF_METRIC_EUCLIDEAN},
+                                 {.margin = 0.9}, /* passes by its rows */
+                                 {.margin = 1e-9}};
+  for (size_t w = 0; w < 4; w++) {
+    assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &ways[w], &c));
+    assert_int_equal(c->same, w < 2 ? K - 1 : D);
+    for (uint32_t l = K; w < 2 && l <= D; l++) assert_true(kf_dim_upper95(c, l - 1) == 0);
+    if (w < 2) assert_true(c->dim <= K - 1);
+    if (w == 2) assert_int_equal(c->dim, 1);
+    if (w == 3) assert_int_equal(c->dim, D);
+    kf_dim_choice_free(c);
+  }
+  clear(&f);
+}
+
+/* Sixty rows cannot show a loss below half a point, even if they never differ; thousands can. */
+static void bound_of_a_loss(void **state) {
+  (void)state;
+  assert_true(fabs(kf_loss_upper95(0, 0, 60) - 2.7055 / 62.7055) < 1e-4);
+  assert_true(kf_loss_upper95(0, 0, 500) > 0.005 && kf_loss_upper95(0, 0, 600) < 0.005);
+  /* Against the root of Tango's equation, found by another program. */
+  assert_true(fabs(kf_loss_upper95(10, 6, 1000) - 0.01134962) < 1e-7);
+  assert_true(fabs(kf_loss_upper95(4, 16, 1600) - (-0.00313017)) < 1e-7);
+  assert_true(fabs(kf_loss_upper95(16, 4, 1600) - 0.01276140) < 1e-7);
+  /* Many rows: that of the normal distribution. */
+  double d = 100.0 / 1e6, se = sqrt(2100.0 - 0.01) / 1e6;
+  assert_true(fabs(kf_loss_upper95(1100, 1000, 1000000) - (d + 1.644854 * se)) < 2e-6);
+  assert_true(kf_loss_upper95(0, 0, 0) == 1 && kf_loss_upper95(3, 3, 5) == 1);
+  assert_true(fabs(kf_loss_upper95(5, 0, 5) - 1) < 1e-12);
+  for (uint64_t lost = 1; lost < 50; lost++) /* more losses, a higher bound */
+    assert_true(kf_loss_upper95(lost, 20, 500) > kf_loss_upper95(lost - 1, 20, 500));
+}
+
 static void dimensions_refused(void **state) {
   (void)state;
   fixture f = make(100, 4, 5, 1);
   kf_dim_choice *c = NULL;
   assert_error(f.ctx, KF_ERR_ARG, "101 folds",
                kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.folds = 101}, &c));
-  assert_error(f.ctx, KF_ERR_ARG, "tolerance",
-               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.tolerance = -1}, &c));
+  assert_error(f.ctx, KF_ERR_ARG, "margin",
+               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.margin = -1}, &c));
   assert_null(c);
   clear(&f);
 }
@@ -444,6 +495,8 @@ int main(void) {
       cmocka_unit_test(samples),
       cmocka_unit_test(fold_statistics),
       cmocka_unit_test(dimensions),
+      cmocka_unit_test(dimensions_of_few_classes),
+      cmocka_unit_test(bound_of_a_loss),
       cmocka_unit_test(dimensions_refused),
       cmocka_unit_test(neighbours),
       cmocka_unit_test(gallery_in_memory),

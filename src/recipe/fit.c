@@ -66,7 +66,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .centre = o->centre,
                        .folds = o->folds,
                        .sample = o->sample,
-                       .tolerance = o->tolerance};
+                       .margin = o->margin};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 

@@ -55,11 +55,19 @@ def chosen_as_when_given(box):
 
 @test
 def dimensions_are_chosen(box):
+    box.works("synth", "--classes", 30, "--dim", 24, "--per-class", 4, "-o", "few.safetensors", "-q")
+    said = box.works("fit", "few.safetensors", "--lambda", "1x", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
+    check("all 24 dimensions are kept: 3 folds of 120 rows do not show that fewer lose at most 0.5 points" in said, said)
+    equal(json.loads(box.works("info", "--json", "a.safetensors").out)["dim_out"], 24, "dimensions of few rows")
     make_data(box)
-    said = box.works("fit", "train.safetensors", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
-    found = re.search(r"(\d+) dimensions? by 3 folds: right for \S+ % of 150 rows; the best, (\d+), for", said)
-    check(found is not None and int(found.group(1)) <= int(found.group(2)), said)
-    said = box.works("fit", "train.safetensors", "--dim", "auto", "--tolerance", 99, "-o", "a.safetensors").err
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 15, "-o", "a.safetensors").err
+    found = re.search(r"(\d+) dimensions? by 5 folds: right for \S+ % of 150 rows, all 24 for \S+ %; the loss, (\S+) points, is "
+                      r"at most (\S+) with 95 % confidence", said)
+    check(found is not None and float(found.group(2)) < float(found.group(3)) <= 15 and int(found.group(1)) < 15, said)
+    # fifteen classes that are centred differ in fourteen directions, whatever the rows say
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--centre", "mean", "-o", "a.safetensors").err
+    check(re.search(r"\b14 dimensions by 5 folds: .* the loss, 0.00 points, is at most 0.00 with", said) is not None, said)
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 99, "-o", "a.safetensors").err
     check("1 dimension by 5 folds" in said, said)
 
 
@@ -97,7 +105,7 @@ def choosing_refused(box):
                           (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--lambda auto needs the rows"),
                           (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
                           (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),
-                          (["train.safetensors", "--tolerance", 1], "--tolerance needs --dim auto"),
+                          (["train.safetensors", "--margin", 1], "--margin needs --dim auto"),
                           (["train.safetensors", "--lambda", "0.3x", "--sample", 9], "--sample needs"),
                           (["train.safetensors", "--dim", "automatic"], "--dim must be a whole number")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
