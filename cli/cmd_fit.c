@@ -115,8 +115,10 @@ const cli_command fit_command = {
         "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "
         "left out. -v prints the whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the "
         "shrinkage of that name.\n\n"
-        "--dim auto keeps the fewest dimensions whose cross-validated accuracy is within one "
-        "standard error (or --tolerance) of the best.\n\n"
+        "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "
+        "--margin) against all of them: on rows left out in folds, the 95 % upper bound of the "
+        "paired loss is below that. If there are too few rows to show it, all are kept. With "
+        "--centre mean or --metric euclidean, one less than the number of classes lose nothing.\n\n"
         "With --text, the score of a class is the cosine with its text plus alpha times that with "
         "its prototype. lambda and alpha are chosen together by leave-one-out. Classes with only "
         "text or only rows take part.\n\n"
@@ -126,7 +128,7 @@ const cli_command fit_command = {
                      &strict_options, &only_options),
     .examples = EXAMPLES(
         {"lambda chosen by leave-one-out", "koofu fit train.safetensors -o model.safetensors"},
-        {"The fewest dimensions within one standard error of the best",
+        {"The fewest dimensions that lose at most half a point",
          "koofu fit train.safetensors --dim auto -o model.safetensors"},
         {"Names and pictures together",
          "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},

@@ -61,10 +61,8 @@ const cli_group choose_options = {
     OPTIONS({ONE_SE},
             {SAMPLE,
              .help = "choose using at most N rows, the same share of each class (default: 50000)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
-            {REAL("margin", fit.margin, "POINTS"),
-             .help = "points of accuracy that --dim auto may lose at most, with 95 % confidence "
-                     "(default: 0.5)"})};
+            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10)"},
+            {MARGIN})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),

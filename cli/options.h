@@ -171,6 +171,10 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define ONE_SE                                                                                     \
   FLAG("one-se", fit.one_se),                                                                      \
       .help = "take the largest lambda within one standard error of the best"
+#define MARGIN                                                                                     \
+  REAL("margin", fit.margin, "POINTS"),                                                            \
+      .help = "with --dim auto: points of accuracy that may be lost, with 95 % confidence "        \
+              "(default: 0.5)"
 #define TEST_ROWS                                                                                  \
   INPUTS("test", test.data, "DATA"),                                                               \
       .help = "test rows; repeat it for several files (default: folds of the training rows)"

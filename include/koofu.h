@@ -354,7 +354,7 @@ typedef struct kf_fit_options {
   const kf_stats *between;
   int one_se;       /* choose the largest lambda within one standard error of the best */
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;   /* of choose_dim; 0: 5 */
+  uint32_t folds;   /* of choose_dim; 0: 10 */
   double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[8];
 } kf_fit_options;
@@ -926,11 +926,12 @@ typedef struct kf_quickstart_result {
   uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
-  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
-   * only. */
+  /* Cross-validation: hits among dim_n rows with `fewer` dimensions and with all, which the model
+   * has. Without text only. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint64_t reserved[8];
+  uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
+  uint64_t reserved[7];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is

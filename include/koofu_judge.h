@@ -375,7 +375,7 @@ typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;  /* 0: 5 */
+  uint32_t folds;  /* 0: 10 */
   uint64_t sample; /* classify at most this many rows; 0: 50,000 */
   double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[4];
@@ -415,25 +415,39 @@ typedef struct kf_k_options {
   double temperature;
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
   double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
-  uint64_t reserved[4];
+  uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
+  kf_metric metric; /* the same: of the gallery to come */
+  uint64_t reserved[3];
 } kf_k_options;
 
 typedef struct kf_k_point {
   uint32_t k;
   uint64_t top1, top5;
-  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+  uint64_t lost, won; /* rows wrong here and right with the best k; vice versa */
 } kf_k_point;
 
 typedef struct kf_k_choice {
   uint32_t k, best;
-  uint64_t n;      /* rows that were left out in turn */
+  uint64_t n;      /* rows that were left out in turn, or in folds */
   size_t n_points; /* one for each k from 1 */
   kf_k_point *points;
+  uint32_t folds; /* 0: rows of a gallery were left out in turn */
 } kf_k_choice;
 
-/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
+/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. This is for
+ * galleries in the original space, and for maps fitted on other rows: a map that has seen the row
+ * makes a small k look better than it is. `folds` and `metric` must be 0. */
 KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
                                  const kf_k_options *options, kf_k_choice **out);
+/* Chooses k for a gallery of the rows that a model was fitted on. The rows are divided into
+ * stratified folds; each fold is taken out of the statistics, exactly, the model is fitted again
+ * with its own lambda (relative to the scatter), centring and number of dimensions, and the rows of
+ * the fold look for neighbours among the others. The statistics must be those of the data set, and
+ * the model one of these rows. Memory: the rows without a fold, five bytes per value, and `most`
+ * bits for each row that is left out. */
+KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                          const kf_model *model, const kf_k_options *options,
+                                          kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 
 /* ---------------------------------------------------------------------------------------------
@@ -590,9 +604,8 @@ typedef struct kf_report_options {
   const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
-  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
-   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
-   * one is given here. `between` must be NULL. */
+  /* How to fit, as in kf_fit. Of a given model everything is as it was fitted; its text is used
+   * unless one is given here. `between` must be NULL. */
   kf_fit_options fit;
   const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
   size_t n_dims;
@@ -621,8 +634,8 @@ typedef struct kf_report_result {
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, with everything chosen that is not
- * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions,
- * neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
+ * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (with
+ * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
  * needs nothing else: no network, no script; the same input gives the same bytes. Training rows are
  * held in memory for the neighbours, five bytes per value. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,

@@ -372,6 +372,79 @@ static void neighbours(void **state) {
   clear(&f);
 }
 
+/* By folds, each k is right as often as in galleries of models that are fitted again on the rows of
+ * the other folds. */
+static void neighbours_by_folds(void **state) {
+  (void)state;
+  enum { MOST = 12, FOLDS = 3, K = 20 };
+  fixture f = make(400, 8, K, 2);
+  kf_fit_options fit = {.lambda = {0.2, KF_LAMBDA_RELATIVE}, .dim = 6, .centre = KF_CENTRE_MEAN};
+  kf_model *model;
+  kf_k_choice *c;
+  uint32_t list[MOST];
+  uint64_t labelled, n = 0, top1[MOST] = {0}, top5[MOST] = {0};
+  unsigned char *fold;
+  kf_row_list all;
+  for (uint32_t k = 0; k < MOST; k++) list[k] = k + 1;
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
+  kf_k_options options = {
+      .most = MOST, .folds = FOLDS, .weighted = 1, .metric = KF_METRIC_EUCLIDEAN};
+  assert_ok(f.ctx, kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
+  assert_ok(f.ctx, kf_fold_rows(&all, K, FOLDS, &fold, &f.ctx->err));
+  for (uint32_t number = 0; number < FOLDS; number++) {
+    kf_row_list in, out;
+    kf_data *inside, *outside;
+    kf_model *again;
+    kf_gallery *gallery;
+    kf_eval_result counts;
+    kf_hits hits[MOST];
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
+    assert_ok(f.ctx, kf_fit(f.ctx, outside, &fit, &again, NULL));
+    assert_ok(f.ctx,
+              kf_gallery_new(f.ctx, outside, again,
+                             &(kf_gallery_options){.metric = KF_METRIC_EUCLIDEAN}, &gallery));
+    kf_gallery_eval_options eval = {.k = list, .n_k = MOST, .weighted = 1};
+    assert_ok(f.ctx, kf_gallery_eval(f.ctx, gallery, inside, &eval, &counts, hits, NULL));
+    n += counts.n;
+    for (uint32_t k = 0; k < MOST; k++) {
+      top1[k] += hits[k].top1;
+      top5[k] += hits[k].top5;
+    }
+    kf_gallery_free(gallery);
+    kf_model_free(again);
+    kf_data_free(inside);
+    kf_data_free(outside);
+    kf_row_list_clear(&in);
+    kf_row_list_clear(&out);
+  }
+  assert_int_equal(c->n, n);
+  assert_int_equal(c->folds, FOLDS);
+  for (uint32_t k = 0; k < MOST; k++) {
+    assert_int_equal(c->points[k].top1, top1[k]);
+    assert_int_equal(c->points[k].top5, top5[k]);
+    assert_int_equal(top1[c->best - 1] - top1[k], c->points[k].lost - c->points[k].won);
+  }
+  kf_k_choice_free(c);
+  c = NULL;
+  options.sample = 100;
+  assert_ok(f.ctx, kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_true(c->n >= 80 && c->n <= 100);
+  kf_k_choice_free(c);
+  c = NULL;
+  options.most = 300;
+  assert_error(f.ctx, KF_ERR_ARG, "300",
+               kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_null(c);
+  kf_model_free(model);
+  kf_row_list_clear(&all);
+  kf_free(fold);
+  clear(&f);
+}
+
 /* A gallery in memory answers as one that went through a file. */
 static void gallery_in_memory(void **state) {
   (void)state;
@@ -499,6 +572,7 @@ int main(void) {
       cmocka_unit_test(bound_of_a_loss),
       cmocka_unit_test(dimensions_refused),
       cmocka_unit_test(neighbours),
+      cmocka_unit_test(neighbours_by_folds),
       cmocka_unit_test(gallery_in_memory),
       cmocka_unit_test(rules),
       cmocka_unit_test(rules_for_other_rows),

@@ -20,6 +20,9 @@
 #include <math.h>
 
 #define DEFAULT_MARGIN 0.005
+/* Maps from fewer rows gain more from fewer dimensions: with five folds the loss looks smaller than
+ * it is (Flowers, 16 rows per class: 0.0 said, 0.7 on test rows; with ten folds 0.0 and 0.1). */
+#define DEFAULT_FOLDS 10u
 
 typedef struct dim_job {
   kf_ctx *ctx;
@@ -60,45 +63,29 @@ static kf_status rank_fold(dim_job *j, const kf_model *model, const kf_ranker *r
                                     data, data->rows, NULL);
   if (status == KF_OK) status = kf_rank_data(j->ctx, ranker, data, &judge, take_ranks, j, &counts);
   kf_judge_clear(&judge);
-  j->n_scored += data->rows; /* all of them, see rows_to_score */
+  j->n_scored += data->rows; /* all of them, see kf_fold_sampled */
   return status;
-}
-
-/* Rows of the sample in the fold whose class has others left. */
-static kf_status rows_to_score(const dim_job *j, const kf_fold *fold, kf_row_list *out) {
-  const kf_row_list *in = &fold->rows, *sample = &j->sample;
-  KF_TRY(kf_row_list_make(out, in->n, &j->ctx->err));
-  for (uint64_t i = 0, s = 0; i < in->n; i++) {
-    while (s < sample->n && sample->row[s] < in->row[i]) s++;
-    bool sampled = s < sample->n && sample->row[s] == in->row[i];
-    if (sampled && fold->without->counts[in->label[i]] > 0)
-      kf_row_list_add(out, in->row[i], in->label[i]);
-  }
-  return KF_OK;
 }
 
 static kf_status score_fold(void *argument, const kf_fold *fold) {
   dim_job *j = argument;
   kf_ctx *ctx = j->ctx;
   const kf_dim_options *o = &j->options;
-  kf_fitter *fitter = NULL;
   kf_model *model = NULL;
   kf_ranker *ranker = NULL;
   kf_row_list rows = {0};
   kf_data *data = NULL;
-  kf_status status = kf_fitter_new(ctx, fold->without, NULL, &fitter);
-  if (status == KF_OK) status = kf_fitter_fit(fitter, o->lambda, 0, o->centre, &model);
+  kf_status status = kf_fold_model(ctx, fold, o->lambda, 0, o->centre, &model);
   if (status == KF_OK)
     status = kf_ranker_new(ctx, model, fold->without, j->euclidean, NULL, j->dims, j->data->dim,
                            &ranker);
-  if (status == KF_OK) status = rows_to_score(j, fold, &rows);
+  if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
   if (status == KF_OK) status = rank_fold(j, model, ranker, data);
   kf_data_free(data);
   kf_row_list_clear(&rows);
   kf_ranker_free(ranker);
   kf_model_free(model);
-  kf_fitter_free(fitter);
   return status == KF_OK ? kf_stage_step(&j->stage) : status;
 }
 
@@ -191,7 +178,7 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
   if (!(o.margin >= 0 && o.margin < 1))
     return kf_fail(err, KF_ERR_ARG, "the margin is %g, but must be 0 or a share below 1", o.margin);
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  if (o.folds == 0) o.folds = KF_DEFAULT_FOLDS;
+  if (o.folds == 0) o.folds = DEFAULT_FOLDS;
   if (!(o.margin > 0)) o.margin = DEFAULT_MARGIN;
   dim_job j = {.ctx = ctx, .data = data, .options = o};
   j.euclidean = kf_metric_for(o.metric, stats->normalized) == KF_METRIC_EUCLIDEAN;

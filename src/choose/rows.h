@@ -61,6 +61,12 @@ typedef struct kf_folding {
   kf_status (*work)(void *argument, const kf_fold *fold);
   void *argument;
 } kf_folding;
+/* A model of all rows but a fold. */
+kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_lambda lambda, uint32_t dim,
+                        kf_centre centre, kf_model **out);
+/* The rows of a fold that are in the sample and whose class has others left. */
+kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
+                          kf_err *err);
 /* Hands every fold of the labelled rows to `work`, one after the other; its errors KF_ERR_ARG and
  * KF_ERR_MATH get the number of the fold. Errors go to the context. */
 kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *folding, uint64_t *labelled);

@@ -162,7 +162,8 @@ static void fill_result(quickstart *q) {
   }
   out->folds = d->folds;
   out->dim_n = d->n;
-  out->dim_top1 = d->points[out->dim - 1].top1;
+  out->fewer = d->dim;
+  out->dim_top1 = d->points[d->dim - 1].top1;
   out->all_top1 = d->points[d->n_points - 1].top1;
 }
 

@@ -42,11 +42,8 @@ static kf_status take_model(kf_report_job *j) {
   return KF_OK;
 }
 
-/* Without a number of dimensions, the fewest within one standard error of the best; with text
- * all of them, as in a fit: the choice of fewer measures prototypes alone. */
 static kf_status fit_model(kf_report_job *j) {
   kf_fit_options o = j->options.fit;
-  if (o.dim == 0 && o.text == NULL) o.choose_dim = 1;
   j->fused = o.text != NULL;
   KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
   KF_TRY(kf_fit_choose(&j->fit));
@@ -158,14 +155,10 @@ static kf_status sweep_dims(kf_report_job *j) {
   return status;
 }
 
+/* By folds: the map of the model has seen the rows. */
 static kf_status choose_k(kf_report_job *j) {
-  kf_gallery *gallery;
   kf_k_options o = {.sample = j->options.fit.sample};
-  KF_TRY(kf_gallery_new(j->ctx, j->train, j->model, NULL, &gallery));
-  kf_status status = KF_OK;
-  if (kf_gallery_rows(gallery) > 1) status = kf_k_choice_new(j->ctx, gallery, &o, &j->k);
-  kf_gallery_free(gallery);
-  return status;
+  return kf_k_choice_new_by_folds(j->ctx, j->fit.stats, j->train, j->model, &o, &j->k);
 }
 
 static kf_status draw_shots(kf_report_job *j) {

@@ -61,14 +61,14 @@ def dimensions_are_chosen(box):
     equal(json.loads(box.works("info", "--json", "a.safetensors").out)["dim_out"], 24, "dimensions of few rows")
     make_data(box)
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 15, "-o", "a.safetensors").err
-    found = re.search(r"(\d+) dimensions? by 5 folds: right for \S+ % of 150 rows, all 24 for \S+ %; the loss, (\S+) points, is "
+    found = re.search(r"(\d+) dimensions? by 10 folds: right for \S+ % of 150 rows, all 24 for \S+ %; the loss, (\S+) points, is "
                       r"at most (\S+) with 95 % confidence", said)
     check(found is not None and float(found.group(2)) < float(found.group(3)) <= 15 and int(found.group(1)) < 15, said)
     # fifteen classes that are centred differ in fourteen directions, whatever the rows say
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--centre", "mean", "-o", "a.safetensors").err
-    check(re.search(r"\b14 dimensions by 5 folds: .* the loss, 0.00 points, is at most 0.00 with", said) is not None, said)
+    check(re.search(r"\b14 dimensions by 10 folds: .* the loss, 0.00 points, is at most 0.00 with", said) is not None, said)
     said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 99, "-o", "a.safetensors").err
-    check("1 dimension by 5 folds" in said, said)
+    check("1 dimension by 10 folds" in said, said)
 
 
 @test
