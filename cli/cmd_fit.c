@@ -44,6 +44,7 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
   if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
   if (status == KF_OK) say_summary(cli, report, options, model);
+  if (status == KF_OK && cli->args.json) print_fit_json(report, model, cli->args.output);
   int result = result_of(cli, status);
   kf_fit_report_free(report);
   kf_model_free(model);
@@ -55,6 +56,9 @@ static int check(cli_run *cli, const kf_stats *stats) {
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
+  if (a->fit.one_se && a->text.path && !a->text.fuse)
+    return fail_usage(cli, "--one-se cannot be used with --text, which chooses lambda and alpha "
+                           "together; give alpha (--fuse ALPHA)");
   return check_text_options(cli);
 }
 
@@ -92,7 +96,8 @@ static const cli_group own_options = {
         {CENTRE},
         {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
                              "centres the rows"},
-        {FUSE("")}, {BETWEEN})};
+        {FUSE("")}, {BETWEEN},
+        {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {
     .name = "fit",

@@ -2,6 +2,7 @@
  * it. */
 #include "commands.h"
 #include "encoders.h"
+#include "fit_options.h"
 #include "format.h"
 #include "outputs.h"
 #include "owned.h"
@@ -125,6 +126,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   if (result != EXIT_OK) return result;
   progress_end(cli);
   say_pictures(cli, &r.embed);
+  if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
   print_next(cli, folder, model, &r);
   return EXIT_OK;

@@ -376,6 +376,10 @@ typedef struct kf_fit_report {
   struct kf_lambda_choice *by_lambda;
   struct kf_fuse_choice *by_fusion;
   struct kf_dim_choice *by_dim;
+  /* Near-duplicates: of n_compared rows, those that have nearly the same row in their class. If
+   * there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
+  uint64_t n_compared, n_near;
+  int many_near;
 } kf_fit_report;
 
 /* Fits a model to the rows of a data set that have a label, choosing what is not given.
@@ -931,7 +935,9 @@ typedef struct kf_quickstart_result {
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
   uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
-  uint64_t reserved[7];
+  int many_near;  /* as in kf_fit_report */
+  uint64_t n_compared, n_near;
+  uint64_t reserved[5];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is

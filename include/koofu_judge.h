@@ -281,6 +281,23 @@ KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
  * kf_fit chooses with these functions; call them yourself to see the curves.
  * ------------------------------------------------------------------------------------------ */
 
+/* Rows that are all but copies of others. */
+typedef struct kf_near_rows {
+  uint64_t n;      /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
+  uint64_t near;   /* of them: another row of the class is nearly the same */
+  uint64_t copies; /* of them: another row of the class is the same */
+  int many;        /* 1: more than one row in twenty is near another, beyond doubt */
+  uint64_t reserved[4];
+} kf_near_rows;
+/* Counts near-duplicates in a sample of the training rows: pictures that are in the data twice, or
+ * frames of one video. They make leave-one-out too hopeful, since the twin of the row that is left
+ * out stays in. Rows are near if their squared distance is below 0.15 of the mean one between rows
+ * of a class (on real photos that holds for at most one row in thirty); if rows vary in fewer than
+ * about twenty directions, that happens by chance and only copies are counted. The statistics must
+ * be those of the data set. Looks at no more than 32,768 rows, 2,048 of a class. */
+KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    kf_near_rows *out);
+
 /* Accuracy at one lambda: of n rows, those whose class is first, and among the first five. */
 typedef struct kf_lambda_point {
   double lambda; /* absolute */
@@ -630,7 +647,10 @@ typedef struct kf_report_result {
   /* Accuracy on the test rows; n is 0 without them. */
   kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
   kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
-  uint64_t reserved[8];
+  /* Near-duplicates among the training rows, as in kf_fit_report. */
+  uint64_t n_compared, n_near;
+  int many_near;
+  uint64_t reserved[5];
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, with everything chosen that is not

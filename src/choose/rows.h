@@ -32,6 +32,9 @@ static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 
+/* The first most[k] rows of each class k, or all that it has. */
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out);
+
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 
 /* fold[r] in [0, folds) for each of the given rows, so that folds are of equal size and have the

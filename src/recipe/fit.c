@@ -92,6 +92,18 @@ kf_status kf_fit_choose(kf_fit_job *j) {
   return KF_OK;
 }
 
+/* Rows that are left out must not have twins that stay in. */
+static kf_status look_for_twins(kf_fit_job *j) {
+  kf_fit_report *r = j->report;
+  kf_near_rows found;
+  if (!j->has_rows) return KF_OK;
+  KF_TRY(kf_near_duplicates(j->ctx, j->stats, j->data, &found));
+  r->n_compared = found.n;
+  r->n_near = found.near;
+  r->many_near = found.many;
+  return KF_OK;
+}
+
 /* --- from statistics to the model ------------------------------------------------------------- */
 
 static kf_status take_statistics(kf_fit_job *j) {
@@ -105,6 +117,7 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   if (o->text != NULL)
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
+  KF_TRY(look_for_twins(j));
   return kf_fitter_new(ctx, j->stats, o->between, &j->fitter);
 }
 

@@ -155,6 +155,9 @@ static void fill_result(quickstart *q) {
   out->n = c->n;
   out->n_single = c->n_single;
   out->top1 = c->points[c->chosen].top1;
+  out->n_compared = r->n_compared;
+  out->n_near = r->n_near;
+  out->many_near = r->many_near;
   if (f != NULL) {
     out->text_top1 = f->text_top1;
     out->fused_top1 = f->n_points > 0 ? f->points[f->chosen].top1 : 0;

@@ -64,6 +64,7 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
                            const kf_report_options *options) {
   *j = (kf_report_job){.ctx = ctx, .train = train, .options = *options, .text = options->fit.text};
   KF_TRY(check_options(options, &ctx->err));
+  kf_stage_begin(&j->notes, ctx, NULL, 0);
   KF_TRY(options->model != NULL ? take_model(j) : fit_model(j));
   KF_TRY(add_curves(j));
   kf_fitter_free(j->fit.fitter); /* sweeps have their own */
@@ -219,6 +220,7 @@ kf_status kf_report_finish(kf_report_job *j, const char *path) {
 }
 
 void kf_report_clear(kf_report_job *j) {
+  kf_stage_end(&j->notes);
   kf_sweep_free(j->sweeps[0]);
   kf_sweep_free(j->sweeps[1]);
   kf_analysis_free(j->analysis);
@@ -246,7 +248,10 @@ static void fill_result(const kf_report_job *j, kf_report_result *out) {
                             .standard_error = r->standard_error,
                             .eval = j->eval,
                             .eval_text = j->eval_text,
-                            .eval_fused = j->eval_fused};
+                            .eval_fused = j->eval_fused,
+                            .n_compared = r->n_compared,
+                            .n_near = r->n_near,
+                            .many_near = r->many_near};
 }
 
 kf_status kf_report_write(kf_ctx *ctx, const kf_data *train, const kf_report_options *options,

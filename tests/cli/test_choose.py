@@ -72,6 +72,26 @@ def dimensions_are_chosen(box):
 
 
 @test
+def a_fit_in_json(box):
+    make_data(box)
+    result = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 20, "-o", "a.safetensors", "--json")
+    about, info = json.loads(result.out), json.loads(box.works("info", "--json", "a.safetensors").out)
+    for name in ("rows", "dim_out", "lambda"):
+        equal(about[name], info[name], f"{name} of the model")
+    equal((about["model"], about["n_unlabelled"], about["n_bad"], about["n"]), ("a.safetensors", 0, 0, 150), "rows")
+    chosen = about["by_lambda"]["points"][about["by_lambda"]["chosen"]]
+    equal((chosen["lambda"], chosen["top1"]), (about["lambda"], about["right"] / 150), "the chosen lambda")
+    dims = about["by_dim"]
+    equal((dims["dim"], len(dims["points"]), dims["margin"], dims["folds"]), (about["dim_out"], 24, 0.2, 10), "dimensions")
+    check(dims["points"][dims["dim"] - 1]["loss_upper95"] <= 0.2 < dims["points"][max(dims["dim"] - 2, 0)]["loss_upper95"], f"{dims}")
+    equal((about["by_fusion"], about["alpha"], about["fused"], about["many_near"]), (None, None, False, False), "what there is not")
+    check("dimensions by 10 folds" in result.err, "what is said stays on stderr")
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    about = json.loads(box.works("fit", "s.safetensors", "-o", "b.safetensors", "--json", "-q").out)
+    equal((about["n"], about["top1"], about["by_lambda"], about["by_dim"]), (0, None, None, None), "of statistics")
+
+
+@test
 def rules_and_samples(box):
     make_data(box)
     box.works("fit", "train.safetensors", "--lambda", "gda", "-o", "g.safetensors", "-q")
@@ -157,11 +177,17 @@ def sweep_is_what_fit_and_eval_say(box):
         n = int(cell["n"])
         equal((int(cell["top1"]) / n, int(cell["top5"]) / n), wanted, f"{cell}")
     found = json.loads(box.works(*words, "--json").out)
+    for k in {cell["k"] for cell in cells}:
+        best = max(int(cell["top1"]) for cell in cells if cell["k"] == k)
+        equal([cell["best"] for cell in cells if cell["k"] == k],
+              [str(int(int(cell["top1"]) == best)) for cell in cells if cell["k"] == k], f"best of k = {k}")
+    equal([c["best"] for c in found["cells"]], [c["best"] == "1" for c in cells], "best cells in JSON and CSV")
     equal([(c["dim"], c["k"] or 0, round(c["top1"] * c["n"])) for c in found["cells"]],
           [(int(c["dim"]), int(c["k"]), int(c["top1"])) for c in cells], "JSON and CSV")
     text = box.works(*words).out
     for cell in cells:
-        check(f"{100 * int(cell['top1']) / int(cell['n']):.2f}" in text, f"{cell} is not in the text:\n{text}")
+        star = r"\*" if cell["best"] == "1" else " "
+        check(re.search(rf"{star}{100 * int(cell['top1']) / int(cell['n']):.2f}\b", text) is not None, f"{cell} is not in the text:\n{text}")
     box.works(*words, "--format", "csv", "-o", "sweep.csv")
     equal(table(box.read("sweep.csv").decode()), cells, "a file")
 
@@ -185,7 +211,7 @@ def sweep_leave_one_out(box):
     curve = dict(re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %", said, re.M))
     text = box.works("sweep", "train.safetensors", "--leave-one-out", "--lambdas", "0.01x,0.1x,1x").out
     for value in ("0.01", "0.1", "1"):
-        check(re.search(rf"^ +{value}x +{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
+        check(re.search(rf"^ +{value}x +[*]?{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
 
 
 @test

@@ -3,7 +3,7 @@
 import json
 import re
 
-from files import npy
+from files import data_set, npy
 from harness import BAD_DATA, IO, USAGE, check, equal, test
 
 
@@ -186,3 +186,30 @@ def refusals(box):
                 naming="--dim")
     box.refuses(IO, "report", "train.safetensors", "-o", "absent/page.html", naming="absent/page.html")
     box.refuses(IO, "report", "absent.npy", "-o", "page.html", naming="absent.npy")
+
+
+@test
+def notes_are_said_once(box):
+    names = [f"class {k}" for k in range(12)]
+    box.write("train.safetensors", data_set(n=96, dim=12, classes=12))
+    box.write("test.safetensors", data_set(n=36, dim=12, classes=12, seed=2))
+    box.write("text.safetensors", data_set(n=12, dim=12, classes=12, seed=3, names=names[:10] + ["cow", "hen"]))
+    said = box.works("report", "train.safetensors", "--test", "test.safetensors", "--text", "text.safetensors",
+                     "--shots", "1,2", "-o", "page.html").err
+    for note in ("2 of the 12 classes of the training data are not in the text", "2 of the 12 classes of the text are not in"):
+        equal(said.count(note), 1, f"how often is said: {note}\n{said}")
+
+
+@test
+def near_duplicates_are_told(box):
+    box.works("synth", "--classes", 12, "--dim", 64, "--per-class", 12, "-o", "honest.safetensors", "-q")
+    box.works("convert", "honest.safetensors", "honest.safetensors", "-o", "twice.safetensors", "-q")
+    for name, warned in (("honest.safetensors", False), ("twice.safetensors", True)):
+        for words in (["fit", name, "-o", "m.safetensors"], ["report", name, "-o", "page.html"]):
+            said = box.works(*words).err
+            found = re.search(r"warning: (\d+) of (\d+) rows looked up have nearly the same row in their class.*--groups FILE", said)
+            equal(found is not None, warned, f"{words}: a warning\n{said}")
+            if warned:
+                equal(found.groups(), ("288", "288"), "every row has its copy")
+    quiet = box.works("fit", "twice.safetensors", "--lambda", "0.3x", "-o", "m.safetensors").err
+    check("warning" not in quiet, f"nothing was left out: {quiet}")
