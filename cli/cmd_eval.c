@@ -221,15 +221,16 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({METRIC(metric_choices),
-             .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
-                     "fitted without normalising); text is always compared by cosine"},
-            {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-            {NEIGHBOUR_LIST, .automatic = 1,
-             .help =
-                 "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto "
-                 "(default: 1,5,15)"},
-            {SHARES_JSON})};
+    OPTIONS(
+        {METRIC(metric_choices),
+         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
+                 "fitted without normalising); text is always compared by cosine"},
+        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+        {NEIGHBOUR_LIST, .automatic = 1,
+         .help =
+             "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
+             "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+        {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",

@@ -61,7 +61,8 @@ const cli_group choose_options = {
     OPTIONS({ONE_SE},
             {SAMPLE,
              .help = "choose using at most N rows, the same share of each class (default: 50000)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10)"},
+            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
+                            "or as many as most classes have rows)"},
             {MARGIN})};
 
 const cli_group vote_options = {

@@ -354,7 +354,7 @@ typedef struct kf_fit_options {
   const kf_stats *between;
   int one_se;       /* choose the largest lambda within one standard error of the best */
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;   /* of choose_dim; 0: 10 */
+  uint32_t folds;   /* of choose_dim; 0: as in kf_dim_options */
   double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[8];
 } kf_fit_options;
@@ -613,7 +613,10 @@ typedef struct kf_gallery_options {
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
    * labels, and the same goes for ids. */
   const char *append_to;
-  uint64_t reserved[8];
+  /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
+   * 0: not known, or that of append_to. */
+  uint32_t k;
+  uint64_t reserved[7];
 } kf_gallery_options;
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
@@ -644,6 +647,7 @@ KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
+KF_API uint32_t kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: none */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 KF_API int kf_gallery_has_labels(const kf_gallery *gallery);

@@ -392,7 +392,7 @@ typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;  /* 0: 10 */
+  uint32_t folds;  /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
   uint64_t sample; /* classify at most this many rows; 0: 50,000 */
   double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   uint64_t reserved[4];
@@ -465,6 +465,12 @@ KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
 KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                           const kf_model *model, const kf_k_options *options,
                                           kf_k_choice **out);
+/* Chooses k for a gallery of these rows, mapped by the model (NULL: in the original space): by folds
+ * if the model may have been fitted on them (the same classes with as many rows each), otherwise by
+ * leaving out each row in turn, since its map has not seen them. Memory: the rows, five bytes per
+ * value. */
+KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                          const kf_k_options *options, kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 
 /* ---------------------------------------------------------------------------------------------

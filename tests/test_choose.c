@@ -445,6 +445,87 @@ static void neighbours_by_folds(void **state) {
   clear(&f);
 }
 
+/* As many folds as most classes have rows. */
+static void number_of_folds(void **state) {
+  (void)state;
+  const struct {
+    uint64_t rows;
+    uint32_t folds;
+  } cases[] = {{400, 10}, {80, 4}, {79, 4}, {60, 3}, {40, 5}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fixture f = make(cases[i].rows, 8, 20, 1);
+    for (uint64_t r = 0; r < cases[i].rows; r++) f.w.labels[r] = (int32_t)(r % 20);
+    kf_data *data;
+    kf_stats *stats;
+    kf_dim_choice *c;
+    assert_ok(f.ctx,
+              kf_data_open_memory(f.ctx, f.w.rows, cases[i].rows, 8, f.w.labels, NULL, 20, &data));
+    assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
+    assert_ok(f.ctx, kf_dim_choice_new(f.ctx, stats, data, NULL, &c));
+    assert_int_equal(c->folds, cases[i].folds);
+    kf_dim_choice_free(c);
+    kf_stats_free(stats);
+    kf_data_free(data);
+    clear(&f);
+  }
+}
+
+/* --- near-duplicates -------------------------------------------------------------------------- */
+
+/* n rows around their class means, the first `twins` of every ten close to the one before. */
+static kf_near_rows near_in(uint64_t n, uint32_t dim, uint32_t classes, uint64_t twins,
+                            double apart) {
+  fixture f = make(2, 4, 2, 2); /* for its context */
+  float *rows = malloc(n * dim * sizeof *rows);
+  int32_t *labels = malloc(n * sizeof *labels);
+  assert_true(rows != NULL && labels != NULL);
+  uint64_t state = 7;
+  for (uint64_t i = 0; i < n; i++) {
+    bool twin = i >= classes && i / classes % 10 < twins;
+    labels[i] = (int32_t)(i % classes);
+    for (uint32_t d = 0; d < dim; d++) {
+      double noise = 0;
+      for (int t = 0; t < 4; t++) { /* about normal */
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        noise += (double)(state >> 33) / (double)(1u << 31) - 0.5;
+      }
+      double mean = d == i % classes ? 3 : 1;
+      float *at = &rows[i * dim + d];
+      *at = twin ? rows[(i - classes) * dim + d] + (float)(apart * noise) : (float)(mean + noise);
+    }
+  }
+  kf_data *data;
+  kf_stats *stats;
+  kf_near_rows found;
+  assert_ok(f.ctx, kf_data_open_memory(f.ctx, rows, n, dim, labels, NULL, classes, &data));
+  assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
+  assert_ok(f.ctx, kf_near_duplicates(f.ctx, stats, data, &found));
+  kf_stats_free(stats);
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+  clear(&f);
+  return found;
+}
+
+static void near_duplicates(void **state) {
+  (void)state;
+  kf_near_rows r = near_in(600, 64, 10, 0, 0);
+  assert_true(r.n == 600 && r.near == 0 && r.copies == 0 && !r.many);
+  r = near_in(600, 64, 10, 5, 0.2); /* half of the rows, and those that they are close to */
+  assert_true(r.near >= 300 && r.near < 600 && r.copies == 0 && r.many);
+  r = near_in(600, 64, 10, 5, 0);
+  assert_true(r.near >= 300 && r.copies == r.near && r.many);
+  r = near_in(600, 64, 10, 1, 1); /* no nearer than others */
+  assert_true(r.near == 0 && !r.many);
+  r = near_in(40000, 24, 40, 2, 0.2); /* a sample of rows and classes */
+  assert_true(r.n == 1000 && r.near > 200 && r.near < 500 && r.many);
+  r = near_in(600, 4, 4, 0, 0); /* few directions: rows come close by chance */
+  assert_true(r.near == 0 && !r.many);
+  r = near_in(20, 8, 20, 0, 0); /* no class has two rows */
+  assert_true(r.n == 0 && !r.many);
+}
+
 /* A gallery in memory answers as one that went through a file. */
 static void gallery_in_memory(void **state) {
   (void)state;
@@ -573,6 +654,8 @@ int main(void) {
       cmocka_unit_test(dimensions_refused),
       cmocka_unit_test(neighbours),
       cmocka_unit_test(neighbours_by_folds),
+      cmocka_unit_test(number_of_folds),
+      cmocka_unit_test(near_duplicates),
       cmocka_unit_test(gallery_in_memory),
       cmocka_unit_test(rules),
       cmocka_unit_test(rules_for_other_rows),

@@ -8,6 +8,8 @@
  * out of the whole, the map is fitted without them, and they look for neighbours among the rest. */
 #include "choose/choose.h"
 
+#include <string.h>
+
 #define MOST       50u
 #define FOLD_BATCH 1024u
 
@@ -223,6 +225,48 @@ kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_
   if (status == KF_OK) status = hand_out(&j, out);
   kf_row_list_clear(&j.sample);
   kf_arena_free(&j.arena);
+  return status;
+}
+
+/* --- for rows of any kind --------------------------------------------------------------------- */
+
+/* Whether a model can have been fitted on these rows: the same classes, with as many rows each. */
+static bool may_be_of(const kf_model *model, const kf_stats *stats) {
+  bool same = model->n_classes == stats->n_classes && model->rows == stats->rows &&
+              model->names.n == stats->names.n;
+  for (uint32_t k = 0; same && k < stats->n_classes; k++)
+    same = model->counts[k] == stats->counts[k] &&
+           (stats->names.n == 0 || strcmp(model->names.name[k], stats->names.name[k]) == 0);
+  return same;
+}
+
+static kf_status choose_in_turn(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                const kf_k_options *options, kf_k_choice **out) {
+  kf_k_options o = *options;
+  kf_gallery *gallery;
+  KF_TRY(kf_gallery_new(ctx, data, model, &(kf_gallery_options){.metric = o.metric}, &gallery));
+  o.metric = KF_METRIC_DEFAULT; /* the gallery has it */
+  o.folds = 0;
+  kf_status status = kf_k_choice_new(ctx, gallery, &o, out);
+  kf_gallery_free(gallery);
+  return status;
+}
+
+kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                   const kf_k_options *options, kf_k_choice **out) {
+  KF_ENTER(ctx, data != NULL && out != NULL);
+  KF_OPTIONS(kf_k_options, o, options);
+  if (!data->has_labels)
+    return kf_fail(err, KF_ERR_DATA, "k cannot be chosen: the rows have no labels");
+  if (model == NULL) return choose_in_turn(ctx, data, NULL, &o, out);
+  KF_TRY(kf_map_check_data(&model->map, data, err));
+  kf_stats_options how = {.normalize = model->map.normalized ? KF_ON : KF_OFF};
+  kf_stats *stats;
+  KF_TRY(kf_stats_new_from_data(ctx, data, &how, &stats));
+  kf_status status = may_be_of(model, stats)
+                         ? kf_k_choice_new_by_folds(ctx, stats, data, model, &o, out)
+                         : choose_in_turn(ctx, data, model, &o, out);
+  kf_stats_free(stats);
   return status;
 }
 

@@ -145,6 +145,33 @@ def neighbours_are_chosen(box):
     auto = box.works("classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", "auto", "-q")
     equal(auto.out, same.out, "classify -k auto")
     box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "-k", "auto", naming="--gallery")
+    check("if the map was fitted on these rows, this k is too small" in result.err, result.err)
+
+
+@test
+def neighbours_are_chosen_by_folds(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--lambda", "0.3x", "-o", "m.safetensors", "-q")
+    said = box.works("index", "train.safetensors", "--model", "m.safetensors", "-k", "auto", "-o", "g.safetensors").err
+    found = re.search(r"k = (\d+) is right for (\S+) % of 150 rows in folds that their map has not seen; the best of 1 to 50, k = (\d+), for (\S+) %", said)
+    check(found is not None, said)
+    cells = json.loads(box.works("sweep", "train.safetensors", "--lambdas", "0.3x", "--dims", 24, "--no-raw", "--no-prototypes",
+                                 "-k", ",".join(map(str, range(1, 51))), "--json").out)["cells"]
+    equal([f"{100 * cells[int(found.group(i)) - 1]['top1']:.2f}" for i in (1, 3)], [found.group(2), found.group(4)], "a sweep over folds")
+    equal(max(cell["top1"] for cell in cells), cells[int(found.group(3)) - 1]["top1"], "the best")
+    words = ["classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors"]
+    wanted = box.works(*words, "-k", found.group(1)).out
+    equal(box.works(*words).out, wanted, "the k of the gallery is the default of classify")
+    result = box.works("eval", *words[1:], "-k", "auto")
+    check(f"k = {found.group(1)}, as the gallery says" in result.err and f"Koo-Fu {found.group(1)}-NN" in result.out, result.err)
+    # other rows than those of the map, and the original space: rows are left out in turn
+    for more in (["test.safetensors", "--model", "m.safetensors"], ["train.safetensors"]):
+        check("rows of the gallery left out in turn" in box.works("index", *more, "-k", "auto", "-o", "h.safetensors").err, f"{more}")
+    box.works("index", "test.safetensors", "--append", "g.safetensors", "-o", "i.safetensors", "-q")
+    check(f"k = {found.group(1)}, as" in box.works("eval", "m.safetensors", "--gallery", "i.safetensors", "-k", "auto").err, "k of a longer gallery")
+    box.refuses(USAGE, "index", "test.safetensors", "--append", "g.safetensors", "-k", "auto", naming="--append")
+    box.write("bare.npy", npy([[float(i + j) for j in range(24)] for i in range(4)]))
+    box.refuses(BAD_DATA, "index", "bare.npy", "-k", "auto", "-o", "h.safetensors", naming="no labels")
 
 
 # --- sweep
