@@ -245,7 +245,8 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  TRY(a->search.k.automatic
+  int own = !a->search.k.given && kf_gallery_k(job->gallery);
+  TRY(a->search.k.automatic || own
           ? choose_k_auto(job->cli, job->gallery, &v->k)
           : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k));
   TRY(choose_top(job, kf_gallery_classes(job->gallery), "in the gallery"));
@@ -373,8 +374,8 @@ static const cli_group own_options = {
         {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
          .help = "of a model that has text: images, text or fused (default: fused)"},
         {NEIGHBOURS, .automatic = 1,
-         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
-                 "if there are fewer)"},
+         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
+                 "says, or 15, or all if there are fewer)"},
         {FLAG("probabilities", use.probabilities),
          .help = "also print the probability of each class"},
         {FLAG("no-reject", use.no_reject),

@@ -259,14 +259,18 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({MODEL_METRIC}, {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-            {NEIGHBOUR_LIST, .automatic = 1,
-             .help =
-                 "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto "
-                 "(default: 1,5,15)"},
-            {FLAG("no-calibration", errors.no_calibration),
-             .help = "do not judge probabilities, which takes all scores of each row"},
-            {SHARES_JSON})};
+    OPTIONS(
+        {METRIC(metric_choices),
+         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
+                 "fitted without normalising); text is always compared by cosine"},
+        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+        {NEIGHBOUR_LIST, .automatic = 1,
+         .help =
+             "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
+             "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+        {FLAG("no-calibration", errors.no_calibration),
+         .help = "do not judge probabilities, which takes all scores of each row"},
+        {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",
@@ -318,6 +322,9 @@ const cli_command eval_command = {
         "data are matched by name, and classes that only one of them has are listed. Text classes "
         "that the model lacks take part in the lines of text, and rows without text for their "
         "class are left out there; --class-set gives all lines the same classes.\n\n"
+        "A model with text (see 'koofu fit --text') has two more lines: its text alone, and fused, "
+        "text and prototypes together, which is what 'koofu classify' answers. In --json, top1 and "
+        "top5 are those of its answers; prototypes_top1 and model_text_top1 are of its parts.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
         "classes are left out. A gallery stays whole: the set only decides whose rows are "
         "scored.\n\n"

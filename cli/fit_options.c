@@ -14,8 +14,8 @@ int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
   if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->fit.folds.given || a->fit.tolerance.given) && !a->fit.dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "tolerance");
+  if ((a->fit.folds.given || a->fit.margin.given) && !a->fit.dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "margin");
   if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
@@ -51,7 +51,7 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,
                         .reject = a->fit.reject.value,
-                        .tolerance = a->fit.tolerance.value / 100};
+                        .margin = a->fit.margin.value / 100};
   return result_of(cli,
                    a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
@@ -122,15 +122,32 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
 }
 
 static void say_dim(cli_run *cli, const kf_dim_choice *c) {
-  say(cli, "%s by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
-      show_counted(c->dim, "dimension", "dimensions").text, c->folds,
-      show_percent(c->points[c->dim - 1].top1, c->n).text, show_counted(c->n, "row", "rows").text,
-      c->best, show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
-      show_percent(c->points[c->n_points - 1].top1, c->n).text);
+  const kf_dim_point *chosen = &c->points[c->dim - 1], *all = &c->points[c->n_points - 1];
+  double n = (double)c->n, loss = ((double)chosen->lost - (double)chosen->won) / n;
+  if (c->dim == c->n_points)
+    say(cli,
+        "all %u dimensions are kept: %u folds of %s do not show that fewer lose at most %g points",
+        c->dim, c->folds, show_counted(c->n, "row", "rows").text, 100 * c->margin);
+  else
+    say(cli,
+        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most "
+        "%.2f with 95 %% confidence",
+        show_counted(c->dim, "dimension", "dimensions").text, c->folds,
+        show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text, all->dim,
+        show_percent(all->top1, c->n).text, 100 * loss, 100 * kf_dim_upper95(c, c->dim - 1));
+}
+
+void say_near(cli_run *cli, uint64_t near, uint64_t n) {
+  say(cli,
+      "warning: %s of %s looked up have nearly the same row in their class, such as a copy or "
+      "another frame of a video; figures of rows left out one by one are too hopeful then, and "
+      "lambda too small: leave out whole groups instead ('koofu fit --groups FILE')",
+      show_count(near).text, show_counted(n, "row", "rows").text);
 }
 
 void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
   say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
+  if (report->many_near && report->n) say_near(cli, report->n_near, report->n_compared);
   if (report->by_lambda) say_lambda(cli, report->by_lambda);
   if (report->by_fusion) say_fusion(cli, report->by_fusion);
   if (report->by_dim) say_dim(cli, report->by_dim);

@@ -64,10 +64,9 @@ const cli_group choose_options = {
             {SAMPLE,
              .help = "choose using at most N rows, the same share of each class (default: 2000 for "
                      "the likelihood, 50000 for counting hits)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
-            {REAL("tolerance", fit.tolerance, "POINTS"),
-             .help = "percentage points of accuracy that fewer dimensions may cost (default: one "
-                     "standard error)"})};
+            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
+                            "or as many as most classes have rows)"},
+            {MARGIN})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),

@@ -30,7 +30,7 @@ typedef struct cli_args {
     cli_number dim;
     int centre, method, criterion, one_se;
     cli_number sample, folds;
-    cli_real tolerance, reject;
+    cli_real margin, reject;
   } fit;
   struct test_args { /* TEST_ROWS, TEST_LABELS */
     cli_list data, labels;
@@ -116,7 +116,7 @@ extern const cli_group row_options;     /* --tensor, --skip-bad */
 extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
 extern const cli_group only_options;    /* --only */
 extern const cli_group stats_options;   /* --no-normalize, --exponent */
-extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
+extern const cli_group choose_options;  /* --one-se, --sample, --folds, --margin */
 extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
 extern const cli_group truth_options;   /* of test rows: --truth, --truth-classes, --ids */
@@ -186,6 +186,10 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define ONE_SE                                                                                     \
   FLAG("one-se", fit.one_se),                                                                      \
       .help = "take the largest lambda within one standard error of the best"
+#define MARGIN                                                                                     \
+  REAL("margin", fit.margin, "POINTS"),                                                            \
+      .help = "with --dim auto: points of accuracy that may be lost, with 95 % confidence "        \
+              "(default: 0.5)"
 #define TEST_ROWS                                                                                  \
   INPUTS("test", test.data, "DATA"),                                                               \
       .help = "test rows; repeat it for several files (default: folds of the training rows)"

@@ -364,7 +364,8 @@ typedef enum kf_criterion {
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
-  int choose_dim; /* instead of `dim`: the fewest within one standard error of the best */
+  int choose_dim; /* instead of `dim`: the fewest shown to lose less than `margin` (see
+                   * kf_dim_choice_new) */
   kf_centre centre;
   kf_metric metric; /* of prototypes, while choosing */
   /* Fit text and rows together (see kf_model_new_fused), with lambda and alpha chosen together. The
@@ -378,8 +379,8 @@ typedef struct kf_fit_options {
   const kf_stats *between;
   int one_se;       /* choose the largest lambda within one standard error of the best */
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;   /* of choose_dim; 0: 5 */
-  double tolerance; /* accuracy that choose_dim may lose, 0.01 = one point; 0: its standard error */
+  uint32_t folds;   /* of choose_dim; 0: as in kf_dim_options */
+  double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
@@ -408,6 +409,10 @@ typedef struct kf_fit_report {
   struct kf_lambda_choice *by_lambda;
   struct kf_fuse_choice *by_fusion;
   struct kf_dim_choice *by_dim;
+  /* Near-duplicates: of n_compared rows, those that have nearly the same row in their class. If
+   * there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
+  uint64_t n_compared, n_near;
+  int many_near;
 } kf_fit_report;
 
 /* Fits a model to the rows of a data set that have a label, choosing what is not given.
@@ -661,7 +666,10 @@ typedef struct kf_gallery_options {
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
    * labels, and the same goes for ids. */
   const char *append_to;
-  uint64_t reserved[8];
+  /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
+   * 0: not known, or that of append_to. */
+  uint32_t k;
+  uint64_t reserved[7];
 } kf_gallery_options;
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
@@ -692,6 +700,7 @@ KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
+KF_API uint32_t kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: none */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 KF_API int kf_gallery_has_labels(const kf_gallery *gallery);
@@ -979,11 +988,14 @@ typedef struct kf_quickstart_result {
   uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
-  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
-   * only. */
+  /* Cross-validation: hits among dim_n rows with `fewer` dimensions and with all, which the model
+   * has. Without text only. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint64_t reserved[8];
+  uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
+  int many_near;  /* as in kf_fit_report */
+  uint64_t n_compared, n_near;
+  uint64_t reserved[5];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is

@@ -313,11 +313,34 @@ KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts
  * unevenly. Above 2^30 tosses the normal distribution with continuity correction is used. */
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
+/* The one-sided 95 % upper bound of the accuracy that one classifier loses against another on the
+ * same n rows, of which it alone has `lost` wrong and `won` right: that of Tango's score interval
+ * (1998). It is negative if the gain is significant. About 2.7 / n if the two never differ; 1 if n
+ * is 0 or the counts do not fit into it. */
+KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
+
 /* ---------------------------------------------------------------------------------------------
  * 19  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
  *
  * kf_fit chooses with these functions; call them yourself to see the curves.
  * ------------------------------------------------------------------------------------------ */
+
+/* Rows that are all but copies of others. */
+typedef struct kf_near_rows {
+  uint64_t n;      /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
+  uint64_t near;   /* of them: another row of the class is nearly the same */
+  uint64_t copies; /* of them: another row of the class is the same */
+  int many;        /* 1: more than one row in twenty is near another, beyond doubt */
+  uint64_t reserved[4];
+} kf_near_rows;
+/* Counts near-duplicates in a sample of the training rows: pictures that are in the data twice, or
+ * frames of one video. They make leave-one-out too hopeful, since the twin of the row that is left
+ * out stays in. Rows are near if their squared distance is below 0.15 of the mean one between rows
+ * of a class (on real photos that holds for at most one row in thirty); if rows vary in fewer than
+ * about twenty directions, that happens by chance and only copies are counted. The statistics must
+ * be those of the data set. Looks at no more than 32,768 rows, 2,048 of a class. */
+KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    kf_near_rows *out);
 
 /* Accuracy at one lambda: of n rows, those whose class is first, and among the first five. */
 typedef struct kf_lambda_point {
@@ -424,16 +447,16 @@ KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 typedef struct kf_dim_point {
   uint32_t dim;
   uint64_t top1, top5;
-  uint64_t lost, won; /* rows wrong here and right with the best dimension; vice versa */
+  uint64_t lost, won; /* rows wrong here and right with all dimensions; vice versa */
 } kf_dim_point;
 
 typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;   /* 0: 5 */
-  uint64_t sample;  /* classify at most this many rows; 0: 50,000 */
-  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint32_t folds;  /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
+  uint64_t sample; /* classify at most this many rows; 0: 50,000 */
+  double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   kf_method method;
   uint64_t reserved[3];
 } kf_dim_options;
@@ -444,40 +467,73 @@ typedef struct kf_dim_choice {
   uint64_t n;      /* rows that were classified */
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
+  double margin;
+  /* From this many on, answers are those of all dimensions by construction: one less than the
+   * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
+  uint32_t same;
 } kf_dim_choice;
 
-/* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best. Statistics without a fold are the whole minus
- * those of the fold, exactly. */
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the fewest that are
+ * shown not to be inferior to all D by more than the margin (kf_dim_upper95 is within it). If none
+ * is, as with few rows, all are kept. Statistics without a fold are the whole minus those of the
+ * fold, exactly.
+ *
+ * Numbers are tried downwards until one fails, from one less than the classes that have rows or, if
+ * that many fail, from D. So the 95 % hold for the choice, not just for each number: for rows drawn
+ * independently, and for maps made from all rows but a fold. How much another draw of training rows
+ * would change is not in it. Memory: 40 bytes per dimension and thread. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+/* The 95 % upper bound of what the i-th point loses against all dimensions (kf_loss_upper95); 0 if
+ * it is the same by construction. NaN: there is no such point. */
+KF_API double kf_dim_upper95(const kf_dim_choice *choice, size_t i);
 
 typedef struct kf_k_options {
   uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
   int weighted;  /* as in kf_vote_options */
   double temperature;
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  double tolerance; /* as in kf_dim_options */
-  uint64_t reserved[4];
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
+  kf_metric metric; /* the same: of the gallery to come */
+  uint64_t reserved[3];
 } kf_k_options;
 
 typedef struct kf_k_point {
   uint32_t k;
   uint64_t top1, top5;
-  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+  uint64_t lost, won; /* rows wrong here and right with the best k; vice versa */
 } kf_k_point;
 
 typedef struct kf_k_choice {
   uint32_t k, best;
-  uint64_t n;      /* rows that were left out in turn */
+  uint64_t n;      /* rows that were left out in turn, or in folds */
   size_t n_points; /* one for each k from 1 */
   kf_k_point *points;
+  uint32_t folds; /* 0: rows of a gallery were left out in turn */
 } kf_k_choice;
 
-/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
+/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. This is for
+ * galleries in the original space, and for maps fitted on other rows: a map that has seen the row
+ * makes a small k look better than it is. `folds` and `metric` must be 0. */
 KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
                                  const kf_k_options *options, kf_k_choice **out);
+/* Chooses k for a gallery of the rows that a model was fitted on. The rows are divided into
+ * stratified folds; each fold is taken out of the statistics, exactly, the model is fitted again
+ * with its own lambda (relative to the scatter), centring and number of dimensions, and the rows of
+ * the fold look for neighbours among the others. The statistics must be those of the data set, and
+ * the model one of these rows. Memory: the rows without a fold, five bytes per value, and `most`
+ * bits for each row that is left out. */
+KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                          const kf_model *model, const kf_k_options *options,
+                                          kf_k_choice **out);
+/* Chooses k for a gallery of these rows, mapped by the model (NULL: in the original space): by folds
+ * if the model may have been fitted on them (the same classes with as many rows each), otherwise by
+ * leaving out each row in turn, since its map has not seen them. Memory: the rows, five bytes per
+ * value. */
+KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                          const kf_k_options *options, kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 
 /* ---------------------------------------------------------------------------------------------
@@ -636,9 +692,8 @@ typedef struct kf_report_options {
   const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
-  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
-   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
-   * one is given here. `between` must be NULL. */
+  /* How to fit, as in kf_fit. Of a given model everything is as it was fitted; its text is used
+   * unless one is given here. `between` must be NULL. */
   kf_fit_options fit;
   const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
   size_t n_dims;
@@ -663,12 +718,15 @@ typedef struct kf_report_result {
   /* Accuracy on the test rows; n is 0 without them. */
   kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
   kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
-  uint64_t reserved[8];
+  /* Near-duplicates among the training rows, as in kf_fit_report. */
+  uint64_t n_compared, n_near;
+  int many_near;
+  uint64_t reserved[5];
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, with everything chosen that is not
- * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions,
- * neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
+ * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (with
+ * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
  * needs nothing else: no network, no script; the same input gives the same bytes. Training rows are
  * held in memory for the neighbours, five bytes per value. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,

@@ -197,7 +197,8 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* One stage made of many calls on a context (stage.c): between begin and end their progress counts
- * as part of the stage, and a wish to stop still reaches them. */
+ * as part of the stage, and a wish to stop still reaches them. Without a name (NULL) the calls keep
+ * stages of their own, and only their messages are heard. */
 typedef struct kf_stage {
   kf_ctx *ctx;
   kf_ctx_options caller; /* the callbacks that were set aside */

@@ -102,7 +102,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .centre = o->centre,
                        .folds = o->folds,
                        .sample = o->sample,
-                       .tolerance = o->tolerance,
+                       .margin = o->margin,
                        .method = o->method};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
@@ -152,6 +152,18 @@ kf_status kf_fit_choose(kf_fit_job *j) {
   return KF_OK;
 }
 
+/* Rows that are left out must not have twins that stay in. */
+static kf_status look_for_twins(kf_fit_job *j) {
+  kf_fit_report *r = j->report;
+  kf_near_rows found;
+  if (!j->has_rows) return KF_OK;
+  KF_TRY(kf_near_duplicates(j->ctx, j->stats, j->data, &found));
+  r->n_compared = found.n;
+  r->n_near = found.near;
+  r->many_near = found.many;
+  return KF_OK;
+}
+
 /* --- from statistics to the model ------------------------------------------------------------- */
 
 static kf_status take_statistics(kf_fit_job *j) {
@@ -165,6 +177,7 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   if (o->text != NULL)
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
+  KF_TRY(look_for_twins(j));
   return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
 }
 

@@ -57,6 +57,7 @@ typedef struct kf_report_job {
   size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
+  kf_stage notes;      /* what fit, sweeps and draws all have to say is said once */
 } kf_report_job;
 
 /* Statistics, choices and the model. The job is to be cleared even if this fails. */
