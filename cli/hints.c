@@ -35,6 +35,9 @@ static const struct hint_text {
     {KF_HINT_SPOKEN, "names", "--names takes lines 'CLASS<tab>NAME'"},
     {KF_HINT_REPEATS, "repeats", "--names gives classes other names, and --repeats allows it"},
     {KF_HINT_REPEATS, "names", "--names gives classes other names"},
+    {KF_HINT_ORDER, "order",
+     "--order number sorts them by number, --order given leaves them as they are"},
+    {KF_HINT_LABEL_COLUMN, "label-column", "name the column of labels with --label-column"},
 };
 
 static int has_option(const cli_command *command, const char *name) {
