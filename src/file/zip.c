@@ -345,7 +345,10 @@ static int nameless(const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return fd;
   char *path = kf_path_join(folder, ".koofu-XXXXXX");
-  if (path == NULL) return -1;
+  if (path == NULL) {
+    errno = ENOMEM;
+    return -1;
+  }
   fd = mkostemp(path, O_CLOEXEC);
   if (fd >= 0) unlink(path);
   int code = errno;
