@@ -16,7 +16,8 @@ kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint
   }
   size_t step = (size_t)(row / KF_LABEL_STEP);
   bool begin = labels->index == NULL; /* the scan that makes the index */
-  kf_mark mark = begin ? (kf_mark){0} : labels->index[step];
+  kf_mark mark = {0};
+  if (!begin) mark = labels->index[step];
   text->row = begin ? 0 : step * KF_LABEL_STEP;
   if (labels->kind == KF_LABELS_LINES) {
     kf_lines_start(&text->as.lines, labels->in, mark.offset, mark.line);

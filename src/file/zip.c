@@ -307,7 +307,7 @@ typedef struct inflater {
   uint64_t offset, left; /* of what is not read yet */
   uint64_t done;         /* bytes unpacked */
   bool ended;
-  unsigned char in[CHUNK];
+  unsigned char in[CHUNK], out[CHUNK];
 } inflater;
 
 static kf_status start(inflater *f, const kf_zip *zip, const kf_zip_member *m, kf_err *err) {
@@ -393,11 +393,10 @@ static kf_status unpack_all(inflater *f, int fd, kf_err *err) {
   crc c;
   crc_start(&c);
   for (size_t got = CHUNK; got == CHUNK;) {
-    unsigned char bytes[CHUNK];
-    KF_TRY(more(f, bytes, CHUNK, &got, err));
+    KF_TRY(more(f, f->out, CHUNK, &got, err));
     if (f->done > f->member->size) break;
-    crc_add(&c, bytes, got);
-    KF_TRY(write_all(f->zip, fd, bytes, got, err));
+    crc_add(&c, f->out, got);
+    KF_TRY(write_all(f->zip, fd, f->out, got, err));
   }
   if (f->done != f->member->size || f->left > 0 || f->z.avail_in > 0)
     return bad_member(f->zip, f->member, "does not have the size that the directory gives", err);
