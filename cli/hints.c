@@ -37,7 +37,7 @@ static const struct hint_text {
     {KF_HINT_REPEATS, "names", "--names gives classes other names"},
     {KF_HINT_ORDER, "order",
      "--order number sorts them by number, --order given leaves them as they are"},
-    {KF_HINT_LABEL_COLUMN, "label-column", "name the column of labels with --label-column"},
+    {KF_HINT_LABEL_COLUMN, "label-column", "--label-column says which column holds the labels"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

@@ -278,6 +278,8 @@ static void bad_tables(void **state) {
   assert_no_table("t.csv", "Label\nx\ny\n", NULL,
                   "says 'Label' like a header, but without it there are 2 labels");
   assert_no_table("t.csv", "x\ny\n", NULL, "2 labels for the 3 rows");
+  assert_no_table("t.txt", "l\nx\ny\nx", NULL, "4 labels for the 3 rows");
+  assert_int_equal(kf_errhint(ctx), KF_HINT_LABEL_COLUMN);
   assert_no_table("t.csv", "x\ny\nx\ny\ny", NULL, "5 labels for the 3 rows");
   assert_no_table("t.csv", "l\na\nb,\nc\n", "l", "line 3 has 2 fields, but the first line has 1");
   assert_no_table("t.csv", "l,m\na,b\n\nc,d\n", "l", "line 3 has 1 field, but");

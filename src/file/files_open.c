@@ -126,6 +126,11 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
 
 static kf_status check_count(const kf_labels *labels, uint64_t rows, const char *of, kf_err *err) {
   if (labels->count == rows) return KF_OK;
+  if (labels->kind == KF_LABELS_LINES && labels->count == rows + 1)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABEL_COLUMN,
+                        "%s: %" PRIu64 " labels for the %" PRIu64
+                        " rows of %s, as if its first line were a header",
+                        labels->in->path, labels->count, rows, of);
   return kf_fail_file(err, labels->in->path, "%" PRIu64 " labels for the %" PRIu64 " rows of %s",
                       labels->count, rows, of);
 }

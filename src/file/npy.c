@@ -131,8 +131,10 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   }
   if (parse_string_type(name, npy)) return KF_OK;
   if (strchr(name, 'O') != NULL)
-    return kf_fail_file(p->err, p->path,
-                        "the array holds Python objects, which koofu does not load");
+    return kf_fail_file(
+        p->err, p->path,
+        "the array holds Python objects, which koofu does not load (numpy, for strings: "
+        "y.astype(str))");
   if (name[0] == '>')
     return kf_fail_file(p->err, p->path,
                         "dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')", name,

@@ -115,6 +115,13 @@ static const kf_npz_array *find_only(const kf_npz *npz, bool (*fits)(const kf_np
   return *n == 1 ? found : NULL;
 }
 
+/* If nothing else fits, an array that cannot be read may be meant; opening it says what is wrong. */
+static const kf_npz_array *find_unreadable(const kf_npz *npz) {
+  for (size_t i = 0; i < npz->n; i++)
+    if (!npz->arrays[i].readable) return &npz->arrays[i];
+  return NULL;
+}
+
 /* The array asked for, or "embeddings", or the only matrix. */
 static kf_status find_rows(const kf_npz *npz, const char *name, const kf_npz_array **out,
                            kf_err *err) {
@@ -122,9 +129,7 @@ static kf_status find_rows(const kf_npz *npz, const char *name, const kf_npz_arr
   if (name != NULL) return find_named(npz, name, out, err);
   *out = find(npz, KF_TENSOR_ROWS);
   if (*out == NULL || !is_matrix(*out)) *out = find_only(npz, is_matrix, 0, &n);
-  if (*out != NULL) return KF_OK;
-  /* The only array of all is meant, whatever is wrong with it; opening it says so. */
-  if (npz->n == 1 && !npz->arrays->readable) *out = npz->arrays;
+  if (*out == NULL && n == 0) *out = find_unreadable(npz);
   if (*out != NULL) return KF_OK;
   return refuse(npz, n > 0 ? KF_HINT_TENSOR : KF_HINT_NONE,
                 n > 0 ? "several arrays are matrices of floats" : "no array is a matrix of floats",
@@ -192,6 +197,7 @@ static kf_status use_labels(const kf_npz *npz, kf_labels *labels, const char *na
   if (name != NULL) KF_TRY(find_named(npz, name, &array, err));
   if (array == NULL) array = find_only(npz, is_list, rows, &n);
   if (array == NULL && n == 0) array = find_only(npz, is_list, 0, &n);
+  if (array == NULL && n == 0) array = find_unreadable(npz);
   if (array == NULL)
     return refuse(npz, KF_HINT_NONE,
                   n > 0 ? "several arrays could be labels; name one as FILE.npz:NAME"

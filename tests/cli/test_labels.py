@@ -123,6 +123,9 @@ def archives(box):
         save(box.path("d.npz"), x=x, y=y, other=numpy.arange(5))
         save(box.path("s.npz"), x=x, names=names, z=numpy.asfortranarray(x.astype("f8")))
         before = box.files()
+        if "without zlib" in box.run("stats", "d.npz", "-o", "o.safetensors").err:
+            box.refuses(BAD_DATA, "stats", "d.npz", "-o", "p.safetensors", naming=["d.npz", "compressed", "numpy.savez"])
+            continue
         for words in (["d.npz"], ["d.npz:x"], ["d.npz", "--tensor", "x", "--label-tensor", "y"], ["x.npy", "--labels", "d.npz"],
                       ["x.npy", "--labels", "d.npz:y"], ["s.npz:x", "--labels", "d.npz:y"], ["s.npz:z", "--labels", "d.npz:y"]):
             equal(statistics(box, *words), want, f"{save.__name__}: {words}")
@@ -154,8 +157,9 @@ def packed_arrays_in_a_folder_that_cannot_be_written(box):
     numpy.savez_compressed(box.path("read/d.npz"), x=x, y=y)
     box.become_nobody()
     os.chmod(box.path("read"), 0o555)
-    box.works("stats", "read/d.npz", "-o", "o.safetensors")
+    result = box.run("stats", "read/d.npz", "-o", "o.safetensors")
     os.chmod(box.path("read"), 0o755)
+    check(result.status == 0 or "without zlib" in result.err, f"unpacks elsewhere: {result}")
 
 
 @test
