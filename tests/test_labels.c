@@ -218,6 +218,46 @@ static void label_folders_that_do_not_fit(void **state) {
                 "s_7.npy");
 }
 
+/* Label files one by one keep to the order of the paths, which must not be sorted then; next to a folder,
+ * whose order is not the caller's, it is told. */
+static void labels_one_by_one(void **state) {
+  (void)state;
+  write_twelve();
+  const char *const paths[] = {at("s/s_10.npy"), at("s/s_9.npy")};
+  const char *labels[SHARDS] = {at("l/labels_10.npy"), at("l/labels_9.npy")};
+  kf_data_options options = {.labels = labels, .n_labels = 2};
+  kf_data *data;
+  int32_t label;
+  float row[2];
+  for (kf_order order = KF_ORDER_DEFAULT; order <= KF_ORDER_NAME; order++) {
+    options.order = order;
+    kf_status status = kf_data_open(ctx, paths, 2, &options, &data);
+    if (order == KF_ORDER_NUMBER) {
+      assert_failed(status, KF_ERR_ARG, "labels_10.npy first", "cannot be sorted");
+      continue;
+    }
+    assert_ok(ctx, status);
+    assert_ok(ctx, kf_data_get(ctx, data, 1, 1, row, &label));
+    assert_true(row[0] == 10 && label == 9);
+    kf_data_free(data);
+  }
+  for (int i = 0; i < SHARDS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "l/labels_%d.npy", i);
+    labels[i] = at(name);
+  }
+  kf_ctx *quiet = ctx;
+  kf_ctx_options loud = {.threads = 1, .log = keep_log};
+  assert_int_equal(kf_ctx_new(&loud, &ctx), KF_OK);
+  logged[0] = '\0';
+  data = must_open(at("s"), &(kf_data_options){.labels = labels, .n_labels = SHARDS});
+  assert_matched(data, 1);
+  assert_non_null(strstr(logged, "order of numbers"));
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  ctx = quiet;
+}
+
 /* --- tables ---------------------------------------------------------------------------------- */
 
 static const float rows3[6] = {1, 1, 2, 1, 3, 1};
@@ -426,6 +466,7 @@ int main(void) {
       cmocka_unit_test(orders_without_doubt),
       cmocka_unit_test(label_folders),
       cmocka_unit_test(label_folders_that_do_not_fit),
+      cmocka_unit_test(labels_one_by_one),
       cmocka_unit_test(tables),
       cmocka_unit_test(bad_tables),
       cmocka_unit_test(long_table),

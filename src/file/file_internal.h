@@ -33,8 +33,9 @@ int kf_by_number(const void *a, const void *b);
  * folder stands for its label files, and a pattern without a match is kept: opening it then fails. */
 kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
                           kf_err *err);
-/* Sorts all files by kf_by_number or kf_by_bytes, as the caller asks; by default leaves them. */
-kf_status kf_paths_sort(kf_paths *paths, kf_order order, kf_err *err);
+/* Sorts all files by kf_by_number or kf_by_bytes, as the caller asks; by default leaves them. *moved:
+ * that has changed their order. */
+kf_status kf_paths_sort(kf_paths *paths, kf_order order, bool *moved, kf_err *err);
 /* The first two neighbours that are in the order of bytes but not in that of numbers, as a shell lists
  * them: i and i + 1. SIZE_MAX: none. */
 size_t kf_paths_doubt(const kf_paths *paths);

@@ -264,12 +264,11 @@ static kf_status check_arguments(const char *const *paths, size_t n, const kf_da
   return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path is missing") : KF_OK;
 }
 
-/* Says what was decided and might have been meant otherwise: the order of files that one label file goes
- * through, and which array holds labels. */
-static void log_choices(kf_ctx *ctx, const kf_files *files, bool listed) {
+/* Says what was decided and might have been meant otherwise: the order of files, if labels are given in
+ * that order, and which array holds labels. */
+static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
   const kf_shard *shards = files->shards;
-  bool common = listed && files->common.in != NULL;
-  for (size_t s = 0; common && s + 1 < files->n_shards; s++) {
+  for (size_t s = 0; ordered && s + 1 < files->n_shards; s++) {
     if (strcmp(shards[s].in.path, shards[s + 1].in.path) < 0) continue;
     const char *const pair[] = {shards[s].in.path, shards[s + 1].in.path};
     if (kf_by_number(&pair[0], &pair[1]) > 0) continue;
@@ -280,12 +279,21 @@ static void log_choices(kf_ctx *ctx, const kf_files *files, bool listed) {
     kf_log(ctx, "labels are those of %s", shards[0].labels.in->path);
 }
 
+/* *ordered: the order of the data files is ours, and decides which labels they have. */
 static kf_status list_files(const char *const *paths, size_t n, kf_data_options *o, kf_paths *list,
-                            kf_paths *labels, kf_err *err) {
+                            kf_paths *labels, bool *ordered, kf_err *err) {
+  bool moved;
   KF_TRY(kf_paths_expand(paths, n, false, list, err));
-  KF_TRY(kf_paths_sort(list, o->order, err));
+  KF_TRY(kf_paths_sort(list, o->order, &moved, err));
   KF_TRY(kf_paths_expand(o->labels, o->n_labels, true, labels, err));
   KF_TRY(kf_paths_pair(list, labels, err));
+  bool one_by_one = labels->n > 1 && !labels->listed;
+  if (moved && one_by_one && !list->listed)
+    return kf_fail(err, KF_ERR_ARG,
+                   "label files that are given one by one, %s first, belong to data files in the "
+                   "order given, so these cannot be sorted",
+                   labels->path[0]);
+  *ordered = list->listed && o->order == KF_ORDER_DEFAULT && (labels->n == 1 || one_by_one);
   o->labels = (const char *const *)labels->path;
   o->n_labels = labels->n;
   return KF_OK;
@@ -299,10 +307,11 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   kf_files *files = kf_files_new();
   if (files == NULL) return kf_fail_memory(err);
   kf_paths list = {0}, labels = {0};
-  kf_status status = list_files(paths, n_paths, &o, &list, &labels, err);
+  bool ordered = false;
+  kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);
   if (status == KF_OK) status = open_files(files, &list, &o, err);
   if (status == KF_OK) status = check_twice(ctx, files);
-  if (status == KF_OK) log_choices(ctx, files, list.listed && o.order == KF_ORDER_DEFAULT);
+  if (status == KF_OK) log_choices(ctx, files, ordered);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
   kf_data *data = &files->base;

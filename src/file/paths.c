@@ -76,12 +76,15 @@ int kf_by_number(const void *a, const void *b) {
   return by_number(*(char *const *)a, *(char *const *)b);
 }
 
-kf_status kf_paths_sort(kf_paths *paths, kf_order order, kf_err *err) {
+kf_status kf_paths_sort(kf_paths *paths, kf_order order, bool *moved, kf_err *err) {
+  *moved = false;
   if ((unsigned)order > KF_ORDER_GIVEN)
     return kf_fail(err, KF_ERR_ARG, "invalid order of files %d", (int)order);
-  if (order == KF_ORDER_NUMBER || order == KF_ORDER_NAME)
-    qsort(paths->path, paths->n, sizeof *paths->path,
-          order == KF_ORDER_NAME ? kf_by_bytes : kf_by_number);
+  if (order != KF_ORDER_NUMBER && order != KF_ORDER_NAME) return KF_OK;
+  int (*by)(const void *, const void *) = order == KF_ORDER_NAME ? kf_by_bytes : kf_by_number;
+  for (size_t i = 1; i < paths->n; i++)
+    *moved = *moved || by(&paths->path[i - 1], &paths->path[i]) > 0;
+  qsort(paths->path, paths->n, sizeof *paths->path, by);
   return KF_OK;
 }
 
