@@ -225,8 +225,10 @@ static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
 
 static int open_unknown(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  kf_data_options options = {
-      .tensor = a->data.tensor, .inner_labels = KF_OFF, .skip_bad = a->data.skip_bad};
+  kf_data_options options = {.tensor = a->data.tensor,
+                             .inner_labels = KF_OFF,
+                             .skip_bad = a->data.skip_bad,
+                             .order = (kf_order)a->data.order};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
   TRY(result_of(job->cli, status));

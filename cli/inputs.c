@@ -11,7 +11,8 @@
 
 int data_options_given(const cli_args *a) {
   const struct data_args *d = &a->data;
-  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
+  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column || d->order ||
+         d->skip_bad || d->only;
 }
 
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
@@ -30,6 +31,8 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .allow_unlabelled = d->allow_unlabelled || use == LABELS_WANTED,
       .allow_unknown = d->allow_unknown || (use == LABELS_WANTED && d->classes),
       .only = only,
+      .label_column = d->label_column,
+      .order = (kf_order)d->order,
   };
   TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
   TRY(own_data(cli, *out));

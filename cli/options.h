@@ -18,8 +18,8 @@ typedef struct cli_args {
   } common;
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
-    const char *classes, *tensor, *label_tensor, *only;
-    int skip_bad, allow_unlabelled, allow_unknown;
+    const char *classes, *tensor, *label_tensor, *label_column, *only;
+    int order, skip_bad, allow_unlabelled, allow_unknown;
   } data;
   struct stats_args { /* stats_options */
     int no_normalize;
@@ -111,8 +111,8 @@ typedef struct cli_args {
 /* --- groups of options ------------------------------------------------------------------------ */
 
 extern const cli_group global_options;  /* every command has these */
-extern const cli_group label_options;   /* --labels, --classes, --label-tensor */
-extern const cli_group row_options;     /* --tensor, --skip-bad */
+extern const cli_group label_options;   /* --labels, --classes, --label-column, --label-tensor */
+extern const cli_group row_options;     /* --tensor, --order, --skip-bad */
 extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
 extern const cli_group only_options;    /* --only */
 extern const cli_group stats_options;   /* --no-normalize, --exponent */

@@ -144,7 +144,9 @@ typedef enum kf_hint {
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
   KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
   KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
-  KF_HINT_TEMPERATURE = 22    /* fit again from rows, or kf_classify_options.temperature */
+  KF_HINT_TEMPERATURE = 22,   /* fit again from rows, or kf_classify_options.temperature */
+  KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
+  KF_HINT_LABEL_COLUMN = 24   /* kf_data_options.label_column: which column holds the labels */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -211,34 +213,62 @@ KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64"
 #define KF_MAX_DIM     65536u
 #define KF_MAX_CLASSES 4194304u
 
+/* In which order files follow one another. By number, img_2.npy comes before img_10.npy; by name, in
+ * the order of bytes, after it. */
+typedef enum kf_order {
+  KF_ORDER_DEFAULT = 0, /* folders and patterns by number, paths as given; see kf_data_open */
+  KF_ORDER_NUMBER = 1,  /* all files together by number; ties by bytes */
+  KF_ORDER_NAME = 2,    /* all files together by bytes */
+  KF_ORDER_GIVEN = 3    /* as by default, and the order of the paths is right */
+} kf_order;
+
 typedef struct kf_data_options {
-  /* Label files or glob patterns: one file for each data file, or one for all rows together. `.npy`
-   * with integers, or text with one label per line. NULL: the labels inside the files, if any. */
+  /* Label files, folders of them or glob patterns: one file for each data file, or one for all rows
+   * together. Files that a folder or a pattern stands for go with the data files of the same names
+   * (without ending) or, if no name matches, by rank in the order of numbers.
+   *
+   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`
+   * and `.tsv` (see label_column); any other ending: text with one label per line. NULL: the labels
+   * inside the files, if any. */
   const char *const *labels;
   size_t n_labels;
   /* Text file with one class name per line. Integer labels index it; text labels must be in it.
    * NULL: the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
-  const char *tensor; /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
-  const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
-  kf_switch inner_labels;   /* read labels inside the files; default: on */
-  int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
-  int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
-  int allow_unknown;        /* with `classes`: labels not in the list are KF_LABEL_NONE, too */
+  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. */
+  const char *tensor;
+  /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
+   * strings with as many elements as there are rows, which is logged. */
+  const char *label_tensor;
+  kf_switch inner_labels; /* read labels inside the files; default: on */
+  int skip_bad;           /* leave out NaN, infinite and zero rows instead of failing */
+  int allow_unlabelled;   /* negative integers and empty lines are KF_LABEL_NONE, not an error */
+  int allow_unknown;      /* with `classes`: labels not in the list are KF_LABEL_NONE, too */
   /* Text file with class names, one per line: rows of other classes, and rows without a label, are
    * left out of the data set. Classes keep their numbers and names, and must have names. Takes 8
    * bytes of memory per remaining row. NULL: all rows. */
   const char *only;
-  uint64_t reserved[8];
+  /* The column of .csv and .tsv label files: its name in the header line, or its number, from 1. A
+   * number is always a position; the first line is then a header if there is one line more than
+   * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
+  const char *label_column;
+  kf_order order;
+  uint64_t reserved[6];
 } kf_data_options;
 
-/* Opens one data set made of files. Each path is a file, a folder (all files in it with a known
- * ending) or a glob pattern. The files of a folder or pattern come in name order (bytes), the paths
- * themselves in the order given.
+/* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),
+ * a folder (all files in it with a known ending) or a glob pattern. The files of a folder or pattern
+ * come in the order of numbers in their names, the paths themselves in the order given.
  *
- * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .safetensors (F16,
- * BF16, F32, F64), .fvecs, .fbin. Headers and labels are checked here; rows are read later, block
- * by block, so memory does not depend on their number. */
+ * The order decides which row has which label if one label file serves several data files. Paths in
+ * the order of bytes that are not in the order of numbers, as a shell lists them, are then KF_ERR_ARG
+ * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
+ * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
+ *
+ * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
+ * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
+ * checked here; rows are read later, block by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
 
@@ -1087,11 +1117,11 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "safetensors", "fvecs", "fbin", "text" */
+  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin", "csv", "tsv", "text" */
   const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors" */
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
   uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels or lines; statistics: rows counted in */
+  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
   uint32_t dim;       /* 0: none */
   uint32_t classes;   /* 0: not known */
   uint32_t dim_out;   /* model, and gallery: of its own rows */
@@ -1099,7 +1129,7 @@ typedef struct kf_info {
   int normalized;     /* statistics and model; -1 elsewhere */
   int exponent;       /* statistics only */
   double lambda;      /* model only */
-  size_t n_tensors;
+  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;

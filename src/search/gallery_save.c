@@ -103,6 +103,7 @@ static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_
 
 static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   kf_in in;
+  KF_TRY(kf_data_refuse_doubt(w->data, w->ids, err));
   KF_TRY(kf_in_open(&in, w->ids, err));
   kf_status status = kf_refuse_overwrite(path, &in, err);
   if (status == KF_OK) status = kf_lines_each(&in, take_id, w, err);
