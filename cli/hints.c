@@ -35,6 +35,7 @@ static const struct hint_text {
     {KF_HINT_SPOKEN, "names", "--names takes lines 'CLASS<tab>NAME'"},
     {KF_HINT_REPEATS, "repeats", "--names gives classes other names, and --repeats allows it"},
     {KF_HINT_REPEATS, "names", "--names gives classes other names"},
+    {KF_HINT_ANY_ENCODER, "any-encoder", "--any-encoder allows it"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

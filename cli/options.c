@@ -37,7 +37,8 @@ const cli_group row_options = {
     OPTIONS({TEXT("tensor", data.tensor, "NAME"),
              .help = "the rows inside .safetensors (default: embeddings, or the only 2-D tensor)"},
             {FLAG("skip-bad", data.skip_bad),
-             .help = "leave out rows that are NaN, infinite or zero instead of failing"})};
+             .help = "leave out rows that are NaN, infinite or zero instead of failing"},
+            {ANY_ENCODER})};
 
 const cli_group strict_options = {
     "Rows to leave out",

@@ -142,7 +142,8 @@ typedef enum kf_hint {
   KF_HINT_SKIP_PICTURES = 17, /* kf_embed_options.skip_bad leaves such pictures out */
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
-  KF_HINT_REPEATS = 20        /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
+  KF_HINT_ANY_ENCODER = 21    /* kf_ctx_options.any_encoder: allow it */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -178,7 +179,10 @@ typedef struct kf_ctx_options {
   kf_progress_fn progress;
   kf_log_fn log;
   void *user; /* handed to both callbacks */
-  uint64_t reserved[8];
+  /* What is opened or loaded with this context goes together with embeddings of any encoder (see
+   * kf_origin). */
+  int any_encoder;
+  uint64_t reserved[7];
 } kf_ctx_options;
 
 /* KF_ERR_ARG if the instruction set is not available here. */
@@ -196,6 +200,7 @@ KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_data kf_data;
+typedef struct kf_origin kf_origin; /* which encoder made the rows; see section 10 */
 
 /* How rows are stored in a file. In memory they are always float. */
 typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dtype;
@@ -723,6 +728,35 @@ KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that t
  * two encoders give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
+/* --- which encoder ---------------------------------------------------------------------------- */
+
+/* Embeddings of different encoders cannot be compared, even if they are equally long. What
+ * kf_embed and kf_prompts_embed write names its encoder; data sets hand that on to statistics, text,
+ * models and galleries made from them, and to their files. Where two of these meet (statistics that
+ * are merged, files of one data set, a model and rows or text, a gallery and queries), it is
+ * KF_ERR_DATA if both know their encoder and it is not the same; kf_ctx_options.any_encoder allows
+ * it. What has no origin, as files from elsewhere, goes together with everything. Rows that were
+ * mapped are no longer an encoder's, and have none.
+ *
+ * Each of these is NULL if the encoder is not known, and owned by the object. */
+KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder); /* never NULL */
+KF_API const kf_origin *kf_data_origin(const kf_data *data);
+KF_API const kf_origin *kf_stats_origin(const kf_stats *stats);
+KF_API const kf_origin *kf_text_origin(const kf_text *text);
+KF_API const kf_origin *kf_model_origin(const kf_model *model);
+KF_API const kf_origin *kf_gallery_origin(const kf_gallery *gallery);
+/* The name of the encoder's folder; NULL if origin is. */
+KF_API const char *kf_origin_name(const kf_origin *origin);
+/* Of the model in that folder: the settings of its towers, and a sample of each of its tensors. It
+ * does not depend on which towers are loaded, on the precision or on the number of files. 0 if origin
+ * is NULL. */
+KF_API uint64_t kf_origin_checksum(const kf_origin *origin);
+/* KF_ERR_DATA if both are known and differ: for rows in memory, whose encoder only the caller knows,
+ * before kf_classify, kf_transform or kf_gallery_search. */
+KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_origin *b);
+
+/* --- pictures and words ----------------------------------------------------------------------- */
+
 /* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length),
  * and finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose
  * embedding is not finite, gets its status there and a row of zeros, and is logged; with status
@@ -1038,6 +1072,8 @@ typedef struct kf_info {
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;
   const char *const *meta_values;
+  const char *encoder; /* that made the embeddings (see kf_origin); NULL: not known */
+  uint64_t encoder_checksum;
 } kf_info;
 
 /* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics

@@ -13,6 +13,7 @@
  * shard and logged again, so that a resumed run reports what an uninterrupted one would have. */
 #include "encode/pictures.h"
 #include "encode/shards.h"
+#include "encode/tower.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -233,7 +234,8 @@ static kf_status declare(const embedding *e, kf_stw *w, kf_err *err) {
                           .dim = e->run.dim,
                           .type = kf_type_of(e->run.dtype),
                           .labels = kf_pictures_classes(e->pictures) > 0,
-                          .names = kf_pictures_names(e->pictures)};
+                          .names = kf_pictures_names(e->pictures),
+                          .origin = kf_encoder_origin(e->encoder)};
   for (uint64_t i = 0; i < e->run.pictures; i++)
     if (e->bad[i] == 0) layout.id_bytes += strlen(kf_pictures_id(e->pictures, i));
   KF_TRY(kf_stw_format(w, "koofu.dataset", err));
@@ -320,7 +322,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
   const kf_embed_options *o = &e->options;
   e->run = (kf_embed_run){.pictures = kf_pictures_count(e->pictures),
                           .list = list_checksum(e->pictures),
-                          .encoder = kf_encoder_checksum(e->encoder),
+                          .encoder = e->encoder->image_checksum,
                           .dim = kf_encoder_dim(e->encoder),
                           .dtype = o->dtype,
                           .normalize = o->normalize == KF_ON,

@@ -127,6 +127,30 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
  * without any_sign. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
 
+/* --- which encoder embeddings come from (origin.c) --------------------------------------------- */
+
+struct kf_origin {
+  bool known;
+  bool mixed; /* of several encoders, which was allowed: not known, whatever is added */
+  bool any;   /* it goes with every other: its context has any_encoder */
+  uint64_t checksum;
+  char name[128]; /* of the encoder */
+  char from
+      [256]; /* the file or folder that says so, for messages; a long path loses its beginning */
+};
+/* Keeps `any`. */
+void kf_origin_set(kf_origin *origin, const char *name, uint64_t checksum, const char *from);
+const kf_origin *kf_origin_known(const kf_origin *origin); /* NULL if it is not known */
+/* KF_ERR_DATA naming both if they are known and differ. */
+kf_status kf_origin_agree(const kf_origin *a, const kf_origin *b, kf_err *err);
+/* The same, and `into` becomes the origin of both together: known if either is. */
+kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err);
+/* The metadata of a file of ours, checked; unknown if there is none. */
+kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err);
+kf_status kf_stw_origin(kf_stw *w, const kf_origin *origin, kf_err *err); /* nothing if unknown */
+/* Reads exactly 16 digits, 0 to 9 and a to f. */
+bool kf_parse_hex64(const char *text, uint64_t *out);
+
 /* --- npy ------------------------------------------------------------------------------------- */
 
 typedef struct kf_npy {
@@ -192,6 +216,7 @@ struct kf_data {
   uint64_t unlabelled;
   bool skip_bad;
   bool mapped; /* the rows are from a gallery and already mapped: they must not be mapped again */
+  kf_origin origin;
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -292,6 +317,7 @@ typedef struct kf_set_layout {
   bool labels;
   const kf_names *names; /* n = 0: none */
   uint64_t id_bytes;     /* 0: no ids */
+  const kf_origin *origin;
 } kf_set_layout;
 /* Class names and tensors; written by the caller in the order above. */
 kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err);

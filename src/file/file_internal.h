@@ -140,6 +140,7 @@ typedef struct kf_shard {
   kf_ids ids;
   uint64_t first; /* row of the data set */
   bool mapped;    /* a gallery whose rows went through its map */
+  kf_origin origin;
 } kf_shard;
 /* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
  * after a failure. */

@@ -36,6 +36,7 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   if (shard->table.dim != zero->table.dim)
     return kf_fail_file(err, path, "the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
                         shard->table.dim, zero->in.path, zero->table.dim);
+  KF_TRY(kf_origin_join(&files->base.origin, &shard->origin, err));
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail_file(err, path, "too many rows");
@@ -223,6 +224,7 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                    : kf_fail_memory(err);
   o.labels = (const char *const *)labels.path;
   o.n_labels = labels.n;
+  if (files != NULL) files->base.origin.any = ctx->options.any_encoder != 0;
   if (status == KF_OK) status = open_files(files, &list, &o, err);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);

@@ -64,6 +64,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
+  KF_TRY(kf_stw_origin(w, &m->map.origin, err));
   kf_st_field fields[ALL_FIELDS];
   size_t n = m->text != NULL ? ALL_FIELDS : PLAIN_FIELDS;
   model_fields(m, fields);
@@ -150,6 +151,7 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   m->rank = (uint32_t)rank;
   if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
+  KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);
 }
 
@@ -175,5 +177,6 @@ kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
   kf_model *m = NULL;
   kf_status status = read_all(&st, &m, err);
   kf_st_close(&st);
+  if (status == KF_OK) m->map.origin.any = ctx->options.any_encoder != 0;
   KF_HAND_OUT(status, out, m, kf_model_free);
 }
