@@ -784,10 +784,13 @@ typedef struct kf_pictures kf_pictures;
 
 /* paths: pictures, folders or glob patterns, in the order given.
  *
- * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth),
- * the names of those folders are the classes, and every picture below one belongs to it; pictures
- * next to them are left out, which is logged. Pictures directly in another folder, and pictures
- * given by themselves, have no label. Pictures of a folder come in byte order of their paths;
+ * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
+ * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
+ * AVIF, ...) are left out; how many, and the names of a few, are logged. Other files are ignored.
+ *
+ * If the folders in a folder hold pictures (at any depth), the names of those folders are the
+ * classes, and every picture below one belongs to it; pictures next to them are left out, which is
+ * logged. Pictures directly in another folder, and pictures given by themselves, have no label. Pictures of a folder come in byte order of their paths;
  * classes, which several folders may share, are numbered in byte order of their names. Hidden files
  * and folders are ignored, and a link that leads back to where it came from is not followed.
  *

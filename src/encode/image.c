@@ -61,15 +61,15 @@ static kf_status turn(kf_image *image, int orientation, kf_err *err) {
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-static bool starts(const kf_codec *codec, size_t at, const char *mark, size_t n) {
-  return codec->n >= at + n && memcmp(codec->bytes + at, mark, n) == 0;
-}
-
 static kf_status decode(kf_codec *codec, kf_err *err) {
-  if (starts(codec, 0, "\xff\xd8\xff", 3)) return kf_jpeg_decode(codec, err);
-  if (starts(codec, 0, "\x89PNG\r\n\x1a\n", 8)) return kf_png_decode(codec, err);
-  if (starts(codec, 0, "RIFF", 4) && starts(codec, 8, "WEBP", 4)) return kf_webp_decode(codec, err);
-  return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
+  bool readable;
+  const char *format = kf_picture_format(codec->bytes, codec->n, &readable);
+  if (format == NULL) return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
+  if (!readable)
+    return kf_fail_file(err, codec->name, "is a %s picture; JPEG, PNG and WebP can be read",
+                        format);
+  if (strcmp(format, "JPEG") == 0) return kf_jpeg_decode(codec, err);
+  return strcmp(format, "PNG") == 0 ? kf_png_decode(codec, err) : kf_webp_decode(codec, err);
 }
 
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,

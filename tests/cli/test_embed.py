@@ -65,6 +65,20 @@ def pictures_lists_and_patterns(box):
 
 
 @test
+def no_picture_vanishes(box):
+    """A file in a folder is told by its first bytes; what cannot be read is counted and named."""
+    paths = photos(box, "p", ["a", "b"], 2)
+    box.write("p/a/picture.bmp", box.read(paths[0]))
+    for name in ("p/a/anim.gif", "p/b/phone.HEIC", "p/b/scan", "p/b/w.bmp", "p/b/z.txt", "p/b/.DS_Store"):
+        box.write(name, "II*\0" if name.endswith("scan") else "GIF89a" if name.endswith("gif") else "x")
+    result = box.works("embed", CLIP, "p", "-o", OUT)
+    equal(ids_of(read_safetensors(box.read(OUT))[0]), sorted([*paths, "p/a/picture.bmp"]), "ids")
+    check("left out 4 pictures of other formats (anim.gif, phone.HEIC, scan, ...); JPEG, PNG and WebP can be read\n" in result.err, f"{result}")
+    check("z.txt" not in result.err and "DS_Store" not in result.err, f"{result}")
+    box.refuses(BAD_DATA, "embed", CLIP, "p/a/anim.gif", "-o", "o.safetensors", naming=["p/a/anim.gif: is a GIF picture", "JPEG, PNG and WebP"])
+
+
+@test
 def types_and_lengths(box):
     photos(box, "p", ["a", "b"], 5)
     box.works("embed", CLIP, "p", "-o", "f32.safetensors")
@@ -167,8 +181,8 @@ def what_is_not_there(box):
     box.refuses(USAGE, "embed", TEXT, "p", "-o", OUT, naming="no image tower")
     box.refuses(IO, "embed", CLIP, "p", "-o", "gone/out.safetensors", naming="gone/out.safetensors: cannot be created")
     os.mkdir(box.path("empty"))
-    box.refuses(BAD_DATA, "embed", CLIP, "empty", "-o", OUT, naming="empty: no picture")
-    box.refuses(BAD_DATA, "embed", "empty", CLIP, "-o", OUT, naming=["no picture", "is a model"])  # mixed up
+    box.refuses(BAD_DATA, "embed", CLIP, "empty", "-o", OUT, naming="empty: no JPEG, PNG or WebP picture")
+    box.refuses(BAD_DATA, "embed", "empty", CLIP, "-o", OUT, naming=["no JPEG, PNG or WebP picture", "is a model"])  # mixed up
     box.write("file.safetensors.parts", "a file")
     box.refuses(IO, "embed", CLIP, "p", "-o", "file.safetensors", naming="file.safetensors.parts: is not a folder")
     box.refuses(BAD_DATA, "embed", CLIP, "p", "--max-pixels", 255, "-o", OUT, naming=["p/a/0000.png", "--max-pixels"])

@@ -118,7 +118,7 @@ def little_to_go_on(box):
     box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", paths[0], naming=paths[0])
     box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", "gone/out", naming="gone/out")
     os.mkdir(box.path("empty"))
-    box.refuses(BAD_DATA, "quickstart", "empty", "--encoder", CLIP, naming="empty: no picture")
+    box.refuses(BAD_DATA, "quickstart", "empty", "--encoder", CLIP, naming="empty: no JPEG, PNG or WebP picture")
     for name in os.listdir(box.path("photos/a")):
         box.write(f"photos/a/{name}", "nothing")
     result = box.run("quickstart", "photos", "--encoder", CLIP, "-o", "bad")
