@@ -128,8 +128,7 @@ kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) 
   kf_json_file index;
   KF_TRY(kf_json_file_read(&index, folder, listed, INDEX_MAX, err));
   kf_status status =
-      index.found ? open_several(weights, folder, &index, err)
-                  : kf_fail(err, KF_ERR_IO, "%s: has neither %s nor %s", folder, single, listed);
+      index.found ? open_several(weights, folder, &index, err) : kf_fail_no_weights(folder, err);
   kf_json_file_clear(&index);
   return status;
 }
