@@ -124,7 +124,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
   if (result != EXIT_OK) return result;
   progress_end(cli);
-  say_pictures(cli, &r.embed);
+  say_pictures(cli, &r.embed, embeddings);
   print_figures(&r);
   print_next(cli, folder, model, &r);
   return EXIT_OK;

@@ -109,7 +109,7 @@ const cli_group picture_options = {
             {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
              .help = "pictures that are finished together (default: 256)"},
             {FLAG("no-resume", pictures.no_resume),
-             .help = "start again even if an unfinished run has left shards"})};
+             .help = "use nothing that an earlier run has finished"})};
 
 #define TRUTH_CLASSES                                                                              \
   INPUT("truth-classes", judge.truth_classes, "FILE"),                                             \

@@ -815,20 +815,27 @@ typedef struct kf_embed_options {
   kf_switch normalize; /* scale rows to unit length; default: off */
   int skip_bad;        /* leave out pictures that cannot be read, logging each */
   uint32_t shard;      /* pictures that are finished together; 0: 256 */
-  kf_switch resume;    /* use finished shards of an earlier run; default: on */
+  kf_switch resume;    /* use what an earlier run has finished; default: on */
   uint64_t reserved[4];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
   uint64_t rows;    /* written */
   uint64_t skipped; /* pictures that could not be read */
-  uint64_t resumed; /* pictures that an earlier run had finished, including skipped ones */
-  uint64_t reserved[4];
+  uint64_t resumed; /* pictures in finished shards of an earlier run, including skipped ones */
+  uint64_t reused;  /* pictures whose rows are from the file of an earlier run */
+  int unchanged;    /* 1: that file is what this run would have written, and was left alone */
+  uint64_t reserved[2];
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
  * are labels, and the paths as ids. Memory does not grow with the rows, except for the list of
- * pictures; the progress stage is "embed".
+ * pictures and 8 bytes for each, and 24 for each row of a file that is reused; the progress stage is
+ * "embed".
+ *
+ * If the file exists and was written by kf_embed with the same encoder and options, pictures whose
+ * bytes have a row in it are not embedded again, whatever their names and places are now; if nothing
+ * has changed, the file is left alone. All pictures are read for this ("check").
  *
  * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
  * killed goes on from there, logs again what it had logged for these shards, and the file has the

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define FILE_MAX ((uint64_t)1 << 30) /* bytes */
-
 void kf_image_clear(kf_image *image) {
   kf_free(image->rgb);
   *image = (kf_image){0};
@@ -90,10 +88,20 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
 }
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
+  return kf_image_read_sum(path, max_pixels, out, NULL, err);
+}
+
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
+                            kf_err *err) {
   *out = (kf_image){0};
   char *bytes;
   uint64_t n;
-  KF_TRY(kf_read_file(path, FILE_MAX, &bytes, &n, err));
+  if (sum != NULL) *sum = KF_NO_SUM;
+  KF_TRY(kf_read_file(path, KF_MAX_IMAGE_FILE, &bytes, &n, err));
+  kf_checksum of_bytes;
+  kf_checksum_start(&of_bytes);
+  if (sum != NULL) kf_checksum_add(&of_bytes, bytes, n);
+  if (sum != NULL) *sum = kf_checksum_value(&of_bytes);
   kf_status status = kf_image_decode(bytes, (size_t)n, max_pixels, path, out, err);
   kf_free(bytes);
   return status;

@@ -23,6 +23,12 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
                           kf_image *out, kf_err *err);
 /* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
+/* The same, with the checksum of the file's bytes even if they are not a picture (NULL: not wanted);
+ * KF_NO_SUM if they cannot be read. */
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
+                            kf_err *err);
+#define KF_NO_SUM         0u
+#define KF_MAX_IMAGE_FILE ((uint64_t)1 << 30) /* bytes */
 void kf_image_clear(kf_image *image);
 
 /* --- which format (format.c) ------------------------------------------------------------------ */

@@ -163,6 +163,13 @@ kf_status kf_walk_images(kf_walk *walk, size_t n, float *out);
 kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint32_t *lengths,
                         size_t n, float *out);
 
+/* --- pictures with their checksums ------------------------------------------------------------ */
+
+/* kf_encode_images, with the checksums of the files as they were read: sums[n] (kf_image_read_sum);
+ * NULL: not wanted. */
+kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                           uint64_t n, float *out, kf_status *status, uint64_t *sums);
+
 /* --- texts as tokens ------------------------------------------------------------------------- */
 
 /* The position at which a text of `context` tokens is embedded, as the reference finds it. */

@@ -95,7 +95,8 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
 kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
 kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err);
-kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err); /* round trip */
+kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err);   /* round trip */
+kf_status kf_stw_meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err); /* 16 digits */
 kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err);
 kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndim,
                          const uint64_t *shape, kf_err *err);
@@ -305,19 +306,21 @@ uint64_t kf_data_chunk(uint32_t dim);
 
 /* A data set in a .safetensors file (docs/formats.md): class names in metadata "classes", and these
  * tensors, in an order that keeps each of them aligned. Galleries hold one, too. */
-#define KF_TENSOR_ID_ENDS  "id_ends"    /* I64 [rows]: where each id ends in id_bytes */
-#define KF_TENSOR_ROWS     "embeddings" /* F32, F16, BF16 (or F64, if not ours) [rows, dim] */
-#define KF_TENSOR_LABELS   "labels"     /* I32 (or other integers) [rows] */
-#define KF_TENSOR_ID_BYTES "id_bytes"   /* U8: the ids in UTF-8, without separators */
+#define KF_TENSOR_ID_ENDS  "id_ends"      /* I64 [rows]: where each id ends in id_bytes */
+#define KF_TENSOR_SUMS     "picture_sums" /* U64 [rows]: checksums of pictures, from kf_embed alone */
+#define KF_TENSOR_ROWS     "embeddings"   /* F32, F16, BF16 (or F64, if not ours) [rows, dim] */
+#define KF_TENSOR_LABELS   "labels"       /* I32 (or other integers) [rows] */
+#define KF_TENSOR_ID_BYTES "id_bytes"     /* U8: the ids in UTF-8, without separators */
 
 typedef struct kf_set_layout {
   uint64_t rows;
   uint32_t dim;
   kf_type type;
   bool labels;
-  const kf_names *names; /* n = 0: none */
-  uint64_t id_bytes;     /* 0: no ids */
-  const kf_origin *origin;
+  const kf_names *names;   /* n = 0: none */
+  uint64_t id_bytes;       /* 0: no ids */
+  const kf_origin *origin; /* NULL: not known */
+  bool sums;
 } kf_set_layout;
 /* Class names and tensors; written by the caller in the order above. */
 kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err);

@@ -6,7 +6,6 @@
  * does not know its encoder goes with everything, since files from elsewhere never say. */
 #include "file/file.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #define KEY_NAME     "encoder"
@@ -64,10 +63,8 @@ kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err) {
 
 kf_status kf_stw_origin(kf_stw *w, const kf_origin *o, kf_err *err) {
   if (!o->known) return KF_OK;
-  char digits[17];
-  snprintf(digits, sizeof digits, "%016" PRIx64, o->checksum);
   KF_TRY(kf_stw_meta(w, KEY_NAME, o->name, err));
-  return kf_stw_meta(w, KEY_CHECKSUM, digits, err);
+  return kf_stw_meta_hex(w, KEY_CHECKSUM, o->checksum, err);
 }
 
 bool kf_parse_hex64(const char *text, uint64_t *out) {

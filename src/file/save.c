@@ -34,6 +34,7 @@ kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *l, kf_err *err) {
   if (l->names->n > 0) KF_TRY(kf_stw_meta_names(w, l->names, err));
   if (l->origin != NULL) KF_TRY(kf_stw_origin(w, l->origin, err));
   if (l->id_bytes > 0) KF_TRY(kf_stw_declare(w, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, shape, err));
+  if (l->sums) KF_TRY(kf_stw_declare(w, KF_TENSOR_SUMS, KF_TYPE_U64, 1, shape, err));
   KF_TRY(kf_stw_declare(w, KF_TENSOR_ROWS, l->type, 2, shape, err));
   if (l->labels) KF_TRY(kf_stw_declare(w, KF_TENSOR_LABELS, KF_TYPE_I32, 1, shape, err));
   if (l->id_bytes == 0) return KF_OK;
