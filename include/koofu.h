@@ -809,6 +809,9 @@ KF_API const char *kf_pictures_id(const kf_pictures *pictures, uint64_t i);
 KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures); /* 0: no labels */
 KF_API const char *kf_pictures_class_name(const kf_pictures *pictures, uint32_t k);
 KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i); /* KF_LABEL_NONE: none */
+/* Whether a path, which need not exist, is one of the folders given to kf_pictures_open or inside one
+ * (1 or 0). */
+KF_API int kf_pictures_inside(const kf_pictures *pictures, const char *path);
 
 typedef struct kf_embed_options {
   kf_dtype dtype;      /* of the file: KF_F32, KF_F16 or KF_BF16 */
@@ -973,22 +976,30 @@ typedef struct kf_quickstart_result {
    * only. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint64_t reserved[8];
+  int text_reused; /* 1: the class names were embedded by an earlier run */
+  uint64_t reserved[7];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
  * made if it does not exist:
  *
+ *     about.txt               what this folder is
  *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
  *     text.safetensors        text prototypes, if class names take part
  *     model.safetensors       kf_fit with everything chosen
  *     report.html             kf_report_write
  *
- * Class names take part if the encoder has a text tower and most of them are words, not numbers.
- * KF_ERR_DATA if fewer than two classes have pictures, or no class has two. out may be NULL. */
+ * Embeddings and text of an earlier run into the same folder are reused where they are the same
+ * (options->embed.resume). Class names take part if the encoder has a text tower and most of them are
+ * words, not numbers. KF_ERR_DATA if fewer than two classes have pictures, or no class has two;
+ * KF_ERR_ARG if the folder is among the pictures, or holds one of these files without an about.txt of
+ * ours: what others made is not replaced. out may be NULL. */
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
                                kf_quickstart_result *out);
+/* Fails as kf_quickstart does if it can be known without an encoder: pictures, templates, folder. */
+KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
+                                     const kf_quickstart_options *options, const char *folder);
 
 /* ---------------------------------------------------------------------------------------------
  * 14  Statistics: exact integer moments, to stream, merge and subtract

@@ -52,7 +52,8 @@ kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, u
   kf_status status = kf_st_open(&e->file, path, &ignored);
   if (status == KF_OK && meta_is(&e->file, KF_MADE_WITH, made_with)) {
     e->same_list = meta_is(&e->file, KF_MADE_OF, made_of);
-    status = read_file(e, dim, type, &ignored);
+    status = kf_st_origin(&e->file, &e->origin, &ignored);
+    if (status == KF_OK) status = read_file(e, dim, type, &ignored);
   }
   if (e->rows == NULL) kf_earlier_close(e);
   return status == KF_ERR_MEM ? kf_fail_memory(err) : KF_OK;
@@ -115,7 +116,9 @@ static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) 
   kf_err ignored;
   kf_in in;
   s->sums[i] = KF_NO_SUM;
-  if (kf_in_open(&in, kf_pictures_path(s->pictures, i), &ignored) == KF_OK) {
+  kf_status status = kf_in_open(&in, kf_pictures_path(s->pictures, i), &ignored);
+  if (status == KF_ERR_MEM) return kf_fail_memory(err);
+  if (status == KF_OK) {
     uint64_t sum;
     if (in.size <= KF_MAX_IMAGE_FILE &&
         sum_bytes(&in, s->pieces + worker * PIECE, &sum, &ignored) == KF_OK)

@@ -4,9 +4,8 @@
 
 #include "file/file.h"
 
-/* How rows were made and of what, in the metadata of the file: 16 hex digits each. */
-#define KF_MADE_WITH "made_with" /* encoder and settings: rows with the same go together */
-#define KF_MADE_OF   "made_of"   /* ids, labels and classes of all pictures */
+/* Metadata like KF_MADE_WITH: of ids, labels and classes of all pictures. */
+#define KF_MADE_OF "made_of"
 
 typedef struct kf_earlier {
   kf_st file;
@@ -17,6 +16,7 @@ typedef struct kf_earlier {
     uint64_t sum, row;
   } * by_sum; /* [n] rising */
   bool same_list;
+  kf_origin origin;
   kf_arena memory;
 } kf_earlier;
 

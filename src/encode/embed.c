@@ -398,6 +398,7 @@ static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_e
   KF_TRY(kf_sum_pictures(e->ctx, e->pictures, e->sums));
   e->looked = true;
   *unchanged = e->earlier.same_list && e->earlier.n == n &&
+               strcmp(e->earlier.origin.name, e->encoder->origin.name) == 0 &&
                memcmp(e->earlier.sums, e->sums, n * sizeof *e->sums) == 0;
   if (*unchanged) e->report = (kf_embed_report){.rows = n, .reused = n, .unchanged = 1};
   return KF_OK;

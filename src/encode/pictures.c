@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,8 @@ struct kf_pictures {
   size_t n, room;
   int32_t *labels; /* [n]; NULL: there are no classes */
   kf_names names;
+  char **folders; /* that were given, links resolved */
+  size_t n_folders, folders_room;
 };
 
 enum { SHOWN = 3, SHOWN_BYTES = 200 };
@@ -240,6 +243,18 @@ static kf_status fail_empty(const walk *w, const char *path, uint64_t n_unread, 
                       is_model(path) ? "; its config.json says that it is a model" : "");
 }
 
+static kf_status note_folder(kf_pictures *list, const char *path, kf_err *err) {
+  char real[PATH_MAX];
+  if (realpath(path, real) == NULL) return kf_fail_errno(err, path, "cannot be examined", errno);
+  if (!kf_grow((void **)&list->folders, &list->folders_room, list->n_folders,
+               sizeof *list->folders))
+    return kf_fail_memory(err);
+  char *kept = join(list, NULL, real, strlen(real));
+  if (kept == NULL) return kf_fail_memory(err);
+  list->folders[list->n_folders++] = kept;
+  return KF_OK;
+}
+
 static kf_status add_folder(walk *w, const char *path, kf_err *err) {
   kf_pictures *list = w->list;
   entries e = {.strings = list};
@@ -269,7 +284,10 @@ static kf_status add_folder(walk *w, const char *path, kf_err *err) {
 /* --- what the caller names -------------------------------------------------------------------- */
 
 static kf_status add_one(walk *w, const char *path, kf_err *err) {
-  if (kf_is_directory(path)) return add_folder(w, path, err);
+  if (kf_is_directory(path)) {
+    KF_TRY(note_folder(w->list, path, err));
+    return add_folder(w, path, err);
+  }
   char *copy = join(w->list, NULL, path, strlen(path));
   return add(w->list, copy, copy, NULL, err);
 }
@@ -431,6 +449,7 @@ void kf_pictures_free(kf_pictures *list) {
   kf_arena_free(&list->memory);
   kf_names_clear(&list->names);
   kf_free(list->pictures);
+  kf_free(list->folders);
   kf_free(list);
 }
 
@@ -452,4 +471,35 @@ const char *kf_pictures_class_name(const kf_pictures *list, uint32_t k) {
 
 int32_t kf_pictures_label(const kf_pictures *list, uint64_t i) {
   return list->labels != NULL && i < list->n ? list->labels[i] : KF_LABEL_NONE;
+}
+
+/* --- where they are --------------------------------------------------------------------------- */
+
+/* The path with links resolved; of a path that does not exist, its folder must. */
+static bool resolve(const char *path, char real[PATH_MAX]) {
+  if (realpath(path, real) != NULL) return true;
+  char folder[PATH_MAX];
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  size_t name = n;
+  while (name > 0 && path[name - 1] != '/') name--;
+  if (n == 0 || n >= sizeof folder) return false;
+  snprintf(folder, sizeof folder, "%.*s", name > 0 ? (int)name : 1, name > 0 ? path : ".");
+  if (realpath(folder, real) == NULL) return false;
+  size_t used = strlen(real);
+  if (used + n - name + 2 > PATH_MAX) return false;
+  snprintf(real + used, PATH_MAX - used, "/%.*s", (int)(n - name), path + name);
+  return true;
+}
+
+int kf_pictures_inside(const kf_pictures *list, const char *path) {
+  char real[PATH_MAX];
+  if (path == NULL || !resolve(path, real)) return 0;
+  for (size_t i = 0; i < list->n_folders; i++) {
+    size_t n = strlen(list->folders[i]);
+    bool root = n == 1; /* "/" */
+    if (root || (strncmp(real, list->folders[i], n) == 0 && (real[n] == '/' || real[n] == '\0')))
+      return 1;
+  }
+  return 0;
 }

@@ -218,6 +218,7 @@ struct kf_data {
   bool skip_bad;
   bool mapped; /* the rows are from a gallery and already mapped: they must not be mapped again */
   kf_origin origin;
+  uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -301,6 +302,10 @@ kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_
 
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);
+
+/* Metadata of what a run may reuse, 16 hex digits: a checksum of encoder, settings and (for text)
+ * prompts. */
+#define KF_MADE_WITH "made_with"
 
 /* --- writing data sets (save.c) ----------------------------------------------------------------- */
 

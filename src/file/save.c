@@ -58,7 +58,9 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
   }
   KF_TRY(kf_stw_open(path, false, &out->native, err));
   KF_TRY(kf_stw_format(out->native, "koofu.dataset", err));
-  return kf_stw_declare_set(out->native, &layout, err);
+  KF_TRY(kf_stw_declare_set(out->native, &layout, err));
+  if (data->made_with == 0 || save->spec->map != NULL) return KF_OK;
+  return kf_stw_meta_hex(out->native, KF_MADE_WITH, data->made_with, err);
 }
 
 static kf_status sink_write(sink *out, const void *bytes, uint64_t n, kf_err *err) {

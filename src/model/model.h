@@ -170,6 +170,8 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
 const kf_names *kf_text_names(const kf_text *text);
+/* What KF_MADE_WITH says in its file; 0: nothing. */
+void kf_text_set_made_with(kf_text *text, uint64_t checksum);
 kf_classes kf_text_class_list(const kf_text *text);
 /* KF_ERR_DATA if its rows are not as long as those of images, or of another encoder. */
 kf_status kf_text_check(const kf_text *text, uint32_t dim, const kf_origin *origin, kf_err *err);

@@ -16,6 +16,7 @@ struct kf_text {
   kf_names names; /* n = 0: no names */
   float *rows;    /* [n_classes][dim] */
   kf_origin origin;
+  uint64_t made_with; /* as in kf_data */
 };
 
 /* --- averaging ------------------------------------------------------------------------------- */
@@ -146,6 +147,7 @@ void kf_text_free(kf_text *t) {
 uint32_t kf_text_classes(const kf_text *t) { return t->n_classes; }
 uint32_t kf_text_dim(const kf_text *t) { return t->dim; }
 const float *kf_text_rows(const kf_text *t) { return t->rows; }
+void kf_text_set_made_with(kf_text *t, uint64_t checksum) { t->made_with = checksum; }
 const kf_origin *kf_text_origin(const kf_text *t) { return kf_origin_known(&t->origin); }
 const kf_names *kf_text_names(const kf_text *t) { return &t->names; }
 
@@ -164,6 +166,7 @@ kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
                                          t->n_classes, &data);
   if (status == KF_OK) {
     data->origin = t->origin;
+    data->made_with = t->made_with;
     status = kf_data_save(ctx, data, KF_F32, path);
   }
   kf_data_free(data);
