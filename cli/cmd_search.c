@@ -249,6 +249,7 @@ static int open_queries(search_job *job) {
   TRY(queries_open(job->cli, 1, &job->queries));
   TRY(check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery), ", or use --itself",
                     kf_gallery_dim_in(job->gallery), "gallery"));
+  TRY(check_query_encoder(job->cli, &job->queries, kf_gallery_origin(job->gallery)));
   if (path && ends_with(path, ".npy")) TRY(check_scores(job->cli, job->queries.data));
   job->n_queries = job->queries.n;
   return EXIT_OK;

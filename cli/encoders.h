@@ -15,7 +15,7 @@ kf_embed_options embed_options_of(const cli_args *args);
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                    const char *path);
 /* Says how many pictures an earlier run had done, and how many were left out. */
-void say_pictures(cli_run *cli, const kf_embed_report *report);
+void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);
 /* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
 void say_kept(cli_run *cli, const char *path);
 

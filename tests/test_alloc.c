@@ -452,7 +452,8 @@ done:
   return status;
 }
 
-/* Pictures by folders and by a list, embedded in shards, one of them unreadable; then their ids. */
+/* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with rows
+ * taken from the file that is there; then their ids. */
 static kf_status embed_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_pictures *folders = NULL, *listed = NULL;
@@ -468,6 +469,9 @@ static kf_status embed_scenario(unsigned threads) {
   STEP(kf_pictures_open(ctx, &path, 1, &folders));
   STEP(kf_pictures_open_list(ctx, picture_list, &listed));
   STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
+  unlink(embedded);
+  STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
+                &report));
   STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
                 &report));
   STEP(kf_data_open(ctx, &file, 1, NULL, &data));

@@ -518,7 +518,7 @@ static void from_pictures_to_a_model(void **state) {
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
-  assert_int_equal(test_entries(out), 4);
+  assert_int_equal(test_entries(out), 5);
   assert_true(r.rows == 6 && r.classes == 2 && r.embed.rows == 6 && r.prompts == 14);
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
   assert_int_equal(r.dim, r.dim_in);
@@ -551,9 +551,50 @@ static void from_pictures_to_a_model(void **state) {
   o.text = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
-  assert_int_equal(test_entries(at("pictures")), 3);
+  assert_int_equal(test_entries(at("pictures")), 4);
+  assert_false(r.embed.unchanged || r.text_reused);
+  o.text = KF_DEFAULT;
+  o.title = "Another";
+  assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  assert_true(r.embed.unchanged == 1 && r.embed.reused == 6 && r.text_reused == 1);
+  assert_true(r.embed.rows == 6 && r.prompts == 14);
+  assert_same_file(at("by-hand.safetensors"), test_path(out, "model.safetensors"));
+  o.embed.resume = KF_OFF;
+  assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
   kf_pictures_free(pictures);
   kf_encoder_free(encoder);
+}
+
+/* What can be known without an encoder. */
+static void checked_first(void **state) {
+  (void)state;
+  static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
+  const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);
+  char inside[400], beside[400], among[400];
+  snprintf(inside, sizeof inside, "%s/new", source);
+  snprintf(among, sizeof among, "%s/1//", source);
+  snprintf(beside, sizeof beside, "%s-new", source);
+  kf_pictures *pictures, *alone;
+  assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
+  assert_ok(ctx, kf_pictures_open(ctx, &one, 1, &alone));
+  assert_true(kf_pictures_inside(pictures, inside) && kf_pictures_inside(pictures, source) &&
+              kf_pictures_inside(pictures, among));
+  assert_false(kf_pictures_inside(pictures, beside) || kf_pictures_inside(pictures, one) ||
+               kf_pictures_inside(pictures, "/nowhere/at/all") ||
+               kf_pictures_inside(pictures, "") || kf_pictures_inside(pictures, "here") ||
+               kf_pictures_inside(pictures, NULL));
+  kf_quickstart_options o = {.name = "first"}, odd = {.templates = "no-such-file"};
+  assert_ok(ctx, kf_quickstart_check(ctx, pictures, &o, beside));
+  assert_int_not_equal(access(beside, F_OK), 0);
+  assert_error(ctx, KF_ERR_ARG, "among the pictures",
+               kf_quickstart_check(ctx, pictures, &o, inside));
+  assert_error(ctx, KF_ERR_DATA, "only one class", kf_quickstart_check(ctx, alone, &o, beside));
+  assert_error(ctx, KF_ERR_IO, "no-such-file", kf_quickstart_check(ctx, pictures, &odd, beside));
+  odd.text = KF_OFF;
+  assert_ok(ctx, kf_quickstart_check(ctx, pictures, &odd, beside));
+  kf_pictures_free(alone);
+  kf_pictures_free(pictures);
 }
 
 static void too_few_pictures(void **state) {
@@ -588,14 +629,23 @@ static void too_few_pictures(void **state) {
 int main(void) {
   test_in_memory();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lambda_and_dimensions),    cmocka_unit_test(text_and_rows),
-      cmocka_unit_test(what_a_fit_reports),       cmocka_unit_test(fits_that_cannot_be),
-      cmocka_unit_test(decomposed_once),          cmocka_unit_test(report_and_model),
-      cmocka_unit_test(report_with_text),         cmocka_unit_test(reports_that_cannot_be),
-      cmocka_unit_test(prompts_from_names),       cmocka_unit_test(prompts_from_files),
-      cmocka_unit_test(prompts_that_cannot_be),   cmocka_unit_test(text_from_prompts),
-      cmocka_unit_test(rows_in_blocks),           cmocka_unit_test(pictures_in_blocks),
-      cmocka_unit_test(from_pictures_to_a_model), cmocka_unit_test(too_few_pictures),
+      cmocka_unit_test(lambda_and_dimensions),
+      cmocka_unit_test(text_and_rows),
+      cmocka_unit_test(what_a_fit_reports),
+      cmocka_unit_test(fits_that_cannot_be),
+      cmocka_unit_test(decomposed_once),
+      cmocka_unit_test(report_and_model),
+      cmocka_unit_test(report_with_text),
+      cmocka_unit_test(reports_that_cannot_be),
+      cmocka_unit_test(prompts_from_names),
+      cmocka_unit_test(prompts_from_files),
+      cmocka_unit_test(prompts_that_cannot_be),
+      cmocka_unit_test(text_from_prompts),
+      cmocka_unit_test(rows_in_blocks),
+      cmocka_unit_test(pictures_in_blocks),
+      cmocka_unit_test(from_pictures_to_a_model),
+      cmocka_unit_test(too_few_pictures),
+      cmocka_unit_test(checked_first),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -85,6 +85,7 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
   shard->mapped = kf_st_find(&st, "transform") != NULL;
+  if (status == KF_OK && !shard->mapped) status = kf_st_origin(&st, &shard->origin, err);
   shard->in = st.in; /* takes over the file */
   if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};

@@ -27,6 +27,7 @@ void kf_map_copy(const kf_map *from, kf_map *to) {
   to->normalized = from->normalized;
   to->centre = from->centre;
   to->lambda = from->lambda;
+  to->origin = from->origin;
   memcpy(to->transform, from->transform, values * sizeof *to->transform);
   memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
   kf_map_finish(to);
@@ -44,6 +45,7 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
 
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
+  KF_TRY(kf_origin_agree(&data->origin, &map->origin, err));
   if (data->dim == map->dim_in) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "has %u columns, but the model takes %u",
                      data->dim, map->dim_in);

@@ -24,6 +24,7 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   kf_gallery *g;
   KF_TRY(kf_gallery_open(path, &g, err));
   g->in_place = o.rerank_from_disk != 0;
+  g->origin.any = ctx->options.any_encoder != 0;
   KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
 }
 
@@ -47,6 +48,7 @@ uint32_t kf_gallery_k(const kf_gallery *g) { return g->k; }
 int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }
 uint32_t kf_gallery_classes(const kf_gallery *g) { return g->n_classes; }
 const kf_index *kf_gallery_index(const kf_gallery *g) { return g->index; }
+const kf_origin *kf_gallery_origin(const kf_gallery *g) { return kf_origin_known(&g->origin); }
 
 const char *kf_gallery_class_name(const kf_gallery *g, uint32_t k) {
   return k < g->names.n ? g->names.name[k] : NULL;
@@ -70,6 +72,7 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
   if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
+  KF_TRY(kf_origin_agree(&data->origin, &g->origin, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
                      "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
