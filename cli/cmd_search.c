@@ -5,8 +5,8 @@
 #include "galleries.h"
 #include "outputs.h"
 #include "owned.h"
+#include "search_page.h"
 #include "search_parts.h"
-#include "search_print.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ typedef struct search_job {
   array_out arrays;
   out_file text;
   cli_json json; /* with answers, if there is no other output for them */
+  search_page page;
 } search_job;
 
 /* --- text and JSON ---------------------------------------------------------------------------- */
@@ -49,8 +50,7 @@ static void open_json(search_job *job) {
   jw_text(j, "text_mean", job->queries.mean);
 }
 
-static void print_answers(search_job *job, const search_part *part, uint64_t first,
-                          uint64_t found) {
+static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
   for (uint64_t i = 0; i < found; i++) {
     uint64_t own = part ? job->block.numbers[i] : first + i;
     search_answer answer = {.gallery = job->gallery,
@@ -63,7 +63,9 @@ static void print_answers(search_job *job, const search_part *part, uint64_t fir
                             .scores = job->scores + i * job->k};
     if (job->text.file) print_search_answer(job->text.file, &answer);
     if (job->json.file) json_search_answer(&job->json, &answer);
+    TRY(search_page_add(job->cli, &job->page, &answer));
   }
+  return EXIT_OK;
 }
 
 /* --- arrays ----------------------------------------------------------------------------------- */
@@ -114,18 +116,16 @@ static int search_block(search_job *job, const search_part *part, uint64_t first
 /* `first` counts all queries. */
 static int put_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
                      uint64_t found) {
-  if (job->as_arrays) {
-    if (found < n) spread(job, n);
-    return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
-  }
   if (first == 0 && job->text.file) /* only once there are answers */
     print_search_header(job->text.file, job->gallery, job->k);
-  if (first == 0 && job->cli->args.json && !job->text.file) {
+  if (first == 0 && job->cli->args.json && is_stdout(job->cli->args.output)) {
     open_json(job);
     jw_open(&job->json, "answers", '[');
   }
-  print_answers(job, part, first, found);
-  return EXIT_OK;
+  TRY(print_answers(job, part, part ? first - part->first : first, found));
+  if (!job->as_arrays) return EXIT_OK;
+  if (found < n) spread(job, n);
+  return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
 }
 
 static uint64_t bad_queries(const search_job *job) {
@@ -188,6 +188,7 @@ static int open_output(search_job *job) {
     return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
                           kf_metric_name(kf_gallery_metric(job->gallery)));
   if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
+  if (!path && job->cli->args.search.html) return EXIT_OK; /* the page has them */
   return out_file_open(job->cli, &job->text, path);
 }
 
@@ -225,9 +226,14 @@ static void close_json(search_job *job) {
 
 static int search(search_job *job) {
   TRY(make_buffers(job));
+  const cli_args *a = &job->cli->args;
+  if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
   TRY(open_output(job));
   TRY(search_all(job));
   TRY(commit_output(job));
+  if (a->search.html)
+    TRY(search_page_write(job->cli, &job->page, job->gallery, job->k, job->report.queries,
+                          job->queries.mean));
   if (job->cli->args.json) close_json(job);
   return EXIT_OK;
 }
@@ -256,8 +262,18 @@ static int check_scores(cli_run *cli, const kf_data *queries) {
   return result;
 }
 
+static int check_page(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
+  if (s->html && is_stdout(s->html)) return fail_usage(cli, "--html needs a file name, not '-'");
+  if (s->html) TRY(check_output(cli, s->html));
+  if ((s->pictures || cli->args.report.title) && !s->html)
+    return fail_usage(cli, "--%s needs --html FILE", s->pictures ? "pictures" : "title");
+  return s->html ? check_outputs_differ(cli, s->html, cli->args.output) : EXIT_OK;
+}
+
 static int check_outputs(cli_run *cli) {
   const char *path = cli->args.output;
+  TRY(check_page(cli));
   if (!path) return EXIT_OK;
   if (is_stdout(path)) return EXIT_OK;
   int result = check_output(cli, path);
@@ -273,6 +289,9 @@ static int open_queries(search_job *job) {
   TRY(search_parts_open(job->cli, job->gallery, &job->queries));
   if (path && ends_with(path, ".npy"))
     TRY(check_scores(job->cli, job->queries.parts[0].queries.data));
+  if (job->cli->args.search.html && job->queries.parts[0].queries.data)
+    TRY(check_replaces_no_data(job->cli, job->queries.parts[0].queries.data,
+                               job->cli->args.search.html));
   job->n_queries = job->queries.queries;
   return EXIT_OK;
 }
@@ -312,6 +331,11 @@ static const cli_group own_options = {
          .help = "the queries are embeddings of text, and the gallery is of pictures"},
         {INPUT("text-mean", search.text_mean, "FILE"),
          .help = "subtract the mean of these embeddings from text queries (default: see above)"},
+        {TEXT("html", search.html, "FILE"),
+         .help = "write the answers as a page, with small pictures if ids are their paths"},
+        {TEXT("pictures", search.pictures, "FOLDER"),
+         .help = "where ids that are relative paths start (default: the current folder)"},
+        {TITLE},
         {JSON, .help = "one JSON object with the answers, unless -o takes them, and the time"})};
 
 const cli_command search_command = {
@@ -344,6 +368,10 @@ const cli_command search_command = {
         "encoder; otherwise, for --text-queries, that of the queries if they are at least 10. "
         "Which one is said. In a gallery without a model, text is compared as it is, unless "
         "--text-mean is given.\n\n"
+        "--html FILE writes one page that needs nothing else, without scripts or links: the "
+        "answers "
+        "to the first queries, up to 1,000 rows, with small copies of the first 200 pictures that "
+        "queries and ids name. Without -o and --json the answers then go there alone.\n\n"
         "With --json, 'answers' is a list with one entry per query: its number 'query', its 'id' "
         "(path or words) if it has one, whether it is 'text', and its 'neighbours', best first, "
         "each with 'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries left "
@@ -356,6 +384,8 @@ const cli_command search_command = {
         {"What looks like this one?",
          "koofu search gallery.safetensors photo.jpg --encoder clip -k 5"},
         {"Words", "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip -k 5"},
+        {"Words, as a page with pictures",
+         "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip --html fox.html"},
         {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
         {"Near duplicates within a gallery",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),

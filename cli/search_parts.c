@@ -144,10 +144,7 @@ static int open_part(cli_run *cli, kf_encoder *encoder, const char *const *opera
 static int open_encoded(cli_run *cli, search_parts *all) {
   const cli_list *operands = &cli->args.operands;
   size_t n_words = 0;
-  for (size_t i = 1; i < operands->n; i++) {
-    if (operands->items[i][0] == '\0') return fail_usage(cli, "a query is empty");
-    n_words += is_words(operands->items[i]) != 0;
-  }
+  for (size_t i = 1; i < operands->n; i++) n_words += is_words(operands->items[i]) != 0;
   if (cli->args.search.text_mean && n_words == 0)
     return fail_usage(cli, "--text-mean is for words, and every query is a picture");
   if (cli->args.data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");

@@ -45,7 +45,7 @@
  *    18  Accuracy, errors by class, unknown classes, comparisons
  *    19  Choosing lambda, alpha, dimensions and k
  *    20  Sweeps and few-shot curves
- *    21  Report: one page about a data set and its model
+ *    21  Report: a page about a data set and its model, or about answers of a search
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
