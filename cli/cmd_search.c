@@ -166,6 +166,7 @@ static int search_all(search_job *job) {
   }
   if (bad_queries(job))
     say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
+  if (!job->itself) say_search_text(job->cli, job->gallery, &job->queries);
   say_far(job);
   return EXIT_OK;
 }

@@ -73,7 +73,7 @@ static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
   return mean_of_data(cli, data, path, mean);
 }
 
-/* Sets what is subtracted from text, if anything, and says so. */
+/* Sets what is subtracted from text, if anything. */
 static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
                      const cli_queries *q) {
   const char *file = cli->args.search.text_mean;
@@ -91,18 +91,21 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
     TRY(mean_of_data(cli, q->data, cli->args.operands.items[1], mean));
     all->mean = "the queries";
   } else {
-    say(cli,
-        "the queries are text, the gallery is mapped, and fewer than %d queries have no mean of "
-        "their own to subtract: they are mapped as they are, which finds less; --text-mean FILE "
-        "helps",
-        OWN_MEAN_LEAST);
     return EXIT_OK;
   }
-  progress_clear(&cli->progress);
-  say(cli, "the mean of %s is subtracted from text", all->mean);
   for (size_t i = 0; i < all->n; i++)
     if (all->parts[i].text) all->parts[i].text_mean = mean;
   return EXIT_OK;
+}
+
+void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts *all) {
+  if (all->mean)
+    say(cli, "the mean of %s is subtracted from text", all->mean);
+  else if (all->text > 0 && kf_gallery_mapped(gallery))
+    say(cli,
+        "text in a mapped gallery finds less unless its mean is subtracted; fewer than %d queries "
+        "have no mean of their own, but --text-mean FILE gives one",
+        OWN_MEAN_LEAST);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

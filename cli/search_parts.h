@@ -22,10 +22,12 @@ typedef struct search_parts {
 
 /* Refuses options on text that do not go together. */
 int check_search_text(cli_run *cli);
-/* Opens operands 1 and up as queries of a gallery, and says what is done about text. */
+/* Opens operands 1 and up as queries of a gallery. */
 int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out);
 /* Makes the readers, for at most *room queries at a time; *room becomes the most that are needed. */
 int search_parts_start(cli_run *cli, search_parts *parts, uint64_t *room);
+/* Says what was done about text. */
+void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts *parts);
 uint64_t search_parts_bad(const search_parts *parts); /* queries left out so far */
 
 #endif
