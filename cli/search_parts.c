@@ -77,21 +77,19 @@ static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
 static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
                      const cli_queries *q) {
   const char *file = cli->args.search.text_mean;
+  int found = q->encoder || q->n >= OWN_MEAN_LEAST;
+  if (!file && (!found || !kf_gallery_mapped(gallery))) return EXIT_OK;
   double *mean = own_memory(cli, q->dim, sizeof *mean);
   if (!mean) return fail(cli, KF_ERR_MEM);
   if (file) {
     TRY(mean_of_file(cli, q->dim, mean));
     all->mean = file;
-  } else if (!kf_gallery_mapped(gallery)) {
-    return EXIT_OK;
   } else if (q->encoder) {
     TRY(result_of(cli, kf_encoder_text_mean(cli->ctx, q->encoder, mean)));
     all->mean = "everyday texts";
-  } else if (q->n >= OWN_MEAN_LEAST) {
+  } else {
     TRY(mean_of_data(cli, q->data, cli->args.operands.items[1], mean));
     all->mean = "the queries";
-  } else {
-    return EXIT_OK;
   }
   for (size_t i = 0; i < all->n; i++)
     if (all->parts[i].text) all->parts[i].text_mean = mean;

@@ -157,6 +157,7 @@ static void what_cannot_be(void **state) {
   assert_int_equal(try(&a, asked, 0, at("no.html")), KF_ERR_ARG);
   assert_int_equal(try(&a, asked, ROWS + 1, at("no.html")), KF_ERR_ARG);
   assert_int_equal(try(&a, asked, NEAR, at("none/no.html")), KF_ERR_IO);
+  assert_int_equal(try(&a, asked, NEAR, at("page_gallery.safetensors")), KF_ERR_ARG);
   a.rows[2] = ROWS;
   assert_int_equal(try(&a, asked, NEAR, at("no.html")), KF_ERR_ARG);
   a.rows[2] = -1;

@@ -2,6 +2,7 @@
  * copies on all threads, and hands them to the page. */
 #include "encode/encode.h"
 #include "recipe/recipe.h"
+#include "search/gallery.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -94,6 +95,7 @@ kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const cha
   KF_ENTER(ctx, gallery != NULL && path != NULL && (n == 0 || (rows != NULL && scores != NULL)));
   KF_OPTIONS(kf_search_page_options, o, options);
   KF_TRY(kf_check_neighbours(k, kf_gallery_rows(gallery), err));
+  if (!gallery->in_memory) KF_TRY(kf_refuse_overwrite(path, &gallery->in, err));
   KF_TRY(kf_check_output(path, err));
   kf_answers answers = {.title = o.title,
                         .name = o.name,
@@ -108,8 +110,8 @@ kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const cha
   page_job *j = kf_alloc_zero(1, sizeof *j);
   kf_picture *pictures = kf_alloc_zero(n, (k + 1) * sizeof *pictures);
   kf_search_page_result result = {0};
-  kf_status status = j != NULL && pictures != NULL ? KF_OK : kf_fail_memory(err);
-  if (status == KF_OK) {
+  kf_status status;
+  if (j != NULL && pictures != NULL) {
     *j = (page_job){.gallery = gallery,
                     .options = &o,
                     .answers = &answers,
@@ -117,10 +119,12 @@ kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const cha
                     .n_slots = n * (k + 1)};
     answers.pictures = pictures;
     status = write_page(ctx, j, path, &result);
-  }
-  for (size_t i = 0; j != NULL && i < j->n; i++) {
-    kf_free(j->paths[i]);
-    kf_thumbnail_clear(&j->thumbnails[i]);
+    for (size_t i = 0; i < j->n; i++) {
+      kf_free(j->paths[i]);
+      kf_thumbnail_clear(&j->thumbnails[i]);
+    }
+  } else {
+    status = kf_fail_memory(err);
   }
   kf_free(pictures);
   kf_free(j);
