@@ -35,7 +35,7 @@
  *     9  Galleries: an index in a file, and votes
  *    10  Encoder: pictures and words to embeddings
  *    11  Prompts: class names to text prototypes
- *    12  Reader: rows of data or pictures, block by block
+ *    12  Reader: rows of data, pictures or texts, block by block
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
@@ -879,7 +879,7 @@ KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const 
                                   kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
- * 12  Reader: rows of data or pictures, block by block
+ * 12  Reader: rows of data, pictures or texts, block by block
  * ------------------------------------------------------------------------------------------ */
 
 /* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
