@@ -115,12 +115,15 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
 }
 
 int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
-  uint64_t most = q->pictures && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  uint64_t most = q->encoder && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
   if (*room > most) *room = most;
   if (*room == 0) *room = 1;
   kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};
-  TRY(result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
-                                                           &options, &q->reader)
-                                 : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader)));
+  kf_status status =
+      q->texts ? kf_reader_open_texts(cli->ctx, q->encoder, q->texts, q->n, &options, &q->reader)
+      : q->pictures
+          ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures, &options, &q->reader)
+          : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader);
+  TRY(result_of(cli, status));
   return own_reader(cli, q->reader);
 }

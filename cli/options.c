@@ -109,8 +109,8 @@ const cli_group tower_options = {"Encoder", OPTIONS({PRECISION})};
 const cli_group encoder_options = {
     "Pictures",
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),
-             .help = "take pictures instead of rows, and embed them with this CLIP model (see "
-                     "'koofu embed')"},
+             .help = "take pictures, and in 'koofu search' words, instead of rows, and embed them "
+                     "with this CLIP model (see 'koofu embed')"},
             {PRECISION}, {MAX_PIXELS})};
 
 const cli_group picture_options = {

@@ -80,7 +80,8 @@ typedef struct cli_args {
   struct search_args { /* koofu search, and -k elsewhere */
     cli_number k;
     cli_numbers ks;
-    int itself, rerank_from_disk;
+    int itself, rerank_from_disk, text;
+    const char *text_mean, *html, *pictures;
   } search;
   struct vote_args { /* vote_options */
     const char *gallery;

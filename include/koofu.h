@@ -35,7 +35,7 @@
  *     9  Galleries: an index in a file, and votes
  *    10  Encoder: pictures and words to embeddings
  *    11  Prompts: class names to text prototypes
- *    12  Reader: rows of data or pictures, block by block
+ *    12  Reader: rows of data, pictures or texts, block by block
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
@@ -45,7 +45,7 @@
  *    18  Accuracy, errors by class, unknown classes, comparisons
  *    19  Choosing lambda, alpha, dimensions and k
  *    20  Sweeps and few-shot curves
- *    21  Report: one page about a data set and its model
+ *    21  Report: a page about a data set and its model, or about answers of a search
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -592,6 +592,10 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
 KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+/* The mean of the rows of a data set, each scaled to unit length, into mean [dim]: of embedded
+ * texts, for kf_search_options.text_mean. Labels are ignored, and so are bad rows under skip_bad;
+ * KF_ERR_DATA if no row is left. */
+KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
 
 /* A zero-shot model: the map of `model`, with text prototypes in place of class means. Its classes
  * are those of the text, and everything that takes a model takes it. In the original space (`raw`)
@@ -668,13 +672,25 @@ typedef struct kf_search_options {
   /* [n]: a row to leave out of the search of each query, or any other number (such as -1) for none;
    * NULL: no row is left out. */
   const int64_t *leave_out;
-  uint64_t reserved[4];
+  /* Galleries only: the queries are embeddings of text, and this is the mean of such embeddings
+   * (kf_text_mean, kf_encoder_text_mean), [dim_in]. It is subtracted from queries of unit length,
+   * as KF_CENTRE_MODALITY does: text lies elsewhere than pictures, by an offset that a map of
+   * pictures blows up. KF_ERR_ARG if the gallery keeps lengths, about which text says nothing.
+   * NULL: queries are like the rows. */
+  const double *text_mean;
+  uint64_t reserved[3];
 } kf_search_options;
 
 typedef struct kf_search_report {
   uint64_t queries;
-  uint64_t candidates; /* rows scored in double precision, for all queries together */
-  uint64_t reserved[4];
+  /* Rows scored in double precision, for all queries together: a measure of the work. It depends on
+   * the instruction set, the threads and the number of queries at a time; the answers do not. */
+  uint64_t candidates;
+  /* Galleries with a map: queries that hardly look like the rows the model was fitted to. Their
+   * cosine with the mean of those rows is less than half of what it is for the rows on average. If
+   * there are many, they are text, or come from another encoder. */
+  uint64_t far;
+  uint64_t reserved[3];
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
@@ -993,12 +1009,16 @@ KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
 KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                           const kf_prompts *prompts, const kf_text_options *options,
                                           kf_text **out);
+/* The mean of embedded texts, mean [dim], for kf_search_options.text_mean: that of a hundred
+ * everyday things, "a photo of a dog" and so on. Texts about anything else lie around nearly the
+ * same place. */
+KF_API kf_status kf_encoder_text_mean(kf_ctx *ctx, const kf_encoder *encoder, double *mean);
 /* Writes a data set with one row for each prompt, labelled with its class. */
 KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
                                   kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
- * 12  Reader: rows of data or pictures, block by block
+ * 12  Reader: rows of data, pictures or texts, block by block
  * ------------------------------------------------------------------------------------------ */
 
 /* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
@@ -1024,17 +1044,21 @@ typedef struct kf_reader_block {
   uint64_t reserved[3];
 } kf_reader_block;
 
-/* The data set, or encoder and pictures, must outlive the reader. */
+/* The data set, or encoder and pictures or texts, must outlive the reader. */
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                          const kf_pictures *pictures,
                                          const kf_reader_options *options, kf_reader **out);
+/* Texts (UTF-8) [n], at least one; their ids are the texts. */
+KF_API kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder,
+                                      const char *const *texts, uint64_t n,
+                                      const kf_reader_options *options, kf_reader **out);
 KF_API void kf_reader_free(kf_reader *reader);
 KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* all, bad ones included */
 KF_API uint32_t kf_reader_dim(const kf_reader *reader);
 KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
-/* The id of a picture by its number; NULL for the rows of a data set. */
+/* The id of a picture, or the text, by its number; NULL for the rows of a data set. */
 KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
 /* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
  * picture whose embedding is zero. */

@@ -47,6 +47,10 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
  * norm2 = 0 gives zeros. */
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
+/* The same with shift [D] added to rows first (NULL: nothing): T (x + shift - centre). */
+kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                              const double *norm2, const double *shift, uint64_t n, bool normalize,
+                              float *out, kf_err *err);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
  * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. */
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,

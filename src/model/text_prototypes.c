@@ -137,6 +137,36 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
   KF_HAND_OUT(build(ctx, data, &o, t), out, t, kf_text_free);
 }
 
+typedef struct mean_job {
+  uint32_t dim;
+  uint64_t n;
+  double *mean;
+} mean_job;
+
+static kf_status add_to_mean(void *argument, const kf_batch *b, kf_err *err) {
+  (void)err;
+  mean_job *m = argument;
+  for (uint64_t i = 0; i < b->n; i++) {
+    if (b->labels[i] == KF_LABEL_BAD) continue;
+    double scale = 1 / sqrt(b->norm2[i]);
+    for (uint32_t k = 0; k < m->dim; k++) m->mean[k] += (double)b->rows[i * m->dim + k] * scale;
+    m->n++;
+  }
+  return KF_OK;
+}
+
+kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean) {
+  KF_ENTER(ctx, data != NULL && mean != NULL);
+  KF_TRY(kf_data_refuse_mapped(data, err));
+  mean_job m = {.dim = data->dim, .mean = mean};
+  for (uint32_t i = 0; i < m.dim; i++) mean[i] = 0;
+  kf_pass pass = {.what = "text", .workers = 1, .work = add_to_mean, .argument = &m};
+  KF_TRY(kf_each_batch(ctx, data, &pass));
+  if (m.n == 0) return kf_fail(err, KF_ERR_DATA, "no text embedding is left to take the mean of");
+  for (uint32_t i = 0; i < m.dim; i++) mean[i] /= (double)m.n;
+  return KF_OK;
+}
+
 void kf_text_free(kf_text *t) {
   if (t == NULL) return;
   kf_names_clear(&t->names);

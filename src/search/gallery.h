@@ -65,8 +65,9 @@ kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const fl
                       const double *norm2, uint64_t n, float *out, kf_err *err);
 /* kf_gallery_search for queries that messages count from `first` on. */
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
-                             uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
-                             int64_t *rows, double *scores, kf_search_report *report);
+                             uint64_t first, uint64_t n, uint32_t k,
+                             const kf_search_options *options, int64_t *rows, double *scores,
+                             kf_search_report *report);
 /* KF_ERR_DATA if the rows of a data set are not as long as queries must be, are of another encoder,
  * or have been mapped already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
