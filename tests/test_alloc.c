@@ -247,7 +247,8 @@ static kf_status judging_scenario(unsigned threads) {
   kf_open_set_result open;
   kf_eval_result counts;
   kf_comparison difference;
-  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
+  kf_lambda_point points[] = {{.lambda = 0.1, .top1 = 20, .top5 = 30},
+                              {.lambda = 1, .top1 = 25, .top5 = 35}};
   kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
