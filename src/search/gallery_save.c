@@ -13,7 +13,7 @@ typedef struct writer {
   kf_gallery *old; /* whose rows come first; NULL: none */
   kf_space space;
   kf_save_spec spec;
-  kf_names names;  /* of all classes, if there is an old gallery */
+  kf_names names; /* of all classes, if there is an old gallery */
   kf_origin origin;
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
   kf_saver *rows;
