@@ -41,8 +41,8 @@ static const char *usual_folder(cli_run *cli, const kf_pictures *pictures) {
   if (length < 0 || !kf_pictures_inside(pictures, folder)) return kept(cli, length, folder);
   free(folder);
   int here = strcmp(source, ".") == 0 || strcmp(source, "./") == 0;
-  return kept(cli, asprintf(&folder, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name),
-              folder);
+  length = asprintf(&folder, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
+  return kept(cli, length, folder);
 }
 
 static const char *path_in(cli_run *cli, const char *folder, const char *name) {

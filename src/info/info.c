@@ -131,7 +131,7 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
     const kf_st_tensor *t = &st->tensors[i];
     set_tensor(&out->tensors[i], t->name, t->type_name, t->ndim, t->shape);
   }
-  kf_origin origin;
+  kf_origin origin = {0};
   if (status == KF_OK) status = kf_st_origin(st, &origin, &ctx->err);
   if (status == KF_OK && origin.known) {
     out->base.encoder = kf_st_meta(st, "encoder");

@@ -14,7 +14,7 @@ typedef struct writer {
   kf_space space;
   uint32_t k; /* neighbours that should vote; 0: not known */
   kf_save_spec spec;
-  kf_names names;  /* of all classes, if there is an old gallery */
+  kf_names names; /* of all classes, if there is an old gallery */
   kf_origin origin;
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
   kf_saver *rows;
