@@ -327,8 +327,8 @@ KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
 
 /* Rows that are all but copies of others. */
 typedef struct kf_near_rows {
-  uint64_t n;      /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
-  uint64_t near;   /* of them: another row of the class is nearly the same */
+  uint64_t n;    /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
+  uint64_t near; /* of them: another row of the class is nearly the same */
   uint64_t copies; /* of them: another row of the class is the same */
   int many;        /* 1: more than one row in twenty is near another, beyond doubt */
   uint64_t reserved[4];

@@ -211,7 +211,7 @@ static void report_and_model(void **state) {
   kf_report_result r;
   kf_report_options o = {.train_name = "a", .test_name = "b", .test = test};
   assert_ok(ctx, kf_report_write(ctx, train, &o, at("own.html"), &r));
-  assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, NULL));
+  assert_ok(ctx, kf_fit(ctx, train, NULL, &model, NULL));
   assert_int_equal(r.rows, CLASSES * PER_CLASS);
   assert_int_equal(r.classes, CLASSES);
   assert_int_equal(r.dim_in, DIM);
