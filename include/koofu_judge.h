@@ -266,7 +266,10 @@ typedef struct kf_open_set_result {
   double auroc;     /* how often a known row has a better score than an unknown one; ties: half */
   double fpr95;     /* share of the unknown rows that are taken for known at the threshold */
   double threshold; /* the strictest score that at least 95 % of the known rows reach */
-  uint64_t reserved[4];
+  /* Shares of known rows that the threshold of the model (kf_model_reject) keeps, and of unknown ones
+   * that it refuses; both 0 if it has none for these scores. */
+  double kept, refused;
+  uint64_t reserved[2];
 } kf_open_set_result;
 
 /* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
