@@ -447,7 +447,8 @@ static void one_row_each(void **state) {
   kf_fuse_choice *c;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, K, D, p->w.labels, p->name, K, &few));
   assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, few, NULL, &stats));
-  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text, NULL, &c));
+  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text,
+                                       &(kf_fuse_options){.method = KF_METHOD_PAPER}, &c));
   assert_int_equal(c->n_points, 0);
   assert_true(c->alpha == 0.03 && c->lambda == 1);
   kf_fuse_choice_free(c);

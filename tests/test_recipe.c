@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include "model/model.h"
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models/"
 
@@ -44,10 +45,15 @@ static int tear_down(void **state) {
 
 /* --- fit -------------------------------------------------------------------------------------- */
 
-/* The model of a fit has the bytes of one made by hand, which is freed. */
+static kf_method method; /* of the tests that follow */
+
+/* The model of a fit has the bytes of one made by hand, which is freed; its temperature is that of
+ * the rows left out, and only with the default method. */
 static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
   kf_model *model;
   assert_ok(ctx, kf_fit(ctx, train, options, &model, NULL));
+  assert_true((kf_model_temperature(model) > 0) == (method == KF_METHOD_SHRUNK));
+  by_hand->temperature = kf_model_temperature(model);
   assert_ok(ctx, kf_model_save(ctx, model, at("fit.safetensors")));
   assert_ok(ctx, kf_model_save(ctx, by_hand, at("parts.safetensors")));
   assert_same_file(at("fit.safetensors"), at("parts.safetensors"));
@@ -56,7 +62,8 @@ static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
 }
 
 static kf_model *fit_by_hand(double lambda, uint32_t dim, kf_centre centre) {
-  kf_fit_options o = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = dim, .centre = centre};
+  kf_fit_options o = {
+      .method = method, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = dim, .centre = centre};
   kf_model *model;
   assert_ok(ctx, kf_fit_stats(ctx, stats, &o, &model));
   return model;
@@ -70,27 +77,29 @@ static double choose_by_hand(const kf_lambda_options *options) {
   return lambda;
 }
 
-static void lambda_and_dimensions(void **state) {
-  (void)state;
-  double lambda = choose_by_hand(NULL);
-  assert_fits(NULL, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
-  assert_fits(&(kf_fit_options){.stats = stats}, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
-  kf_dim_options by = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
+static void check_lambda_and_dimensions(void) {
+  double lambda = choose_by_hand(&(kf_lambda_options){.method = method});
+  assert_fits(&(kf_fit_options){.method = method}, fit_by_hand(lambda, 0, KF_CENTRE_DEFAULT));
+  assert_fits(&(kf_fit_options){.method = method, .stats = stats},
+              fit_by_hand(lambda, 0, KF_CENTRE_DEFAULT));
+  kf_dim_options by = {.method = method, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
   kf_dim_choice *dims;
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, train, &by, &dims));
   assert_true(dims->dim < DIM);
-  assert_fits(&(kf_fit_options){.choose_dim = 1, .margin = 0.2},
-              fit_by_hand(lambda, dims->dim, KF_CENTRE_NONE));
+  assert_fits(&(kf_fit_options){.method = method, .choose_dim = 1, .margin = 0.2},
+              fit_by_hand(lambda, dims->dim, KF_CENTRE_DEFAULT));
   kf_dim_choice_free(dims);
-  double careful = choose_by_hand(&(kf_lambda_options){.one_se = 1, .centre = KF_CENTRE_MEAN});
+  double careful =
+      choose_by_hand(&(kf_lambda_options){.method = method, .one_se = 1, .centre = KF_CENTRE_MEAN});
   assert_true(careful > lambda);
-  assert_fits(&(kf_fit_options){.one_se = 1, .centre = KF_CENTRE_MEAN, .dim = 7},
+  assert_fits(&(kf_fit_options){.method = method, .one_se = 1, .centre = KF_CENTRE_MEAN, .dim = 7},
               fit_by_hand(careful, 7, KF_CENTRE_MEAN));
   kf_lambda shrunk;
   assert_ok(ctx, kf_lambda_ledoit_wolf(ctx, stats, train, &shrunk));
   kf_model *by_hand;
-  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.lambda = shrunk}, &by_hand));
-  assert_fits(&(kf_fit_options){.lambda.unit = KF_LAMBDA_LEDOIT_WOLF}, by_hand);
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.method = method, .lambda = shrunk},
+                              &by_hand));
+  assert_fits(&(kf_fit_options){.method = method, .lambda.unit = KF_LAMBDA_LEDOIT_WOLF}, by_hand);
 }
 
 static kf_model *fuse_by_hand(double lambda, double alpha, uint32_t dim) {
@@ -100,24 +109,36 @@ static kf_model *fuse_by_hand(double lambda, double alpha, uint32_t dim) {
   return fused;
 }
 
-static void text_and_rows(void **state) {
-  (void)state;
-  kf_fuse_options by = {.centre = KF_CENTRE_MEAN};
+static void check_text_and_rows(void) {
+  kf_fuse_options by = {.method = method, .centre = KF_CENTRE_MEAN};
   kf_fuse_choice *choice;
   assert_ok(ctx, kf_fuse_choice_new(ctx, stats, train, text, &by, &choice));
-  assert_fits(&(kf_fit_options){.text = text}, fuse_by_hand(choice->lambda, choice->alpha, 0));
-  assert_fits(&(kf_fit_options){.text = text, .dim = 5},
+  assert_fits(&(kf_fit_options){.method = method, .text = text},
+              fuse_by_hand(choice->lambda, choice->alpha, 0));
+  assert_fits(&(kf_fit_options){.method = method, .text = text, .dim = 5},
               fuse_by_hand(choice->lambda, choice->alpha, 5));
   kf_fuse_choice_free(choice);
   by.lambda = (kf_lambda){2, KF_LAMBDA_RELATIVE};
   assert_ok(ctx, kf_fuse_choice_new(ctx, stats, train, text, &by, &choice));
-  assert_fits(&(kf_fit_options){.text = text, .lambda = by.lambda},
+  assert_fits(&(kf_fit_options){.method = method, .text = text, .lambda = by.lambda},
               fuse_by_hand(choice->lambda, choice->alpha, 0));
   kf_fuse_choice_free(choice);
   double alpha = 0.7;
   assert_fits(
-      &(kf_fit_options){.text = text, .alpha = &alpha},
-      fuse_by_hand(choose_by_hand(&(kf_lambda_options){.centre = KF_CENTRE_MEAN}), alpha, 0));
+      &(kf_fit_options){.method = method, .text = text, .alpha = &alpha},
+      fuse_by_hand(choose_by_hand(&(kf_lambda_options){.method = method, .centre = KF_CENTRE_MEAN}),
+                   alpha, 0));
+}
+
+static void lambda_and_dimensions(void **state) {
+  (void)state;
+  for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
+    check_lambda_and_dimensions();
+}
+
+static void text_and_rows(void **state) {
+  (void)state;
+  for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++) check_text_and_rows();
 }
 
 static void what_a_fit_reports(void **state) {
@@ -125,14 +146,15 @@ static void what_a_fit_reports(void **state) {
   kf_model *model;
   kf_fit_report *r;
   assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &r));
-  const kf_lambda_point *chosen = &r->by_lambda->points[r->by_lambda->chosen];
+  const kf_lambda_point *chosen = &r->by_lambda->all;
   assert_int_equal(r->rows, CLASSES * PER_CLASS);
   assert_int_equal(r->n_unlabelled + r->n_bad, 0);
   assert_true(r->lambda == kf_model_lambda(model) && r->lambda == chosen->lambda);
   assert_true(r->mean_eigenvalue == kf_model_mean_eigenvalue(model));
   assert_int_equal(r->dim, kf_model_dim_out(model));
   assert_int_equal(r->dim, r->by_dim->dim);
-  assert_int_equal(r->n, r->by_lambda->n);
+  assert_int_equal(r->n, r->by_lambda->n_all);
+  assert_true(kf_model_temperature(model) == chosen->temperature);
   assert_int_equal(r->right, chosen->top1);
   assert_true(r->standard_error > 0);
   assert_null(r->by_fusion);

@@ -401,8 +401,8 @@ typedef struct trial {
   uint64_t n_blocks;
   batch *batches;
   uint64_t n_batches;
-  uint64_t most_rows;  /* of a batch */
-  bench *benches;      /* [threads] */
+  uint64_t most_rows;     /* of a batch */
+  bench *benches;         /* [threads] */
   kf_likelihood *softmax; /* [threads][n_points] */
   kf_arena arena;
 } trial;

@@ -26,7 +26,8 @@ kf_likelihood kf_likelihood_new(bool euclidean) {
   return (kf_likelihood){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
 }
 
-void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own, double *powers) {
+void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
+                       double *powers) {
   const uint32_t lanes = 4;
   double most = -INFINITY, temperature = s->first;
   uint32_t before = 0;
