@@ -160,6 +160,7 @@ static kf_status by_scores(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   uint64_t most = kf_curve_rows(j->stats->n_classes);
   size_t each = j->options.n_alphas;
+  KF_TRY(kf_left_out_check(j->fitter, KF_METRIC_COSINE, j->options.centre));
   KF_TRY(with_text(j, start_left_out));
   kf_left_out_count count = kf_left_out_counts(j->left_out);
   c->rows = count.rows;

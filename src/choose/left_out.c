@@ -223,6 +223,15 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   return read_rows(l);
 }
 
+kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre) {
+  if (metric == KF_METRIC_EUCLIDEAN ||
+      kf_centre_for(centre, kf_fitter_method(fitter)) == KF_CENTRE_MEAN)
+    return KF_OK;
+  return kf_fail_hint(&kf_fitter_ctx(fitter)->err, KF_ERR_ARG, KF_HINT_CENTRE,
+                      "rows that are not centred are left out one by one, and by accuracy alone; "
+                      "groups and the likelihood need centred rows");
+}
+
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);

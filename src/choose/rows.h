@@ -4,8 +4,9 @@
 
 #include "score/score.h"
 
-#define KF_DEFAULT_SAMPLE 50000u
-#define KF_DEFAULT_FOLDS  5u
+#define KF_DEFAULT_SAMPLE  50000u
+#define KF_LEFT_OUT_SAMPLE 2000u /* where all scores are computed */
+#define KF_DEFAULT_FOLDS   5u
 
 /* Rows of a data set by number, rising, and their labels. */
 typedef struct kf_row_list {
