@@ -7,7 +7,7 @@ import random
 import re
 
 from harness import BAD_DATA, IO, USAGE, check, equal, test
-from files import data_set, f32, i32, npy, read_safetensors, safetensors
+from files import data_set, differences, f32, i32, npy, read_safetensors, safetensors
 
 
 def make_data(box, classes=15, dim=24):
@@ -110,6 +110,19 @@ def groups_are_left_out_together(box):
     box.write("y.txt", "".join(f"c{k:04d}\n" for k in labels))
     box.works("fit", "x.npy", "--labels", "y.txt", "--groups", "groups.txt", "-o", "m.safetensors", "-q")
     equal(json.loads(box.works("info", "--json", "m.safetensors").out)["lambda"], large, "lambda of rows and labels in two files")
+    # files in an order that must be said
+    for name, some in (("x2.npy", rows[:300]), ("x10.npy", rows[300:])):
+        box.write(name, npy(some))
+    words = ["fit", "x10.npy", "x2.npy", "--order", "number", "--labels", "y.txt", "-o", "n.safetensors", "-q", "--groups"]
+    box.works(*words, "groups.txt")
+    equal(box.read("n.safetensors") == box.read("m.safetensors"), True, "two files, sorted by number")
+    for name, first in (("s2.safetensors", 0), ("s10.safetensors", 300)):
+        box.write(name, safetensors({"embeddings": ("F32", [300, 64], f32(rows[first:first + 300])),
+                                     "labels": ("I32", [300], i32(labels[first:first + 300]))}))
+    words = ["fit", "s10.safetensors", "s2.safetensors", "--groups", "groups.txt", "-o", "s.safetensors"]
+    box.refuses(USAGE, *words, naming="--order number")
+    box.works(*words, "--order", "number", "-q")
+    equal(json.loads(box.works("info", "--json", "s.safetensors").out)["lambda"], large, "lambda of shards with labels inside")
     # every row a group of its own is what happens without groups
     box.write("each.txt", "".join(f"{i}\n" for i in range(n)))
     box.works(*fit, "--groups", "each.txt", "-q")
@@ -133,6 +146,12 @@ def groups_refused(box):
     box.refuses(USAGE, "fit", "train.safetensors", "--only", "only.txt", *given, "groups.txt", naming="--groups cannot be used with --only")
     box.refuses(BAD_DATA, "fit", "train.safetensors", *given, "few.txt", naming=["few.txt", "149", "150"])
     box.refuses(IO, "fit", "train.safetensors", *given, "gone.txt", naming="gone.txt")
+    box.write("empty.txt", "a\n" * 70 + "\n" + "b\n" * 79)
+    box.write("negative.npy", npy([i // 2 - 1 for i in range(150)], "<i8"))
+    box.write("two.csv", "video,frame\n" + "".join(f"{i // 2},{i % 2}\n" for i in range(150)))
+    for name, what in (("empty.txt", "line 71 is empty"), ("negative.npy", "-1"), ("two.csv", "2 columns")):
+        said = box.refuses(BAD_DATA, "fit", "train.safetensors", *given, name, naming=[name, what, "--groups takes one group for each row"]).err
+        check("--skip-unlabelled" not in said and "--label-column" not in said, f"advice on labels: {said}")
     box.refuses(USAGE, "fit", "train.safetensors", "--method", "paper", *given, "groups.txt", naming="--centre mean centres them")
     box.refuses(USAGE, "fit", "train.safetensors", "--method", "paper", "--lambda", "1x", "--reject", "0.9", *given, "groups.txt",
                 naming="--centre mean centres them")
@@ -198,15 +217,6 @@ def a_fit_in_json(box):
     equal((about["n"], about["top1"], about["by_lambda"], about["by_dim"]), (0, None, None, None), "of statistics")
 
 
-def same_but_for_temperature(rows, statistics, measured):
-    """A model from rows and one from their statistics: only rows, and only the default method, give a temperature."""
-    (a, about_a), (b, about_b) = read_safetensors(rows), read_safetensors(statistics)
-    equal(a == b, True, "the tensors from data and from statistics")
-    equal("temperature" in about_a, measured, "a temperature from data")
-    differ = {key for key in about_a.keys() | about_b.keys() if about_a.get(key) != about_b.get(key)}
-    equal(differ, {"temperature", "checksum"} if measured else set(), "what else differs")
-
-
 @test
 def rules_and_samples(box):
     make_data(box)
@@ -214,7 +224,8 @@ def rules_and_samples(box):
     for how in ([], ["--method", "paper"]):
         box.works("fit", "train.safetensors", "--lambda", "gda", *how, "-o", "g.safetensors", "-q")
         box.works("fit", "s.safetensors", "--lambda", "gda", *how, "-o", "h.safetensors", "-q")
-        same_but_for_temperature(box.read("g.safetensors"), box.read("h.safetensors"), not how)
+        differ = differences(box.read("g.safetensors"), box.read("h.safetensors"))  # only rows have a temperature
+        equal(differ, set() if how else {"temperature", "checksum"}, f"gda from data and from statistics, {how}")
     box.works("fit", "train.safetensors", "--lambda", "ledoit-wolf", "-o", "l.safetensors", "-q")
     said = box.works("fit", "train.safetensors", "--sample", 45, "-o", "a.safetensors").err
     check("of 45 rows left out in turn" in said and "a sample of 150 rows" in said, said)
