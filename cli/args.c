@@ -14,7 +14,6 @@ typedef struct reader {
   cli_args *args;
   char *message;
   size_t size;
-  unsigned char given[sizeof(cli_args)]; /* by the offset of the value */
 } reader;
 
 #define FAIL(r, ...) (snprintf((r)->message, (r)->size, __VA_ARGS__), -1)
@@ -122,6 +121,8 @@ static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
 /* "1,10,15", in any order. */
 static int store_numbers(reader *r, const cli_option *o, const char *what, const char *text) {
   cli_numbers *numbers = (cli_numbers *)(void *)((char *)r->args + o->at);
+  numbers->n = 0;
+  numbers->automatic = 0;
   for (;;) {
     size_t length = strcspn(text, ",");
     char piece[64];
@@ -145,17 +146,17 @@ static int store_real(reader *r, cli_real *real, const char *what, const char *t
 static int store_auto(const cli_option *o, void *at) {
   if (o->kind == OPTION_NUMBER)
     *(cli_number *)at = (cli_number){.given = 1, .automatic = 1};
-  else
+  else {
+    ((cli_numbers *)at)->n = 0;
     ((cli_numbers *)at)->automatic = 1;
+  }
   return 0;
 }
 
-static int has_one_value(const cli_option *o) { return o->value && o->kind != OPTION_LIST; }
-
-/* Stores the value of an option, which the user wrote as `what`; text is "" without a value. */
+/* Stores the value of an option, which the user wrote as `what`; text is "" without a value. A list
+ * collects its values; otherwise the last one counts, so a script can add options to a command line. */
 static int store(reader *r, const cli_option *o, const char *what, const char *text) {
   void *at = (char *)r->args + o->at;
-  if (has_one_value(o) && r->given[o->at]++) return FAIL(r, "%s is given twice", what);
   if (o->automatic && strcmp(text, "auto") == 0) return store_auto(o, at);
   switch (o->kind) {
   case OPTION_FLAG: *(int *)at = 1; return 0;
@@ -169,7 +170,7 @@ static int store(reader *r, const cli_option *o, const char *what, const char *t
     return list_add(r, at, text);
   case OPTION_NUMBER: {
     cli_number *number = at;
-    number->given = 1;
+    *number = (cli_number){.given = 1};
     return parse_number(what, text, o->low, o->high, &number->value, r->message, r->size);
   }
   case OPTION_NUMBERS: return store_numbers(r, o, what, text);

@@ -8,9 +8,12 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
+#include "table.h"
 #include "texts.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
  * per thread: half a second of plain C, so that a signal is noticed soon. */
@@ -34,6 +37,10 @@ typedef struct classify_job {
   kf_reader_block block;
   int32_t *classes; /* [room][top] */
   double *scores;
+  double *probabilities;             /* the same; NULL: not wanted */
+  int threshold;                     /* rows below the model's are marked */
+  int comparable;                    /* labels and classes are both names, or both numbers */
+  uint64_t labelled, right, unknown; /* rows so far */
   out_file out;
 } classify_job;
 
@@ -48,61 +55,118 @@ static const char *class_name(const classify_job *job, int32_t class) {
                       : kf_model_class_name(model_of(job), (uint32_t) class);
 }
 
+/* --- labels and the threshold ------------------------------------------------------------------ */
+
+static const char *label_name(const classify_job *job, int32_t label) {
+  return kf_data_class_name(job->queries.data, (uint32_t)label);
+}
+
+static int is_right(const classify_job *job, int32_t label, int32_t class) {
+  const char *own = label_name(job, label), *answer = class_name(job, class);
+  return own && answer ? strcmp(own, answer) == 0 : !own && !answer && label == class;
+}
+
+static int is_known(const classify_job *job, uint64_t i) {
+  return kf_model_knows(job->model, job->scores[i * job->top]);
+}
+
+static void count_block(classify_job *job) {
+  const kf_reader_block *b = &job->block;
+  for (uint64_t i = 0; i < b->n; i++) {
+    int32_t class = job->classes[i * job->top];
+    if (job->threshold) job->unknown += !is_known(job, i);
+    if (!b->labels || b->labels[i] < 0 || class < 0) continue;
+    job->labelled++;
+    job->right += is_right(job, b->labels[i], class) != 0;
+  }
+}
+
+/* --- printing --------------------------------------------------------------------------------- */
+
 static void print_header(const classify_job *job) {
-  fputs(job->queries.pictures ? "picture" : "row", job->out.file);
-  for (uint32_t rank = 1; rank <= job->top; rank++)
-    fprintf(job->out.file, "\tclass%u\t%s%u", rank, job->score_name, rank);
-  putc('\n', job->out.file);
+  cli_table t = table_for(job->out.file, job->cli->args.output);
+  table_text(&t, job->queries.pictures ? "picture" : "row");
+  for (uint32_t rank = 1; rank <= job->top; rank++) {
+    table_name(&t, "class", rank);
+    table_name(&t, job->score_name, rank);
+    if (job->probabilities) table_name(&t, "probability", rank);
+  }
+  if (job->block.labels) table_text(&t, "truth");
+  if (job->threshold) table_text(&t, "known");
+  table_end(&t);
 }
 
 /* If fewer classes have votes, the last columns are empty. */
-static void print_tsv(const classify_job *job, uint64_t i) {
-  FILE *file = job->out.file;
-  uint64_t number = job->block.numbers[i];
-  print_row_id(file, kf_reader_id(job->queries.reader, number), number);
+static void print_line(const classify_job *job, uint64_t i) {
+  cli_table t = table_for(job->out.file, job->cli->args.output);
+  const kf_reader_block *b = &job->block;
+  const char *id = kf_reader_id(job->queries.reader, b->numbers[i]);
+  id ? table_text(&t, id) : table_count(&t, b->numbers[i]);
   for (uint64_t at = i * job->top; at < (i + 1) * job->top; at++) {
-    putc('\t', file);
-    if (job->classes[at] >= 0)
-      print_class(file, class_name(job, job->classes[at]), job->classes[at]);
-    putc('\t', file);
-    if (job->classes[at] >= 0) fprintf(file, "%.*f", job->score_digits, job->scores[at]);
+    int32_t class = job->classes[at];
+    class >= 0 ? table_class(&t, class_name(job, class), class) : table_text(&t, "");
+    table_real(&t, job->score_digits, class >= 0 ? job->scores[at] : (double)NAN);
+    if (job->probabilities) table_real(&t, 6, job->probabilities[at]);
   }
-  putc('\n', file);
+  if (b->labels && b->labels[i] >= 0) table_class(&t, label_name(job, b->labels[i]), b->labels[i]);
+  if (b->labels && b->labels[i] < 0) table_text(&t, "");
+  if (job->threshold) table_text(&t, is_known(job, i) ? "known" : "unknown");
+  table_end(&t);
+}
+
+static void print_json_reals(cli_json *j, const char *key, const double *values, uint64_t n) {
+  jw_open(j, key, '[');
+  for (uint64_t i = 0; i < n; i++) jw_real(j, NULL, values[i]);
+  jw_close(j, ']');
 }
 
 static void print_json(const classify_job *job, uint64_t i) {
   uint64_t begin = i * job->top, end = begin;
+  const kf_reader_block *b = &job->block;
   while (end < begin + job->top && job->classes[end] >= 0) end++;
   cli_json j = {job->out.file, 0};
   jw_open(&j, NULL, '{');
-  const char *path = kf_reader_id(job->queries.reader, job->block.numbers[i]);
+  const char *path = kf_reader_id(job->queries.reader, b->numbers[i]);
   if (path)
     jw_text(&j, "picture", path);
   else
-    jw_count(&j, "row", job->block.numbers[i]);
+    jw_count(&j, "row", b->numbers[i]);
+  if (b->labels && b->labels[i] >= 0)
+    jw_class(&j, "truth", label_name(job, b->labels[i]), b->labels[i]);
+  if (job->threshold) jw_flag(&j, "known", is_known(job, i));
   jw_open(&j, "classes", '[');
   for (uint64_t at = begin; at < end; at++)
     jw_class(&j, NULL, class_name(job, job->classes[at]), job->classes[at]);
   jw_close(&j, ']');
-  jw_open(&j, job->gallery ? "votes" : "scores", '[');
-  for (uint64_t at = begin; at < end; at++) jw_real(&j, NULL, job->scores[at]);
-  jw_close(&j, ']');
+  print_json_reals(&j, job->gallery ? "votes" : "scores", job->scores + begin, end - begin);
+  if (job->probabilities)
+    print_json_reals(&j, "probabilities", job->probabilities + begin, end - begin);
   jw_end(&j);
 }
 
-static int classify_block(classify_job *job, uint64_t first) {
+/* --- blocks of rows --------------------------------------------------------------------------- */
+
+static kf_status answer(classify_job *job) {
   kf_ctx *ctx = job->cli->ctx;
+  const kf_reader_block *b = &job->block;
+  if (job->gallery)
+    return kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes, job->classes,
+                               job->scores, NULL);
+  if (!job->probabilities)
+    return kf_classify(ctx, model_of(job), b->rows, b->n, &job->options, job->classes, job->scores);
+  return kf_classify_probabilities(ctx, model_of(job), b->rows, b->n, &job->options, job->classes,
+                                   job->scores, job->probabilities);
+}
+
+static int classify_block(classify_job *job, uint64_t first) {
   kf_reader_block *b = &job->block;
-  kf_status status = kf_reader_next(ctx, job->queries.reader, b);
+  kf_status status = kf_reader_next(job->cli->ctx, job->queries.reader, b);
+  if (status != KF_OK) return fail(job->cli, status);
+  if (b->n > 0) status = answer(job);
   if (status != KF_OK) return fail(job->cli, status);
   if (first == 0 && !job->cli->args.json) print_header(job); /* only once rows are accepted */
-  if (b->n == 0) return EXIT_OK;
-  status = job->gallery ? kf_gallery_classify(ctx, job->gallery, b->rows, b->n, &job->votes,
-                                              job->classes, job->scores, NULL)
-                        : kf_classify(ctx, model_of(job), b->rows, b->n, &job->options,
-                                      job->classes, job->scores);
-  if (status != KF_OK) return fail(job->cli, status);
-  for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_tsv)(job, i);
+  count_block(job);
+  for (uint64_t i = 0; i < b->n; i++) (job->cli->args.json ? print_json : print_line)(job, i);
   return EXIT_OK;
 }
 
@@ -144,6 +208,17 @@ static uint64_t prototype_block(const classify_job *job) {
   return n < fit ? n : fit;
 }
 
+/* Whether the model has a threshold, and these are the scores that it is for. */
+static int has_threshold(const classify_job *job, kf_part part) {
+  const cli_args *a = &job->cli->args;
+  double share;
+  kf_model_reject(job->model, &share);
+  int own = model_of(job) == job->model && !a->use.raw &&
+            job->options.metric == metric_for(&(cli_args){0}, job->model) &&
+            part == (kf_model_fused(job->model) ? KF_PART_FUSED : KF_PART_IMAGES);
+  return share > 0 && own && !a->use.no_reject;
+}
+
 static int choose_prototypes(classify_job *job) {
   const struct use_args *use = &job->cli->args.use;
   const kf_model *model = model_of(job);
@@ -156,7 +231,9 @@ static int choose_prototypes(classify_job *job) {
   job->options = (kf_classify_options){.top = job->top,
                                        .metric = metric_for(&job->cli->args, model),
                                        .raw = use->raw,
-                                       .part = (kf_part)use->part};
+                                       .part = (kf_part)use->part,
+                                       .temperature = softmax_temperature(&job->cli->args)};
+  job->threshold = has_threshold(job, part);
   job->score_name = part == KF_PART_FUSED                        ? "score"
                     : job->options.metric == KF_METRIC_EUCLIDEAN ? "distance"
                                                                  : "cosine";
@@ -168,7 +245,8 @@ static int choose_prototypes(classify_job *job) {
 static int choose_voters(classify_job *job) {
   const cli_args *a = &job->cli->args;
   kf_vote_options *v = &job->votes;
-  TRY(a->search.k.automatic
+  int own = !a->search.k.given && kf_gallery_k(job->gallery);
+  TRY(a->search.k.automatic || own
           ? choose_k_auto(job->cli, job->gallery, &v->k)
           : choose_k(job->cli, a->votes.gallery, kf_gallery_rows(job->gallery), &v->k));
   TRY(choose_top(job, kf_gallery_classes(job->gallery), "in the gallery"));
@@ -187,11 +265,27 @@ static int make_buffers(classify_job *job) {
   TRY(queries_start(job->cli, &job->queries, &job->room));
   job->classes = own_memory(job->cli, job->room, job->top * sizeof *job->classes);
   job->scores = own_memory(job->cli, job->room, job->top * sizeof *job->scores);
-  return job->classes && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
+  if (job->cli->args.use.probabilities)
+    job->probabilities = own_memory(job->cli, job->room, job->top * sizeof *job->probabilities);
+  int all =
+      job->classes && job->scores && (job->probabilities || !job->cli->args.use.probabilities);
+  return all ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
+}
+
+static void say_counts(const classify_job *job) {
+  if (job->labelled && job->comparable)
+    say(job->cli, "right for %s of %s", show_percent(job->right, job->labelled).text,
+        show_counted(job->labelled, "row with a label", "rows with a label").text);
+  if (job->threshold)
+    say(job->cli, "%s of no known class",
+        show_counted(job->unknown, "row seems to be", "rows seem to be").text);
 }
 
 static int commit(classify_job *job) {
+  /* main says if standard output was not */
+  int written = !is_stdout(job->cli->args.output) || fflush(stdout) == 0;
   int result = out_file_commit(job->cli, &job->out);
+  if (result == EXIT_OK && written) say_counts(job);
   if (result == EXIT_OK && !is_stdout(job->cli->args.output))
     say_written(job->cli, job->cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
@@ -212,7 +306,7 @@ static int classify(classify_job *job) {
 
 /* The answers are text, so the name must not be that of an array. */
 static int check_answers(cli_run *cli) {
-  static const char *const binary[] = {".npy", ".safetensors", ".fvecs", ".fbin"};
+  static const char *const binary[] = {".npy", ".npz", ".safetensors", ".fvecs", ".fbin"};
   const char *path = cli->args.output;
   int result = check_text_output(cli, path);
   for (size_t i = 0; result == EXIT_OK && path && i < COUNT_OF(binary); i++)
@@ -235,6 +329,10 @@ static int check_options(cli_run *cli) {
                       a->use.raw         ? "raw"
                       : a->votes.gallery ? "gallery"
                                          : "text");
+  if (a->votes.gallery && a->use.probabilities)
+    return fail_usage(cli, "--probabilities cannot be used with --gallery");
+  if (a->votes.temperature.given && !a->votes.gallery && !a->use.probabilities)
+    return fail_usage(cli, "--temperature needs --weighted or --probabilities");
   TRY(check_vote_options(cli));
   TRY(check_text_options(cli));
   return check_answers(cli);
@@ -246,7 +344,10 @@ static int open_inputs(classify_job *job) {
   TRY(load_model(cli, a->operands.items[0], &job->model));
   if (a->text.path) TRY(load_zero_shot(cli, job->model, 0, &job->zero));
   if (a->votes.gallery) TRY(load_voters(cli, job->model, &job->gallery));
+  job->queries.labelled = 1;
   TRY(queries_open(cli, 1, &job->queries));
+  if (job->queries.data)
+    job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
   int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
   return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
 }
@@ -273,8 +374,12 @@ static const cli_group own_options = {
         {CHOICE("part", use.part, "NAME", KF_PART_IMAGES, part_choices),
          .help = "of a model that has text: images, text or fused (default: fused)"},
         {NEIGHBOURS, .automatic = 1,
-         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: 15, or all "
-                 "if there are fewer)"},
+         .help = "with --gallery: neighbours that vote, 1 to 1024 or auto (default: as the gallery "
+                 "says, or 15, or all if there are fewer)"},
+        {FLAG("probabilities", use.probabilities),
+         .help = "also print the probability of each class"},
+        {FLAG("no-reject", use.no_reject),
+         .help = "do not mark rows of unknown classes, even if the model has a threshold"},
         {JSON, .help = "one JSON object per row, each on its own line"}, {TEXT_OUTPUT})};
 
 const cli_command classify_command = {
@@ -288,8 +393,16 @@ const cli_command classify_command = {
         "nearer). Classes are printed by name if the model has names, otherwise by number; tabs, "
         "line ends, backslashes and control characters in names are printed as \\t, \\n, \\\\ and "
         "\\x1b.\n\n"
-        "The nearest prototypes are exact; no approximate search is involved. Labels in the data "
-        "are ignored. With --skip-bad, bad rows have no line.\n\n"
+        "The nearest prototypes are exact; no approximate search is involved. With --skip-bad, bad "
+        "rows have no line. If the rows have labels, the last columns show them, and the share of "
+        "right answers is printed at the end, on standard error.\n\n"
+        "If the name of the output ends in .csv, columns are separated by commas and quoted where "
+        "they must be.\n\n"
+        "--probabilities adds a column after each score: softmax(T * score) over all classes, "
+        "where T is the temperature that the fit has chosen, or that of --temperature. This takes "
+        "all scores of each row.\n\n"
+        "If the model has a threshold ('koofu fit --reject'), a column 'known' says 'unknown' "
+        "where the best score does not reach it; the classes are shown all the same.\n\n"
         "With --gallery, the K nearest rows of the gallery vote instead. The columns are then "
         "class and votes, most votes first; in a tie, the class whose nearest member is "
         "nearest comes first. If fewer classes have votes, the last columns are empty. The "
@@ -302,16 +415,20 @@ const cli_command classify_command = {
         "embed'), embedded by the CLIP model that the training rows were made with. Lines then "
         "begin with the path of the picture, and --skip-bad leaves out pictures that cannot be "
         "read.\n\n"
-        "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}; with "
+        "With --json, a line is {\"row\": 0, \"classes\": [...], \"scores\": [...]}, with "
+        "\"truth\", \"known\" and \"probabilities\" where there are columns of these names; with "
         "--gallery it has \"votes\" instead of \"scores\", with --encoder \"picture\" instead of "
         "\"row\".",
-    .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &row_options),
+    .groups = GROUPS(&own_options, &encoder_options, &text_options, &vote_options, &label_options,
+                     &row_options),
     .examples = EXAMPLES(
         {"The best class of every row", "koofu classify model.safetensors photos.npy --top 1"},
         {"The best class of a picture",
          "koofu classify model.safetensors photo.jpg --encoder clip --top 1"},
         {"The five best, into a file",
          "koofu classify model.safetensors photos.npy -o answers.tsv"},
+        {"With probabilities, for a spreadsheet",
+         "koofu classify model.safetensors photos.npy --probabilities -o answers.csv"},
         {"By the votes of 15 neighbours",
          "koofu classify model.safetensors photos.npy --gallery gallery.safetensors -k 15"},
         {"By class names alone (zero-shot)",

@@ -6,6 +6,8 @@
 #include "outputs.h"
 #include "owned.h"
 
+#include <string.h>
+
 /* --raw */
 static const char *const raw_choices[] = {"a", "b", "both", NULL};
 
@@ -29,6 +31,12 @@ static int is_model(const cli_run *cli, size_t side) {
 static const char *space_of(const compare_job *job, size_t side) {
   if (!is_model(job->cli, side)) return "answers";
   return job->cli->args.use.raw & (1 << side) ? "raw" : job->fused[side] ? "fused" : "Koo-Fu";
+}
+
+/* As in the JSON of other commands. */
+static const char *json_space(const compare_job *job, size_t side) {
+  const char *space = space_of(job, side);
+  return strcmp(space, "Koo-Fu") == 0 ? "koofu" : space;
 }
 
 static void print_side(const compare_job *job, size_t side, uint64_t hits) {
@@ -67,6 +75,10 @@ static void print_json(const compare_job *job) {
   jw_count(&j, "neither", r->neither);
   print_json_share(&j, "a", r->both + r->only_a, r->n, 1);
   print_json_share(&j, "b", r->both + r->only_b, r->n, 1);
+  jw_text(&j, "a_file", job->cli->args.operands.items[0]);
+  jw_text(&j, "b_file", job->cli->args.operands.items[1]);
+  jw_text(&j, "a_space", json_space(job, 0));
+  jw_text(&j, "b_space", json_space(job, 1));
   jw_real(&j, "difference", r->difference);
   jw_real(&j, "difference_low", r->low);
   jw_real(&j, "difference_high", r->high);
@@ -149,6 +161,8 @@ const cli_command compare_command = {
         "of them leaves out do not count.\n\n"
         "Of answers, the best class of each row counts; rows without a line are left out. Answers "
         "are judged by the labels of DATA or by --truth, and with --truth they need no DATA.\n\n"
+        "A model with text (see 'koofu fit --text') is judged by text and prototypes together, and "
+        "called fused.\n\n"
         "'koofu compare MODEL MODEL DATA --raw b' shows what the map of a model is worth.",
     .groups = GROUPS(&own_options, &judge_options, &label_options, &row_options),
     .examples =

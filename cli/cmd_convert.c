@@ -22,15 +22,19 @@ const cli_command convert_command = {
     .operands = "IN...",
     .summary = "turn embeddings and labels into one native data set",
     .details =
-        "Reads .npy (versions 1 to 3; f2, f4, f8), .safetensors (F16, BF16, F32, F64), .fvecs and "
-        ".fbin. Each IN is a file, a folder (all files in it with a known file extension) or a "
-        "quoted "
-        "glob pattern; together they are one data set. The files of a folder or pattern come in "
-        "name order.\n\n"
+        "Reads .npy (versions 1 to 3; f2, f4, f8), .npz (archives of these; FILE.npz:NAME is one "
+        "array), .safetensors (F16, BF16, F32, F64), .fvecs and .fbin. Each IN is a file, a folder "
+        "(all files in it with a known file extension) or a quoted glob pattern; together they are "
+        "one data set. The files of a folder or pattern come by the numbers in their names, 2 "
+        "before "
+        "10. A shell lists files by bytes, 10 before 2; if one label file for all of them makes "
+        "that "
+        "matter, it is refused unless --order says what is right.\n\n"
         "Labels come from --labels: one file per data file (repeat the option in the order of the "
-        "data files, or give a quoted pattern) or one file for all rows together. Otherwise the "
-        "labels inside the .safetensors files are used. Text labels without --classes make their "
-        "own list of classes, sorted by bytes.\n\n"
+        "data files, or give a folder or a quoted pattern, whose files are matched by name or by "
+        "number) or one file for all rows together. In a .csv or .tsv, --label-column says which "
+        "column. Otherwise the labels inside the .safetensors and .npz files are used. Text labels "
+        "without --classes make their own list of classes, sorted by bytes.\n\n"
         "The data set is one .safetensors file with the tensors 'embeddings' and 'labels' and the "
         "class names in its metadata; ids (see 'koofu embed') are kept if all files have them. "
         "Rows are streamed, so the data may be larger than memory. Numbers that f16 or bf16 "
@@ -40,6 +44,10 @@ const cli_command convert_command = {
         {"One .npy and its labels, in half the space",
          "koofu convert x.npy --labels y.npy --classes names.txt --dtype f16 -o train.safetensors"},
         {"Two shards with a label file each",
-         "koofu convert a.npy b.npy --labels a.txt --labels b.txt -o train.safetensors"}),
+         "koofu convert a.npy b.npy --labels a.txt --labels b.txt -o train.safetensors"},
+        {"A folder of shards, and labels in a column of a table",
+         "koofu convert shards --labels train.csv --label-column class -o train.safetensors"},
+        {"Arrays saved by numpy.savez",
+         "koofu convert train.npz:x --labels train.npz:y -o train.safetensors"}),
     .run = run,
 };

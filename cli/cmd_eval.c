@@ -13,13 +13,17 @@
 /* --- the work --------------------------------------------------------------------------------- */
 
 static int wants_errors(const cli_args *a) {
-  return a->errors.shown || a->errors.per_class || a->errors.confusions;
+  return a->errors.shown || a->errors.per_class || a->errors.confusions || a->errors.wrong;
 }
 
 static kf_analysis_options analysis_options(const eval_job *job) {
   const cli_args *a = &job->cli->args;
-  return (kf_analysis_options){
-      .metric = (kf_metric)a->metric, .raw = a->use.raw, .truth = job->truth, .set = job->set};
+  return (kf_analysis_options){.metric = (kf_metric)a->metric,
+                               .raw = a->use.raw,
+                               .truth = job->truth,
+                               .set = job->set,
+                               .temperature = softmax_temperature(a),
+                               .mistakes = a->errors.wrong != NULL};
 }
 
 /* Errors by class come from a pass that also counts the hits in their space. */
@@ -27,16 +31,41 @@ static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
                                           &job->analysis)));
+  job->calibration = job->analysis->calibration;
   return own_analysis(job->cli, job->analysis);
+}
+
+/* Whether the scores that are looked at have a temperature. */
+static int has_temperature(const eval_job *job) {
+  const cli_args *a = &job->cli->args;
+  if (softmax_temperature(a) > 0) return 1;
+  return kf_model_temperature(eval_judged(job)) > 0 && !a->use.raw &&
+         metric_for(a, job->model) == metric_for(&(cli_args){0}, job->model);
+}
+
+static int calibrate(eval_job *job) {
+  kf_analysis_options options = analysis_options(job);
+  kf_calibration *calibration;
+  TRY(result_of(job->cli, kf_calibration_new(job->cli->ctx, eval_judged(job), job->data, &options,
+                                             &calibration)));
+  job->calibration = calibration;
+  return own_calibration(job->cli, calibration);
+}
+
+/* Counts and hits of the judged space, if another pass has them already. */
+static const kf_eval_result *counted_already(const eval_job *job) {
+  return job->analysis      ? &job->analysis->totals
+         : job->calibration ? &job->calibration->totals
+                            : NULL;
 }
 
 static int evaluate_prototypes(eval_job *job) {
   const cli_args *a = &job->cli->args;
   kf_eval_result *r = &job->prototypes;
-  /* The analysis has counted the hits in its space. */
-  int counted = job->analysis && !job->zero.text && (a->use.raw || !kf_model_fused(job->model));
+  int fused = kf_model_fused(job->model) && !a->use.raw;
+  const kf_eval_result *counted = job->zero.text || fused ? NULL : counted_already(job);
   if (a->use.raw && counted) {
-    *r = job->analysis->totals;
+    *r = *counted;
     r->raw_top1 = r->top1;
     r->raw_top5 = r->top5;
     return EXIT_OK;
@@ -48,8 +77,8 @@ static int evaluate_prototypes(eval_job *job) {
                              .set = job->set};
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, r);
   if (status == KF_OK && counted) {
-    r->top1 = job->analysis->totals.top1;
-    r->top5 = job->analysis->totals.top5;
+    r->top1 = counted->top1;
+    r->top5 = counted->top5;
   }
   return result_of(job->cli, status);
 }
@@ -58,9 +87,11 @@ static int evaluate_prototypes(eval_job *job) {
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
       .include_raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
+  const kf_eval_result *counted = job->zero.text ? NULL : counted_already(job);
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
   options.part = KF_PART_FUSED;
-  if (status == KF_OK)
+  if (counted) job->fused = *counted;
+  if (status == KF_OK && !counted)
     status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->fused);
   return result_of(job->cli, status);
 }
@@ -124,25 +155,30 @@ static int evaluate_neighbours(eval_job *job) {
 static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
   if (wants_errors(a)) TRY(analyse(job));
+  if (!wants_errors(a) && job->data && !a->errors.no_calibration && has_temperature(job))
+    TRY(calibrate(job));
   if (job->data) TRY(evaluate_prototypes(job));
   if (eval_has_parts(job)) TRY(evaluate_parts(job));
   if (job->zero.text) TRY(evaluate_text(job));
   if (job->unknown) TRY(evaluate_open_set(job));
   if (job->gallery) TRY(evaluate_neighbours(job));
-  if (job->analysis) TRY(write_tables(job->cli, eval_judged(job), job->analysis));
+  if (job->analysis) TRY(write_tables(job->cli, eval_judged(job), job->data, job->analysis));
   return EXIT_OK;
 }
 
 /* --- options and inputs ----------------------------------------------------------------------- */
 
 static int check_tables(cli_run *cli) {
-  const char *const tables[] = {cli->args.errors.per_class, cli->args.errors.confusions};
+  const struct error_args *e = &cli->args.errors;
+  const char *const tables[] = {e->per_class, e->confusions, e->wrong};
   for (size_t i = 0; i < COUNT_OF(tables); i++) {
     if (tables[i] && is_stdout(tables[i]))
-      return fail_usage(cli, "--per-class and --confusions need a file name, not '-'");
+      return fail_usage(cli, "--per-class, --confusions and --wrong need a file name, not '-'");
     if (tables[i]) TRY(check_output(cli, tables[i]));
+    for (size_t other = 0; tables[i] && other < i; other++)
+      TRY(check_outputs_differ(cli, tables[i], tables[other]));
   }
-  return tables[0] ? check_outputs_differ(cli, tables[0], tables[1]) : EXIT_OK;
+  return EXIT_OK;
 }
 
 /* Without data, rows of the gallery are left out in turn. */
@@ -155,6 +191,7 @@ static int check_without_data(cli_run *cli) {
                       : a->errors.shown      ? "--errors needs"
                       : a->errors.per_class  ? "--per-class needs"
                       : a->errors.confusions ? "--confusions needs"
+                      : a->errors.wrong      ? "--wrong needs"
                       : a->errors.unknown.n  ? "--unknown needs"
                       : a->text.path         ? "--text needs"
                       : a->use.raw           ? "--raw needs"
@@ -182,13 +219,16 @@ static int load_eval_gallery(eval_job *job) {
 
 static int check_replaces_nothing(cli_run *cli, const kf_data *data) {
   TRY(check_replaces_no_data(cli, data, cli->args.errors.per_class));
+  TRY(check_replaces_no_data(cli, data, cli->args.errors.wrong));
   return check_replaces_no_data(cli, data, cli->args.errors.confusions);
 }
 
 static int open_unknown(eval_job *job) {
   const cli_args *a = &job->cli->args;
-  kf_data_options options = {
-      .tensor = a->data.tensor, .inner_labels = KF_OFF, .skip_bad = a->data.skip_bad};
+  kf_data_options options = {.tensor = a->data.tensor,
+                             .inner_labels = KF_OFF,
+                             .skip_bad = a->data.skip_bad,
+                             .order = (kf_order)a->data.order};
   const cli_list *paths = &a->errors.unknown;
   kf_status status = kf_data_open(job->cli->ctx, paths->items, paths->n, &options, &job->unknown);
   TRY(result_of(job->cli, status));
@@ -221,12 +261,18 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS({MODEL_METRIC}, {FLAG("raw", use.raw), .help = "evaluate only the original space"},
-            {NEIGHBOUR_LIST, .automatic = 1,
-             .help =
-                 "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto "
-                 "(default: 1,5,15)"},
-            {SHARES_JSON})};
+    OPTIONS(
+        {METRIC(metric_choices),
+         .help = "of prototypes: cosine or euclidean (default: cosine; euclidean for a model "
+                 "fitted without normalising); text is always compared by cosine"},
+        {FLAG("raw", use.raw), .help = "evaluate only the original space"},
+        {NEIGHBOUR_LIST, .automatic = 1,
+         .help =
+             "with --gallery: numbers of neighbours, 1 to 1024, separated by commas, or auto, as "
+             "the gallery says or by leaving out its rows in turn (default: 1,5,15)"},
+        {FLAG("no-calibration", errors.no_calibration),
+         .help = "do not judge probabilities, which takes all scores of each row"},
+        {SHARES_JSON})};
 
 static const cli_group error_options = {
     "Errors",
@@ -234,9 +280,14 @@ static const cli_group error_options = {
              .help = "also print the worst classes, the most frequent confusions and accuracy by "
                      "margin"},
             {TEXT("per-class", errors.per_class, "FILE"),
-             .help = "write rows, hits and answers of every class, separated by tabs"},
+             .help =
+                 "write rows, hits and answers of every class, separated by tabs, or commas for "
+                 ".csv"},
             {TEXT("confusions", errors.confusions, "FILE"),
-             .help = "write how often each class was taken for another, separated by tabs"},
+             .help = "write how often each class was taken for another, in the same way"},
+            {TEXT("wrong", errors.wrong, "FILE"),
+             .help = "write the rows that went wrong, in the same way, or as JSON lines for .jsonl "
+                     "or .json"},
             {INPUTS("unknown", errors.unknown, "DATA"),
              .help = "rows of unknown classes: how well the nearest score tells them from DATA"})};
 
@@ -273,10 +324,20 @@ const cli_command eval_command = {
         "data are matched by name, and classes that only one of them has are listed. Text classes "
         "that the model lacks take part in the lines of text, and rows without text for their "
         "class are left out there; --class-set gives all lines the same classes.\n\n"
+        "A model with text (see 'koofu fit --text') has two more lines: its text alone, and fused, "
+        "text and prototypes together, which is what 'koofu classify' answers. In --json, top1 and "
+        "top5 are those of its answers; prototypes_top1 and model_text_top1 are of its parts.\n\n"
         "With --class-set, the prototypes of other classes do not take part, and rows of other "
         "classes are left out. A gallery stays whole: the set only decides whose rows are "
         "scored.\n\n"
-        "--errors, --per-class, --confusions and --unknown are about prototypes in the model's "
+        "If the model has a temperature, the probabilities of its answers are judged, too: the "
+        "negative log-likelihood of the right classes, the Brier score and the expected "
+        "calibration error, over 15 bins of equal width; with --temperature, at another one.\n\n"
+        "--wrong writes a line for each row whose answer is wrong: its number, its id if it has "
+        "one, the truth, the answer, the score of the answer, its margin and, with a temperature, "
+        "the probabilities of answer and truth.\n\n"
+        "--errors, --per-class, --confusions, --wrong and --unknown are about prototypes in the "
+        "model's "
         "space or, with --raw, in the original one; with --text they are about the text instead. "
         "A margin is the difference between the two best scores. --unknown prints the area under "
         "the ROC curve, and how many unknown rows reach the score that 95 % of the known ones "
@@ -293,6 +354,6 @@ const cli_command eval_command = {
         {"By ReaL labels", "koofu eval model.safetensors val.npy --truth real.json --truth-classes "
                            "synsets.txt --ids val_files.txt"},
         {"Where does it go wrong?",
-         "koofu eval model.safetensors test.safetensors --errors --confusions confusions.tsv"}),
+         "koofu eval model.safetensors test.safetensors --errors --wrong wrong.csv"}),
     .run = run,
 };

@@ -29,6 +29,14 @@ static void say_summary(cli_run *cli, const kf_fit_report *report, const kf_fit_
   say_written(cli, cli->args.output, "%s, %s, %s", show_counted(report->rows, "row", "rows").text,
               show_counted(classes, "class", "classes").text,
               show_dim(report->dim, kf_model_dim_in(model)).text);
+  double share, threshold = kf_model_reject(model, &share);
+  if (share > 0)
+    say(cli, "rows are unknown if their best %s is %s %s, which %g %% of known rows %s",
+        kf_model_fused(model)        ? "score"
+        : kf_model_normalized(model) ? "cosine"
+                                     : "distance",
+        kf_model_normalized(model) ? "below" : "above", show_real(threshold).text, 100 * share,
+        kf_model_normalized(model) ? "reach" : "do not exceed");
   if (!report->by_lambda && !(report->by_fusion && report->by_fusion->n_points))
     say_lambda(cli, report, options);
   if (kf_model_fused(model) && !report->by_fusion)
@@ -44,6 +52,7 @@ static int fit(cli_run *cli, const kf_data *data, const kf_fit_options *options)
   kf_status status = kf_fit(cli->ctx, data, options, &model, &report);
   if (status == KF_OK) status = kf_model_save(cli->ctx, model, cli->args.output);
   if (status == KF_OK) say_summary(cli, report, options, model);
+  if (status == KF_OK && cli->args.json) print_fit_json(report, model, cli->args.output);
   int result = result_of(cli, status);
   kf_fit_report_free(report);
   kf_model_free(model);
@@ -55,6 +64,9 @@ static int check(cli_run *cli, const kf_stats *stats) {
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
+  if (a->fit.one_se && a->text.path && !a->text.fuse)
+    return fail_usage(cli, "--one-se cannot be used with --text, which chooses lambda and alpha "
+                           "together; give alpha (--fuse ALPHA)");
   return check_text_options(cli);
 }
 
@@ -73,6 +85,7 @@ static int run(cli_run *cli) {
   if (a->fit.between) TRY(load_stats(cli, a->fit.between, &between));
   if (a->text.path) TRY(load_text(cli, &text));
   if (!stats) TRY(open_data(cli, 0, LABELS_NEEDED, &data));
+  TRY(read_groups(cli, data, &options.groups));
   options.text = text;
   options.stats = stats;
   options.between = between;
@@ -92,7 +105,11 @@ static const cli_group own_options = {
         {METHOD}, {CENTRE},
         {TEXT_INPUT, .help = "text prototypes to fit with the rows (see 'koofu text-prototypes'); "
                              "centres the rows"},
-        {FUSE("")}, {BETWEEN})};
+        {FUSE("")},
+        {REAL("reject", fit.reject, "SHARE"),
+         .help = "choose the score below which a row is unknown: the one that this share of known "
+                 "rows reaches, such as 0.95"},
+        {BETWEEN}, {JSON, .help = "print what was chosen and tried as one JSON object"})};
 
 const cli_command fit_command = {
     .name = "fit",
@@ -115,18 +132,23 @@ const cli_command fit_command = {
         "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "
         "left out. -v prints the whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the "
         "shrinkage of that name.\n\n"
-        "--dim auto keeps the fewest dimensions whose cross-validated accuracy is within one "
-        "standard error (or --tolerance) of the best.\n\n"
+        "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "
+        "--margin) against all of them: on rows left out in folds, the 95 % upper bound of the "
+        "paired loss is below that. If there are too few rows to show it, all are kept. With "
+        "--centre mean or --metric euclidean, one less than the number of classes lose nothing.\n\n"
         "With --text, the score of a class is the cosine with its text plus alpha times that with "
         "its prototype. lambda and alpha are chosen together by leave-one-out. Classes with only "
         "text or only rows take part.\n\n"
+        "With --reject 0.95, rows are left out in turn once more, and the score that 95 % of them "
+        "reach becomes part of the model. 'koofu classify' marks rows that do not reach it as "
+        "unknown. It needs all dimensions.\n\n"
         "With --between, S_w is from the input and everything else from another statistics file, "
         "whose classes are then those of the model.",
     .groups = GROUPS(&own_options, &choose_options, &stats_options, &label_options, &row_options,
                      &strict_options, &only_options),
     .examples = EXAMPLES(
         {"lambda chosen by leave-one-out", "koofu fit train.safetensors -o model.safetensors"},
-        {"The fewest dimensions within one standard error of the best",
+        {"The fewest dimensions that lose at most half a point",
          "koofu fit train.safetensors --dim auto -o model.safetensors"},
         {"Names and pictures together",
          "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},

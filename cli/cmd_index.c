@@ -1,5 +1,6 @@
 /* cmd_index.c - koofu index: rows to a gallery. */
 #include "commands.h"
+#include "galleries.h"
 #include "inputs.h"
 #include "outputs.h"
 
@@ -10,6 +11,8 @@ static int choose_output(cli_run *cli) {
   if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
   if (a->index.append && a->index.model)
     return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
+  if (a->index.append && a->search.k.automatic)
+    return fail_usage(cli, "-k auto cannot be used with --append: it needs the rows of both");
   if (a->index.ids && a->data.only)
     return fail_usage(cli, "--ids cannot be used with --only: it has a line for every row");
   return check_safetensors(cli, a->output, "gallery");
@@ -29,10 +32,25 @@ static void say_renumbered(cli_run *cli, const kf_data *data, uint64_t all) {
     say(cli, "rows are numbered without the bad ones; --ids keeps track of them");
 }
 
+/* -k: the neighbours that should vote, as given or chosen from the rows. */
+static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint32_t *k) {
+  const cli_args *a = &cli->args;
+  kf_k_options options = {.metric = (kf_metric)a->metric};
+  kf_k_choice *choice;
+  *k = (uint32_t)a->search.k.value;
+  if (!a->search.k.automatic) return EXIT_OK;
+  TRY(result_of(cli, kf_k_choice_new_for_rows(cli->ctx, data, model, &options, &choice)));
+  *k = choice->k;
+  say_k(cli, choice);
+  kf_k_choice_free(choice);
+  return EXIT_OK;
+}
+
 static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   const cli_args *a = &cli->args;
   kf_gallery_options options = {
       .metric = (kf_metric)a->metric, .ids = a->index.ids, .append_to = a->index.append};
+  TRY(take_k(cli, data, model, &options.k));
   uint64_t all = rows_in(cli, a->index.append) + kf_data_rows(data);
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
   if (status == KF_OK) {
@@ -64,6 +82,9 @@ static const cli_group own_options = {
         {METRIC(gallery_metrics),
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
                  "a model fitted without normalising)"},
+        {NEIGHBOURS, .automatic = 1,
+         .help = "neighbours that should vote, 1 to 1024, or auto: kept for 'koofu classify' and "
+                 "'koofu eval -k auto'"},
         {INPUT("ids", index.ids, "FILE"),
          .help = "a name for each row, one per line, such as the file it was made from (default: "
                  "the ids in the data, if any)"},
@@ -79,6 +100,10 @@ const cli_command index_command = {
         "ids, if any, and the map of the model. Queries are then given in the original space: "
         "'koofu search' maps them as the rows were mapped. Without --model, rows and queries are "
         "compared in the original space. For cosine, rows are scaled to unit length.\n\n"
+        "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
+        "If the map of the model was fitted on these rows, it has pulled them together, and their "
+        "votes say little; so the rows are divided into folds, and each fold looks for neighbours "
+        "among the others with a map fitted without it. Otherwise each row in turn is left out.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
         "classes, the result has the same bytes as a gallery made of all rows at once. Without -o "
         "the gallery itself grows: it is written again next to the old one, which it then "

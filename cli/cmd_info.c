@@ -29,7 +29,7 @@ static void print_tensors(const kf_info *info) {
     size_t length = strlen(info->tensors[i].name);
     if (length < 40 && (int)length > width) width = (int)length;
   }
-  printf("  tensors\n");
+  printf("  %s\n", strcmp(info->kind, "table") == 0 ? "first line" : "tensors");
   for (size_t i = 0; i < info->n_tensors; i++) print_tensor(&info->tensors[i], width);
 }
 
@@ -56,18 +56,24 @@ static size_t find_metric(const kf_info *info) {
   return i;
 }
 
+static const char *name_of_rows(const char *kind) {
+  if (strcmp(kind, "labels") == 0 || strcmp(kind, "lines") == 0) return kind;
+  return strcmp(kind, "table") == 0 ? "records" : "rows";
+}
+
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
+  int is_text = strcmp(info->kind, "lines") == 0;
   if (strcmp(info->kind, "tensors") != 0)
-    print_line(strcmp(info->kind, "labels") == 0 ? "labels" : "rows", show_count(info->rows).text);
+    print_line(name_of_rows(info->kind), show_count(info->rows).text);
   char text[128];
   if (info_is_mapped(info))
     snprintf(text, sizeof text, "%u -> %u", info->dim, info->dim_out);
   else
     snprintf(text, sizeof text, "%u", info->dim);
   if (info->dim) print_line("dimensions", text);
-  if (info->classes) print_line("classes", show_count(info->classes).text);
+  if (info->classes) print_line(is_text ? "distinct" : "classes", show_count(info->classes).text);
   if (info->ids) print_line("ids", "one for each row");
   if (info->normalized >= 0)
     print_line("row length", info->normalized ? "scaled to 1" : "not scaled");
@@ -157,7 +163,8 @@ const cli_command info_command = {
     .summary = "describe any file that koofu reads or writes",
     .details =
         "Says what a file is (embeddings, labels, data set, statistics, model, gallery, answers, "
-        "tensors), its size, rows, dimensions, classes, tensors and metadata. Statistics, models "
+        "tensors, table, lines of text), its size, rows, dimensions, classes, tensors and "
+        "metadata. Statistics, models "
         "and galleries are read whole and their checksum is verified, so a description also means "
         "that the file is sound. Other files are judged by their headers.\n\n"
         "If a file cannot be described, the others still are; the exit status is that of the "

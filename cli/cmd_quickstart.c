@@ -2,6 +2,7 @@
  * it. */
 #include "commands.h"
 #include "encoders.h"
+#include "fit_options.h"
 #include "format.h"
 #include "outputs.h"
 #include "owned.h"
@@ -52,13 +53,13 @@ static void print_figures(const kf_quickstart_result *r) {
     print_line("class names alone (zero-shot)", r->text_top1, r->n, 0);
     print_line("Koo-Fu and class names together", r->fused_top1, r->n, 1);
   }
-  if (!text && r->dim < r->dim_in)
-    printf("\nThis is with all %u dimensions. The model keeps %u, the fewest within a standard "
-           "error\n"
-           "of the best: in %u folds, class means are right for %s with these and for %s\n"
-           "with all.\n",
-           r->dim_in, r->dim, r->folds, show_percent(r->dim_top1, r->dim_n).text,
-           show_percent(r->all_top1, r->dim_n).text);
+  if (!text && r->fewer < r->dim_in)
+    printf("\nThe model keeps all %u dimensions. %u of them lose at most 0.5 points with 95 %% "
+           "confidence\n"
+           "(in %u folds, class means are right for %s with these and for %s with all):\n"
+           "'koofu fit --dim %u' makes such a model.\n",
+           r->dim_in, r->fewer, r->folds, show_percent(r->dim_top1, r->dim_n).text,
+           show_percent(r->all_top1, r->dim_n).text, r->fewer);
   if (r->n_single)
     printf("\n%s alone in %s class and could not be left out.\n",
            show_counted(r->n_single, "picture is", "pictures are").text,
@@ -125,6 +126,7 @@ static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures
   if (result != EXIT_OK) return result;
   progress_end(cli);
   say_pictures(cli, &r.embed);
+  if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
   print_next(cli, folder, model, &r);
   return EXIT_OK;
@@ -176,10 +178,8 @@ const cli_command quickstart_command = {
         "does, resuming an interrupted run), lambda is chosen by leave-one-out, and a model is "
         "fitted. If the encoder has a text tower, class names take part: underscores become "
         "spaces, a number in front of the name ('n01440764_tench', '017.Cardinal') is dropped, "
-        "and their weight is chosen as well. Without class names the number of dimensions is "
-        "chosen by cross-validation, the fewest within one standard error of the best; with them "
-        "all are kept, because that "
-        "choice measures pictures alone.\n\n"
+        "and their weight is chosen as well. All dimensions are kept; the report shows what fewer "
+        "would cost.\n\n"
         "The printed figures are of pictures left out of the model that judges them. The raw "
         "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "

@@ -47,12 +47,14 @@ static void show_files(const cli_list *list, char text[512]) {
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (is_stdout(a->output)) return fail_usage(cli, "the page needs a file name, not '-'");
-  const char *of_model = a->fit.dim.given        ? "dim"
-                         : a->fit.lambda         ? "lambda"
-                         : a->fit.one_se         ? "one-se"
-                         : a->text.fuse          ? "fuse"
-                         : a->stats.no_normalize ? "no-normalize"
-                                                 : NULL;
+  const char *of_model = a->fit.dim.given || a->fit.dim.automatic ? "dim"
+                         : a->fit.lambda                          ? "lambda"
+                         : a->fit.one_se                          ? "one-se"
+                         : a->fit.method                          ? "method"
+                         : a->fit.groups                          ? "groups"
+                         : a->text.fuse                           ? "fuse"
+                         : a->stats.no_normalize                  ? "no-normalize"
+                                                                  : NULL;
   if (a->report.model && of_model)
     return fail_usage(cli, "--%s cannot be used with --model, which has its own", of_model);
   if (a->text.path && a->stats.no_normalize)
@@ -67,6 +69,7 @@ static int check_options(cli_run *cli) {
 
 static void say_result(cli_run *cli, const kf_report_result *r) {
   say_rows_left_out(cli, r->rows, r->n_unlabelled, r->n_bad);
+  if (r->many_near) say_near(cli, r->n_near, r->n_compared);
   if (r->n && r->fused)
     say(cli, "lambda %s, alpha %s: text and prototypes together are right for %s of %s left out",
         show_relative(r->lambda, r->mean_eigenvalue).text, show_real(r->alpha).text,
@@ -96,6 +99,7 @@ static int run(cli_run *cli) {
   TRY(check_options(cli));
   TRY(read_fit_options(cli, &options.fit, &alpha));
   TRY(open_inputs(cli, &in));
+  TRY(read_groups(cli, in.train, &options.fit.groups));
   show_files(&a->operands, train);
   show_files(&a->test.data, test);
   options = (kf_report_options){.title = a->report.title,
@@ -121,24 +125,21 @@ static int run(cli_run *cli) {
 
 static const cli_group own_options = {
     "Options",
-    OPTIONS(
-        {OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
-        {TEST_LABELS},
-        {INPUT("model", report.model, "MODEL"),
-         .help = "a model of the training rows (default: fit one)"},
-        {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"}, {METHOD},
-        {ONE_SE},
-        {MODEL_DIM,
-         .help =
-             "dimensions of the model (default: the fewest within one standard error of the best; "
-             "with --text, all)"},
-        {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
-        {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
-        {SEEDS},
-        {TEXT_INPUT,
-         .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
-                 "with a --model that has none"},
-        {FUSE("")}, {TITLE})};
+    OPTIONS({OUTPUT("PAGE.html"), .required = 1, .help = "the page to write"}, {TEST_ROWS},
+            {TEST_LABELS},
+            {INPUT("model", report.model, "MODEL"),
+             .help = "a model of the training rows (default: fit one)"},
+            {LAMBDA, .help = "regulariser of the model, as in 'koofu fit' (default: auto)"},
+            {METHOD}, {ROW_GROUPS}, {ONE_SE},
+            {MODEL_DIM, .automatic = 1,
+             .help = "dimensions of the model, or auto, as in 'koofu fit' (default: all)"},
+            {MARGIN}, {DIMS, .help = "dimensions to compare (default: D, D/2, D/4, ...)"},
+            {NEIGHBOUR_LIST, .help = "numbers of neighbours to compare (default: 1,5,15)"}, {SHOTS},
+            {SEEDS},
+            {TEXT_INPUT,
+             .help = "text prototypes to add to the model (see 'koofu fit --text'), or to compare "
+                     "with a --model that has none"},
+            {FUSE("")}, {TITLE})};
 
 const cli_command report_command = {
     .name = "report",
@@ -149,8 +150,9 @@ const cli_command report_command = {
         "in Koo-Fu's, over lambda, dimensions and neighbours; the spectra; a map of the classes; "
         "the worst classes, the most frequent confusions, and how far margins can be trusted. "
         "docs/report.md explains each figure.\n\n"
-        "lambda is chosen by leave-one-out and the number of dimensions by cross-validation, "
-        "unless --model gives both. With --test, accuracy is that of the test rows; without, that "
+        "lambda is chosen by leave-one-out unless --model gives it. All dimensions are kept unless "
+        "--dim says otherwise, and a table shows what fewer cost. With --test, accuracy is that of "
+        "the test rows; without, that "
         "of held-out folds, and there is no list of errors.\n\n"
         "With --text, or a --model with text, the page also shows text alone and together with "
         "prototypes, over lambda, alpha and dimensions; classes, confusions and margins are then "

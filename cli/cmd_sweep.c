@@ -270,6 +270,8 @@ const cli_command sweep_command = {
         "the training data. Every figure is what 'koofu fit' and 'koofu eval' (or 'koofu index' "
         "and 'koofu eval --gallery') give for that setting, but shared work is done only once: "
         "all dimensions of one lambda cost little more than one evaluation.\n\n"
+        "The best top-1 and top-5 of each table are marked with a star; CSV and JSON have a field "
+        "'best' for top-1.\n\n"
         "Without --test, the training rows are divided into folds with the same share of each "
         "class. The statistics of a fold are subtracted from the whole exactly. Without a fold "
         "there are fewer rows, so an absolute lambda is scaled with the scatter.\n\n"

@@ -13,7 +13,9 @@ static int open_prompts(cli_run *cli, int labelled, const char *classes, kf_data
                              .tensor = a->data.tensor,
                              .label_tensor = a->data.label_tensor,
                              .inner_labels = !labelled ? KF_OFF : KF_ON,
-                             .skip_bad = a->data.skip_bad};
+                             .skip_bad = a->data.skip_bad,
+                             .label_column = a->data.label_column,
+                             .order = (kf_order)a->data.order};
   TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, out)));
   TRY(own_data(cli, *out));
   return check_replaces_no_data(cli, *out, a->output);

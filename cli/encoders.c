@@ -92,7 +92,7 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
     if (a->encoder.precision || a->encoder.max_pixels.given)
       return fail_usage(cli, "--%s needs --encoder CLIP-DIR",
                         a->encoder.precision ? "precision" : "max-pixels");
-    TRY(open_data(cli, first, LABELS_IGNORED, &out->data));
+    TRY(open_data(cli, first, out->labelled ? LABELS_WANTED : LABELS_IGNORED, &out->data));
     out->n = kf_data_rows(out->data);
     out->dim = kf_data_dim(out->data);
     return EXIT_OK;

@@ -27,6 +27,7 @@ typedef struct cli_queries {
   uint64_t n; /* bad ones included */
   uint32_t dim;
   kf_reader *reader; /* from queries_start on */
+  int labelled;      /* set before queries_open: labels of a data set are wanted */
 } cli_queries;
 /* Operands `first` and up: data or, with --encoder, pictures. */
 int queries_open(cli_run *cli, size_t first, cli_queries *out);

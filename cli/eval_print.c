@@ -82,6 +82,13 @@ static void print_all_left_out(const eval_job *job) {
     print_left_out(job, &job->neighbours, " of k-NN", "gallery");
 }
 
+static void print_calibration(const kf_calibration *c) {
+  printf("\nprobabilities, at temperature %s:\n", show_real(c->temperature).text);
+  printf("  negative log-likelihood %.4f, Brier score %.4f\n", c->nll, c->brier);
+  printf("  calibration error %.2f %%: %.2f %% sure on average, right for %s\n", 100 * c->ece,
+         100 * c->confidence, show_percent(c->totals.top1, c->totals.n).text);
+}
+
 static void print_open_set(const kf_open_set_result *o, int text) {
   printf("\nknown against unknown, by the score of the nearest %s:\n", text ? "text" : "prototype");
   printf("  %s known, %s unknown\n", show_counted(o->n_known, "row", "rows").text,
@@ -106,7 +113,11 @@ void eval_print_text(const eval_job *job) {
   if (eval_has_parts(job)) print_parts(job);
   if (job->zero.text) print_spaces(job, "raw text", "Koo-Fu text", &job->text);
   if (job->gallery) print_neighbours(job);
+  if (eval_has_parts(job) && metric_for(&job->cli->args, job->model) == KF_METRIC_EUCLIDEAN)
+    printf(
+        "\nraw and Koo-Fu: by Euclidean distance; text and fused: by cosine, as text always is\n");
   print_all_left_out(job);
+  if (job->calibration) print_calibration(job->calibration);
   if (job->unknown) print_open_set(&job->open_set, job->zero.text != NULL);
   if (job->analysis && job->cli->args.errors.shown) print_job_errors(job);
   /* The rows of a mapped gallery are often those that its map was fitted on. */
@@ -138,6 +149,26 @@ static void print_json_neighbours(cli_json *j, const eval_job *job) {
   jw_real(j, "candidates_per_query", (double)job->report.candidates / (double)job->report.queries);
 }
 
+static void print_json_calibration(cli_json *j, const kf_calibration *c) {
+  jw_open(j, "calibration", '{');
+  jw_real(j, "temperature", c->temperature);
+  jw_real(j, "nll", c->nll);
+  jw_real(j, "brier", c->brier);
+  jw_real(j, "ece", c->ece);
+  jw_real(j, "confidence", c->confidence);
+  jw_open(j, "bins", '[');
+  for (size_t i = 0; i < KF_CALIBRATION_BINS; i++) {
+    const kf_calibration_bin *b = &c->bins[i];
+    jw_open(j, NULL, '{');
+    jw_count(j, "n", b->n);
+    jw_count(j, "top1", b->top1);
+    jw_real(j, "confidence", b->n > 0 ? b->confidence : (double)NAN);
+    jw_close(j, '}');
+  }
+  jw_close(j, ']');
+  jw_close(j, '}');
+}
+
 static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
   jw_open(j, "open_set", '{');
   jw_count(j, "n_known", o->n_known);
@@ -160,8 +191,11 @@ static void print_json_text(cli_json *j, const eval_job *job) {
   print_json_hits(j, "raw_text", r->raw_top1, r->raw_top5, r->n, 1);
 }
 
+/* The decision of a model with text is that of text and prototypes together. */
 static void print_json_parts(cli_json *j, const eval_job *job) {
-  const kf_eval_result *t = &job->own_text, *f = &job->fused;
+  const kf_eval_result *p = &job->prototypes, *t = &job->own_text, *f = &job->fused;
+  jw_count(j, "prototypes_n", p->n);
+  print_json_hits(j, "prototypes", p->top1, p->top5, p->n, 1);
   print_json_hits(j, "model_text", t->top1, t->top5, t->n, 1);
   print_json_hits(j, "fused", f->top1, f->top5, f->n, 1);
   jw_real(j, "alpha", kf_model_alpha(job->model));
@@ -169,14 +203,16 @@ static void print_json_parts(cli_json *j, const eval_job *job) {
 
 void eval_print_json(const eval_job *job) {
   const cli_args *a = &job->cli->args;
-  const kf_eval_result *r = job->data ? &job->prototypes : &job->neighbours;
+  const kf_eval_result *p = job->data ? &job->prototypes : &job->neighbours;
   cli_json j = {stdout, 0};
-  int raw = job->data != NULL;
+  int raw = job->data != NULL, parts = eval_has_parts(job);
+  const kf_eval_result *r = parts ? &job->fused : p;
+  const char *metric = kf_metric_name(metric_for(a, job->model));
   jw_open(&j, NULL, '{');
   jw_count_if(&j, "n", r->n, raw);
   print_json_hits(&j, "", r->top1, r->top5, r->n, raw && !a->use.raw);
-  print_json_hits(&j, "raw", r->raw_top1, r->raw_top5, r->n, raw);
-  if (eval_has_parts(job)) print_json_parts(&j, job);
+  print_json_hits(&j, "raw", p->raw_top1, p->raw_top5, p->n, raw);
+  if (parts) print_json_parts(&j, job);
   jw_count(&j, "rows", r->rows);
   jw_count(&j, "n_unlabelled", r->n_unlabelled);
   jw_count(&j, "n_absent", r->n_absent);
@@ -185,15 +221,17 @@ void eval_print_json(const eval_job *job) {
   jw_count(&j, "n_excluded", r->n_excluded);
   jw_text(&j, "truth", a->judge.truth);
   jw_text(&j, "class_set", a->judge.class_set);
-  jw_text(&j, "metric", kf_metric_name(metric_for(a, job->model)));
+  jw_text(&j, "metric", parts ? kf_metric_name(KF_METRIC_COSINE) : metric);
+  if (parts) jw_text(&j, "prototypes_metric", metric);
   jw_count(&j, "dim_in", kf_model_dim_in(job->model));
   jw_count(&j, "dim_out", kf_model_dim_out(job->model));
   jw_real(&j, "lambda", kf_model_lambda(job->model));
   if (job->zero.text) print_json_text(&j, job);
   if (job->gallery) print_json_neighbours(&j, job);
+  if (job->calibration) print_json_calibration(&j, job->calibration);
   if (job->unknown) print_json_open_set(&j, &job->open_set);
   if (job->analysis || job->unknown)
-    jw_text(&j, "errors_of", job->zero.text ? "text" : "prototypes");
+    jw_text(&j, "errors_of", job->zero.text ? "text" : parts ? "fused" : "prototypes");
   if (job->analysis && a->errors.shown) print_json_errors(&j, eval_judged(job), job->analysis);
   jw_end(&j);
 }

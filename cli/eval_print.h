@@ -16,8 +16,9 @@ typedef struct eval_job {
   cli_zero_shot zero;  /* without text: all NULL */
   /* Results. */
   kf_eval_result prototypes, text, neighbours;
-  kf_eval_result own_text, fused; /* of a model that has text */
-  kf_analysis *analysis;          /* NULL: errors by class are not wanted */
+  kf_eval_result own_text, fused;    /* of a model that has text */
+  kf_analysis *analysis;             /* NULL: errors by class are not wanted */
+  const kf_calibration *calibration; /* NULL: no temperature, or not wanted */
   kf_open_set_result open_set;
   kf_hits *hits; /* [n_k] */
   size_t n_k;

@@ -14,8 +14,8 @@ int check_choose_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   int lambda = !a->fit.lambda || wants(a->fit.lambda, "auto");
   if (a->fit.one_se && !lambda) return fail_usage(cli, "--one-se needs --lambda auto");
-  if ((a->fit.folds.given || a->fit.tolerance.given) && !a->fit.dim.automatic)
-    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "tolerance");
+  if ((a->fit.folds.given || a->fit.margin.given) && !a->fit.dim.automatic)
+    return fail_usage(cli, "--%s needs --dim auto", a->fit.folds.given ? "folds" : "margin");
   if (a->fit.sample.given && !lambda && !a->fit.dim.automatic)
     return fail_usage(cli, "--sample needs --lambda auto or --dim auto");
   return EXIT_OK;
@@ -35,6 +35,8 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha) {
 
 int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
   const cli_args *a = &cli->args;
+  if (a->fit.reject.given && a->fit.reject.value >= 1)
+    return fail_usage(cli, "--reject must be a share between 0 and 1, such as 0.95");
   int automatic, result = read_fuse(cli, &automatic, alpha);
   if (result != EXIT_OK) return result;
   *o = (kf_fit_options){.dim = (uint32_t)a->fit.dim.value,
@@ -48,37 +50,48 @@ int read_fit_options(cli_run *cli, kf_fit_options *o, double *alpha) {
                         .one_se = a->fit.one_se,
                         .sample = (uint64_t)a->fit.sample.value,
                         .folds = (uint32_t)a->fit.folds.value,
-                        .tolerance = a->fit.tolerance.value / 100};
+                        .reject = a->fit.reject.value,
+                        .margin = a->fit.margin.value / 100};
   return result_of(cli,
                    a->fit.lambda ? kf_lambda_parse(cli->ctx, a->fit.lambda, &o->lambda) : KF_OK);
 }
 
 /* --- what was chosen -------------------------------------------------------------------------- */
 
+static shown show_loss(const kf_lambda_point *p) {
+  shown to = {""};
+  if (p->temperature > 0)
+    snprintf(to.text, sizeof to.text, "  loss %.4f at temperature %.3g", p->loss, p->temperature);
+  return to;
+}
+
 static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
   for (size_t i = 0; i < c->n_points; i++)
-    say(cli, "  lambda %9s  top-1 %s  top-5 %s%s",
+    say(cli, "  lambda %9s  top-1 %s  top-5 %s%s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,
         show_percent(c->points[i].top1, c->n).text, show_percent(c->points[i].top5, c->n).text,
+        show_loss(&c->points[i]).text,
         i == c->chosen ? "  chosen"
         : i == c->best ? "  best"
                        : "");
 }
 
 static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
-  const kf_lambda_point *chosen = &c->points[c->chosen], *best = &c->points[c->best];
+  const kf_lambda_point *best = &c->points[c->best];
   say(cli,
-      "lambda %s by leave-one-out: right for %s of %s left out in turn (standard error %.2f "
+      "lambda %s by leave-one-%sout%s: right for %s of %s left out in turn (standard error %.2f "
       "points); %zu values from %s to %s were tried",
-      show_relative(c->lambda, c->mean_eigenvalue).text, show_percent(chosen->top1, c->n).text,
-      show_counted(c->n, "row", "rows").text, 100 * c->standard_error, c->n_points,
+      show_relative(c->lambda, c->mean_eigenvalue).text, cli->args.fit.groups ? "group-" : "",
+      c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
+      show_percent(c->all.top1, c->n_all).text, show_counted(c->n_all, "row", "rows").text,
+      100 * c->standard_error, c->n_points,
       show_relative(c->points[0].lambda, c->mean_eigenvalue).text,
       show_relative(c->points[c->n_points - 1].lambda, c->mean_eigenvalue).text);
   if (c->chosen != c->best)
     say(cli,
         "the best, %s, is right for %s; the chosen one is the largest within one standard error",
         show_relative(best->lambda, c->mean_eigenvalue).text, show_percent(best->top1, c->n).text);
-  if (c->n + c->n_single < c->rows)
+  if (c->n_all + c->n_single < c->rows)
     say(cli, "these are a sample of %s, the same share of each class (--sample)",
         show_counted(c->rows, "row", "rows").text);
   if (c->n_single)
@@ -109,15 +122,32 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
 }
 
 static void say_dim(cli_run *cli, const kf_dim_choice *c) {
-  say(cli, "%s by %u folds: right for %s of %s; the best, %u, for %s, and all %u for %s",
-      show_counted(c->dim, "dimension", "dimensions").text, c->folds,
-      show_percent(c->points[c->dim - 1].top1, c->n).text, show_counted(c->n, "row", "rows").text,
-      c->best, show_percent(c->points[c->best - 1].top1, c->n).text, (unsigned)c->n_points,
-      show_percent(c->points[c->n_points - 1].top1, c->n).text);
+  const kf_dim_point *chosen = &c->points[c->dim - 1], *all = &c->points[c->n_points - 1];
+  double n = (double)c->n, loss = ((double)chosen->lost - (double)chosen->won) / n;
+  if (c->dim == c->n_points)
+    say(cli,
+        "all %u dimensions are kept: %u folds of %s do not show that fewer lose at most %g points",
+        c->dim, c->folds, show_counted(c->n, "row", "rows").text, 100 * c->margin);
+  else
+    say(cli,
+        "%s by %u folds: right for %s of %s, all %u for %s; the loss, %.2f points, is at most "
+        "%.2f with 95 %% confidence",
+        show_counted(c->dim, "dimension", "dimensions").text, c->folds,
+        show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text, all->dim,
+        show_percent(all->top1, c->n).text, 100 * loss, 100 * kf_dim_upper95(c, c->dim - 1));
+}
+
+void say_near(cli_run *cli, uint64_t near, uint64_t n) {
+  say(cli,
+      "warning: %s of %s looked up have nearly the same row in their class, such as a copy or "
+      "another frame of a video; figures of rows left out one by one are too hopeful then, and "
+      "lambda too small: leave out whole groups instead ('koofu fit --groups FILE')",
+      show_count(near).text, show_counted(n, "row", "rows").text);
 }
 
 void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
   say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
+  if (report->many_near && report->n) say_near(cli, report->n_near, report->n_compared);
   if (report->by_lambda) say_lambda(cli, report->by_lambda);
   if (report->by_fusion) say_fusion(cli, report->by_fusion);
   if (report->by_dim) say_dim(cli, report->by_dim);

@@ -12,5 +12,9 @@ int read_fuse(cli_run *cli, int *automatic, double *alpha);
 int check_choose_options(cli_run *cli);
 /* Says what a fit chose and how good it is. */
 void say_fit_choices(cli_run *cli, const kf_fit_report *report);
+/* Warns that `near` of n rows have nearly the same row in their class. */
+void say_near(cli_run *cli, uint64_t near, uint64_t n);
+/* All that a fit reports, as one JSON object on stdout (fit_json.c). */
+void print_fit_json(const kf_fit_report *report, const kf_model *model, const char *path);
 
 #endif

@@ -56,13 +56,17 @@ int check_vote_options(cli_run *cli) {
   if (!a->votes.gallery &&
       (a->search.k.given || a->search.ks.n || a->search.ks.automatic || a->votes.weighted))
     return fail_usage(cli, "-k and --weighted need --gallery GALLERY");
-  if (a->votes.temperature.given && !a->votes.weighted)
+  if (a->votes.temperature.given && a->votes.gallery && !a->votes.weighted)
     return fail_usage(cli, "--temperature needs --weighted");
   return EXIT_OK;
 }
 
 double vote_temperature(const cli_args *a) {
   return a->votes.temperature.given ? a->votes.temperature.value : 0.07;
+}
+
+double softmax_temperature(const cli_args *a) {
+  return a->votes.gallery ? 0 : a->votes.temperature.value;
 }
 
 /* A gallery votes in the original space or in that of the model. */
@@ -99,22 +103,31 @@ int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k) {
                     (unsigned long long)most, k);
 }
 
+void say_k(cli_run *cli, const kf_k_choice *choice) {
+  const kf_k_point *chosen = &choice->points[choice->k - 1],
+                   *best = &choice->points[choice->best - 1];
+  progress_clear(&cli->progress);
+  say(cli, "k = %u is right for %s of %s %s; the best of 1 to %zu, k = %u, for %s", choice->k,
+      show_percent(chosen->top1, choice->n).text, show_counted(choice->n, "row", "rows").text,
+      choice->folds ? "in folds that their map has not seen" : "of the gallery left out in turn",
+      choice->n_points, choice->best, show_percent(best->top1, choice->n).text);
+}
+
 int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k) {
   const cli_args *a = &cli->args;
   kf_k_options options = {.weighted = a->votes.weighted, .temperature = vote_temperature(a)};
   kf_k_choice *choice;
+  *k = kf_gallery_k(gallery);
+  if (*k) {
+    say(cli, "k = %u, as the gallery says", *k);
+    return EXIT_OK;
+  }
   TRY(result_of(cli, kf_k_choice_new(cli->ctx, gallery, &options, &choice)));
-  const kf_k_point *chosen = &choice->points[choice->k - 1],
-                   *best = &choice->points[choice->best - 1];
   *k = choice->k;
-  progress_clear(&cli->progress);
-  say(cli,
-      "k = %u is right for %s of %s of the gallery left out in turn; the best of 1 to %zu, k = "
-      "%u, "
-      "for %s",
-      choice->k, show_percent(chosen->top1, choice->n).text,
-      show_counted(choice->n, "row", "rows").text, choice->n_points, choice->best,
-      show_percent(best->top1, choice->n).text);
+  say_k(cli, choice);
+  if (kf_gallery_mapped(gallery))
+    say(cli, "if the map was fitted on these rows, this k is too small: 'koofu index -k auto' "
+             "chooses it on rows that the map has not seen");
   kf_k_choice_free(choice);
   return EXIT_OK;
 }

@@ -15,6 +15,8 @@ int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const ch
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
 double vote_temperature(const cli_args *args); /* --temperature, or the default */
+/* --temperature of probabilities; 0: the model's. */
+double softmax_temperature(const cli_args *args);
 /* --gallery, with labels, in the original space or in that of the model. */
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 
@@ -22,6 +24,8 @@ int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out);
 int choose_k(cli_run *cli, const char *path, uint64_t most, uint32_t *k);
 /* -k auto: chosen by leaving out rows of the gallery in turn; says which. */
 int choose_k_auto(cli_run *cli, const kf_gallery *gallery, uint32_t *k);
+/* Says which k was chosen, and how good it is. */
+void say_k(cli_run *cli, const kf_k_choice *choice);
 int check_k(cli_run *cli, const char *path, uint64_t most, uint32_t k);
 
 #endif

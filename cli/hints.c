@@ -36,6 +36,11 @@ static const struct hint_text {
     {KF_HINT_REPEATS, "repeats", "--names gives classes other names, and --repeats allows it"},
     {KF_HINT_REPEATS, "names", "--names gives classes other names"},
     {KF_HINT_METHOD, "method", "--method paper"},
+    {KF_HINT_TEMPERATURE, "probabilities",
+     "fit again from rows with 'koofu fit DATA', or give one with --temperature"},
+    {KF_HINT_ORDER, "order",
+     "--order number sorts them by number, --order given leaves them as they are"},
+    {KF_HINT_LABEL_COLUMN, "label-column", "--label-column says which column holds the labels"},
 };
 
 static int has_option(const cli_command *command, const char *name) {

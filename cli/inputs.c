@@ -11,7 +11,8 @@
 
 int data_options_given(const cli_args *a) {
   const struct data_args *d = &a->data;
-  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->skip_bad || d->only;
+  return d->labels.n || d->classes || d->tensor || d->label_tensor || d->label_column || d->order ||
+         d->skip_bad || d->only;
 }
 
 static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli_list *labels,
@@ -30,6 +31,8 @@ static int open_rows(cli_run *cli, const char *const *paths, size_t n, const cli
       .allow_unlabelled = d->allow_unlabelled || use == LABELS_WANTED,
       .allow_unknown = d->allow_unknown || (use == LABELS_WANTED && d->classes),
       .only = only,
+      .label_column = d->label_column,
+      .order = (kf_order)d->order,
   };
   TRY(result_of(cli, kf_data_open(cli->ctx, paths, n, &options, out)));
   TRY(own_data(cli, *out));
@@ -41,6 +44,21 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
   const cli_list *operands = &cli->args.operands;
   return open_rows(cli, operands->items + first, operands->n - first, &cli->args.data.labels,
                    cli->args.data.only, use, out);
+}
+
+int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
+  const cli_args *a = &cli->args;
+  if (!a->fit.groups) return EXIT_OK;
+  if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
+  if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
+  kf_data_options options = {.labels = &a->fit.groups, .n_labels = 1, .tensor = a->data.tensor};
+  kf_data *grouped;
+  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped)));
+  TRY(own_data(cli, grouped));
+  int32_t *groups = own_memory(cli, kf_data_rows(grouped), sizeof *groups);
+  if (!groups) return fail(cli, KF_ERR_MEM);
+  *out = (const uint32_t *)groups;
+  return result_of(cli, kf_data_labels(cli->ctx, grouped, groups));
 }
 
 int open_test(cli_run *cli, const kf_truth *truth, kf_data **out) {

@@ -11,6 +11,9 @@ typedef enum label_use {
   LABELS_IGNORED
 } label_use;
 
+/* The groups of --groups for the rows of the operands; NULL if there are none. */
+int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out);
+
 /* Opens operands `first` and up as one data set, which must not include the output (-o). */
 int open_data(cli_run *cli, size_t first, label_use use, kf_data **out);
 /* --test; *out stays NULL without it. The rows must have labels unless there is a truth. */

@@ -2,7 +2,9 @@
 #include "format.h"
 #include "judging.h"
 #include "out_file.h"
+#include "outputs.h"
 #include "owned.h"
+#include "table.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -180,41 +182,128 @@ void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *an
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static void write_classes(FILE *file, const kf_model *model, const kf_analysis *analysis) {
-  fputs("class\trows\ttop1\ttop5\tanswers\n", file);
-  for (uint32_t k = 0; k < analysis->n_classes; k++) {
-    const kf_class_result *r = &analysis->classes[k];
-    print_model_class(file, model, (int32_t)k);
-    fprintf(file, "\t%llu\t%llu\t%llu\t%llu\n", (unsigned long long)r->n,
-            (unsigned long long)r->top1, (unsigned long long)r->top5,
-            (unsigned long long)r->answers);
-  }
+static void table_model_class(cli_table *t, const kf_model *model, int32_t class) {
+  table_class(t, kf_model_class_name(model, (uint32_t) class), class);
 }
 
-static void write_confusions(FILE *file, const kf_model *model, const kf_analysis *analysis) {
-  fputs("rows\tclass\tanswer\n", file);
-  for (size_t i = 0; i < analysis->n_confusions; i++) {
-    const kf_confusion *c = &analysis->confusions[i];
-    fprintf(file, "%llu\t", (unsigned long long)c->n);
-    print_model_class(file, model, c->truth);
-    putc('\t', file);
-    print_model_class(file, model, c->answer);
-    putc('\n', file);
-  }
-}
-
-/* What the tables are about. */
+/* What the tables are about, and a row's id at hand. */
 typedef struct judged {
+  kf_ctx *ctx;
   const kf_model *model;
+  const kf_data *data;
   const kf_analysis *analysis;
+  const char *const *paths;
+  char *id; /* [MOST_ID]; NULL: rows have no ids */
 } judged;
+enum { MOST_ID = 65536 + 1 };
+
+static void write_header(cli_table *t, const char *const *names) {
+  for (; *names; names++) table_text(t, *names);
+  table_end(t);
+}
+
+static void write_classes(const judged *of, cli_table *t) {
+  static const char *const names[] = {"class", "rows", "top1", "top5", "answers", NULL};
+  write_header(t, names);
+  for (uint32_t k = 0; k < of->analysis->n_classes; k++) {
+    const kf_class_result *r = &of->analysis->classes[k];
+    table_model_class(t, of->model, (int32_t)k);
+    table_count(t, r->n);
+    table_count(t, r->top1);
+    table_count(t, r->top5);
+    table_count(t, r->answers);
+    table_end(t);
+  }
+}
+
+static void write_confusions(const judged *of, cli_table *t) {
+  static const char *const names[] = {"rows", "class", "answer", NULL};
+  write_header(t, names);
+  for (size_t i = 0; i < of->analysis->n_confusions; i++) {
+    const kf_confusion *c = &of->analysis->confusions[i];
+    table_count(t, c->n);
+    table_model_class(t, of->model, c->truth);
+    table_model_class(t, of->model, c->answer);
+    table_end(t);
+  }
+}
+
+/* Leaves the id empty if it cannot be read; check_ids has seen that it can. */
+static kf_status fetch_id(const judged *of, uint64_t row) {
+  *of->id = '\0';
+  return kf_data_get_id(of->ctx, of->data, row, of->id, MOST_ID);
+}
+
+static int check_ids(cli_run *cli, const judged *of) {
+  for (size_t i = 0; i < of->analysis->n_mistakes; i++)
+    TRY(result_of(cli, fetch_id(of, of->analysis->mistakes[i].row)));
+  return EXIT_OK;
+}
+
+static void write_wrong(const judged *of, cli_table *t) {
+  table_text(t, "row");
+  if (of->id) table_text(t, "id");
+  static const char *const names[] = {"truth", "answer", "score", "margin", NULL};
+  for (const char *const *name = names; *name; name++) table_text(t, *name);
+  if (of->analysis->calibration) {
+    table_text(t, "probability");
+    table_text(t, "truth_probability");
+  }
+  table_end(t);
+  for (size_t i = 0; i < of->analysis->n_mistakes; i++) {
+    const kf_mistake *m = &of->analysis->mistakes[i];
+    table_count(t, m->row);
+    if (of->id) fetch_id(of, m->row);
+    if (of->id) table_text(t, of->id);
+    table_model_class(t, of->model, m->truth);
+    table_model_class(t, of->model, m->answer);
+    table_real(t, 6, m->score);
+    table_real(t, 6, m->margin);
+    if (of->analysis->calibration) table_real(t, 6, m->probability);
+    if (of->analysis->calibration) table_real(t, 6, m->right_probability);
+    table_end(t);
+  }
+}
+
+static void write_wrong_json(const judged *of, FILE *file) {
+  for (size_t i = 0; i < of->analysis->n_mistakes; i++) {
+    const kf_mistake *m = &of->analysis->mistakes[i];
+    cli_json j = {file, 0};
+    jw_open(&j, NULL, '{');
+    jw_count(&j, "row", m->row);
+    if (of->id) fetch_id(of, m->row);
+    if (of->id) jw_text(&j, "id", of->id);
+    print_json_class(&j, "truth", of->model, m->truth);
+    print_json_class(&j, "answer", of->model, m->answer);
+    jw_real(&j, "score", m->score);
+    jw_real(&j, "margin", m->margin);
+    if (of->analysis->calibration) jw_real(&j, "probability", m->probability);
+    if (of->analysis->calibration) jw_real(&j, "truth_probability", m->right_probability);
+    jw_end(&j);
+  }
+}
 
 static void write_judged(const void *argument, size_t i, FILE *file) {
+  static void (*const tables[])(const judged *, cli_table *) = {write_classes, write_confusions,
+                                                                write_wrong};
   const judged *of = argument;
-  (i == 0 ? write_classes : write_confusions)(file, of->model, of->analysis);
+  const char *path = of->paths[i];
+  cli_table t = table_for(file, path);
+  if (i == 2 && (ends_with(path, ".json") || ends_with(path, ".jsonl")))
+    write_wrong_json(of, file);
+  else
+    tables[i](of, &t);
 }
 
-int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis) {
-  const char *const paths[] = {cli->args.errors.per_class, cli->args.errors.confusions};
-  return write_files(cli, paths, 2, write_judged, &(judged){model, analysis});
+int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
+                 const kf_analysis *analysis) {
+  const struct error_args *e = &cli->args.errors;
+  const char *const paths[] = {e->per_class, e->confusions, e->wrong};
+  judged of = {cli->ctx, model, data, analysis, paths, NULL};
+  if (e->wrong && kf_data_has_ids(data)) {
+    of.id = own_memory(cli, MOST_ID, 1);
+    if (!of.id) return fail(cli, KF_ERR_MEM);
+    TRY(check_ids(cli, &of));
+  }
+  return write_files(cli, paths, COUNT_OF(paths), write_judged, &of);
 }

@@ -15,7 +15,8 @@ void print_json_hits(cli_json *j, const char *name, uint64_t top1, uint64_t top5
 
 void print_errors(const kf_model *model, const kf_analysis *analysis);
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis);
-/* Writes --per-class and --confusions if they are given. */
-int write_tables(cli_run *cli, const kf_model *model, const kf_analysis *analysis);
+/* Writes --per-class, --confusions and --wrong if they are given. */
+int write_tables(cli_run *cli, const kf_model *model, const kf_data *data,
+                 const kf_analysis *analysis);
 
 #endif

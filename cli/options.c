@@ -8,6 +8,7 @@ const char *const method_choices[] = {"shrunk", "paper", NULL};           /* kf_
 const char *const criterion_choices[] = {"likelihood", "accuracy", NULL}; /* kf_criterion, from 1 */
 const char *const text_centre_choices[] = {"none", "mean", "modality", NULL};
 const char *const isa_choices[] = {"auto", "plain", "avx2", "avx512", "amx", NULL};
+static const char *const order_choices[] = {"number", "name", "given", NULL}; /* kf_order, from 1 */
 static const char *const precision_choices[] = {"f32", "bf16", NULL}; /* kf_precision, from 1 */
 
 const cli_group global_options = {
@@ -27,17 +28,25 @@ const cli_group label_options = {
     "Labels",
     OPTIONS(
         {INPUTS("labels", data.labels, "FILE"),
-         .help = "labels: .npy integers, or text with one label per line; repeat it to give one "
-                 "file for each data file"},
+         .help = "labels: .npy or .npz of integers or strings, a .csv or .tsv, or text with one "
+                 "label per line; repeat it, or give a folder, for one file for each data file"},
+        {TEXT("label-column", data.label_column, "NAME"),
+         .help = "the column of .csv and .tsv labels: its name, or its number from 1 (default: the "
+                 "only one)"},
         {INPUT("classes", data.classes, "FILE"),
          .help = "class names, one per line; integer labels index it, text labels must be in it"},
         {TEXT("label-tensor", data.label_tensor, "NAME"),
-         .help = "the labels inside .safetensors (default: labels)"})};
+         .help = "the labels inside .safetensors and .npz (default: labels; in an .npz, the only "
+                 "list of that length)"})};
 
 const cli_group row_options = {
     "Rows",
     OPTIONS({TEXT("tensor", data.tensor, "NAME"),
-             .help = "the rows inside .safetensors (default: embeddings, or the only 2-D tensor)"},
+             .help = "the rows inside .safetensors and .npz (default: embeddings, or the only 2-D "
+                     "array)"},
+            {CHOICE("order", data.order, "NAME", KF_ORDER_NUMBER, order_choices),
+             .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
+                     "folders and patterns by number)"},
             {FLAG("skip-bad", data.skip_bad),
              .help = "leave out rows that are NaN, infinite or zero instead of failing"})};
 
@@ -60,14 +69,13 @@ const cli_group stats_options = {
 
 const cli_group choose_options = {
     "Choosing",
-    OPTIONS({CRITERION}, {ONE_SE},
+    OPTIONS({CRITERION}, {ROW_GROUPS}, {ONE_SE},
             {SAMPLE,
              .help = "choose using at most N rows, the same share of each class (default: 2000 for "
                      "the likelihood, 50000 for counting hits)"},
-            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 5)"},
-            {REAL("tolerance", fit.tolerance, "POINTS"),
-             .help = "percentage points of accuracy that fewer dimensions may cost (default: one "
-                     "standard error)"})};
+            {FOLDS, .help = "folds of the cross-validation that chooses dimensions (default: 10, "
+                            "or as many as most classes have rows)"},
+            {MARGIN})};
 
 const cli_group vote_options = {
     "Neighbours", OPTIONS({INPUT("gallery", votes.gallery, "GALLERY"),
@@ -75,7 +83,8 @@ const cli_group vote_options = {
                           {FLAG("weighted", votes.weighted),
                            .help = "nearer neighbours count more: exp((score - best score) / T)"},
                           {REAL("temperature", votes.temperature, "T"),
-                           .help = "with --weighted: smaller is steeper (default: 0.07)"})};
+                           .help = "with --weighted: smaller is steeper (default: 0.07); of "
+                                   "probabilities: larger is steeper (default: the model's)"})};
 
 const cli_group text_options = {
     "Text",

@@ -18,19 +18,19 @@ typedef struct cli_args {
   } common;
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
-    const char *classes, *tensor, *label_tensor, *only;
-    int skip_bad, allow_unlabelled, allow_unknown;
+    const char *classes, *tensor, *label_tensor, *label_column, *only;
+    int order, skip_bad, allow_unlabelled, allow_unknown;
   } data;
   struct stats_args { /* stats_options */
     int no_normalize;
     cli_number exponent;
   } stats;
   struct fit_args { /* koofu fit, and choose_options */
-    const char *lambda, *between;
+    const char *lambda, *between, *groups;
     cli_number dim;
     int centre, method, criterion, one_se;
     cli_number sample, folds;
-    cli_real tolerance;
+    cli_real margin, reject;
   } fit;
   struct test_args { /* TEST_ROWS, TEST_LABELS */
     cli_list data, labels;
@@ -72,6 +72,7 @@ typedef struct cli_args {
   struct use_args { /* koofu classify, eval, compare, transform */
     int raw, part, no_normalize;
     cli_number top;
+    int probabilities, no_reject;
   } use;
   struct index_args { /* koofu index */
     const char *model, *ids, *append;
@@ -91,8 +92,9 @@ typedef struct cli_args {
   } judge;
   struct error_args { /* koofu eval */
     int shown;
-    const char *per_class, *confusions;
+    const char *per_class, *confusions, *wrong;
     cli_list unknown;
+    int no_calibration;
   } errors;
   struct hierarchy_args { /* koofu classes */
     const char *path, *names, *set, *all;
@@ -109,12 +111,12 @@ typedef struct cli_args {
 /* --- groups of options ------------------------------------------------------------------------ */
 
 extern const cli_group global_options;  /* every command has these */
-extern const cli_group label_options;   /* --labels, --classes, --label-tensor */
-extern const cli_group row_options;     /* --tensor, --skip-bad */
+extern const cli_group label_options;   /* --labels, --classes, --label-column, --label-tensor */
+extern const cli_group row_options;     /* --tensor, --order, --skip-bad */
 extern const cli_group strict_options;  /* --skip-unlabelled, --skip-unknown */
 extern const cli_group only_options;    /* --only */
 extern const cli_group stats_options;   /* --no-normalize, --exponent */
-extern const cli_group choose_options;  /* --one-se, --sample, --folds, --tolerance */
+extern const cli_group choose_options;  /* --one-se, --sample, --folds, --margin */
 extern const cli_group world_options;   /* --classes, --dim, --per-class, --seed */
 extern const cli_group vote_options;    /* --gallery, --weighted, --temperature */
 extern const cli_group truth_options;   /* of test rows: --truth, --truth-classes, --ids */
@@ -127,7 +129,7 @@ extern const cli_group picture_options; /* --max-pixels, --skip-bad, --shard, --
 enum { MAX_THREADS = 1024 };
 extern const char *const isa_choices[]; /* in the order of kf_isa */
 extern const char *const dtype_choices[];
-extern const char *const metric_choices[];      /* of prototypes */
+extern const char *const metric_choices[]; /* of prototypes */
 extern const char *const method_choices[];
 extern const char *const criterion_choices[];
 extern const char *const centre_choices[];      /* kf_centre, from 1 */
@@ -173,12 +175,21 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define CRITERION                                                                                  \
   CHOICE("criterion", fit.criterion, "NAME", KF_CRITERION_LIKELIHOOD, criterion_choices),          \
       .help = "choose lambda by likelihood (default) or accuracy (default with --method paper)"
+#define ROW_GROUPS                                                                                 \
+  INPUT("groups", fit.groups, "FILE"),                                                             \
+      .help =                                                                                      \
+          "the group of each row, such as its video or scene, in a file as for --labels; rows "    \
+          "of a group are left out together"
 #define BETWEEN                                                                                    \
   INPUT("between", fit.between, "STATS"),                                                          \
       .help = "take the scatter between classes and the class means from these statistics"
 #define ONE_SE                                                                                     \
   FLAG("one-se", fit.one_se),                                                                      \
       .help = "take the largest lambda within one standard error of the best"
+#define MARGIN                                                                                     \
+  REAL("margin", fit.margin, "POINTS"),                                                            \
+      .help = "with --dim auto: points of accuracy that may be lost, with 95 % confidence "        \
+              "(default: 0.5)"
 #define TEST_ROWS                                                                                  \
   INPUTS("test", test.data, "DATA"),                                                               \
       .help = "test rows; repeat it for several files (default: folds of the training rows)"

@@ -13,6 +13,7 @@ int own(cli_run *cli, void *object, void (*release)(void *object));
     return own(cli, object, release_##TYPE);                                                       \
   }
 OWNED(analysis)
+OWNED(calibration)
 OWNED(class_set)
 OWNED(data)
 OWNED(encoder)

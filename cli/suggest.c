@@ -26,9 +26,27 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
 /* What other programs call it. */
 static int is_synonym(const char *typed, const char *name) {
   static const char *const pairs[][2] = {
-      {"l2", "euclidean"},     {"ip", "inner"},       {"dot", "inner"},
-      {"k", "neighbours"},     {"top", "neighbours"}, {"topk", "neighbours"},
-      {"top-k", "neighbours"}, {"knn", "search"},     {"nn", "search"},
+      {"l2", "euclidean"},        {"ip", "inner"},
+      {"dot", "inner"},           {"k", "neighbours"},
+      {"top", "neighbours"},      {"topk", "neighbours"},
+      {"top-k", "neighbours"},    {"knn", "search"},
+      {"nn", "search"},           {"query", "search"},
+      {"find", "search"},         {"retrieve", "search"},
+      {"train", "fit"},           {"learn", "fit"},
+      {"predict", "classify"},    {"infer", "classify"},
+      {"label", "classify"},      {"test", "eval"},
+      {"score", "eval"},          {"validate", "eval"},
+      {"benchmark", "eval"},      {"encode", "embed"},
+      {"extract", "embed"},       {"featurize", "embed"},
+      {"tokenize", "embed-text"}, {"encode-text", "embed-text"},
+      {"map", "transform"},       {"project", "transform"},
+      {"apply", "transform"},     {"show", "info"},
+      {"inspect", "info"},        {"describe", "info"},
+      {"tune", "sweep"},          {"grid", "sweep"},
+      {"build", "index"},         {"gallery", "index"},
+      {"start", "quickstart"},    {"init", "quickstart"},
+      {"generate", "synth"},      {"diff", "compare"},
+      {"add", "add-class"},       {"join", "merge"},
   };
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
     if (strcmp(pairs[i][0], typed) == 0 && strcmp(pairs[i][1], name) == 0) return 1;

@@ -77,6 +77,16 @@ static void print_title(const sweep_table *t, FILE *file, const kf_sweep_cell *c
   fprintf(file, "\n");
 }
 
+/* Whether no other cell of its table has more hits. */
+static int is_best(const sweep_table *t, const kf_sweep_cell *cell, int top5) {
+  for (size_t i = 0; i < t->sweep->n_cells; i++) {
+    const kf_sweep_cell *c = &t->sweep->cells[i];
+    int together = same_table(c, cell) || same_table(cell, c);
+    if (together && (top5 ? c->top5 > cell->top5 : c->top1 > cell->top1)) return 0;
+  }
+  return 1;
+}
+
 /* One row of a table: the raw space, or one lambda. */
 static void print_line(const sweep_table *t, FILE *file, const kf_sweep_cell *cells, int top5) {
   if (cells->raw)
@@ -84,8 +94,12 @@ static void print_line(const sweep_table *t, FILE *file, const kf_sweep_cell *ce
   else
     fprintf(file, "%10s", show_relative(cells->relative, 1).text);
   size_t n = cells->raw ? 1 : t->n_dims;
-  for (size_t d = 0; d < n; d++)
-    fprintf(file, " %7s", short_percent(top5 ? cells[d].top5 : cells[d].top1, cells[d].n).text);
+  for (size_t d = 0; d < n; d++) {
+    shown value = short_percent(top5 ? cells[d].top5 : cells[d].top1, cells[d].n);
+    char marked[80];
+    snprintf(marked, sizeof marked, "%s%s", is_best(t, &cells[d], top5) ? "*" : "", value.text);
+    fprintf(file, "%8s", marked);
+  }
   if (cells->fused) fprintf(file, "   alpha %s", show_real(cells->alpha).text);
   fprintf(file, "\n");
 }
@@ -118,8 +132,11 @@ static void print_text(const void *table, FILE *file) {
       print_table(t, file, c, top5);
     }
   }
-  fprintf(file, "\nlambda in multiples of the mean eigenvalue of S_w, %s; columns are dimensions\n",
-          show_real(s->mean_eigenvalue).text);
+  fprintf(
+      file,
+      "\nlambda in multiples of the mean eigenvalue of S_w, %s; columns are dimensions\n"
+      "* the best of its table, on the rows that it is measured on: new rows do a little worse\n",
+      show_real(s->mean_eigenvalue).text);
 }
 
 /* --- CSV and JSON ----------------------------------------------------------------------------- */
@@ -142,7 +159,8 @@ static void print_field(FILE *file, const char *text) {
 static void print_csv(const void *table, FILE *file) {
   const sweep_table *t = table;
   fprintf(file,
-          "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text,alpha\n");
+          "set,metric,space,lambda,relative,dim,k,n,top1,top5,top1_share,top5_share,text,alpha,"
+          "best\n");
   for (size_t i = 0; i < t->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &t->sweep->cells[i];
     double n = c->n ? (double)c->n : 1;
@@ -152,7 +170,7 @@ static void print_csv(const void *table, FILE *file) {
             (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,
             (double)c->top1 / n, (double)c->top5 / n, text_of(c));
     if (c->fused) fprintf(file, "%.17g", c->alpha);
-    fprintf(file, "\n");
+    fprintf(file, ",%d\n", is_best(t, c, 0));
   }
 }
 
@@ -171,6 +189,7 @@ static void print_json_cell(const sweep_table *t, cli_json *w, const kf_sweep_ce
   jw_count(w, "n", c->n);
   jw_real(w, "top1", (double)c->top1 / n);
   jw_real(w, "top5", (double)c->top5 / n);
+  jw_flag(w, "best", is_best(t, c, 0));
   jw_close(w, '}');
 }
 

@@ -1,10 +1,10 @@
-# Libraries that read pictures and packed vocabularies. Each can be left out (-DKOOFU_JPEG=OFF …); what
+# Libraries that read pictures, packed vocabularies and compressed arrays. Each can be left out (-DKOOFU_JPEG=OFF …); what
 # would need it is then refused with a message that says so. CODEC_TARGETS, CODEC_DEFINITIONS and
 # CODEC_LINK (for koofu.pc) are for the library.
 option(KOOFU_JPEG "Read JPEG (libjpeg-turbo)" ON)
 option(KOOFU_PNG "Read PNG (libspng)" ON)
 option(KOOFU_WEBP "Read WebP (libwebp)" ON)
-option(KOOFU_ZLIB "Read .gz vocabularies (zlib)" ON)
+option(KOOFU_ZLIB "Read .gz vocabularies and compressed .npz (zlib)" ON)
 
 set(CODEC_TARGETS)
 set(CODEC_DEFINITIONS)

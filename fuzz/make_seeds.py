@@ -9,12 +9,14 @@ is given; their seeds are left alone otherwise.
 
 import argparse
 import gzip
+import io
 import json
 import pathlib
 import shutil
 import struct
 import subprocess
 import tempfile
+import zipfile
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
 
@@ -49,6 +51,11 @@ def npy_seeds():
     for code, descr in zip("bBhHiIqQ", "|i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8".split()):
         put("npy", "labels-" + descr[1:], npy(descr, (4,), struct.pack("<4" + code, 0, 1, 2, 1)))
     put("npy", "labels-column", npy("<i8", (4, 1), struct.pack("<4q", 0, -1, 2**40, 1)))
+    put("npy", "labels-U", npy("<U2", (4,), "a\0b\u20acc\0a\0".encode("utf-32-le")))
+    put("npy", "labels-S", npy("|S2", (4,), b"a\0bbc\0a\0"))
+    put("npy", "bad-surrogate", npy("<U1", (4,), struct.pack("<4I", 97, 0xD800, 98, 0x110000)))
+    put("npy", "bad-padding", npy("|S2", (4,), b"a\0\0bc\0a\0"))
+    put("npy", "bad-string-size", npy("<U99999999999", (4,), b""))
     put("npy", "bad-object", npy("|O", (4,), b"\x80\x04."))
     put("npy", "bad-struct", npy("", "", b"", header="{'descr': [('a', '<f4')], 'shape': (1,), }"))
     put("npy", "bad-big-endian", npy(">f4", (1, 2), rows[:8]))
@@ -58,6 +65,63 @@ def npy_seeds():
     put("npy", "bad-long", npy("<f4", (2, 3), rows + b"x"))
     put("npy", "bad-twice", npy("", "", b"", header="{'shape': (1, 1), 'shape': (1, 1), }"))
     put("npy", "bad-header-length", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}")
+
+
+def npz(arrays, wide=False):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in arrays.items():
+            # As numpy does; in a fixed time, so that the seeds are always the same.
+            with archive.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=wide) as member:
+                member.write(data)
+    return file.getvalue()
+
+
+def npz_seeds():
+    rows = npy("<f4", (4, 2), floats(1, 2, 3, 4, 5, 6, 7, 8))
+    labels = npy("<i8", (4,), struct.pack("<4q", 0, 1, 2, 1))
+    names = npy("<U2", (4,), "a\0b\0c\0a\0".encode("utf-32-le"))
+    whole = npz({"x": rows, "y": labels})
+    put("npz", "stored", whole)
+    put("npz", "stored-64", npz({"x": rows, "y": labels}, wide=True))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in (("x.npy", rows), ("names.npy", names)):
+            member = zipfile.ZipInfo(name)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, data)
+        archive.comment = b"a comment"
+    deflated = file.getvalue()
+    put("npz", "deflated", deflated)
+    put("npz", "several", npz({"x": rows, "w": rows, "y": labels, "names": names}))
+    put("npz", "object", npz({"x": rows, "o": npy("|O", (4,), b"\x80\x04.")}))
+    put("npz", "bad-cut", whole[:-30])
+    put("npz", "bad-empty", npz({}))
+    put("npz", "bad-crc", whole.replace(floats(3), floats(9)))
+    put("npz", "bad-packed", deflated[:50] + b"\xff" + deflated[51:])
+    put("npz", "bad-encrypted", whole.replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1"))
+    put("npz", "bad-size", whole.replace(struct.pack("<II", len(rows), len(rows)), struct.pack("<II", len(rows), 2**31)))
+    put("npz", "bad-twice", whole.replace(b"y.npy", b"x.npy"))
+
+
+def csv_seeds():
+    def seed(name, text, rows, column=None, tabs=False):
+        kind = (rows - 1) << 4 | [None, "label", 1, 2].index(column) << 1 | tabs
+        put("csv", name, bytes([kind]) + (text if isinstance(text, bytes) else text.encode()))
+    seed("one", "a\nb\na\n", 3)
+    seed("header", "label\na\nb\na", 3)
+    seed("bom-crlf", "\ufefflabel\r\na\r\nb\r\n", 2)
+    seed("by-name", 'path,label\n"a,1",x\nb,"y ""z"""\n', 2, "label")
+    seed("by-number", 'path,label\n"a\nb",x\nb,\n', 2, 2)
+    seed("tabs", "label\tpath\nx\ta,b\ny\tc\n", 2, "label", tabs=True)
+    seed("bad-columns", "a,b\nc,d\n", 2)
+    seed("bad-ragged", "label,b\nc\nd,e\n", 2, "label")
+    seed("bad-open", 'label\n"a\nb\n', 2, "label")
+    seed("bad-after", 'label\n"a"b\nb\n', 2, "label")
+    seed("bad-inside", 'label\na"b\nb\n', 2, "label")
+    seed("bad-carriage", "label\ra\rb\r", 2, "label")
+    seed("bad-nul", "label\na\0\nb\n", 2, "label")
+    seed("bad-latin1", "label\n\u00e4\nb\n".encode("latin-1"), 2, "label")
 
 
 def safetensors(header, data):
@@ -398,10 +462,12 @@ def main():
     parser.add_argument("--koofu", help="the program, to make seeds of statistics and models")
     koofu = parser.parse_args().koofu
     npy_seeds()
+    npz_seeds()
     safetensors_seeds()
     gallery_seeds()
     vecs_seeds()
     text_seeds()
+    csv_seeds()
     truth_seeds()
     encoder_seeds()
     image_seeds()

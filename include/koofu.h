@@ -143,7 +143,10 @@ typedef enum kf_hint {
   KF_HINT_MAX_PIXELS = 18,    /* kf_encoder_options.max_pixels: allow larger pictures */
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
   KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
-  KF_HINT_METHOD = 21         /* kf_fit_options.method: the paper's */
+  KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
+  KF_HINT_TEMPERATURE = 22,   /* fit again from rows, or kf_classify_options.temperature */
+  KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
+  KF_HINT_LABEL_COLUMN = 24   /* kf_data_options.label_column: which column holds the labels */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -210,34 +213,62 @@ KF_API const char *kf_dtype_name(kf_dtype dtype); /* "f32", "f16", "bf16", "f64"
 #define KF_MAX_DIM     65536u
 #define KF_MAX_CLASSES 4194304u
 
+/* In which order files follow one another. By number, img_2.npy comes before img_10.npy; by name, in
+ * the order of bytes, after it. */
+typedef enum kf_order {
+  KF_ORDER_DEFAULT = 0, /* folders and patterns by number, paths as given; see kf_data_open */
+  KF_ORDER_NUMBER = 1,  /* all files together by number; ties by bytes */
+  KF_ORDER_NAME = 2,    /* all files together by bytes */
+  KF_ORDER_GIVEN = 3    /* as by default, and the order of the paths is right */
+} kf_order;
+
 typedef struct kf_data_options {
-  /* Label files or glob patterns: one file for each data file, or one for all rows together. `.npy`
-   * with integers, or text with one label per line. NULL: the labels inside the files, if any. */
+  /* Label files, folders of them or glob patterns: one file for each data file, or one for all rows
+   * together. Files that a folder or a pattern stands for go with the data files of the same names
+   * (without ending) or, if no name matches, by rank in the order of numbers.
+   *
+   * `.npy` with integers or strings (<U, |S); `.npz` with one such array, or "FILE.npz:NAME"; `.csv`
+   * and `.tsv` (see label_column); any other ending: text with one label per line. NULL: the labels
+   * inside the files, if any. */
   const char *const *labels;
   size_t n_labels;
   /* Text file with one class name per line. Integer labels index it; text labels must be in it.
    * NULL: the names inside the files; text labels make their own list, sorted by bytes. */
   const char *classes;
-  const char *tensor; /* embeddings inside .safetensors; NULL: "embeddings", or the only 2-D one */
-  const char *label_tensor; /* labels inside .safetensors; NULL: "labels" */
-  kf_switch inner_labels;   /* read labels inside the files; default: on */
-  int skip_bad;             /* leave out NaN, infinite and zero rows instead of failing */
-  int allow_unlabelled;     /* negative integers and empty lines are KF_LABEL_NONE, not an error */
-  int allow_unknown;        /* with `classes`: labels not in the list are KF_LABEL_NONE, too */
+  /* Embeddings inside .safetensors and .npz; NULL: "embeddings", or the only 2-D one. */
+  const char *tensor;
+  /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
+   * strings with as many elements as there are rows, which is logged. */
+  const char *label_tensor;
+  kf_switch inner_labels; /* read labels inside the files; default: on */
+  int skip_bad;           /* leave out NaN, infinite and zero rows instead of failing */
+  int allow_unlabelled;   /* negative integers and empty lines are KF_LABEL_NONE, not an error */
+  int allow_unknown;      /* with `classes`: labels not in the list are KF_LABEL_NONE, too */
   /* Text file with class names, one per line: rows of other classes, and rows without a label, are
    * left out of the data set. Classes keep their numbers and names, and must have names. Takes 8
    * bytes of memory per remaining row. NULL: all rows. */
   const char *only;
-  uint64_t reserved[8];
+  /* The column of .csv and .tsv label files: its name in the header line, or its number, from 1. A
+   * number is always a position; the first line is then a header if there is one line more than
+   * there are rows. A text file of another ending is read as .csv. NULL: the only column. */
+  const char *label_column;
+  kf_order order;
+  uint64_t reserved[6];
 } kf_data_options;
 
-/* Opens one data set made of files. Each path is a file, a folder (all files in it with a known
- * ending) or a glob pattern. The files of a folder or pattern come in name order (bytes), the paths
- * themselves in the order given.
+/* Opens one data set made of files. Each path is a file, one array of an archive ("FILE.npz:NAME"),
+ * a folder (all files in it with a known ending) or a glob pattern. The files of a folder or pattern
+ * come in the order of numbers in their names, the paths themselves in the order given.
  *
- * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .safetensors (F16,
- * BF16, F32, F64), .fvecs, .fbin. Headers and labels are checked here; rows are read later, block
- * by block, so memory does not depend on their number. */
+ * The order decides which row has which label if one label file serves several data files. Paths in
+ * the order of bytes that are not in the order of numbers, as a shell lists them, are then KF_ERR_ARG
+ * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
+ * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
+ *
+ * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
+ * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
+ * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
+ * checked here; rows are read later, block by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
 
@@ -274,6 +305,9 @@ KF_API int kf_data_mapped(const kf_data *data);
  * back as zeros with the label KF_LABEL_BAD (labels must not be NULL then). */
 KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n,
                              float *rows, int32_t *labels);
+
+/* The label of every row, [rows], without reading rows: bad rows are not known then. */
+KF_API kf_status kf_data_labels(kf_ctx *ctx, const kf_data *data, int32_t *labels);
 
 /* Whether writing to `path` would replace a file that the data set reads (1 or 0). kf_data_save and
  * kf_transform_data refuse to; ask before writing anything else next to the data. */
@@ -360,7 +394,8 @@ typedef enum kf_criterion {
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;   /* dimensions to keep, 1 … D; 0: all */
-  int choose_dim; /* instead of `dim`: the fewest within one standard error of the best */
+  int choose_dim; /* instead of `dim`: the fewest shown to lose less than `margin` (see
+                   * kf_dim_choice_new) */
   kf_centre centre;
   kf_metric metric; /* of prototypes, while choosing */
   /* Fit text and rows together (see kf_model_new_fused), with lambda and alpha chosen together. The
@@ -374,14 +409,17 @@ typedef struct kf_fit_options {
   const kf_stats *between;
   int one_se;       /* choose the largest lambda within one standard error of the best */
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;   /* of choose_dim; 0: 5 */
-  double tolerance; /* accuracy that choose_dim may lose, 0.01 = one point; 0: its standard error */
+  uint32_t folds;   /* of choose_dim; 0: as in kf_dim_options */
+  double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
    * are left out together. NULL: each row is a group of its own. */
   const uint32_t *groups;
-  uint64_t reserved[6];
+  /* Also choose a threshold for rows of unknown classes (kf_model_reject): the score that this share
+   * of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions. 0: none. */
+  double reject;
+  uint64_t reserved[5];
 } kf_fit_options;
 
 /* What a fit chose and how good it is, by the training rows alone. */
@@ -401,6 +439,10 @@ typedef struct kf_fit_report {
   struct kf_lambda_choice *by_lambda;
   struct kf_fuse_choice *by_fusion;
   struct kf_dim_choice *by_dim;
+  /* Near-duplicates: of n_compared rows, those that have nearly the same row in their class. If
+   * there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
+  uint64_t n_compared, n_near;
+  int many_near;
 } kf_fit_report;
 
 /* Fits a model to the rows of a data set that have a label, choosing what is not given.
@@ -493,7 +535,8 @@ typedef struct kf_classify_options {
   kf_metric metric;
   int raw; /* 1: in the original space, against the class means */
   kf_part part;
-  uint64_t reserved[4];
+  double temperature; /* of kf_classify_probabilities; 0: the model's */
+  uint64_t reserved[3];
 } kf_classify_options;
 
 /* The `top` nearest prototypes of each row [n][D], best first: class numbers into classes [n][top],
@@ -501,6 +544,19 @@ typedef struct kf_classify_options {
  * equal squares) the lower class number comes first. Classes without training rows take no part. */
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
+
+/* The same, with the probability of each answer into probabilities [n][top]: softmax(T * score)
+ * over all classes that take part, where a score is a cosine, a fused score, or minus half the
+ * squared distance, and T the temperature. All scores of a row are computed, so this takes longer
+ * (docs/probabilities.md). KF_ERR_ARG if the model has no temperature for its metric, space and
+ * part, and none is given. */
+KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
+                                           uint64_t n, const kf_classify_options *options,
+                                           int32_t *classes, double *scores, double *probabilities);
+
+/* Whether the best score of a row, as kf_classify gives it by default, reaches the threshold of the
+ * model (1 or 0). 1 if the model has none. */
+KF_API int kf_model_knows(const kf_model *model, double score);
 
 /* ---------------------------------------------------------------------------------------------
  * 7  Text: classes by name, zero-shot, text and rows together (docs/text.md)
@@ -640,7 +696,10 @@ typedef struct kf_gallery_options {
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
    * labels, and the same goes for ids. */
   const char *append_to;
-  uint64_t reserved[8];
+  /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
+   * 0: not known, or that of append_to. */
+  uint32_t k;
+  uint64_t reserved[7];
 } kf_gallery_options;
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
@@ -671,6 +730,7 @@ KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
+KF_API uint32_t kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: none */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 KF_API int kf_gallery_has_labels(const kf_gallery *gallery);
@@ -913,10 +973,11 @@ typedef struct kf_reader_block {
   uint64_t n;              /* good ones among them */
   const float *rows;       /* [n][dim] */
   const uint64_t *numbers; /* [n] number of each row in the data set, or of its picture */
-  uint64_t reserved[4];
+  const int32_t *labels;   /* [n] of a data set that has labels; otherwise NULL */
+  uint64_t reserved[3];
 } kf_reader_block;
 
-/* The data set, or encoder and pictures, must outlive the reader. Labels are ignored. */
+/* The data set, or encoder and pictures, must outlive the reader. */
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
@@ -957,11 +1018,14 @@ typedef struct kf_quickstart_result {
   uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
-  /* Cross-validation: hits among dim_n rows with `dim` dimensions and with all. Without text
-   * only. */
+  /* Cross-validation: hits among dim_n rows with `fewer` dimensions and with all, which the model
+   * has. Without text only. */
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint64_t reserved[8];
+  uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
+  int many_near;  /* as in kf_fit_report */
+  uint64_t n_compared, n_near;
+  uint64_t reserved[5];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
@@ -1053,11 +1117,11 @@ typedef struct kf_tensor_info {
 } kf_tensor_info;
 
 typedef struct kf_info {
-  const char *format; /* "npy", "safetensors", "fvecs", "fbin", "text" */
+  const char *format; /* "npy", "npz", "safetensors", "fvecs", "fbin", "csv", "tsv", "text" */
   const char *kind;   /* "embeddings", "labels", "data set", "statistics", "model", "gallery",
-                       * "answers" (of a search), "tensors" */
+                       * "answers" (of a search), "tensors", "table" (csv, tsv), "lines" (text) */
   uint64_t bytes;     /* size of the file */
-  uint64_t rows;      /* rows, labels or lines; statistics: rows counted in */
+  uint64_t rows;      /* rows, labels, lines or records; statistics: rows counted in */
   uint32_t dim;       /* 0: none */
   uint32_t classes;   /* 0: not known */
   uint32_t dim_out;   /* model, and gallery: of its own rows */
@@ -1065,7 +1129,7 @@ typedef struct kf_info {
   int normalized;     /* statistics and model; -1 elsewhere */
   int exponent;       /* statistics only */
   double lambda;      /* model only */
-  size_t n_tensors;
+  size_t n_tensors;   /* arrays of an .npz; fields of the first line of a table, type "text" */
   const kf_tensor_info *tensors;
   size_t n_meta; /* metadata of .safetensors, sorted by key */
   const char *const *meta_keys;

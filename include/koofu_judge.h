@@ -192,6 +192,16 @@ typedef struct kf_margin_bin {
   uint64_t n, top1;
 } kf_margin_bin;
 
+/* A row that went wrong. */
+typedef struct kf_mistake {
+  uint64_t row;          /* of the data set */
+  int32_t truth, answer; /* class numbers of the model; the first right class, and the best one */
+  double score;          /* of the answer, as in kf_classify */
+  double margin;         /* as in kf_margin_bin */
+  /* Of the answer, and of the right classes together; NaN without a temperature. */
+  double probability, right_probability;
+} kf_mistake;
+
 typedef struct kf_analysis {
   kf_eval_result totals; /* of the mapped space, or of the original one with `raw` */
   uint32_t n_classes;
@@ -200,6 +210,9 @@ typedef struct kf_analysis {
   kf_confusion *confusions; /* most rows first; of equal ones by truth, then answer */
   size_t n_bins;
   kf_margin_bin *bins;
+  size_t n_mistakes;                  /* 0: not asked for */
+  kf_mistake *mistakes;               /* by row */
+  struct kf_calibration *calibration; /* NULL: there is no temperature for these scores */
 } kf_analysis;
 
 typedef struct kf_analysis_options {
@@ -207,13 +220,44 @@ typedef struct kf_analysis_options {
   int raw;                 /* 1: in the original space */
   const kf_truth *truth;   /* as in kf_eval_options */
   const kf_class_set *set; /* as in kf_eval_options */
-  uint64_t reserved[4];
+  double temperature;      /* of probabilities; 0: the model's, if these are its own scores */
+  int mistakes;            /* 1: list the rows that went wrong */
+  uint64_t reserved[2];
 } kf_analysis_options;
 
-/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row. */
+/* One pass over the data set, as in kf_eval. Memory: 17 bytes per row, and 56 per mistake. If there
+ * is a temperature, all scores of each row are computed (see kf_calibration_new). */
 KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_analysis **out);
 KF_API void kf_analysis_free(kf_analysis *analysis);
+
+/* --- probabilities (docs/probabilities.md) ---------------------------------------------------- */
+
+/* Rows whose best class has a probability above `low` and up to `high`. */
+typedef struct kf_calibration_bin {
+  double low, high;
+  uint64_t n, top1;
+  double confidence; /* the mean of these probabilities; 0 without rows */
+} kf_calibration_bin;
+#define KF_CALIBRATION_BINS 15 /* of equal width; there will be no others */
+
+/* How far probabilities can be trusted. Means are over the scored rows; right classes of a row are
+ * taken together. */
+typedef struct kf_calibration {
+  kf_eval_result totals; /* counts and hits in this space */
+  double temperature;
+  double nll;        /* minus the natural logarithm of the probability of the right class */
+  double brier;      /* sum over classes of (probability - 1 or 0)^2: from 0 to 2 */
+  double ece;        /* expected calibration error: |accuracy - confidence|, by bin */
+  double confidence; /* the mean probability of the best class */
+  kf_calibration_bin bins[KF_CALIBRATION_BINS];
+} kf_calibration;
+
+/* One pass over the data set, as in kf_eval, in which all scores of each row are computed. Of the
+ * options, `mistakes` is ignored. KF_ERR_ARG with KF_HINT_TEMPERATURE if there is no temperature. */
+KF_API kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                    const kf_analysis_options *options, kf_calibration **out);
+KF_API void kf_calibration_free(kf_calibration *calibration);
 
 /* --- known and unknown classes ---------------------------------------------------------------- */
 
@@ -269,11 +313,34 @@ KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts
  * unevenly. Above 2^30 tosses the normal distribution with continuity correction is used. */
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
 
+/* The one-sided 95 % upper bound of the accuracy that one classifier loses against another on the
+ * same n rows, of which it alone has `lost` wrong and `won` right: that of Tango's score interval
+ * (1998). It is negative if the gain is significant. About 2.7 / n if the two never differ; 1 if n
+ * is 0 or the counts do not fit into it. */
+KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
+
 /* ---------------------------------------------------------------------------------------------
  * 19  Choosing lambda, alpha, dimensions and k, from training data alone (docs/choosing.md)
  *
  * kf_fit chooses with these functions; call them yourself to see the curves.
  * ------------------------------------------------------------------------------------------ */
+
+/* Rows that are all but copies of others. */
+typedef struct kf_near_rows {
+  uint64_t n;      /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
+  uint64_t near;   /* of them: another row of the class is nearly the same */
+  uint64_t copies; /* of them: another row of the class is the same */
+  int many;        /* 1: more than one row in twenty is near another, beyond doubt */
+  uint64_t reserved[4];
+} kf_near_rows;
+/* Counts near-duplicates in a sample of the training rows: pictures that are in the data twice, or
+ * frames of one video. They make leave-one-out too hopeful, since the twin of the row that is left
+ * out stays in. Rows are near if their squared distance is below 0.15 of the mean one between rows
+ * of a class (on real photos that holds for at most one row in thirty); if rows vary in fewer than
+ * about twenty directions, that happens by chance and only copies are counted. The statistics must
+ * be those of the data set. Looks at no more than 32,768 rows, 2,048 of a class. */
+KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    kf_near_rows *out);
 
 /* Accuracy at one lambda: of n rows, those whose class is first, and among the first five. */
 typedef struct kf_lambda_point {
@@ -302,7 +369,7 @@ typedef struct kf_lambda_options {
 typedef struct kf_lambda_choice {
   double lambda;          /* absolute: of the chosen point */
   double mean_eigenvalue; /* of S_w */
-  double standard_error;  /* of the best accuracy */
+  double standard_error;  /* of the accuracy in `all`, or by accuracy of the best point */
   kf_metric metric;       /* never KF_METRIC_DEFAULT */
   uint64_t rows;          /* of the data set that have a label */
   uint64_t n;             /* rows that were left out in turn, at every point */
@@ -341,8 +408,8 @@ typedef struct kf_fuse_point {
 typedef struct kf_fuse_options {
   kf_centre centre; /* of the model to come */
   uint64_t sample;  /* as in kf_lambda_options */
-  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.03, 0.1, 0.3, 1 and 3 times the mean
-   * eigenvalue. */
+  /* A given lambda; KF_LAMBDA_AUTO: the best of 0.3, 1 and 3 times the mean eigenvalue; in the
+   * paper's method 0.03 and 0.1, too. */
   kf_lambda lambda;
   const double *alphas; /* NULL: 0 and fifteen values from 0.01 to 10 */
   size_t n_alphas;
@@ -359,7 +426,9 @@ typedef struct kf_fuse_choice {
   uint64_t rows, n, n_single; /* as in kf_lambda_choice */
   uint64_t text_top1;         /* rows among n that text alone gets right */
   size_t chosen;
-  size_t n_points; /* 0: no class has two rows, and alpha is a cautious 0.03 */
+  /* All that were tried; by likelihood, those at the chosen lambda near the chosen alpha, and 0. None
+   * if no class has two rows; then alpha is a cautious 0.03. */
+  size_t n_points;
   kf_fuse_point *points;
   kf_criterion criterion; /* never KF_CRITERION_DEFAULT */
 } kf_fuse_choice;
@@ -378,16 +447,16 @@ KF_API void kf_fuse_choice_free(kf_fuse_choice *choice);
 typedef struct kf_dim_point {
   uint32_t dim;
   uint64_t top1, top5;
-  uint64_t lost, won; /* rows wrong here and right with the best dimension; vice versa */
+  uint64_t lost, won; /* rows wrong here and right with all dimensions; vice versa */
 } kf_dim_point;
 
 typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;   /* 0: 5 */
-  uint64_t sample;  /* classify at most this many rows; 0: 50,000 */
-  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint32_t folds;  /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
+  uint64_t sample; /* classify at most this many rows; 0: 50,000 */
+  double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   kf_method method;
   uint64_t reserved[3];
 } kf_dim_options;
@@ -398,40 +467,73 @@ typedef struct kf_dim_choice {
   uint64_t n;      /* rows that were classified */
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
+  double margin;
+  /* From this many on, answers are those of all dimensions by construction: one less than the
+   * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
+  uint32_t same;
 } kf_dim_choice;
 
-/* Chooses the number of dimensions by cross-validation with nearest prototypes: the smallest one
- * whose accuracy is within the tolerance of the best. Statistics without a fold are the whole minus
- * those of the fold, exactly. */
+/* Chooses the number of dimensions by cross-validation with nearest prototypes: the fewest that are
+ * shown not to be inferior to all D by more than the margin (kf_dim_upper95 is within it). If none
+ * is, as with few rows, all are kept. Statistics without a fold are the whole minus those of the
+ * fold, exactly.
+ *
+ * Numbers are tried downwards until one fails, from one less than the classes that have rows or, if
+ * that many fail, from D. So the 95 % hold for the choice, not just for each number: for rows drawn
+ * independently, and for maps made from all rows but a fold. How much another draw of training rows
+ * would change is not in it. Memory: 40 bytes per dimension and thread. */
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+/* The 95 % upper bound of what the i-th point loses against all dimensions (kf_loss_upper95); 0 if
+ * it is the same by construction. NaN: there is no such point. */
+KF_API double kf_dim_upper95(const kf_dim_choice *choice, size_t i);
 
 typedef struct kf_k_options {
   uint32_t most; /* try 1 … most neighbours; 0: 50, or fewer if there are few rows */
   int weighted;  /* as in kf_vote_options */
   double temperature;
   uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  double tolerance; /* as in kf_dim_options */
-  uint64_t reserved[4];
+  double tolerance; /* accuracy that may be lost, 0.01 = one point; 0: its standard error */
+  uint32_t folds;   /* of kf_k_choice_new_by_folds; 0: 5 */
+  kf_metric metric; /* the same: of the gallery to come */
+  uint64_t reserved[3];
 } kf_k_options;
 
 typedef struct kf_k_point {
   uint32_t k;
   uint64_t top1, top5;
-  uint64_t lost, won; /* as in kf_dim_point, against the best k */
+  uint64_t lost, won; /* rows wrong here and right with the best k; vice versa */
 } kf_k_point;
 
 typedef struct kf_k_choice {
   uint32_t k, best;
-  uint64_t n;      /* rows that were left out in turn */
+  uint64_t n;      /* rows that were left out in turn, or in folds */
   size_t n_points; /* one for each k from 1 */
   kf_k_point *points;
+  uint32_t folds; /* 0: rows of a gallery were left out in turn */
 } kf_k_choice;
 
-/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. */
+/* Chooses k by leaving out each row of the gallery in turn: one search serves all k. This is for
+ * galleries in the original space, and for maps fitted on other rows: a map that has seen the row
+ * makes a small k look better than it is. `folds` and `metric` must be 0. */
 KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
                                  const kf_k_options *options, kf_k_choice **out);
+/* Chooses k for a gallery of the rows that a model was fitted on. The rows are divided into
+ * stratified folds; each fold is taken out of the statistics, exactly, the model is fitted again
+ * with its own lambda (relative to the scatter), centring and number of dimensions, and the rows of
+ * the fold look for neighbours among the others. The statistics must be those of the data set, and
+ * the model one of these rows. Memory: the rows without a fold, five bytes per value, and `most`
+ * bits for each row that is left out. */
+KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                          const kf_model *model, const kf_k_options *options,
+                                          kf_k_choice **out);
+/* Chooses k for a gallery of these rows, mapped by the model (NULL: in the original space): by folds
+ * if the model may have been fitted on them (the same classes with as many rows each), otherwise by
+ * leaving out each row in turn, since its map has not seen them. Memory: the rows, five bytes per
+ * value. */
+KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                          const kf_k_options *options, kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 
 /* ---------------------------------------------------------------------------------------------
@@ -590,9 +692,8 @@ typedef struct kf_report_options {
   const kf_data *test;   /* rows to judge by; NULL: folds of the training rows, without errors */
   const kf_truth *truth; /* of the test rows, instead of their labels; NULL: labels */
   const kf_model *model; /* of the training rows; NULL: one is fitted */
-  /* How to fit, as in kf_fit, except that without `dim` the number of dimensions is chosen (with
-   * text all are kept). Of a given model everything is as it was fitted; its text is used unless
-   * one is given here. `between` must be NULL. */
+  /* How to fit, as in kf_fit. Of a given model everything is as it was fitted; its text is used
+   * unless one is given here. `between` must be NULL. */
   kf_fit_options fit;
   const uint32_t *dims; /* dimensions to compare; NULL: D, D/2, D/4, … */
   size_t n_dims;
@@ -617,12 +718,15 @@ typedef struct kf_report_result {
   /* Accuracy on the test rows; n is 0 without them. */
   kf_eval_result eval;                  /* prototypes, raw and Koo-Fu */
   kf_eval_result eval_text, eval_fused; /* of a model with text: text alone, and with prototypes */
-  uint64_t reserved[8];
+  /* Near-duplicates among the training rows, as in kf_fit_report. */
+  uint64_t n_compared, n_near;
+  int many_near;
+  uint64_t reserved[5];
 } kf_report_result;
 
 /* Writes one HTML page about training rows and their model, with everything chosen that is not
- * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions,
- * neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
+ * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (with
+ * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
  * needs nothing else: no network, no script; the same input gives the same bytes. Training rows are
  * held in memory for the neighbours, five bytes per value. out may be NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,

@@ -255,7 +255,7 @@ def fit(s):
             "compact": [TRAIN, "--lambda", "0.3x", "--dim", 11],
             "dim-auto": [TRAIN, "--dim", "auto"],
             "dim-folds": [TRAIN, "--dim", "auto", "--folds", 3, "--lambda", "1x"],
-            "dim-tolerance": [TRAIN, "--dim", "auto", "--tolerance", 2.5, "--sample", 150],
+            "dim-margin": [TRAIN, "--dim", "auto", "--margin", 2.5, "--sample", 150],
             "centred": [TRAIN, "--centre", "mean"],
             "centred-compact": [statistics, "--centre", "mean", "--dim", 7],
             "euclidean": [TRAIN, "--metric", "euclidean", "--dim", "auto"],

@@ -4,6 +4,8 @@ usage: choosing.py KOOFU FOLDER
 
   - leave-one-out accuracies are those of an independent float64 program, and so is the best lambda
   - the lambda that `koofu fit` chooses tests nearly as well as the best one in hindsight
+  - the dimensions that `koofu fit --dim auto` keeps lose at most half a point against all of them on the test rows,
+    and what cross-validation says of the loss is within two standard errors of that
   - a sweep of 12 lambdas and 12 dimensions has, cell by cell, the figures of separate fits and
     evaluations, in less than a fifth of their time
 
@@ -121,6 +123,21 @@ def main():
         check(regret <= allowed, f"{train}: {chosen}x chosen, tests {100 * mine:.2f} %; best in hindsight "
               f"{best['relative']:.4g}x, {100 * best['top1']:.2f} %: {regret:.2f} points, {allowed} allowed")
 
+    def check_dims(train, test, where):
+        few, all_dims = (os.path.join(where, name + ".safetensors") for name in ("few", "all"))
+        by_dim = json.loads(run("fit", *files(train), "--dim", "auto", "-o", few, "--json").stdout)["by_dim"]
+        chosen, said_n = by_dim["points"][by_dim["dim"] - 1], by_dim["n"]
+        run("fit", *files(train), "-o", all_dims)
+        tested = json.loads(run("compare", all_dims, few, *files(test), "--json").stdout)
+        loss, n = tested["difference"], tested["n"]
+        said = (chosen["lost"] - chosen["won"]) / said_n
+        errors = [(b + c + 1) / m ** 2 for b, c, m in
+                  ((tested["only_a"], tested["only_b"], n), (chosen["lost"], chosen["won"], said_n))]
+        away = abs(loss - said) / sum(errors) ** 0.5
+        check(100 * loss <= 0.5 and away <= 2,
+              f"{train}: {chosen['dim']} dimensions kept; said to lose {100 * said:.2f} points, at most {100 * chosen['loss_upper95']:.2f}; "
+              f"on test rows {100 * loss:.2f}, {away:.1f} standard errors away")
+
     def check_sweep(train, test, where):
         stats, model = (os.path.join(where, name + ".safetensors") for name in ("s", "m"))
         begun = time.monotonic()
@@ -144,6 +161,7 @@ def main():
         check_leave_one_out(train)
         with tempfile.TemporaryDirectory() as where:
             check_regret(train, test, allowed, where)
+            check_dims(train, test, where)
     with tempfile.TemporaryDirectory() as where:
         check_sweep(*SETS[0][:2], where)
     print(f"{failed} failed")

@@ -78,16 +78,24 @@ static inline void page_lambda(page *p, double mean) {
 }
 
 static inline void page_dims(page *p, uint32_t dim) {
-  p->dim = (kf_dim_choice){.dim = dim / 4 + 1, .best = dim / 2 + 1, .folds = 5, .n = 4000};
+  p->dim = (kf_dim_choice){.dim = dim / 4 + 1,
+                           .best = dim / 2 + 1,
+                           .folds = 10,
+                           .n = 4000,
+                           .margin = 0.005,
+                           .same = dim};
   p->dim.points = calloc(dim, sizeof *p->dim.points);
   assert_non_null(p->dim.points);
   for (uint32_t d = 1; d <= dim; d++)
     p->dim.points[p->dim.n_points++] =
         (kf_dim_point){.dim = d, .top1 = (uint64_t)(2300 * (1 - exp(-8.0 * d / dim)))};
+  for (uint32_t d = 0; d < dim; d++)
+    p->dim.points[d].lost = p->dim.points[dim - 1].top1 - p->dim.points[d].top1;
 }
 
 static inline void page_ks(page *p) {
-  p->k = (kf_k_choice){.k = 5, .best = 7, .n = 4000, .n_points = PAGE_KS, .points = p->k_points};
+  p->k = (kf_k_choice){
+      .k = 5, .best = 7, .n = 4000, .folds = 5, .n_points = PAGE_KS, .points = p->k_points};
   for (uint32_t k = 1; k <= PAGE_KS; k++)
     p->k_points[k - 1] = (kf_k_point){
         .k = k, .top1 = (uint64_t)(2200 - 2 * (k - 7.0) * (k - 7.0)), .top5 = k > 1 ? 3000 : 2128};

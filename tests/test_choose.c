@@ -208,7 +208,7 @@ static void dimensions(void **state) {
   assert_int_equal(c->n_points, D);
   assert_int_equal(c->n, 700);
   kf_row_list all;
-  uint64_t labelled, top1[D] = {0}, top5[D] = {0};
+  uint64_t labelled, top1[D] = {0}, top5[D] = {0}, lost[D] = {0}, won[D] = {0};
   unsigned char *fold;
   assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
   assert_ok(f.ctx, kf_fold_rows(&all, K, 3, &fold, &f.ctx->err));
@@ -221,16 +221,26 @@ static void dimensions(void **state) {
     assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
     assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, outside, NULL, &stats));
-    for (uint32_t l = 1; l <= D; l++) {
+    kf_verdicts *all_dims = NULL;
+    for (uint32_t l = D; l >= 1; l--) {
       kf_model *model;
       kf_eval_result result;
+      kf_verdicts *here;
+      kf_comparison both;
       kf_fit_options fit = {.lambda = options.lambda, .dim = l};
       assert_ok(f.ctx, kf_fit_stats(f.ctx, stats, &fit, &model));
       assert_ok(f.ctx, kf_eval(f.ctx, model, inside, NULL, &result));
+      assert_ok(f.ctx, kf_verdicts_new(f.ctx, model, inside, NULL, &here));
+      if (l == D) all_dims = here;
+      assert_ok(f.ctx, kf_compare(f.ctx, all_dims, here, &both));
       top1[l - 1] += result.top1;
       top5[l - 1] += result.top5;
+      lost[l - 1] += both.only_a;
+      won[l - 1] += both.only_b;
+      if (l < D) kf_verdicts_free(here);
       kf_model_free(model);
     }
+    kf_verdicts_free(all_dims);
     kf_stats_free(stats);
     kf_data_free(inside);
     kf_data_free(outside);
@@ -241,16 +251,16 @@ static void dimensions(void **state) {
     assert_int_equal(c->points[l].dim, l + 1);
     assert_int_equal(c->points[l].top1, top1[l]);
     assert_int_equal(c->points[l].top5, top5[l]);
-    assert_int_equal(c->points[c->best - 1].top1 - top1[l], c->points[l].lost - c->points[l].won);
+    assert_int_equal(c->points[l].lost, lost[l]);
+    assert_int_equal(c->points[l].won, won[l]);
     assert_true(top1[l] <= top1[c->best - 1]);
-    double p = (double)top1[c->best - 1] / 700;
-    bool fine = (double)(top1[c->best - 1] - top1[l]) <= 700 * sqrt(p * (1 - p) / 700);
-    if (l + 1 < c->dim) assert_false(fine);
-    if (l + 1 == c->dim) assert_true(fine);
+    assert_true(kf_dim_upper95(c, l) == (l + 1 == D ? 0 : kf_loss_upper95(lost[l], won[l], 700)));
+    if (l + 2 == c->dim) assert_true(kf_dim_upper95(c, l) > 0.005);
+    if (l + 1 >= c->dim) assert_true(kf_dim_upper95(c, l) <= 0.005);
   }
-  assert_true(c->dim < c->best || c->dim == c->best);
+  assert_true(c->margin == 0.005 && c->same == D && isnan(kf_dim_upper95(c, D)));
   kf_dim_choice *wide;
-  options.tolerance = 0.9;
+  options.margin = 0.99;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &wide));
   assert_int_equal(wide->dim, 1);
   /* An absolute lambda means the same share of the scatter in every fold. */
@@ -270,14 +280,55 @@ static void dimensions(void **state) {
   clear(&f);
 }
 
+/* With fewer classes than dimensions, one less than the classes are all that can matter if rows are
+ * centred or distances Euclidean: they are taken however few rows there are. */
+static void dimensions_of_few_classes(void **state) {
+  (void)state;
+  enum { D = 12, K = 5 };
+  fixture f = make(60, D, K, 2);
+  kf_dim_choice *c;
+  const kf_dim_options ways[] = {{.centre = KF_CENTRE_MEAN},
+                                 {.metric = KF_METRIC_EUCLIDEAN},
+                                 {.margin = 0.9}, /* passes by its rows */
+                                 {.margin = 1e-9}};
+  for (size_t w = 0; w < 4; w++) {
+    assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &ways[w], &c));
+    assert_int_equal(c->same, w < 2 ? K - 1 : D);
+    for (uint32_t l = K; w < 2 && l <= D; l++) assert_true(kf_dim_upper95(c, l - 1) == 0);
+    if (w < 2) assert_true(c->dim <= K - 1);
+    if (w == 2) assert_int_equal(c->dim, 1);
+    if (w == 3) assert_int_equal(c->dim, D);
+    kf_dim_choice_free(c);
+  }
+  clear(&f);
+}
+
+/* Sixty rows cannot show a loss below half a point, even if they never differ; thousands can. */
+static void bound_of_a_loss(void **state) {
+  (void)state;
+  assert_true(fabs(kf_loss_upper95(0, 0, 60) - 2.7055 / 62.7055) < 1e-4);
+  assert_true(kf_loss_upper95(0, 0, 500) > 0.005 && kf_loss_upper95(0, 0, 600) < 0.005);
+  /* Against the root of Tango's equation, found by another program. */
+  assert_true(fabs(kf_loss_upper95(10, 6, 1000) - 0.01134962) < 1e-7);
+  assert_true(fabs(kf_loss_upper95(4, 16, 1600) - (-0.00313017)) < 1e-7);
+  assert_true(fabs(kf_loss_upper95(16, 4, 1600) - 0.01276140) < 1e-7);
+  /* Many rows: that of the normal distribution. */
+  double d = 100.0 / 1e6, se = sqrt(2100.0 - 0.01) / 1e6;
+  assert_true(fabs(kf_loss_upper95(1100, 1000, 1000000) - (d + 1.644854 * se)) < 2e-6);
+  assert_true(kf_loss_upper95(0, 0, 0) == 1 && kf_loss_upper95(3, 3, 5) == 1);
+  assert_true(fabs(kf_loss_upper95(5, 0, 5) - 1) < 1e-12);
+  for (uint64_t lost = 1; lost < 50; lost++) /* more losses, a higher bound */
+    assert_true(kf_loss_upper95(lost, 20, 500) > kf_loss_upper95(lost - 1, 20, 500));
+}
+
 static void dimensions_refused(void **state) {
   (void)state;
   fixture f = make(100, 4, 5, 1);
   kf_dim_choice *c = NULL;
   assert_error(f.ctx, KF_ERR_ARG, "101 folds",
                kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.folds = 101}, &c));
-  assert_error(f.ctx, KF_ERR_ARG, "tolerance",
-               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.tolerance = -1}, &c));
+  assert_error(f.ctx, KF_ERR_ARG, "margin",
+               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.margin = -1}, &c));
   assert_null(c);
   clear(&f);
 }
@@ -319,6 +370,160 @@ static void neighbours(void **state) {
   assert_error(f.ctx, KF_ERR_ARG, "400", kf_k_choice_new(f.ctx, gallery, &options, &c));
   kf_gallery_free(gallery);
   clear(&f);
+}
+
+/* By folds, each k is right as often as in galleries of models that are fitted again on the rows of
+ * the other folds. */
+static void neighbours_by_folds(void **state) {
+  (void)state;
+  enum { MOST = 12, FOLDS = 3, K = 20 };
+  fixture f = make(400, 8, K, 2);
+  kf_fit_options fit = {.lambda = {0.2, KF_LAMBDA_RELATIVE}, .dim = 6, .centre = KF_CENTRE_MEAN};
+  kf_model *model;
+  kf_k_choice *c;
+  uint32_t list[MOST];
+  uint64_t labelled, n = 0, top1[MOST] = {0}, top5[MOST] = {0};
+  unsigned char *fold;
+  kf_row_list all;
+  for (uint32_t k = 0; k < MOST; k++) list[k] = k + 1;
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
+  kf_k_options options = {
+      .most = MOST, .folds = FOLDS, .weighted = 1, .metric = KF_METRIC_EUCLIDEAN};
+  assert_ok(f.ctx, kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_ok(f.ctx, kf_sample_rows(f.ctx, f.data, UINT64_MAX, &all, &labelled));
+  assert_ok(f.ctx, kf_fold_rows(&all, K, FOLDS, &fold, &f.ctx->err));
+  for (uint32_t number = 0; number < FOLDS; number++) {
+    kf_row_list in, out;
+    kf_data *inside, *outside;
+    kf_model *again;
+    kf_gallery *gallery;
+    kf_eval_result counts;
+    kf_hits hits[MOST];
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, false, &in, &f.ctx->err));
+    assert_ok(f.ctx, kf_rows_of_fold(&all, fold, number, true, &out, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, in.row, in.n, &inside, &f.ctx->err));
+    assert_ok(f.ctx, kf_data_new_pick(f.data, out.row, out.n, &outside, &f.ctx->err));
+    assert_ok(f.ctx, kf_fit(f.ctx, outside, &fit, &again, NULL));
+    assert_ok(f.ctx,
+              kf_gallery_new(f.ctx, outside, again,
+                             &(kf_gallery_options){.metric = KF_METRIC_EUCLIDEAN}, &gallery));
+    kf_gallery_eval_options eval = {.k = list, .n_k = MOST, .weighted = 1};
+    assert_ok(f.ctx, kf_gallery_eval(f.ctx, gallery, inside, &eval, &counts, hits, NULL));
+    n += counts.n;
+    for (uint32_t k = 0; k < MOST; k++) {
+      top1[k] += hits[k].top1;
+      top5[k] += hits[k].top5;
+    }
+    kf_gallery_free(gallery);
+    kf_model_free(again);
+    kf_data_free(inside);
+    kf_data_free(outside);
+    kf_row_list_clear(&in);
+    kf_row_list_clear(&out);
+  }
+  assert_int_equal(c->n, n);
+  assert_int_equal(c->folds, FOLDS);
+  for (uint32_t k = 0; k < MOST; k++) {
+    assert_int_equal(c->points[k].top1, top1[k]);
+    assert_int_equal(c->points[k].top5, top5[k]);
+    assert_int_equal(top1[c->best - 1] - top1[k], c->points[k].lost - c->points[k].won);
+  }
+  kf_k_choice_free(c);
+  c = NULL;
+  options.sample = 100;
+  assert_ok(f.ctx, kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_true(c->n >= 80 && c->n <= 100);
+  kf_k_choice_free(c);
+  c = NULL;
+  options.most = 300;
+  assert_error(f.ctx, KF_ERR_ARG, "300",
+               kf_k_choice_new_by_folds(f.ctx, f.stats, f.data, model, &options, &c));
+  assert_null(c);
+  kf_model_free(model);
+  kf_row_list_clear(&all);
+  kf_free(fold);
+  clear(&f);
+}
+
+/* As many folds as most classes have rows. */
+static void number_of_folds(void **state) {
+  (void)state;
+  const struct {
+    uint64_t rows;
+    uint32_t folds;
+  } cases[] = {{400, 10}, {80, 4}, {79, 4}, {60, 3}, {40, 5}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fixture f = make(cases[i].rows, 8, 20, 1);
+    for (uint64_t r = 0; r < cases[i].rows; r++) f.w.labels[r] = (int32_t)(r % 20);
+    kf_data *data;
+    kf_stats *stats;
+    kf_dim_choice *c;
+    assert_ok(f.ctx,
+              kf_data_open_memory(f.ctx, f.w.rows, cases[i].rows, 8, f.w.labels, NULL, 20, &data));
+    assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
+    assert_ok(f.ctx, kf_dim_choice_new(f.ctx, stats, data, NULL, &c));
+    assert_int_equal(c->folds, cases[i].folds);
+    kf_dim_choice_free(c);
+    kf_stats_free(stats);
+    kf_data_free(data);
+    clear(&f);
+  }
+}
+
+/* --- near-duplicates -------------------------------------------------------------------------- */
+
+/* n rows around their class means, the first `twins` of every ten close to the one before. */
+static kf_near_rows near_in(uint64_t n, uint32_t dim, uint32_t classes, uint64_t twins,
+                            double apart) {
+  fixture f = make(2, 4, 2, 2); /* for its context */
+  float *rows = malloc(n * dim * sizeof *rows);
+  int32_t *labels = malloc(n * sizeof *labels);
+  assert_true(rows != NULL && labels != NULL);
+  uint64_t state = 7;
+  for (uint64_t i = 0; i < n; i++) {
+    bool twin = i >= classes && i / classes % 10 < twins;
+    labels[i] = (int32_t)(i % classes);
+    for (uint32_t d = 0; d < dim; d++) {
+      double noise = 0;
+      for (int t = 0; t < 4; t++) { /* about normal */
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        noise += (double)(state >> 33) / (double)(1u << 31) - 0.5;
+      }
+      double mean = d == i % classes ? 3 : 1;
+      float *at = &rows[i * dim + d];
+      *at = twin ? rows[(i - classes) * dim + d] + (float)(apart * noise) : (float)(mean + noise);
+    }
+  }
+  kf_data *data;
+  kf_stats *stats;
+  kf_near_rows found;
+  assert_ok(f.ctx, kf_data_open_memory(f.ctx, rows, n, dim, labels, NULL, classes, &data));
+  assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, data, NULL, &stats));
+  assert_ok(f.ctx, kf_near_duplicates(f.ctx, stats, data, &found));
+  kf_stats_free(stats);
+  kf_data_free(data);
+  free(rows);
+  free(labels);
+  clear(&f);
+  return found;
+}
+
+static void near_duplicates(void **state) {
+  (void)state;
+  kf_near_rows r = near_in(600, 64, 10, 0, 0);
+  assert_true(r.n == 600 && r.near == 0 && r.copies == 0 && !r.many);
+  r = near_in(600, 64, 10, 5, 0.2); /* half of the rows, and those that they are close to */
+  assert_true(r.near >= 300 && r.near < 600 && r.copies == 0 && r.many);
+  r = near_in(600, 64, 10, 5, 0);
+  assert_true(r.near >= 300 && r.copies == r.near && r.many);
+  r = near_in(600, 64, 10, 1, 1); /* no nearer than others */
+  assert_true(r.near == 0 && !r.many);
+  r = near_in(40000, 24, 40, 2, 0.2); /* a sample of rows and classes */
+  assert_true(r.n == 1000 && r.near > 200 && r.near < 500 && r.many);
+  r = near_in(600, 4, 4, 0, 0); /* few directions: rows come close by chance */
+  assert_true(r.near == 0 && !r.many);
+  r = near_in(20, 8, 20, 0, 0); /* no class has two rows */
+  assert_true(r.n == 0 && !r.many);
 }
 
 /* A gallery in memory answers as one that went through a file. */
@@ -444,8 +649,13 @@ int main(void) {
       cmocka_unit_test(samples),
       cmocka_unit_test(fold_statistics),
       cmocka_unit_test(dimensions),
+      cmocka_unit_test(dimensions_of_few_classes),
+      cmocka_unit_test(bound_of_a_loss),
       cmocka_unit_test(dimensions_refused),
       cmocka_unit_test(neighbours),
+      cmocka_unit_test(neighbours_by_folds),
+      cmocka_unit_test(number_of_folds),
+      cmocka_unit_test(near_duplicates),
       cmocka_unit_test(gallery_in_memory),
       cmocka_unit_test(rules),
       cmocka_unit_test(rules_for_other_rows),

@@ -369,7 +369,7 @@ static void lengths(void **state) {
     problem *p = make_problem(1, KF_ISA_AUTO, (kf_centre)centre);
     kf_loo *loo;
     kf_fitter *fitter;
-    assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, &fitter));
+    assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
     assert_ok(p->ctx, kf_loo_set_text(loo, p->text));
     for (uint64_t r = 0; r < N; r += 7)
@@ -403,7 +403,7 @@ static void choice(void **state) {
         kf_model *fused;
         assert_ok(p->ctx, kf_model_new_fused(p->ctx, p->model, text, 0, &fused));
         kf_fitter *fitter;
-        assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, &fitter));
+        assert_ok(p->ctx, kf_fitter_new(p->ctx, p->stats, NULL, KF_METHOD_PAPER, &fitter));
         assert_ok(p->ctx, kf_loo_new(fitter, p->data, KF_METRIC_COSINE, (kf_centre)centre, &loo));
         assert_ok(p->ctx, kf_loo_set_text(loo, fused->text));
         uint64_t best = 0;

@@ -1,44 +1,9 @@
 /* test_loo.c - leave-one-out in closed form is what fitting again without each row gives. */
-#include "world.h"
+#include "refits.h"
 
 #include "choose/choose.h"
 
-/* A world whose classes have 1, 2, 3, … rows, and one class that has none. */
-static world unbalanced(uint32_t dim, uint32_t classes, uint64_t seed) {
-  uint64_t n = (uint64_t)classes * (classes - 1) / 2, at = 0;
-  world w = make_world(n, dim, classes, 2, seed);
-  for (uint32_t k = 1; k < classes; k++)
-    for (uint32_t i = 0; i < k; i++) w.labels[at++] = (int32_t)k;
-  /* Rows keep the place of the class they were made for, so move them towards their new one. */
-  for (uint64_t i = 0; i < n; i++)
-    for (uint32_t j = 0; j < dim; j++)
-      w.rows[i * dim + j] += 0.4f * sinf((float)(w.labels[i] * (int)(j + 1)));
-  return w;
-}
-
 /* --- the same by fitting again ---------------------------------------------------------------- */
-
-/* a := its inverse, for a positive definite matrix (Gauss-Jordan needs no pivots then). */
-static void invert(uint32_t n, double *a) {
-  for (uint32_t p = 0; p < n; p++) {
-    double pivot = 1 / a[p * n + p];
-    a[p * n + p] = 1;
-    for (uint32_t j = 0; j < n; j++) a[p * n + j] *= pivot;
-    for (uint32_t i = 0; i < n; i++) {
-      if (i == p) continue;
-      double factor = a[i * n + p];
-      a[i * n + p] = 0;
-      for (uint32_t j = 0; j < n; j++) a[i * n + j] -= factor * a[p * n + j];
-    }
-  }
-}
-
-static double form(uint32_t n, const double *a, const double *x, const double *y) {
-  double sum = 0;
-  for (uint32_t i = 0; i < n; i++)
-    for (uint32_t j = 0; j < n; j++) sum += x[i] * a[i * n + j] * y[j];
-  return sum;
-}
 
 typedef struct refit {
   uint32_t dim;
@@ -131,7 +96,7 @@ static void check_world(const world *w, bool normalized) {
     for (int centre = KF_CENTRE_NONE; centre <= KF_CENTRE_MEAN; centre++) {
       kf_loo *loo;
       kf_fitter *fitter;
-      assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, &fitter));
+      assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
       assert_ok(ctx, kf_loo_new(fitter, data, (kf_metric)metric, (kf_centre)centre, &loo));
       const double relative[] = {0.001, 0.3, 30};
       for (size_t i = 0; i < 3; i++)
@@ -203,7 +168,7 @@ static void check_counts_at(const world *w, bool raw, const double *lambdas, kf_
     kf_stats_options options = {.normalize = raw ? KF_OFF : KF_ON};
     assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
     kf_fitter *fitter;
-    assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, &fitter));
+    assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, KF_METHOD_PAPER, &fitter));
     assert_ok(ctx, kf_loo_new(fitter, data, metric, centre, &loo));
     kf_fuse_point points[N] = {0};
     kf_loo_count count;

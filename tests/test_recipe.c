@@ -75,11 +75,12 @@ static void lambda_and_dimensions(void **state) {
   double lambda = choose_by_hand(NULL);
   assert_fits(NULL, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
   assert_fits(&(kf_fit_options){.stats = stats}, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
-  kf_dim_options by = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}};
+  kf_dim_options by = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
   kf_dim_choice *dims;
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, train, &by, &dims));
   assert_true(dims->dim < DIM);
-  assert_fits(&(kf_fit_options){.choose_dim = 1}, fit_by_hand(lambda, dims->dim, KF_CENTRE_NONE));
+  assert_fits(&(kf_fit_options){.choose_dim = 1, .margin = 0.2},
+              fit_by_hand(lambda, dims->dim, KF_CENTRE_NONE));
   kf_dim_choice_free(dims);
   double careful = choose_by_hand(&(kf_lambda_options){.one_se = 1, .centre = KF_CENTRE_MEAN});
   assert_true(careful > lambda);

@@ -364,6 +364,21 @@ static void escaped(void **state) {
 
 /* --- sizes ------------------------------------------------------------------------------------ */
 
+/* The cells of the pointer make a grid, 48 by 36 of 760 by 560. */
+static void assert_grid(const char *text) {
+  static const char begin[] = "<rect class=\"cell\" x=\"";
+  size_t n = 0;
+  for (const char *at = strstr(text, begin); at != NULL; at = strstr(at + 1, begin), n++) {
+    char *end;
+    double x = strtod(at + strlen(begin), &end) * 48 / 760;
+    assert_memory_equal(end, "\" y=\"", 5);
+    double y = strtod(end + 5, NULL) * 36 / 560;
+    if (fabs(x - round(x)) > 0.01 || fabs(y - round(y)) > 0.01)
+      fail_msg("a cell begins at column %g, row %g", x, y);
+  }
+  assert_true(n > 100);
+}
+
 static void many_classes(void **state) {
   (void)state;
   static const struct {
@@ -374,7 +389,9 @@ static void many_classes(void **state) {
     page p;
     size_t size;
     page_make(&p, ctx, cases[i].classes, 16, 8, NULL);
-    free(save(&p.content, &size));
+    char *text = save(&p.content, &size);
+    if (i == 1) assert_grid(text);
+    free(text);
     if (size > cases[i].most) fail_msg("%u classes take %zu bytes", cases[i].classes, size);
     page_free(&p);
   }

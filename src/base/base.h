@@ -197,7 +197,8 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
 void kf_log(kf_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* One stage made of many calls on a context (stage.c): between begin and end their progress counts
- * as part of the stage, and a wish to stop still reaches them. */
+ * as part of the stage, and a wish to stop still reaches them. Without a name (NULL) the calls keep
+ * stages of their own, and only their messages are heard. */
 typedef struct kf_stage {
   kf_ctx *ctx;
   kf_ctx_options caller; /* the callbacks that were set aside */
@@ -216,13 +217,17 @@ void kf_stage_end(kf_stage *stage);       /* twice does no harm */
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* A regular file open for reading at any offset, from any thread. */
+/* A regular file, or a part of one, open for reading at any offset, from any thread. */
 typedef struct kf_in {
   int fd;
   char *path;
-  uint64_t size; /* when it was opened */
+  uint64_t size;           /* when it was opened */
+  uint64_t base;           /* where a part begins in the file; 0: the whole file */
+  uint64_t device, number; /* of the file, or of the archive that a part was unpacked from */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
+/* Whether both read the same file, whatever their paths. */
+bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
 void kf_in_close(kf_in *in);

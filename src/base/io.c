@@ -43,15 +43,21 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   }
   in->fd = fd;
   in->size = (uint64_t)info.st_size;
+  in->device = (uint64_t)info.st_dev;
+  in->number = (uint64_t)info.st_ino;
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   return KF_OK;
+}
+
+bool kf_in_same(const kf_in *a, const kf_in *b) {
+  return a->device == b->device && a->number == b->number;
 }
 
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
   char *p = buffer;
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t got = pread(in->fd, p, most, (off_t)offset);
+    ssize_t got = pread(in->fd, p, most, (off_t)(in->base + offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return kf_fail_errno(err, in->path, "cannot be read", errno);
     if (got == 0)
@@ -300,8 +306,9 @@ kf_status kf_check_output(const char *path, kf_err *err) {
 }
 
 kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
-  struct stat a, b;
-  if (stat(out_path, &a) != 0 || fstat(in->fd, &b) != 0) return KF_OK;
-  if (a.st_dev != b.st_dev || a.st_ino != b.st_ino) return KF_OK;
+  struct stat info;
+  if (stat(out_path, &info) != 0 || (uint64_t)info.st_dev != in->device ||
+      (uint64_t)info.st_ino != in->number)
+    return KF_OK;
   return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
 }

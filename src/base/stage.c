@@ -2,10 +2,9 @@
 #include "base/base.h"
 
 static int pass_progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  (void)what;
-  (void)total;
   const kf_stage *s = user;
   if (s->caller.progress == NULL) return 0;
+  if (s->what == NULL) return s->caller.progress(s->caller.user, what, done, total);
   return s->caller.progress(s->caller.user, s->what, s->done + (s->inside ? done : 0), s->total);
 }
 

@@ -1,23 +1,30 @@
 /* alpha.c - the weight of prototypes next to text, chosen by leaving training rows out.
  *
- * A prototype that a row is left out of keeps its length (loo_algebra.c says why). On ImageNet with
- * two rows per class that makes the difference between alpha = 0 to 0.01 and 0.07, which is two
- * points better on test rows (docs/choosing.md).
+ * A prototype that a row is left out of keeps its length (loo_algebra.c and left_out_block.c say
+ * why). On ImageNet with two rows per class that makes the difference between alpha = 0 to 0.01 and
+ * 0.07, which is two points better on test rows (docs/choosing.md).
+ *
+ * By likelihood, few rows are enough to choose lambda. At that lambda, the alphas that came near the
+ * best one are tried again with all rows of the sample.
  *
  * Classes without text have it predicted from their means (model/fused_model.c), as in the final
  * model. */
 #include "choose/choose.h"
+#include "choose/left_out.h"
 
 #include <math.h>
 #include <string.h>
 
 #define CAUTIOUS_ALPHA 0.03
+#define NEAR           4.0 /* alphas that are tried again: up to this many times larger or smaller */
 
 static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
                                           {0.1, KF_LAMBDA_RELATIVE},
                                           {0.3, KF_LAMBDA_RELATIVE},
                                           {1, KF_LAMBDA_RELATIVE},
                                           {3, KF_LAMBDA_RELATIVE}};
+static const kf_lambda few_lambdas[] = {
+    {0.3, KF_LAMBDA_RELATIVE}, {1, KF_LAMBDA_RELATIVE}, {3, KF_LAMBDA_RELATIVE}};
 static const double usual_alphas[] = {0,   0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15,
                                       0.2, 0.3,  0.5,  0.7,  1,    2,    4,   10};
 
@@ -30,14 +37,17 @@ typedef struct fuse_job {
   kf_fuse_options options;
   const kf_lambda *given; /* [n_lambdas] */
   size_t n_lambdas;
+  bool every_lambda; /* an alpha is wanted for each */
   kf_loo *loo;
   kf_row_list rows;
+  kf_left_out *left_out;
   kf_fuse_choice *choice;
 } fuse_job;
 
-/* The text of every class as the fused model has it. It is in the space of the rows and needs no
- * map: one that takes everything to zero will do, and no eigenproblem is solved for it. */
-static kf_status set_text(fuse_job *j) {
+/* Hands the text of every class, as the fused model has it, to `use`. It is in the space of the rows
+ * and needs no map: one that takes everything to zero will do, and no eigenproblem is solved for
+ * it. */
+static kf_status with_text(fuse_job *j, kf_status (*use)(fuse_job *j, const float *text)) {
   kf_ctx *ctx = j->ctx;
   uint32_t dim = j->stats->dim;
   kf_model *map, *rows = NULL, *fused = NULL;
@@ -46,23 +56,26 @@ static kf_status set_text(fuse_job *j) {
   memcpy(map->map.mean, kf_fitter_mean(j->fitter), dim * sizeof *map->map.mean);
   kf_status status = kf_fitter_shorten(j->fitter, map, 1, KF_CENTRE_NONE, &rows);
   if (status == KF_OK) status = kf_model_new_fused(ctx, rows, j->text, 0, &fused);
-  if (status == KF_OK) status = kf_loo_set_text(j->loo, fused->text);
+  if (status == KF_OK) status = use(j, fused->text);
   kf_model_free(map);
   kf_model_free(rows);
   kf_model_free(fused);
   return status;
 }
 
-/* Of equal accuracies the smaller alpha, then the larger lambda is taken. */
-static size_t best_point(const kf_fuse_point *points, size_t n) {
+static kf_status set_text(fuse_job *j, const float *text) { return kf_loo_set_text(j->loo, text); }
+
+/* Of equally good points the smaller alpha, then the larger lambda is taken. */
+static bool is_better(const kf_fuse_choice *c, const kf_fuse_point *p, const kf_fuse_point *b) {
+  if (c->criterion == KF_CRITERION_LIKELIHOOD && p->loss != b->loss) return p->loss < b->loss;
+  if (c->criterion == KF_CRITERION_ACCURACY && p->top1 != b->top1) return p->top1 > b->top1;
+  return p->alpha != b->alpha ? p->alpha < b->alpha : p->lambda > b->lambda;
+}
+
+static size_t best_point(const kf_fuse_choice *c, const kf_fuse_point *points, size_t n) {
   size_t best = 0;
-  for (size_t i = 1; i < n; i++) {
-    const kf_fuse_point *p = &points[i], *b = &points[best];
-    if (p->top1 != b->top1     ? p->top1 > b->top1
-        : p->alpha != b->alpha ? p->alpha < b->alpha
-                               : p->lambda > b->lambda)
-      best = i;
-  }
+  for (size_t i = 1; i < n; i++)
+    if (is_better(c, &points[i], &points[best])) best = i;
   return best;
 }
 
@@ -81,21 +94,86 @@ static kf_status list_points(fuse_job *j) {
   return KF_OK;
 }
 
+static void take_best(fuse_job *j) {
+  kf_fuse_choice *c = j->choice;
+  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
+    if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
+  c->chosen = best_point(c, c->points, c->n_points);
+  c->standard_error = kf_standard_error(c->points[c->chosen].top1, c->n);
+  c->lambda = c->points[c->chosen].lambda;
+  c->alpha = c->points[c->chosen].alpha;
+}
+
 static kf_status leave_out(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
   kf_loo_count count;
-  KF_TRY(list_points(j));
-  KF_TRY(set_text(j));
+  KF_TRY(with_text(j, set_text));
   KF_TRY(kf_sample_rows(j->ctx, j->data, j->options.sample, &j->rows, &c->rows));
   KF_TRY(kf_loo_count_hits(j->loo, &j->rows, "fusion", c->points, c->n_points, &count));
   c->n = count.n;
   c->n_single = count.n_single;
-  for (size_t i = 0; i < c->n_points; i++) /* at alpha 0 text alone decides, whatever lambda is */
-    if (c->points[i].alpha == 0) c->text_top1 = c->points[i].top1;
-  c->chosen = best_point(c->points, c->n_points);
-  c->standard_error = kf_standard_error(c->points[c->chosen].top1, c->n);
-  c->lambda = c->points[c->chosen].lambda;
-  c->alpha = c->points[c->chosen].alpha;
+  take_best(j);
+  return KF_OK;
+}
+
+/* --- by all scores of rows left out ------------------------------------------------------------ */
+
+/* The n points of one lambda; most: rows, 0 for all of the sample. */
+static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64_t most) {
+  kf_left_out_point *tried = kf_alloc_zero(n, sizeof *tried);
+  if (tried == NULL) return kf_fail_memory(&j->ctx->err);
+  for (size_t i = 0; i < n; i++) tried[i].alpha = points[i].alpha;
+  kf_left_out_trial trial = {.lambda = points[0].lambda, .most = most, .what = "fusion"};
+  kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
+  for (size_t i = 0; i < n; i++) {
+    points[i].top1 = tried[i].top1;
+    points[i].top5 = tried[i].top5;
+    points[i].loss = tried[i].loss;
+    points[i].temperature = tried[i].temperature;
+    points[i].loss_error = tried[i].loss_error;
+  }
+  kf_free(tried);
+  return status;
+}
+
+/* Keeps the points of the best lambda whose alpha is near the best one, and 0. */
+static void keep_near(kf_fuse_choice *c) {
+  kf_fuse_point best = c->points[best_point(c, c->points, c->n_points)];
+  size_t kept = 0;
+  for (size_t i = 0; i < c->n_points; i++) {
+    const kf_fuse_point *p = &c->points[i];
+    bool near = p->alpha <= best.alpha * NEAR && p->alpha * NEAR >= best.alpha;
+    if (p->lambda == best.lambda && (near || p->alpha == 0)) c->points[kept++] = *p;
+  }
+  c->n_points = kept;
+}
+
+static kf_status start_left_out(fuse_job *j, const float *text) {
+  kf_left_out_options by = {.metric = KF_METRIC_COSINE,
+                            .sample = j->options.sample,
+                            .groups = j->options.groups,
+                            .text = text};
+  return kf_left_out_new(j->fitter, j->data, &by, &j->left_out);
+}
+
+static kf_status by_scores(fuse_job *j) {
+  kf_fuse_choice *c = j->choice;
+  uint64_t most = kf_curve_rows(j->stats->n_classes);
+  size_t each = j->options.n_alphas;
+  KF_TRY(with_text(j, start_left_out));
+  kf_left_out_count count = kf_left_out_counts(j->left_out);
+  c->rows = count.rows;
+  c->n_single = count.n_single;
+  if (count.n == 0) {
+    c->n_points = 0;
+    return KF_OK;
+  }
+  for (size_t l = 0; l < j->n_lambdas; l++) KF_TRY(try_alphas(j, c->points + l * each, each, most));
+  if (!j->every_lambda) {
+    keep_near(c);
+    KF_TRY(try_alphas(j, c->points, c->n_points, 0));
+  }
+  take_best(j);
   return KF_OK;
 }
 
@@ -109,7 +187,14 @@ static kf_status run(fuse_job *j) {
   if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
   c->rows = j->stats->rows;
   c->n_single = j->stats->rows;
-  if (!pairs || !(c->mean_eigenvalue > 0)) return KF_OK;
+  if (kf_fitter_total(j->fitter))
+    KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
+  if (!pairs || !(c->mean_eigenvalue > 0) || kf_fitter_total(j->fitter)) return KF_OK;
+  c->criterion = kf_criterion_for(j->options.criterion, kf_fitter_method(j->fitter));
+  bool hits =
+      c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  KF_TRY(list_points(j));
+  if (!hits || j->options.groups != NULL) return by_scores(j);
   KF_TRY(kf_loo_new(j->fitter, j->data, KF_METRIC_COSINE, j->options.centre, &j->loo));
   return leave_out(j);
 }
@@ -140,6 +225,7 @@ static kf_status choose(fuse_job *j) {
                             sizeof *j->choice->points);
   kf_status status = j->choice != NULL ? run(j) : kf_fail_memory(&j->ctx->err);
   kf_loo_free(j->loo);
+  kf_left_out_free(j->left_out);
   kf_row_list_clear(&j->rows);
   if (status == KF_OK) return KF_OK;
   kf_fuse_choice_free(j->choice);
@@ -160,8 +246,11 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
                               const kf_fuse_options *options, kf_fuse_choice **out) {
   fuse_job j = new_job(fitter, data, text, options);
   bool chosen = j.options.lambda.unit == KF_LAMBDA_AUTO;
-  j.given = chosen ? usual_lambdas : &j.options.lambda;
-  j.n_lambdas = chosen ? sizeof usual_lambdas / sizeof *usual_lambdas : 1;
+  bool paper = kf_fitter_method(fitter) == KF_METHOD_PAPER;
+  size_t usual = sizeof usual_lambdas / sizeof *usual_lambdas;
+  size_t few = sizeof few_lambdas / sizeof *few_lambdas;
+  j.given = !chosen ? &j.options.lambda : paper ? usual_lambdas : few_lambdas;
+  j.n_lambdas = !chosen ? 1 : paper ? usual : few;
   KF_TRY(choose(&j));
   *out = j.choice;
   return KF_OK;
@@ -185,11 +274,12 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
   fuse_job j = new_job(fitter, data, text, options);
   j.given = lambdas;
   j.n_lambdas = n;
+  j.every_lambda = true;
   KF_TRY(choose(&j));
   size_t each = j.choice->n_points / n; /* 0: nothing could be left out */
   for (size_t l = 0; l < n; l++) {
     const kf_fuse_point *points = j.choice->points + l * each;
-    alphas[l] = each > 0 ? points[best_point(points, each)].alpha : j.choice->alpha;
+    alphas[l] = each > 0 ? points[best_point(j.choice, points, each)].alpha : j.choice->alpha;
   }
   kf_fuse_choice_free(j.choice);
   return KF_OK;

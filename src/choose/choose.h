@@ -10,6 +10,12 @@
 /* The criterion that a default stands for (lambda.c). */
 kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
 
+/* Rows that are enough for a curve of losses: some hundred, or more if classes are few. */
+static inline uint64_t kf_curve_rows(uint32_t n_classes) {
+  uint64_t rows = (1u << 18) / n_classes;
+  return rows > 250 ? rows : 250;
+}
+
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
 
 /* As kf_lambda_choice_new (lambda.c). */
@@ -27,6 +33,31 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
 kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *text,
                          const kf_fuse_options *options, const kf_lambda *lambdas, size_t n,
                          double *alphas);
+
+/* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
+ * variance of a row in any direction of the mapped space (reject.c). */
+double kf_distance_unit(const kf_stats *stats);
+
+/* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
+
+/* The strictest score that at least this share (above 0) of n > 0 scores reaches; sorts them. Larger
+ * is better. */
+double kf_score_reached_by(double *scores, uint64_t n, double share);
+
+typedef struct kf_reject_options {
+  double share;           /* of known rows that the threshold keeps */
+  double lambda;          /* absolute */
+  kf_metric metric;       /* cosine or Euclidean */
+  kf_centre centre;       /* of the paper's method */
+  uint64_t sample;        /* leave out about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
+  const uint32_t *groups; /* as in kf_fit_options */
+  const float *text;      /* [n_classes][D] of unit length; NULL: none */
+  double alpha;           /* with text */
+} kf_reject_options;
+/* The score, as kf_classify gives it, that this share of the rows reaches when they are left out in
+ * turn. Memory: 8 bytes per row. KF_ERR_MATH if none can be left out. */
+kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data,
+                              const kf_reject_options *options, double *out);
 
 /* --- the smallest setting that is good enough (pick_point.c) ---------------------------------- */
 

@@ -47,6 +47,28 @@ kf_status kf_fold_take_out(kf_ctx *ctx, kf_stats *rest, const kf_data *fold, kf_
   KF_HAND_OUT(status, taken, s, kf_stats_free);
 }
 
+kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_lambda lambda,
+                        uint32_t dim, kf_centre centre, kf_model **out) {
+  kf_fitter *fitter;
+  KF_TRY(kf_fitter_new(ctx, fold->without, NULL, method, &fitter));
+  kf_status status = kf_fitter_fit(fitter, lambda, dim, centre, out);
+  kf_fitter_free(fitter);
+  return status;
+}
+
+kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
+                          kf_err *err) {
+  const kf_row_list *in = &fold->rows;
+  KF_TRY(kf_row_list_make(out, in->n, err));
+  for (uint64_t i = 0, s = 0; i < in->n; i++) {
+    while (s < sample->n && sample->row[s] < in->row[i]) s++;
+    bool sampled = s < sample->n && sample->row[s] == in->row[i];
+    if (sampled && fold->without->counts[in->label[i]] > 0)
+      kf_row_list_add(out, in->row[i], in->label[i]);
+  }
+  return KF_OK;
+}
+
 /* Adds the number of the left-out fold to the error. */
 static kf_status fold_failed(kf_ctx *ctx, kf_status status, uint32_t number, uint32_t folds) {
   if (status != KF_ERR_MATH && status != KF_ERR_ARG) return status;

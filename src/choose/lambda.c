@@ -21,8 +21,6 @@ enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HA
 
 /* Eighths of a decade. */
 enum { STEP = 4, LEAST_EIGHTH = -48, MOST_EIGHTH = 40 };
-/* Rows for the curve: enough for this many scores, but no fewer than these. */
-enum { CURVE_SCORES = 1 << 18, CURVE_ROWS = 250 };
 
 typedef struct lambda_search {
   kf_ctx *ctx;
@@ -205,8 +203,7 @@ static bool was_tried(const descent *d, int eighth) {
 
 static kf_status descend(lambda_search *s) {
   descent d = {0};
-  uint64_t rows = CURVE_SCORES / kf_fitter_stats(s->fitter)->n_classes;
-  s->most = rows > CURVE_ROWS ? rows : CURVE_ROWS;
+  s->most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   KF_TRY(descend_at(s, &d, 0));
   KF_TRY(descend_at(s, &d, STEP));
   KF_TRY(bracket(s, &d));
@@ -246,7 +243,9 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   c->n_all = c->n;
   if (s->left_out == NULL || c->n == kf_left_out_counts(s->left_out).n) return KF_OK;
   s->most = 0;
-  return try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all);
+  KF_TRY(try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all));
+  c->standard_error = kf_standard_error(c->all.top1, c->n_all);
+  return KF_OK;
 }
 
 static kf_status check_options(const kf_lambda_options *o, kf_err *err) {

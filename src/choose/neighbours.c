@@ -1,13 +1,21 @@
-/* neighbours.c - choosing k: each row of a gallery in turn is left out, and its neighbours vote.
- * The neighbours of a smaller k are the first of those of a larger one, so one search serves all
- * k. */
+/* neighbours.c - choosing k. The neighbours of a smaller k are the first of those of a larger one,
+ * so one search serves all k.
+ *
+ * In the original space each row of a gallery in turn is left out, and its neighbours vote. If a map
+ * was fitted on these rows, it has pulled the rows of each class together, also the one that is left
+ * out afterwards; so its nearest neighbours are right too often, and a small k looks better than it
+ * is. Then the rows are divided into folds, as for dimensions: the statistics of a fold are taken
+ * out of the whole, the map is fitted without them, and they look for neighbours among the rest. */
 #include "choose/choose.h"
 
-#define MOST 50u
+#include <string.h>
+
+#define MOST       50u
+#define FOLD_BATCH 1024u
 
 typedef struct k_job {
   kf_ctx *ctx;
-  const kf_gallery *gallery;
+  const kf_gallery *gallery; /* NULL: folds */
   kf_k_options options;
   uint32_t most;
   uint64_t n;     /* rows that have a label */
@@ -21,16 +29,24 @@ typedef struct k_job {
   kf_score_card card;
   uint64_t scored;
   kf_arena arena;
+  /* With folds. */
+  const kf_data *data;
+  const kf_model *model; /* fitted again without each fold */
+  kf_lambda lambda;
+  kf_row_list sample; /* rows that look for neighbours */
+  kf_stage stage;
 } k_job;
 
-static void count_votes(k_job *j, uint64_t n) {
-  for (uint64_t i = 0; i < n; i++, j->scored++)
-    for (uint32_t k = 0; k < j->most; k++) {
-      kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
-      kf_score_card_add(&j->card, 0, j->scored, k,
-                        kf_poll_rank(&j->poll, j->gallery->labels[j->number[i]]));
-    }
+/* The votes on row i of a batch. */
+static void count_votes(k_job *j, uint64_t i, int32_t label) {
+  for (uint32_t k = 0; k < j->most; k++) {
+    kf_poll_count(&j->poll, j->found + i * j->most, j->scores + i * j->most, k, k + 1);
+    kf_score_card_add(&j->card, 0, j->scored, k, kf_poll_rank(&j->poll, label));
+  }
+  j->scored++;
 }
+
+/* --- leaving out rows of a gallery ------------------------------------------------------------ */
 
 static kf_status search_batch(k_job *j, uint64_t n) {
   kf_err *err = &j->ctx->err;
@@ -41,7 +57,7 @@ static kf_status search_batch(k_job *j, uint64_t n) {
   KF_TRY(kf_index_nearest_parallel(j->ctx, g->index, j->rows, n, j->most, j->number, j->found,
                                    j->scores, NULL));
   KF_TRY(kf_gallery_unchanged(g, err));
-  count_votes(j, n);
+  for (uint64_t i = 0; i < n; i++) count_votes(j, i, g->labels[j->number[i]]);
   return kf_progress(j->ctx, "neighbours", j->scored, j->taken);
 }
 
@@ -79,17 +95,100 @@ static kf_status prepare(k_job *j) {
   return j->arena.failed ? kf_fail_memory(err) : KF_OK;
 }
 
+/* --- leaving out folds ------------------------------------------------------------------------ */
+
+/* Rows of a fold among all others. */
+static kf_status search_fold(k_job *j, const kf_gallery *gallery, const kf_data *rows,
+                             const int32_t *labels) {
+  kf_err *err = &j->ctx->err;
+  const kf_k_options *o = &j->options;
+  KF_TRY(kf_poll_start(&j->poll, gallery, o->weighted, o->temperature, err));
+  for (uint64_t first = 0; first < rows->rows; first += j->batch) {
+    uint64_t left = rows->rows - first, n = left < j->batch ? left : j->batch;
+    KF_TRY(kf_data_fetch(rows, j->ctx->kernels, first, n, j->rows, NULL, NULL, err));
+    KF_TRY(kf_gallery_nearest(j->ctx, gallery, j->rows, first, n, j->most, NULL, j->found,
+                              j->scores, NULL));
+    for (uint64_t i = 0; i < n; i++) count_votes(j, i, labels[first + i]);
+  }
+  return KF_OK;
+}
+
+static kf_status score_fold(void *argument, const kf_fold *fold) {
+  k_job *j = argument;
+  kf_ctx *ctx = j->ctx;
+  uint32_t dim = j->model->map.dim_out;
+  kf_model *model = NULL;
+  kf_gallery *gallery = NULL;
+  kf_row_list rows = {0};
+  kf_data *data = NULL;
+  kf_status status =
+      kf_fold_model(ctx, fold, j->model->method, j->lambda, dim, j->model->map.centre, &model);
+  if (status == KF_OK)
+    status = kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, &gallery);
+  if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
+  if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
+  if (status == KF_OK) status = search_fold(j, gallery, data, rows.label);
+  kf_data_free(data);
+  kf_row_list_clear(&rows);
+  kf_gallery_free(gallery);
+  kf_model_free(model);
+  return status == KF_OK ? kf_stage_step(&j->stage) : status;
+}
+
+/* The rows that remain without a fold are at least these. */
+static uint64_t least_left(uint64_t rows, uint32_t folds) {
+  return rows - (rows + folds - 1) / folds;
+}
+
+static kf_status prepare_folds(k_job *j, const kf_stats *stats) {
+  kf_err *err = &j->ctx->err;
+  kf_k_options *o = &j->options;
+  uint64_t labelled, left = least_left(stats->rows, o->folds);
+  j->lambda = kf_fold_lambda((kf_lambda){j->model->map.lambda, KF_LAMBDA_ABSOLUTE},
+                             j->model->mean_eigenvalue);
+  j->most = o->most > 0 ? o->most : left < MOST ? (uint32_t)left : MOST;
+  KF_TRY(kf_check_neighbours(j->most, left, err));
+  KF_TRY(kf_sample_rows(j->ctx, j->data, o->sample, &j->sample, &labelled));
+  j->batch = FOLD_BATCH;
+  KF_TAKE(&j->arena, j->rows, j->batch * j->data->dim);
+  KF_TAKE(&j->arena, j->found, j->batch * j->most);
+  KF_TAKE(&j->arena, j->scores, j->batch * j->most);
+  j->card = kf_score_card_take(&j->arena, j->sample.n, j->most, 1);
+  return j->arena.failed ? kf_fail_memory(err) : KF_OK;
+}
+
+static kf_status run_folds(k_job *j, const kf_stats *stats) {
+  uint64_t labelled;
+  KF_TRY(prepare_folds(j, stats));
+  kf_folding folding = {.stats = stats,
+                        .data = j->data,
+                        .folds = j->options.folds,
+                        .others = true,
+                        .work = score_fold,
+                        .argument = j};
+  kf_stage_begin(&j->stage, j->ctx, "neighbours", j->options.folds);
+  kf_status status = kf_each_fold(j->ctx, &folding, &labelled);
+  kf_stage_end(&j->stage);
+  if (status == KF_OK && j->scored == 0)
+    return kf_fail(&j->ctx->err, KF_ERR_MATH, "k cannot be chosen: no class has rows in two folds");
+  return status;
+}
+
+/* --- all of it -------------------------------------------------------------------------------- */
+
 static kf_status hand_out(k_job *j, kf_k_choice **out) {
   kf_dim_point *points;
   if (KF_TAKE(&j->arena, points, j->most) == NULL) return kf_fail_memory(&j->ctx->err);
   kf_k_choice *c = kf_alloc_tail(sizeof *c, j->most, sizeof *c->points);
   if (c == NULL) return kf_fail_memory(&j->ctx->err);
   c->points = (kf_k_point *)(c + 1);
+  j->card.n = j->scored; /* rows alone in their class are not scored */
   size_t best, chosen = kf_first_good_enough(&j->card, j->options.tolerance, points, &best);
   c->k = (uint32_t)chosen + 1;
   c->best = (uint32_t)best + 1;
   c->n = j->scored;
   c->n_points = j->most;
+  c->folds = j->gallery == NULL ? j->options.folds : 0;
   for (const kf_dim_point *p = points; p < points + j->most; p++)
     c->points[p - points] = (kf_k_point){p->dim, p->top1, p->top5, p->lost, p->won};
   *out = c;
@@ -100,6 +199,8 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
                           kf_k_choice **out) {
   KF_ENTER(ctx, gallery != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
+  if (o.folds != 0 || o.metric != KF_METRIC_DEFAULT)
+    return kf_fail(err, KF_ERR_ARG, "a gallery has its own metric, and its rows make no folds");
   k_job j = {.ctx = ctx, .gallery = gallery, .options = o};
   KF_TRY(kf_check_tolerance(o.tolerance, err));
   if (gallery->rows < 2)
@@ -108,6 +209,65 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
   if (status == KF_OK) status = search_all(&j);
   if (status == KF_OK) status = hand_out(&j, out);
   kf_arena_free(&j.arena);
+  return status;
+}
+
+kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                   const kf_model *model, const kf_k_options *options,
+                                   kf_k_choice **out) {
+  KF_ENTER(ctx, stats != NULL && data != NULL && model != NULL && out != NULL);
+  KF_OPTIONS(kf_k_options, o, options);
+  if (o.folds == 0) o.folds = KF_DEFAULT_FOLDS;
+  k_job j = {.ctx = ctx, .data = data, .model = model, .options = o};
+  KF_TRY(kf_check_tolerance(o.tolerance, err));
+  KF_TRY(kf_check_statistics_of(stats, data, err));
+  KF_TRY(kf_map_check_data(&model->map, data, err));
+  kf_status status = run_folds(&j, stats);
+  if (status == KF_OK) status = hand_out(&j, out);
+  kf_row_list_clear(&j.sample);
+  kf_arena_free(&j.arena);
+  return status;
+}
+
+/* --- for rows of any kind --------------------------------------------------------------------- */
+
+/* Whether a model can have been fitted on these rows: the same classes, with as many rows each. */
+static bool may_be_of(const kf_model *model, const kf_stats *stats) {
+  bool same = model->n_classes == stats->n_classes && model->rows == stats->rows &&
+              model->names.n == stats->names.n;
+  for (uint32_t k = 0; same && k < stats->n_classes; k++)
+    same = model->counts[k] == stats->counts[k] &&
+           (stats->names.n == 0 || strcmp(model->names.name[k], stats->names.name[k]) == 0);
+  return same;
+}
+
+static kf_status choose_in_turn(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                const kf_k_options *options, kf_k_choice **out) {
+  kf_k_options o = *options;
+  kf_gallery *gallery;
+  KF_TRY(kf_gallery_new(ctx, data, model, &(kf_gallery_options){.metric = o.metric}, &gallery));
+  o.metric = KF_METRIC_DEFAULT; /* the gallery has it */
+  o.folds = 0;
+  kf_status status = kf_k_choice_new(ctx, gallery, &o, out);
+  kf_gallery_free(gallery);
+  return status;
+}
+
+kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                   const kf_k_options *options, kf_k_choice **out) {
+  KF_ENTER(ctx, data != NULL && out != NULL);
+  KF_OPTIONS(kf_k_options, o, options);
+  if (!data->has_labels)
+    return kf_fail(err, KF_ERR_DATA, "k cannot be chosen: the rows have no labels");
+  if (model == NULL) return choose_in_turn(ctx, data, NULL, &o, out);
+  KF_TRY(kf_map_check_data(&model->map, data, err));
+  kf_stats_options how = {.normalize = model->map.normalized ? KF_ON : KF_OFF};
+  kf_stats *stats;
+  KF_TRY(kf_stats_new_from_data(ctx, data, &how, &stats));
+  kf_status status = may_be_of(model, stats)
+                         ? kf_k_choice_new_by_folds(ctx, stats, data, model, &o, out)
+                         : choose_in_turn(ctx, data, model, &o, out);
+  kf_stats_free(stats);
   return status;
 }
 

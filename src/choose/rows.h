@@ -32,6 +32,9 @@ static inline bool kf_takes(uint64_t t, uint64_t share, uint64_t n) {
 kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row_list *out,
                          uint64_t *labelled);
 
+/* The first most[k] rows of each class k, or all that it has. */
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out);
+
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 
 /* fold[r] in [0, folds) for each of the given rows, so that folds are of equal size and have the
@@ -61,6 +64,12 @@ typedef struct kf_folding {
   kf_status (*work)(void *argument, const kf_fold *fold);
   void *argument;
 } kf_folding;
+/* A model of all rows but a fold. */
+kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_lambda lambda,
+                        uint32_t dim, kf_centre centre, kf_model **out);
+/* The rows of a fold that are in the sample and whose class has others left. */
+kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
+                          kf_err *err);
 /* Hands every fold of the labelled rows to `work`, one after the other; its errors KF_ERR_ARG and
  * KF_ERR_MATH get the number of the fold. Errors go to the context. */
 kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *folding, uint64_t *labelled);

@@ -90,4 +90,32 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
   return status;
 }
 
-/* --- statistics and their rows --------------------------------------------------------------- */
+/* --- the first rows of each class ------------------------------------------------------------- */
+
+static kf_status take_first(void *argument, const kf_batch *b, kf_err *err) {
+  sampling *s = argument;
+  (void)err;
+  for (uint64_t i = 0; i < b->n; i++) {
+    int32_t label = b->labels[i];
+    if (label < 0 || s->seen[label] >= s->share[label]) continue;
+    s->seen[label]++;
+    kf_row_list_add(&s->out, b->first + i, label);
+  }
+  return KF_OK;
+}
+
+kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out) {
+  sampling s = {.share = most};
+  uint64_t n = 0;
+  for (uint32_t k = 0; k < data->n_classes; k++) n += most[k];
+  KF_TAKE_ZERO(&s.arena, s.seen, data->n_classes);
+  kf_status status = s.arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK) status = kf_row_list_make(&s.out, n, &ctx->err);
+  if (status == KF_OK) status = each_label(ctx, data, take_first, &s);
+  kf_arena_free(&s.arena);
+  if (status == KF_OK)
+    *out = s.out;
+  else
+    kf_row_list_clear(&s.out);
+  return status;
+}

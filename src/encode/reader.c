@@ -115,10 +115,15 @@ kf_status kf_reader_next(kf_ctx *ctx, kf_reader *r, kf_reader_block *out) {
     if (r->labels[i] == KF_LABEL_BAD) continue;
     if (good < i)
       memmove(r->block + good * r->dim, r->block + i * r->dim, r->dim * sizeof *r->block);
+    r->labels[good] = r->labels[i];
     r->numbers[good++] = r->next + i;
   }
-  *out = (kf_reader_block){
-      .first = r->next, .taken = n, .n = good, .rows = r->block, .numbers = r->numbers};
+  *out = (kf_reader_block){.first = r->next,
+                           .taken = n,
+                           .n = good,
+                           .rows = r->block,
+                           .numbers = r->numbers,
+                           .labels = r->data != NULL && r->data->has_labels ? r->labels : NULL};
   r->n_bad += n - good;
   r->next += n;
   return KF_OK;

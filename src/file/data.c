@@ -36,6 +36,14 @@ int kf_data_reads(const kf_data *data, const char *path) {
 
 int kf_data_mapped(const kf_data *data) { return data->mapped; }
 
+kf_status kf_data_refuse_doubt(const kf_data *data, const char *path, kf_err *err) {
+  if (data->doubt[0] == NULL) return KF_OK;
+  return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ORDER,
+                      "%s is for the rows of all files in turn, but their order is in doubt: %s "
+                      "comes before %s by bytes, and after it by number",
+                      path, data->doubt[0], data->doubt[1]);
+}
+
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err) {
   if (!data->mapped) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
@@ -90,6 +98,19 @@ kf_status kf_data_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t
     if (norm2 != NULL) norm2[i] = length2;
   }
   return KF_OK;
+}
+
+static kf_status take_labels(void *argument, const kf_batch *b, kf_err *err) {
+  int32_t *labels = argument;
+  (void)err;
+  memcpy(labels + b->first, b->labels, b->n * sizeof *labels);
+  return KF_OK;
+}
+
+kf_status kf_data_labels(kf_ctx *ctx, const kf_data *data, int32_t *labels) {
+  KF_ENTER(ctx, data != NULL && labels != NULL);
+  kf_pass pass = {.labels_only = true, .work = take_labels, .argument = labels};
+  return kf_each_batch(ctx, data, &pass);
 }
 
 kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n, float *rows,

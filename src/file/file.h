@@ -131,14 +131,25 @@ kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n
 
 typedef struct kf_npy {
   kf_in in;
-  kf_type type;
-  char type_name[8]; /* "<f4" */
+  kf_type type;       /* KF_TYPE_OTHER: strings, for labels alone */
+  char type_name[24]; /* "<f4" */
+  uint32_t item;      /* bytes of an element */
+  bool wide;          /* strings: UTF-32 ("<U"), not bytes ("|S") */
   bool fortran;
   uint32_t ndim;
   uint64_t shape[8];
   uint64_t offset; /* of the data */
 } kf_npy;
 kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err);
+/* The same for a file that is open; it is taken over, and closed on failure. */
+kf_status kf_npy_open_in(kf_npy *npy, kf_in *in, kf_err *err);
+/* The header alone, from the first n bytes of `size`; npy->in stays empty. */
+kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes, uint64_t n,
+                       uint64_t size, kf_err *err);
+/* The longest header that kf_npy_parse needs to see. */
+#define KF_NPY_HEADER_CAP (1u << 20)
+/* Whether it is a list [n] or [n, 1] of integers or strings. */
+bool kf_npy_is_labels(const kf_npy *npy);
 /* Writes the header of a C-order array of rows x dim (version 1.0, padded to 64 bytes). */
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err);
 
@@ -177,6 +188,9 @@ kf_status kf_name_set_number(kf_name_set *set, const char *path, uint64_t line, 
 kf_status kf_name_set_list(kf_name_set *set, bool sorted, kf_names *out, kf_err *err);
 void kf_name_set_clear(kf_name_set *set);
 
+/* The fields of the first line of a table (.csv, .tsv), and the number of its records. */
+kf_status kf_table_describe(const char *path, kf_name_set *columns, uint64_t *records, kf_err *err);
+
 /* Reads a file with one class name per line. */
 kf_status kf_names_read(const char *path, kf_names *out, kf_err *err);
 
@@ -192,6 +206,9 @@ struct kf_data {
   uint64_t unlabelled;
   bool skip_bad;
   bool mapped; /* the rows are from a gallery and already mapped: they must not be mapped again */
+  /* The first two files that are in the order of bytes but not in that of numbers, unless the caller
+   * has said that this is right; NULL: none. */
+  const char *doubt[2];
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -248,6 +265,27 @@ typedef struct kf_pass {
 /* Hands every row to `work`, batch by batch, on any worker. All memory is taken before the first row
  * is read. */
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass);
+
+/* Fails if the order of the files is in doubt, so that `path`, which says something about every row in
+ * turn, may belong to the rows in another order. */
+kf_status kf_data_refuse_doubt(const kf_data *data, const char *path, kf_err *err);
+
+/* An .npz (npz.c): its arrays by name, with their headers. */
+typedef struct kf_npz_array {
+  const char *name; /* without ".npy" */
+  size_t member;
+  kf_npy npy;    /* without a file */
+  bool readable; /* the header was; otherwise the array can only fail to be opened */
+} kf_npz_array;
+typedef struct kf_npz {
+  struct kf_zip *zip;
+  size_t n;
+  kf_npz_array *arrays;
+  kf_arena arena;
+} kf_npz;
+/* It must be closed even after a failure. */
+kf_status kf_npz_open(kf_npz *npz, const char *path, kf_err *err);
+void kf_npz_close(kf_npz *npz);
 
 /* Fails if the rows are already mapped. */
 kf_status kf_data_refuse_mapped(const kf_data *data, kf_err *err);

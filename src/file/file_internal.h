@@ -11,19 +11,37 @@ typedef enum kf_format {
   KF_FORMAT_SAFETENSORS,
   KF_FORMAT_FVECS,
   KF_FORMAT_FBIN,
-  KF_FORMAT_OTHER /* labels: text */
+  KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
+  KF_FORMAT_OTHER  /* labels: text */
 } kf_format;
 /* By the ending of the path. */
 kf_format kf_format_of(const char *path);
 
+/* The ":NAME" of "FILE.npz:NAME", or NULL. */
+const char *kf_npz_suffix(const char *path);
+
 typedef struct kf_paths {
   char **path;
   size_t n, room;
+  bool listed; /* some are from a folder or a pattern: their order is ours, not the caller's */
 } kf_paths;
-/* Replaces folders and patterns by the files they stand for. */
-/* Label files are never folders, and a pattern without a match is kept: opening it then fails. */
+/* Compares two paths through pointers to them, for qsort: numbers in them by value, ties and all else
+ * by bytes. A total order. */
+int kf_by_number(const void *a, const void *b);
+/* Replaces folders and patterns by the files they stand for, each in the order of numbers. For labels, a
+ * folder stands for its label files, and a pattern without a match is kept: opening it then fails. */
 kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
                           kf_err *err);
+/* Sorts all files by kf_by_number or kf_by_bytes, as the caller asks; by default leaves them. *moved:
+ * that has changed their order. */
+kf_status kf_paths_sort(kf_paths *paths, kf_order order, bool *moved, kf_err *err);
+/* The first two neighbours that are in the order of bytes but not in that of numbers, as a shell lists
+ * them: i and i + 1. SIZE_MAX: none. */
+size_t kf_paths_doubt(const kf_paths *paths);
+/* Brings label files that were found in a folder or by a pattern into the order of the data files they
+ * belong to: by name without ending or, if these differ, by rank in the order of numbers. */
+kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err);
 void kf_paths_clear(kf_paths *paths);
 
 /* --- safetensors ----------------------------------------------------------------------------- */
@@ -84,21 +102,64 @@ uint64_t kf_lines_offset(const kf_lines *lines);
  * of the file. lines->line is then its number, from 1. */
 kf_status kf_lines_next(kf_lines *lines, const char **text, size_t *length, kf_err *err);
 
+/* --- tables of text, field by field (csv.c) -------------------------------------------------- */
+
+/* A place in a text file: an offset, and the lines before it. */
+typedef struct kf_mark {
+  uint64_t offset, line;
+} kf_mark;
+
+typedef struct kf_csv {
+  const kf_in *in;
+  char separator;
+  uint64_t position; /* in the file, of the first byte not yet in the buffer */
+  uint64_t line;     /* lines before what comes next */
+  size_t begin, end; /* what is left in the buffer */
+  bool inside;       /* a separator came last: the record goes on */
+  bool silent;       /* fields are checked, but do not replace the text */
+  size_t length;
+  char text[KF_LINE_MAX]; /* of the field */
+  char buffer[KF_LINE_MAX];
+} kf_csv;
+/* Starts at a record; offset 0 skips a byte order mark. */
+void kf_csv_start(kf_csv *csv, const kf_in *in, char separator, kf_mark mark);
+/* The place of the next record, between two of them. */
+kf_mark kf_csv_mark(const kf_csv *csv);
+/* The next field, without NUL and valid until the next call; *text is NULL at the end of the file.
+ * *last: it ends its record. A field has at most KF_LINE_MAX bytes. */
+kf_status kf_csv_field(kf_csv *csv, const char **text, size_t *length, bool *last, kf_err *err);
+/* Field `column` of the next record, which must have `columns` fields; *text is NULL at the end. */
+kf_status kf_csv_record(kf_csv *csv, size_t columns, size_t column, const char **text,
+                        size_t *length, kf_err *err);
+
 /* --- labels (labels.c) ----------------------------------------------------------------------- */
+
+typedef enum kf_label_kind {
+  KF_LABELS_INTEGERS,
+  KF_LABELS_LINES,  /* text, one label per line */
+  KF_LABELS_TABLE,  /* a column of a table of text */
+  KF_LABELS_STRINGS /* of fixed size, in a .npy */
+} kf_label_kind;
 
 /* The labels in one file: a label file or a data file. */
 typedef struct kf_labels {
-  kf_in own;       /* a label file; no path: the labels are in a data file */
+  kf_in own;       /* a label file, or an array of an archive; no path: in a data file */
   const kf_in *in; /* where to read; NULL: no labels */
-  kf_type type;    /* KF_TYPE_OTHER: text */
-  uint64_t offset; /* integers: of the first */
+  kf_label_kind kind;
+  kf_type type;    /* of integers */
+  uint64_t offset; /* integers and strings: of the first */
   uint64_t count;
-  uint64_t *index; /* text: the offsets of lines 0, KF_LABEL_STEP, 2 * KF_LABEL_STEP, … */
+  uint32_t item;          /* strings: bytes of each */
+  bool wide;              /* strings: UTF-32, not bytes */
+  char separator;         /* a table: how its records are read */
+  size_t columns, column; /* a table */
+  bool header;            /* a table: its first record holds no label */
+  kf_mark *index;         /* lines and tables: of labels 0, KF_LABEL_STEP, 2 * KF_LABEL_STEP, … */
   size_t n_index, index_room;
 } kf_labels;
 
-/* Text cannot be read from the middle, so the offset of every KF_LABEL_STEP-th line is kept. A fetch
- * then skips half a step on average; the memory is a hundredth of a byte per row. */
+/* Text cannot be read from the middle, so the place of every KF_LABEL_STEP-th label is kept. A fetch
+ * then skips half a step on average; the memory is a sixtieth of a byte per row. */
 #define KF_LABEL_STEP 1024
 
 /* How labels become class numbers. */
@@ -116,9 +177,15 @@ typedef struct kf_label_census {
   kf_name_set found; /* text labels without a list of names */
 } kf_label_census;
 
-/* Opens a label file: .npy, or text with any other ending that is not a data format. It must be closed
- * even after a failure. */
-kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err);
+/* Opens a label file for `rows` rows by its ending: .npy, .npz, a table, or text with any other ending
+ * that is not a data format. column: kf_data_options.label_column. It must be closed even after a
+ * failure. */
+kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column, uint64_t rows,
+                         kf_err *err);
+/* Labels in a .npy, which is taken over, even after a failure. */
+kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err);
+/* Finds the column and whether there is a header, in a table that is open (label_table.c). */
+kf_status kf_labels_open_table(kf_labels *labels, const char *column, uint64_t rows, kf_err *err);
 /* Labels in a tensor of a data file. */
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
                                 kf_err *err);
@@ -131,6 +198,67 @@ kf_status kf_labels_scan(kf_labels *labels, const kf_label_rules *rules, kf_labe
 kf_status kf_labels_fetch(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                           uint64_t n, int32_t *out, kf_err *err);
 
+/* Text labels one after another (label_text.c). */
+typedef struct kf_label_text {
+  const kf_labels *labels;
+  uint64_t row;   /* of the next label */
+  uint64_t place; /* of the last one: its line, from 1, or the row of a string */
+  union {
+    kf_lines lines;
+    kf_csv csv;
+    struct {
+      uint64_t first; /* the row of raw[0] */
+      size_t n;       /* strings in raw */
+      unsigned char raw[KF_LINE_MAX];
+      char text[KF_LINE_MAX];
+    } strings;
+  } as;
+} kf_label_text;
+/* Starts at a label whose place is known: that of `row`, the last in the index at or before it. */
+kf_status kf_label_text_start(kf_label_text *text, const kf_labels *labels, uint64_t row,
+                              kf_err *err);
+/* The place of the next label in the file, for the index; not for strings. */
+kf_mark kf_label_text_mark(const kf_label_text *text);
+/* The next label, valid until the next call; *label is NULL at the end. */
+kf_status kf_label_text_next(kf_label_text *text, const char **label, size_t *length, kf_err *err);
+
+struct kf_shard;
+
+/* --- archives (zip.c, npz.c) ------------------------------------------------------------------ */
+
+typedef struct kf_zip_member {
+  char *name;
+  uint64_t header; /* offset of its local header */
+  uint64_t packed, size;
+  uint32_t crc;
+  unsigned method; /* 0: stored; 8: deflated */
+  bool encrypted;
+} kf_zip_member;
+
+typedef struct kf_zip {
+  kf_in in;
+  size_t n;
+  kf_zip_member *members; /* by name */
+  uint64_t end;           /* of the members: where the directory begins */
+  kf_arena arena;
+} kf_zip;
+/* Reads and checks the directory: one file, no names twice, sizes within the file. It must be closed
+ * even after a failure. */
+kf_status kf_zip_open(kf_zip *zip, const char *path, kf_err *err);
+void kf_zip_close(kf_zip *zip);
+/* The first bytes of a member, at most n. */
+kf_status kf_zip_peek(const kf_zip *zip, const kf_zip_member *member, unsigned char *bytes,
+                      size_t n, size_t *got, kf_err *err);
+/* Opens a member as a file of its own, which outlives the archive: a part of it, or unpacked to a file
+ * without a name. Its size and checksum are verified. */
+kf_status kf_zip_open_member(const kf_zip *zip, const kf_zip_member *member, kf_in *out,
+                             kf_err *err);
+
+/* An array of an .npz as rows, and as labels. */
+kf_status kf_npz_open_rows(struct kf_shard *shard, const char *path, const kf_data_options *options,
+                           kf_err *err);
+kf_status kf_npz_open_labels(kf_labels *labels, const char *path, uint64_t rows, kf_err *err);
+
 /* --- data sets over files (shard.c, files.c, files_open.c) ----------------------------------- */
 
 typedef struct kf_shard {
@@ -140,11 +268,14 @@ typedef struct kf_shard {
   kf_ids ids;
   uint64_t first; /* row of the data set */
   bool mapped;    /* a gallery whose rows went through its map */
+  bool guessed;   /* its labels are an array that is just the only one to fit */
 } kf_shard;
 /* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
  * after a failure. */
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
                         kf_names *names, kf_err *err);
+/* The rows of a .npy, which is taken over, even after a failure. */
+kf_status kf_shard_open_npy(kf_shard *shard, kf_npy *npy, kf_err *err);
 void kf_shard_close(kf_shard *shard);
 
 typedef struct kf_files {

@@ -6,6 +6,7 @@
 #include "file/file_internal.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* --- rows ------------------------------------------------------------------------------------ */
 
@@ -22,6 +23,37 @@ static kf_status agree_on_names(kf_files *files, kf_names *names, const char *pa
       err, path,
       "the class names differ from those of %s; compute statistics of each and merge them",
       files->shards[0].in.path);
+}
+
+/* A shard whose rows are also those of an earlier one, *first; NULL: none. */
+static const kf_shard *find_twice(const kf_files *files, const kf_shard **first) {
+  for (const kf_shard *s = files->shards; s < files->shards + files->n_shards; s++) {
+    const char *array = kf_npz_suffix(s->in.path);
+    for (const kf_shard *t = files->shards; t < s; t++) {
+      if (!kf_in_same(&s->in, &t->in)) continue;
+      const char *other = kf_npz_suffix(t->in.path);
+      if (array != NULL && other != NULL && strcmp(array, other) != 0) continue;
+      *first = t;
+      return s;
+    }
+  }
+  return NULL;
+}
+
+/* Labelled rows that count twice make a model look better than it is, since each is left out while its
+ * double stays. Queries may well be repeated, but hardly on purpose. */
+static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
+  const kf_shard *first, *again = find_twice(files, &first);
+  if (again == NULL) return KF_OK;
+  const char *a = first->in.path, *b = again->in.path;
+  bool same = strcmp(a, b) == 0;
+  const char *other = same ? "" : ", which is the same file as ";
+  if (!files->base.has_labels)
+    kf_log(ctx, "rows are taken twice from %s%s%s", b, other, same ? "" : a);
+  else
+    return kf_fail(&ctx->err, KF_ERR_ARG, "labelled rows are given twice: from %s%s%s", b, other,
+                   same ? "" : a);
+  return KF_OK;
 }
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
@@ -56,13 +88,19 @@ static kf_status open_shards(kf_files *files, const kf_paths *paths, const kf_da
 /* --- labels ---------------------------------------------------------------------------------- */
 
 static kf_status open_label_files(kf_files *files, const kf_data_options *options, kf_err *err) {
-  if (options->n_labels == 1) return kf_labels_open(&files->common, options->labels[0], err);
+  const char *column = options->label_column;
+  if (options->n_labels == 1) {
+    KF_TRY(kf_data_refuse_doubt(&files->base, options->labels[0], err));
+    return kf_labels_open(&files->common, options->labels[0], column, files->base.rows, err);
+  }
   if (options->n_labels != files->n_shards)
     return kf_fail(err, KF_ERR_ARG,
                    "%zu label files for %zu data files: give one for all or one for each",
                    options->n_labels, files->n_shards);
-  for (size_t s = 0; s < files->n_shards; s++)
-    KF_TRY(kf_labels_open(&files->shards[s].labels, options->labels[s], err));
+  for (size_t s = 0; s < files->n_shards; s++) {
+    kf_shard *shard = &files->shards[s];
+    KF_TRY(kf_labels_open(&shard->labels, options->labels[s], column, shard->table.rows, err));
+  }
   return KF_OK;
 }
 
@@ -88,14 +126,20 @@ static kf_status check_inside(const kf_files *files, const kf_data_options *opti
 
 static kf_status check_count(const kf_labels *labels, uint64_t rows, const char *of, kf_err *err) {
   if (labels->count == rows) return KF_OK;
+  if (labels->kind == KF_LABELS_LINES && labels->count == rows + 1)
+    return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABEL_COLUMN,
+                        "%s: %" PRIu64 " labels for the %" PRIu64
+                        " rows of %s, as if its first line were a header",
+                        labels->in->path, labels->count, rows, of);
   return kf_fail_file(err, labels->in->path, "%" PRIu64 " labels for the %" PRIu64 " rows of %s",
                       labels->count, rows, of);
 }
 
-/* The scan counts text labels, so their number is checked after it; that of integers before. */
+/* The scan counts labels in text files, so their number is checked after it; that of others before. */
 static kf_status scan(const kf_files *files, kf_labels *labels, uint64_t rows, const char *of,
                       kf_label_census *census, kf_err *err) {
-  if (!kf_labels_are_text(labels)) KF_TRY(check_count(labels, rows, of, err));
+  bool counted = labels->kind == KF_LABELS_INTEGERS || labels->kind == KF_LABELS_STRINGS;
+  if (counted) KF_TRY(check_count(labels, rows, of, err));
   KF_TRY(kf_labels_scan(labels, &files->rules, census, err));
   return check_count(labels, rows, of, err);
 }
@@ -185,10 +229,19 @@ static kf_status open_classes(kf_files *files, const kf_data_options *options, k
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* Shards are in the order of the paths. */
+static void note_doubt(kf_files *files, const kf_paths *paths, kf_order order) {
+  size_t at = kf_paths_doubt(paths);
+  if (order != KF_ORDER_DEFAULT || at == SIZE_MAX) return;
+  files->base.doubt[0] = files->shards[at].in.path;
+  files->base.doubt[1] = files->shards[at + 1].in.path;
+}
+
 static kf_status open_files(kf_files *files, const kf_paths *paths, const kf_data_options *options,
                             kf_err *err) {
   files->base.skip_bad = options->skip_bad != 0;
   KF_TRY(open_shards(files, paths, options, err));
+  note_doubt(files, paths, options->order);
   bool has_labels = options->n_labels > 0;
   if (has_labels)
     KF_TRY(open_label_files(files, options, err));
@@ -211,22 +264,57 @@ static kf_status check_arguments(const char *const *paths, size_t n, const kf_da
   return missing ? kf_fail(err, KF_ERR_ARG, "kf_data_open: a path is missing") : KF_OK;
 }
 
+/* Says what was decided and might have been meant otherwise: the order of files, if labels are given in
+ * that order, and which array holds labels. */
+static void log_choices(kf_ctx *ctx, const kf_files *files, bool ordered) {
+  const kf_shard *shards = files->shards;
+  for (size_t s = 0; ordered && s + 1 < files->n_shards; s++) {
+    if (strcmp(shards[s].in.path, shards[s + 1].in.path) < 0) continue;
+    const char *const pair[] = {shards[s].in.path, shards[s + 1].in.path};
+    if (kf_by_number(&pair[0], &pair[1]) > 0) continue;
+    kf_log(ctx, "files are taken in the order of numbers: %s before %s", pair[0], pair[1]);
+    break;
+  }
+  if (files->n_shards > 0 && shards[0].guessed)
+    kf_log(ctx, "labels are those of %s", shards[0].labels.in->path);
+}
+
+/* *ordered: the order of the data files is ours, and decides which labels they have. */
+static kf_status list_files(const char *const *paths, size_t n, kf_data_options *o, kf_paths *list,
+                            kf_paths *labels, bool *ordered, kf_err *err) {
+  bool moved;
+  KF_TRY(kf_paths_expand(paths, n, false, list, err));
+  KF_TRY(kf_paths_sort(list, o->order, &moved, err));
+  KF_TRY(kf_paths_expand(o->labels, o->n_labels, true, labels, err));
+  KF_TRY(kf_paths_pair(list, labels, err));
+  bool one_by_one = labels->n > 1 && !labels->listed;
+  if (moved && one_by_one && !list->listed)
+    return kf_fail(err, KF_ERR_ARG,
+                   "label files that are given one by one, %s first, belong to data files in the "
+                   "order given, so these cannot be sorted",
+                   labels->path[0]);
+  *ordered = list->listed && o->order == KF_ORDER_DEFAULT && (labels->n == 1 || one_by_one);
+  o->labels = (const char *const *)labels->path;
+  o->n_labels = labels->n;
+  return KF_OK;
+}
+
 kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                        const kf_data_options *options, kf_data **out) {
   KF_ENTER(ctx, paths != NULL && out != NULL);
   KF_OPTIONS(kf_data_options, o, options);
   KF_TRY(check_arguments(paths, n_paths, &o, err));
-  kf_paths list, labels = {0};
-  KF_TRY(kf_paths_expand(paths, n_paths, false, &list, err));
   kf_files *files = kf_files_new();
-  kf_status status = files != NULL ? kf_paths_expand(o.labels, o.n_labels, true, &labels, err)
-                                   : kf_fail_memory(err);
-  o.labels = (const char *const *)labels.path;
-  o.n_labels = labels.n;
+  if (files == NULL) return kf_fail_memory(err);
+  kf_paths list = {0}, labels = {0};
+  bool ordered = false;
+  kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);
   if (status == KF_OK) status = open_files(files, &list, &o, err);
+  if (status == KF_OK) status = check_twice(ctx, files);
+  if (status == KF_OK) log_choices(ctx, files, ordered);
   kf_paths_clear(&list);
   kf_paths_clear(&labels);
-  kf_data *data = files != NULL ? &files->base : NULL;
+  kf_data *data = &files->base;
   if (status == KF_OK && o.only != NULL) status = kf_data_keep_only(ctx, &data, o.only);
   KF_HAND_OUT(status, out, data, kf_data_free);
 }

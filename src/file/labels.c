@@ -1,8 +1,9 @@
-/* labels.c - labels of rows: integers in a .npy or in a tensor, or text with one label per line.
+/* labels.c - labels of rows: integers or strings in a .npy, integers in a tensor, a column of a table, or
+ * text with one label per line.
  *
  * They are streamed like the rows: one pass when the data set is opened checks them and finds the
  * classes; later they are fetched with the rows. Only the list of classes and, for text, a sparse index
- * of line offsets stay in memory. */
+ * of places in the file stay in memory. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -12,39 +13,63 @@ enum { LABELS_AT_ONCE = 4096 };
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+kf_status kf_labels_open_npy(kf_labels *labels, kf_npy *npy, kf_err *err) {
+  *labels = (kf_labels){.own = npy->in};
+  const char *path = labels->own.path;
+  bool strings = npy->type == KF_TYPE_OTHER;
+  if (!strings && !kf_type_is_integer(npy->type))
+    return kf_fail_file(
+        err, path,
+        "labels must be integers or strings, but their dtype is '%s' (numpy: y.astype('i8'))",
+        npy->type_name);
+  if (!kf_npy_is_labels(npy))
+    return kf_fail_file(
+        err, path, "labels must be a list, but the array has %" PRIu32 " dimensions", npy->ndim);
+  if (strings && npy->item > KF_LINE_MAX)
+    return kf_fail_file(err, path, "dtype '%s' has more than %d bytes per label", npy->type_name,
+                        KF_LINE_MAX);
+  labels->kind = strings ? KF_LABELS_STRINGS : KF_LABELS_INTEGERS;
+  labels->type = npy->type;
+  labels->item = npy->item;
+  labels->wide = npy->wide;
+  labels->offset = npy->offset;
+  labels->count = npy->shape[0];
+  labels->in = &labels->own;
+  return KF_OK;
+}
+
+/* Text: a table by its ending, or because a column is asked for. */
+static kf_status open_text(kf_labels *labels, const char *path, const char *column, uint64_t rows,
+                           kf_err *err) {
+  KF_TRY(kf_in_open(&labels->own, path, err));
+  labels->in = &labels->own;
+  labels->kind = KF_LABELS_LINES;
+  if (column == NULL && kf_format_of(path) != KF_FORMAT_TABLE) return KF_OK;
+  labels->kind = KF_LABELS_TABLE;
+  return kf_labels_open_table(labels, column, rows, err);
+}
+
+kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column, uint64_t rows,
+                         kf_err *err) {
+  *labels = (kf_labels){0};
+  kf_npy npy;
+  switch (kf_format_of(path)) {
+  case KF_FORMAT_NPY:
+    KF_TRY(kf_npy_open(&npy, path, err));
+    return kf_labels_open_npy(labels, &npy, err);
+  case KF_FORMAT_NPZ: return kf_npz_open_labels(labels, path, rows, err);
+  case KF_FORMAT_TABLE:
+  case KF_FORMAT_OTHER: return open_text(labels, path, column, rows, err);
+  default:
+    return kf_fail(err, KF_ERR_ARG,
+                   "%s: a label file is .npy, .npz, .csv, .tsv or text with one label per line",
+                   path);
+  }
+}
+
 /* [n] or [n, 1] */
 static bool is_list(uint32_t ndim, const uint64_t *shape) {
   return ndim == 1 || (ndim == 2 && shape[1] == 1);
-}
-
-static kf_status open_npy(kf_labels *labels, const char *path, kf_err *err) {
-  kf_npy npy;
-  KF_TRY(kf_npy_open(&npy, path, err));
-  labels->own = npy.in; /* takes over the file */
-  if (!kf_type_is_integer(npy.type))
-    return kf_fail_file(err, path,
-                        "labels must be integers, but their dtype is '%s' (numpy: y.astype('i8'))",
-                        npy.type_name);
-  if (!is_list(npy.ndim, npy.shape))
-    return kf_fail_file(
-        err, path, "labels must be a list, but the array has %" PRIu32 " dimensions", npy.ndim);
-  labels->type = npy.type;
-  labels->offset = npy.offset;
-  labels->count = npy.shape[0];
-  return KF_OK;
-}
-
-kf_status kf_labels_open(kf_labels *labels, const char *path, kf_err *err) {
-  *labels = (kf_labels){.type = KF_TYPE_OTHER};
-  switch (kf_format_of(path)) {
-  case KF_FORMAT_NPY: KF_TRY(open_npy(labels, path, err)); break;
-  case KF_FORMAT_OTHER: KF_TRY(kf_in_open(&labels->own, path, err)); break;
-  default:
-    return kf_fail(err, KF_ERR_ARG, "%s: a label file is .npy or text with one label per line",
-                   path);
-  }
-  labels->in = &labels->own;
-  return KF_OK;
 }
 
 kf_status kf_labels_open_tensor(kf_labels *labels, const kf_in *in, const kf_st_tensor *tensor,
@@ -66,7 +91,7 @@ void kf_labels_close(kf_labels *labels) {
 }
 
 bool kf_labels_are_text(const kf_labels *labels) {
-  return labels->in != NULL && labels->type == KF_TYPE_OTHER;
+  return labels->in != NULL && labels->kind != KF_LABELS_INTEGERS;
 }
 
 /* --- from a label to a class number ---------------------------------------------------------- */
@@ -97,15 +122,19 @@ static kf_status resolve_integer(const kf_labels *labels, const kf_label_rules *
                       path, row, value, rules->names_from, rules->n_names);
 }
 
-/* `line` counts from 1. */
-static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t line,
+/* place: see kf_label_text. */
+static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t place,
                               const char *text, size_t length, int32_t *out, kf_err *err) {
   *out = KF_LABEL_NONE;
   const char *path = labels->in->path;
+  const char *unit = labels->kind == KF_LABELS_STRINGS ? "row" : "line";
   if (length == 0) {
     if (rules->allow_unlabelled) return KF_OK;
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNLABELLED,
-                        "%s: line %" PRIu64 " is empty; a label is expected", path, line);
+                        labels->kind == KF_LABELS_LINES
+                            ? "%s: %s %" PRIu64 " is empty; a label is expected"
+                            : "%s: the label in %s %" PRIu64 " is empty",
+                        path, unit, place);
   }
   int64_t found = kf_dict_find(rules->map, text, length);
   if (found >= 0) {
@@ -114,8 +143,8 @@ static kf_status resolve_text(const kf_labels *labels, const kf_label_rules *rul
   }
   if (rules->allow_unknown) return KF_OK;
   return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_SKIP_UNKNOWN,
-                      "%s: the label '%.*s' in line %" PRIu64 " is not a class of %s", path,
-                      (int)(length < 64 ? length : 64), text, line, rules->names_from);
+                      "%s: the label '%.*s' in %s %" PRIu64 " is not a class of %s", path,
+                      (int)(length < 64 ? length : 64), text, unit, place, rules->names_from);
 }
 
 /* --- fetching -------------------------------------------------------------------------------- */
@@ -137,24 +166,23 @@ static kf_status fetch_integers(const kf_labels *labels, const kf_label_rules *r
   return KF_OK;
 }
 
-/* The next line of a file that had one when it was opened. */
-static kf_status next_line(kf_lines *lines, const char **text, size_t *length, kf_err *err) {
-  KF_TRY(kf_lines_next(lines, text, length, err));
+/* The next label of a file that had one when it was opened. */
+static kf_status next_text(kf_label_text *reader, const char **text, size_t *length, kf_err *err) {
+  KF_TRY(kf_label_text_next(reader, text, length, err));
   if (*text != NULL) return KF_OK;
-  return kf_fail_file(err, lines->in->path, "the file has lost lines since it was opened");
+  return kf_fail_file(err, reader->labels->in->path, "the file has lost lines since it was opened");
 }
 
 static kf_status fetch_text(const kf_labels *labels, const kf_label_rules *rules, uint64_t first,
                             uint64_t n, int32_t *out, kf_err *err) {
-  kf_lines lines;
+  kf_label_text reader;
   const char *text;
   size_t length;
-  uint64_t step = first / KF_LABEL_STEP;
-  kf_lines_start(&lines, labels->in, labels->index[step], step * KF_LABEL_STEP);
-  while (lines.line < first) KF_TRY(next_line(&lines, &text, &length, err));
+  KF_TRY(kf_label_text_start(&reader, labels, first, err));
+  while (reader.row < first) KF_TRY(next_text(&reader, &text, &length, err));
   for (uint64_t i = 0; i < n; i++) {
-    KF_TRY(next_line(&lines, &text, &length, err));
-    KF_TRY(resolve_text(labels, rules, lines.line, text, length, out + i, err));
+    KF_TRY(next_text(&reader, &text, &length, err));
+    KF_TRY(resolve_text(labels, rules, reader.place, text, length, out + i, err));
   }
   return KF_OK;
 }
@@ -185,31 +213,35 @@ static kf_status scan_integers(const kf_labels *labels, const kf_label_rules *ru
   return KF_OK;
 }
 
+/* Keeps the place of the next label, if it is one of those to keep. */
+static kf_status keep_place(kf_labels *labels, const kf_label_text *reader, kf_err *err) {
+  if (labels->kind == KF_LABELS_STRINGS || reader->row % KF_LABEL_STEP != 0) return KF_OK;
+  if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,
+               sizeof *labels->index))
+    return kf_fail_memory(err);
+  labels->index[labels->n_index++] = kf_label_text_mark(reader);
+  return KF_OK;
+}
+
 static kf_status scan_text(kf_labels *labels, const kf_label_rules *rules, kf_label_census *census,
                            kf_err *err) {
-  kf_lines lines;
-  kf_lines_start(&lines, labels->in, 0, 0);
+  kf_label_text reader;
+  KF_TRY(kf_label_text_start(&reader, labels, 0, err));
   for (;;) {
-    uint64_t offset = kf_lines_offset(&lines);
     const char *text;
     size_t length;
-    KF_TRY(kf_lines_next(&lines, &text, &length, err));
+    KF_TRY(keep_place(labels, &reader, err));
+    KF_TRY(kf_label_text_next(&reader, &text, &length, err));
     if (text == NULL) break;
-    if ((lines.line - 1) % KF_LABEL_STEP == 0) {
-      if (!kf_grow((void **)&labels->index, &labels->index_room, labels->n_index,
-                   sizeof *labels->index))
-        return kf_fail_memory(err);
-      labels->index[labels->n_index++] = offset;
-    }
     int32_t label;
     if (rules->map == NULL && length > 0) /* every new label is a class */
-      KF_TRY(kf_name_set_number(&census->found, labels->in->path, lines.line, text, length, &label,
-                                err));
+      KF_TRY(kf_name_set_number(&census->found, labels->in->path, reader.place, text, length,
+                                &label, err));
     else
-      KF_TRY(resolve_text(labels, rules, lines.line, text, length, &label, err));
+      KF_TRY(resolve_text(labels, rules, reader.place, text, length, &label, err));
     count_label(census, label);
   }
-  labels->count = lines.line;
+  labels->count = reader.row;
   return KF_OK;
 }
 
@@ -223,7 +255,7 @@ kf_status kf_lines_count(const char *path, uint64_t *lines, uint64_t *distinct, 
   kf_labels labels;
   kf_label_rules rules = {.allow_unlabelled = true};
   kf_label_census census = {.largest = -1};
-  kf_status status = kf_labels_open(&labels, path, err);
+  kf_status status = kf_labels_open(&labels, path, NULL, 0, err);
   if (status == KF_OK) status = kf_labels_scan(&labels, &rules, &census, err);
   *lines = labels.count;
   *distinct = census.found.n;

@@ -15,8 +15,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { HEADER_CAP = 1 << 20 };
-
 /* --- the dict -------------------------------------------------------------------------------- */
 
 typedef struct parser {
@@ -94,6 +92,23 @@ static kf_status parse_shape(parser *p, kf_npy *npy) {
   return KF_OK;
 }
 
+/* "<U5" or "|S5": strings of at most 5 characters of UTF-32, or bytes, padded with zeros. */
+static bool parse_string_type(const char *name, kf_npy *npy) {
+  bool wide = kf_starts_with(name, "<U");
+  if (!wide && !kf_starts_with(name, "|S")) return false;
+  uint32_t n = 0;
+  for (const char *digit = name + 2; *digit != '\0'; digit++) {
+    if (*digit < '0' || *digit > '9' || n >= 100000000) return false;
+    n = 10 * n + (uint32_t)(*digit - '0');
+  }
+  if (name[2] == '\0') return false;
+  npy->type = KF_TYPE_OTHER;
+  npy->wide = wide;
+  npy->item = wide ? 4 * n : n;
+  snprintf(npy->type_name, sizeof npy->type_name, "%.23s", name);
+  return true;
+}
+
 static kf_status parse_type(parser *p, kf_npy *npy) {
   static const struct {
     const char *name;
@@ -110,20 +125,23 @@ static kf_status parse_type(parser *p, kf_npy *npy) {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(name, known[i].name) != 0) continue;
     npy->type = known[i].type;
+    npy->item = (uint32_t)kf_type_size(npy->type);
     memcpy(npy->type_name, known[i].name, 4);
     return KF_OK;
   }
+  if (parse_string_type(name, npy)) return KF_OK;
   if (strchr(name, 'O') != NULL)
-    return kf_fail_file(p->err, p->path,
-                        "the array holds Python objects, which koofu does not load");
+    return kf_fail_file(
+        p->err, p->path,
+        "the array holds Python objects, which koofu does not load (numpy, for strings: "
+        "y.astype(str))");
   if (name[0] == '>')
     return kf_fail_file(p->err, p->path,
                         "dtype '%s' is big-endian; convert it in numpy with a.astype('<%s')", name,
                         name + 1);
   return kf_fail_file(
       p->err, p->path,
-      "dtype '%s' is not supported; use f2, f4 or f8 for rows, integers for labels, "
-      "and a text file for strings",
+      "dtype '%s' is not supported; use f2, f4 or f8 for rows, integers or strings for labels",
       name);
 }
 
@@ -168,12 +186,9 @@ static kf_status parse_dict(parser *p, kf_npy *npy) {
 
 /* --- the file -------------------------------------------------------------------------------- */
 
-/* The length of the header and, in npy->offset, where it begins. */
-static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
-  const char *path = npy->in.path;
-  unsigned char bytes[12] = {0};
-  uint64_t n = npy->in.size < sizeof bytes ? npy->in.size : sizeof bytes;
-  KF_TRY(kf_in_read(&npy->in, 0, bytes, n, err));
+/* The length of the header and, in npy->offset, where it begins; from the first bytes of a file. */
+static kf_status parse_preamble(kf_npy *npy, const char *path, const unsigned char bytes[12],
+                                uint64_t size, uint64_t *length, kf_err *err) {
   if (memcmp(bytes, "\x93NUMPY", 6) != 0)
     return kf_fail_file(err, path, "the file does not begin like a .npy");
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
@@ -181,59 +196,94 @@ static kf_status read_preamble(kf_npy *npy, uint64_t *length, kf_err *err) {
   npy->offset = bytes[6] == 1 ? 10 : 12;
   *length = bytes[8] | (uint64_t)bytes[9] << 8;
   if (bytes[6] > 1) *length |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
-  if (npy->in.size < npy->offset || *length > npy->in.size - npy->offset)
+  if (size < npy->offset || *length > size - npy->offset)
     return kf_fail_file(err, path,
                         "the npy header of %" PRIu64
                         " bytes goes past the end of the file, which has %" PRIu64,
-                        *length, npy->in.size);
-  if (*length > HEADER_CAP)
+                        *length, size);
+  if (*length > KF_NPY_HEADER_CAP)
     return kf_fail_file(err, path, "the npy header has %" PRIu64 " bytes, more than %d", *length,
-                        HEADER_CAP);
+                        KF_NPY_HEADER_CAP);
   return KF_OK;
 }
 
-static kf_status read_dict(kf_npy *npy, uint64_t length, kf_err *err) {
-  char *text = kf_alloc(length + 1, 1); /* messages quote it as a string */
-  if (text == NULL) return kf_fail_memory(err);
-  kf_status status = kf_in_read(&npy->in, npy->offset, text, length, err);
-  if (status == KF_OK) {
-    text[length] = '\0';
-    parser p = {.path = npy->in.path, .at = text, .end = text + length, .err = err};
-    status = parse_dict(&p, npy);
-  }
-  kf_free(text);
-  return status;
-}
-
 /* The elements must fill the rest of the file. */
-static kf_status check_size(const kf_npy *npy, kf_err *err) {
-  uint64_t bytes = kf_type_size(npy->type);
+static kf_status check_size(const kf_npy *npy, const char *path, uint64_t size, kf_err *err) {
+  uint64_t bytes = npy->item;
   for (uint32_t i = 0; i < npy->ndim; i++) {
     if (!kf_mul_u64(bytes, npy->shape[i], &bytes))
-      return kf_fail_file(err, npy->in.path, "the size of the array overflows 64 bits");
+      return kf_fail_file(err, path, "the size of the array overflows 64 bits");
   }
-  uint64_t actual = npy->in.size - npy->offset;
+  uint64_t actual = size - npy->offset;
   if (bytes == actual) return KF_OK;
-  return kf_fail_file(err, npy->in.path,
+  return kf_fail_file(err, path,
                       "the array is %s: its shape needs %" PRIu64
                       " bytes after the header, but there are %" PRIu64,
                       bytes > actual ? "cut short" : "followed by other bytes", bytes, actual);
 }
 
-static kf_status read_header(kf_npy *npy, kf_err *err) {
-  uint64_t length = 0;
-  KF_TRY(read_preamble(npy, &length, err));
-  KF_TRY(read_dict(npy, length, err));
+/* text: the header, with a NUL after it, since messages quote it as a string. */
+static kf_status parse_header(kf_npy *npy, const char *path, const char *text, uint64_t length,
+                              uint64_t size, kf_err *err) {
+  parser p = {.path = path, .at = text, .end = text + length, .err = err};
+  KF_TRY(parse_dict(&p, npy));
   npy->offset += length;
-  return check_size(npy, err);
+  return check_size(npy, path, size, err);
+}
+
+kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes, uint64_t n,
+                       uint64_t size, kf_err *err) {
+  *npy = (kf_npy){.in.fd = -1};
+  unsigned char preamble[12] = {0};
+  memcpy(preamble, bytes, n < sizeof preamble ? (size_t)n : sizeof preamble);
+  uint64_t length = 0;
+  KF_TRY(parse_preamble(npy, path, preamble, size, &length, err));
+  if (length > n - npy->offset)
+    return kf_fail_file(err, path, "the npy header of %" PRIu64 " bytes is too long", length);
+  char *text = kf_alloc(length + 1, 1);
+  if (text == NULL) return kf_fail_memory(err);
+  memcpy(text, bytes + npy->offset, length);
+  text[length] = '\0';
+  kf_status status = parse_header(npy, path, text, length, size, err);
+  kf_free(text);
+  return status;
+}
+
+static kf_status read_header(kf_npy *npy, const kf_in *in, kf_err *err) {
+  unsigned char bytes[12] = {0};
+  uint64_t length = 0;
+  KF_TRY(kf_in_read(in, 0, bytes, in->size < sizeof bytes ? in->size : sizeof bytes, err));
+  KF_TRY(parse_preamble(npy, in->path, bytes, in->size, &length, err));
+  char *text = kf_alloc(length + 1, 1);
+  if (text == NULL) return kf_fail_memory(err);
+  kf_status status = kf_in_read(in, npy->offset, text, length, err);
+  text[length] = '\0';
+  if (status == KF_OK) status = parse_header(npy, in->path, text, length, in->size, err);
+  kf_free(text);
+  return status;
+}
+
+kf_status kf_npy_open_in(kf_npy *npy, kf_in *in, kf_err *err) {
+  *npy = (kf_npy){.in.fd = -1};
+  kf_status status = read_header(npy, in, err);
+  if (status == KF_OK)
+    npy->in = *in;
+  else
+    kf_in_close(in);
+  *in = (kf_in){.fd = -1};
+  return status;
 }
 
 kf_status kf_npy_open(kf_npy *npy, const char *path, kf_err *err) {
-  *npy = (kf_npy){0};
-  KF_TRY(kf_in_open(&npy->in, path, err));
-  kf_status status = read_header(npy, err);
-  if (status != KF_OK) kf_in_close(&npy->in);
-  return status;
+  *npy = (kf_npy){.in.fd = -1};
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  return kf_npy_open_in(npy, &in, err);
+}
+
+bool kf_npy_is_labels(const kf_npy *npy) {
+  bool list = npy->ndim == 1 || (npy->ndim == 2 && npy->shape[1] == 1);
+  return list && (kf_type_is_integer(npy->type) || npy->type == KF_TYPE_OTHER);
 }
 
 kf_status kf_npy_write_header(kf_out *out, kf_type type, uint64_t rows, uint64_t dim, kf_err *err) {

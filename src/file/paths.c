@@ -1,4 +1,9 @@
-/* paths.c - expands what the caller names (files, folders, patterns) to a list of files. */
+/* paths.c - expands what the caller names (files, folders, patterns) to a list of files, in order.
+ *
+ * img_10.npy comes before img_2.npy by bytes, and after it by number. The rows of shards were nearly
+ * always written by number, so folders and patterns are listed that way. What a caller lists one by
+ * one keeps its order; a shell, however, lists by bytes, so files_open.c asks back where that order
+ * decides which row has which label. */
 #include "file/file_internal.h"
 
 #include <errno.h>
@@ -7,16 +12,88 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const char *kf_npz_suffix(const char *path) {
+  const char *found = NULL;
+  for (const char *at = path; (at = strstr(at, ".npz:")) != NULL; at++) found = at + 4;
+  return found;
+}
+
 kf_format kf_format_of(const char *path) {
   if (kf_ends_with(path, ".npy")) return KF_FORMAT_NPY;
   if (kf_ends_with(path, ".safetensors")) return KF_FORMAT_SAFETENSORS;
   if (kf_ends_with(path, ".fvecs")) return KF_FORMAT_FVECS;
   if (kf_ends_with(path, ".fbin")) return KF_FORMAT_FBIN;
+  if (kf_ends_with(path, ".npz") || kf_npz_suffix(path) != NULL) return KF_FORMAT_NPZ;
+  if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv")) return KF_FORMAT_TABLE;
   return KF_FORMAT_OTHER;
 }
 
+/* --- orders ---------------------------------------------------------------------------------- */
+
 int kf_by_bytes(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static size_t digits(const char *text) {
+  size_t n = 0;
+  while (is_digit(text[n])) n++;
+  return n;
+}
+
+/* Compares the numbers at *a and *b, of any length, and moves past both. */
+static int compare_numbers(const char **a, const char **b) {
+  while (**a == '0') ++*a;
+  while (**b == '0') ++*b;
+  size_t n = digits(*a), m = digits(*b);
+  int order = n != m ? (n < m ? -1 : 1) : memcmp(*a, *b, n);
+  *a += n;
+  *b += m;
+  return order;
+}
+
+/* A number is one letter of an alphabet in which digits stand where they do among bytes; so this is the
+ * order of a dictionary, and total with its ties broken. */
+static int by_number(const char *a, const char *b) {
+  const char *p = a, *q = b;
+  while (*p != '\0' && *q != '\0') {
+    int order;
+    if (is_digit(*p) && is_digit(*q)) {
+      order = compare_numbers(&p, &q);
+    } else {
+      order = (unsigned char)*p - (unsigned char)*q;
+      p++;
+      q++;
+    }
+    if (order != 0) return order;
+  }
+  int order = (*p != '\0') - (*q != '\0');
+  return order != 0 ? order : strcmp(a, b);
+}
+
+int kf_by_number(const void *a, const void *b) {
+  return by_number(*(char *const *)a, *(char *const *)b);
+}
+
+kf_status kf_paths_sort(kf_paths *paths, kf_order order, bool *moved, kf_err *err) {
+  *moved = false;
+  if ((unsigned)order > KF_ORDER_GIVEN)
+    return kf_fail(err, KF_ERR_ARG, "invalid order of files %d", (int)order);
+  if (order != KF_ORDER_NUMBER && order != KF_ORDER_NAME) return KF_OK;
+  int (*by)(const void *, const void *) = order == KF_ORDER_NAME ? kf_by_bytes : kf_by_number;
+  for (size_t i = 1; i < paths->n; i++)
+    *moved = *moved || by(&paths->path[i - 1], &paths->path[i]) > 0;
+  qsort(paths->path, paths->n, sizeof *paths->path, by);
+  return KF_OK;
+}
+
+size_t kf_paths_doubt(const kf_paths *paths) {
+  for (size_t i = 0; i + 1 < paths->n; i++)
+    if (kf_by_bytes(&paths->path[i], &paths->path[i + 1]) < 0 &&
+        kf_by_number(&paths->path[i], &paths->path[i + 1]) > 0)
+      return i;
+  return SIZE_MAX;
 }
 
 /* --- the list -------------------------------------------------------------------------------- */
@@ -32,29 +109,46 @@ static kf_status append(kf_paths *list, const char *folder, const char *name, kf
 }
 
 static void sort_from(kf_paths *list, size_t first) {
-  qsort(list->path + first, list->n - first, sizeof *list->path, kf_by_bytes);
+  list->listed = true;
+  qsort(list->path + first, list->n - first, sizeof *list->path, kf_by_number);
 }
 
-static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, kf_err *err) {
+/* Whether a file in a folder is one of its data files, or one of its label files. */
+static bool belongs(const char *name, bool label) {
+  if (name[0] == '.') return false;
+  switch (kf_format_of(name)) {
+  case KF_FORMAT_NPY:
+  case KF_FORMAT_NPZ: return true;
+  case KF_FORMAT_TABLE: return label;
+  case KF_FORMAT_OTHER: return label && kf_ends_with(name, ".txt");
+  default: return !label;
+  }
+}
+
+static kf_status append_entries(kf_paths *list, DIR *folder, const char *path, bool label,
+                                kf_err *err) {
   for (const struct dirent *entry;;) {
     KF_TRY(kf_next_entry(folder, path, &entry, err));
     if (entry == NULL) return KF_OK;
-    if (entry->d_name[0] == '.' || kf_format_of(entry->d_name) == KF_FORMAT_OTHER) continue;
+    if (!belongs(entry->d_name, label)) continue;
     KF_TRY(append(list, path, entry->d_name, err));
     if (kf_is_directory(list->path[list->n - 1])) kf_free(list->path[--list->n]);
   }
 }
 
-static kf_status append_folder(kf_paths *list, const char *path, kf_err *err) {
+static kf_status append_folder(kf_paths *list, const char *path, bool label, kf_err *err) {
   DIR *folder = opendir(path);
   if (folder == NULL) return kf_fail_errno(err, path, "cannot be opened", errno);
   size_t first = list->n;
-  kf_status status = append_entries(list, folder, path, err);
+  kf_status status = append_entries(list, folder, path, label, err);
   closedir(folder);
   if (status != KF_OK) return status;
+  if (list->n == first && label)
+    return kf_fail_file(err, path, "no .npy, .npz, .txt, .csv or .tsv file in this folder");
   if (list->n == first)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_PICTURES,
-                        "%s: no .npy, .safetensors, .fvecs or .fbin file in this folder", path);
+                        "%s: no .npy, .npz, .safetensors, .fvecs or .fbin file in this folder",
+                        path);
   sort_from(list, first);
   return KF_OK;
 }
@@ -79,19 +173,47 @@ static kf_status append_matches(kf_paths *list, const char *pattern, bool label,
 
 /* A file whose name looks like a pattern is still a file. */
 static kf_status append_given(kf_paths *list, const char *path, bool label, kf_err *err) {
-  if (!label && kf_is_directory(path)) return append_folder(list, path, err);
+  if (kf_is_directory(path)) return append_folder(list, path, label, err);
   struct stat info;
   if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0)
     return append_matches(list, path, label, err);
   return append(list, NULL, path, err);
 }
 
+/* Adds the name of an array to the paths from `first` on. */
+static kf_status add_suffix(kf_paths *list, size_t first, const char *suffix, kf_err *err) {
+  for (size_t i = first; i < list->n; i++) {
+    size_t size = strlen(list->path[i]) + strlen(suffix) + 1;
+    char *path = kf_alloc(size, 1);
+    if (path == NULL) return kf_fail_memory(err);
+    snprintf(path, size, "%s%s", list->path[i], suffix);
+    kf_free(list->path[i]);
+    list->path[i] = path;
+  }
+  return KF_OK;
+}
+
+/* "shards/x_*.npz:rows" stands for the array 'rows' of every match. */
+static kf_status append_arrays(kf_paths *list, const char *path, const char *suffix, bool label,
+                               kf_err *err) {
+  char *archive = kf_strdup(path);
+  if (archive == NULL) return kf_fail_memory(err);
+  archive[suffix - path] = '\0';
+  size_t first = list->n;
+  kf_status status = append_given(list, archive, label, err);
+  kf_free(archive);
+  return status == KF_OK ? add_suffix(list, first, suffix, err) : status;
+}
+
 kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
                           kf_err *err) {
   *out = (kf_paths){0};
   kf_status status = KF_OK;
-  for (size_t i = 0; i < n && status == KF_OK; i++)
-    status = append_given(out, given[i], labels, err);
+  for (size_t i = 0; i < n && status == KF_OK; i++) {
+    const char *suffix = kf_npz_suffix(given[i]);
+    status = suffix != NULL ? append_arrays(out, given[i], suffix, labels, err)
+                            : append_given(out, given[i], labels, err);
+  }
   if (status != KF_OK) kf_paths_clear(out);
   return status;
 }

@@ -58,6 +58,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .n_classes = from->n_classes,
                       .skip_bad = from->skip_bad,
                       .mapped = from->mapped,
+                      .doubt = {from->doubt[0], from->doubt[1]},
                       .fetch = fetch,
                       .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,

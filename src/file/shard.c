@@ -5,27 +5,32 @@
 #include <string.h>
 #include <strings.h>
 
+kf_status kf_shard_open_npy(kf_shard *shard, kf_npy *npy, kf_err *err) {
+  shard->in = npy->in;
+  const char *path = shard->in.path;
+  if (npy->ndim != 2) {
+    bool labels = npy->ndim == 1 && !kf_type_is_float(npy->type);
+    return kf_fail_hint(err, KF_ERR_DATA, labels ? KF_HINT_LABELS : KF_HINT_NONE,
+                        "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32 "%s",
+                        path, npy->ndim,
+                        npy->ndim != 1 ? ""
+                        : !labels      ? " (a single row has the shape [1, D])"
+                                       : " (labels are given separately)");
+  }
+  if (!kf_type_is_float(npy->type))
+    return kf_fail_file(err, path, "embeddings must be floats, but their dtype is '%s'",
+                        npy->type_name);
+  KF_TRY(kf_table_size(&shard->table, path, npy->shape[0], npy->shape[1], err));
+  shard->table.type = npy->type;
+  shard->table.layout = npy->fortran ? KF_LAYOUT_COLUMNS : KF_LAYOUT_ROWS;
+  shard->table.offset = npy->offset;
+  return KF_OK;
+}
+
 static kf_status open_npy(kf_shard *shard, const char *path, kf_err *err) {
   kf_npy npy;
   KF_TRY(kf_npy_open(&npy, path, err));
-  shard->in = npy.in; /* takes over the file */
-  if (npy.ndim != 2) {
-    bool labels = npy.ndim == 1 && !kf_type_is_float(npy.type);
-    return kf_fail_hint(err, KF_ERR_DATA, labels ? KF_HINT_LABELS : KF_HINT_NONE,
-                        "%s: embeddings must be an array of 2 dimensions, not of %" PRIu32 "%s",
-                        path, npy.ndim,
-                        npy.ndim != 1 ? ""
-                        : !labels     ? " (a single row has the shape [1, D])"
-                                      : " (labels are given separately)");
-  }
-  if (!kf_type_is_float(npy.type))
-    return kf_fail_file(err, path, "embeddings must be floats, but their dtype is '%s'",
-                        npy.type_name);
-  KF_TRY(kf_table_size(&shard->table, path, npy.shape[0], npy.shape[1], err));
-  shard->table.type = npy.type;
-  shard->table.layout = npy.fortran ? KF_LAYOUT_COLUMNS : KF_LAYOUT_ROWS;
-  shard->table.offset = npy.offset;
-  return KF_OK;
+  return kf_shard_open_npy(shard, &npy, err);
 }
 
 /* --- safetensors ----------------------------------------------------------------------------- */
@@ -102,7 +107,7 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in_close(&in);
   return kf_fail_hint(
       err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
-      "%s: unknown file extension; koofu reads .npy, .safetensors, .fvecs and .fbin", path);
+      "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs and .fbin", path);
 }
 
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
@@ -111,6 +116,7 @@ kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options
   switch (kf_format_of(path)) {
   case KF_FORMAT_NPY: return open_npy(shard, path, err);
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
+  case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);
   case KF_FORMAT_FVECS: return kf_fvecs_open(&shard->in, &shard->table, path, err);
   case KF_FORMAT_FBIN: return kf_fbin_open(&shard->in, &shard->table, path, err);
   default: return refuse_ending(path, err);

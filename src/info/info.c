@@ -8,14 +8,18 @@
 typedef struct info {
   kf_info base;
   kf_tensor_info *tensors;
-  kf_st st;   /* closed, but for its lists and names */
-  kf_npy npy; /* the same */
+  kf_st st;            /* closed, but for its lists and names */
+  kf_npy npy;          /* the same */
+  kf_npz npz;          /* its arrays, whose names are those of the tensors */
+  kf_name_set columns; /* of a table */
 } info;
 
 void kf_info_free(kf_info *base) {
   if (base == NULL) return;
   info *i = (info *)base;
   kf_st_close(&i->st);
+  kf_npz_close(&i->npz);
+  kf_name_set_clear(&i->columns);
   kf_free(i->tensors);
   kf_free(i);
 }
@@ -143,10 +147,9 @@ static kf_status describe_npy(info *out, const char *path, kf_err *err) {
   kf_in_close(&npy->in);
   out->base.format = "npy";
   out->base.rows = npy->ndim > 0 ? npy->shape[0] : 1;
-  bool labels = kf_type_is_integer(npy->type);
-  bool column = npy->ndim == 1 || (npy->ndim == 2 && npy->shape[1] == 1);
-  out->base.kind = !labels ? "embeddings" : column ? "labels" : "tensors";
-  if (!labels && npy->ndim == 2 && npy->shape[1] <= KF_MAX_DIM)
+  bool floats = kf_type_is_float(npy->type);
+  out->base.kind = floats ? "embeddings" : kf_npy_is_labels(npy) ? "labels" : "tensors";
+  if (floats && npy->ndim == 2 && npy->shape[1] <= KF_MAX_DIM)
     out->base.dim = (uint32_t)npy->shape[1];
   KF_TRY(list_tensors(out, 1, err));
   set_tensor(out->tensors, npy->fortran ? "array (Fortran order)" : "array", npy->type_name,
@@ -162,11 +165,37 @@ static kf_status describe_vectors(kf_ctx *ctx, kf_info *out, const char *path, c
   return KF_OK;
 }
 
+static kf_status describe_npz(kf_ctx *ctx, info *out, const char *path) {
+  kf_npz *npz = &out->npz;
+  KF_TRY(kf_npz_open(npz, path, &ctx->err));
+  KF_TRY(list_tensors(out, npz->n, &ctx->err));
+  for (size_t i = 0; i < npz->n; i++) {
+    const kf_npz_array *a = &npz->arrays[i];
+    const char *type = a->readable ? a->npy.type_name : "unreadable";
+    set_tensor(&out->tensors[i], a->name, type, a->npy.ndim, a->npy.shape);
+  }
+  out->base.format = "npz";
+  return describe_tensors(ctx, &out->base, path);
+}
+
+/* The columns of the first line are listed like tensors. */
+static kf_status describe_table(info *out, const char *path, kf_err *err) {
+  KF_TRY(kf_table_describe(path, &out->columns, &out->base.rows, err));
+  out->base.format = kf_ends_with(path, ".tsv") ? "tsv" : "csv";
+  out->base.kind = "table";
+  KF_TRY(list_tensors(out, out->columns.n, err));
+  for (size_t i = 0; i < out->columns.n; i++) {
+    const uint64_t shape[8] = {out->base.rows};
+    set_tensor(&out->tensors[i], out->columns.name[i], "text", 1, shape);
+  }
+  return KF_OK;
+}
+
 static kf_status describe_text(info *out, const char *path, kf_err *err) {
   uint64_t distinct;
   KF_TRY(kf_lines_count(path, &out->base.rows, &distinct, err));
   out->base.format = "text";
-  out->base.kind = "labels";
+  out->base.kind = "lines"; /* labels, class names or anything else */
   out->base.classes = distinct <= KF_MAX_CLASSES ? (uint32_t)distinct : 0;
   return KF_OK;
 }
@@ -178,6 +207,9 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   kf_in_close(&in);
   if (kf_ends_with(path, ".safetensors")) return describe_safetensors(ctx, out, path);
   if (kf_ends_with(path, ".npy")) return describe_npy(out, path, &ctx->err);
+  if (kf_ends_with(path, ".npz")) return describe_npz(ctx, out, path);
+  if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv"))
+    return describe_table(out, path, &ctx->err);
   if (kf_ends_with(path, ".fvecs")) return describe_vectors(ctx, &out->base, path, "fvecs");
   if (kf_ends_with(path, ".fbin")) return describe_vectors(ctx, &out->base, path, "fbin");
   return describe_text(out, path, &ctx->err);

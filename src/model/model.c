@@ -220,6 +220,10 @@ double kf_model_reject(const kf_model *m, double *share) {
   if (share != NULL) *share = m->reject_share;
   return m->reject;
 }
+int kf_model_knows(const kf_model *m, double score) {
+  if (!(m->reject_share > 0)) return 1;
+  return m->map.normalized ? score >= m->reject : score <= m->reject; /* cosine or distance */
+}
 const double *kf_model_transform_matrix(const kf_model *m) { return m->map.transform; }
 const double *kf_model_mean(const kf_model *m) { return m->map.mean; }
 const double *kf_model_within_eigenvalues(const kf_model *m) { return m->within; }

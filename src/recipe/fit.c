@@ -28,6 +28,22 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
   return KF_OK;
 }
 
+static kf_status check_reject(const kf_fit_job *j, uint32_t dim, kf_err *err) {
+  const kf_fit_options *o = &j->options;
+  if (o->reject == 0) return KF_OK;
+  if (!(o->reject > 0 && o->reject < 1))
+    return kf_fail(err, KF_ERR_ARG,
+                   "the share of known rows to keep is %g, it must be between 0 and 1", o->reject);
+  if (!j->has_rows)
+    return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ROWS,
+                        "a threshold for unknown rows is chosen from the rows themselves, not from "
+                        "statistics");
+  if (o->choose_dim || (o->dim > 0 && o->dim < dim))
+    return kf_fail(err, KF_ERR_ARG,
+                   "a threshold for unknown rows is chosen with all dimensions, not with fewer");
+  return KF_OK;
+}
+
 static kf_status check_options(const kf_fit_job *j, kf_err *err) {
   const kf_fit_options *o = &j->options;
   uint32_t dim = j->stats != NULL ? j->stats->dim : j->data->dim;
@@ -47,6 +63,7 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
                         "%s from the rows themselves, not from statistics",
                         o->choose_dim ? "the number of dimensions is chosen"
                                       : "Ledoit and Wolf's lambda is computed");
+  KF_TRY(check_reject(j, dim, err));
   return check_text(j, normalized, err);
 }
 
@@ -69,7 +86,12 @@ kf_status kf_fit_try_lambdas(kf_fit_job *j) {
 
 kf_status kf_fit_try_alphas(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  kf_fuse_options by = {.centre = o->centre, .sample = o->sample, .lambda = j->lambda};
+  kf_fuse_options by = {.centre = o->centre,
+                        .sample = o->sample,
+                        .lambda = j->lambda,
+                        .method = o->method,
+                        .criterion = o->criterion,
+                        .groups = o->groups};
   return kf_fuse_choice_with(j->fitter, j->data, o->text, &by, &j->report->by_fusion);
 }
 
@@ -80,7 +102,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .centre = o->centre,
                        .folds = o->folds,
                        .sample = o->sample,
-                       .tolerance = o->tolerance,
+                       .margin = o->margin,
                        .method = o->method};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
@@ -130,6 +152,18 @@ kf_status kf_fit_choose(kf_fit_job *j) {
   return KF_OK;
 }
 
+/* Rows that are left out must not have twins that stay in. */
+static kf_status look_for_twins(kf_fit_job *j) {
+  kf_fit_report *r = j->report;
+  kf_near_rows found;
+  if (!j->has_rows) return KF_OK;
+  KF_TRY(kf_near_duplicates(j->ctx, j->stats, j->data, &found));
+  r->n_compared = found.n;
+  r->n_near = found.near;
+  r->many_near = found.many;
+  return KF_OK;
+}
+
 /* --- from statistics to the model ------------------------------------------------------------- */
 
 static kf_status take_statistics(kf_fit_job *j) {
@@ -143,6 +177,7 @@ static kf_status take_statistics(kf_fit_job *j) {
   }
   if (o->text != NULL)
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
+  KF_TRY(look_for_twins(j));
   return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
 }
 
@@ -181,8 +216,25 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   }
 }
 
+static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
+  const kf_fit_options *o = &j->options;
+  if (o->reject == 0) return KF_OK;
+  kf_reject_options by = {.share = o->reject,
+                          .lambda = model->map.lambda,
+                          .metric = kf_metric_for(KF_METRIC_DEFAULT, model->map.normalized),
+                          .centre = o->centre,
+                          .sample = o->sample,
+                          .groups = o->groups,
+                          .text = model->text,
+                          .alpha = model->alpha};
+  KF_TRY(kf_reject_threshold(j->fitter, j->data, &by, &model->reject));
+  model->reject_share = o->reject;
+  return KF_OK;
+}
+
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
   const kf_fit_options *o = &j->options;
+  const bool normalized = j->stats->normalized; /* then scores are cosines */
   kf_model *model;
   KF_TRY(kf_fitter_fit(j->fitter, j->lambda, j->dim, o->centre, &model));
   if (o->text != NULL) {
@@ -191,10 +243,9 @@ kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
     kf_model_free(rows);
     KF_TRY(status);
   }
-  model->temperature = j->temperature;
+  model->temperature = j->temperature * (normalized ? 1 : kf_distance_unit(j->stats));
   fill_report(j, model);
-  *out = model;
-  return KF_OK;
+  KF_HAND_OUT(choose_threshold(j, model), out, model, kf_model_free);
 }
 
 void kf_fit_end(kf_fit_job *j) {

@@ -155,6 +155,9 @@ static void fill_result(quickstart *q) {
   out->n = c->n;
   out->n_single = c->n_single;
   out->top1 = c->points[c->chosen].top1;
+  out->n_compared = r->n_compared;
+  out->n_near = r->n_near;
+  out->many_near = r->many_near;
   if (f != NULL) {
     out->text_top1 = f->text_top1;
     out->fused_top1 = f->n_points > 0 ? f->points[f->chosen].top1 : 0;
@@ -162,7 +165,8 @@ static void fill_result(quickstart *q) {
   }
   out->folds = d->folds;
   out->dim_n = d->n;
-  out->dim_top1 = d->points[out->dim - 1].top1;
+  out->fewer = d->dim;
+  out->dim_top1 = d->points[d->dim - 1].top1;
   out->all_top1 = d->points[d->n_points - 1].top1;
 }
 

@@ -53,8 +53,11 @@ typedef struct kf_report_job {
   kf_k_choice *k;
   kf_eval_result eval, eval_text, eval_fused; /* n is 0 without test rows */
   kf_analysis *analysis;
+  kf_worst_row *worst; /* [n_worst] of the mistakes in it */
+  size_t n_worst;
   kf_shots *shots;
   kf_sweep *sweeps[2]; /* over lambda, and over dimensions and neighbours */
+  kf_stage notes;      /* what fit, sweeps and draws all have to say is said once */
 } kf_report_job;
 
 /* Statistics, choices and the model. The job is to be cleared even if this fails. */
@@ -63,6 +66,14 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
 /* Judges, sweeps and writes the page. */
 kf_status kf_report_finish(kf_report_job *j, const char *path);
 void kf_report_clear(kf_report_job *j);
+
+/* --- worst_rows.c ----------------------------------------------------------------------------- */
+
+/* The mistakes with the widest margins, with ids, and thumbnails where these are paths of pictures.
+ * The analysis must outlive them. Errors go to the context. */
+kf_status kf_worst_rows_new(kf_ctx *ctx, const kf_data *data, const kf_analysis *analysis,
+                            kf_worst_row **out, size_t *n);
+void kf_worst_rows_free(kf_worst_row *rows, size_t n);
 
 /* --- prompts.c -------------------------------------------------------------------------------- */
 

@@ -42,11 +42,8 @@ static kf_status take_model(kf_report_job *j) {
   return KF_OK;
 }
 
-/* Without a number of dimensions, the fewest within one standard error of the best; with text
- * all of them, as in a fit: the choice of fewer measures prototypes alone. */
 static kf_status fit_model(kf_report_job *j) {
   kf_fit_options o = j->options.fit;
-  if (o.dim == 0 && o.text == NULL) o.choose_dim = 1;
   j->fused = o.text != NULL;
   KF_TRY(kf_fit_begin(&j->fit, j->ctx, j->train, &o));
   KF_TRY(kf_fit_choose(&j->fit));
@@ -67,6 +64,7 @@ kf_status kf_report_choose(kf_report_job *j, kf_ctx *ctx, const kf_data *train,
                            const kf_report_options *options) {
   *j = (kf_report_job){.ctx = ctx, .train = train, .options = *options, .text = options->fit.text};
   KF_TRY(check_options(options, &ctx->err));
+  kf_stage_begin(&j->notes, ctx, NULL, 0);
   KF_TRY(options->model != NULL ? take_model(j) : fit_model(j));
   KF_TRY(add_curves(j));
   kf_fitter_free(j->fit.fitter); /* sweeps have their own */
@@ -80,14 +78,15 @@ static kf_status judge(kf_report_job *j) {
   const kf_report_options *r = &j->options;
   if (r->test == NULL) return KF_OK;
   kf_eval_options o = {.metric = r->fit.metric, .part = KF_PART_IMAGES, .truth = r->truth};
-  kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth};
+  kf_analysis_options errors = {.metric = r->fit.metric, .truth = r->truth, .mistakes = 1};
   KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval));
   o.include_raw = KF_OFF;
   o.part = KF_PART_TEXT;
   if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_text));
   o.part = KF_PART_FUSED;
   if (j->fused) KF_TRY(kf_eval(j->ctx, j->model, r->test, &o, &j->eval_fused));
-  return kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis);
+  KF_TRY(kf_analysis_new(j->ctx, j->model, r->test, &errors, &j->analysis));
+  return kf_worst_rows_new(j->ctx, r->test, j->analysis, &j->worst, &j->n_worst);
 }
 
 /* What both sweeps have in common. At the lambda of the model its alpha counts; a given alpha
@@ -158,14 +157,10 @@ static kf_status sweep_dims(kf_report_job *j) {
   return status;
 }
 
+/* By folds: the map of the model has seen the rows. */
 static kf_status choose_k(kf_report_job *j) {
-  kf_gallery *gallery;
   kf_k_options o = {.sample = j->options.fit.sample};
-  KF_TRY(kf_gallery_new(j->ctx, j->train, j->model, NULL, &gallery));
-  kf_status status = KF_OK;
-  if (kf_gallery_rows(gallery) > 1) status = kf_k_choice_new(j->ctx, gallery, &o, &j->k);
-  kf_gallery_free(gallery);
-  return status;
+  return kf_k_choice_new_by_folds(j->ctx, j->fit.stats, j->train, j->model, &o, &j->k);
 }
 
 static kf_status draw_shots(kf_report_job *j) {
@@ -210,7 +205,9 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .k = j->k,
                   .sweep = &joined,
                   .analysis = j->analysis,
-                  .shots = j->shots};
+                  .shots = j->shots,
+                  .worst = j->worst,
+                  .n_worst = j->n_worst};
   kf_status status = kf_page_save(&page, path, &j->ctx->err);
   kf_free(joined.cells);
   return status;
@@ -226,8 +223,10 @@ kf_status kf_report_finish(kf_report_job *j, const char *path) {
 }
 
 void kf_report_clear(kf_report_job *j) {
+  kf_stage_end(&j->notes);
   kf_sweep_free(j->sweeps[0]);
   kf_sweep_free(j->sweeps[1]);
+  kf_worst_rows_free(j->worst, j->n_worst);
   kf_analysis_free(j->analysis);
   kf_shots_free(j->shots);
   kf_k_choice_free(j->k);
@@ -253,7 +252,10 @@ static void fill_result(const kf_report_job *j, kf_report_result *out) {
                             .standard_error = r->standard_error,
                             .eval = j->eval,
                             .eval_text = j->eval_text,
-                            .eval_fused = j->eval_fused};
+                            .eval_fused = j->eval_fused,
+                            .n_compared = r->n_compared,
+                            .n_near = r->n_near,
+                            .many_near = r->many_near};
 }
 
 kf_status kf_report_write(kf_ctx *ctx, const kf_data *train, const kf_report_options *options,

@@ -71,13 +71,21 @@ size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most) {
   return n < most ? n : most;
 }
 
+bool kf_page_has_pictures(const kf_page *c) {
+  for (size_t i = 0; i < c->n_worst; i++)
+    if (c->worst[i].picture != NULL) return true;
+  return false;
+}
+
 /* --- the page --------------------------------------------------------------------------------- */
 
-/* The policy forbids everything but the page's own style, whatever class names hold. */
+/* The policy forbids everything but the page's own style and pictures, whatever class names hold. */
 static void put_head(kf_string *out, const kf_page *c) {
   kf_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-              "style-src 'unsafe-inline'\">\n"
+              "style-src 'unsafe-inline'");
+  if (kf_page_has_pictures(c)) kf_put(out, "; img-src data:");
+  kf_put(out, "\">\n"
               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
               "<meta name=\"color-scheme\" content=\"light dark\">\n"
               "<meta name=\"generator\" content=\"koofu " KF_VERSION "\">\n<title>");
@@ -99,6 +107,8 @@ static void put_page(kf_string *out, const kf_page *c) {
   kf_section_classes(out, c);
   kf_section_confusions(out, c);
   kf_section_margins(out, c);
+  kf_section_probabilities(out, c);
+  kf_section_worst(out, c);
   kf_put(out, "</main>\n<footer>Made by koofu " KF_VERSION
               ". docs/report.md explains the figures, docs/method.md the method, which is that of "
               "<i>Koo-Fu CLIP</i> (Suchanek, Janouskova, Vasatko, Matas, 2026)."

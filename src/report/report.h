@@ -5,6 +5,14 @@
 
 #include "choose/choose.h"
 
+/* A row that went wrong, and its picture as a data URI, if there is one. */
+typedef struct kf_worst_row {
+  const kf_mistake *mistake;
+  char *id;      /* NULL: rows have none */
+  char *picture; /* NULL: there is none */
+  uint32_t width, height;
+} kf_worst_row;
+
 /* What the page shows. NULL: that part is left out. */
 typedef struct kf_page {
   const char *title;              /* NULL: "Koo-Fu report" */
@@ -21,6 +29,8 @@ typedef struct kf_page {
   const kf_sweep *sweep;          /* accuracy over all three, and of text */
   const kf_analysis *analysis;    /* classes, confusions, margins; of the model's classes */
   const kf_shots *shots;          /* accuracy over the number of rows per class */
+  const kf_worst_row *worst;      /* [n_worst] */
+  size_t n_worst;
 } kf_page;
 
 /* Writes one HTML page that needs nothing else: no network, no script. The same content gives the

@@ -1,5 +1,5 @@
 /* section_dims.c - accuracy and memory over the number of dimensions, next to the spectrum that
- * orders them. */
+ * orders them, and what fewer of them cost. */
 #include "report/sections.h"
 
 static kf_shown read_dim(double x, double factor) {
@@ -106,15 +106,62 @@ static const kf_dim_point *dim_point(const kf_dim_choice *choice, uint32_t dim) 
 
 static void dim_words(kf_string *out, const kf_dim_choice *choice) {
   const kf_dim_point *chosen = dim_point(choice, choice->dim);
-  const kf_dim_point *best = dim_point(choice, choice->best);
-  if (chosen == NULL || best == NULL) return;
-  kf_string_addf(out, "Cross-validated on %s training rows, accuracy is highest with %u (%s)",
-                 kf_show_count(choice->n).text, best->dim,
-                 kf_show_percent(best->top1, choice->n).text);
-  if (chosen != best)
-    kf_string_addf(out, "; %u are the fewest within the tolerance (%s)", chosen->dim,
-                   kf_show_percent(chosen->top1, choice->n).text);
-  kf_put(out, ".");
+  if (chosen == NULL) return;
+  kf_shown margin = kf_show_points(choice->margin);
+  if (choice->dim == choice->n_points)
+    kf_string_addf(out,
+                   "Cross-validation of %s training rows does not show that fewer than all %u lose "
+                   "at most %s points.",
+                   kf_show_count(choice->n).text, choice->dim, margin.text);
+  else
+    kf_string_addf(out,
+                   "By cross-validation of %s training rows, %u of %zu lose at most %s points with "
+                   "95 %% confidence.",
+                   kf_show_count(choice->n).text, choice->dim, choice->n_points, margin.text);
+}
+
+/* --- what fewer cost -------------------------------------------------------------------------- */
+
+/* All, halves of them, one less than the classes, the fewest within the margin, those of the
+ * model. */
+static bool in_table(const kf_page *c, uint32_t dim) {
+  const kf_dim_choice *choice = c->dim;
+  bool listed = dim == choice->dim || dim == choice->same;
+  if (c->model != NULL)
+    listed |= dim == kf_model_dim_out(c->model) || dim + 1 == kf_model_classes(c->model);
+  for (size_t half = choice->n_points; half > 1; half /= 2) listed |= dim == half;
+  return listed;
+}
+
+static void put_cost(kf_string *out, const kf_page *c, size_t i) {
+  const kf_dim_point *p = &c->dim->points[i];
+  double n = (double)c->dim->n, loss = ((double)p->lost - (double)p->won) / n;
+  bool own = c->model != NULL && kf_model_dim_out(c->model) == p->dim;
+  kf_string_addf(out, "<tr%s><td>%s</td><td>%s</td><td>%s</td>", own ? " class=\"mapped\"" : "",
+                 kf_show_count(p->dim).text, kf_show_bytes(4 * memory_rows(c) * p->dim).text,
+                 kf_show_percent(p->top1, c->dim->n).text);
+  if (p->dim == c->dim->n_points)
+    kf_put(out, "<td>–</td><td>–</td></tr>\n");
+  else
+    kf_string_addf(out, "<td>%s%s</td><td>%s%s</td></tr>\n", loss < 0 ? "−" : "",
+                   kf_show_points(fabs(loss)).text, kf_dim_upper95(c->dim, i) < 0 ? "−" : "",
+                   kf_show_points(fabs(kf_dim_upper95(c->dim, i))).text);
+}
+
+static void cost_table(kf_string *out, const kf_page *c) {
+  if (c->dim == NULL || c->dim->n_points < 2 || c->dim->n == 0) return;
+  kf_figure_begin(out, "What fewer dimensions cost");
+  kf_table_begin(out, "what fewer dimensions cost",
+                 KF_HEAD("dims") KF_HEAD("memory") KF_HEAD("right") KF_HEAD("lost, points")
+                     KF_HEAD("at most"));
+  for (size_t i = c->dim->n_points; i-- > 0;)
+    if (in_table(c, c->dim->points[i].dim)) put_cost(out, c, i);
+  kf_table_end(out);
+  kf_string_addf(out,
+                 "<figcaption>Prototypes on %s training rows left out in %u folds, against all "
+                 "dimensions on the same rows. At most: with 95 %% confidence.</figcaption>\n",
+                 kf_show_count(c->dim->n).text, c->dim->folds);
+  kf_figure_end(out, NULL);
 }
 
 void kf_section_dims(kf_string *out, const kf_page *c) {
@@ -129,5 +176,6 @@ void kf_section_dims(kf_string *out, const kf_page *c) {
   if (curve) dim_chart(out, c, low, high);
   if (c->model != NULL) kf_spectrum_between(out, c->model);
   kf_put(out, "</div>\n");
+  cost_table(out, c);
   kf_section_end(out);
 }

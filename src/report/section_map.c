@@ -176,8 +176,7 @@ static int by_cell(const void *a, const void *b) {
 static void put_grid_cell(kf_string *out, const map *m, size_t first, size_t n) {
   int cell = cell_of(&m->order[first]);
   double width = (double)WIDTH / COLUMNS, height = (double)HEIGHT / ROWS;
-  kf_svg_rect(out, "cell", (double)(cell % COLUMNS) * WIDTH / COLUMNS,
-              (double)cell / COLUMNS * HEIGHT / ROWS, width, height);
+  kf_svg_rect(out, "cell", cell % COLUMNS * width, cell / COLUMNS * height, width, height);
   kf_put(out, "><title>");
   for (size_t i = 0; i < n && i < NAMES_IN_CELL; i++) {
     put_about(out, m->page, m->order[first + i].class);

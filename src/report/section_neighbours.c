@@ -14,7 +14,8 @@ static bool k_range(const kf_page *c, double *low, double *high) {
 }
 
 static void add_each_k(kf_chart *chart, const kf_k_choice *choice) {
-  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points, "leave one out", 2);
+  kf_curve *curve = kf_chart_curve(chart, KF_CURVE_FINE, choice->n_points,
+                                   choice->folds > 0 ? "held-out folds" : "leave one out", 2);
   if (curve == NULL) return;
   for (size_t i = 0; i < choice->n_points; i++)
     kf_curve_add(curve, choice->points[i].k, choice->points[i].top1, choice->n);
@@ -52,20 +53,26 @@ static void swept_k_chart(kf_string *out, const kf_page *c, double low, double h
 static void chosen_k_chart(kf_string *out, const kf_k_choice *choice) {
   kf_chart chart;
   begin_k(&chart, out, choice->points[0].k, choice->points[choice->n_points - 1].k,
-          "Accuracy over the number of neighbours, leaving out each row in turn");
+          choice->folds > 0
+              ? "Accuracy over the number of neighbours, training rows in folds"
+              : "Accuracy over the number of neighbours, leaving out each row in turn");
   add_each_k(&chart, choice);
   chart.mark = choice->k;
-  kf_figure_chart(&chart, "Choosing k: leave one out",
-                  "Optimistic, since the map was fitted on the same rows: look at where the curve "
-                  "is high, not at how high it is.");
+  kf_figure_chart(&chart,
+                  choice->folds > 0 ? "Choosing k: training rows in folds"
+                                    : "Choosing k: leave one out",
+                  choice->folds > 0 ? "Neither the map nor the neighbours are from the fold of "
+                                      "the row that is judged."
+                                    : NULL);
 }
 
 static void k_words(kf_string *out, const kf_k_choice *choice) {
   for (size_t i = 0; i < choice->n_points; i++) {
     if (choice->points[i].k != choice->k) continue;
-    kf_string_addf(out, "<p>Leaving out each of %s rows in turn, <b>k = %u</b> is right for %s",
-                   kf_show_count(choice->n).text, choice->k,
-                   kf_show_percent(choice->points[i].top1, choice->n).text);
+    kf_string_addf(out, "<p>Of %s training rows %s, <b>k = %u</b> is right for %s",
+                   kf_show_count(choice->n).text,
+                   choice->folds > 0 ? "in folds that their map has not seen" : "left out in turn",
+                   choice->k, kf_show_percent(choice->points[i].top1, choice->n).text);
     if (choice->best != choice->k) kf_string_addf(out, ", close to the best, k = %u", choice->best);
     kf_put(out, ".</p>\n");
   }

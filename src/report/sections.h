@@ -32,6 +32,9 @@ void kf_figure_table_end(kf_string *out);
 void kf_put_class(kf_string *out, const kf_page *c, uint32_t k, size_t most);
 size_t kf_class_characters(const kf_page *c, uint32_t k, size_t most);
 
+/* Whether a row among the worst has a picture. */
+bool kf_page_has_pictures(const kf_page *c);
+
 /* --- sweep_cells.c: reading a sweep ----------------------------------------------------------- */
 
 /* The lambda of a cell in units of all rows. Folds have fewer rows and less scatter, so only the
@@ -102,6 +105,8 @@ void kf_section_map(kf_string *out, const kf_page *c);
 void kf_section_classes(kf_string *out, const kf_page *c);
 void kf_section_confusions(kf_string *out, const kf_page *c);
 void kf_section_margins(kf_string *out, const kf_page *c);
+void kf_section_probabilities(kf_string *out, const kf_page *c);
+void kf_section_worst(kf_string *out, const kf_page *c);
 
 /* Figures of spectra.c, for the sections on lambda and dimensions. */
 void kf_spectrum_within(kf_string *out, const kf_model *model);

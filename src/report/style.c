@@ -109,6 +109,7 @@ const char *const kf_page_style[] = {
     "thead th,thead td{color:var(--soft);font-size:.8125rem;border-bottom-color:var(--soft);"
     "white-space:nowrap}\n"
     "td:not(.words){white-space:nowrap}\n"
+    "td img{display:block;max-width:6rem;height:auto}\n"
     ".results{max-width:46rem}.results small{display:block;color:var(--soft);font-size:.75rem}\n"
     ".results th span{color:var(--soft)}.results .mapped td,.results .mapped "
     "th{font-weight:600}.results .raw>*{border-bottom:0;padding-bottom:0}\n"

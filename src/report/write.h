@@ -13,7 +13,7 @@ void kf_put_text(kf_string *out, const char *text, size_t most);
 size_t kf_characters(const char *text); /* as kf_put_text counts them */
 
 typedef struct kf_shown {
-  char text[48];
+  char text[64];
 } kf_shown;
 kf_shown kf_showf(const char *format, ...) __attribute__((format(printf, 1, 2))); /* cut to fit */
 kf_shown kf_show_count(uint64_t n);                                               /* 1,281,167 */

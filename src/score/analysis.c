@@ -17,6 +17,8 @@ typedef struct outcome {
 typedef struct outcomes {
   outcome *rows;       /* [rows of the data set] */
   unsigned char *rank; /* [rows] of the right class among the answers; KF_TOP: not among them */
+  kf_mistake_list *mistakes; /* [threads]; NULL: not wanted */
+  kf_chance_sums *chances;   /* [threads] */
 } outcomes;
 
 static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
@@ -29,6 +31,9 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
   all->rank[row->row] = (unsigned char)(rank < row->top ? rank : KF_TOP);
   tally->sum.top1 += rank == 0;
   tally->sum.top5 += rank < row->top;
+  if (row->chance != NULL) kf_chance_add(&all->chances[row->worker], row->chance, rank == 0);
+  if (rank > 0 && all->mistakes != NULL)
+    kf_mistake_add(&all->mistakes[row->worker], row, all->rows[row->row].margin);
 }
 
 /* --- by class --------------------------------------------------------------------------------- */
@@ -121,16 +126,44 @@ static void count_margins(outcome *rows, uint64_t n, kf_analysis *out) {
 
 /* --- kf_analysis_new -------------------------------------------------------------------------- */
 
-static kf_status analyse(kf_ctx *ctx, const kf_model *model, const kf_data *data,
-                         const kf_eval_options *space, kf_arena *arena, kf_analysis *out) {
-  outcomes all;
-  KF_TAKE(arena, all.rows, data->rows);
-  KF_TAKE(arena, all.rank, data->rows);
+/* The temperature of these scores; 0: there is none, and none was given. */
+static kf_status find_temperature(kf_trial *trial, double given) {
+  const kf_prototypes *p = trial->mapped != NULL ? trial->mapped : trial->raw;
+  if (given == 0 && !(p->model->temperature > 0 && kf_prototypes_own(p))) return KF_OK;
+  return kf_prototypes_temperature(p, given, &trial->temperature, &trial->ctx->err);
+}
+
+static kf_status fill_calibration(const kf_trial *trial, const outcomes *all, kf_analysis *out) {
+  if (!(trial->temperature > 0)) return KF_OK;
+  out->calibration = kf_alloc_zero(1, sizeof *out->calibration);
+  if (out->calibration == NULL) return kf_fail_memory(&trial->ctx->err);
+  kf_calibration_fill(out->calibration, all->chances, trial->ctx->threads, trial->temperature,
+                      &out->totals);
+  return KF_OK;
+}
+
+static kf_status analyse(kf_trial *trial, const kf_analysis_options *o, kf_arena *arena,
+                         kf_analysis *out) {
+  kf_ctx *ctx = trial->ctx;
+  uint64_t rows = trial->data->rows;
+  outcomes all = {0};
+  KF_TAKE(arena, all.rows, rows);
+  KF_TAKE(arena, all.rank, rows);
+  KF_TAKE_ZERO(arena, all.chances, ctx->threads);
+  if (o->mistakes) KF_TAKE_ZERO(arena, all.mistakes, ctx->threads);
   if (arena->failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; i < data->rows; i++) all.rows[i].truth = -1;
-  KF_TRY(kf_trial_once(ctx, model, data, space, KF_TOP, keep, &all, &out->totals));
-  count_classes(&all, data->rows, out->classes);
-  uint64_t n = pack(&all, data->rows);
+  for (uint64_t i = 0; i < rows; i++) all.rows[i].truth = -1;
+  KF_TRY(find_temperature(trial, o->temperature));
+  kf_status status = kf_trial_run(trial, NULL, keep, &all, &out->totals);
+  if (o->mistakes) {
+    kf_status joined =
+        kf_mistakes_join(all.mistakes, ctx->threads, &out->mistakes, &out->n_mistakes, &ctx->err);
+    if (status == KF_OK) status = joined;
+  }
+  if (status == KF_OK) status = fill_calibration(trial, &all, out);
+  KF_TRY(status);
+  count_classes(&all, rows, out->classes);
+  uint64_t n = pack(&all, rows);
   KF_TRY(count_confusions(all.rows, n, out, &ctx->err));
   count_margins(all.rows, n, out);
   return KF_OK;
@@ -149,12 +182,18 @@ kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   analysis->bins = (kf_margin_bin *)(analysis + 1);
   analysis->classes = (kf_class_result *)(analysis->bins + BINS);
   analysis->n_classes = model->n_classes;
-  kf_status status = analyse(ctx, model, data, &space, &arena, analysis);
+  kf_trial trial;
+  kf_status status = kf_trial_start(&trial, ctx, model, data, &space, KF_TOP);
+  if (status == KF_OK) status = analyse(&trial, &o, &arena, analysis);
+  kf_trial_clear(&trial);
   kf_arena_free(&arena);
   KF_HAND_OUT(status, out, analysis, kf_analysis_free);
 }
 
 void kf_analysis_free(kf_analysis *analysis) {
-  if (analysis != NULL) kf_free(analysis->confusions);
+  if (analysis == NULL) return;
+  kf_free(analysis->confusions);
+  kf_free(analysis->mistakes);
+  kf_calibration_free(analysis->calibration);
   kf_free(analysis);
 }

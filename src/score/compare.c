@@ -8,13 +8,24 @@
  *
  * The terms C(n, k) are summed relative to the middle one, C(n, n/2), which is taken as 1; each
  * is its neighbour times a ratio below 1, so no logarithms are needed, and what is smaller than
- * the smallest number vanishes. The sum over all k divides the sum of the tail. */
+ * the smallest number vanishes. The sum over all k divides the sum of the tail.
+ *
+ * The upper bound of a paired loss is that of Tango's score interval (1998). With b rows lost and c
+ * won of n, the loss is (b - c) / n. If it were d, the most likely share q of rows won would be the
+ * positive root of 2n q^2 + (d (2n - b + c) - b - c) q - c d (1 - d) = 0, and
+ *
+ *     (b - c - n d) / sqrt(n (2 q + d (1 - d)))
+ *
+ * would be about normal. It falls as d rises; the bound is the d at which it reaches -z. Without
+ * any row that only one of them has right, that is z^2 / (n + z^2), about 2.7 / n: a few rows that
+ * agree prove little, where an interval from the standard error alone would have no width. */
 #include "score/trial.h"
 
 #include <math.h>
 
 #define EXACT_UP_TO (UINT64_C(1) << 30)
-#define NORMAL_97_5 1.959963984540054 /* a point of the normal distribution */
+#define NORMAL_97_5 1.959963984540054 /* points of the normal distribution */
+#define NORMAL_95   1.644853626951473
 
 void kf_interval95(uint64_t hits, uint64_t n, double *low, double *high) {
   const double z = NORMAL_97_5;
@@ -60,6 +71,29 @@ static void paired_interval(kf_comparison *r) {
   double d = (b - c) / n, half = z * sqrt((b + c - (b - c) * (b - c) / n)) / n;
   r->low = d - half > -1 ? d - half : -1;
   r->high = d + half < 1 ? d + half : 1;
+}
+
+/* Tango's statistic at a loss of d, 0 < d < 1. */
+static double score_of_loss(double b, double c, double n, double d) {
+  double linear = d * (2 * n - b + c) - b - c, constant = -c * d * (1 - d);
+  double q = (sqrt(fmax(linear * linear - 8 * n * constant, 0)) - linear) / (4 * n);
+  return (b - c - n * d) / sqrt(n * (2 * q + d * (1 - d)));
+}
+
+double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n) {
+  if (n == 0 || lost > n || won > n - lost) return 1;
+  double b = (double)lost, c = (double)won, m = (double)n, low = 0, high = 1;
+  /* Losses and gains are alike under d -> -d, and b <-> c; below 0 the bound is that of a gain. */
+  bool gain = b < c && score_of_loss(b, c, m, 0x1p-60) < -NORMAL_95;
+  for (int i = 0; i < 60; i++) {
+    double d = (low + high) / 2;
+    double score = gain ? -score_of_loss(c, b, m, d) : score_of_loss(b, c, m, d);
+    if ((score > -NORMAL_95) != gain)
+      low = d;
+    else
+      high = d;
+  }
+  return gain ? -low : high;
 }
 
 kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b, kf_comparison *out) {

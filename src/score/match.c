@@ -38,6 +38,7 @@ static kf_status check_rows(const kf_data *data, uint64_t rows, const kf_truth *
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_TRUTH_IDS,
                         "%s has entries for %llu rows, but the data have %llu", truth->path,
                         (unsigned long long)truth->rows, (unsigned long long)rows);
+  if (truth != NULL && data != NULL) KF_TRY(kf_data_refuse_doubt(data, truth->path, err));
   if (truth == NULL && data != NULL && !data->has_labels)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS,
                         "the rows have no labels to compare with");

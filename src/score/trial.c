@@ -2,6 +2,8 @@
  * Every row is handed on with its answers; nothing grows with rows times classes. */
 #include "score/trial.h"
 
+#include <math.h>
+
 #define BATCH 256u
 
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
@@ -37,25 +39,75 @@ typedef struct trial_job {
 typedef struct trial_scratch {
   int32_t answers[BATCH * KF_TOP];
   double scores[BATCH * KF_TOP];
+  kf_chance chances[BATCH];
 } trial_scratch;
+
+/* --- probabilities ---------------------------------------------------------------------------- */
+
+typedef struct chance_job {
+  const kf_prototypes *prototypes;
+  double temperature;
+  const kf_judged *rows;
+  kf_chance *to;
+} chance_job;
+
+static void set_chance(void *argument, uint64_t row, const double *scores) {
+  const chance_job *j = argument;
+  const kf_prototypes *p = j->prototypes;
+  const kf_right *right = &j->rows->right[row];
+  double t = j->temperature, best = -INFINITY, sum = 0;
+  kf_softmax softmax = kf_softmax_of(scores, p->n, t);
+  double squares = kf_sum_exp(scores, p->n, softmax.most, 2 * t); /* of the wrong classes, soon */
+  for (uint32_t i = 0; i < right->n; i++)
+    best = fmax(best, scores[kf_prototypes_place(p, right->classes[i])]);
+  for (uint32_t i = 0; i < right->n; i++) {
+    double score = scores[kf_prototypes_place(p, right->classes[i])];
+    sum += kf_exp(t * (score - best));
+    squares -= kf_exp(2 * t * (score - softmax.most));
+  }
+  kf_chance *c = &j->to[row];
+  c->answer = 1 / softmax.sum;
+  c->right = sum * kf_exp(t * (best - softmax.most)) / softmax.sum;
+  c->nll = kf_ln(softmax.sum) - t * (best - softmax.most) - kf_ln(sum);
+  c->brier = squares / (softmax.sum * softmax.sum) + (1 - c->right) * (1 - c->right);
+}
+
+static kf_status answer_with_chances(const kf_prototypes *p, double temperature, uint32_t top,
+                                     const kf_judged *rows, trial_scratch *s, kf_err *err) {
+  float *queries = kf_alloc(rows->n * p->dim, sizeof *queries);
+  if (queries == NULL) return kf_fail_memory(err);
+  chance_job j = {p, temperature, rows, s->chances};
+  kf_status status = kf_prototypes_queries(p, rows->rows, rows->norm2, rows->n, queries, err);
+  if (status == KF_OK)
+    status = kf_prototypes_find(p, queries, rows->n, top, s->answers, s->scores, err);
+  if (status == KF_OK) status = kf_prototypes_scores(p, queries, rows->n, set_chance, &j, err);
+  kf_free(queries);
+  return status;
+}
+
+/* --- the pass --------------------------------------------------------------------------------- */
 
 static kf_status answer(void *argument, const kf_judged *rows, kf_err *err) {
   const trial_job *j = argument;
   const kf_prototypes *spaces[] = {j->trial->mapped, j->trial->raw};
   trial_scratch *s = rows->scratch;
   uint32_t top = j->trial->top;
+  double temperature = j->trial->temperature;
   for (int space = 0; space < 2; space++) {
     const kf_prototypes *p = spaces[space];
     if (p == NULL) continue;
-    KF_TRY(kf_prototypes_nearest(p, rows->rows, rows->norm2, rows->n, top, s->answers, s->scores,
-                                 err));
+    KF_TRY(temperature > 0 ? answer_with_chances(p, temperature, top, rows, s, err)
+                           : kf_prototypes_nearest(p, rows->rows, rows->norm2, rows->n, top,
+                                                   s->answers, s->scores, err));
     for (uint64_t i = 0; i < rows->n; i++) {
       kf_answer row = {.row = rows->number[i],
                        .right = rows->right[i],
                        .raw = p->raw,
                        .answers = s->answers + i * top,
                        .scores = s->scores + i * top,
-                       .top = top};
+                       .top = top,
+                       .chance = temperature > 0 ? &s->chances[i] : NULL,
+                       .worker = rows->worker};
       j->use(j->argument, rows->tally, &row);
     }
   }

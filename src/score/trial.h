@@ -22,7 +22,16 @@ typedef struct kf_trial {
   kf_judge judge;
   kf_prototypes *mapped, *raw; /* NULL: not wanted */
   uint32_t top;
+  double temperature; /* 0: no probabilities. Set after the start, if there is one space */
 } kf_trial;
+
+/* Probabilities of a row. */
+typedef struct kf_chance {
+  double answer; /* of the best class */
+  double right;  /* of the right classes together */
+  double nll;    /* minus the logarithm of that */
+  double brier;  /* squared distance from the truth, whose right classes count as one */
+} kf_chance;
 
 /* A row that is scored, and its answers in one space. */
 typedef struct kf_answer {
@@ -32,6 +41,8 @@ typedef struct kf_answer {
   const int32_t *answers; /* [top] best first */
   const double *scores;   /* [top] */
   uint32_t top;
+  const kf_chance *chance; /* NULL: no probabilities */
+  size_t worker;
 } kf_answer;
 /* Called by any worker, for rows in any order, once for each space. */
 typedef void (*kf_answer_fn)(void *argument, kf_tally *tally, const kf_answer *row);
@@ -49,6 +60,33 @@ void kf_trial_clear(kf_trial *trial);
 kf_status kf_trial_once(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                         const kf_eval_options *options, uint32_t top, kf_answer_fn use,
                         void *argument, kf_eval_result *counts);
+
+/* --- calibration (calibration.c) ---------------------------------------------------------------- */
+
+/* What the rows of one worker add up to. In units of 2^-40, whose sums do not depend on the order. */
+typedef struct kf_chance_sums {
+  kf_i128 nll, brier;
+  uint64_t n[KF_CALIBRATION_BINS], top1[KF_CALIBRATION_BINS];
+  kf_i128 confidence[KF_CALIBRATION_BINS];
+} kf_chance_sums;
+void kf_chance_add(kf_chance_sums *sums, const kf_chance *chance, bool right);
+/* Of all workers together; the counts are of the rows. */
+void kf_calibration_fill(kf_calibration *out, const kf_chance_sums *sums, unsigned workers,
+                         double temperature, const kf_eval_result *counts);
+
+/* --- rows that went wrong (mistakes.c) ---------------------------------------------------------- */
+
+/* Those of one worker. Zero-initialise. */
+typedef struct kf_mistake_list {
+  kf_mistake *at;
+  size_t n, room;
+  bool failed; /* out of memory */
+} kf_mistake_list;
+/* Adds a row whose answer is wrong. */
+void kf_mistake_add(kf_mistake_list *list, const kf_answer *row, double margin);
+/* All of them, by row, to be freed with kf_free; clears the lists. KF_ERR_MEM if one has failed. */
+kf_status kf_mistakes_join(kf_mistake_list *lists, unsigned n, kf_mistake **out, size_t *n_out,
+                           kf_err *err);
 
 /* --- verdicts (verdicts.c) ---------------------------------------------------------------------- */
 

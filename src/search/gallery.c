@@ -43,6 +43,7 @@ uint32_t kf_gallery_dim_in(const kf_gallery *g) {
 uint32_t kf_gallery_dim(const kf_gallery *g) { return g->space.dim; }
 kf_metric kf_gallery_metric(const kf_gallery *g) { return g->space.metric; }
 int kf_gallery_mapped(const kf_gallery *g) { return g->space.map != NULL; }
+uint32_t kf_gallery_k(const kf_gallery *g) { return g->k; }
 int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }
 uint32_t kf_gallery_classes(const kf_gallery *g) { return g->n_classes; }
 const kf_index *kf_gallery_index(const kf_gallery *g) { return g->index; }

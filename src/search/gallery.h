@@ -25,6 +25,7 @@ struct kf_gallery {
   int64_t *id_ends; /* [rows] where the bytes of each id end; NULL: no ids */
   char *ids;        /* one after the other, each with a NUL that id_ends does not count */
   uint32_t n_classes;
+  uint32_t k;     /* neighbours that should vote; 0: not known */
   kf_names names; /* n = 0: no names */
   bool in_memory; /* there is no file: the index has the rows */
   bool in_place;

@@ -51,6 +51,16 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
   return KF_OK;
 }
 
+static kf_status read_k(const kf_st *st, kf_gallery *g, kf_err *err) {
+  int64_t k;
+  if (kf_st_meta(st, "k") == NULL) return KF_OK;
+  KF_TRY(kf_st_meta_i64(st, "k", &k, err));
+  if (k < 1 || k > KF_MAX_NEIGHBOURS)
+    return kf_fail_file(err, st->in.path, "metadata 'k' is not 1 to %d", KF_MAX_NEIGHBOURS);
+  g->k = (uint32_t)k;
+  return KF_OK;
+}
+
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
   KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
@@ -66,6 +76,7 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   if (g->space.metric == KF_METRIC_DEFAULT)
     return kf_fail_file(err, st->in.path,
                         "metadata 'metric' is not 'cosine', 'euclidean' or 'inner'");
+  KF_TRY(read_k(st, g, err));
   if (kf_st_find(st, "transform") == NULL) return KF_OK;
   KF_TRY(kf_map_load(st, &g->map, &g->arena, err));
   g->space.map = &g->map;

@@ -105,5 +105,7 @@ kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model
   if (o.ids != NULL || o.append_to != NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_gallery_new: ids and append_to are for files");
   const kf_map *map = model != NULL ? &model->map : NULL;
-  return kf_gallery_make(ctx, data, map, map != NULL ? map->dim_out : 0, o.metric, out);
+  KF_TRY(kf_gallery_make(ctx, data, map, map != NULL ? map->dim_out : 0, o.metric, out));
+  (*out)->k = o.k;
+  return KF_OK;
 }

@@ -12,6 +12,7 @@ typedef struct writer {
   const kf_data *data;
   kf_gallery *old; /* whose rows come first; NULL: none */
   kf_space space;
+  uint32_t k; /* neighbours that should vote; 0: not known */
   kf_save_spec spec;
   kf_names names;  /* of all classes, if there is an old gallery */
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
@@ -102,6 +103,7 @@ static kf_status take_own_id(void *argument, uint64_t row, const char *id, size_
 
 static kf_status read_ids(writer *w, const char *path, kf_err *err) {
   kf_in in;
+  KF_TRY(kf_data_refuse_doubt(w->data, w->ids, err));
   KF_TRY(kf_in_open(&in, w->ids, err));
   kf_status status = kf_refuse_overwrite(path, &in, err);
   if (status == KF_OK) status = kf_lines_each(&in, take_id, w, err);
@@ -124,6 +126,7 @@ static kf_status declare(const writer *w, kf_err *err) {
                               w->id_ends != NULL ? (uint64_t)old_id_bytes(w) + w->id_bytes.n : 0};
   KF_TRY(kf_stw_format(w->file, KF_GALLERY_FORMAT, err));
   KF_TRY(kf_stw_meta(w->file, "metric", kf_metric_name(w->space.metric), err));
+  if (w->k > 0) KF_TRY(kf_stw_meta_i64(w->file, "k", w->k, err));
   if (w->space.map != NULL) KF_TRY(kf_map_declare(w->file, w->space.map, err));
   return kf_stw_declare_set(w->file, &layout, err);
 }
@@ -189,6 +192,9 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
   if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
   w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
   KF_TRY(choose_space(w, model, o->metric, err));
+  w->k = o->k == 0 && w->old != NULL ? w->old->k : o->k;
+  if (w->k > KF_MAX_NEIGHBOURS)
+    return kf_fail(err, KF_ERR_ARG, "k is %u, but must be at most %d", w->k, KF_MAX_NEIGHBOURS);
   if (w->old != NULL) {
     KF_TRY(match_classes(w, err));
     bool ids = o->ids != NULL || w->own_ids;

@@ -142,9 +142,8 @@ static kf_status to_both(const kf_prototypes *p, const float *rows, const double
   return status;
 }
 
-/* Queries in the space of the prototypes, as the metric needs them. */
-static kf_status to_space(const kf_prototypes *p, const float *rows, const double *norm2,
-                          uint64_t n, float *out, kf_err *err) {
+kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const double *norm2,
+                                uint64_t n, float *out, kf_err *err) {
   bool unit = p->metric == KF_METRIC_COSINE;
   if (p->part == KF_PART_FUSED) return to_both(p, rows, norm2, n, out, err);
   if (!p->raw && p->part == KF_PART_IMAGES)
@@ -159,20 +158,25 @@ static kf_status to_space(const kf_prototypes *p, const float *rows, const doubl
   return KF_OK;
 }
 
+kf_status kf_prototypes_find(const kf_prototypes *p, const float *queries, uint64_t n, uint32_t top,
+                             int32_t *classes, double *scores, kf_err *err) {
+  int64_t *found = kf_alloc(n * top, sizeof *found);
+  if (found == NULL) return kf_fail_memory(err);
+  kf_status status =
+      kf_index_nearest(p->index, p->kernels, queries, n, top, NULL, found, scores, NULL, err);
+  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = p->ids[found[i]];
+  kf_free(found);
+  return status;
+}
+
 kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const double *norm2,
                                 uint64_t n, uint32_t top, int32_t *classes, double *scores,
                                 kf_err *err) {
-  float *queries;
-  int64_t *found;
-  kf_arena arena = {0};
-  KF_TAKE(&arena, queries, n * p->dim);
-  KF_TAKE(&arena, found, n * top);
-  kf_status status = arena.failed ? kf_fail_memory(err) : to_space(p, rows, norm2, n, queries, err);
-  if (status == KF_OK)
-    status =
-        kf_index_nearest(p->index, p->kernels, queries, n, top, NULL, found, scores, NULL, err);
-  for (uint64_t i = 0; status == KF_OK && i < n * top; i++) classes[i] = p->ids[found[i]];
-  kf_arena_free(&arena);
+  float *queries = kf_alloc(n * p->dim, sizeof *queries);
+  if (queries == NULL) return kf_fail_memory(err);
+  kf_status status = kf_prototypes_queries(p, rows, norm2, n, queries, err);
+  if (status == KF_OK) status = kf_prototypes_find(p, queries, n, top, classes, scores, err);
+  kf_free(queries);
   return status;
 }
 
@@ -190,25 +194,33 @@ static kf_status classify_batch(void *argument, const kf_batch *b, kf_err *err) 
                                j->scores != NULL ? j->scores + to : NULL, err);
 }
 
+kf_status kf_classifying_start(kf_classifying *c, kf_ctx *ctx, const kf_model *model,
+                               const float *rows, uint64_t n, const kf_classify_options *o) {
+  *c = (kf_classifying){.top = o->top > 0 ? o->top : 1};
+  KF_TRY(kf_prototypes_new(ctx, model, o->metric, o->raw != 0, o->part, NULL, &c->prototypes));
+  if (c->top > c->prototypes->n)
+    return kf_fail(&ctx->err, KF_ERR_ARG,
+                   "the %u nearest classes were requested, but only %u of the model take part",
+                   c->top, c->prototypes->n);
+  return n == 0 ? KF_OK
+                : kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &c->data);
+}
+
+void kf_classifying_clear(kf_classifying *c) {
+  kf_data_free(c->data);
+  kf_prototypes_free(c->prototypes);
+}
+
 kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                       const kf_classify_options *options, int32_t *classes, double *scores) {
   KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && classes != NULL)));
   KF_OPTIONS(kf_classify_options, o, options);
   if (n == 0) return KF_OK;
-  kf_prototypes *p = NULL;
-  KF_TRY(kf_prototypes_new(ctx, model, o.metric, o.raw != 0, o.part, NULL, &p));
-  kf_data *data = NULL;
-  uint32_t top = o.top > 0 ? o.top : 1;
-  kf_status status =
-      top > p->n
-          ? kf_fail(err, KF_ERR_ARG,
-                    "the %u nearest classes were requested, but only %u of the model take part",
-                    top, p->n)
-          : kf_data_open_memory(ctx, rows, n, model->map.dim_in, NULL, NULL, 0, &data);
-  classify_job j = {.prototypes = p, .top = top, .classes = classes, .scores = scores};
+  kf_classifying c;
+  kf_status status = kf_classifying_start(&c, ctx, model, rows, n, &o);
+  classify_job j = {.prototypes = c.prototypes, .top = c.top, .classes = classes, .scores = scores};
   kf_pass pass = {.rows = KF_MAP_ROWS, .rows_only = true, .work = classify_batch, .argument = &j};
-  if (status == KF_OK) status = kf_each_batch(ctx, data, &pass);
-  kf_data_free(data);
-  kf_prototypes_free(p);
+  if (status == KF_OK) status = kf_each_batch(ctx, c.data, &pass);
+  kf_classifying_clear(&c);
   return status;
 }

@@ -79,5 +79,58 @@ void kf_prototypes_free(kf_prototypes *p);
 kf_status kf_prototypes_nearest(const kf_prototypes *p, const float *rows, const double *norm2,
                                 uint64_t n, uint32_t top, int32_t *classes, double *scores,
                                 kf_err *err);
+/* The two steps of it: rows of the original space as the prototypes see them, out [n][p->dim], and
+ * the nearest prototypes of these. */
+kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const double *norm2,
+                                uint64_t n, float *out, kf_err *err);
+kf_status kf_prototypes_find(const kf_prototypes *p, const float *queries, uint64_t n, uint32_t top,
+                             int32_t *classes, double *scores, kf_err *err);
+/* The place of a class that takes part among the prototypes. */
+static inline uint32_t kf_prototypes_place(const kf_prototypes *p, int32_t class) {
+  uint32_t low = 0, high = p->n;
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (p->ids[middle] <= class)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* What a public call that classifies rows begins with: prototypes, and the rows as a data set
+ * (NULL: n is 0). To be cleared on failure, too. Errors go to the context. */
+typedef struct kf_classifying {
+  kf_prototypes *prototypes;
+  kf_data *data;
+  uint32_t top;
+} kf_classifying;
+kf_status kf_classifying_start(kf_classifying *c, kf_ctx *ctx, const kf_model *model,
+                               const float *rows, uint64_t n, const kf_classify_options *options);
+void kf_classifying_clear(kf_classifying *c);
+
+/* --- probabilities (probabilities.c) ---------------------------------------------------------- */
+
+/* The scores of a row for all prototypes, [p->n]: larger is nearer, for distances minus half their
+ * squares. */
+typedef void (*kf_scores_fn)(void *argument, uint64_t row, const double *scores);
+/* Hands out those of n queries, as kf_prototypes_queries makes them, in order, on the calling
+ * thread. */
+kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uint64_t n,
+                               kf_scores_fn use, void *argument, kf_err *err);
+
+/* What turns the scores of a row into probabilities. */
+typedef struct kf_softmax {
+  double temperature, most, sum; /* sum of exp(temperature (score - most)) */
+} kf_softmax;
+kf_softmax kf_softmax_of(const double *scores, uint32_t n, double temperature);
+double kf_probability(const kf_softmax *softmax, double score);
+
+/* Whether these are the prototypes that the model's temperature and threshold are about: its own
+ * space, metric and part. */
+bool kf_prototypes_own(const kf_prototypes *p);
+/* The temperature of these prototypes: the given one or, if that is 0, the model's. KF_ERR_ARG if
+ * there is none for them. */
+kf_status kf_prototypes_temperature(const kf_prototypes *p, double given, double *out, kf_err *err);
 
 #endif

@@ -55,12 +55,40 @@ def chosen_as_when_given(box):
 
 @test
 def dimensions_are_chosen(box):
+    box.works("synth", "--classes", 30, "--dim", 24, "--per-class", 4, "-o", "few.safetensors", "-q")
+    said = box.works("fit", "few.safetensors", "--lambda", "1x", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
+    check("all 24 dimensions are kept: 3 folds of 120 rows do not show that fewer lose at most 0.5 points" in said, said)
+    equal(json.loads(box.works("info", "--json", "a.safetensors").out)["dim_out"], 24, "dimensions of few rows")
     make_data(box)
-    said = box.works("fit", "train.safetensors", "--dim", "auto", "--folds", 3, "-o", "a.safetensors").err
-    found = re.search(r"(\d+) dimensions? by 3 folds: right for \S+ % of 150 rows; the best, (\d+), for", said)
-    check(found is not None and int(found.group(1)) <= int(found.group(2)), said)
-    said = box.works("fit", "train.safetensors", "--dim", "auto", "--tolerance", 99, "-o", "a.safetensors").err
-    check("1 dimension by 5 folds" in said, said)
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 15, "-o", "a.safetensors").err
+    found = re.search(r"(\d+) dimensions? by 10 folds: right for \S+ % of 150 rows, all 24 for \S+ %; the loss, (\S+) points, is "
+                      r"at most (\S+) with 95 % confidence", said)
+    check(found is not None and float(found.group(2)) < float(found.group(3)) <= 15 and int(found.group(1)) < 15, said)
+    # fifteen classes that are centred differ in fourteen directions, whatever the rows say
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--centre", "mean", "-o", "a.safetensors").err
+    check(re.search(r"\b14 dimensions by 10 folds: .* the loss, 0.00 points, is at most 0.00 with", said) is not None, said)
+    said = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 99, "-o", "a.safetensors").err
+    check("1 dimension by 10 folds" in said, said)
+
+
+@test
+def a_fit_in_json(box):
+    make_data(box)
+    result = box.works("fit", "train.safetensors", "--dim", "auto", "--margin", 20, "-o", "a.safetensors", "--json")
+    about, info = json.loads(result.out), json.loads(box.works("info", "--json", "a.safetensors").out)
+    for name in ("rows", "dim_out", "lambda"):
+        equal(about[name], info[name], f"{name} of the model")
+    equal((about["model"], about["n_unlabelled"], about["n_bad"], about["n"]), ("a.safetensors", 0, 0, 150), "rows")
+    chosen = about["by_lambda"]["points"][about["by_lambda"]["chosen"]]
+    equal((chosen["lambda"], chosen["top1"]), (about["lambda"], about["right"] / 150), "the chosen lambda")
+    dims = about["by_dim"]
+    equal((dims["dim"], len(dims["points"]), dims["margin"], dims["folds"]), (about["dim_out"], 24, 0.2, 10), "dimensions")
+    check(dims["points"][dims["dim"] - 1]["loss_upper95"] <= 0.2 < dims["points"][max(dims["dim"] - 2, 0)]["loss_upper95"], f"{dims}")
+    equal((about["by_fusion"], about["alpha"], about["fused"], about["many_near"]), (None, None, False, False), "what there is not")
+    check("dimensions by 10 folds" in result.err, "what is said stays on stderr")
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    about = json.loads(box.works("fit", "s.safetensors", "-o", "b.safetensors", "--json", "-q").out)
+    equal((about["n"], about["top1"], about["by_lambda"], about["by_dim"]), (0, None, None, None), "of statistics")
 
 
 @test
@@ -97,7 +125,7 @@ def choosing_refused(box):
                           (["train.safetensors", "--lambda", "auto", "--between", "s.safetensors"], "--lambda auto needs the rows"),
                           (["train.safetensors", "--lambda", "0.3x", "--one-se"], "--one-se needs --lambda auto"),
                           (["train.safetensors", "--folds", 3], "--folds needs --dim auto"),
-                          (["train.safetensors", "--tolerance", 1], "--tolerance needs --dim auto"),
+                          (["train.safetensors", "--margin", 1], "--margin needs --dim auto"),
                           (["train.safetensors", "--lambda", "0.3x", "--sample", 9], "--sample needs"),
                           (["train.safetensors", "--dim", "automatic"], "--dim must be a whole number")):
         box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
@@ -117,6 +145,33 @@ def neighbours_are_chosen(box):
     auto = box.works("classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors", "-k", "auto", "-q")
     equal(auto.out, same.out, "classify -k auto")
     box.refuses(USAGE, "classify", "m.safetensors", "test.safetensors", "-k", "auto", naming="--gallery")
+    check("if the map was fitted on these rows, this k is too small" in result.err, result.err)
+
+
+@test
+def neighbours_are_chosen_by_folds(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--lambda", "0.3x", "-o", "m.safetensors", "-q")
+    said = box.works("index", "train.safetensors", "--model", "m.safetensors", "-k", "auto", "-o", "g.safetensors").err
+    found = re.search(r"k = (\d+) is right for (\S+) % of 150 rows in folds that their map has not seen; the best of 1 to 50, k = (\d+), for (\S+) %", said)
+    check(found is not None, said)
+    cells = json.loads(box.works("sweep", "train.safetensors", "--lambdas", "0.3x", "--dims", 24, "--no-raw", "--no-prototypes",
+                                 "-k", ",".join(map(str, range(1, 51))), "--json").out)["cells"]
+    equal([f"{100 * cells[int(found.group(i)) - 1]['top1']:.2f}" for i in (1, 3)], [found.group(2), found.group(4)], "a sweep over folds")
+    equal(max(cell["top1"] for cell in cells), cells[int(found.group(3)) - 1]["top1"], "the best")
+    words = ["classify", "m.safetensors", "test.safetensors", "--gallery", "g.safetensors"]
+    wanted = box.works(*words, "-k", found.group(1)).out
+    equal(box.works(*words).out, wanted, "the k of the gallery is the default of classify")
+    result = box.works("eval", *words[1:], "-k", "auto")
+    check(f"k = {found.group(1)}, as the gallery says" in result.err and f"Koo-Fu {found.group(1)}-NN" in result.out, result.err)
+    # other rows than those of the map, and the original space: rows are left out in turn
+    for more in (["test.safetensors", "--model", "m.safetensors"], ["train.safetensors"]):
+        check("rows of the gallery left out in turn" in box.works("index", *more, "-k", "auto", "-o", "h.safetensors").err, f"{more}")
+    box.works("index", "test.safetensors", "--append", "g.safetensors", "-o", "i.safetensors", "-q")
+    check(f"k = {found.group(1)}, as" in box.works("eval", "m.safetensors", "--gallery", "i.safetensors", "-k", "auto").err, "k of a longer gallery")
+    box.refuses(USAGE, "index", "test.safetensors", "--append", "g.safetensors", "-k", "auto", naming="--append")
+    box.write("bare.npy", npy([[float(i + j) for j in range(24)] for i in range(4)]))
+    box.refuses(BAD_DATA, "index", "bare.npy", "-k", "auto", "-o", "h.safetensors", naming="no labels")
 
 
 # --- sweep
@@ -149,11 +204,17 @@ def sweep_is_what_fit_and_eval_say(box):
         n = int(cell["n"])
         equal((int(cell["top1"]) / n, int(cell["top5"]) / n), wanted, f"{cell}")
     found = json.loads(box.works(*words, "--json").out)
+    for k in {cell["k"] for cell in cells}:
+        best = max(int(cell["top1"]) for cell in cells if cell["k"] == k)
+        equal([cell["best"] for cell in cells if cell["k"] == k],
+              [str(int(int(cell["top1"]) == best)) for cell in cells if cell["k"] == k], f"best of k = {k}")
+    equal([c["best"] for c in found["cells"]], [c["best"] == "1" for c in cells], "best cells in JSON and CSV")
     equal([(c["dim"], c["k"] or 0, round(c["top1"] * c["n"])) for c in found["cells"]],
           [(int(c["dim"]), int(c["k"]), int(c["top1"])) for c in cells], "JSON and CSV")
     text = box.works(*words).out
     for cell in cells:
-        check(f"{100 * int(cell['top1']) / int(cell['n']):.2f}" in text, f"{cell} is not in the text:\n{text}")
+        star = r"\*" if cell["best"] == "1" else " "
+        check(re.search(rf"{star}{100 * int(cell['top1']) / int(cell['n']):.2f}\b", text) is not None, f"{cell} is not in the text:\n{text}")
     box.works(*words, "--format", "csv", "-o", "sweep.csv")
     equal(table(box.read("sweep.csv").decode()), cells, "a file")
 
@@ -177,7 +238,7 @@ def sweep_leave_one_out(box):
     curve = dict(re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %", said, re.M))
     text = box.works("sweep", "train.safetensors", "--leave-one-out", "--lambdas", "0.01x,0.1x,1x").out
     for value in ("0.01", "0.1", "1"):
-        check(re.search(rf"^ +{value}x +{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
+        check(re.search(rf"^ +{value}x +[*]?{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
 
 
 @test

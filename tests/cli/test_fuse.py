@@ -24,7 +24,7 @@ def fused_by_default(box):
     equal(about["alpha"], float(found.group(2)), "alpha")
     zero = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--text", "text.safetensors", "--json").out)
     equal(about["model_text_top1"], zero["raw_text_top1"], "text of the model and the text itself")
-    for part, top1 in (("images", about["top1"]), ("text", about["model_text_top1"]), ("fused", about["fused_top1"])):
+    for part, top1 in (("images", about["prototypes_top1"]), ("text", about["model_text_top1"]), ("fused", about["top1"])):
         rows = box.works("classify", "f.safetensors", "test.safetensors", "--part", part, "--top", 1).out.splitlines()[1:]
         right = sum(int(line.split("\t")[1][1:]) == i % 20 for i, line in enumerate(rows))
         equal(right / len(rows), top1, f"classify --part {part}")
@@ -111,7 +111,7 @@ def sweeps(box):
         equal((cell["n"], cell["top1"], cell["top5"], cell["alpha"]),
               (alone["n"], alone["fused_top1"], alone["fused_top5"], alone["alpha"]), f"lambda {cell['relative']}, {cell['dim']} dimensions")
     rows = [line.split(",") for line in box.works("sweep", *words, *over, "--format", "csv", "-q").out.splitlines()]
-    equal(rows[0][-2:], ["text", "alpha"], "the head of the CSV")
+    equal(rows[0][-3:], ["text", "alpha", "best"], "the head of the CSV")
     equal([[int(row[8]), row[12], float(row[13])] for row in rows if row[12] == "fused"],
           [[round(cell["top1"] * cell["n"]), "fused", cell["alpha"]] for cell in fused], "CSV and JSON")
     equal(len(rows) - 1, len(cells), "lines of the CSV")
@@ -132,3 +132,28 @@ def sweeps(box):
                         ([*words, *over[:2], "--between", "s.safetensors", "--fuse", "1"], "--between"),
                         ([*words, *over[:2], "--shots", "1", "--fuse", "1"], "--shots")):
         box.refuses(USAGE, "sweep", *bad, naming=naming)
+
+
+@test
+def fused_models_are_called_so(box):
+    make_data(box)
+    box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors", "-q")
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    about = json.loads(box.works("compare", "f.safetensors", "m.safetensors", "test.safetensors", "--json").out)
+    equal((about["a_space"], about["b_space"], about["a_file"]), ("fused", "koofu", "f.safetensors"), "sides of a comparison")
+    judged = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--metric", "euclidean", "--json").out)
+    equal((judged["top1"], judged["metric"], judged["prototypes_metric"]), (about["a"], "cosine", "euclidean"), "what was compared how")
+    note = "raw and Koo-Fu: by Euclidean distance; text and fused: by cosine"
+    check(note in box.works("eval", "f.safetensors", "test.safetensors", "--metric", "euclidean").out, "the metrics of the lines")
+    check(note not in box.works("eval", "f.safetensors", "test.safetensors").out, "a note on metrics that are the same")
+    errors = json.loads(box.works("eval", "f.safetensors", "test.safetensors", "--errors", "--json").out)
+    equal(errors["errors_of"], "fused", "whose errors")
+
+
+@test
+def one_se_with_text(box):
+    make_data(box)
+    words = ["fit", "train.safetensors", "--text", "text.safetensors", "--one-se", "-o", "f.safetensors"]
+    box.refuses(USAGE, *words, naming="--one-se cannot be used with --text")
+    said = box.works(*words, "--fuse", "0.5").err
+    check("the largest within one standard error" in said or "by leave-one-out" in said, said)

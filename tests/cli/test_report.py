@@ -3,7 +3,7 @@
 import json
 import re
 
-from files import npy
+from files import data_set, npy
 from harness import BAD_DATA, IO, USAGE, check, equal, test
 
 
@@ -20,12 +20,15 @@ OF_ERRORS = ("classes", "confusions", "margins")
 def with_test_data(box):
     make_data(box)
     result = box.works("report", "train.safetensors", "--test", "test.safetensors", "--title", "Twelve <b>", "-o", "a.html")
-    check("wrote a.html: 96 rows, 12 classes, 3 of 24 dimensions" in result.err and "top-1 accuracy: raw" in result.err, result.err)
+    check("wrote a.html: 96 rows, 12 classes, 24 dimensions" in result.err and "top-1 accuracy: raw" in result.err, result.err)
     page = box.read("a.html").decode()
     for section in SECTIONS + OF_ERRORS:
         check(f'id="{section}"' in page, f"{section} is not in the page")
     check("Twelve &lt;b&gt;" in page and "Twelve <b>" not in page, "the title")
     check("of 72 test rows" in page and "train.safetensors" in page and "c0003" in page, "what it is about")
+    costs = re.search(r"What fewer dimensions cost</h3>.*?</table>", page, re.S).group(0)
+    equal(re.findall(r"<tr[^>]*><td>(\d+)</td>", costs), ["24", "12", "11", "6", "3"], "dimensions whose cost is shown")
+    check("Optimistic" not in page and "in folds that their map has not seen, <b>k = " in page, "what is said about k")
     box.works("report", "train.safetensors", "--test", "test.safetensors", "--title", "Twelve <b>", "-o", "b.html",
               "--threads", 1, "--isa", "plain")
     equal(box.read("b.html"), page.encode(), "the page on one thread and with plain kernels")
@@ -128,13 +131,14 @@ def settings_as_in_fit(box):
         check(f"{alone['lambda']:.4g} = " in page, f"{options}: lambda {alone['lambda']:.4g}")
     kept = []
     for scale in ("0.001x", "0.3x", "30x"):
-        box.works("report", "train.safetensors", "--lambda", scale, "--dims", "24", "-k", "1", "-o", "page.html", "-q")
-        box.works("fit", "train.safetensors", "--lambda", scale, "--dim", "auto", "-o", "m.safetensors", "-q")
+        auto = ["--lambda", scale, "--dim", "auto", "--margin", 12]
+        box.works("report", "train.safetensors", *auto, "--dims", "24", "-k", "1", "-o", "page.html", "-q")
+        box.works("fit", "train.safetensors", *auto, "-o", "m.safetensors", "-q")
         kept.append(json.loads(box.works("info", "m.safetensors", "--json").out)["dim_out"])
         check(f"24 → {kept[-1]}<" in box.read("page.html").decode(), f"{scale}: {kept[-1]} dimensions")
     check(len(set(kept)) == 3, f"{kept}: lambda makes no difference")
     box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
-    for option in (["--lambda", "1"], ["--one-se"], ["--no-normalize"]):
+    for option in (["--lambda", "1"], ["--one-se"], ["--no-normalize"], ["--dim", "auto"]):
         box.refuses(USAGE, *words, "--model", "m.safetensors", *option, "-o", "page.html", naming=option[0])
     box.refuses(USAGE, *words, "--lambda", "much", "-o", "page.html", naming="much")
     box.refuses(USAGE, *words, "--lambda", "1", "--one-se", "-o", "page.html", naming="--one-se needs --lambda auto")
@@ -182,3 +186,30 @@ def refusals(box):
                 naming="--dim")
     box.refuses(IO, "report", "train.safetensors", "-o", "absent/page.html", naming="absent/page.html")
     box.refuses(IO, "report", "absent.npy", "-o", "page.html", naming="absent.npy")
+
+
+@test
+def notes_are_said_once(box):
+    names = [f"class {k}" for k in range(12)]
+    box.write("train.safetensors", data_set(n=96, dim=12, classes=12))
+    box.write("test.safetensors", data_set(n=36, dim=12, classes=12, seed=2))
+    box.write("text.safetensors", data_set(n=12, dim=12, classes=12, seed=3, names=names[:10] + ["cow", "hen"]))
+    said = box.works("report", "train.safetensors", "--test", "test.safetensors", "--text", "text.safetensors",
+                     "--shots", "1,2", "-o", "page.html").err
+    for note in ("2 of the 12 classes of the training data are not in the text", "2 of the 12 classes of the text are not in"):
+        equal(said.count(note), 1, f"how often is said: {note}\n{said}")
+
+
+@test
+def near_duplicates_are_told(box):
+    box.works("synth", "--classes", 12, "--dim", 64, "--per-class", 12, "-o", "honest.safetensors", "-q")
+    box.works("convert", "honest.safetensors", "honest.safetensors", "-o", "twice.safetensors", "-q")
+    for name, warned in (("honest.safetensors", False), ("twice.safetensors", True)):
+        for words in (["fit", name, "-o", "m.safetensors"], ["report", name, "-o", "page.html"]):
+            said = box.works(*words).err
+            found = re.search(r"warning: (\d+) of (\d+) rows looked up have nearly the same row in their class.*--groups FILE", said)
+            equal(found is not None, warned, f"{words}: a warning\n{said}")
+            if warned:
+                equal(found.groups(), ("288", "288"), "every row has its copy")
+    quiet = box.works("fit", "twice.safetensors", "--lambda", "0.3x", "-o", "m.safetensors").err
+    check("warning" not in quiet, f"nothing was left out: {quiet}")

@@ -30,15 +30,27 @@ def unknown_option(box):
 
 
 @test
-def options_given_twice(box):
+def the_last_of_repeated_options_wins(box):
     box.write("x.safetensors", data_set())
-    for words, option in ((["search", "g", "q", "-k", 1, "-k", 2], "-k"), (["search", "g", "q", "-k", 1, "--neighbours=1"], "--neighbours"),
-                          (["eval", "m", "q", "-k", "1,2", "-k", 2], "-k"), (["index", "x", "--ids", "a", "--ids", "b", "-o", "o"], "--ids"),
-                          (["fit", "x", "-o", "a", "-o", "b"], "-o"), (["fit", "x", "-o", "a", "--output", "a"], "--output"),
-                          (["eval", "m", "x", "--metric", "cosine", "--metric", "cosine"], "--metric"),
-                          (["eval", "m", "x", "--temperature", 1, "--temperature", 2], "--temperature")):
-        box.refuses(USAGE, *words, naming=f": {option} is given twice")
+    box.works("fit", "x.safetensors", "-o", "a.safetensors", "--dim", 5, "--lambda", 3, "--output", "b.safetensors", "--dim=2", "--lambda", "0.5x")
+    box.works("fit", "x.safetensors", "-o", "c.safetensors", "--dim", "auto", "--lambda", "0.5x", "--dim", 2)
+    equal(box.files(), {"x.safetensors", "b.safetensors", "c.safetensors"}, "what was written")
+    equal(box.read("b.safetensors"), box.read("c.safetensors"), "the model with the last dim and lambda")
+    eval_k = ["eval", "b.safetensors", "x.safetensors", "--gallery", "g.safetensors", "--json"]
+    box.works("index", "x.safetensors", "--model", "b.safetensors", "-o", "g.safetensors")
+    equal(box.works(*eval_k, "-k", "1,2,5", "-k", "3").out, box.works(*eval_k, "-k", 3).out, "the last list of numbers")
+    by_metric = ["eval", "b.safetensors", "x.safetensors", "--json", "--metric"]
+    equal(box.works(*by_metric, "euclidean", "--metric", "cosine").out, box.works(*by_metric, "cosine").out, "the last choice")
+    box.refuses(USAGE, "fit", "x.safetensors", "-o", "m", "--dim", "0", "--dim", "2", naming=["--dim", "from 1 to 65536"])
     box.works("info", "x.safetensors", "-q", "-q", "-v", "-v", "--json", "--json")
+
+
+@test
+def words_of_other_programs(box):
+    for word, command in (("train", "fit"), ("predict", "classify"), ("query", "search"), ("encode", "embed"), ("test", "eval"),
+                          ("infer", "classify"), ("score", "eval"), ("inspect", "info"), ("build", "index"), ("project", "transform"),
+                          ("tune", "sweep"), ("add", "add-class")):
+        box.refuses(USAGE, word, "x", naming=f"there is no command '{word}' (did you mean '{command}'?)")
 
 
 @test

@@ -138,18 +138,19 @@ def more_shards_than_files_may_be_open(box):
 def classify_tsv(box):
     with_model(box, names=["plain", "tab\there", "back\\slash"])
     lines = box.works("classify", "m.safetensors", "x.safetensors").out.split("\n")
-    equal(lines[0], "row\tclass1\tcosine1\tclass2\tcosine2\tclass3\tcosine3", "header")
+    equal(lines[0], "row\tclass1\tcosine1\tclass2\tcosine2\tclass3\tcosine3\ttruth", "header")
     equal(lines.pop(), "", "the end of the last line")
     equal(len(lines), 61, "lines")
     names = {"plain", "tab\\there", "back\\\\slash"}
     for number, line in enumerate(lines[1:]):
-        row, *pairs = line.split("\t")
+        row, *pairs, truth = line.split("\t")
         equal(int(row), number, "row number")
+        equal(truth, ["plain", "tab\\there", "back\\\\slash"][number % 3], "truth")
         equal(set(pairs[0::2]), names, "classes")
         scores = [float(s) for s in pairs[1::2]]
         check(scores == sorted(scores, reverse=True), f"cosines fall: {line}")
     top = box.works("classify", "m.safetensors", "x.safetensors", "--top", 1, "--metric", "euclidean").out
-    equal(top.split("\n")[0], "row\tclass1\tdistance1", "header with --top 1")
+    equal(top.split("\n")[0], "row\tclass1\tdistance1\ttruth", "header with --top 1")
 
 
 @test

@@ -1,0 +1,129 @@
+/* reject.c - the score below which a row is of no known class, from training rows alone.
+ *
+ * Each row in turn is left out, and the score of its best class is noted, whichever that is: known
+ * rows to come will have such scores. The threshold is the strictest one that the wanted share of
+ * them reaches, an exact quantile. docs/probabilities.md says why the score, and not the
+ * probability or the margin. */
+#include "choose/choose.h"
+#include "choose/left_out.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static int by_value(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+double kf_score_reached_by(double *scores, uint64_t n, double share) {
+  qsort(scores, n, sizeof *scores, by_value);
+  uint64_t kept = (uint64_t)ceil(share * (double)n);
+  if (kept < 1) kept = 1;
+  return scores[kept < n ? n - kept : 0];
+}
+
+/* The largest of some scores, without NaN; NaN if there is none. */
+static double best_of(const double *scores, uint32_t n, double sign) {
+  double best = (double)NAN;
+  for (uint32_t k = 0; k < n; k++)
+    if (!isnan(scores[k]) && !(sign * scores[k] <= best)) best = sign * scores[k];
+  return best;
+}
+
+typedef struct best_scores {
+  kf_ctx *ctx;
+  const kf_stats *stats;
+  double *at; /* [rows of the data set] larger is better; NaN: not left out */
+} best_scores;
+
+/* --- the shrunk method ------------------------------------------------------------------------ */
+
+static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
+  (void)label;
+  const best_scores *best = argument;
+  best->at[row] = best_of(scores, best->stats->n_classes, 1);
+}
+
+double kf_distance_unit(const kf_stats *s) {
+  uint64_t classes = 0;
+  for (uint32_t k = 0; k < s->n_classes; k++) classes += s->counts[k] > 0;
+  return (double)(s->rows - classes);
+}
+
+static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
+                             const kf_reject_options *o) {
+  kf_left_out_options by = {
+      .metric = o->metric, .sample = o->sample, .groups = o->groups, .text = o->text};
+  kf_left_out_trial trial = {.lambda = o->lambda, .what = "reject", .see = see, .argument = best};
+  kf_left_out_point point = {.alpha = o->alpha};
+  kf_left_out *l;
+  uint64_t n = 0;
+  KF_TRY(kf_left_out_new(fitter, data, &by, &l));
+  kf_status status =
+      kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &point, 1, &n) : KF_OK;
+  kf_left_out_free(l);
+  double unit = kf_distance_unit(best->stats);
+  for (uint64_t i = 0; o->metric == KF_METRIC_EUCLIDEAN && i < data->rows; i++)
+    best->at[i] = -sqrt(-2 * best->at[i] / unit);
+  return status;
+}
+
+/* --- the paper's method ----------------------------------------------------------------------- */
+
+static kf_status score_rows(best_scores *best, kf_loo *loo, const kf_row_list *rows,
+                            const kf_reject_options *o) {
+  uint32_t k = best->stats->n_classes;
+  double *scores = kf_alloc(k, sizeof *scores);
+  if (scores == NULL) return kf_fail_memory(&best->ctx->err);
+  kf_status status = KF_OK;
+  bool distances = o->metric == KF_METRIC_EUCLIDEAN;
+  for (uint64_t i = 0; status == KF_OK && i < rows->n; i++) {
+    status = kf_progress(best->ctx, "reject", i, rows->n);
+    if (status == KF_OK) status = kf_loo_scores(loo, rows->row[i], o->lambda, scores);
+    if (status != KF_OK) break;
+    double score = best_of(scores, k, distances ? -1 : 1);
+    best->at[rows->row[i]] = distances ? -sqrt(-score) : score;
+  }
+  kf_free(scores);
+  return status;
+}
+
+static kf_status by_loo(best_scores *best, kf_fitter *fitter, const kf_data *data,
+                        const kf_reject_options *o) {
+  if (o->text != NULL)
+    return kf_fail(&best->ctx->err, KF_ERR_ARG,
+                   "a threshold for unknown rows of the paper's method cannot be chosen with text");
+  kf_loo *loo;
+  kf_row_list rows = {0};
+  uint64_t labelled;
+  uint64_t most = o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE;
+  KF_TRY(kf_loo_new(fitter, data, o->metric, o->centre, &loo));
+  kf_status status = kf_sample_rows(best->ctx, data, most, &rows, &labelled);
+  if (status == KF_OK) status = score_rows(best, loo, &rows, o);
+  kf_row_list_clear(&rows);
+  kf_loo_free(loo);
+  return status;
+}
+
+/* --- both ------------------------------------------------------------------------------------- */
+
+kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
+                              double *out) {
+  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  best_scores best = {.ctx = ctx, .stats = kf_fitter_stats(fitter)};
+  best.at = kf_alloc(data->rows, sizeof *best.at);
+  if (best.at == NULL) return kf_fail_memory(&ctx->err);
+  for (uint64_t i = 0; i < data->rows; i++) best.at[i] = (double)NAN;
+  bool paper = kf_fitter_method(fitter) == KF_METHOD_PAPER;
+  kf_status status = (paper ? by_loo : by_left_out)(&best, fitter, data, o);
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < data->rows; i++)
+    if (!isnan(best.at[i])) best.at[n++] = best.at[i];
+  if (status == KF_OK && n == 0)
+    status = kf_fail(&ctx->err, KF_ERR_MATH,
+                     "a threshold for unknown rows cannot be chosen: no class has two rows");
+  double sign = o->metric == KF_METRIC_EUCLIDEAN ? -1 : 1;
+  if (status == KF_OK) *out = sign * kf_score_reached_by(best.at, n, o->share);
+  kf_free(best.at);
+  return status;
+}

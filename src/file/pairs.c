@@ -1,0 +1,141 @@
+/* pairs.c - which label file belongs to which data file, if a folder or a pattern stands for them.
+ *
+ * By name: part_7.npy goes with part_7.txt. If no label file is named like a data file, both are taken
+ * in the order of numbers: img_7.npy goes with labels_7.npy; then the numbers in their names must be the
+ * same, since a missing file would move all that follow. */
+#include "file/file_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A path with its name, without folder and ending. */
+typedef struct named {
+  char *path; /* first, for kf_by_number */
+  const char *name;
+  size_t length;
+  size_t at; /* in its list */
+} named;
+
+static named name_of(char *path, size_t at) {
+  const char *suffix = kf_npz_suffix(path);
+  size_t size = suffix != NULL ? (size_t)(suffix - path) : strlen(path);
+  const char *slash = memrchr(path, '/', size), *name = slash != NULL ? slash + 1 : path;
+  size_t length = size - (size_t)(name - path);
+  const char *dot = memrchr(name, '.', length);
+  if (dot != NULL && dot > name) length = (size_t)(dot - name);
+  return (named){.path = path, .name = name, .length = length, .at = at};
+}
+
+static int compare_names(const named *a, const named *b) {
+  size_t n = a->length < b->length ? a->length : b->length;
+  int order = memcmp(a->name, b->name, n);
+  return order != 0 ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+static int by_name(const void *a, const void *b) { return compare_names(a, b); }
+
+/* The next number in [*at, end), without leading zeros; NULL: there is none. */
+static const char *next_number(const char **at, const char *end, size_t *length) {
+  while (*at < end && (**at < '0' || **at > '9')) ++*at;
+  if (*at == end) return NULL;
+  while (*at + 1 < end && **at == '0' && (*at)[1] >= '0' && (*at)[1] <= '9') ++*at;
+  const char *number = *at;
+  while (*at < end && **at >= '0' && **at <= '9') ++*at;
+  *length = (size_t)(*at - number);
+  return number;
+}
+
+static bool same_numbers(const named *a, const named *b) {
+  const char *p = a->name, *q = b->name;
+  for (;;) {
+    size_t n = 0, m = 0;
+    const char *x = next_number(&p, a->name + a->length, &n);
+    const char *y = next_number(&q, b->name + b->length, &m);
+    if (x == NULL || y == NULL) return x == y;
+    if (n != m || memcmp(x, y, n) != 0) return false;
+  }
+}
+
+/* Sorts both by name. match[i]: the label file of data file i; *lone is the first without one (NULL:
+ * none). Returns how many have one; 0 if names are not unique. */
+static size_t match_names(named *data, size_t n, named *labels, size_t m, const named **match,
+                          const named **lone) {
+  qsort(data, n, sizeof *data, by_name);
+  qsort(labels, m, sizeof *labels, by_name);
+  size_t matched = 0, at = 0;
+  *lone = NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (i > 0 && compare_names(&data[i - 1], &data[i]) == 0) return 0;
+    while (at < m && compare_names(&labels[at], &data[i]) < 0) at++;
+    if (at + 1 < m && compare_names(&labels[at], &labels[at + 1]) == 0) return 0;
+    bool found = at < m && compare_names(&labels[at], &data[i]) == 0;
+    match[i] = found ? &labels[at] : NULL;
+    matched += found;
+    if (!found && *lone == NULL) *lone = &data[i];
+  }
+  return matched;
+}
+
+static kf_status match_ranks(named *data, size_t n, named *labels, size_t m, const named **match,
+                             kf_err *err) {
+  if (n != m)
+    return kf_fail(err, KF_ERR_ARG,
+                   "%zu label files, such as %s, for %zu data files, such as %s: give one for all "
+                   "or one for each",
+                   m, labels[0].path, n, data[0].path);
+  qsort(data, n, sizeof *data, kf_by_number);
+  qsort(labels, n, sizeof *labels, kf_by_number);
+  for (size_t i = 0; i < n; i++) {
+    if (!same_numbers(&data[i], &labels[i]))
+      return kf_fail_file(err, labels[i].path,
+                          "by its place in the order of numbers it belongs to %s, but the numbers "
+                          "in their names differ",
+                          data[i].path);
+    match[i] = &labels[i];
+  }
+  return KF_OK;
+}
+
+static kf_status match_files(named *data, size_t n, named *labels, size_t m, const named **match,
+                             kf_err *err) {
+  const named *lone;
+  if (match_names(data, n, labels, m, match, &lone) == 0)
+    return match_ranks(data, n, labels, m, match, err);
+  if (lone == NULL) return KF_OK;
+  return kf_fail_file(err, lone->path, "no label file has its name (there are %zu, such as %s)", m,
+                      labels[0].path);
+}
+
+/* Label files of other data files are left out. */
+static kf_status pair(const kf_paths *data, kf_paths *labels, kf_arena *arena, kf_err *err) {
+  size_t n = data->n, m = labels->n;
+  named *rows, *files;
+  const named **match;
+  char **order, **rest;
+  KF_TAKE(arena, rows, n);
+  KF_TAKE(arena, files, m);
+  KF_TAKE(arena, match, n);
+  KF_TAKE(arena, order, n);
+  KF_TAKE(arena, rest, m);
+  if (arena->failed) return kf_fail_memory(err);
+  for (size_t i = 0; i < n; i++) rows[i] = name_of(data->path[i], i);
+  for (size_t i = 0; i < m; i++) files[i] = name_of(labels->path[i], i);
+  KF_TRY(match_files(rows, n, files, m, match, err));
+  memcpy(rest, labels->path, m * sizeof *rest);
+  for (size_t i = 0; i < n; i++) {
+    order[rows[i].at] = match[i]->path;
+    rest[match[i]->at] = NULL;
+  }
+  for (size_t i = 0; i < m; i++) kf_free(rest[i]);
+  memcpy(labels->path, order, n * sizeof *order); /* n <= m, since each has its own */
+  labels->n = n;
+  return KF_OK;
+}
+
+kf_status kf_paths_pair(const kf_paths *data, kf_paths *labels, kf_err *err) {
+  if (!labels->listed || labels->n < 2) return KF_OK;
+  kf_arena arena = {0};
+  kf_status status = pair(data, labels, &arena, err);
+  kf_arena_free(&arena);
+  return status;
+}

@@ -1,0 +1,51 @@
+/* section_worst.c - the rows that went wrong by the widest margin, with their pictures where there
+ * are any: often a wrong label, or a picture of two things. */
+#include "report/sections.h"
+
+static void put_picture(kf_string *out, const kf_worst_row *row) {
+  kf_put(out, "<td class=\"words\">");
+  if (row->picture != NULL) {
+    kf_put(out, "<img src=\"");
+    kf_put(out, row->picture);
+    kf_string_addf(out, "\" width=\"%u\" height=\"%u\" alt=\"\">", row->width, row->height);
+  }
+  kf_put(out, "</td>");
+}
+
+static void put_row(kf_string *out, const kf_page *c, const kf_worst_row *row, bool pictures) {
+  const kf_mistake *m = row->mistake;
+  kf_put(out, "<tr><th scope=\"row\"><bdi>");
+  if (row->id != NULL)
+    kf_put_text(out, row->id, 80);
+  else
+    kf_string_addf(out, "row %s", kf_show_count(m->row).text);
+  kf_put(out, "</bdi></th>");
+  if (pictures) put_picture(out, row);
+  kf_put(out, "<td class=\"words\"><bdi>");
+  kf_put_class(out, c, (uint32_t)m->truth, 40);
+  kf_put(out, "</bdi></td><td class=\"words\"><bdi>");
+  kf_put_class(out, c, (uint32_t)m->answer, 40);
+  kf_string_addf(out, "</bdi></td><td>%s</td>", kf_show_real(m->margin).text);
+  if (!isnan(m->probability)) kf_string_addf(out, "<td>%.1f\u202F%%</td>", 100 * m->probability);
+  kf_put(out, "</tr>\n");
+}
+
+void kf_section_worst(kf_string *out, const kf_page *c) {
+  if (c->n_worst == 0) return;
+  bool pictures = kf_page_has_pictures(c), sure = !isnan(c->worst[0].mistake->probability);
+  kf_section_begin(out, "worst", "Wrong by a wide margin");
+  kf_put(out, "<p class=\"lead\">The test rows that went wrong although the best score was far "
+              "ahead of the second. Look here first for wrong labels.</p>\n");
+  kf_table_begin(out, "rows that went wrong",
+                 pictures && sure ? KF_HEAD("row") KF_HEAD_WORDS("picture") KF_HEAD_WORDS("label")
+                                        KF_HEAD_WORDS("answer") KF_HEAD("margin") KF_HEAD("sure")
+                 : pictures ? KF_HEAD("row") KF_HEAD_WORDS("picture") KF_HEAD_WORDS("label")
+                                  KF_HEAD_WORDS("answer") KF_HEAD("margin")
+                 : sure ? KF_HEAD("row") KF_HEAD_WORDS("label") KF_HEAD_WORDS("answer")
+                              KF_HEAD("margin") KF_HEAD("sure")
+                        : KF_HEAD("row") KF_HEAD_WORDS("label") KF_HEAD_WORDS("answer")
+                              KF_HEAD("margin"));
+  for (size_t i = 0; i < c->n_worst; i++) put_row(out, c, &c->worst[i], pictures);
+  kf_table_end(out);
+  kf_section_end(out);
+}

@@ -1,0 +1,331 @@
+/* test_left_out.c - rows and groups left out in closed form give the scores that fitting again
+ * without them gives; likelihood and temperature are those of the scores. */
+#include "refits.h"
+
+#include "choose/choose.h"
+#include "choose/left_out.h"
+
+/* --- the same by fitting again ---------------------------------------------------------------- */
+
+/* Everything as the definitions say, with dense matrices: W, C and their inverses. The scales of
+ * columns and kappa are those of all rows, as left_out.c says. */
+typedef struct refit {
+  uint32_t dim;
+  bool shrunk, euclidean;
+  double kappa, noise;
+  const double *column;
+  kf_stats *stats; /* without the group */
+  double *w, *inverse, *s_b, *mean;
+} refit;
+
+static kf_stats *empty_like(kf_ctx *ctx, const world *w, const kf_stats *all) {
+  kf_stats_options options = {.normalize = kf_stats_normalized(all) ? KF_ON : KF_OFF,
+                              .exponent = kf_stats_exponent(all)};
+  kf_stats *s;
+  assert_ok(ctx, kf_stats_new(ctx, w->dim, w->classes, NULL, &options, &s));
+  return s;
+}
+
+/* A row as the statistics see it, scaled. */
+static void row_seen(kf_ctx *ctx, const world *w, const refit *r, const kf_stats *all, uint64_t row,
+                     double *x) {
+  kf_stats *one = empty_like(ctx, w, all);
+  assert_ok(ctx, kf_stats_add(ctx, one, w->rows + row * w->dim, &w->labels[row], 1));
+  const int64_t *sum = kf_stats_class_sum(one, (uint32_t)w->labels[row]);
+  for (uint32_t i = 0; i < w->dim; i++)
+    x[i] = (ldexp((double)sum[i], -kf_stats_exponent(all)) - r->mean[i]) * r->column[i];
+  kf_stats_free(one);
+}
+
+static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_fitter *fitter,
+                           const uint32_t *groups, uint64_t row, double lambda, bool euclidean) {
+  uint32_t d = w->dim, filled = 0;
+  refit r = {.dim = d, .euclidean = euclidean, .column = kf_fitter_column(fitter)};
+  r.shrunk = kf_fitter_method(fitter) == KF_METHOD_SHRUNK;
+  r.kappa = kf_fitter_kappa(fitter);
+  for (uint32_t k = 0; k < w->classes; k++) filled += kf_stats_count(all, k) > 0;
+  r.noise = (double)(kf_stats_rows(all) - filled);
+  r.stats = empty_like(ctx, w, all);
+  assert_ok(ctx, kf_stats_merge(ctx, r.stats, all));
+  for (uint64_t i = 0; i < w->n; i++) {
+    if (groups != NULL ? groups[i] != groups[row] : i != row) continue;
+    kf_stats *one = empty_like(ctx, w, all);
+    assert_ok(ctx, kf_stats_add(ctx, one, w->rows + i * d, &w->labels[i], 1));
+    assert_ok(ctx, kf_stats_subtract(ctx, r.stats, one));
+    kf_stats_free(one);
+  }
+  r.w = malloc((size_t)d * d * sizeof *r.w);
+  r.inverse = malloc((size_t)d * d * sizeof *r.w);
+  r.s_b = malloc((size_t)d * d * sizeof *r.w);
+  r.mean = malloc(d * sizeof *r.mean);
+  assert_ok(ctx, kf_stats_scatter(ctx, r.stats, r.w, r.s_b, r.mean));
+  for (uint32_t i = 0; i < d; i++)
+    for (uint32_t j = 0; j < d; j++) {
+      r.w[i * d + j] = r.w[i * d + j] * r.column[i] * r.column[j] + (i == j ? lambda : 0);
+      r.s_b[i * d + j] *= r.column[i] * r.column[j];
+    }
+  memcpy(r.inverse, r.w, (size_t)d * d * sizeof *r.w);
+  invert(d, r.inverse);
+  return r;
+}
+
+static void refit_clear(refit *r) {
+  kf_stats_free(r->stats);
+  free(r->w);
+  free(r->inverse);
+  free(r->s_b);
+  free(r->mean);
+}
+
+static void times(uint32_t n, const double *a, const double *x, double *out) {
+  for (uint32_t i = 0; i < n; i++) {
+    out[i] = 0;
+    for (uint32_t j = 0; j < n; j++) out[i] += a[i * n + j] * x[j];
+  }
+}
+
+/* The mean of class k, shrunk as if it had `count` rows: m - W C^-1 m, C = W + count kappa S_b. */
+static void class_mean(const refit *r, uint32_t k, double count, double *m) {
+  uint32_t d = r->dim;
+  double n = (double)kf_stats_count(r->stats, k);
+  for (uint32_t i = 0; i < d; i++)
+    m[i] = (ldexp((double)kf_stats_class_sum(r->stats, k)[i] / n, -kf_stats_exponent(r->stats)) -
+            r->mean[i]) *
+           r->column[i];
+  if (!r->shrunk) return;
+  double *c = malloc((size_t)d * d * sizeof *c), *t = malloc(2 * d * sizeof *t), *y = t + d;
+  for (uint32_t i = 0; i < d * d; i++) c[i] = r->w[i] + count * r->kappa * r->s_b[i];
+  invert(d, c);
+  times(d, c, m, t);
+  times(d, r->w, t, y);
+  for (uint32_t i = 0; i < d; i++) m[i] -= y[i];
+  free(c);
+  free(t);
+}
+
+static double refit_score(const refit *r, uint32_t k, const double *x) {
+  uint32_t d = r->dim;
+  double *m = malloc(d * sizeof *m), score;
+  class_mean(r, k, (double)kf_stats_count(r->stats, k), m);
+  if (r->euclidean) {
+    for (uint32_t i = 0; i < d; i++) m[i] -= x[i];
+    score = -0.5 * r->noise * form(d, r->inverse, m, m);
+  } else {
+    score = form(d, r->inverse, x, m) / sqrt(form(d, r->inverse, x, x) * form(d, r->inverse, m, m));
+  }
+  free(m);
+  return score;
+}
+
+/* --- scores ------------------------------------------------------------------------------------ */
+
+typedef struct seen {
+  uint32_t classes;
+  double *scores; /* [rows][classes] */
+  unsigned char *there;
+} seen;
+
+static void see(void *argument, uint64_t row, int32_t label, const double *scores) {
+  seen *s = argument;
+  (void)label;
+  memcpy(s->scores + row * s->classes, scores, s->classes * sizeof *scores);
+  s->there[row] = 1;
+}
+
+typedef struct setting {
+  kf_method method;
+  bool euclidean;
+  const uint32_t *groups;
+} setting;
+
+static bool class_is_left(const world *w, const kf_stats *all, const uint32_t *groups,
+                          uint64_t row) {
+  int64_t lost = 0;
+  for (uint64_t i = 0; i < w->n; i++)
+    lost +=
+        w->labels[i] == w->labels[row] && (groups != NULL ? groups[i] == groups[row] : i == row);
+  return lost < kf_stats_count(all, (uint32_t)w->labels[row]);
+}
+
+/* The loss at a temperature, from scores that were seen. */
+static double loss_at(const seen *s, const world *w, double temperature) {
+  double sum = 0;
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < w->n; i++) {
+    if (!s->there[i]) continue;
+    const double *scores = s->scores + i * s->classes;
+    double all = 0, own = scores[w->labels[i]];
+    for (uint32_t k = 0; k < s->classes; k++)
+      if (!isnan(scores[k])) all += exp(temperature * (scores[k] - own));
+    sum += log(all);
+    n++;
+  }
+  return sum / (double)n;
+}
+
+static void check_loss(const seen *s, const world *w, const kf_left_out_point *p, bool euclidean) {
+  uint64_t top1 = 0;
+  for (uint64_t i = 0; i < w->n; i++) {
+    if (!s->there[i]) continue;
+    const double *scores = s->scores + i * s->classes;
+    bool right = true;
+    for (uint32_t k = 0; k < s->classes; k++)
+      right &= !(scores[k] > scores[w->labels[i]] ||
+                 (scores[k] == scores[w->labels[i]] && (int32_t)k < w->labels[i]));
+    top1 += right;
+  }
+  assert_int_equal(p->top1, top1);
+  assert_true(fabs(p->loss - loss_at(s, w, p->temperature)) < 2e-3 * (1 + p->loss));
+  if (euclidean && p->temperature == 1) return; /* at its limit */
+  assert_true(p->loss <= loss_at(s, w, p->temperature * 1.2));
+  assert_true(p->loss <= loss_at(s, w, p->temperature / 1.2));
+}
+
+static void check_scores(const world *w, setting t, double relative) {
+  kf_ctx *ctx = test_ctx(3, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *stats;
+  kf_fitter *fitter;
+  kf_left_out *l;
+  assert_ok(ctx,
+            kf_data_open_memory(ctx, w->rows, w->n, w->dim, w->labels, NULL, w->classes, &data));
+  kf_stats_options options = {.normalize = t.euclidean ? KF_OFF : KF_ON};
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, &options, &stats));
+  assert_ok(ctx, kf_fitter_new(ctx, stats, NULL, t.method, &fitter));
+  kf_left_out_options by = {.metric = t.euclidean ? KF_METRIC_EUCLIDEAN : KF_METRIC_COSINE,
+                            .groups = t.groups};
+  assert_ok(ctx, kf_left_out_new(fitter, data, &by, &l));
+  double lambda = relative * kf_fitter_mean_eigenvalue(fitter);
+  seen s = {.classes = w->classes,
+            .scores = malloc(w->n * w->classes * sizeof *s.scores),
+            .there = calloc(w->n, 1)};
+  kf_left_out_point p = {0};
+  uint64_t n = 0, there = 0;
+  kf_left_out_trial trial = {.lambda = lambda, .see = see, .argument = &s};
+  assert_ok(ctx, kf_left_out_try(l, &trial, &p, 1, &n));
+  double *x = malloc(w->dim * sizeof *x);
+  for (uint64_t row = 0; row < w->n; row++) {
+    assert_int_equal(s.there[row], class_is_left(w, stats, t.groups, row));
+    there += s.there[row];
+    if (!s.there[row]) continue;
+    refit r = refit_without(ctx, w, stats, fitter, t.groups, row, lambda, t.euclidean);
+    row_seen(ctx, w, &r, stats, row, x);
+    for (uint32_t k = 0; k < w->classes; k++) {
+      double score = s.scores[row * w->classes + k];
+      if (kf_stats_count(r.stats, k) == 0) {
+        assert_true(isnan(score));
+        continue;
+      }
+      double again = refit_score(&r, k, x);
+      if (!(fabs(score - again) < 1e-9 * (1 + fabs(again))))
+        fail_msg("row %d, class %u: %.15g, fitted again %.15g", (int)row, k, score, again);
+    }
+    refit_clear(&r);
+  }
+  assert_int_equal(n, there);
+  assert_int_equal(n, kf_left_out_counts(l).n);
+  assert_int_equal(w->n, n + kf_left_out_counts(l).n_single);
+  check_loss(&s, w, &p, t.euclidean);
+  free(x);
+  free(s.scores);
+  free(s.there);
+  kf_left_out_free(l);
+  kf_fitter_free(fitter);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
+/* More columns than classes, and fewer. */
+static void check_setting(setting t) {
+  static const double relative[] = {0.01, 0.5, 20};
+  for (int few = 0; few < 2; few++) {
+    world w = unbalanced(few ? 5 : 16, 9, 3);
+    for (size_t i = 0; i < 3; i++) check_scores(&w, t, relative[i]);
+    free_world(&w);
+  }
+}
+
+static void test_shrunk(void **state) {
+  (void)state;
+  check_setting((setting){.method = KF_METHOD_SHRUNK});
+}
+
+static void test_shrunk_distances(void **state) {
+  (void)state;
+  check_setting((setting){.method = KF_METHOD_SHRUNK, .euclidean = true});
+}
+
+static void test_paper(void **state) {
+  (void)state;
+  check_setting((setting){.method = KF_METHOD_PAPER});
+  check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
+}
+
+/* Groups of several sizes across classes; one holds a whole class. */
+static void test_groups(void **state) {
+  (void)state;
+  world w = unbalanced(7, 9, 5);
+  uint32_t *groups = malloc(w.n * sizeof *groups);
+  uint64_t random = 11;
+  for (uint64_t i = 0; i < w.n; i++)
+    groups[i] = w.labels[i] == 3 ? 99 : (uint32_t)(test_random(&random) % 7);
+  for (int method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
+    for (int euclidean = 0; euclidean < 2; euclidean++)
+      check_scores(&w, (setting){(kf_method)method, euclidean, groups}, 0.5);
+  free(groups);
+  free_world(&w);
+}
+
+/* --- the same on any machine ------------------------------------------------------------------ */
+
+/* A choice over threads and instruction sets, with groups and without. */
+static void test_same_bits(void **state) {
+  (void)state;
+  world w = make_world(300, 24, 12, 2, 8);
+  uint32_t groups[300];
+  for (uint32_t i = 0; i < 300; i++) groups[i] = i / 7;
+  kf_lambda_choice *first[2] = {0};
+  for (int isa = KF_ISA_PLAIN; isa <= KF_ISA_AMX; isa++) {
+    if (!test_has_isa((kf_isa)isa)) continue;
+    for (unsigned threads = 1; threads <= 5; threads += 2)
+      for (int grouped = 0; grouped < 2; grouped++) {
+        kf_ctx *ctx;
+        kf_data *data;
+        kf_stats *stats;
+        kf_lambda_choice *c;
+        assert_int_equal(
+            kf_ctx_new(&(kf_ctx_options){.threads = threads, .isa = (kf_isa)isa}, &ctx), KF_OK);
+        assert_ok(ctx,
+                  kf_data_open_memory(ctx, w.rows, w.n, w.dim, w.labels, NULL, w.classes, &data));
+        assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
+        kf_lambda_options by = {.groups = grouped ? groups : NULL};
+        assert_ok(ctx, kf_lambda_choice_new(ctx, stats, data, &by, &c));
+        assert_int_equal(c->criterion, KF_CRITERION_LIKELIHOOD);
+        if (first[grouped] == NULL) {
+          first[grouped] = c;
+        } else {
+          assert_int_equal(c->n_points, first[grouped]->n_points);
+          assert_memory_equal(c->points, first[grouped]->points, c->n_points * sizeof *c->points);
+          assert_memory_equal(&c->all, &first[grouped]->all, sizeof c->all);
+          kf_lambda_choice_free(c);
+        }
+        kf_stats_free(stats);
+        kf_data_free(data);
+        kf_ctx_free(ctx);
+      }
+  }
+  assert_memory_not_equal(first[0]->points, first[1]->points, sizeof *first[0]->points);
+  kf_lambda_choice_free(first[0]);
+  kf_lambda_choice_free(first[1]);
+  free_world(&w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_shrunk),    cmocka_unit_test(test_shrunk_distances),
+      cmocka_unit_test(test_paper),     cmocka_unit_test(test_groups),
+      cmocka_unit_test(test_same_bits),
+  };
+  return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,342 @@
+/* test_probabilities.c - probabilities of classes, how far they can be trusted, and the rows that
+ * went wrong: against plain sums over all classes, with the same bits everywhere. */
+#include "world.h"
+
+#include "koofu_judge.h"
+
+enum { N = 300, D = 12, K = 7 };
+#define T 9.5
+
+typedef struct problem {
+  kf_ctx *ctx;
+  world w;
+  kf_data *data;
+  kf_model *model;
+} problem;
+
+static problem make_problem(unsigned threads, kf_isa isa, int raw) {
+  problem p = {.ctx = test_ctx(threads, isa), .w = make_world(N, D, K, 1, 5)};
+  kf_stats *s = stats_of(p.ctx, &p.w, raw);
+  p.model = fit(p.ctx, s, 0.3, 0);
+  p.model->temperature = raw ? 0.01 : T;
+  kf_stats_free(s);
+  assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, N, D, p.w.labels, NULL, K, &p.data));
+  return p;
+}
+
+static void clear_problem(problem *p) {
+  kf_model_free(p->model);
+  kf_data_free(p->data);
+  free_world(&p->w);
+  kf_ctx_free(p->ctx);
+}
+
+/* What classes and scores make of the definition. */
+static void by_hand(const problem *p, int raw, const double *scores, double *out) {
+  double sum = 0;
+  for (int k = 0; k < K; k++) {
+    double s = raw ? -0.5 * scores[k] * scores[k] : scores[k];
+    double best = raw ? -0.5 * scores[0] * scores[0] : scores[0];
+    out[k] = exp(p->model->temperature * (s - best));
+    sum += out[k];
+  }
+  for (int k = 0; k < K; k++) out[k] /= sum;
+}
+
+static void as_defined(void **state) {
+  (void)state;
+  static double scores[N * K], plain[N * K], got[N * K], first[N * K], want[K];
+  static int32_t classes[N * K], alone[N * K];
+  static const struct {
+    unsigned threads;
+    kf_isa isa;
+  } ways[] = {{1, KF_ISA_PLAIN}, {3, KF_ISA_AVX2}, {2, KF_ISA_AVX512}, {1, KF_ISA_AUTO}};
+  for (int raw = 0; raw < 2; raw++)
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+      if (!test_has_isa(ways[way].isa)) continue;
+      problem p = make_problem(ways[way].threads, ways[way].isa, raw);
+      kf_classify_options all = {.top = K};
+      assert_ok(p.ctx,
+                kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, classes, scores, got));
+      assert_ok(p.ctx, kf_classify(p.ctx, p.model, p.w.rows, N, &all, alone, plain));
+      assert_memory_equal(classes, alone, sizeof alone);
+      assert_memory_equal(scores, plain, sizeof plain);
+      for (int i = 0; i < N; i++) {
+        double sum = 0;
+        by_hand(&p, raw, scores + i * K, want);
+        for (int k = 0; k < K; k++) {
+          assert_true(fabs(got[i * K + k] - want[k]) < 1e-12);
+          assert_true(k == 0 || got[i * K + k] <= got[i * K + k - 1]);
+          sum += got[i * K + k];
+        }
+        assert_true(fabs(sum - 1) < 1e-14);
+      }
+      if (way == 0) memcpy(first, got, sizeof got);
+      assert_memory_equal(first, got, sizeof got);
+      /* Fewer answers have the same probabilities; scores may be left out. */
+      all.top = 2;
+      assert_ok(p.ctx,
+                kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, alone, NULL, plain));
+      for (int i = 0; i < 2 * N; i++) assert_true(plain[i] == got[i / 2 * K + i % 2]);
+      clear_problem(&p);
+    }
+}
+
+static void which_temperature(void **state) {
+  (void)state;
+  problem p = make_problem(1, KF_ISA_AUTO, 0);
+  double score, own, probability;
+  int32_t class;
+  kf_classify_options o = {0};
+  assert_ok(p.ctx,
+            kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score, &own));
+  o.temperature = 2 * T; /* sharper */
+  assert_ok(p.ctx, kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score,
+                                             &probability));
+  assert_true(probability > own);
+  o.metric = KF_METRIC_EUCLIDEAN; /* any metric, if it is given */
+  assert_ok(p.ctx, kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score,
+                                             &probability));
+  o.temperature = 0;
+  assert_error(
+      p.ctx, KF_ERR_ARG, "not of these scores",
+      kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score, &probability));
+  assert_int_equal(kf_errhint(p.ctx), KF_HINT_TEMPERATURE);
+  o = (kf_classify_options){.raw = 1};
+  assert_error(
+      p.ctx, KF_ERR_ARG, "not of these scores",
+      kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score, &probability));
+  o = (kf_classify_options){.temperature = -1};
+  assert_error(
+      p.ctx, KF_ERR_ARG, "the temperature is -1",
+      kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, &o, &class, &score, &probability));
+  p.model->temperature = 0;
+  assert_error(
+      p.ctx, KF_ERR_ARG, "the model has no temperature",
+      kf_classify_probabilities(p.ctx, p.model, p.w.rows, 1, NULL, &class, &score, &probability));
+  assert_int_equal(kf_errhint(p.ctx), KF_HINT_TEMPERATURE);
+  kf_calibration *c;
+  assert_error(p.ctx, KF_ERR_ARG, "the model has no temperature",
+               kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
+  kf_analysis *a; /* goes on without */
+  assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, NULL, &a));
+  assert_null(a->calibration);
+  kf_analysis_free(a);
+  clear_problem(&p);
+}
+
+/* Extreme temperatures: nothing but finite numbers, and a calibration that is as wrong as it is. */
+static void extremes(void **state) {
+  (void)state;
+  problem p = make_problem(2, KF_ISA_AUTO, 0);
+  static const double t[] = {1e-9, 1e3, 1e12};
+  for (int i = 0; i < 3; i++) {
+    kf_calibration *c;
+    kf_analysis_options o = {.temperature = t[i]};
+    assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, &o, &c));
+    double accuracy = (double)c->totals.top1 / N;
+    assert_true(isfinite(c->nll) && c->nll >= 0 && c->brier >= 0 && c->brier <= 2);
+    if (i == 0) assert_true(fabs(c->nll - log(K)) < 1e-6 && fabs(c->confidence - 1.0 / K) < 1e-6);
+    if (i == 2) assert_true(fabs(c->ece - (1 - accuracy)) < 1e-9 && c->bins[14].n == N);
+    kf_calibration_free(c);
+  }
+  clear_problem(&p);
+}
+
+typedef struct figures {
+  double nll, brier, ece;
+  uint64_t n[KF_CALIBRATION_BINS], top1[KF_CALIBRATION_BINS];
+  double confidence[KF_CALIBRATION_BINS];
+} figures;
+
+static figures count_by_hand(const problem *p, const double *probabilities,
+                             const int32_t *classes) {
+  figures f = {0};
+  for (int i = 0; i < N; i++) {
+    const double *q = probabilities + i * K;
+    for (int k = 0; k < K; k++) {
+      int right = classes[i * K + k] == p->w.labels[i];
+      if (right) f.nll -= log(q[k]) / N;
+      f.brier += (q[k] - right) * (q[k] - right) / N;
+    }
+    int bin = (int)ceil(q[0] * 15) - 1;
+    f.n[bin]++;
+    f.top1[bin] += classes[i * K] == p->w.labels[i];
+    f.confidence[bin] += q[0];
+  }
+  for (int b = 0; b < 15; b++) f.ece += fabs((double)f.top1[b] - f.confidence[b]) / N;
+  return f;
+}
+
+static void calibration(void **state) {
+  (void)state;
+  static double scores[N * K], q[N * K];
+  static int32_t classes[N * K];
+  kf_calibration *first = NULL;
+  for (unsigned threads = 1; threads <= 4; threads++) {
+    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    kf_calibration *c;
+    kf_classify_options all = {.top = K};
+    assert_ok(p.ctx, kf_calibration_new(p.ctx, p.model, p.data, NULL, &c));
+    assert_ok(p.ctx,
+              kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &all, classes, scores, q));
+    figures f = count_by_hand(&p, q, classes);
+    assert_true(fabs(c->nll - f.nll) < 1e-11 && fabs(c->brier - f.brier) < 1e-11);
+    assert_true(fabs(c->ece - f.ece) < 1e-11 && c->temperature == T);
+    assert_true(c->ece > 0 && c->totals.n == N && c->totals.top1 > 0 && c->totals.top1 < N);
+    uint64_t n = 0;
+    for (int b = 0; b < 15; b++) {
+      assert_int_equal(c->bins[b].n, f.n[b]);
+      assert_int_equal(c->bins[b].top1, f.top1[b]);
+      if (f.n[b] > 0)
+        assert_true(fabs(c->bins[b].confidence - f.confidence[b] / (double)f.n[b]) < 1e-11);
+      n += c->bins[b].n;
+    }
+    assert_int_equal(n, N);
+    kf_eval_result r;
+    assert_ok(p.ctx, kf_eval(p.ctx, p.model, p.data, NULL, &r));
+    assert_true(r.top1 == c->totals.top1 && r.top5 == c->totals.top5);
+    kf_analysis *a; /* the same pass with errors by class */
+    assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, NULL, &a));
+    assert_memory_equal(a->calibration, c, sizeof *c);
+    assert_int_equal(a->n_mistakes, 0);
+    kf_analysis_free(a);
+    if (first == NULL)
+      first = c;
+    else
+      assert_memory_equal(first, c, sizeof *c); /* whatever the threads */
+    if (first != c) kf_calibration_free(c);
+    clear_problem(&p);
+  }
+  kf_calibration_free(first);
+}
+
+/* The edges of bins belong to the bin below: (0, 1/15], (1/15, 2/15], … With two equal scores the
+ * probability is 1/2, in the eighth; with three it is 1/3, the upper end of the fifth. */
+static void edges_of_bins(void **state) {
+  (void)state;
+  for (uint32_t k = 2; k <= 3; k++) {
+    kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+    float rows[6][4] = {{1, 0, 0, 0.1f}, {0, 1, 0, 0.1f}, {0, 0, 1, 0.1f},
+                        {1, 0, 0, 0.2f}, {0, 1, 0, 0.2f}, {0, 0, 1, 0.2f}};
+    int32_t labels[6] = {0, 1, 2, 0, 1, 2}, one = 0;
+    float same[4] = {1, 1, 1, 1};
+    if (k == 2) same[2] = 0;
+    kf_stats *s;
+    kf_model *m;
+    kf_data *data;
+    kf_calibration *c;
+    for (int i = 0; i < 6; i++)
+      if (labels[i] >= (int32_t)k) labels[i] = KF_LABEL_NONE;
+    assert_ok(ctx, kf_stats_new(ctx, 4, k, NULL, NULL, &s));
+    assert_ok(ctx, kf_stats_add(ctx, s, rows[0], labels, 6));
+    m = fit(ctx, s, 1, 0);
+    assert_ok(ctx, kf_data_open_memory(ctx, same, 1, 4, &one, NULL, k, &data));
+    kf_analysis_options o = {.temperature = 1e-12}; /* all classes are alike */
+    assert_ok(ctx, kf_calibration_new(ctx, m, data, &o, &c));
+    assert_int_equal(c->bins[k == 2 ? 7 : 4].n, 1);
+    kf_calibration_free(c);
+    kf_data_free(data);
+    kf_model_free(m);
+    kf_stats_free(s);
+    kf_ctx_free(ctx);
+  }
+}
+
+/* Several right classes of a row count as one. */
+static void several_right(void **state) {
+  (void)state;
+  problem p = make_problem(1, KF_ISA_AUTO, 0);
+  static double scores[N * K], q[N * K];
+  static int32_t classes[N * K];
+  const char *folder = test_folder(), *path = test_path(folder, "truth.txt");
+  FILE *file = fopen(path, "w");
+  for (int i = 0; i < N; i++) fprintf(file, "%d,%d\n", i % K, (i + 2) % K);
+  fclose(file);
+  kf_truth *truth;
+  kf_calibration *c;
+  assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
+  assert_ok(p.ctx,
+            kf_calibration_new(p.ctx, p.model, p.data, &(kf_analysis_options){.truth = truth}, &c));
+  assert_ok(p.ctx, kf_classify_probabilities(p.ctx, p.model, p.w.rows, N,
+                                             &(kf_classify_options){.top = K}, classes, scores, q));
+  double nll = 0, brier = 0;
+  for (int i = 0; i < N; i++) {
+    double right = 0;
+    for (int k = 0; k < K; k++) {
+      int class = classes[i * K + k], is = class == i % K || class == (i + 2) % K;
+      right += is ? q[i * K + k] : 0;
+      brier += is ? 0 : q[i * K + k] * q[i * K + k] / N;
+    }
+    brier += (1 - right) * (1 - right) / N;
+    nll -= log(right) / N;
+  }
+  assert_true(fabs(c->nll - nll) < 1e-11 && fabs(c->brier - brier) < 1e-11);
+  kf_calibration_free(c);
+  kf_truth_free(truth);
+  test_remove(folder);
+  clear_problem(&p);
+}
+
+static void mistakes(void **state) {
+  (void)state;
+  static double scores[N * 2], q[N * 2];
+  static int32_t classes[N * 2];
+  for (unsigned threads = 1; threads <= 3; threads += 2) {
+    problem p = make_problem(threads, KF_ISA_AUTO, 0);
+    kf_analysis_options o = {.mistakes = 1};
+    kf_classify_options two = {.top = 2};
+    kf_analysis *a;
+    assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, &o, &a));
+    assert_ok(p.ctx,
+              kf_classify_probabilities(p.ctx, p.model, p.w.rows, N, &two, classes, scores, q));
+    size_t at = 0;
+    for (int i = 0; i < N; i++) {
+      if (classes[2 * i] == p.w.labels[i]) continue;
+      assert_true(at < a->n_mistakes);
+      const kf_mistake *m = &a->mistakes[at++];
+      assert_int_equal(m->row, i);
+      assert_true(m->truth == p.w.labels[i] && m->answer == classes[2 * i]);
+      assert_true(m->score == scores[2 * i] && m->probability == q[2 * i]);
+      assert_true(m->margin == scores[2 * i] - scores[2 * i + 1]);
+      assert_true(m->right_probability > 0 && m->right_probability <= m->probability);
+    }
+    assert_true(at > 0 && at == a->n_mistakes && at == N - a->totals.top1);
+    kf_analysis_free(a);
+    p.model->temperature = 0;
+    assert_ok(p.ctx, kf_analysis_new(p.ctx, p.model, p.data, &o, &a));
+    assert_int_equal(a->n_mistakes, at);
+    assert_true(isnan(a->mistakes[0].probability) && isnan(a->mistakes[0].right_probability));
+    kf_analysis_free(a);
+    clear_problem(&p);
+  }
+}
+
+static void known_rows(void **state) {
+  (void)state;
+  kf_model *m;
+  problem p = make_problem(1, KF_ISA_AUTO, 0), far = make_problem(1, KF_ISA_AUTO, 1);
+  m = p.model;
+  assert_int_equal(kf_model_knows(m, -2), 1); /* no threshold */
+  m->reject = 0.25;
+  m->reject_share = 0.95;
+  assert_int_equal(kf_model_knows(m, 0.25), 1);
+  assert_int_equal(kf_model_knows(m, 0.2499), 0);
+  m = far.model; /* distances: the other way round */
+  m->reject = 3;
+  m->reject_share = 0.95;
+  assert_int_equal(kf_model_knows(m, 3), 1);
+  assert_int_equal(kf_model_knows(m, 3.001), 0);
+  clear_problem(&p);
+  clear_problem(&far);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(as_defined),    cmocka_unit_test(which_temperature),
+      cmocka_unit_test(extremes),      cmocka_unit_test(calibration),
+      cmocka_unit_test(edges_of_bins), cmocka_unit_test(several_right),
+      cmocka_unit_test(mistakes),      cmocka_unit_test(known_rows),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,132 @@
+/* test_reject.c - the threshold for rows of unknown classes: an exact quantile of the best scores of
+ * rows that are left out, as refitting without them gives these. */
+#include "world.h"
+
+#include "choose/choose.h"
+
+enum { N = 60, D = 6, K = 4 };
+
+static void quantiles(void **state) {
+  (void)state;
+  double ten[10] = {5, 1, 4, 10, 2, 8, 3, 9, 6, 7};
+  assert_true(kf_score_reached_by(ten, 10, 0.95) == 1); /* all ten: nine are 90 % */
+  assert_true(kf_score_reached_by(ten, 10, 0.9) == 2);
+  assert_true(kf_score_reached_by(ten, 10, 0.5) == 6);
+  assert_true(kf_score_reached_by(ten, 10, 1e-9) == 10);
+  assert_true(kf_score_reached_by(ten, 10, 1) == 1);
+  assert_true(kf_score_reached_by(ten, 1, 0.3) == 1);
+  double equal[4] = {2, 2, 2, 1};
+  assert_true(kf_score_reached_by(equal, 4, 0.75) == 2);
+}
+
+static int by_value(const void *a, const void *b) {
+  const double *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* The best scores of all rows, each from a model without it, rising. */
+static void refit(kf_ctx *ctx, const world *w, const kf_fit_options *o, double *best) {
+  for (uint64_t i = 0; i < N; i++) {
+    float rows[N * D];
+    int32_t labels[N], class;
+    uint64_t n = 0;
+    for (uint64_t j = 0; j < N; j++) {
+      if (j == i) continue;
+      memcpy(rows + n * D, w->rows + j * D, D * sizeof *rows);
+      labels[n++] = w->labels[j];
+    }
+    kf_data *data;
+    kf_model *m;
+    kf_fit_options without = *o;
+    without.reject = 0;
+    assert_ok(ctx, kf_data_open_memory(ctx, rows, n, D, labels, NULL, K, &data));
+    assert_ok(ctx, kf_fit(ctx, data, &without, &m, NULL));
+    assert_ok(ctx, kf_classify(ctx, m, w->rows + i * D, 1, NULL, &class, &best[i]));
+    kf_model_free(m);
+    kf_data_free(data);
+  }
+  qsort(best, N, sizeof *best, by_value);
+}
+
+/* The shrunk method holds the scales of columns and the strength of shrinking at their values of all
+ * rows, so it may differ a little. */
+static void as_refitting(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(N, D, K, 1, 3);
+  kf_data *data;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
+  for (int way = 0; way < 4; way++) {
+    bool raw = way & 1, shrunk = way & 2;
+    double best[N], share;
+    kf_fit_options o = {
+        .lambda = {2, KF_LAMBDA_ABSOLUTE},
+        .method = shrunk ? KF_METHOD_SHRUNK : KF_METHOD_PAPER,
+        .stats_options = {.normalize = raw ? KF_OFF : KF_ON, .exponent = 18, .fixed_exponent = raw},
+        .reject = 0.9};
+    kf_model *m;
+    assert_ok(ctx, kf_fit(ctx, data, &o, &m, NULL));
+    double threshold = kf_model_reject(m, &share), tolerance = shrunk ? 0.05 : 1e-5;
+    assert_true(share == 0.9);
+    refit(ctx, &w, &o, best);
+    double want = raw ? best[N * 9 / 10 - 1] : best[N / 10]; /* 54 of 60 keep it */
+    if (!(fabs(threshold - want) <= tolerance * fabs(want)))
+      fail_msg("way %d: %g, not %g", way, threshold, want);
+    uint64_t known = 0;
+    for (int i = 0; i < N; i++) known += kf_model_knows(m, best[i]) != 0;
+    assert_true(shrunk ? known >= 51 && known <= 57 : known >= 53 && known <= 55);
+    kf_model_free(m);
+  }
+  kf_data_free(data);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+/* The same bits whatever the threads. */
+static void same_bits(void **state) {
+  (void)state;
+  double first = 0;
+  for (unsigned threads = 1; threads <= 4; threads++) {
+    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    world w = make_world(N, D, K, 1, 4);
+    kf_data *data;
+    kf_model *m;
+    assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
+    assert_ok(ctx, kf_fit(ctx, data, &(kf_fit_options){.reject = 0.8}, &m, NULL));
+    if (threads == 1) first = kf_model_reject(m, NULL);
+    assert_true(kf_model_reject(m, NULL) == first);
+    kf_model_free(m);
+    kf_data_free(data);
+    free_world(&w);
+    kf_ctx_free(ctx);
+  }
+}
+
+static void refused(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  world w = make_world(N, D, K, 1, 3);
+  kf_stats *s = stats_of(ctx, &w, 0);
+  kf_data *data;
+  kf_model *m;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, N, D, w.labels, NULL, K, &data));
+  assert_error(ctx, KF_ERR_ARG, "between 0 and 1",
+               kf_fit(ctx, data, &(kf_fit_options){.reject = 1}, &m, NULL));
+  assert_error(ctx, KF_ERR_ARG, "between 0 and 1",
+               kf_fit(ctx, data, &(kf_fit_options){.reject = -0.5}, &m, NULL));
+  assert_error(ctx, KF_ERR_ARG, "all dimensions",
+               kf_fit(ctx, data, &(kf_fit_options){.reject = 0.9, .dim = 3}, &m, NULL));
+  assert_error(ctx, KF_ERR_ARG, "from the rows themselves",
+               kf_fit_stats(ctx, s, &(kf_fit_options){.reject = 0.9}, &m));
+  assert_int_equal(kf_errhint(ctx), KF_HINT_ROWS);
+  kf_data_free(data);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(as_refitting),
+                                     cmocka_unit_test(same_bits), cmocka_unit_test(refused)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
