@@ -16,8 +16,9 @@ DIR/embeddings holds NAME_x.npy (rows) and NAME_y.npy (class numbers). The rival
     svm               LinearSVC on unit rows, C by cross-validation
 
 raw, paper and default are measured for every number of --shots, the others for those of --rival-shots. A number of shots
-is drawn at random from each class, once for each seed; 'all' takes the training rows as they are. Everything is chosen on
-the training rows: C by StratifiedKFold with 5 folds, or as many as the smallest class has rows.
+is drawn at random from each class, once for each seed; 'all' takes the training rows as they are. The others need two rows
+of each class, lda three: of two rows Ledoit and Wolf's shrinkage is zero, and the covariance singular. Everything is
+chosen on the training rows: C with 5 folds, or as many as the smallest class has rows.
 
 Measurements go to the CSV as they are made, and those in it are not made again: a run may be stopped and continued.
 The tables, in Markdown, are printed at the end.
@@ -62,6 +63,7 @@ SETS = {
     "flowers": ("Flowers", "oxford_flowers_vitb32_16shot", "oxford_flowers_vitb32_test"),
     "textures": ("Textures", "dtd_vitb32_val", "dtd_vitb32_test"),
 }
+SHOTS = {"imagenet": 4, "textures": 24}  # rows of each class; 16 in the others
 TEXT = "imagenet1k_vitb32_text_photo_of_a"
 RIVALS = {
     "raw": "raw class means",
@@ -74,6 +76,7 @@ RIVALS = {
     "svm": "linear SVM",
 }
 EVERY_DRAW = ("raw", "paper", "default")
+LEAST = {"lda": 3}  # rows of each class; 2 for the others. Of two rows, scikit-learn takes the shrinkage to be zero.
 NEED_SKLEARN = ("logistic", "logistic-scaled", "lda", "svm")
 HALF_DECADES = {  # of C: the least and the greatest power of ten
     "logistic": (0, 4),
@@ -352,13 +355,17 @@ def measure(koofu, data, name, shots, seed, who, limit):
     return name, shots, seed, who, 100 * top1, round(seconds, 3), error, chosen, base64.b64encode(bits).decode()
 
 
+def too_few(who, shots):
+    return who not in EVERY_DRAW and shots < LEAST.get(who, 2)
+
+
 def measure_all(arguments, koofu, folder, made):
     for name in arguments.sets:
         data = Set(folder, name)
         for who in arguments.rivals:
             for shots in arguments.shots if who in EVERY_DRAW else arguments.rival_shots:
-                if shots != "all" and shots >= data.smallest:
-                    continue  # these are all there are
+                if shots != "all" and (shots >= data.smallest or too_few(who, shots)):
+                    continue  # these are all there are, or not enough
                 for seed in range(1 if shots == "all" else arguments.seeds):
                     if not made.has(name, shots, seed, who):
                         made.add(*measure(koofu, data, name, shots, seed, who, arguments.limit))
@@ -414,39 +421,41 @@ def full_tables(made, sets, rivals):
                  for s, v in zip(sets, values)]
         rows.append([RIVALS[who], *("–" if v is None else f"{g:+.2f} ({v:.2g})" for g, v in zip(gains, values))])
     table("Points that koofu's default is ahead, and McNemar's exact p", ["", *heads], rows)
-    rows = [["calibration error", *(figure(made.mean("ece", s, "all", "default")) for s in sets)]]
-    table("Calibration error of the default in per cent, 15 bins", ["", *heads], rows)
+    rows = [[RIVALS["default"], *(figure(made.mean("ece", s, "all", "default")) for s in sets)]]
+    table("Calibration error in per cent, 15 bins", ["", *heads], rows)
 
 
-def shots_for(made, name, shots, who, column="top1"):
-    """As many shots as asked for, or all where a set has just as many."""
+def by_shots(made, name, shots, who, column="top1"):
+    """Mean over draws, or of all rows where a set has just as many; None where it was not measured."""
     value = made.mean(column, name, shots, who)
-    whole = {"imagenet": 4, "textures": 24}.get(name, 16)
-    return made.mean(column, name, "all", who) if value is None and shots == whole else value
+    return made.mean(column, name, "all", who) if value is None and shots == SHOTS.get(name, 16) else value
+
+
+def there(values):
+    return [value for value in values if value is not None]
+
+
+def shots_table(made, title, column, sets, rivals, numbers):
+    rows = []
+    for number in numbers:
+        for who in rivals:
+            values = [by_shots(made, name, number, who, column) for name in sets]
+            expected = [by_shots(made, name, number, "default", column) for name in sets]
+            if there(values):
+                whole = len(there(values)) == len(there(expected))
+                rows.append([str(number), RIVALS[who], *map(figure, values), figure(mean_of(there(values)) if whole else None)])
+    table(title, ["shots", "", *(SETS[name][0] for name in sets), "mean"], rows)
 
 
 def shots_tables(made, sets, rivals, shots):
-    numbers = [s for s in shots if s != "all"]
-    for title, column in (("Top-1 in per cent by shots, mean over draws", "top1"),
-                          ("Calibration error of the default in per cent by shots", "ece")):
-        rows = []
-        for number in numbers:
-            for who in (rivals if column == "top1" else ["default"]):
-                values = [shots_for(made, s, number, who, column) for s in sets]
-                there = [v for v in values if v is not None]
-                if there:
-                    rows.append([str(number), RIVALS[who], *map(figure, values), figure(mean_of(there))])
-        table(title, ["shots", "", *(SETS[s][0] for s in sets), "mean"], rows)
+    numbers = [number for number in shots if number != "all"]
+    shots_table(made, "Top-1 in per cent by shots, mean over draws", "top1", sets, rivals, numbers)
+    shots_table(made, "Calibration error of the default in per cent by shots", "ece", sets, ["default"], numbers)
     rows = []
-    for who in rivals:
-        cells = []
-        for name in sets:
-            values = [shots_for(made, name, n, who) for n in numbers]
-            there = [v for v in values if v is not None]
-            cells.append(mean_of(there) if len(there) == len([n for n in numbers if shots_for(made, name, n, "default") is not None]) else None)
-        if any(c is not None for c in cells):
-            rows.append([RIVALS[who], *map(figure, cells), figure(mean_of(cells))])
-    table("Top-1 in per cent of each set, mean over the numbers of shots", ["", *(SETS[s][0] for s in sets), "mean"], rows)
+    for who in (name for name in rivals if name in EVERY_DRAW):
+        cells = [mean_of(there([by_shots(made, name, number, who) for number in numbers])) for name in sets]
+        rows.append([RIVALS[who], *map(figure, cells), figure(mean_of(cells))])
+    table("Top-1 in per cent of each set, mean over the numbers of shots", ["", *(SETS[name][0] for name in sets), "mean"], rows)
 
 
 # --- with text -------------------------------------------------------------------------------------
@@ -462,33 +471,36 @@ def gda_with_text(x, y, t):
     return Gaussian().fit(x, y), ALPHAS[int(hits.argmax())]
 
 
+def fit_text(koofu, data, *options):
+    """Answers of koofu for the test rows, processor time of the fit, calibration error."""
+    seconds = koofu.fit(data.x, data.y, "--text", koofu.path("text.safetensors"), *options)
+    error = calibration_error(koofu.eval(data.q, data.labels))
+    return koofu.classify(data.q), seconds, error
+
+
+def fit_gda_text(data, x, q, t):
+    """The same of GDA-CLIP."""
+    start = time.process_time()
+    model, alpha = gda_with_text(x, data.y, t)
+    seconds = time.process_time() - start
+    return (100 * q @ t.T + alpha * model.scores(q)).argmax(axis=1), seconds, ""
+
+
 def measure_text(koofu, folder):
     data = Set(folder, "imagenet")
     words = np.load(os.path.join(folder, f"{TEXT}.npy"))
     x, q, t = unit(data.x), unit(data.q), unit(words)
     np.save(koofu.path("words"), words)
     koofu.run("text-prototypes", koofu.path("words.npy"), "--per-class", "1", "-o", koofu.path("text.safetensors"))
-    seconds = koofu.fit(data.x, data.y, "--text", koofu.path("text.safetensors"))
-    error = calibration_error(koofu.eval(data.q, data.labels))
-    answers = koofu.classify(data.q)
-    rows = [["text alone", answers_line((q @ t.T).argmax(axis=1), data.labels), "–", "–", "–"],
-            ["koofu `fit --text`", answers_line(answers, data.labels), f"{seconds:.2f}",
-             figure(error if error != "" else None), f"{mcnemar_of(answers, answers, data.labels):.2g}"]]
-    start = time.process_time()
-    model = Gaussian().fit(x, data.y)
-    once = time.process_time() - start
-    start = time.process_time()
-    model, alpha = gda_with_text(x, data.y, t)
-    chosen = time.process_time() - start
-    theirs = (100 * q @ t.T + alpha * model.scores(q)).argmax(axis=1)
-    p = mcnemar_of(answers, theirs, data.labels)
-    rows.append([f"GDA-CLIP with text, alpha {alpha:.2g} by cross-validation ({once:.2f} s for one alpha)",
-                 answers_line(theirs, data.labels), f"{chosen:.2f}", "–", f"{p:.2g}"])
-    table("ImageNet, 4 shots, with class names", ["", "top-1", "seconds", "calibration error", "p"], rows)
-
-
-def answers_line(answers, labels):
-    return f"{100 * (answers == labels).mean():.2f}"
+    measured = {"text alone": ((q @ t.T).argmax(axis=1), "", ""),
+                "koofu `fit --method paper --text`": fit_text(koofu, data, "--method", "paper"),
+                "koofu `fit --text`": fit_text(koofu, data),
+                "GDA-CLIP with text": fit_gda_text(data, x, q, t)}
+    ours = measured["koofu `fit --text`"][0]
+    rows = [[who, f"{100 * (answers == data.labels).mean():.2f}", figure(seconds or None), figure(error or None),
+             "" if answers is ours else f"{mcnemar_of(ours, answers, data.labels):.2g}"]
+            for who, (answers, seconds, error) in measured.items()]
+    table("ImageNet, 4 shots, with class names", ["", "top-1", "seconds", "calibration error", "McNemar's p"], rows)
 
 
 def mcnemar_of(ours, theirs, labels):
