@@ -130,7 +130,7 @@ def embed(o, work, size, folder):
         out = os.path.join(work, "embeddings.safetensors")
         begun = time.perf_counter()
         run = subprocess.run([sys.executable, "-c", MEASURE, o.koofu, "embed", folder, o.images, "-o", out, "--precision",
-                              precision, "--threads", str(o.threads), "-q"], stdout=subprocess.PIPE,
+                              precision, "--threads", str(o.threads), "-q", "--no-resume"], stdout=subprocess.PIPE,
                              universal_newlines=True)
         spent = time.perf_counter() - begun
         if run.returncode != 0:

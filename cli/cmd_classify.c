@@ -349,7 +349,10 @@ static int open_inputs(classify_job *job) {
   if (job->queries.data)
     job->comparable = !kf_data_class_name(job->queries.data, 0) == !class_name(job, 0);
   int mapped = !job->gallery || kf_gallery_mapped(job->gallery);
-  return check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model");
+  TRY(check_queries(cli, &job->queries, mapped, "", kf_model_dim_in(job->model), "model"));
+  TRY(check_query_encoder(cli, &job->queries, kf_model_origin(model_of(job))));
+  return job->gallery ? check_query_encoder(cli, &job->queries, kf_gallery_origin(job->gallery))
+                      : EXIT_OK;
 }
 
 static int run(cli_run *cli) {

@@ -61,6 +61,12 @@ static const char *name_of_rows(const char *kind) {
   return strcmp(kind, "table") == 0 ? "records" : "rows";
 }
 
+static void print_encoder(const kf_info *info) {
+  printf("  %-12s ", "encoder");
+  print_escaped(stdout, info->encoder);
+  printf(" (%08x)\n", (unsigned)(info->encoder_checksum >> 32));
+}
+
 static void print_text(const char *path, const kf_info *info) {
   print_plain(stdout, path);
   printf(": %s (%s, %s)\n", info->kind, info->format, show_bytes(info->bytes).text);
@@ -75,6 +81,7 @@ static void print_text(const char *path, const kf_info *info) {
   if (info->dim) print_line("dimensions", text);
   if (info->classes) print_line(is_text ? "distinct" : "classes", show_count(info->classes).text);
   if (info->ids) print_line("ids", "one for each row");
+  if (info->encoder) print_encoder(info);
   if (info->normalized >= 0)
     print_line("row length", info->normalized ? "scaled to 1" : "not scaled");
   if (strcmp(info->kind, "statistics") == 0) {
@@ -120,6 +127,7 @@ static void print_json(const char *path, const kf_info *info) {
   jw_count(&j, "dim", info->dim);
   jw_count(&j, "classes", info->classes);
   if (info->ids) jw_flag(&j, "ids", 1);
+  if (info->encoder) jw_text(&j, "encoder", info->encoder);
   if (info->normalized >= 0) jw_flag(&j, "normalized", info->normalized);
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);

@@ -23,7 +23,7 @@ static int run(cli_run *cli) {
   return save_stats(cli, sum, cli->args.output);
 }
 
-static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT})};
+static const cli_group own_options = {"Options", OPTIONS({STATS_OUTPUT}, {ANY_ENCODER})};
 
 const cli_command merge_command = {
     .name = "merge",

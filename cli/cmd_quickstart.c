@@ -15,17 +15,34 @@ static const char *kept(cli_run *cli, int length, char *text) {
   return length >= 0 && own(cli, text, free) == EXIT_OK ? text : NULL;
 }
 
-/* "photos/" -> "photos-koofu", in the current folder. */
-static const char *usual_folder(cli_run *cli, const char *source) {
+/* The name of a folder as it was given or, for "." and "..", as it is; "": it has none. */
+static const char *name_of(cli_run *cli, const char *source) {
   size_t n = strlen(source);
-  while (n > 1 && source[n - 1] == '/') n--;
+  while (n > 0 && source[n - 1] == '/') n--;
   size_t begin = n;
   while (begin > 0 && source[begin - 1] != '/') begin--;
-  int nameless = n == begin || source[begin] == '.'; /* ".", "..", "/" */
   char *name;
-  int length = nameless ? asprintf(&name, "koofu")
-                        : asprintf(&name, "%.*s-koofu", (int)(n - begin), source + begin);
+  int length = asprintf(&name, "%.*s", (int)(n - begin), source + begin);
+  if (length < 0 || (strcmp(name, ".") != 0 && strcmp(name, "..") != 0))
+    return kept(cli, length, name);
+  free(name);
+  char *real = realpath(source, NULL), *last = real ? strrchr(real, '/') + 1 : "";
+  length = asprintf(&name, "%s", last);
+  free(real);
   return kept(cli, length, name);
+}
+
+/* "photos/" -> "photos-koofu", in the current folder; beside the pictures if we are among them. */
+static const char *usual_folder(cli_run *cli, const kf_pictures *pictures) {
+  const char *source = cli->args.operands.items[0], *name = name_of(cli, source);
+  char *folder;
+  if (!name) return NULL;
+  int length = asprintf(&folder, "%s%skoofu", name, *name ? "-" : "");
+  if (length < 0 || !kf_pictures_inside(pictures, folder)) return kept(cli, length, folder);
+  free(folder);
+  int here = strcmp(source, ".") == 0 || strcmp(source, "./") == 0;
+  length = asprintf(&folder, "%s%s../%s-koofu", here ? "" : source, here ? "" : "/", name);
+  return kept(cli, length, folder);
 }
 
 static const char *path_in(cli_run *cli, const char *folder, const char *name) {
@@ -109,53 +126,42 @@ static void print_next(const cli_run *cli, const char *folder, const char *model
 /* --- the command ------------------------------------------------------------------------------ */
 
 static int quickstart(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
-                      const char *folder) {
-  const cli_args *a = &cli->args;
-  kf_quickstart_options options = {.name = a->operands.items[0],
-                                   .title = a->report.title,
-                                   .text = a->encoder.no_text ? KF_OFF : KF_ON,
-                                   .templates = a->prompts.templates,
-                                   .embed = embed_options_of(a)};
+                      const kf_quickstart_options *options, const char *folder) {
   const char *embeddings = path_in(cli, folder, "embeddings.safetensors");
   const char *model = path_in(cli, folder, "model.safetensors");
   if (!embeddings || !model) return fail(cli, KF_ERR_MEM);
   kf_quickstart_result r;
-  kf_status status = kf_quickstart(cli->ctx, encoder, pictures, &options, folder, &r);
+  kf_status status = kf_quickstart(cli->ctx, encoder, pictures, options, folder, &r);
   int result = result_of(cli, status);
   if (status == KF_ERR_CANCELLED) say_kept(cli, embeddings);
   if (result != EXIT_OK) return result;
   progress_end(cli);
-  say_pictures(cli, &r.embed);
+  say_pictures(cli, &r.embed, embeddings);
   if (r.many_near) say_near(cli, r.n_near, r.n_compared);
   print_figures(&r);
   print_next(cli, folder, model, &r);
   return EXIT_OK;
 }
 
-/* Before the weights and the pictures take their time. */
-static int check_templates(cli_run *cli) {
-  const char *any = "name";
-  kf_prompts_options options = {
-      .names = &any, .n_names = 1, .templates = cli->args.prompts.templates};
-  kf_prompts *prompts = NULL;
-  kf_status status = kf_prompts_new(cli->ctx, &options, &prompts);
-  kf_prompts_free(prompts);
-  return result_of(cli, status);
-}
-
 static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_pictures *pictures = NULL;
   kf_encoder *encoder = NULL;
+  kf_quickstart_options options = {.name = a->operands.items[0],
+                                   .title = a->report.title,
+                                   .text = a->encoder.no_text ? KF_OFF : KF_ON,
+                                   .templates = a->prompts.templates,
+                                   .embed = embed_options_of(a)};
   if (a->encoder.no_text && a->prompts.templates)
     return fail_usage(cli, "--templates cannot be used with --no-text");
-  const char *folder = a->output ? a->output : usual_folder(cli, a->operands.items[0]);
-  if (!folder) return fail(cli, KF_ERR_MEM);
   TRY(open_pictures(cli, 0, &pictures));
-  TRY(check_templates(cli));
+  const char *folder = a->output ? a->output : usual_folder(cli, pictures);
+  if (!folder) return fail(cli, KF_ERR_MEM);
+  /* Before the weights and the pictures take their time. */
+  TRY(result_of(cli, kf_quickstart_check(cli->ctx, pictures, &options, folder)));
   tower_use towers = a->encoder.no_text ? TOWER_IMAGES : TOWER_BOTH;
   TRY(load_encoder(cli, a->encoder.folder, towers, &encoder));
-  return quickstart(cli, encoder, pictures, folder);
+  return quickstart(cli, encoder, pictures, &options, folder);
 }
 
 static const cli_group own_options = {
@@ -163,7 +169,9 @@ static const cli_group own_options = {
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"), .required = 1,
              .help = "a CLIP model as Hugging Face publishes it (see 'koofu embed')"},
             {OUTPUT("FOLDER"),
-             .help = "where to write (default: the name of the picture folder with -koofu added)"},
+             .help =
+                 "where to write (default: the name of the picture folder with -koofu added, in "
+                 "the current folder, or beside FOLDER if that is where you are)"},
             {FLAG("no-text", encoder.no_text), .help = "use pictures alone, not the class names"},
             {TEMPLATES,
              .help = "templates for the class names (see 'koofu prompts'; default: builtin7)"},
@@ -183,7 +191,12 @@ const cli_command quickstart_command = {
         "The printed figures are of pictures left out of the model that judges them. The raw "
         "space is left out the same way, with a lambda so large that the map changes nothing.\n\n"
         "Writes embeddings.safetensors, text.safetensors, model.safetensors and report.html, "
-        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use.",
+        "which 'koofu fit', 'koofu eval', 'koofu index' and other commands can use, and about.txt, "
+        "which marks the folder as one of quickstart: files of these names in any other folder are "
+        "not replaced, and nothing is written among the pictures.\n\n"
+        "Run again into the same folder, only new and changed pictures are embedded, and class "
+        "names "
+        "only if they or the templates have changed; --no-resume embeds everything again.",
     .groups = GROUPS(&own_options, &picture_options, &tower_options),
     .examples = EXAMPLES({"Photos, one folder per class", "koofu quickstart photos --encoder clip"},
                          {"Then use the model",

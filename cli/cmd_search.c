@@ -3,9 +3,10 @@
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
-#include "json.h"
 #include "outputs.h"
 #include "owned.h"
+#include "search_page.h"
+#include "search_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,10 +17,10 @@ typedef struct search_job {
   cli_run *cli;
   kf_gallery *gallery;
   int itself; /* the queries are the rows of the gallery */
-  cli_queries queries;
+  search_parts queries;
   uint64_t n_queries; /* bad ones included */
   uint32_t k;
-  uint64_t room;         /* queries at a time */
+  uint64_t room;         /* queries at a time, at most */
   kf_reader_block block; /* with itself: empty */
   int64_t *rows;         /* [room][k] */
   double *scores;
@@ -28,57 +29,55 @@ typedef struct search_job {
   int as_arrays;
   array_out arrays;
   out_file text;
+  cli_json json; /* with answers, if there is no other output for them */
+  search_page page;
 } search_job;
 
-/* --- text ------------------------------------------------------------------------------------- */
+/* --- text and JSON ---------------------------------------------------------------------------- */
 
-static void print_label(const search_job *job, uint64_t row) {
-  int32_t label = kf_gallery_label(job->gallery, row);
-  putc('\t', job->text.file);
-  if (label >= 0)
-    print_class(job->text.file, kf_gallery_class_name(job->gallery, (uint32_t)label), label);
-}
-
-static void print_header(const search_job *job) {
-  static const char *const names[] = {"cosine", "distance", "product"}; /* kf_metric, from 1 */
-  const char *score = names[kf_gallery_metric(job->gallery) - KF_METRIC_COSINE];
-  const char *row = kf_gallery_id(job->gallery, 0) ? "id" : "row";
-  int labels = kf_gallery_has_labels(job->gallery);
-  fputs("query", job->text.file);
-  for (uint32_t rank = 1; rank <= job->k; rank++) {
-    fprintf(job->text.file, "\t%s%u", row, rank);
-    if (labels) fprintf(job->text.file, "\tlabel%u", rank);
-    fprintf(job->text.file, "\t%s%u", score, rank);
-  }
-  putc('\n', job->text.file);
-}
-
-static void print_answer(const search_job *job, uint64_t i, uint64_t query) {
-  FILE *file = job->text.file;
+/* What is known before the answers. */
+static void open_json(search_job *job) {
   const kf_gallery *g = job->gallery;
-  print_row_id(file,
-               job->itself ? kf_gallery_id(g, query) : kf_reader_id(job->queries.reader, query),
-               query);
-  for (uint64_t at = i * job->k; at < (i + 1) * job->k; at++) {
-    putc('\t', file);
-    uint64_t row = (uint64_t)job->rows[at];
-    print_row_id(file, kf_gallery_id(g, row), row);
-    if (kf_gallery_has_labels(g)) print_label(job, row);
-    fprintf(file, "\t%.6f", job->scores[at]);
+  cli_json *j = &job->json;
+  *j = (cli_json){stdout, 0};
+  jw_open(j, NULL, '{');
+  jw_count(j, "rows", kf_gallery_rows(g));
+  jw_count(j, "dim_in", kf_gallery_dim_in(g));
+  jw_count(j, "dim", kf_gallery_dim(g));
+  jw_count(j, "k", job->k);
+  jw_text(j, "metric", kf_metric_name(kf_gallery_metric(g)));
+  jw_count(j, "text_queries", job->queries.text);
+  jw_text(j, "text_mean", job->queries.mean);
+}
+
+static int print_answers(search_job *job, const search_part *part, uint64_t first, uint64_t found) {
+  for (uint64_t i = 0; i < found; i++) {
+    uint64_t own = part ? job->block.numbers[i] : first + i;
+    search_answer answer = {.gallery = job->gallery,
+                            .query = part ? part->first + own : own,
+                            .id = part ? kf_reader_id(part->queries.reader, own)
+                                       : kf_gallery_id(job->gallery, own),
+                            .text = part && part->text,
+                            .k = job->k,
+                            .rows = job->rows + i * job->k,
+                            .scores = job->scores + i * job->k};
+    if (job->text.file) print_search_answer(job->text.file, &answer);
+    if (job->json.file) json_search_answer(&job->json, &answer);
+    TRY(search_page_add(job->cli, &job->page, &answer));
   }
-  putc('\n', file);
+  return EXIT_OK;
 }
 
 /* --- arrays ----------------------------------------------------------------------------------- */
 
 /* Moves the answers of a block to the places of their queries; bad queries get row -1 and score NaN.
  * From the back, since answers only move backwards. */
-static void spread(search_job *job, uint64_t first, uint64_t n) {
+static void spread(search_job *job, uint64_t n) {
   const kf_reader_block *b = &job->block;
   size_t k = job->k;
   uint64_t good = b->n;
   for (uint64_t i = n; i-- > 0;) {
-    int is_good = good > 0 && b->numbers[good - 1] == first + i;
+    int is_good = good > 0 && b->numbers[good - 1] == b->first + i;
     if (is_good) {
       good--;
       memmove(job->rows + i * k, job->rows + good * k, k * sizeof *job->rows);
@@ -93,58 +92,89 @@ static void spread(search_job *job, uint64_t first, uint64_t n) {
 
 /* --- the work --------------------------------------------------------------------------------- */
 
-/* Searches the queries first … first+n-1; *found is how many of them have answers. */
-static int search_block(search_job *job, uint64_t first, uint64_t n, uint64_t *found) {
+/* Searches n queries of a part (NULL: rows of the gallery itself, from `first` on); *found is how many
+ * of them have answers. */
+static int search_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
+                        uint64_t *found) {
   kf_ctx *ctx = job->cli->ctx;
   kf_reader_block *b = &job->block;
-  kf_status status = job->itself ? KF_OK : kf_reader_next(ctx, job->queries.reader, b);
+  kf_search_options options = {.text_mean = part ? part->text_mean : NULL};
+  kf_status status = part ? kf_reader_next(ctx, part->queries.reader, b) : KF_OK;
   if (status != KF_OK) return fail(job->cli, status);
-  *found = job->itself ? n : b->n;
+  *found = part ? b->n : n;
   double begun = now();
-  if (job->itself)
+  if (!part)
     status = kf_gallery_search_itself(ctx, job->gallery, first, n, job->k, job->rows, job->scores,
                                       &job->report);
   else if (b->n > 0)
-    status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, NULL, job->rows,
+    status = kf_gallery_search(ctx, job->gallery, b->rows, b->n, job->k, &options, job->rows,
                                job->scores, &job->report);
   job->search_seconds += now() - begun;
   return result_of(job->cli, status);
 }
 
-static int put_block(search_job *job, uint64_t first, uint64_t n, uint64_t found) {
-  if (job->as_arrays) {
-    if (found < n) spread(job, first, n);
-    return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
+/* `first` counts all queries. */
+static int put_block(search_job *job, const search_part *part, uint64_t first, uint64_t n,
+                     uint64_t found) {
+  if (first == 0 && job->text.file) /* only once there are answers */
+    print_search_header(job->text.file, job->gallery, job->k);
+  if (first == 0 && job->cli->args.json && is_stdout(job->cli->args.output)) {
+    open_json(job);
+    jw_open(&job->json, "answers", '[');
   }
-  if (!job->text.file) return EXIT_OK;
-  if (first == 0) print_header(job); /* only once there are answers */
-  for (uint64_t i = 0; i < found; i++)
-    print_answer(job, i, job->itself ? first + i : job->block.numbers[i]);
-  return EXIT_OK;
+  TRY(print_answers(job, part, part ? first - part->first : first, found));
+  if (!job->as_arrays) return EXIT_OK;
+  if (found < n) spread(job, n);
+  return array_out_put(job->cli, &job->arrays, first, n, job->rows, job->scores);
 }
 
 static uint64_t bad_queries(const search_job *job) {
-  return job->itself ? 0 : kf_reader_bad(job->queries.reader);
+  return job->itself ? 0 : search_parts_bad(&job->queries);
+}
+
+/* n queries, of a part or of the gallery itself, `room` at a time; `before`: queries of other
+ * parts. */
+static int search_part_of(search_job *job, const search_part *part, uint64_t before, uint64_t n,
+                          uint64_t room) {
+  for (uint64_t first = 0; first < n; first += room) {
+    if (progress_report(job->cli, "search", before + first, job->n_queries))
+      return fail(job->cli, KF_ERR_CANCELLED);
+    uint64_t left = n - first, count = left < room ? left : room, found = 0;
+    TRY(search_block(job, part, first, count, &found));
+    TRY(put_block(job, part, before + first, count, found));
+    if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
+  }
+  return EXIT_OK;
+}
+
+/* Rows that are not said to be text but lie where text does. */
+static void say_far(search_job *job) {
+  const kf_search_report *r = &job->report;
+  if (job->itself || job->cli->args.encoder.folder || job->queries.text || r->far * 2 <= r->queries)
+    return;
+  say(job->cli,
+      "%s of %s hardly look like the rows that the model was fitted to; if they are embeddings of "
+      "text, give --text-queries",
+      show_count(r->far).text, show_counted(r->queries, "query", "queries").text);
 }
 
 static int search_all(search_job *job) {
-  for (uint64_t first = 0; first < job->n_queries; first += job->room) {
-    if (progress_report(job->cli, "search", first, job->n_queries))
-      return fail(job->cli, KF_ERR_CANCELLED);
-    uint64_t left = job->n_queries - first, n = left < job->room ? left : job->room, found = 0;
-    TRY(search_block(job, first, n, &found));
-    TRY(put_block(job, first, n, found));
-    if (job->text.file && ferror(job->text.file)) break; /* reported when the file is closed */
+  if (job->itself) TRY(search_part_of(job, NULL, 0, job->n_queries, job->room));
+  for (size_t i = 0; i < job->queries.n; i++) {
+    const search_part *part = &job->queries.parts[i];
+    TRY(search_part_of(job, part, part->first, part->queries.n, part->room));
   }
   if (bad_queries(job))
     say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
+  if (!job->itself) say_search_text(job->cli, job->gallery, &job->queries);
+  say_far(job);
   return EXIT_OK;
 }
 
 static int make_buffers(search_job *job) {
   job->room = kf_gallery_batch(job->cli->ctx, job->gallery);
   if (job->room > job->n_queries) job->room = job->n_queries;
-  if (!job->itself) TRY(queries_start(job->cli, &job->queries, &job->room));
+  if (!job->itself) TRY(search_parts_start(job->cli, &job->queries, &job->room));
   job->rows = own_memory(job->cli, job->room, job->k * sizeof *job->rows);
   job->scores = own_memory(job->cli, job->room, job->k * sizeof *job->scores);
   return job->rows && job->scores ? EXIT_OK : fail(job->cli, KF_ERR_MEM);
@@ -159,6 +189,7 @@ static int open_output(search_job *job) {
     return array_out_open(job->cli, &job->arrays, path, job->n_queries, job->k,
                           kf_metric_name(kf_gallery_metric(job->gallery)));
   if (is_stdout(path) && job->cli->args.json) return EXIT_OK;
+  if (!path && job->cli->args.search.html) return EXIT_OK; /* the page has them */
   return out_file_open(job->cli, &job->text, path);
 }
 
@@ -176,33 +207,35 @@ static int commit_output(search_job *job) {
   return result;
 }
 
-static void print_json(const search_job *job) {
-  const kf_gallery *g = job->gallery;
+/* What is known after the answers. */
+static void close_json(search_job *job) {
   double queries = (double)job->report.queries;
-  cli_json j = {stdout, 0};
-  jw_open(&j, NULL, '{');
-  jw_count(&j, "queries", job->report.queries);
-  jw_count(&j, "n_bad", bad_queries(job));
-  jw_count(&j, "rows", kf_gallery_rows(g));
-  jw_count(&j, "dim_in", kf_gallery_dim_in(g));
-  jw_count(&j, "dim", kf_gallery_dim(g));
-  jw_count(&j, "k", job->k);
-  jw_text(&j, "metric", kf_metric_name(kf_gallery_metric(g)));
-  jw_real(&j, "candidates_per_query", (double)job->report.candidates / queries);
-  jw_real(&j, "load_seconds", job->load_seconds);
-  jw_real(&j, "search_seconds", job->search_seconds);
-  jw_real(&j, "queries_per_second", queries / job->search_seconds);
-  jw_text(&j, "isa", kf_isa_name(kf_ctx_isa(job->cli->ctx)));
-  jw_count(&j, "threads", kf_ctx_threads(job->cli->ctx));
-  jw_end(&j);
+  cli_json *j = &job->json;
+  if (j->file)
+    jw_close(j, ']');
+  else
+    open_json(job);
+  jw_count(j, "queries", job->report.queries);
+  jw_count(j, "n_bad", bad_queries(job));
+  jw_real(j, "load_seconds", job->load_seconds);
+  jw_real(j, "search_seconds", job->search_seconds);
+  jw_real(j, "queries_per_second", queries / job->search_seconds);
+  jw_text(j, "isa", kf_isa_name(kf_ctx_isa(job->cli->ctx)));
+  jw_count(j, "threads", kf_ctx_threads(job->cli->ctx));
+  jw_end(j);
 }
 
 static int search(search_job *job) {
   TRY(make_buffers(job));
+  const cli_args *a = &job->cli->args;
+  if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
   TRY(open_output(job));
   TRY(search_all(job));
   TRY(commit_output(job));
-  if (job->cli->args.json) print_json(job);
+  if (a->search.html)
+    TRY(search_page_write(job->cli, &job->page, job->gallery, job->k, job->report.queries,
+                          job->queries.mean));
+  if (job->cli->args.json) close_json(job);
   return EXIT_OK;
 }
 
@@ -217,7 +250,7 @@ static int check_operands(cli_run *cli) {
   if (!cli->args.search.itself && operands->n < 2)
     return fail_usage(cli, "missing argument: QUERIES (or --itself, to search the rows of %s)",
                       operands->items[0]);
-  return EXIT_OK;
+  return check_search_text(cli);
 }
 
 /* The scores next to OUT.npy are an output, too. */
@@ -230,12 +263,20 @@ static int check_scores(cli_run *cli, const kf_data *queries) {
   return result;
 }
 
+static int check_page(cli_run *cli) {
+  const struct search_args *s = &cli->args.search;
+  if (s->html && is_stdout(s->html)) return fail_usage(cli, "--html needs a file name, not '-'");
+  if (s->html) TRY(check_output(cli, s->html));
+  if ((s->pictures || cli->args.report.title) && !s->html)
+    return fail_usage(cli, "--%s needs --html FILE", s->pictures ? "pictures" : "title");
+  return s->html ? check_outputs_differ(cli, s->html, cli->args.output) : EXIT_OK;
+}
+
 static int check_outputs(cli_run *cli) {
   const char *path = cli->args.output;
+  TRY(check_page(cli));
   if (!path) return EXIT_OK;
-  if (is_stdout(path))
-    return cli->args.json ? fail_usage(cli, "with --json the answers need a file name, not '-'")
-                          : EXIT_OK;
+  if (is_stdout(path)) return EXIT_OK;
   int result = check_output(cli, path);
   if (result != EXIT_OK || ends_with(path, ".safetensors") || ends_with(path, ".tsv"))
     return result;
@@ -246,11 +287,13 @@ static int check_outputs(cli_run *cli) {
 
 static int open_queries(search_job *job) {
   const char *path = job->cli->args.output;
-  TRY(queries_open(job->cli, 1, &job->queries));
-  TRY(check_queries(job->cli, &job->queries, kf_gallery_mapped(job->gallery), ", or use --itself",
-                    kf_gallery_dim_in(job->gallery), "gallery"));
-  if (path && ends_with(path, ".npy")) TRY(check_scores(job->cli, job->queries.data));
-  job->n_queries = job->queries.n;
+  TRY(search_parts_open(job->cli, job->gallery, &job->queries));
+  if (path && ends_with(path, ".npy"))
+    TRY(check_scores(job->cli, job->queries.parts[0].queries.data));
+  if (job->cli->args.search.html && job->queries.parts[0].queries.data)
+    TRY(check_replaces_no_data(job->cli, job->queries.parts[0].queries.data,
+                               job->cli->args.search.html));
+  job->n_queries = job->queries.queries;
   return EXIT_OK;
 }
 
@@ -285,12 +328,21 @@ static const cli_group own_options = {
          .help = "the queries are the rows of the gallery, each searched among the others"},
         {FLAG("rerank-from-disk", search.rerank_from_disk),
          .help = "keep only the 8-bit copy in memory, and read candidates from the file"},
-        {JSON,
-         .help = "one JSON object about the search and its time; the answers go to -o only"})};
+        {FLAG("text-queries", search.text),
+         .help = "the queries are embeddings of text, and the gallery is of pictures"},
+        {INPUT("text-mean", search.text_mean, "FILE"),
+         .help =
+             "subtract the mean of these embeddings from text queries (default: chosen, and said)"},
+        {TEXT("html", search.html, "FILE"),
+         .help = "write the answers as a page, with small pictures if ids are their paths"},
+        {TEXT("pictures", search.pictures, "FOLDER"),
+         .help = "where ids that are relative paths start (default: the current folder)"},
+        {TITLE},
+        {JSON, .help = "one JSON object with the answers, unless -o takes them, and the time"})};
 
 const cli_command search_command = {
     .name = "search",
-    .operands = "GALLERY [QUERIES...|PICTURES...]",
+    .operands = "GALLERY [QUERIES...|PICTURES...|WORDS...]",
     .summary = "find the nearest rows of every query",
     .details =
         "The nearest rows are exact: the same as comparing with every row in double precision. Of "
@@ -306,17 +358,36 @@ const cli_command search_command = {
         "'scores'.\n\n"
         "With --skip-bad, bad queries have no line of text; in arrays they keep their place, with "
         "row numbers -1 and scores NaN.\n\n"
-        "With --encoder, the queries are pictures, folders of pictures or patterns (see 'koofu "
-        "embed'), and lines begin with the path of the picture; --skip-bad leaves out pictures "
-        "that cannot be read.\n\n"
-        "With --json, search_seconds is the time of the search alone, without loading the gallery "
-        "(load_seconds), reading queries and writing answers; candidates_per_query is the number "
-        "of rows that had to be scored in double precision.",
+        "With --encoder, each query is a picture, a folder of pictures or a pattern (see 'koofu "
+        "embed') or, if no file has this name, words; lines begin with the path of the picture or "
+        "the words, in the order of the command line. Words are embedded as they are: 'a photo of "
+        "a red fox' is closer to what CLIP has learnt than 'red fox'. A name that ends like a "
+        "file's or has a slash in it is never words. --skip-bad leaves out pictures that cannot be "
+        "read.\n\n"
+        "Embeddings of text lie elsewhere than those of pictures. In a gallery made with a model "
+        "this would spoil the answers, so a mean of texts is subtracted from text queries: that of "
+        "--text-mean FILE; otherwise for words that of a hundred everyday texts through the same "
+        "encoder; otherwise, for --text-queries, that of the queries if they are at least 10. "
+        "Which one is said. In a gallery without a model, text is compared as it is, unless "
+        "--text-mean is given.\n\n"
+        "--html FILE writes one page that needs nothing else, without scripts or links: the "
+        "answers "
+        "to the first queries, up to 1,000 rows, with small copies of the first 200 pictures that "
+        "queries and ids name. Without -o and --json the answers then go there alone.\n\n"
+        "With --json, 'answers' is a list with one entry per query: its number 'query', its 'id' "
+        "(path or words) if it has one, whether it is 'text', and its 'neighbours', best first, "
+        "each with 'row', 'id' and 'label' (if the gallery has them) and 'score'. Bad queries left "
+        "out have no entry. All is one document, written as answers come. search_seconds is the "
+        "time of the search alone, without loading the gallery (load_seconds), reading queries and "
+        "writing answers.",
     .groups = GROUPS(&own_options, &encoder_options, &row_options),
     .examples = EXAMPLES(
         {"The nearest photos", "koofu search gallery.safetensors query.npy -k 5"},
         {"What looks like this one?",
          "koofu search gallery.safetensors photo.jpg --encoder clip -k 5"},
+        {"Words", "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip -k 5"},
+        {"Words, as a page with pictures",
+         "koofu search gallery.safetensors 'a photo of a red fox' --encoder clip --html fox.html"},
         {"For a program", "koofu search gallery.safetensors queries.npy -k 100 -o near.npy"},
         {"Near duplicates within a gallery",
          "koofu search gallery.safetensors --itself -k 1 -o pairs.tsv"}),

@@ -42,7 +42,13 @@ int open_pictures(cli_run *cli, size_t first, kf_pictures **out) {
   return own_pictures(cli, *out);
 }
 
-void say_pictures(cli_run *cli, const kf_embed_report *r) {
+void say_pictures(cli_run *cli, const kf_embed_report *r, const char *path) {
+  if (r->unchanged)
+    say(cli, "%s is up to date: %s, none changed; --no-resume embeds them again", path,
+        show_counted(r->rows, "picture", "pictures").text);
+  else if (r->reused > 0)
+    say(cli, "%s taken from %s as it was; --no-resume embeds them again",
+        show_counted(r->reused, "picture was", "pictures were").text, path);
   if (r->resumed > 0)
     say(cli, "%s done by an earlier run",
         show_counted(r->resumed, "picture was", "pictures were").text);
@@ -77,10 +83,13 @@ int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *p
   if (status == KF_ERR_CANCELLED) say_kept(cli, path);
   if (status != KF_OK) return result;
   double seconds = now() - begun;
-  say_data_written(cli, path);
-  uint64_t fresh = r.rows + r.skipped - r.resumed; /* the rate is of this run alone */
+  if (r.unchanged)
+    progress_end(cli);
+  else
+    say_data_written(cli, path);
+  uint64_t fresh = r.rows + r.skipped - r.resumed - r.reused; /* the rate is of this run alone */
   if (fresh > 0 && seconds > 0) say(cli, "%s pictures/s", show_rate((double)fresh / seconds).text);
-  say_pictures(cli, &r);
+  say_pictures(cli, &r, path);
   return EXIT_OK;
 }
 
@@ -106,12 +115,15 @@ int queries_open(cli_run *cli, size_t first, cli_queries *out) {
 }
 
 int queries_start(cli_run *cli, cli_queries *q, uint64_t *room) {
-  uint64_t most = q->pictures && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
+  uint64_t most = q->encoder && q->n > KF_PICTURE_BLOCK ? KF_PICTURE_BLOCK : q->n;
   if (*room > most) *room = most;
   if (*room == 0) *room = 1;
   kf_reader_options options = {.block = *room, .skip_bad = cli->args.data.skip_bad};
-  TRY(result_of(cli, q->pictures ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures,
-                                                           &options, &q->reader)
-                                 : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader)));
+  kf_status status =
+      q->texts ? kf_reader_open_texts(cli->ctx, q->encoder, q->texts, q->n, &options, &q->reader)
+      : q->pictures
+          ? kf_reader_open_pictures(cli->ctx, q->encoder, q->pictures, &options, &q->reader)
+          : kf_reader_open_data(cli->ctx, q->data, &options, &q->reader);
+  TRY(result_of(cli, status));
   return own_reader(cli, q->reader);
 }

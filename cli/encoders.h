@@ -15,14 +15,15 @@ kf_embed_options embed_options_of(const cli_args *args);
 int embed_pictures(cli_run *cli, const kf_encoder *encoder, const kf_pictures *pictures,
                    const char *path);
 /* Says how many pictures an earlier run had done, and how many were left out. */
-void say_pictures(cli_run *cli, const kf_embed_report *report);
+void say_pictures(cli_run *cli, const kf_embed_report *report, const char *path);
 /* After a run that was stopped: says whether finished shards of the data set at `path` are kept. */
 void say_kept(cli_run *cli, const char *path);
 
-/* What a command is asked about: a data set, or pictures and their encoder. */
+/* What a command is asked about: a data set, or an encoder and pictures or texts. */
 typedef struct cli_queries {
-  kf_data *data; /* NULL: pictures */
+  kf_data *data; /* NULL: there is an encoder */
   kf_pictures *pictures;
+  const char *const *texts; /* [n] */
   kf_encoder *encoder;
   uint64_t n; /* bad ones included */
   uint32_t dim;

@@ -96,6 +96,11 @@ static void print_open_set(const kf_open_set_result *o, int text) {
   printf(
       "  AUROC %.2f %%; %.2f %% of the unknown rows pass where 95 %% of the known ones do (%s)\n",
       100 * o->auroc, 100 * o->fpr95, show_real(o->threshold).text);
+  if (o->kept > 0 || o->refused > 0)
+    printf(
+        "  the threshold of the model keeps %.2f %% of the known rows and refuses %.2f %% of the "
+        "unknown ones\n",
+        100 * o->kept, 100 * o->refused);
 }
 
 static void print_job_errors(const eval_job *job) {
@@ -176,6 +181,8 @@ static void print_json_open_set(cli_json *j, const kf_open_set_result *o) {
   jw_real(j, "auroc", o->auroc);
   jw_real(j, "fpr95", o->fpr95);
   jw_real(j, "threshold", o->threshold);
+  if (o->kept > 0 || o->refused > 0) jw_real(j, "kept", o->kept);
+  if (o->kept > 0 || o->refused > 0) jw_real(j, "refused", o->refused);
   jw_close(j, '}');
 }
 

@@ -49,6 +49,11 @@ int check_queries(cli_run *cli, const cli_queries *q, int mapped, const char *ot
                    q->data ? "has" : "gives", q->dim, taker, dim);
 }
 
+int check_query_encoder(cli_run *cli, const cli_queries *q, const kf_origin *origin) {
+  const kf_origin *own = q->data ? kf_data_origin(q->data) : kf_encoder_origin(q->encoder);
+  return result_of(cli, kf_origins_agree(cli->ctx, own, origin));
+}
+
 /* --- votes ------------------------------------------------------------------------------------ */
 
 int check_vote_options(cli_run *cli) {
@@ -84,7 +89,8 @@ static int check_voters(cli_run *cli, const kf_gallery *gallery, const kf_model 
   if (kf_gallery_dim_in(gallery) != kf_model_dim_in(model))
     return fail_with(cli, EXIT_BAD_DATA, "%s: takes %u columns, the model %u", path,
                      kf_gallery_dim_in(gallery), kf_model_dim_in(model));
-  return EXIT_OK;
+  return result_of(cli,
+                   kf_origins_agree(cli->ctx, kf_gallery_origin(gallery), kf_model_origin(model)));
 }
 
 int load_voters(cli_run *cli, const kf_model *model, kf_gallery **out) {

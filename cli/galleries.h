@@ -12,6 +12,9 @@ int info_is_mapped(const kf_info *info); /* the file holds a map: a model, or a 
 int check_queries(cli_run *cli, const cli_queries *queries, int mapped, const char *otherwise,
                   uint32_t dim, const char *taker);
 
+/* Refuses queries of another encoder. */
+int check_query_encoder(cli_run *cli, const cli_queries *queries, const kf_origin *origin);
+
 /* Refuses options on votes that do not go together. */
 int check_vote_options(cli_run *cli);
 double vote_temperature(const cli_args *args); /* --temperature, or the default */

@@ -100,7 +100,8 @@ static int is_another_kind(cli_run *cli, const char *path, const char *wanted) {
 }
 
 int fail_load(cli_run *cli, kf_status status, const char *path, const char *wanted) {
-  if (status != KF_ERR_DATA) return fail(cli, status);
+  /* A hint is about what a file holds, not about what it is. */
+  if (status != KF_ERR_DATA || kf_errhint(cli->ctx) != KF_HINT_NONE) return fail(cli, status);
   char message[10240];
   snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
   if (!is_another_kind(cli, path, wanted)) fail_with(cli, EXIT_BAD_DATA, "%s", message);

@@ -72,6 +72,7 @@ int fail_in(cli_run *cli, kf_status status, const char *path) {
     return fail_with(cli, EXIT_INTERNAL, "stopped by a signal");
   }
   const char *message = kf_errmsg(cli->ctx);
+  if (kf_errhint(cli->ctx) == KF_HINT_ANY_ENCODER) path = NULL; /* the message names both files */
   const char *hint = hint_for(cli->command, kf_errhint(cli->ctx));
   return fail_with(cli, exit_status(status), "%s%s%s%s%s", path ? path : "", path ? ": " : "",
                    *message ? message : kf_status_name(status), hint ? "; " : "", hint ? hint : "");
@@ -120,7 +121,8 @@ static int make_context(cli_run *cli) {
                             .isa = isa,
                             .progress = progress_callback,
                             .log = log_callback,
-                            .user = cli};
+                            .user = cli,
+                            .any_encoder = cli->args.data.any_encoder};
   kf_status status = kf_ctx_new(&options, &cli->ctx);
   if (status != KF_OK) return fail(cli, status);
   if (cli->args.common.verbose)

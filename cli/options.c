@@ -48,7 +48,8 @@ const cli_group row_options = {
              .help = "the order of files: number (2 before 10), name (bytes) or given (default: "
                      "folders and patterns by number)"},
             {FLAG("skip-bad", data.skip_bad),
-             .help = "leave out rows that are NaN, infinite or zero instead of failing"})};
+             .help = "leave out rows that are NaN, infinite or zero instead of failing"},
+            {ANY_ENCODER})};
 
 const cli_group strict_options = {
     "Rows to leave out",
@@ -108,8 +109,8 @@ const cli_group tower_options = {"Encoder", OPTIONS({PRECISION})};
 const cli_group encoder_options = {
     "Pictures",
     OPTIONS({TEXT("encoder", encoder.folder, "CLIP-DIR"),
-             .help = "take pictures instead of rows, and embed them with this CLIP model (see "
-                     "'koofu embed')"},
+             .help = "take pictures, and in 'koofu search' words, instead of rows, and embed them "
+                     "with this CLIP model (see 'koofu embed')"},
             {PRECISION}, {MAX_PIXELS})};
 
 const cli_group picture_options = {
@@ -120,7 +121,7 @@ const cli_group picture_options = {
             {NUMBER("shard", pictures.shard, "N", 1, 1 << 24),
              .help = "pictures that are finished together (default: 256)"},
             {FLAG("no-resume", pictures.no_resume),
-             .help = "start again even if an unfinished run has left shards"})};
+             .help = "use nothing that an earlier run has finished"})};
 
 #define TRUTH_CLASSES                                                                              \
   INPUT("truth-classes", judge.truth_classes, "FILE"),                                             \

@@ -19,7 +19,7 @@ typedef struct cli_args {
   struct data_args { /* label_options, row_options, strict_options, only_options */
     cli_list labels;
     const char *classes, *tensor, *label_tensor, *label_column, *only;
-    int order, skip_bad, allow_unlabelled, allow_unknown;
+    int order, skip_bad, allow_unlabelled, allow_unknown, any_encoder;
   } data;
   struct stats_args { /* stats_options */
     int no_normalize;
@@ -80,7 +80,8 @@ typedef struct cli_args {
   struct search_args { /* koofu search, and -k elsewhere */
     cli_number k;
     cli_numbers ks;
-    int itself, rerank_from_disk;
+    int itself, rerank_from_disk, text;
+    const char *text_mean, *html, *pictures;
   } search;
   struct vote_args { /* vote_options */
     const char *gallery;
@@ -206,6 +207,9 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
               " (default: auto)"
 #define TEXT_AS_IS FLAG("text-as-is", text.as_is), .help = "do not scale text to unit length"
 #define TITLE      TEXT("title", report.title, "TEXT"), .help = "the title of the page"
+#define ANY_ENCODER                                                                                \
+  FLAG("any-encoder", data.any_encoder),                                                           \
+      .help = "let embeddings of different encoders meet instead of failing"
 #define SPOKEN_NAMES                                                                               \
   INPUT("names", prompts.names, "FILE"),                                                           \
       .help = "lines 'CLASS<tab>NAME, ...', such as WordNet's, with the names of the --classes"

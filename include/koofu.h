@@ -35,7 +35,7 @@
  *     9  Galleries: an index in a file, and votes
  *    10  Encoder: pictures and words to embeddings
  *    11  Prompts: class names to text prototypes
- *    12  Reader: rows of data or pictures, block by block
+ *    12  Reader: rows of data, pictures or texts, block by block
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
@@ -45,7 +45,7 @@
  *    18  Accuracy, errors by class, unknown classes, comparisons
  *    19  Choosing lambda, alpha, dimensions and k
  *    20  Sweeps and few-shot curves
- *    21  Report: one page about a data set and its model
+ *    21  Report: a page about a data set and its model, or about answers of a search
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
@@ -146,7 +146,8 @@ typedef enum kf_hint {
   KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
   KF_HINT_TEMPERATURE = 22,   /* fit again from rows, or kf_classify_options.temperature */
   KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
-  KF_HINT_LABEL_COLUMN = 24   /* kf_data_options.label_column: which column holds the labels */
+  KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
+  KF_HINT_ANY_ENCODER = 25    /* kf_ctx_options.any_encoder: allow it */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -182,7 +183,10 @@ typedef struct kf_ctx_options {
   kf_progress_fn progress;
   kf_log_fn log;
   void *user; /* handed to both callbacks */
-  uint64_t reserved[8];
+  /* What is opened or loaded with this context goes together with embeddings of any encoder (see
+   * kf_origin). */
+  int any_encoder;
+  uint64_t reserved[7];
 } kf_ctx_options;
 
 /* KF_ERR_ARG if the instruction set is not available here. */
@@ -200,6 +204,7 @@ KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_data kf_data;
+typedef struct kf_origin kf_origin; /* which encoder made the rows; see section 10 */
 
 /* How rows are stored in a file. In memory they are always float. */
 typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dtype;
@@ -587,6 +592,10 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k); /* NULL: no names */
 KF_API const float *kf_text_rows(const kf_text *text);                  /* [classes][dim] */
+/* The mean of the rows of a data set, each scaled to unit length, into mean [dim]: of embedded
+ * texts, for kf_search_options.text_mean. Labels are ignored, and so are bad rows under skip_bad;
+ * KF_ERR_DATA if no row is left. */
+KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
 
 /* A zero-shot model: the map of `model`, with text prototypes in place of class means. Its classes
  * are those of the text, and everything that takes a model takes it. In the original space (`raw`)
@@ -663,13 +672,25 @@ typedef struct kf_search_options {
   /* [n]: a row to leave out of the search of each query, or any other number (such as -1) for none;
    * NULL: no row is left out. */
   const int64_t *leave_out;
-  uint64_t reserved[4];
+  /* Galleries only: the queries are embeddings of text, and this is the mean of such embeddings
+   * (kf_text_mean, kf_encoder_text_mean), [dim_in]. It is subtracted from queries of unit length,
+   * as KF_CENTRE_MODALITY does: text lies elsewhere than pictures, by an offset that a map of
+   * pictures blows up. KF_ERR_ARG if the gallery keeps lengths, about which text says nothing.
+   * NULL: queries are like the rows. */
+  const double *text_mean;
+  uint64_t reserved[3];
 } kf_search_options;
 
 typedef struct kf_search_report {
   uint64_t queries;
-  uint64_t candidates; /* rows scored in double precision, for all queries together */
-  uint64_t reserved[4];
+  /* Rows scored in double precision, for all queries together: a measure of the work. It depends on
+   * the instruction set, the threads and the number of queries at a time; the answers do not. */
+  uint64_t candidates;
+  /* Galleries with a map: queries that hardly look like the rows the model was fitted to. Their
+   * cosine with the mean of those rows is less than half of what it is for the rows on average. If
+   * there are many, they are text, or come from another encoder. */
+  uint64_t far;
+  uint64_t reserved[3];
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
@@ -815,6 +836,35 @@ KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder); /* of memory that t
  * two encoders give the same embeddings. */
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
 
+/* --- which encoder ---------------------------------------------------------------------------- */
+
+/* Embeddings of different encoders cannot be compared, even if they are equally long. What
+ * kf_embed and kf_prompts_embed write names its encoder; data sets hand that on to statistics, text,
+ * models and galleries made from them, and to their files. Where two of these meet (statistics that
+ * are merged, files of one data set, a model and rows or text, a gallery and queries), it is
+ * KF_ERR_DATA if both know their encoder and it is not the same; kf_ctx_options.any_encoder allows
+ * it. What has no origin, as files from elsewhere, goes together with everything. Rows that were
+ * mapped are no longer an encoder's, and have none.
+ *
+ * Each of these is NULL if the encoder is not known, and owned by the object. */
+KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder); /* never NULL */
+KF_API const kf_origin *kf_data_origin(const kf_data *data);
+KF_API const kf_origin *kf_stats_origin(const kf_stats *stats);
+KF_API const kf_origin *kf_text_origin(const kf_text *text);
+KF_API const kf_origin *kf_model_origin(const kf_model *model);
+KF_API const kf_origin *kf_gallery_origin(const kf_gallery *gallery);
+/* The name of the encoder's folder; NULL if origin is. */
+KF_API const char *kf_origin_name(const kf_origin *origin);
+/* Of the model in that folder: the settings of its towers, and a sample of each of its tensors. It
+ * does not depend on which towers are loaded, on the precision or on the number of files. 0 if origin
+ * is NULL. */
+KF_API uint64_t kf_origin_checksum(const kf_origin *origin);
+/* KF_ERR_DATA if both are known and differ: for rows in memory, whose encoder only the caller knows,
+ * before kf_classify, kf_transform or kf_gallery_search. */
+KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_origin *b);
+
+/* --- pictures and words ----------------------------------------------------------------------- */
+
 /* Embeddings of pictures in files: out[n][dim], as the projection leaves them (not unit length),
  * and finite. JPEG, PNG and WebP. status: [n], or NULL. A picture that cannot be read, or whose
  * embedding is not finite, gets its status there and a row of zeros, and is logged; with status
@@ -842,10 +892,13 @@ typedef struct kf_pictures kf_pictures;
 
 /* paths: pictures, folders or glob patterns, in the order given.
  *
- * If the folders in a folder hold pictures (.jpg, .jpeg, .png, .webp, in any case, at any depth),
- * the names of those folders are the classes, and every picture below one belongs to it; pictures
- * next to them are left out, which is logged. Pictures directly in another folder, and pictures
- * given by themselves, have no label. Pictures of a folder come in byte order of their paths;
+ * A file in a folder is a picture if its name ends in .jpg, .jpeg, .png or .webp, in any case, or if
+ * its first bytes are those of a JPEG, PNG or WebP. Pictures of other formats (GIF, BMP, TIFF, HEIC,
+ * AVIF, ...) are left out; how many, and the names of a few, are logged. Other files are ignored.
+ *
+ * If the folders in a folder hold pictures (at any depth), the names of those folders are the
+ * classes, and every picture below one belongs to it; pictures next to them are left out, which is
+ * logged. Pictures directly in another folder, and pictures given by themselves, have no label. Pictures of a folder come in byte order of their paths;
  * classes, which several folders may share, are numbered in byte order of their names. Hidden files
  * and folders are ignored, and a link that leads back to where it came from is not followed.
  *
@@ -864,26 +917,36 @@ KF_API const char *kf_pictures_id(const kf_pictures *pictures, uint64_t i);
 KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures); /* 0: no labels */
 KF_API const char *kf_pictures_class_name(const kf_pictures *pictures, uint32_t k);
 KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i); /* KF_LABEL_NONE: none */
+/* Whether a path, which need not exist, is one of the folders given to kf_pictures_open or inside one
+ * (1 or 0). */
+KF_API int kf_pictures_inside(const kf_pictures *pictures, const char *path);
 
 typedef struct kf_embed_options {
   kf_dtype dtype;      /* of the file: KF_F32, KF_F16 or KF_BF16 */
   kf_switch normalize; /* scale rows to unit length; default: off */
   int skip_bad;        /* leave out pictures that cannot be read, logging each */
   uint32_t shard;      /* pictures that are finished together; 0: 256 */
-  kf_switch resume;    /* use finished shards of an earlier run; default: on */
+  kf_switch resume;    /* use what an earlier run has finished; default: on */
   uint64_t reserved[4];
 } kf_embed_options;
 
 typedef struct kf_embed_report {
   uint64_t rows;    /* written */
   uint64_t skipped; /* pictures that could not be read */
-  uint64_t resumed; /* pictures that an earlier run had finished, including skipped ones */
-  uint64_t reserved[4];
+  uint64_t resumed; /* pictures in finished shards of an earlier run, including skipped ones */
+  uint64_t reused;  /* pictures whose rows are from the file of an earlier run */
+  int unchanged;    /* 1: that file is what this run would have written, and was left alone */
+  uint64_t reserved[2];
 } kf_embed_report;
 
 /* Writes the embeddings of pictures as a data set: `embeddings`, `labels` and class names if there
  * are labels, and the paths as ids. Memory does not grow with the rows, except for the list of
- * pictures; the progress stage is "embed".
+ * pictures and 8 bytes for each, and 24 for each row of a file that is reused; the progress stage is
+ * "embed".
+ *
+ * If the file exists and was written by kf_embed with the same encoder and options, pictures whose
+ * bytes have a row in it are not embedded again, whatever their names and places are now; if nothing
+ * has changed, the file is left alone. All pictures are read for this ("check").
  *
  * Finished shards stay in the folder PATH.parts until the file is whole. A run that failed or was
  * killed goes on from there, logs again what it had logged for these shards, and the file has the
@@ -946,12 +1009,16 @@ KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
 KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                           const kf_prompts *prompts, const kf_text_options *options,
                                           kf_text **out);
+/* The mean of embedded texts, mean [dim], for kf_search_options.text_mean: that of a hundred
+ * everyday things, "a photo of a dog" and so on. Texts about anything else lie around nearly the
+ * same place. */
+KF_API kf_status kf_encoder_text_mean(kf_ctx *ctx, const kf_encoder *encoder, double *mean);
 /* Writes a data set with one row for each prompt, labelled with its class. */
 KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
                                   kf_dtype dtype, const char *path);
 
 /* ---------------------------------------------------------------------------------------------
- * 12  Reader: rows of data or pictures, block by block
+ * 12  Reader: rows of data, pictures or texts, block by block
  * ------------------------------------------------------------------------------------------ */
 
 /* Pictures are read and embedded this many at a time: enough for all threads, and about a second's
@@ -977,17 +1044,21 @@ typedef struct kf_reader_block {
   uint64_t reserved[3];
 } kf_reader_block;
 
-/* The data set, or encoder and pictures, must outlive the reader. */
+/* The data set, or encoder and pictures or texts, must outlive the reader. */
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                          const kf_pictures *pictures,
                                          const kf_reader_options *options, kf_reader **out);
+/* Texts (UTF-8) [n], at least one; their ids are the texts. */
+KF_API kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder,
+                                      const char *const *texts, uint64_t n,
+                                      const kf_reader_options *options, kf_reader **out);
 KF_API void kf_reader_free(kf_reader *reader);
 KF_API uint64_t kf_reader_rows(const kf_reader *reader); /* all, bad ones included */
 KF_API uint32_t kf_reader_dim(const kf_reader *reader);
 KF_API uint64_t kf_reader_bad(const kf_reader *reader); /* left out so far */
-/* The id of a picture by its number; NULL for the rows of a data set. */
+/* The id of a picture, or the text, by its number; NULL for the rows of a data set. */
 KF_API const char *kf_reader_id(const kf_reader *reader, uint64_t number);
 /* The next block. A bad row or picture that is not skipped is KF_ERR_DATA naming it; so is a
  * picture whose embedding is zero. */
@@ -1025,22 +1096,30 @@ typedef struct kf_quickstart_result {
   uint32_t fewer; /* the fewest that are shown to lose at most half a point (kf_dim_choice_new) */
   int many_near;  /* as in kf_fit_report */
   uint64_t n_compared, n_near;
-  uint64_t reserved[5];
+  int text_reused; /* 1: the class names were embedded by an earlier run */
+  uint64_t reserved[4];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
  * made if it does not exist:
  *
+ *     about.txt               what this folder is
  *     embeddings.safetensors  kf_embed, resumed if an earlier run was interrupted
  *     text.safetensors        text prototypes, if class names take part
  *     model.safetensors       kf_fit with everything chosen
  *     report.html             kf_report_write
  *
- * Class names take part if the encoder has a text tower and most of them are words, not numbers.
- * KF_ERR_DATA if fewer than two classes have pictures, or no class has two. out may be NULL. */
+ * Embeddings and text of an earlier run into the same folder are reused where they are the same
+ * (options->embed.resume). Class names take part if the encoder has a text tower and most of them are
+ * words, not numbers. KF_ERR_DATA if fewer than two classes have pictures, or no class has two;
+ * KF_ERR_ARG if the folder is among the pictures, or holds one of these files without an about.txt of
+ * ours: what others made is not replaced. out may be NULL. */
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
                                kf_quickstart_result *out);
+/* Fails as kf_quickstart does if it can be known without an encoder: pictures, templates, folder. */
+KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
+                                     const kf_quickstart_options *options, const char *folder);
 
 /* ---------------------------------------------------------------------------------------------
  * 14  Statistics: exact integer moments, to stream, merge and subtract
@@ -1136,6 +1215,8 @@ typedef struct kf_info {
   const char *const *meta_values;
   double temperature;          /* model only; 0: not known */
   double reject, reject_share; /* model only, as kf_model_reject */
+  const char *encoder; /* that made the embeddings (see kf_origin); NULL: not known */
+  uint64_t encoder_checksum;
 } kf_info;
 
 /* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics

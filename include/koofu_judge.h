@@ -266,7 +266,10 @@ typedef struct kf_open_set_result {
   double auroc;     /* how often a known row has a better score than an unknown one; ties: half */
   double fpr95;     /* share of the unknown rows that are taken for known at the threshold */
   double threshold; /* the strictest score that at least 95 % of the known rows reach */
-  uint64_t reserved[4];
+  /* Shares of known rows that the threshold of the model (kf_model_reject) keeps, and of unknown ones
+   * that it refuses; both 0 if it has none for these scores. */
+  double kept, refused;
+  uint64_t reserved[2];
 } kf_open_set_result;
 
 /* Whether the score of the nearest prototype tells rows of known classes from others. `known` is
@@ -327,8 +330,8 @@ KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
 
 /* Rows that are all but copies of others. */
 typedef struct kf_near_rows {
-  uint64_t n;      /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
-  uint64_t near;   /* of them: another row of the class is nearly the same */
+  uint64_t n;    /* rows that were looked up, at most 1,000; 0: no class has two rows that differ */
+  uint64_t near; /* of them: another row of the class is nearly the same */
   uint64_t copies; /* of them: another row of the class is the same */
   int many;        /* 1: more than one row in twenty is near another, beyond doubt */
   uint64_t reserved[4];
@@ -683,7 +686,7 @@ KF_API void kf_shots_spread(const kf_shots *shots, size_t size, kf_shots_classif
                             int top5, kf_spread *out);
 
 /* ---------------------------------------------------------------------------------------------
- * 21  Report: one page about a data set and its model (docs/report.md)
+ * 21  Report: a page about a data set and its model, or about answers (docs/report.md)
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_report_options {
@@ -732,6 +735,39 @@ typedef struct kf_report_result {
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);
+
+typedef struct kf_search_page_options {
+  const char *title;    /* NULL: "Koo-Fu search" */
+  const char *name;     /* what the gallery is called; NULL: not told */
+  const char *note;     /* a sentence below the title; NULL: none */
+  const char *pictures; /* folder where relative ids start; NULL: the current folder */
+  kf_switch thumbnails; /* show pictures; default: on */
+  uint64_t queries;     /* how many there were in all; 0: n */
+  uint64_t reserved[8];
+} kf_search_page_options;
+
+typedef struct kf_search_page_result {
+  uint64_t thumbnails; /* on the page */
+  uint64_t bytes;      /* of the page */
+  uint64_t reserved[4];
+} kf_search_page_result;
+
+/* At most this many pictures are shown, the first ones. */
+#define KF_MAX_THUMBNAILS 200u
+
+/* Writes answers of a search as one HTML page that needs nothing else, no network and no script:
+ * for each query its k nearest rows with id, label and score. queries: [n] what was asked, words or
+ * paths (NULL: numbers are shown); rows and scores: [n][k], as kf_gallery_search gives them, without
+ * -1. If a query or the id of a row is the path of a picture that exists and can be read, a small
+ * copy of it (160 pixels, some 8 kB) is inside the page. Nothing on the page is a link, and only
+ * regular files that are pictures are ever shown; but the ids of a gallery decide which, so look
+ * before you pass on a page about a stranger's gallery. The page is made in memory. out may be
+ * NULL. */
+KF_API kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery,
+                                      const char *const *queries, uint64_t n, uint32_t k,
+                                      const int64_t *rows, const double *scores,
+                                      const kf_search_page_options *options, const char *path,
+                                      kf_search_page_result *out);
 
 #ifdef __cplusplus
 }

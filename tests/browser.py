@@ -103,7 +103,7 @@ class Browser:
                 found.append(p["entry"]["text"])
             elif method == "Runtime.consoleAPICalled":
                 found.append(f"console.{p['type']}")
-            elif method == "Network.requestWillBeSent" and p["request"]["url"].split(":")[0] not in ("file", "about"):
+            elif method == "Network.requestWillBeSent" and p["request"]["url"].split(":")[0] not in ("file", "about", "data"):
                 found.append(f"asks for {p['request']['url']}")
         return found
 

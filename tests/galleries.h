@@ -47,7 +47,9 @@ static inline kf_gallery *plain_gallery(const float *rows, uint64_t n, uint32_t 
 static inline kf_model *fit_world(const world *w, int raw, kf_centre centre) {
   kf_stats *s = stats_of(ctx, w, raw);
   kf_model *m;
-  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.dim = L, .centre = centre}, &m));
+  assert_ok(ctx, kf_fit_stats(
+                     ctx, s,
+                     &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = L, .centre = centre}, &m));
   kf_stats_free(s);
   return m;
 }

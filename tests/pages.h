@@ -69,9 +69,9 @@ static inline void page_lambda(page *p, double mean) {
                                  .points = p->lambda_points};
   for (size_t i = 0; i < PAGE_LAMBDAS; i++) {
     double off = ((double)i - 8) / 6;
-    p->lambda_points[i] =
-        (kf_lambda_point){mean * pow(10, ((double)i - 9) / 3), (uint64_t)(2200 - 500 * off * off),
-                          (uint64_t)(3300 - 300 * off * off)};
+    p->lambda_points[i] = (kf_lambda_point){.lambda = mean * pow(10, ((double)i - 9) / 3),
+                                            .top1 = (uint64_t)(2200 - 500 * off * off),
+                                            .top5 = (uint64_t)(3300 - 300 * off * off)};
   }
   p->lambda.best = p->lambda.chosen = 8;
   p->lambda.lambda = p->lambda_points[8].lambda;
@@ -178,8 +178,10 @@ static inline void page_fuse(page *p, double mean) {
                              .n_points = 2 * PAGE_ALPHAS,
                              .points = p->alphas};
   for (size_t i = 0; i < 2 * PAGE_ALPHAS; i++)
-    p->alphas[i] = (kf_fuse_point){(i < PAGE_ALPHAS ? 0.3 : 3) * mean, alphas[i % PAGE_ALPHAS],
-                                   top1[i % PAGE_ALPHAS] - i / PAGE_ALPHAS, 3000};
+    p->alphas[i] = (kf_fuse_point){.lambda = (i < PAGE_ALPHAS ? 0.3 : 3) * mean,
+                                   .alpha = alphas[i % PAGE_ALPHAS],
+                                   .top1 = top1[i % PAGE_ALPHAS] - i / PAGE_ALPHAS,
+                                   .top5 = 3000};
 }
 
 static inline void page_add_cell(page *p, double relative, uint32_t dim, int raw, kf_centre centre,

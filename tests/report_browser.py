@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Reports in a real browser: no complaint, no request, nothing wider than the window, readable colours, numbers under
-the pointer. usage: report_browser.py path/to/test_report [path/to/koofu]; skipped (77) without Chromium."""
+the pointer. usage: report_browser.py path/to/test_report path/to/test_search_page; skipped (77) without Chromium."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 sys.dont_write_bytecode = True
 import browser
 
-PAGES = ("small.html", "hostile.html", "large.html", "empty.html")
+PAGES = ("small.html", "hostile.html", "large.html", "empty.html", "answers.html")
 WINDOWS = ((1280, "light", ""), (1280, "dark", ""), (390, "light", ""), (390, "dark", ""), (320, "light", ""), (794, "light", "print"))
 failures = []
 
@@ -97,7 +97,8 @@ def check_reading(tab, path):
 def main():
     program = browser.find()
     with tempfile.TemporaryDirectory(prefix="koofu-pages-") as folder:
-        subprocess.run([sys.argv[1], "--pages", folder], check=True)
+        for test in sys.argv[1:3]:
+            subprocess.run([test, "--pages", folder], check=True)
         pages = [os.path.join(folder, name) for name in PAGES]
         for path in pages:
             check_markup(path)
@@ -110,6 +111,9 @@ def main():
                 for width, scheme, media in WINDOWS:
                     check_window(tab, path, width, scheme, media)
             check_reading(tab, pages[0])
+            tab.show(pages[-1], 1280)
+            shown = tab.evaluate("[...document.images].map(i => i.naturalWidth > 0)")
+            check(shown and all(shown), f"pictures of answers.html: {shown}")
         finally:
             tab.close()
     print(f"{len(failures)} failures")
@@ -117,6 +121,6 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 3:
         sys.exit(__doc__)
     sys.exit(main())

@@ -154,4 +154,10 @@ static inline void assert_same_file(const char *a, const char *b) {
   free(y);
 }
 
+/* Options for tests of the paper's method, whose formulas are the simpler ones. */
+static inline const kf_fit_options *paper(void) {
+  static const kf_fit_options options = {.method = KF_METHOD_PAPER};
+  return &options;
+}
+
 #endif

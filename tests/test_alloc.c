@@ -247,7 +247,8 @@ static kf_status judging_scenario(unsigned threads) {
   kf_open_set_result open;
   kf_eval_result counts;
   kf_comparison difference;
-  kf_lambda_point points[] = {{0.1, 20, 30}, {1, 25, 35}};
+  kf_lambda_point points[] = {{.lambda = 0.1, .top1 = 20, .top5 = 30},
+                              {.lambda = 1, .top1 = 25, .top5 = 35}};
   kf_lambda_choice choice = {.lambda = 1, .n = 40, .n_points = 2, .points = points};
   kf_status status = kf_ctx_new(&(kf_ctx_options){.threads = threads}, &ctx);
   if (status != KF_OK) return status;
@@ -452,7 +453,8 @@ done:
   return status;
 }
 
-/* Pictures by folders and by a list, embedded in shards, one of them unreadable; then their ids. */
+/* Pictures by folders and by a list, embedded in shards, one of them unreadable, and again, with rows
+ * taken from the file that is there; then their ids. */
 static kf_status embed_scenario(unsigned threads) {
   kf_ctx *ctx = NULL;
   kf_pictures *folders = NULL, *listed = NULL;
@@ -468,6 +470,9 @@ static kf_status embed_scenario(unsigned threads) {
   STEP(kf_pictures_open(ctx, &path, 1, &folders));
   STEP(kf_pictures_open_list(ctx, picture_list, &listed));
   STEP(kf_encoder_load(ctx, KOOFU_SOURCE_DIR "/tests/golden/models/clip-vision", NULL, &encoder));
+  unlink(embedded);
+  STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
+                &report));
   STEP(kf_embed(ctx, encoder, folders, &(kf_embed_options){.skip_bad = 1, .shard = 2}, embedded,
                 &report));
   STEP(kf_data_open(ctx, &file, 1, NULL, &data));

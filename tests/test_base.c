@@ -273,7 +273,7 @@ static void refused_writes(void **state) {
   kf_model *m;
   assert_ok(ctx, kf_synth_open(ctx, &(kf_synth_options){.classes = 9, .dim = 40}, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   const char *folder = test_folder(), *path = test_path(folder, "x.safetensors");
   assert_ok(ctx, kf_model_save(ctx, m, path));
   size_t before, after;
@@ -387,13 +387,13 @@ static void null_arguments(void **state) {
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_merge(ctx, NULL, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_load(ctx, NULL, &s));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_stats_scatter(ctx, NULL, NULL, NULL, NULL));
-  assert_error(ctx, KF_ERR_ARG, "NULL", kf_fit_stats(ctx, NULL, NULL, &m));
+  assert_error(ctx, KF_ERR_ARG, "NULL", kf_fit_stats(ctx, NULL, paper(), &m));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_model_load(ctx, NULL, &m));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_lambda_parse(ctx, NULL, &l));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_classify(ctx, NULL, NULL, 1, NULL, &found, NULL));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_eval(ctx, NULL, NULL, NULL, &r));
   assert_error(ctx, KF_ERR_ARG, "NULL", kf_info_read(ctx, NULL, &info));
-  assert_int_equal(kf_fit_stats(NULL, NULL, NULL, &m), KF_ERR_ARG);
+  assert_int_equal(kf_fit_stats(NULL, NULL, paper(), &m), KF_ERR_ARG);
   const char *const twice[] = {"a", "a"}, *const none[] = {"a", NULL},
                     *const bytes[] = {"a", "\xff"};
   assert_error(ctx, KF_ERR_ARG, "twice", kf_stats_new(ctx, 3, 2, twice, NULL, &s));
@@ -440,7 +440,7 @@ static void hints(void **state) {
 static void reserved_space(void **state) {
   (void)state;
   kf_ctx *ctx = NULL;
-  kf_ctx_options of_ctx = {.reserved = {[7] = 1}};
+  kf_ctx_options of_ctx = {.reserved = {[6] = 1}};
   assert_int_equal(kf_ctx_new(&of_ctx, &ctx), KF_ERR_ARG);
   assert_null(ctx);
   ctx = test_ctx(1, KF_ISA_AUTO);

@@ -202,7 +202,8 @@ static void dimensions(void **state) {
   (void)state;
   enum { D = 12, K = 14 };
   fixture f = make(700, D, K, 2);
-  kf_dim_options options = {.lambda = {0.2, KF_LAMBDA_RELATIVE}, .folds = 3};
+  kf_dim_options options = {
+      .method = KF_METHOD_PAPER, .lambda = {0.2, KF_LAMBDA_RELATIVE}, .folds = 3};
   kf_dim_choice *c;
   assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_int_equal(c->n_points, D);
@@ -227,7 +228,7 @@ static void dimensions(void **state) {
       kf_eval_result result;
       kf_verdicts *here;
       kf_comparison both;
-      kf_fit_options fit = {.lambda = options.lambda, .dim = l};
+      kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = options.lambda, .dim = l};
       assert_ok(f.ctx, kf_fit_stats(f.ctx, stats, &fit, &model));
       assert_ok(f.ctx, kf_eval(f.ctx, model, inside, NULL, &result));
       assert_ok(f.ctx, kf_verdicts_new(f.ctx, model, inside, NULL, &here));
@@ -265,7 +266,7 @@ static void dimensions(void **state) {
   assert_int_equal(wide->dim, 1);
   /* An absolute lambda means the same share of the scatter in every fold. */
   kf_model *model;
-  kf_fit_options fit = {.lambda = options.lambda};
+  kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = options.lambda};
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &fit, &model));
   kf_dim_choice *absolute;
   options.lambda = (kf_lambda){kf_model_lambda(model), KF_LAMBDA_ABSOLUTE};
@@ -326,9 +327,11 @@ static void dimensions_refused(void **state) {
   fixture f = make(100, 4, 5, 1);
   kf_dim_choice *c = NULL;
   assert_error(f.ctx, KF_ERR_ARG, "101 folds",
-               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.folds = 101}, &c));
+               kf_dim_choice_new(f.ctx, f.stats, f.data,
+                                 &(kf_dim_options){.method = KF_METHOD_PAPER, .folds = 101}, &c));
   assert_error(f.ctx, KF_ERR_ARG, "margin",
-               kf_dim_choice_new(f.ctx, f.stats, f.data, &(kf_dim_options){.margin = -1}, &c));
+               kf_dim_choice_new(f.ctx, f.stats, f.data,
+                                 &(kf_dim_options){.method = KF_METHOD_PAPER, .margin = -1}, &c));
   assert_null(c);
   clear(&f);
 }
@@ -378,7 +381,10 @@ static void neighbours_by_folds(void **state) {
   (void)state;
   enum { MOST = 12, FOLDS = 3, K = 20 };
   fixture f = make(400, 8, K, 2);
-  kf_fit_options fit = {.lambda = {0.2, KF_LAMBDA_RELATIVE}, .dim = 6, .centre = KF_CENTRE_MEAN};
+  kf_fit_options fit = {.method = KF_METHOD_PAPER,
+                        .lambda = {0.2, KF_LAMBDA_RELATIVE},
+                        .dim = 6,
+                        .centre = KF_CENTRE_MEAN};
   kf_model *model;
   kf_k_choice *c;
   uint32_t list[MOST];
@@ -533,7 +539,8 @@ static void gallery_in_memory(void **state) {
   const char *folder = test_folder(), *path = test_path(folder, "gallery.safetensors");
   kf_model *model;
   kf_gallery *file, *memory;
-  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &(kf_fit_options){.dim = 6}, &model));
+  assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats,
+                                &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = 6}, &model));
   for (int mapped = 0; mapped < 2; mapped++)
     for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
       kf_gallery_options options = {.metric = (kf_metric)metric};
@@ -607,7 +614,7 @@ static void rules(void **state) {
   free(d);
 
   kf_model *model;
-  kf_fit_options options = {0};
+  kf_fit_options options = {.method = KF_METHOD_PAPER};
   assert_ok(f.ctx, kf_lambda_parse(f.ctx, "gda", &options.lambda));
   assert_ok(f.ctx, kf_fit_stats(f.ctx, f.stats, &options, &model));
   double wanted = kf_model_mean_eigenvalue(model) * 8 / 499;
@@ -635,7 +642,8 @@ static void rules_for_other_rows(void **state) {
     kf_lambda_choice *choice;
     assert_error(f.ctx, raw ? KF_ERR_DATA : KF_ERR_ARG, raw ? "magnitude" : "not those of the data",
                  kf_lambda_ledoit_wolf(f.ctx, stats, g.data, &lambda));
-    kf_status status = kf_lambda_choice_new(f.ctx, stats, g.data, NULL, &choice);
+    kf_status status = kf_lambda_choice_new(
+        f.ctx, stats, g.data, &(kf_lambda_options){.method = KF_METHOD_PAPER}, &choice);
     assert_int_equal(status, raw ? KF_ERR_DATA : KF_OK);
     if (status == KF_OK) kf_lambda_choice_free(choice);
     kf_stats_free(stats);

@@ -154,6 +154,7 @@ static void switches(void **state) {
     kf_embed_report report;
     begin();
     seen.stop_at = 4;
+    unlink(at("o.safetensors"));
     assert_int_equal(kf_embed(ctx, encoder, list, &options, at("o.safetensors"), NULL),
                      KF_ERR_CANCELLED);
     begin();
@@ -338,13 +339,16 @@ static void shards_are_checked(void **state) {
   snprintf(out, sizeof out, "%s", at("o.safetensors"));
   const float rows[] = {1, 2, 3, 4};
   const unsigned char bad[] = {0, 1, 0};
+  const uint64_t sums[] = {10, 11, 12};
   kf_string said = {0};
   kf_string_add(&said, "one\0two", 8);
+  kf_shard_content content = {
+      .stamp = 77, .bad = bad, .sums = sums, .rows = rows, .messages = &said};
   kf_shards shards;
   assert_int_equal(kf_shards_open(&shards, out, &run, false, &err), KF_OK);
   assert_true(shards.begun);
   assert_int_equal(kf_shards_count(&run), 2);
-  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
+  assert_int_equal(kf_shards_save(&shards, 0, &content, &err), KF_OK);
   kf_finished shard;
   bool is;
   char why[KF_WHERE_SIZE];
@@ -353,6 +357,7 @@ static void shards_are_checked(void **state) {
   assert_int_equal(shard.n, 3);
   assert_int_equal(shard.kept, 2);
   assert_memory_equal(shard.bad, bad, 3);
+  assert_memory_equal(shard.sums, sums, sizeof sums);
   assert_int_equal(shard.n_messages, 8);
   assert_memory_equal(shard.messages, "one\0two", 8);
   kf_finished_close(&shard);
@@ -364,13 +369,13 @@ static void shards_are_checked(void **state) {
   assert_string_equal(why, ""); /* it is just not there */
 
   /* Remarks of which the last has no end are none. */
-  assert_int_equal(
-      kf_shards_save(&shards, 0, 77, bad, rows, &(kf_string){.data = said.data, .n = 7}, &err),
-      KF_OK);
+  content.messages = &(kf_string){.data = said.data, .n = 7};
+  assert_int_equal(kf_shards_save(&shards, 0, &content, &err), KF_OK);
+  content.messages = &said;
   assert_int_equal(kf_shards_find(&shards, 0, 77, &shard, &is, why, &err), KF_OK);
   assert_false(is);
   assert_non_null(strstr(why, "made again"));
-  assert_int_equal(kf_shards_save(&shards, 0, 77, bad, rows, &said, &err), KF_OK);
+  assert_int_equal(kf_shards_save(&shards, 0, &content, &err), KF_OK);
 
   /* Every byte counts. */
   const char *path = at("o.safetensors.parts/shard-00000000.safetensors");
@@ -437,8 +442,12 @@ static void links_are_not_followed(void **state) {
   write_bytes("mine", "mine", 4);
   assert_int_equal(kf_shards_open(&shards, at("o"), &run, false, &err), KF_OK);
   assert_int_equal(symlink("../mine", at("o.parts/shard-00000000.safetensors")), 0);
-  assert_int_equal(kf_shards_save(&shards, 0, 7, &(unsigned char){0}, (float[]){1, 2}, &said, &err),
-                   KF_OK);
+  kf_shard_content content = {.stamp = 7,
+                              .bad = &(unsigned char){0},
+                              .sums = &(uint64_t){1},
+                              .rows = (float[]){1, 2},
+                              .messages = &said};
+  assert_int_equal(kf_shards_save(&shards, 0, &content, &err), KF_OK);
   kf_shards_remove(&shards);
   assert_false(there("o.parts"));
   size_t size;

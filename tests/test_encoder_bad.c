@@ -152,6 +152,69 @@ static void lies_in_the_config(void **state) {
   refused("model: not a model folder: config.json cannot be opened");
 }
 
+/* --- folders that users have ----------------------------------------------------------------- */
+
+/* Runs a shell command in the copy. */
+static void in_copy(const char *command) {
+  char line[1024];
+  copy_of("clip-f32");
+  snprintf(line, sizeof line, "cd '%s/model' && %s", folder, command);
+  assert_int_equal(system(line), 0);
+}
+
+static void other_kinds_of_folders(void **state) {
+  (void)state;
+  static const struct {
+    const char *command, *cause;
+  } kinds[] = {
+      {"mv model.safetensors pytorch_model.bin",
+       "model: has its weights in pytorch_model.bin, a pickle"},
+      {"rm model.safetensors && echo {} > pytorch_model.bin.index.json", ".save_pretrained('"},
+      {"rm config.json && mv model.safetensors open_clip_model.safetensors",
+       "in the form of open_clip (open_clip_model.safetensors)"},
+      {"rm config.json model.safetensors && echo {} > open_clip_config.json",
+       "model: is a model in the form of open_clip (open_clip_config.json)"},
+      {"mv model.safetensors open_clip_pytorch_model.bin",
+       "in the form of open_clip (open_clip_pytorch_model.bin)"},
+      {"rm model.safetensors", "model: has neither model.safetensors nor "},
+      {"mkdir 0_CLIPModel && mv config.json model.safetensors 0_CLIPModel",
+       "the model is in its folder 0_CLIPModel"},
+      {"mkdir -p snapshots/abc && mv config.json model.safetensors snapshots/abc",
+       "model/snapshots/abc"},
+      {"cd .. && rm -r model && echo x > model", "model: is a file; a model is the folder with"},
+      {"cd .. && rm -r model", "model: not a model folder: config.json cannot be opened"},
+  };
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    in_copy(kinds[i].command);
+    refused(kinds[i].cause);
+  }
+}
+
+/* A name on a hub is two words with a slash, if there is no such folder. */
+static void names_on_a_hub(void **state) {
+  (void)state;
+  static const struct {
+    const char *path;
+    bool hub;
+  } names[] = {{"openai/clip-vit-base-patch32", true},
+               {"Org_1/Model.v2", true},
+               {"openai/clip/x", false},
+               {"./clip", false},
+               {"../clip", false},
+               {"openai/.clip", false},
+               {"no-such-clip", false},
+               {"no-such/", false},
+               {"/no/such", false},
+               {"no-such/a b", false}};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    kf_encoder *encoder = NULL;
+    assert_int_equal(kf_encoder_load(ctx, names[i].path, NULL, &encoder), KF_ERR_IO);
+    bool hub = strstr(kf_errmsg(ctx), "name of a model on a hub, download its files") != NULL;
+    assert_int_equal(hub, names[i].hub);
+    assert_int_equal(strncmp(kf_errmsg(ctx), names[i].path, strlen(names[i].path)), 0);
+  }
+}
+
 static void many_patches_are_refused(void **state) {
   (void)state;
   copy_of("clip-f32");
@@ -584,6 +647,8 @@ int main(void) {
       cmocka_unit_test(too_many_files),
       cmocka_unit_test(ends_of_texts),
       cmocka_unit_test(lies_in_the_config),
+      cmocka_unit_test(other_kinds_of_folders),
+      cmocka_unit_test(names_on_a_hub),
       cmocka_unit_test(many_patches_are_refused),
       cmocka_unit_test(defaults_are_the_references),
       cmocka_unit_test(changed_tensors),

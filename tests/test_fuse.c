@@ -29,7 +29,8 @@ static problem *make_problem(unsigned threads, kf_isa isa, kf_centre centre) {
   assert_ok(p->ctx,
             kf_data_open_memory(p->ctx, p->w.rows, N, D, p->w.labels, p->name, K, &p->data));
   assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, p->data, NULL, &p->stats));
-  kf_fit_options options = {.lambda = {0.3, KF_LAMBDA_RELATIVE}, .dim = 7, .centre = centre};
+  kf_fit_options options = {
+      .method = KF_METHOD_PAPER, .lambda = {0.3, KF_LAMBDA_RELATIVE}, .dim = 7, .centre = centre};
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &p->model));
   uint64_t seed = 9;
   for (int k = 0; k < K + 4; k++)
@@ -275,7 +276,10 @@ static void prediction(void **state) {
   }
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, D, w.labels, name, CLASSES, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
-  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.centre = KF_CENTRE_MEAN}, &model));
+  assert_ok(ctx,
+            kf_fit_stats(ctx, stats,
+                         &(kf_fit_options){.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN},
+                         &model));
   float t[CLASSES * D];
   for (int k = 0; k < CLASSES; k++) /* columns shifted by one, and an offset */
     for (int i = 0; i < D; i++)
@@ -340,7 +344,8 @@ static double own_without(problem *p, uint64_t row, double lambda, kf_centre cen
                                         p->name, K, &one));
   assert_ok(p->ctx, kf_stats_copy(p->ctx, p->stats, &rest));
   assert_ok(p->ctx, kf_fold_take_out(p->ctx, rest, one, &taken));
-  kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .centre = centre};
+  kf_fit_options options = {
+      .method = KF_METHOD_PAPER, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .centre = centre};
   assert_ok(p->ctx, kf_fit_stats(p->ctx, rest, &options, &m));
   for (int i = 0; i < D; i++) x[i] = (double)p->w.rows[row * D + (uint64_t)i];
   map_row(m, x, z);
@@ -394,7 +399,7 @@ static void choice(void **state) {
       problem *p = make_problem((unsigned)isa, (kf_isa)isa, (kf_centre)centre);
       kf_text *text = text_of(p, 0, K);
       kf_fuse_choice *c;
-      kf_fuse_options options = {.centre = (kf_centre)centre};
+      kf_fuse_options options = {.method = KF_METHOD_PAPER, .centre = (kf_centre)centre};
       assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, p->stats, p->data, text, &options, &c));
       assert_int_equal(c->n, N);
       assert_int_equal(c->n_points, 5 * 16);
@@ -442,7 +447,8 @@ static void one_row_each(void **state) {
   kf_fuse_choice *c;
   assert_ok(p->ctx, kf_data_open_memory(p->ctx, p->w.rows, K, D, p->w.labels, p->name, K, &few));
   assert_ok(p->ctx, kf_stats_new_from_data(p->ctx, few, NULL, &stats));
-  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text, NULL, &c));
+  assert_ok(p->ctx, kf_fuse_choice_new(p->ctx, stats, few, text,
+                                       &(kf_fuse_options){.method = KF_METHOD_PAPER}, &c));
   assert_int_equal(c->n_points, 0);
   assert_true(c->alpha == 0.03 && c->lambda == 1);
   kf_fuse_choice_free(c);

@@ -241,7 +241,8 @@ static void damaged_files_end_well(void **state) {
 static void what_is_no_picture_is_refused(void **state) {
   (void)state;
   kf_image image;
-  assert_refused_bytes("GIF89a", 6, 0, "is not a JPEG, PNG or WebP picture");
+  assert_refused_bytes("GIF89a", 6, 0, "is a GIF picture; JPEG, PNG and WebP can be read");
+  assert_refused_bytes("GIF88a", 6, 0, "is not a JPEG, PNG or WebP picture");
   assert_refused_bytes("", 0, 0, "is not a JPEG, PNG or WebP picture");
   assert_refused_bytes("RIFF\4\0\0\0WAVE", 12, 0, "is not a JPEG, PNG or WebP picture");
   assert_int_equal(kf_image_read(at("none.jpg"), 0, &image, &err), KF_ERR_IO);

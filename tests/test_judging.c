@@ -86,7 +86,7 @@ static void errors_by_class(void **state) {
   kf_stats *s;
   kf_model *m;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   check_analysis(m, data, &w, NULL, KF_METRIC_COSINE, 0);
   check_analysis(m, data, &w, NULL, KF_METRIC_COSINE, 1);
   check_analysis(m, data, &w, NULL, KF_METRIC_EUCLIDEAN, 0);

@@ -299,7 +299,8 @@ static void choice(void **state) {
   world w = make_world(600, 24, 20, 3, 21);
   fixture f = open_world(&w, 2);
   kf_lambda_choice *c, *se;
-  assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, NULL, &c));
+  assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data,
+                                        &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
   assert_int_equal(c->n, 600);
   assert_int_equal(c->rows, 600);
   assert_true(c->n_points >= 13 && c->chosen == c->best);
@@ -309,7 +310,7 @@ static void choice(void **state) {
     assert_true(i <= c->best || c->points[i].top1 < c->points[c->best].top1); /* the larger one */
   }
   assert_true(c->lambda == c->points[c->chosen].lambda);
-  kf_lambda_options options = {.one_se = 1};
+  kf_lambda_options options = {.method = KF_METHOD_PAPER, .one_se = 1};
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &se));
   assert_true(se->lambda > c->lambda);
   double loss = (double)(se->points[se->best].top1 - se->points[se->chosen].top1);
@@ -345,7 +346,8 @@ static void choice_at_the_ends(void **state) {
     kf_lambda_choice *c;
     kf_stats_options options = {.normalize = KF_OFF};
     assert_ok(f.ctx, kf_stats_new_from_data(f.ctx, f.data, &options, &raw));
-    assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, raw, f.data, NULL, &c));
+    assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, raw, f.data,
+                                          &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
     double end = c->points[e == 0 ? 0 : c->n_points - 1].lambda / c->mean_eigenvalue;
     if (!(end >= ends[e].low && end <= ends[e].high)) fail_msg("%zu: up to %gx", e, end);
     kf_lambda_choice_free(c);
@@ -360,7 +362,7 @@ static void choice_from_a_sample(void **state) {
   world w = make_world(2000, 16, 10, 3, 22);
   fixture f = open_world(&w, 3);
   const double grid[] = {0, 0.1, 1};
-  kf_lambda_options options = {.sample = 500, .grid = grid, .n_grid = 3};
+  kf_lambda_options options = {.method = KF_METHOD_PAPER, .sample = 500, .grid = grid, .n_grid = 3};
   kf_lambda_choice *c;
   assert_ok(f.ctx, kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_int_equal(c->n, 500);
@@ -378,13 +380,15 @@ static void choice_refused(void **state) {
   fixture f = open_world(&w, 1), g = open_world(&other, 1);
   kf_lambda_choice *c = NULL;
   const double falling[] = {1, 0.1};
-  kf_lambda_options options = {.grid = falling, .n_grid = 2};
+  kf_lambda_options options = {.method = KF_METHOD_PAPER, .grid = falling, .n_grid = 2};
   assert_error(f.ctx, KF_ERR_ARG, "must rise",
                kf_lambda_choice_new(f.ctx, f.stats, f.data, &options, &c));
   assert_error(f.ctx, KF_ERR_ARG, "not those of the data",
-               kf_lambda_choice_new(f.ctx, f.stats, g.data, NULL, &c));
+               kf_lambda_choice_new(f.ctx, f.stats, g.data,
+                                    &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
   assert_error(f.ctx, KF_ERR_MATH, "scatter within classes is zero",
-               kf_lambda_choice_new(f.ctx, f.stats, f.data, NULL, &c));
+               kf_lambda_choice_new(f.ctx, f.stats, f.data,
+                                    &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
   assert_null(c);
   fixture_clear(&f);
   fixture_clear(&g);

@@ -168,12 +168,12 @@ static void singular(void **state) {
   world w = make_world(30, 48, 5, 1, 3); /* rank at most 30 - 5 */
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
-  kf_fit_options zero = {.lambda = {0, KF_LAMBDA_ABSOLUTE}};
+  kf_fit_options zero = {.method = KF_METHOD_PAPER, .lambda = {0, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "rank 25 of 48", kf_fit_stats(ctx, s, &zero, &m));
   /* The lambda that the message proposes works. */
   double proposed = 0;
   assert_int_equal(sscanf(strstr(kf_errmsg(ctx), "start, and "), "start, and %lf", &proposed), 1);
-  kf_fit_options small = {.lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
+  kf_fit_options small = {.method = KF_METHOD_PAPER, .lambda = {proposed, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit_stats(ctx, s, &small, &m));
   kf_model_free(m);
   kf_stats_free(s);
@@ -193,7 +193,7 @@ static void any_lambda(void **state) {
   int32_t raw[60], found[60], tiny[60];
   for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
     kf_model *m, *back;
-    kf_fit_options options = {.lambda = {values[v], KF_LAMBDA_ABSOLUTE}};
+    kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = {values[v], KF_LAMBDA_ABSOLUTE}};
     assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
     assert_ok(ctx, kf_model_save(ctx, m, path));
     assert_ok(ctx, kf_model_load(ctx, path, &back));
@@ -211,13 +211,13 @@ static void any_lambda(void **state) {
     kf_model_free(back);
   }
   kf_model *m;
-  kf_fit_options denormal = {.lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
+  kf_fit_options denormal = {.method = KF_METHOD_PAPER, .lambda = {5e-324, KF_LAMBDA_ABSOLUTE}};
   assert_error(ctx, KF_ERR_MATH, "too small", kf_fit_stats(ctx, s, &denormal, &m));
-  kf_fit_options huge = {.lambda = {1e307, KF_LAMBDA_RELATIVE}};
+  kf_fit_options huge = {.method = KF_METHOD_PAPER, .lambda = {1e307, KF_LAMBDA_RELATIVE}};
   for (uint64_t i = 0; i < 100; i++)
     s->moments[0] += (kf_i128)1 << 50; /* a mean eigenvalue above 1 */
   assert_error(ctx, KF_ERR_ARG, "too large", kf_fit_stats(ctx, s, &huge, &m));
-  kf_fit_options unit = {.lambda = {1, (kf_lambda_unit)9}};
+  kf_fit_options unit = {.method = KF_METHOD_PAPER, .lambda = {1, (kf_lambda_unit)9}};
   assert_error(ctx, KF_ERR_ARG, "unit of lambda", kf_fit_stats(ctx, s, &unit, &m));
   test_remove(folder);
   kf_stats_free(s);
@@ -235,7 +235,7 @@ static void equal_rows(void **state) {
       memcpy(w.rows + i * 32, w.rows + i % 50 * 32, 32 * sizeof *w.rows);
     kf_stats *s = stats_of(ctx, &w, 0);
     kf_model *m;
-    assert_error(ctx, KF_ERR_MATH, "zero", kf_fit_stats(ctx, s, NULL, &m));
+    assert_error(ctx, KF_ERR_MATH, "zero", kf_fit_stats(ctx, s, paper(), &m));
     kf_stats_free(s);
     free_world(&w);
   }
@@ -249,8 +249,8 @@ static void one_row_a_class(void **state) {
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
   assert_error(ctx, KF_ERR_MATH, "every row is alone in its class (20 rows, 20 classes)",
-               kf_fit_stats(ctx, s, NULL, &m)); /* 0.3 times zero */
-  kf_fit_options options = {.lambda = {2.0, KF_LAMBDA_ABSOLUTE}};
+               kf_fit_stats(ctx, s, paper(), &m)); /* 0.3 times zero */
+  kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = {2.0, KF_LAMBDA_ABSOLUTE}};
   assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m)); /* T is a rotation over sqrt(lambda) */
   double identity[16 * 16] = {0};
   for (int i = 0; i < 16; i++) identity[i * 17] = 2.0;
@@ -281,9 +281,9 @@ static void empty_and_single_classes(void **state) {
   kf_stats_free(s);
   for (uint64_t i = 0; i < w.n; i++) w.labels[i] = 3;
   s = stats_of(ctx, &w, 0);
-  assert_error(ctx, KF_ERR_MATH, "at least two classes", kf_fit_stats(ctx, s, NULL, &m));
+  assert_error(ctx, KF_ERR_MATH, "at least two classes", kf_fit_stats(ctx, s, paper(), &m));
   assert_error(ctx, KF_ERR_ARG, "13 dimensions",
-               kf_fit_stats(ctx, s, &(kf_fit_options){.dim = 13}, &m));
+               kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .dim = 13}, &m));
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);
@@ -299,7 +299,10 @@ static void nine_decades(void **state) {
   mix(&w, 78);
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
-  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.lambda = {0, KF_LAMBDA_ABSOLUTE}}, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s,
+                              &(kf_fit_options){.method = KF_METHOD_PAPER,
+                                                .lambda = {0, KF_LAMBDA_ABSOLUTE}},
+                              &m));
   const double *ours = kf_model_within_eigenvalues(m);
   assert_true(ours[0] / ours[d - 1] > 1e9); /* nine decades indeed */
   for (int i = 0; i < d; i++) assert_true(ours[i] > 0);
@@ -456,7 +459,8 @@ static void impossible_statistics(void **state) {
   kf_stats *s = stats_of(ctx, &w, 0);
   kf_model *m;
   for (uint64_t i = 0; i < kf_triangle(8); i++) s->moments[i] = 0;
-  assert_error(ctx, KF_ERR_DATA, "no rows have these statistics", kf_fit_stats(ctx, s, NULL, &m));
+  assert_error(ctx, KF_ERR_DATA, "no rows have these statistics",
+               kf_fit_stats(ctx, s, paper(), &m));
   kf_stats_free(s);
   free_world(&w);
   kf_ctx_free(ctx);

@@ -128,6 +128,59 @@ static void without_classes(void **state) {
   CHECK(list, "one.gif -", "p/a.png -", "p/b.png -");
 }
 
+static void touch_bytes(const char *path, const char *bytes, size_t n) {
+  touch(path, "");
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, n, file), n);
+  fclose(file);
+}
+#define BYTES(path, bytes) touch_bytes(path, bytes, sizeof(bytes) - 1)
+
+/* Files in folders are told by their first bytes; what cannot be read is counted. */
+static void told_by_first_bytes(void **state) {
+  (void)state;
+  BYTES("p/cat/jpeg.bmp", "\xff\xd8\xff\xe0");
+  BYTES("p/cat/png", "\x89PNG\r\n\x1a\n");
+  BYTES("p/cat/webp.dat", "RIFF\4\0\0\0WEBP");
+  BYTES("p/cat/sound.dat", "RIFF\4\0\0\0WAVE");
+  BYTES("p/dog/a.jpg", "GIF89a"); /* reading it will tell */
+  CHECK(OPEN("p"), "p/cat/jpeg.bmp cat", "p/cat/png cat", "p/cat/webp.dat cat", "p/dog/a.jpg dog");
+  assert_string_equal(told, "");
+  CHECK(OPEN("p/cat/*"), "p/cat/jpeg.bmp -", "p/cat/png -", "p/cat/webp.dat -");
+  assert_string_equal(told, "");
+
+  TOUCH("p/cat/notes.txt", "p/cat/list.json", "p/cat/.DS_Store", "p/cat/.hidden.gif");
+  assert_int_equal(mkfifo("p/cat/pipe", 0666), 0); /* not waited for */
+  BYTES("p/cat/text", "BMI: 22.5, and so on, more than 18 bytes");
+  CHECK(OPEN("p/cat"), "p/cat/jpeg.bmp -", "p/cat/png -", "p/cat/webp.dat -");
+  assert_string_equal(told, "");
+}
+
+static void other_formats_are_counted(void **state) {
+  (void)state;
+  TOUCH("p/cat/1.png", "p/cat/a.GIF", "p/cat/b.heic", "p/dog/1.png", "p/only/x.tif");
+  BYTES("p/dog/gif", "GIF87a");
+  BYTES("p/dog/bmp", "BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0");
+  BYTES("p/dog/tiff", "MM\0*");
+  BYTES("p/dog/heic", "\0\0\0\x18"
+                      "ftypheic");
+  BYTES("p/dog/avif", "\0\0\0\x18"
+                      "ftypavif");
+  CHECK(OPEN("p"), "p/cat/1.png cat", "p/dog/1.png dog");
+  assert_string_equal(told,
+                      "p/only: has no pictures that can be read and is not a class\n"
+                      "left out 8 pictures of other formats (a.GIF, b.heic, avif, ...); JPEG, PNG "
+                      "and WebP can be read\n");
+  told[0] = '\0';
+  CHECK(OPEN("p/cat/*"), "p/cat/1.png -");
+  assert_string_equal(told, "left out 2 pictures of other formats (a.GIF, b.heic); JPEG, PNG and "
+                            "WebP can be read\n");
+  refuse(KF_ERR_DATA, "p/only",
+         "p/only: no JPEG, PNG or WebP picture in this folder or below, but 1 picture of other "
+         "formats (x.tif)");
+}
+
 static void folders_share_classes(void **state) {
   (void)state;
   TOUCH("q/dog/1.png", "q/ant/1.png", "p/dog/1.png", "p/cat/1.png", "x.png");
@@ -145,7 +198,7 @@ static void patterns(void **state) {
   CHECK(OPEN("p/[ab].*"), "p/a.PNG -", "p/b.png -");
   CHECK(OPEN("we[i]rd.png"), "we[i]rd.png -"); /* a file of this name comes first */
   refuse(KF_ERR_IO, "p/*.webp", "p/*.webp: no file matches");
-  refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: matches neither pictures");
+  refuse(KF_ERR_DATA, "p/*.txt", "p/*.txt: matches neither JPEG, PNG or WebP pictures");
 }
 
 static void loops_end(void **state) {
@@ -164,7 +217,7 @@ static void what_is_refused(void **state) {
   (void)state;
   TOUCH("p/cat/1.png", "none/x.txt", "none/in/y.gif", "bad/\xff.png", "badclass/\xc3(/1.png");
   refuse(KF_ERR_IO, "absent.png", "absent.png: cannot be opened");
-  refuse(KF_ERR_DATA, "none", "none: no picture");
+  refuse(KF_ERR_DATA, "none", "none: no JPEG, PNG or WebP picture");
   refuse(KF_ERR_DATA, "bad", "bad/\\xff.png: the path is not valid UTF-8");
   refuse(KF_ERR_DATA, "badclass", "badclass/\\xc3(: the name of the class");
   const char *twice[] = {"p", "p/cat"};
@@ -266,6 +319,8 @@ int main(void) {
       TEST(folders_are_classes),
       TEST(order_of_bytes),
       TEST(without_classes),
+      TEST(told_by_first_bytes),
+      TEST(other_formats_are_counted),
       TEST(folders_share_classes),
       TEST(patterns),
       TEST(loops_end),

@@ -61,7 +61,7 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
 
 static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre centre,
                   const uint32_t *dims, size_t n_dims) {
-  kf_fit_options options = {.lambda = lambda, .centre = centre};
+  kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = lambda, .centre = centre};
   kf_model *model;
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &model));
   uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
@@ -164,7 +164,7 @@ static void several_right(void **state) {
   kf_stats_free(p.stats);
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.train, NULL, &p.stats));
   kf_model *model;
-  assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
+  assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, paper(), &model));
   const float *rows = p.w.rows + ROWS * DIM;
   double norm2[ROWS];
   int32_t classes[CLASSES + 1];
@@ -223,7 +223,7 @@ static void short_prototypes(void **state) {
   assert_ok(ctx, kf_data_open_memory(ctx, rows, 4, 2, labels, NULL, 2, &data));
   assert_ok(ctx,
             kf_stats_new_from_data(ctx, data, &(kf_stats_options){.normalize = KF_OFF}, &stats));
-  assert_ok(ctx, kf_fit_stats(ctx, stats, NULL, &model));
+  assert_ok(ctx, kf_fit_stats(ctx, stats, paper(), &model));
   for (size_t s = 0; s < sizeof shortest / sizeof *shortest; s++) {
     const double map[] = {1, shortest[s], 0, 1};
     memcpy(model->map.transform, map, sizeof map);
@@ -257,7 +257,7 @@ static void same_on_every_isa(void **state) {
     if (!test_has_isa((kf_isa)isa)) continue;
     problem p = make_problem(600, D, 50, 0, (kf_isa)isa);
     kf_model *model;
-    assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
+    assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, paper(), &model));
     uint64_t *hits = count_ranks(&p, model, KF_METRIC_COSINE, dims, D);
     if (first == NULL)
       first = hits;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include "model/model.h"
 
 #define MODELS KOOFU_SOURCE_DIR "/tests/golden/models/"
 
@@ -44,10 +45,15 @@ static int tear_down(void **state) {
 
 /* --- fit -------------------------------------------------------------------------------------- */
 
-/* The model of a fit has the bytes of one made by hand, which is freed. */
+static kf_method method; /* of the tests that follow */
+
+/* The model of a fit has the bytes of one made by hand, which is freed; its temperature is that of
+ * the rows left out, and only with the default method. */
 static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
   kf_model *model;
   assert_ok(ctx, kf_fit(ctx, train, options, &model, NULL));
+  assert_true((kf_model_temperature(model) > 0) == (method == KF_METHOD_SHRUNK));
+  by_hand->temperature = kf_model_temperature(model);
   assert_ok(ctx, kf_model_save(ctx, model, at("fit.safetensors")));
   assert_ok(ctx, kf_model_save(ctx, by_hand, at("parts.safetensors")));
   assert_same_file(at("fit.safetensors"), at("parts.safetensors"));
@@ -56,7 +62,8 @@ static void assert_fits(const kf_fit_options *options, kf_model *by_hand) {
 }
 
 static kf_model *fit_by_hand(double lambda, uint32_t dim, kf_centre centre) {
-  kf_fit_options o = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = dim, .centre = centre};
+  kf_fit_options o = {
+      .method = method, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .dim = dim, .centre = centre};
   kf_model *model;
   assert_ok(ctx, kf_fit_stats(ctx, stats, &o, &model));
   return model;
@@ -70,27 +77,29 @@ static double choose_by_hand(const kf_lambda_options *options) {
   return lambda;
 }
 
-static void lambda_and_dimensions(void **state) {
-  (void)state;
-  double lambda = choose_by_hand(NULL);
-  assert_fits(NULL, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
-  assert_fits(&(kf_fit_options){.stats = stats}, fit_by_hand(lambda, 0, KF_CENTRE_NONE));
-  kf_dim_options by = {.lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
+static void check_lambda_and_dimensions(void) {
+  double lambda = choose_by_hand(&(kf_lambda_options){.method = method});
+  assert_fits(&(kf_fit_options){.method = method}, fit_by_hand(lambda, 0, KF_CENTRE_DEFAULT));
+  assert_fits(&(kf_fit_options){.method = method, .stats = stats},
+              fit_by_hand(lambda, 0, KF_CENTRE_DEFAULT));
+  kf_dim_options by = {.method = method, .lambda = {lambda, KF_LAMBDA_ABSOLUTE}, .margin = 0.2};
   kf_dim_choice *dims;
   assert_ok(ctx, kf_dim_choice_new(ctx, stats, train, &by, &dims));
   assert_true(dims->dim < DIM);
-  assert_fits(&(kf_fit_options){.choose_dim = 1, .margin = 0.2},
-              fit_by_hand(lambda, dims->dim, KF_CENTRE_NONE));
+  assert_fits(&(kf_fit_options){.method = method, .choose_dim = 1, .margin = 0.2},
+              fit_by_hand(lambda, dims->dim, KF_CENTRE_DEFAULT));
   kf_dim_choice_free(dims);
-  double careful = choose_by_hand(&(kf_lambda_options){.one_se = 1, .centre = KF_CENTRE_MEAN});
+  double careful =
+      choose_by_hand(&(kf_lambda_options){.method = method, .one_se = 1, .centre = KF_CENTRE_MEAN});
   assert_true(careful > lambda);
-  assert_fits(&(kf_fit_options){.one_se = 1, .centre = KF_CENTRE_MEAN, .dim = 7},
+  assert_fits(&(kf_fit_options){.method = method, .one_se = 1, .centre = KF_CENTRE_MEAN, .dim = 7},
               fit_by_hand(careful, 7, KF_CENTRE_MEAN));
   kf_lambda shrunk;
   assert_ok(ctx, kf_lambda_ledoit_wolf(ctx, stats, train, &shrunk));
   kf_model *by_hand;
-  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.lambda = shrunk}, &by_hand));
-  assert_fits(&(kf_fit_options){.lambda.unit = KF_LAMBDA_LEDOIT_WOLF}, by_hand);
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.method = method, .lambda = shrunk},
+                              &by_hand));
+  assert_fits(&(kf_fit_options){.method = method, .lambda.unit = KF_LAMBDA_LEDOIT_WOLF}, by_hand);
 }
 
 static kf_model *fuse_by_hand(double lambda, double alpha, uint32_t dim) {
@@ -100,24 +109,36 @@ static kf_model *fuse_by_hand(double lambda, double alpha, uint32_t dim) {
   return fused;
 }
 
-static void text_and_rows(void **state) {
-  (void)state;
-  kf_fuse_options by = {.centre = KF_CENTRE_MEAN};
+static void check_text_and_rows(void) {
+  kf_fuse_options by = {.method = method, .centre = KF_CENTRE_MEAN};
   kf_fuse_choice *choice;
   assert_ok(ctx, kf_fuse_choice_new(ctx, stats, train, text, &by, &choice));
-  assert_fits(&(kf_fit_options){.text = text}, fuse_by_hand(choice->lambda, choice->alpha, 0));
-  assert_fits(&(kf_fit_options){.text = text, .dim = 5},
+  assert_fits(&(kf_fit_options){.method = method, .text = text},
+              fuse_by_hand(choice->lambda, choice->alpha, 0));
+  assert_fits(&(kf_fit_options){.method = method, .text = text, .dim = 5},
               fuse_by_hand(choice->lambda, choice->alpha, 5));
   kf_fuse_choice_free(choice);
   by.lambda = (kf_lambda){2, KF_LAMBDA_RELATIVE};
   assert_ok(ctx, kf_fuse_choice_new(ctx, stats, train, text, &by, &choice));
-  assert_fits(&(kf_fit_options){.text = text, .lambda = by.lambda},
+  assert_fits(&(kf_fit_options){.method = method, .text = text, .lambda = by.lambda},
               fuse_by_hand(choice->lambda, choice->alpha, 0));
   kf_fuse_choice_free(choice);
   double alpha = 0.7;
   assert_fits(
-      &(kf_fit_options){.text = text, .alpha = &alpha},
-      fuse_by_hand(choose_by_hand(&(kf_lambda_options){.centre = KF_CENTRE_MEAN}), alpha, 0));
+      &(kf_fit_options){.method = method, .text = text, .alpha = &alpha},
+      fuse_by_hand(choose_by_hand(&(kf_lambda_options){.method = method, .centre = KF_CENTRE_MEAN}),
+                   alpha, 0));
+}
+
+static void lambda_and_dimensions(void **state) {
+  (void)state;
+  for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++)
+    check_lambda_and_dimensions();
+}
+
+static void text_and_rows(void **state) {
+  (void)state;
+  for (method = KF_METHOD_SHRUNK; method <= KF_METHOD_PAPER; method++) check_text_and_rows();
 }
 
 static void what_a_fit_reports(void **state) {
@@ -125,14 +146,15 @@ static void what_a_fit_reports(void **state) {
   kf_model *model;
   kf_fit_report *r;
   assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, &r));
-  const kf_lambda_point *chosen = &r->by_lambda->points[r->by_lambda->chosen];
+  const kf_lambda_point *chosen = &r->by_lambda->all;
   assert_int_equal(r->rows, CLASSES * PER_CLASS);
   assert_int_equal(r->n_unlabelled + r->n_bad, 0);
   assert_true(r->lambda == kf_model_lambda(model) && r->lambda == chosen->lambda);
   assert_true(r->mean_eigenvalue == kf_model_mean_eigenvalue(model));
   assert_int_equal(r->dim, kf_model_dim_out(model));
   assert_int_equal(r->dim, r->by_dim->dim);
-  assert_int_equal(r->n, r->by_lambda->n);
+  assert_int_equal(r->n, r->by_lambda->n_all);
+  assert_true(kf_model_temperature(model) == chosen->temperature);
   assert_int_equal(r->right, chosen->top1);
   assert_true(r->standard_error > 0);
   assert_null(r->by_fusion);
@@ -211,7 +233,7 @@ static void report_and_model(void **state) {
   kf_report_result r;
   kf_report_options o = {.train_name = "a", .test_name = "b", .test = test};
   assert_ok(ctx, kf_report_write(ctx, train, &o, at("own.html"), &r));
-  assert_ok(ctx, kf_fit(ctx, train, &(kf_fit_options){.choose_dim = 1}, &model, NULL));
+  assert_ok(ctx, kf_fit(ctx, train, NULL, &model, NULL));
   assert_int_equal(r.rows, CLASSES * PER_CLASS);
   assert_int_equal(r.classes, CLASSES);
   assert_int_equal(r.dim_in, DIM);
@@ -518,7 +540,7 @@ static void from_pictures_to_a_model(void **state) {
   assert_ok(ctx, kf_encoder_load(ctx, MODELS "clip-f32", NULL, &encoder));
   assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
-  assert_int_equal(test_entries(out), 4);
+  assert_int_equal(test_entries(out), 5);
   assert_true(r.rows == 6 && r.classes == 2 && r.embed.rows == 6 && r.prompts == 14);
   assert_true(r.n == 6 && r.top1 <= 6 && r.raw_top1 <= 6 && r.fused_top1 >= r.text_top1);
   assert_int_equal(r.dim, r.dim_in);
@@ -551,9 +573,50 @@ static void from_pictures_to_a_model(void **state) {
   o.text = KF_OFF;
   assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, at("pictures"), &r));
   assert_true(r.prompts == 0 && r.dim_n == 6 && r.folds > 0 && r.dim_top1 <= r.dim_n);
-  assert_int_equal(test_entries(at("pictures")), 3);
+  assert_int_equal(test_entries(at("pictures")), 4);
+  assert_false(r.embed.unchanged || r.text_reused);
+  o.text = KF_DEFAULT;
+  o.title = "Another";
+  assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  assert_true(r.embed.unchanged == 1 && r.embed.reused == 6 && r.text_reused == 1);
+  assert_true(r.embed.rows == 6 && r.prompts == 14);
+  assert_same_file(at("by-hand.safetensors"), test_path(out, "model.safetensors"));
+  o.embed.resume = KF_OFF;
+  assert_ok(ctx, kf_quickstart(ctx, encoder, pictures, &o, out, &r));
+  assert_true(!r.embed.unchanged && r.embed.reused == 0 && !r.text_reused);
   kf_pictures_free(pictures);
   kf_encoder_free(encoder);
+}
+
+/* What can be known without an encoder. */
+static void checked_first(void **state) {
+  (void)state;
+  static const char *const list[][2] = {{"1", "exif1.png"}, {"1", "exif2.png"}, {"2", "cmyk.jpg"}};
+  const char *source = link_pictures("first", list, 3), *one = link_pictures("alone", list, 2);
+  char inside[400], beside[400], among[400];
+  snprintf(inside, sizeof inside, "%s/new", source);
+  snprintf(among, sizeof among, "%s/1//", source);
+  snprintf(beside, sizeof beside, "%s-new", source);
+  kf_pictures *pictures, *alone;
+  assert_ok(ctx, kf_pictures_open(ctx, &source, 1, &pictures));
+  assert_ok(ctx, kf_pictures_open(ctx, &one, 1, &alone));
+  assert_true(kf_pictures_inside(pictures, inside) && kf_pictures_inside(pictures, source) &&
+              kf_pictures_inside(pictures, among));
+  assert_false(kf_pictures_inside(pictures, beside) || kf_pictures_inside(pictures, one) ||
+               kf_pictures_inside(pictures, "/nowhere/at/all") ||
+               kf_pictures_inside(pictures, "") || kf_pictures_inside(pictures, "here") ||
+               kf_pictures_inside(pictures, NULL));
+  kf_quickstart_options o = {.name = "first"}, odd = {.templates = "no-such-file"};
+  assert_ok(ctx, kf_quickstart_check(ctx, pictures, &o, beside));
+  assert_int_not_equal(access(beside, F_OK), 0);
+  assert_error(ctx, KF_ERR_ARG, "among the pictures",
+               kf_quickstart_check(ctx, pictures, &o, inside));
+  assert_error(ctx, KF_ERR_DATA, "only one class", kf_quickstart_check(ctx, alone, &o, beside));
+  assert_error(ctx, KF_ERR_IO, "no-such-file", kf_quickstart_check(ctx, pictures, &odd, beside));
+  odd.text = KF_OFF;
+  assert_ok(ctx, kf_quickstart_check(ctx, pictures, &odd, beside));
+  kf_pictures_free(alone);
+  kf_pictures_free(pictures);
 }
 
 static void too_few_pictures(void **state) {
@@ -588,14 +651,23 @@ static void too_few_pictures(void **state) {
 int main(void) {
   test_in_memory();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lambda_and_dimensions),    cmocka_unit_test(text_and_rows),
-      cmocka_unit_test(what_a_fit_reports),       cmocka_unit_test(fits_that_cannot_be),
-      cmocka_unit_test(decomposed_once),          cmocka_unit_test(report_and_model),
-      cmocka_unit_test(report_with_text),         cmocka_unit_test(reports_that_cannot_be),
-      cmocka_unit_test(prompts_from_names),       cmocka_unit_test(prompts_from_files),
-      cmocka_unit_test(prompts_that_cannot_be),   cmocka_unit_test(text_from_prompts),
-      cmocka_unit_test(rows_in_blocks),           cmocka_unit_test(pictures_in_blocks),
-      cmocka_unit_test(from_pictures_to_a_model), cmocka_unit_test(too_few_pictures),
+      cmocka_unit_test(lambda_and_dimensions),
+      cmocka_unit_test(text_and_rows),
+      cmocka_unit_test(what_a_fit_reports),
+      cmocka_unit_test(fits_that_cannot_be),
+      cmocka_unit_test(decomposed_once),
+      cmocka_unit_test(report_and_model),
+      cmocka_unit_test(report_with_text),
+      cmocka_unit_test(reports_that_cannot_be),
+      cmocka_unit_test(prompts_from_names),
+      cmocka_unit_test(prompts_from_files),
+      cmocka_unit_test(prompts_that_cannot_be),
+      cmocka_unit_test(text_from_prompts),
+      cmocka_unit_test(rows_in_blocks),
+      cmocka_unit_test(pictures_in_blocks),
+      cmocka_unit_test(from_pictures_to_a_model),
+      cmocka_unit_test(too_few_pictures),
+      cmocka_unit_test(checked_first),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -286,7 +286,7 @@ static void next_to_nothing(void **state) {
                .analysis = &analysis};
   size_t size;
   free(save(&c, &size));
-  kf_lambda_point lambda_point = {0, 0, 0};
+  kf_lambda_point lambda_point = {0};
   kf_dim_point dim_point = {.dim = 1};
   kf_k_point hits = {.k = 1};
   kf_sweep_cell cells[2] = {{.raw = 1, .dim = 1, .metric = KF_METRIC_COSINE},

@@ -136,10 +136,11 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   kf_eval_result r;
   assert_ok(ctx, kf_data_open_memory(ctx, copy, rows.n, D, rows.label, NULL, K, &data));
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &stats));
-  kf_fit_options fit = {.lambda = {1, KF_LAMBDA_ABSOLUTE}};
+  kf_fit_options fit = {.method = KF_METHOD_PAPER, .lambda = {1, KF_LAMBDA_ABSOLUTE}};
   if (some_shots[size] > 1) {
     kf_lambda_choice *c;
-    assert_ok(ctx, kf_lambda_choice_new(ctx, stats, data, NULL, &c));
+    assert_ok(ctx, kf_lambda_choice_new(ctx, stats, data,
+                                        &(kf_lambda_options){.method = KF_METHOD_PAPER}, &c));
     fit.lambda.value = c->lambda;
     kf_lambda_choice_free(c);
   }
@@ -149,8 +150,9 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
   same_point(kf_shots_at(s, size, seed, KF_SHOTS_KOOFU), r.n, r.top1, r.top5, fit.lambda.value, 0);
   kf_fuse_choice *c;
   fit.centre = KF_CENTRE_MEAN;
-  assert_ok(ctx, kf_fuse_choice_new(ctx, stats, data, p->text,
-                                    &(kf_fuse_options){.centre = KF_CENTRE_MEAN}, &c));
+  assert_ok(ctx, kf_fuse_choice_new(
+                     ctx, stats, data, p->text,
+                     &(kf_fuse_options){.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN}, &c));
   fit.lambda.value = c->lambda;
   assert_ok(ctx, kf_fit_stats(ctx, stats, &fit, &centred));
   assert_ok(ctx, kf_model_new_fused(ctx, centred, p->text, c->alpha, &fused));
@@ -171,7 +173,8 @@ static void by_hand(problem *p, const kf_shots *s, size_t size, uint32_t seed) {
 
 static kf_shots *curves(problem *p, const kf_text *text) {
   kf_shots *s;
-  kf_shots_options options = {.shots = some_shots, .n_shots = SIZES, .seeds = SEEDS};
+  kf_shots_options options = {
+      .method = KF_METHOD_PAPER, .shots = some_shots, .n_shots = SIZES, .seeds = SEEDS};
   assert_ok(p->ctx, kf_shots_new(p->ctx, p->train, p->test, text, &options, &s));
   return s;
 }
@@ -292,7 +295,8 @@ static void remarks_and_progress(void **state) {
   problem p = make_problem(1, KF_ISA_AUTO);
   kf_ctx *loud;
   kf_shots *s;
-  kf_shots_options options = {.shots = some_shots, .n_shots = SIZES, .seeds = SEEDS};
+  kf_shots_options options = {
+      .method = KF_METHOD_PAPER, .shots = some_shots, .n_shots = SIZES, .seeds = SEEDS};
   assert_ok(p.ctx, kf_ctx_new(&(kf_ctx_options){.log = hear, .progress = watch}, &loud));
   assert_ok(loud, kf_shots_new(loud, p.train, p.test, p.text, &options, &s));
   assert_int_equal(stages, 0);
@@ -315,22 +319,29 @@ static void refused(void **state) {
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, 9, D - 1, p.w.labels, NULL, K, &narrow));
   assert_ok(p.ctx, kf_data_open_memory(p.ctx, p.w.rows, 9, D, NULL, NULL, 0, &bare));
   assert_error(p.ctx, KF_ERR_ARG, "NULL", kf_shots_new(p.ctx, p.train, NULL, NULL, NULL, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "begin above 0",
-               kf_shots_new(p.ctx, p.train, p.test, NULL,
-                            &(kf_shots_options){.shots = zero, .n_shots = 2}, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "must rise",
-               kf_shots_new(p.ctx, p.train, p.test, NULL,
-                            &(kf_shots_options){.shots = falling, .n_shots = 2}, &s));
-  assert_error(p.ctx, KF_ERR_ARG, "empty",
-               kf_shots_new(p.ctx, p.train, p.test, NULL,
-                            &(kf_shots_options){.shots = zero, .n_shots = 0}, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "begin above 0",
+      kf_shots_new(p.ctx, p.train, p.test, NULL,
+                   &(kf_shots_options){.method = KF_METHOD_PAPER, .shots = zero, .n_shots = 2},
+                   &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "must rise",
+      kf_shots_new(p.ctx, p.train, p.test, NULL,
+                   &(kf_shots_options){.method = KF_METHOD_PAPER, .shots = falling, .n_shots = 2},
+                   &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "empty",
+      kf_shots_new(p.ctx, p.train, p.test, NULL,
+                   &(kf_shots_options){.method = KF_METHOD_PAPER, .shots = zero, .n_shots = 0},
+                   &s));
   assert_error(p.ctx, KF_ERR_ARG, "seeds",
-               kf_shots_new(p.ctx, p.train, p.test, NULL, &(kf_shots_options){.seeds = 1001}, &s));
+               kf_shots_new(p.ctx, p.train, p.test, NULL,
+                            &(kf_shots_options){.method = KF_METHOD_PAPER, .seeds = 1001}, &s));
   assert_error(p.ctx, KF_ERR_DATA, "15 columns",
                kf_shots_new(p.ctx, p.train, narrow, NULL, NULL, &s));
   assert_error(p.ctx, KF_ERR_DATA, "no labels", kf_shots_new(p.ctx, bare, p.test, NULL, NULL, &s));
   assert_int_equal(kf_errhint(p.ctx), KF_HINT_LABELS);
-  kf_shots_options newer = {.reserved = {1}};
+  kf_shots_options newer = {.method = KF_METHOD_PAPER, .reserved = {1}};
   assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_shots_new(p.ctx, p.train, p.test, NULL, &newer, &s));
   kf_text *fewer; /* text of eight of nine classes, without names */

@@ -42,7 +42,8 @@ static void clear_problem(problem *p) {
 /* The alpha of a fused cell, chosen alone. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
   kf_fuse_choice *choice;
-  kf_fuse_options options = {.centre = KF_CENTRE_MEAN,
+  kf_fuse_options options = {.method = KF_METHOD_PAPER,
+                             .centre = KF_CENTRE_MEAN,
                              .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
                              .alphas = o->alphas,
                              .n_alphas = o->n_alphas};
@@ -57,7 +58,8 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
   kf_model *model;
-  kf_fit_options fit = {.lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
+  kf_fit_options fit = {.method = KF_METHOD_PAPER,
+                        .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
                         .dim = cell->dim,
                         .centre = o->centre,
                         .between = o->between};
@@ -126,7 +128,8 @@ static void everything(void **state) {
   (void)state;
   for (int raw = 0; raw < 2; raw++) {
     problem p = make_problem(raw, 2);
-    kf_sweep_options o = {.lambdas = lambdas,
+    kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                          .lambdas = lambdas,
                           .n_lambdas = 3,
                           .dims = dims,
                           .n_dims = 5,
@@ -142,13 +145,25 @@ static void everything(void **state) {
 static void parts(void **state) {
   (void)state;
   problem p = make_problem(0, 3);
-  check(&p, &(kf_sweep_options){0}, 2); /* raw and 0.3x with all dimensions */
-  check(&p, &(kf_sweep_options){.include_raw = KF_OFF, .dims = dims, .n_dims = 5}, 5);
-  check(&p, &(kf_sweep_options){.include_prototypes = KF_OFF, .k = ks, .n_k = 2}, 4);
-  check(&p, &(kf_sweep_options){.centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2}, 3);
+  check(&p, &(kf_sweep_options){.method = KF_METHOD_PAPER},
+        2); /* raw and 0.3x with all dimensions */
+  check(&p,
+        &(kf_sweep_options){
+            .method = KF_METHOD_PAPER, .include_raw = KF_OFF, .dims = dims, .n_dims = 5},
+        5);
+  check(&p,
+        &(kf_sweep_options){
+            .method = KF_METHOD_PAPER, .include_prototypes = KF_OFF, .k = ks, .n_k = 2},
+        4);
+  check(&p,
+        &(kf_sweep_options){
+            .method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2},
+        3);
   kf_stats *other; /* S_b from other statistics, without neighbours */
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
-  check(&p, &(kf_sweep_options){.between = other, .dims = dims, .n_dims = 3}, 4);
+  check(&p,
+        &(kf_sweep_options){.method = KF_METHOD_PAPER, .between = other, .dims = dims, .n_dims = 3},
+        4);
   kf_stats_free(other);
   clear_problem(&p);
 }
@@ -160,7 +175,13 @@ static void class_sets(void **state) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.sets = sets, .n_sets = 2, .dims = dims, .n_dims = 5, .k = ks, .n_k = 2};
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .sets = sets,
+                        .n_sets = 2,
+                        .dims = dims,
+                        .n_dims = 5,
+                        .k = ks,
+                        .n_k = 2};
   check(&p, &o, 2 * (3 + 3 * 5));
   kf_class_set_free(few);
   kf_class_set_free(most);
@@ -198,7 +219,8 @@ static void text(void **state) {
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names, 5, &one));
     assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 6, &two));
     const kf_class_set *sets[] = {one, two};
-    kf_sweep_options o = {.lambdas = lambdas,
+    kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                          .lambdas = lambdas,
                           .n_lambdas = 2,
                           .dims = dims,
                           .n_dims = 5,
@@ -248,7 +270,8 @@ static void fused(void **state) {
   kf_class_set *set;
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 7, &set));
   const kf_class_set *sets[] = {set};
-  kf_sweep_options o = {.lambdas = lambdas,
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .lambdas = lambdas,
                         .n_lambdas = 3,
                         .dims = dims,
                         .n_dims = 5,
@@ -282,7 +305,7 @@ static void fused(void **state) {
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
   o.between = p.stats;
   assert_error(p.ctx, KF_ERR_ARG, "S_b", kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
-  o = (kf_sweep_options){.fuse = 1};
+  o = (kf_sweep_options){.method = KF_METHOD_PAPER, .fuse = 1};
   assert_error(p.ctx, KF_ERR_ARG, "need text",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &s));
   kf_class_set_free(set);
@@ -300,7 +323,8 @@ static void order_of_fused(void **state) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 2, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.lambdas = lambdas,
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .lambdas = lambdas,
                         .n_lambdas = 3,
                         .dims = dims,
                         .n_dims = 2,
@@ -340,7 +364,8 @@ static void order(void **state) {
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 4, 4, &few));
   assert_ok(p.ctx, kf_class_set_new(p.ctx, p.names + 1, 10, &most));
   const kf_class_set *sets[] = {few, most};
-  kf_sweep_options o = {.lambdas = lambdas,
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .lambdas = lambdas,
                         .n_lambdas = 2,
                         .dims = dims + 1, /* 9, 4, 9 */
                         .n_dims = 3,
@@ -429,7 +454,8 @@ static void steps_and_remarks(void **state) {
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
   counter c;
-  kf_sweep_options o = {.lambdas = lambdas,
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .lambdas = lambdas,
                         .n_lambdas = 2,
                         .dims = dims,
                         .n_dims = 3,
@@ -450,8 +476,12 @@ static void steps_and_remarks(void **state) {
   o.folds = 3;
   o.n_k = 0;
   count_sweep(&p, NULL, &o, &c, 3 * (2 * (1 + 2) + 2 * (1 + 2 * 3) + 2 * 3 + 1));
-  o = (kf_sweep_options){
-      .leave_one_out = 1, .lambdas = lambdas, .n_lambdas = 3, .metrics = metrics, .n_metrics = 2};
+  o = (kf_sweep_options){.method = KF_METHOD_PAPER,
+                         .leave_one_out = 1,
+                         .lambdas = lambdas,
+                         .n_lambdas = 3,
+                         .metrics = metrics,
+                         .n_metrics = 2};
   count_sweep(&p, NULL, &o, &c, 2);
   kf_text_free(prompts);
   clear_problem(&p);
@@ -470,8 +500,14 @@ static void truths(void **state) {
   assert_int_equal(fclose(file), 0);
   kf_truth *truth;
   assert_ok(p.ctx, kf_truth_load(p.ctx, path, NULL, &truth));
-  kf_sweep_options o = {
-      .dims = dims, .n_dims = 3, .k = ks, .n_k = 2, .text = prompts, .fuse = 1, .truth = truth};
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .dims = dims,
+                        .n_dims = 3,
+                        .k = ks,
+                        .n_k = 2,
+                        .text = prompts,
+                        .fuse = 1,
+                        .truth = truth};
   check(&p, &o, 1 + 2 + 3 + 3 * 2 + 1 + 3 + 3);
   kf_sweep *with, *without;
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, p.test, &o, &with));
@@ -492,7 +528,8 @@ static void folds(void **state) {
   (void)state;
   problem p = make_problem(0, 2);
   kf_text *prompts = make_text(&p);
-  kf_sweep_options o = {.lambdas = lambdas,
+  kf_sweep_options o = {.method = KF_METHOD_PAPER,
+                        .lambdas = lambdas,
                         .n_lambdas = 2,
                         .dims = dims,
                         .n_dims = 5,
@@ -554,7 +591,7 @@ static void absolute_over_folds(void **state) {
   problem p = make_problem(0, 1);
   kf_sweep *absolute, *relative;
   kf_lambda lambda = {2, KF_LAMBDA_ABSOLUTE};
-  kf_sweep_options o = {.lambdas = &lambda, .n_lambdas = 1};
+  kf_sweep_options o = {.method = KF_METHOD_PAPER, .lambdas = &lambda, .n_lambdas = 1};
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &absolute));
   lambda = (kf_lambda){2 / absolute->mean_eigenvalue, KF_LAMBDA_RELATIVE};
   assert_ok(p.ctx, kf_sweep_new(p.ctx, p.stats, p.train, NULL, &o, &relative));
@@ -581,27 +618,32 @@ static void refused(void **state) {
   problem p = make_problem(0, 1);
   kf_sweep *s = NULL;
   const uint32_t wide[] = {15}, falling[] = {5, 1}, none[] = {0};
-  assert_error(p.ctx, KF_ERR_ARG, "15 dimensions",
-               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.dims = wide, .n_dims = 1}, &s));
+  assert_error(
+      p.ctx, KF_ERR_ARG, "15 dimensions",
+      kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                   &(kf_sweep_options){.method = KF_METHOD_PAPER, .dims = wide, .n_dims = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "must rise",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test,
-                            &(kf_sweep_options){.k = falling, .n_k = 2}, &s));
-  assert_error(
-      p.ctx, KF_ERR_ARG, "at least 1",
-      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.k = none, .n_k = 1}, &s));
-  assert_error(
-      p.ctx, KF_ERR_ARG, "training rows",
-      kf_sweep_new(p.ctx, p.stats, NULL, p.test, &(kf_sweep_options){.k = ks, .n_k = 1}, &s));
+                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = falling, .n_k = 2},
+                            &s));
+  assert_error(p.ctx, KF_ERR_ARG, "at least 1",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = none, .n_k = 1},
+                            &s));
+  assert_error(p.ctx, KF_ERR_ARG, "training rows",
+               kf_sweep_new(p.ctx, p.stats, NULL, p.test,
+                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .k = ks, .n_k = 1}, &s));
   assert_error(p.ctx, KF_ERR_ARG, "training rows",
                kf_sweep_new(p.ctx, p.stats, NULL, NULL, NULL, &s));
-  assert_error(
-      p.ctx, KF_ERR_ARG, "list of metrics is empty",
-      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.metrics = metrics}, &s));
-  assert_error(
-      p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
-      kf_sweep_new(p.ctx, p.stats, p.train, p.test, &(kf_sweep_options){.leave_one_out = 1}, &s));
-  kf_sweep_options newer = {.reserved = {1}};
+  assert_error(p.ctx, KF_ERR_ARG, "list of metrics is empty",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .metrics = metrics},
+                            &s));
+  assert_error(p.ctx, KF_ERR_ARG, "leave-one-out cannot be used with test data",
+               kf_sweep_new(p.ctx, p.stats, p.train, p.test,
+                            &(kf_sweep_options){.method = KF_METHOD_PAPER, .leave_one_out = 1},
+                            &s));
+  kf_sweep_options newer = {.method = KF_METHOD_PAPER, .reserved = {1}};
   assert_error(p.ctx, KF_ERR_ARG, "reserved space",
                kf_sweep_new(p.ctx, p.stats, p.train, p.test, &newer, &s));
   int calls = 0;
@@ -641,12 +683,13 @@ static void small_folds(void **state) {
   assert_ok(ctx, kf_class_set_new(ctx, some, 3, &set));
   const kf_class_set *const sets[] = {set};
   const uint32_t one[] = {1}, many[] = {11};
-  kf_sweep_options o = {.k = one, .n_k = 1, .folds = 20, .sets = sets, .n_sets = 1};
+  kf_sweep_options o = {
+      .method = KF_METHOD_PAPER, .k = one, .n_k = 1, .folds = 20, .sets = sets, .n_sets = 1};
   assert_ok(ctx, kf_sweep_new(ctx, stats, data, NULL, &o, &s));
   for (size_t i = 0; i < s->n_cells; i++) assert_int_equal(s->cells[i].n, 6);
   kf_sweep_free(s);
   assert_int_equal(n_said, 2); /* by a model and by a gallery */
-  o = (kf_sweep_options){.k = many, .n_k = 1, .folds = 6};
+  o = (kf_sweep_options){.method = KF_METHOD_PAPER, .k = many, .n_k = 1, .folds = 6};
   assert_error(ctx, KF_ERR_ARG, "without fold 1 of 6: the 11 nearest rows",
                kf_sweep_new(ctx, stats, data, NULL, &o, &s));
   /* Each row alone in its class. */
@@ -654,16 +697,17 @@ static void small_folds(void **state) {
   const kf_lambda some_lambda = {5, KF_LAMBDA_ABSOLUTE};
   assert_ok(ctx, kf_data_open_memory(ctx, w.rows, 4, COLUMNS, w.labels, names, 4, &alone));
   assert_ok(ctx, kf_stats_new_from_data(ctx, alone, NULL, &stats_alone));
-  o = (kf_sweep_options){.lambdas = &some_lambda, .n_lambdas = 1};
+  o = (kf_sweep_options){.method = KF_METHOD_PAPER, .lambdas = &some_lambda, .n_lambdas = 1};
   assert_error(ctx, KF_ERR_MATH, "no class that takes part has rows in two of them",
                kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
   o.leave_one_out = 1;
   assert_error(ctx, KF_ERR_MATH, "no class has two rows",
                kf_sweep_new(ctx, stats_alone, alone, NULL, &o, &s));
   kf_dim_choice *c;
-  assert_error(ctx, KF_ERR_MATH,
-               "without fold 1 of 5: the scatter within classes is zero: every row is alone",
-               kf_dim_choice_new(ctx, stats_alone, alone, NULL, &c));
+  assert_error(
+      ctx, KF_ERR_MATH,
+      "without fold 1 of 5: the scatter within classes is zero: every row is alone",
+      kf_dim_choice_new(ctx, stats_alone, alone, &(kf_dim_options){.method = KF_METHOD_PAPER}, &c));
   kf_class_set_free(set);
   kf_stats_free(stats);
   kf_stats_free(stats_alone);

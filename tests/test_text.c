@@ -268,8 +268,10 @@ static void scores_are_those_of_the_definition(void **state) {
     for (int own = KF_CENTRE_NONE; own <= KF_CENTRE_MEAN; own++)
       for (int c = KF_CENTRE_DEFAULT; c <= KF_CENTRE_MODALITY; c++) {
         kf_model *m, *zero;
-        kf_fit_options o = {
-            .lambda = {0.1, KF_LAMBDA_RELATIVE}, .dim = dim, .centre = (kf_centre)own};
+        kf_fit_options o = {.method = KF_METHOD_PAPER,
+                            .lambda = {0.1, KF_LAMBDA_RELATIVE},
+                            .dim = dim,
+                            .centre = (kf_centre)own};
         assert_ok(s.ctx, kf_fit_stats(s.ctx, s.stats, &o, &m));
         assert_ok(s.ctx, kf_model_new_zero_shot(s.ctx, m, s.text, (kf_centre)c, &zero));
         assert_int_equal(kf_model_classes(zero), K);

@@ -272,7 +272,7 @@ static void truth_by_name(void **state) {
   kf_stats *s;
   kf_model *m;
   assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
-  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   kf_eval_result by_labels, by_truth;
   assert_ok(ctx, kf_eval(ctx, m, data, NULL, &by_labels));
 

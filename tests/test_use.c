@@ -11,7 +11,7 @@ static void arguments_out_of_range(void **state) {
   kf_model *m;
   float out[8];
   int32_t class;
-  assert_ok(ctx, kf_fit_stats(ctx, s, NULL, &m));
+  assert_ok(ctx, kf_fit_stats(ctx, s, paper(), &m));
   assert_int_equal(kf_model_count(m, 2), 20);
   assert_int_equal(kf_model_count(m, 3), 0);
   assert_null(kf_model_class_name(m, 0)); /* it has no names */
@@ -53,10 +53,11 @@ static void two_statistics(void **state) {
   world a = make_world(900, 24, 6, 2, 1), b = make_world(800, 24, 9, 2, 2);
   kf_stats *s = stats_of(ctx, &a, 0), *t = stats_of(ctx, &b, 0);
   kf_model *m;
-  assert_ok(ctx, kf_fit_stats(ctx, s, &(kf_fit_options){.between = t}, &m));
+  assert_ok(ctx,
+            kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = t}, &m));
   assert_int_equal(kf_model_classes(m), 9); /* prototypes are those of S_b's classes */
   kf_model *other;
-  assert_ok(ctx, kf_fit_stats(ctx, t, NULL, &other));
+  assert_ok(ctx, kf_fit_stats(ctx, t, paper(), &other));
   for (uint32_t k = 0; k < 9; k++) assert_int_equal(kf_model_count(m, k), kf_stats_count(t, k));
   assert_memory_equal(kf_model_class_means(m), kf_model_class_means(other), 9 * 24 * sizeof(float));
   assert_memory_equal(kf_model_mean(m), kf_model_mean(other), 24 * sizeof(double));
@@ -71,8 +72,9 @@ static void two_statistics(void **state) {
                            kf_model_between_eigenvalues(m)) < 1e-9);
   kf_model_free(m);
   kf_stats *raw = stats_of(ctx, &b, 1);
-  assert_error(ctx, KF_ERR_DATA, "do not match",
-               kf_fit_stats(ctx, s, &(kf_fit_options){.between = raw}, &m));
+  assert_error(
+      ctx, KF_ERR_DATA, "do not match",
+      kf_fit_stats(ctx, s, &(kf_fit_options){.method = KF_METHOD_PAPER, .between = raw}, &m));
   kf_stats_free(s);
   kf_stats_free(t);
   kf_stats_free(raw);
@@ -100,7 +102,8 @@ static void transform_rows(void **state) {
   kf_stats *s = stats_of(ctx, &w, 0);
   for (int centred = 0; centred < 2; centred++) {
     kf_model *m;
-    kf_fit_options options = {.dim = 17, .centre = centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
+    kf_fit_options options = {
+        .method = KF_METHOD_PAPER, .dim = 17, .centre = centred ? KF_CENTRE_MEAN : KF_CENTRE_NONE};
     assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
     float *unit = malloc(w.n * 17 * sizeof *unit), *whole = malloc(w.n * 17 * sizeof *whole);
     assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, unit));

@@ -72,7 +72,8 @@ static inline kf_stats *stats_of(kf_ctx *ctx, const world *w, int raw) {
 
 static inline kf_model *fit(kf_ctx *ctx, const kf_stats *s, double lambda, uint32_t dim) {
   kf_model *m;
-  kf_fit_options options = {.lambda = {lambda, KF_LAMBDA_RELATIVE}, .dim = dim};
+  kf_fit_options options = {
+      .method = KF_METHOD_PAPER, .lambda = {lambda, KF_LAMBDA_RELATIVE}, .dim = dim};
   assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
   return m;
 }

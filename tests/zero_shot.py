@@ -66,6 +66,24 @@ def main():
             if dim == 512:
                 check(result["text_top1"] >= .55, "0.3x as it comes: at least 0.55")
 
+    def check_search(work):
+        """Text as queries of galleries: a model must not make it worse than the original space."""
+        model, raw, mapped = (os.path.join(work, name) for name in ("m.safetensors", "raw.safetensors", "mapped.safetensors"))
+        text, other = (file("embeddings", f"imagenet1k_vitb32_text_{name}.npy") for name in ("photo_of_a", "v1"))
+
+        def hits(gallery, *words):
+            answers = json.loads(run("search", gallery, text, "-k", 1, "--json", *words).stdout)["answers"]
+            return sum(a["neighbours"][0]["label"] == a["query"] for a in answers)
+        for name, want in (("1plus2shot", 647), ("4shot", 660)):
+            run("index", *rows(name), "-o", raw)
+            original = hits(raw, "--text-queries")
+            check(abs(original - want) <= 1, f"text finds its class in {name}: {original} of 1,000, reference {want}")
+            for centre in ("none", "mean"):
+                run("fit", *rows("4shot"), "--centre", centre, "-o", model)
+                run("index", *rows(name), "--model", model, "-o", mapped)
+                plain, own, others = hits(mapped), hits(mapped, "--text-queries"), hits(mapped, "--text-queries", "--text-mean", other)
+                check(plain < original <= min(own, others), f"in Koo-Fu's space, centre {centre}: {plain}; less its mean {own}, less another {others}")
+
     def check_prompts():
         """The paper's synset, synset_7 and mod_7."""
         with open(file("wordnet", "node_names.txt"), encoding="utf-8") as names:
@@ -92,6 +110,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as work:
         check_accuracies(work)
+        check_search(work)
     check_prompts()
     return 1 if failed else 0
 

@@ -214,7 +214,7 @@ static kf_status check_options(fuse_job *j) {
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (!j->stats->normalized)
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with rows that are not normalised");
-  KF_TRY(kf_text_check(j->text, j->stats->dim, err));
+  KF_TRY(kf_text_check(j->text, j->stats->dim, &j->stats->origin, err));
   return kf_check_statistics_of(j->stats, j->data, err);
 }
 

@@ -401,9 +401,9 @@ typedef struct trial {
   uint64_t n_blocks;
   batch *batches;
   uint64_t n_batches;
-  uint64_t most_rows;  /* of a batch */
-  bench *benches;      /* [threads] */
-  kf_softmax *softmax; /* [threads][n_points] */
+  uint64_t most_rows;     /* of a batch */
+  bench *benches;         /* [threads] */
+  kf_likelihood *softmax; /* [threads][n_points] */
   kf_arena arena;
 } trial;
 
@@ -531,7 +531,7 @@ static void judge_block(const trial *t, bench *b, const uint64_t *at, uint64_t i
           b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
         given = b->both;
       }
-      kf_softmax_add(&t->softmax[worker * t->n_points + p], given, l->n, own, b->powers);
+      kf_likelihood_add(&t->softmax[worker * t->n_points + p], given, l->n, own, b->powers);
       if (p == 0 && t->asked->see != NULL) show_scores(t, b, at[i + k], given);
     }
   }
@@ -598,12 +598,12 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
     bench_make(t, &t->benches[i], &t->arena);
   if (t->arena.failed) return kf_fail_memory(&ctx->err);
   for (size_t i = 0; i < ctx->threads * t->n_points; i++)
-    t->softmax[i] = kf_softmax_new(l->euclidean);
+    t->softmax[i] = kf_likelihood_new(l->euclidean);
   KF_TRY(kf_parallel(ctx, t->n_batches, try_batch, t));
   for (size_t p = 0; p < t->n_points; p++) {
     for (unsigned i = 1; i < ctx->threads; i++)
-      kf_softmax_join(&t->softmax[p], &t->softmax[i * t->n_points + p]);
-    kf_softmax_find(&t->softmax[p], &points[p]);
+      kf_likelihood_join(&t->softmax[p], &t->softmax[i * t->n_points + p]);
+    kf_likelihood_find(&t->softmax[p], &points[p]);
     *n = t->softmax[p].n;
   }
   return KF_OK;

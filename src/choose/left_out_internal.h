@@ -106,23 +106,23 @@ void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena);
 /* Scores [r][n]; NaN for classes that have no rows left. */
 void kf_block_score(const kf_view *v, kf_block *b, double *scores);
 
-/* --- likelihood (softmax.c) -------------------------------------------------------------------- */
+/* --- likelihood (likelihood.c) -------------------------------------------------------------------- */
 
 #define KF_TEMPERATURES 9u /* each twice the one before */
 
 /* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of its
  * square. */
-typedef struct kf_softmax {
+typedef struct kf_likelihood {
   double first; /* temperature */
   uint64_t n;
   kf_i128 loss[KF_TEMPERATURES], slope[KF_TEMPERATURES], square[KF_TEMPERATURES];
   uint64_t top1, top5;
-} kf_softmax;
-kf_softmax kf_softmax_new(bool euclidean);
+} kf_likelihood;
+kf_likelihood kf_likelihood_new(bool euclidean);
 /* Adds a row: the scores of n classes, NaN for those that are out; powers: scratch, [n]. */
-void kf_softmax_add(kf_softmax *s, const double *scores, uint32_t n, uint32_t own, double *powers);
-void kf_softmax_join(kf_softmax *s, const kf_softmax *other);
+void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own, double *powers);
+void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* The temperature with the least loss, if there are rows. */
-void kf_softmax_find(const kf_softmax *s, kf_left_out_point *point);
+void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *point);
 
 #endif

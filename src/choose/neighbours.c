@@ -106,8 +106,8 @@ static kf_status search_fold(k_job *j, const kf_gallery *gallery, const kf_data 
   for (uint64_t first = 0; first < rows->rows; first += j->batch) {
     uint64_t left = rows->rows - first, n = left < j->batch ? left : j->batch;
     KF_TRY(kf_data_fetch(rows, j->ctx->kernels, first, n, j->rows, NULL, NULL, err));
-    KF_TRY(kf_gallery_nearest(j->ctx, gallery, j->rows, first, n, j->most, NULL, j->found,
-                              j->scores, NULL));
+    KF_TRY(kf_gallery_nearest(j->ctx, gallery, j->rows, first, n, j->most, &(kf_search_options){0},
+                              j->found, j->scores, NULL));
     for (uint64_t i = 0; i < n; i++) count_votes(j, i, labels[first + i]);
   }
   return KF_OK;

@@ -254,11 +254,12 @@ static kf_status check_options(shots_job *j) {
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
   KF_TRY(kf_data_refuse_mapped(j->data, err));
   KF_TRY(kf_data_refuse_mapped(j->test, err));
+  KF_TRY(kf_origin_agree(&j->test->origin, &j->data->origin, err));
   if (j->test->dim != j->data->dim)
     return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, but the training rows %u",
                    j->test->dim, j->data->dim);
   if (j->text == NULL) return KF_OK;
-  KF_TRY(kf_text_check(j->text, j->data->dim, err));
+  KF_TRY(kf_text_check(j->text, j->data->dim, &j->data->origin, err));
   return kf_text_match(j->ctx, j->text, "the training data", &j->data->names, j->data->n_classes);
 }
 

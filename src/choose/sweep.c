@@ -22,6 +22,7 @@ static kf_status check_data(const kf_stats *stats, const kf_data *train, const k
   if (o->leave_one_out)
     return kf_fail(err, KF_ERR_ARG, "leave-one-out cannot be used with test data");
   KF_TRY(kf_data_refuse_mapped(test, err));
+  KF_TRY(kf_origin_agree(&test->origin, &stats->origin, err));
   if (test->dim != stats->dim)
     return kf_fail(err, KF_ERR_DATA, "the test rows have %u columns, but the training rows %u",
                    test->dim, stats->dim);

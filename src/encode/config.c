@@ -9,7 +9,6 @@
 #include "encode/folder.h"
 #include "encode/tower.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -195,12 +194,10 @@ static kf_status read_root(const section *root, kf_encoder_config *out) {
 kf_status kf_config_read(const char *folder, kf_encoder_config *out, kf_err *err) {
   *out = (kf_encoder_config){0};
   kf_json_file file;
+  if (!kf_is_directory(folder)) return kf_fail_no_config(folder, err);
   KF_TRY(kf_json_file_read(&file, folder, "config.json", CONFIG_MAX, err));
   section root = {.file = &file, .name = "", .object = file.doc.nodes, .err = err};
-  kf_status status =
-      file.found
-          ? read_root(&root, out)
-          : kf_fail_errno(err, folder, "not a model folder: config.json cannot be opened", ENOENT);
+  kf_status status = file.found ? read_root(&root, out) : kf_fail_no_config(folder, err);
   kf_json_file_clear(&file);
   return status;
 }

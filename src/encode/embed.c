@@ -1,7 +1,9 @@
 /* embed.c - many pictures to a data set, in shards that outlive the process.
  *
- *     kf_embed     check_options, check_output, stamp_shards; kf_shards_open (shards.c)
- *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_images (encode.c)
+ *     kf_embed     check_options, check_output, stamp_shards; look_back: the file of an earlier run
+ *                  (earlier.c), which may be all there is to do; kf_shards_open (shards.c)
+ *     make_shards  for each shard: take_shard, or else make_shard: kf_encode_summed (encode.c) for
+ *                  the pictures that have no row in that file
  *     assemble     the file, copied from the shards
  *
  * A finished shard goes to the folder OUT.parts. When all are there, the file is put together from
@@ -11,8 +13,10 @@
  * A shard bears a stamp, made of the sizes and times of its pictures, so that a picture that
  * changed between two runs is embedded again. Messages about unreadable pictures are kept in the
  * shard and logged again, so that a resumed run reports what an uninterrupted one would have. */
+#include "encode/earlier.h"
 #include "encode/pictures.h"
 #include "encode/shards.h"
+#include "encode/tower.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,25 +34,33 @@ typedef struct embedding {
   kf_embed_run run;
   kf_shards shards;
   kf_arena memory;
-  uint64_t *stamps;    /* [shards] */
-  unsigned char *bad;  /* [pictures] 1: it has no row */
-  const char **paths;  /* [shard] of the shard in hand */
-  float *rows;         /* [shard][dim] */
-  unsigned char *code; /* the same in the type of the file */
-  kf_status *status;   /* [shard] */
-  uint64_t finished;   /* shards */
+  uint64_t *stamps;   /* [shards] */
+  unsigned char *bad; /* [pictures] 1: it has no row */
+  uint64_t *sums;     /* [pictures] checksums of their files */
+  uint64_t made_with, made_of;
+  kf_earlier earlier; /* the file that is there already */
+  bool looked;        /* at all pictures: `sums` are known */
+  /* The shard in hand. */
+  unsigned char *known; /* [shard] 1: the picture has a row in the earlier file */
+  const char **paths;   /* [shard] those of the others, as all below */
+  float *rows;          /* [shard][dim] */
+  kf_status *status;    /* [shard] */
+  uint64_t *fresh;      /* [shard] sums */
+  unsigned char *code;  /* rows of all good ones in the type of the file */
+  uint64_t finished;    /* shards */
   kf_embed_report report;
 } embedding;
 
 /* --- what the run is about -------------------------------------------------------------------- */
 
-static uint64_t list_checksum(const kf_pictures *list) {
+/* Of ids, labels and classes; and of where the pictures are, which no row depends on. */
+static uint64_t list_checksum(const kf_pictures *list, bool paths) {
   kf_checksum sum;
   kf_checksum_start(&sum);
   for (uint64_t i = 0; i < kf_pictures_count(list); i++) {
     const char *path = kf_pictures_path(list, i), *id = kf_pictures_id(list, i);
     int32_t label = kf_pictures_label(list, i);
-    kf_checksum_add(&sum, path, strlen(path) + 1);
+    if (paths) kf_checksum_add(&sum, path, strlen(path) + 1);
     kf_checksum_add(&sum, id, strlen(id) + 1);
     kf_checksum_add(&sum, &label, sizeof label);
   }
@@ -56,6 +68,16 @@ static uint64_t list_checksum(const kf_pictures *list) {
     const char *name = kf_pictures_class_name(list, k);
     kf_checksum_add(&sum, name, strlen(name) + 1);
   }
+  return kf_checksum_value(&sum);
+}
+
+/* Of all that a row depends on besides its picture. */
+static uint64_t settings_checksum(const embedding *e) {
+  const uint64_t all[] = {1 /* version */, e->run.encoder, e->run.dtype, e->run.normalize,
+                          e->encoder->max_pixels};
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, all, sizeof all);
   return kf_checksum_value(&sum);
 }
 
@@ -126,53 +148,86 @@ static kf_status check_row(embedding *e, uint64_t i, double norm2, unsigned char
   return KF_OK;
 }
 
-/* Writes the rows of good pictures to `code`, one after the other. */
-static kf_status code_rows(embedding *e, uint64_t n, unsigned char *bad, kf_err *err) {
+/* Writes a new row to `code`: number i of those in hand. */
+static kf_status code_row(embedding *e, uint64_t i, unsigned char *bad, void *code, kf_err *err) {
   const kf_kernels *kernels = e->ctx->kernels;
   uint32_t dim = e->run.dim;
-  kf_type type = kf_type_of(e->run.dtype);
-  uint64_t size = dim * kf_type_size(type), kept = 0;
+  float *row = e->rows + i * dim;
+  double norm2 = kernels->norm2(row, dim);
+  KF_TRY(check_row(e, i, norm2, bad, err));
+  if (*bad != 0) return KF_OK;
+  double scale = 1 / sqrt(norm2);
+  for (uint32_t d = 0; e->run.normalize && d < dim; d++) row[d] = (float)((double)row[d] * scale);
+  size_t fits = kf_encode_f32(kernels, kf_type_of(e->run.dtype), row, dim, code);
+  if (fits == dim) return KF_OK;
+  return kf_fail_file(err, e->paths[i], "column %zu of the embedding is %g, too large for %s", fits,
+                      (double)row[fits], kf_dtype_name(e->run.dtype));
+}
+
+/* Writes the rows of good pictures to `code`, one after the other. */
+static kf_status code_rows(embedding *e, uint64_t first, uint64_t n, unsigned char *bad,
+                           kf_err *err) {
+  uint64_t size = e->run.dim * kf_type_size(kf_type_of(e->run.dtype)), kept = 0, at = 0;
   for (uint64_t i = 0; i < n; i++) {
-    if (bad[i] != 0) continue;
-    float *row = e->rows + i * dim;
-    double norm2 = kernels->norm2(row, dim);
-    KF_TRY(check_row(e, i, norm2, &bad[i], err));
-    if (bad[i] != 0) continue;
-    double scale = 1 / sqrt(norm2);
-    for (uint32_t d = 0; e->run.normalize && d < dim; d++) row[d] = (float)((double)row[d] * scale);
-    size_t fits = kf_encode_f32(kernels, type, row, dim, e->code + kept++ * size);
-    if (fits < dim)
-      return kf_fail_file(err, e->paths[i], "column %zu of the embedding is %g, too large for %s",
-                          fits, (double)row[fits], kf_dtype_name(e->run.dtype));
+    unsigned char *code = e->code + kept * size;
+    uint64_t row;
+    bad[i] = 0;
+    if (e->known[i] != 0) {
+      kf_earlier_find(&e->earlier, e->sums[first + i], &row);
+      KF_TRY(kf_earlier_read(&e->earlier, row, code, err));
+    } else {
+      e->sums[first + i] = e->fresh[at]; /* as they were read for this row */
+      bad[i] = e->options.skip_bad && e->status[at] != KF_OK;
+      if (bad[i] == 0) KF_TRY(code_row(e, at, &bad[i], code, err));
+      at++;
+    }
+    kept += bad[i] == 0;
   }
   return KF_OK;
 }
 
-static kf_status encode_shard(embedding *e, uint64_t s, uint64_t n, unsigned char *bad,
+/* Lists the pictures that have no row yet; returns their number. */
+static uint64_t find_new(embedding *e, uint64_t first, uint64_t n) {
+  uint64_t fresh = 0, row;
+  for (uint64_t i = 0; i < n; i++) {
+    e->known[i] = e->looked && kf_earlier_find(&e->earlier, e->sums[first + i], &row);
+    if (e->known[i] == 0) e->paths[fresh++] = kf_pictures_path(e->pictures, first + i);
+  }
+  return fresh;
+}
+
+static kf_status encode_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n,
                               kf_string *said) {
   kf_err *err = &e->ctx->err;
   bool skip = e->options.skip_bad;
-  kf_status status =
-      kf_encode_images(e->ctx, e->encoder, e->paths, n, e->rows, skip ? e->status : NULL);
+  unsigned char *bad = e->bad + first;
+  uint64_t fresh = find_new(e, first, n);
+  kf_status status = kf_encode_summed(e->ctx, e->encoder, e->paths, fresh, e->rows,
+                                      skip ? e->status : NULL, e->fresh);
   bool unreadable = status == KF_ERR_DATA || status == KF_ERR_IO;
   if (unreadable && !skip && err->hint == KF_HINT_NONE) err->hint = KF_HINT_SKIP_PICTURES;
   KF_TRY(status);
-  for (uint64_t i = 0; i < n; i++) bad[i] = skip && e->status[i] != KF_OK;
-  KF_TRY(code_rows(e, n, bad, err));
+  KF_TRY(code_rows(e, first, n, bad, err));
   if (said->failed) return kf_fail_memory(err);
-  return kf_shards_save(&e->shards, s, e->stamps[s], bad, e->code, said, err);
+  kf_shard_content content = {.stamp = e->stamps[s],
+                              .bad = bad,
+                              .sums = e->sums + first,
+                              .rows = e->code,
+                              .messages = said};
+  KF_TRY(kf_shards_save(&e->shards, s, &content, err));
+  e->report.reused += n - fresh;
+  return KF_OK;
 }
 
 static kf_status make_shard(embedding *e, uint64_t s, uint64_t first, uint64_t n) {
   kf_string said = {0};
   kf_stage stage;
-  for (uint64_t i = 0; i < n; i++) e->paths[i] = kf_pictures_path(e->pictures, first + i);
   kf_stage_begin(&stage, e->ctx, "embed", e->run.pictures);
   stage.done = first;
   stage.inside = true;
   stage.hear = hear;
   stage.listener = &said;
-  kf_status status = encode_shard(e, s, n, e->bad + first, &said);
+  kf_status status = encode_shard(e, s, first, n, &said);
   kf_stage_end(&stage);
   kf_string_clear(&said);
   return status;
@@ -189,6 +244,7 @@ static kf_status take_shard(embedding *e, uint64_t s, uint64_t first, bool *take
   *taken = shard.kept == shard.n || e->options.skip_bad;
   if (*taken) {
     memcpy(e->bad + first, shard.bad, shard.n);
+    memcpy(e->sums + first, shard.sums, shard.n * sizeof *e->sums);
     e->report.resumed += shard.n;
     for (const char *m = shard.messages; m < shard.messages + shard.n_messages; m += strlen(m) + 1)
       kf_log(e->ctx, "%s", m);
@@ -202,6 +258,8 @@ static kf_status make_room(embedding *e, kf_err *err) {
   uint64_t room = run->shard_size < run->pictures ? run->shard_size : run->pictures,
            size = room * run->dim;
   KF_TAKE_ZERO(&e->memory, e->bad, run->pictures);
+  KF_TAKE(&e->memory, e->known, room);
+  KF_TAKE(&e->memory, e->fresh, room);
   KF_TAKE(&e->memory, e->paths, room);
   KF_TAKE(&e->memory, e->status, room);
   KF_TAKE(&e->memory, e->rows, size);
@@ -233,11 +291,15 @@ static kf_status declare(const embedding *e, kf_stw *w, kf_err *err) {
                           .dim = e->run.dim,
                           .type = kf_type_of(e->run.dtype),
                           .labels = kf_pictures_classes(e->pictures) > 0,
-                          .names = kf_pictures_names(e->pictures)};
+                          .names = kf_pictures_names(e->pictures),
+                          .sums = true,
+                          .origin = kf_encoder_origin(e->encoder)};
   for (uint64_t i = 0; i < e->run.pictures; i++)
     if (e->bad[i] == 0) layout.id_bytes += strlen(kf_pictures_id(e->pictures, i));
   KF_TRY(kf_stw_format(w, "koofu.dataset", err));
-  return kf_stw_declare_set(w, &layout, err);
+  KF_TRY(kf_stw_declare_set(w, &layout, err));
+  KF_TRY(kf_stw_meta_hex(w, KF_MADE_WITH, e->made_with, err));
+  return kf_stw_meta_hex(w, KF_MADE_OF, e->made_of, err);
 }
 
 static kf_status copy_rows(const kf_finished *shard, unsigned char *buffer, kf_stw *w,
@@ -302,9 +364,16 @@ static kf_status write_ids(const embedding *e, bool ends, kf_stw *w, kf_err *err
   return KF_OK;
 }
 
+static kf_status write_sums(const embedding *e, kf_stw *w, kf_err *err) {
+  for (uint64_t i = 0; i < e->run.pictures; i++)
+    if (e->bad[i] == 0) KF_TRY(kf_stw_write(w, &e->sums[i], sizeof *e->sums, err));
+  return KF_OK;
+}
+
 static kf_status fill(embedding *e, kf_stw *w, kf_err *err) {
   KF_TRY(declare(e, w, err));
   KF_TRY(write_ids(e, true, w, err));
+  KF_TRY(write_sums(e, w, err));
   KF_TRY(copy_shards(e, w, err));
   if (kf_pictures_classes(e->pictures) > 0) KF_TRY(write_labels(e, w, err));
   return write_ids(e, false, w, err);
@@ -316,18 +385,52 @@ static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   return kf_stw_end(w, fill(e, w, err), err);
 }
 
+/* Looks for rows in the file of an earlier run and, if it has some, at the pictures as they are now.
+ * *unchanged: the file is what this run would write. */
+static kf_status look_back(embedding *e, const char *path, bool *unchanged, kf_err *err) {
+  uint64_t n = e->run.pictures;
+  *unchanged = false;
+  if (KF_TAKE(&e->memory, e->sums, n) == NULL) return kf_fail_memory(err);
+  if (e->options.resume == KF_OFF) return KF_OK;
+  KF_TRY(kf_earlier_open(&e->earlier, path, e->made_with, e->made_of, e->run.dim,
+                         kf_type_of(e->run.dtype), err));
+  if (e->earlier.rows == NULL) return KF_OK;
+  KF_TRY(kf_sum_pictures(e->ctx, e->pictures, e->sums));
+  e->looked = true;
+  *unchanged = e->earlier.same_list && e->earlier.n == n &&
+               strcmp(e->earlier.origin.name, e->encoder->origin.name) == 0 &&
+               memcmp(e->earlier.sums, e->sums, n * sizeof *e->sums) == 0;
+  if (*unchanged) e->report = (kf_embed_report){.rows = n, .reused = n, .unchanged = 1};
+  return KF_OK;
+}
+
+/* A run that was killed between writing the file and removing its shards has left them. */
+static void remove_left_over(embedding *e, const char *path) {
+  kf_err ignored;
+  if (kf_shards_open(&e->shards, path, &e->run, false, &ignored) == KF_OK)
+    kf_shards_remove(&e->shards);
+}
+
 static kf_status embed(embedding *e, const char *path, kf_err *err) {
   const kf_embed_options *o = &e->options;
   e->run = (kf_embed_run){.pictures = kf_pictures_count(e->pictures),
-                          .list = list_checksum(e->pictures),
-                          .encoder = kf_encoder_checksum(e->encoder),
+                          .list = list_checksum(e->pictures, true),
+                          .encoder = e->encoder->image_checksum,
                           .dim = kf_encoder_dim(e->encoder),
                           .dtype = o->dtype,
                           .normalize = o->normalize == KF_ON,
                           .shard_size = o->shard > 0 ? o->shard : SHARD};
+  e->made_with = settings_checksum(e);
+  e->made_of = list_checksum(e->pictures, false);
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, err));
+  bool unchanged;
+  KF_TRY(look_back(e, path, &unchanged, err));
+  if (unchanged) {
+    remove_left_over(e, path);
+    return KF_OK;
+  }
   KF_TRY(kf_shards_open(&e->shards, path, &e->run, o->resume == KF_OFF, err));
   kf_status status = make_shards(e, err);
   if (status == KF_OK) status = assemble(e, path, err);
@@ -340,9 +443,14 @@ kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pi
                    const kf_embed_options *options, const char *path, kf_embed_report *report) {
   KF_ENTER(ctx, encoder != NULL && pictures != NULL && path != NULL);
   KF_OPTIONS(kf_embed_options, o, options);
-  embedding e = {
-      .ctx = ctx, .encoder = encoder, .pictures = pictures, .options = o, .shards = {.locked = -1}};
+  embedding e = {.ctx = ctx,
+                 .encoder = encoder,
+                 .pictures = pictures,
+                 .options = o,
+                 .shards = {.locked = -1},
+                 .earlier = {.file = {.in = {.fd = -1}}}};
   kf_status status = embed(&e, path, err);
+  kf_earlier_close(&e.earlier);
   kf_shards_close(&e.shards);
   kf_arena_free(&e.memory);
   if (status == KF_OK && report != NULL) *report = e.report;

@@ -28,9 +28,10 @@ static kf_status want(const kf_tower_config *tower, const char *which, kf_err *e
 /* --- one picture ----------------------------------------------------------------------------- */
 
 /* Reads a file into pixels[3][size][size]. */
-static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, kf_err *err) {
+static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, uint64_t *sum,
+                              kf_err *err) {
   kf_image image;
-  KF_TRY(kf_image_read(path, e->max_pixels, &image, err));
+  KF_TRY(kf_image_read_sum(path, e->max_pixels, &image, sum, err));
   kf_status status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
   kf_image_clear(&image);
   return status;
@@ -40,7 +41,7 @@ kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char
                               float *pixels) {
   KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
   KF_TRY(want(&encoder->config.image, "an image", err));
-  return read_picture(encoder, path, pixels, err);
+  return read_picture(encoder, path, pixels, NULL, err);
 }
 
 /* --- groups ---------------------------------------------------------------------------------- */
@@ -68,6 +69,7 @@ typedef struct encoding {
   float *out;
   kf_status *status; /* as in kf_encode_images */
   char **messages;   /* [n] of pictures that cannot be read; NULL without status */
+  uint64_t *sums;    /* [n] of the files of pictures; NULL: not wanted */
   size_t group;      /* pictures or texts of a task */
   size_t rows;       /* of a group, at most */
   bool split;
@@ -186,7 +188,8 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
     *out = j->pixels + i * pixel_count(j->e);
     return KF_OK;
   }
-  kf_status status = read_picture(j->e, j->paths[i], buffer, err);
+  uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
+  kf_status status = read_picture(j->e, j->paths[i], buffer, sum, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;
@@ -249,6 +252,11 @@ static kf_status encode_images(encoding *j, kf_err *err) {
 
 kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                            uint64_t n, float *out, kf_status *status) {
+  return kf_encode_summed(ctx, encoder, paths, n, out, status, NULL);
+}
+
+kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                           uint64_t n, float *out, kf_status *status, uint64_t *sums) {
   KF_ENTER(ctx, encoder != NULL && (n == 0 || (paths != NULL && out != NULL)));
   KF_TRY(want(&encoder->config.image, "an image", err));
   for (uint64_t i = 0; i < n; i++) {
@@ -262,7 +270,8 @@ kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *c
                                    .n = n,
                                    .out = out,
                                    .paths = paths,
-                                   .status = status},
+                                   .status = status,
+                                   .sums = sums},
                        err);
 }
 

@@ -3,6 +3,9 @@
 #include "encode/tower.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void describe_tower(kf_string *text, const char *name, const kf_tower_config *c) {
   char eps[32];
@@ -33,13 +36,14 @@ static void describe_preprocess(kf_string *text, const kf_preprocess *p) {
   }
 }
 
-/* Adds everything besides the weights that embeddings depend on. */
-static kf_status add_settings(const kf_encoder *e, kf_checksum *sum, kf_err *err) {
+/* Adds everything besides the weights that embeddings depend on: with `text`, or of pictures
+ * alone. */
+static kf_status add_settings(const kf_encoder *e, bool with_text, kf_checksum *sum, kf_err *err) {
   kf_string text = {0};
   kf_string_addf(&text, "koofu.encoder 1 %d %d %" PRIu32 "\n", (int)e->precision,
                  (int)e->config.family, e->config.dim);
   describe_tower(&text, "image", &e->config.image);
-  describe_tower(&text, "text", &e->config.text);
+  if (with_text) describe_tower(&text, "text", &e->config.text);
   if (e->config.image.present) describe_preprocess(&text, &e->preprocess);
   bool ok = !text.failed;
   if (ok) kf_checksum_add(sum, text.data, text.n);
@@ -71,10 +75,70 @@ static kf_status load_tokenizer(kf_encoder *e, const char *folder, kf_err *err) 
                       kf_tokenizer_end(e->tokenizer), end);
 }
 
+/* --- which model it is ------------------------------------------------------------------------ */
+
+/* Adds the settings of all towers in the folder. */
+static kf_status add_model(const kf_encoder_config *c, kf_checksum *sum, kf_err *err) {
+  kf_string text = {0};
+  kf_string_addf(&text, "koofu.origin 1 %d %" PRIu32 "\n", (int)c->family, c->dim);
+  describe_tower(&text, "image", &c->image);
+  describe_tower(&text, "text", &c->text);
+  bool ok = !text.failed;
+  if (ok) kf_checksum_add(sum, text.data, text.n);
+  kf_string_clear(&text);
+  return ok ? KF_OK : kf_fail_memory(err);
+}
+
+static char *last_slash(char *path) {
+  char *slash = strrchr(path, '/');
+  return slash != NULL ? slash : path;
+}
+
+/* "…/models--openai--clip-vit-base-patch32/snapshots/HASH", as downloads are kept: the last name says
+ * nothing. Cuts the path to the first of these folders. */
+static bool cut_snapshot(char *path) {
+  char *hash = last_slash(path);
+  if (hash == path || strlen(hash + 1) != 40) return false;
+  *hash = '\0';
+  char *snapshots = last_slash(path);
+  bool kept = strcmp(snapshots, "/snapshots") == 0;
+  if (kept) *snapshots = '\0';
+  kept = kept && kf_starts_with(last_slash(path), "/models--");
+  if (kept) return true;
+  if (*snapshots == '\0') *snapshots = '/';
+  *hash = '/';
+  return false;
+}
+
+/* The name of a folder: printable UTF-8 that fits. Links and dots are followed first. */
+static void name_folder(const char *folder, char *name, size_t size) {
+  char path[PATH_MAX];
+  if (realpath(folder, path) == NULL) snprintf(path, sizeof path, "/%.*s", PATH_MAX - 2, folder);
+  bool snapshot = cut_snapshot(path);
+  const char *last = last_slash(path) + 1;
+  if (snapshot) last += strlen("models--");
+  bool utf8 = kf_utf8_valid(last, strlen(last));
+  size_t n = 0;
+  for (const char *c = last; *c != '\0' && n + 1 < size; c++) {
+    unsigned char byte = (unsigned char)*c;
+    bool dashes = snapshot && c[0] == '-' && c[1] == '-';
+    name[n++] = dashes ? '/' : byte < ' ' || byte == 127 || (byte > 127 && !utf8) ? '?' : *c;
+    c += dashes;
+  }
+  name[n] = '\0';
+  while (n > 0 && !kf_utf8_valid(name, n)) name[--n] = '\0'; /* cut within a character */
+  if (n == 0) snprintf(name, size, "?");
+}
+
 static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                       kf_encoder *e) {
   kf_err *err = &ctx->err;
+  kf_encoder_sums sums;
+  kf_checksum_start(&sums.all);
+  kf_checksum_start(&sums.images);
+  kf_checksum_start(&sums.model);
   KF_TRY(kf_config_read(folder, &e->config, err));
+  KF_TRY(add_model(&e->config, &sums.model, err));
   KF_TRY(choose_towers(e, folder, options, err));
   e->precision = options->precision == KF_PRECISION_AUTO ? KF_PRECISION_BF16 : options->precision;
   e->net = e->precision == KF_PRECISION_F32 ? ctx->kernels->net_f32 : ctx->kernels->net_bf16;
@@ -82,11 +146,15 @@ static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options 
   if (e->config.image.present)
     KF_TRY(kf_preprocess_read(folder, e->config.image.image_size, &e->preprocess, err));
   if (e->config.text.present) KF_TRY(load_tokenizer(e, folder, err));
-  kf_checksum sum;
-  kf_checksum_start(&sum);
-  KF_TRY(add_settings(e, &sum, err));
-  KF_TRY(kf_towers_load(ctx, e, folder, &sum));
-  e->checksum = kf_checksum_value(&sum);
+  KF_TRY(add_settings(e, true, &sums.all, err));
+  KF_TRY(add_settings(e, false, &sums.images, err));
+  KF_TRY(kf_towers_load(ctx, e, folder, &sums));
+  e->checksum = kf_checksum_value(&sums.all);
+  e->image_checksum = kf_checksum_value(&sums.images);
+  char name[sizeof e->origin.name];
+  name_folder(folder, name, sizeof name);
+  kf_origin_set(&e->origin, name, kf_checksum_value(&sums.model), folder);
+  e->origin.any = ctx->options.any_encoder != 0;
   return KF_OK;
 }
 
@@ -118,3 +186,4 @@ uint32_t kf_encoder_context(const kf_encoder *encoder) {
 kf_precision kf_encoder_precision(const kf_encoder *encoder) { return encoder->precision; }
 uint64_t kf_encoder_bytes(const kf_encoder *encoder) { return encoder->bytes; }
 uint64_t kf_encoder_checksum(const kf_encoder *encoder) { return encoder->checksum; }
+const kf_origin *kf_encoder_origin(const kf_encoder *encoder) { return &encoder->origin; }

@@ -21,4 +21,9 @@ void kf_json_file_clear(kf_json_file *file);
 /* A member of the object; NULL: absent, as is everything in a missing file or in NULL. */
 const kf_json *kf_json_file_get(const kf_json_file *file, const char *key);
 
+/* Fail with what a path is instead of a folder with config.json, or a folder instead of one with
+ * weights, and with what is needed (other_folder.c). */
+kf_status kf_fail_no_config(const char *folder, kf_err *err);
+kf_status kf_fail_no_weights(const char *folder, kf_err *err);
+
 #endif

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define FILE_MAX ((uint64_t)1 << 30) /* bytes */
-
 void kf_image_clear(kf_image *image) {
   kf_free(image->rgb);
   *image = (kf_image){0};
@@ -61,15 +59,15 @@ static kf_status turn(kf_image *image, int orientation, kf_err *err) {
 
 /* --- decoding --------------------------------------------------------------------------------- */
 
-static bool starts(const kf_codec *codec, size_t at, const char *mark, size_t n) {
-  return codec->n >= at + n && memcmp(codec->bytes + at, mark, n) == 0;
-}
-
 static kf_status decode(kf_codec *codec, kf_err *err) {
-  if (starts(codec, 0, "\xff\xd8\xff", 3)) return kf_jpeg_decode(codec, err);
-  if (starts(codec, 0, "\x89PNG\r\n\x1a\n", 8)) return kf_png_decode(codec, err);
-  if (starts(codec, 0, "RIFF", 4) && starts(codec, 8, "WEBP", 4)) return kf_webp_decode(codec, err);
-  return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
+  bool readable;
+  const char *format = kf_picture_format(codec->bytes, codec->n, &readable);
+  if (format == NULL) return kf_fail_file(err, codec->name, "is not a JPEG, PNG or WebP picture");
+  if (!readable)
+    return kf_fail_file(err, codec->name, "is a %s picture; JPEG, PNG and WebP can be read",
+                        format);
+  if (strcmp(format, "JPEG") == 0) return kf_jpeg_decode(codec, err);
+  return strcmp(format, "PNG") == 0 ? kf_png_decode(codec, err) : kf_webp_decode(codec, err);
 }
 
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
@@ -90,10 +88,20 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
 }
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
+  return kf_image_read_sum(path, max_pixels, out, NULL, err);
+}
+
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
+                            kf_err *err) {
   *out = (kf_image){0};
   char *bytes;
   uint64_t n;
-  KF_TRY(kf_read_file(path, FILE_MAX, &bytes, &n, err));
+  if (sum != NULL) *sum = KF_NO_SUM;
+  KF_TRY(kf_read_file(path, KF_MAX_IMAGE_FILE, &bytes, &n, err));
+  kf_checksum of_bytes;
+  kf_checksum_start(&of_bytes);
+  if (sum != NULL) kf_checksum_add(&of_bytes, bytes, n);
+  if (sum != NULL) *sum = kf_checksum_value(&of_bytes);
   kf_status status = kf_image_decode(bytes, (size_t)n, max_pixels, path, out, err);
   kf_free(bytes);
   return status;

@@ -23,7 +23,27 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
                           kf_image *out, kf_err *err);
 /* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
+/* The same, with the checksum of the file's bytes even if they are not a picture (NULL: not wanted);
+ * KF_NO_SUM if they cannot be read. */
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
+                            kf_err *err);
+#define KF_NO_SUM         0u
+#define KF_MAX_IMAGE_FILE ((uint64_t)1 << 30) /* bytes */
 void kf_image_clear(kf_image *image);
+
+/* --- which format (format.c) ------------------------------------------------------------------ */
+
+/* The name of a format by the first bytes of a file, and whether kf_image_decode reads it; NULL: no
+ * picture of a known format. */
+const char *kf_picture_format(const uint8_t *bytes, size_t n, bool *readable);
+
+typedef enum kf_look {
+  KF_LOOK_OTHER,   /* not a picture */
+  KF_LOOK_PICTURE, /* ends like one, or begins like one that can be read */
+  KF_LOOK_UNREAD   /* a picture of a format that cannot be read, by its first bytes or its ending */
+} kf_look;
+/* What a file in a folder is. */
+kf_look kf_look_at(const char *path);
 
 /* --- resizing --------------------------------------------------------------------------------- */
 

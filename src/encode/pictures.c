@@ -3,13 +3,16 @@
  *
  * Image data sets are folders of class folders: the folders in a folder are classes, and everything
  * below one of them belongs to it. The order is that of bytes, so it depends neither on the file
- * system nor on the locale. */
+ * system nor on the locale. Pictures of formats that cannot be read are counted, and a few of them
+ * named. */
+#include "encode/image.h"
 #include "encode/pictures.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,11 +34,17 @@ struct kf_pictures {
   size_t n, room;
   int32_t *labels; /* [n]; NULL: there are no classes */
   kf_names names;
+  char **folders; /* that were given, links resolved */
+  size_t n_folders, folders_room;
 };
+
+enum { SHOWN = 3, SHOWN_BYTES = 200 };
 
 typedef struct walk {
   kf_ctx *ctx;
   kf_pictures *list;
+  uint64_t n_unread;     /* pictures of formats that cannot be read */
+  char few[SHOWN_BYTES]; /* the first of them */
 } walk;
 
 /* --- strings ---------------------------------------------------------------------------------- */
@@ -101,15 +110,37 @@ typedef struct level {
 /* What is in a folder, in byte order. The path comes first, for kf_by_bytes. */
 typedef struct entry {
   char *path;
-  bool folder;
+  bool folder, unread;
 } entry;
 
 typedef struct entries {
   kf_pictures *strings; /* where they are kept */
   entry *list;
-  size_t n, room, n_files;
+  size_t n, room, n_files; /* n_files: pictures */
   const char *first_file;
 } entries;
+
+static bool is_picture(const entry *e) { return !e->folder && !e->unread; }
+
+static const char *last_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+static void note_unread(walk *w, const char *path) {
+  if (w->n_unread++ >= SHOWN) return;
+  size_t used = strlen(w->few);
+  snprintf(w->few + used, sizeof w->few - used, "%s%.60s", used > 0 ? ", " : "", last_name(path));
+}
+
+/* "3 pictures of other formats (a.gif, b.bmp, c.tiff)"; names only if these are all. */
+static const char *describe_unread(const walk *w, uint64_t n, char *text, size_t size) {
+  int used =
+      snprintf(text, size, "%" PRIu64 " %s of other formats", n, n == 1 ? "picture" : "pictures");
+  if (n == w->n_unread)
+    snprintf(text + used, size - (size_t)used, " (%s%s)", w->few, n > SHOWN ? ", ..." : "");
+  return text;
+}
 
 static bool is_folder(const char *path, const struct dirent *found) {
   if (found->d_type == DT_DIR) return true;
@@ -118,15 +149,15 @@ static bool is_folder(const char *path, const struct dirent *found) {
 
 static kf_status take_entry(entries *e, const char *above, const struct dirent *found,
                             kf_err *err) {
-  bool wanted = kf_is_picture(found->d_name);
-  if (found->d_name[0] == '.' || (found->d_type == DT_REG && !wanted)) return KF_OK;
+  if (found->d_name[0] == '.') return KF_OK;
   char *path = join(e->strings, above, found->d_name, strlen(found->d_name));
   if (path == NULL) return kf_fail_memory(err);
   bool folder = is_folder(path, found);
-  if (!folder && !wanted) return KF_OK;
+  kf_look look = folder ? KF_LOOK_PICTURE : kf_look_at(path);
+  if (look == KF_LOOK_OTHER) return KF_OK;
   if (!kf_grow((void **)&e->list, &e->room, e->n, sizeof *e->list)) return kf_fail_memory(err);
-  e->list[e->n++] = (entry){path, folder};
-  e->n_files += !folder;
+  e->list[e->n] = (entry){path, folder, look == KF_LOOK_UNREAD};
+  e->n_files += is_picture(&e->list[e->n++]);
   return KF_OK;
 }
 
@@ -159,39 +190,39 @@ static kf_status list_folder(const char *path, const level *above, level *own, e
   return status;
 }
 
-static kf_status walk_below(const walk *w, const char *path, const char *class, const level *above,
+static kf_status walk_below(walk *w, const char *path, const char *class, const level *above,
                             kf_err *err) {
   entries e = {.strings = w->list};
   level own;
   kf_status status = list_folder(path, above, &own, &e, err);
   for (size_t i = 0; status == KF_OK && i < e.n; i++) {
     char *found = e.list[i].path;
-    status = e.list[i].folder ? walk_below(w, found, class, &own, err)
-                              : add(w->list, found, found, class, err);
+    if (e.list[i].unread)
+      note_unread(w, found);
+    else
+      status = e.list[i].folder ? walk_below(w, found, class, &own, err)
+                                : add(w->list, found, found, class, err);
   }
   kf_free(e.list);
   return status;
 }
 
-static const char *last_name(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash != NULL ? slash + 1 : path;
-}
-
 /* The folders of a folder that have pictures are classes. */
-static kf_status walk_classes(const walk *w, const entries *e, const level *own, size_t *n_classes,
+static kf_status walk_classes(walk *w, const entries *e, const level *own, size_t *n_classes,
                               kf_err *err) {
   *n_classes = 0;
   for (size_t i = 0; i < e->n; i++) {
     const char *path = e->list[i].path;
     size_t before = w->list->n;
+    uint64_t unread = w->n_unread;
     if (!e->list[i].folder) continue;
     KF_TRY(check_utf8(path, "the name of the class", err));
     KF_TRY(walk_below(w, path, last_name(path), own, err));
     if (w->list->n > before)
       (*n_classes)++;
     else
-      kf_log(w->ctx, "%s: has no pictures and is not a class", path);
+      kf_log(w->ctx, "%s: has no pictures%s and is not a class", path,
+             w->n_unread > unread ? " that can be read" : "");
   }
   return KF_OK;
 }
@@ -204,41 +235,65 @@ static bool is_model(const char *folder) {
   return found;
 }
 
-static kf_status add_folder(const walk *w, const char *path, kf_err *err) {
+static kf_status fail_empty(const walk *w, const char *path, uint64_t n_unread, kf_err *err) {
+  char others[SHOWN_BYTES + 80] = "";
+  if (n_unread > 0) describe_unread(w, n_unread, others, sizeof others);
+  return kf_fail_file(err, path, "no JPEG, PNG or WebP picture in this folder or below%s%s%s",
+                      n_unread > 0 ? ", but " : "", others,
+                      is_model(path) ? "; its config.json says that it is a model" : "");
+}
+
+static kf_status note_folder(kf_pictures *list, const char *path, kf_err *err) {
+  char real[PATH_MAX];
+  if (realpath(path, real) == NULL) return kf_fail_errno(err, path, "cannot be examined", errno);
+  if (!kf_grow((void **)&list->folders, &list->folders_room, list->n_folders,
+               sizeof *list->folders))
+    return kf_fail_memory(err);
+  char *kept = join(list, NULL, real, strlen(real));
+  if (kept == NULL) return kf_fail_memory(err);
+  list->folders[list->n_folders++] = kept;
+  return KF_OK;
+}
+
+static kf_status add_folder(walk *w, const char *path, kf_err *err) {
   kf_pictures *list = w->list;
   entries e = {.strings = list};
   level own;
   size_t first = list->n, n_classes = 0;
+  uint64_t unread = w->n_unread;
   kf_status status = list_folder(path, NULL, &own, &e, err);
   if (status == KF_OK) status = walk_classes(w, &e, &own, &n_classes, err);
   for (size_t i = e.n; i-- > 0;)
-    if (!e.list[i].folder) e.first_file = e.list[i].path;
-  for (size_t i = 0; status == KF_OK && n_classes == 0 && i < e.n; i++)
-    if (!e.list[i].folder) status = add(list, e.list[i].path, e.list[i].path, NULL, err);
+    if (is_picture(&e.list[i])) e.first_file = e.list[i].path;
+  for (size_t i = 0; status == KF_OK && i < e.n; i++) {
+    char *found = e.list[i].path;
+    if (e.list[i].unread) note_unread(w, found);
+    if (is_picture(&e.list[i]) && n_classes == 0) status = add(list, found, found, NULL, err);
+  }
   if (status == KF_OK && n_classes > 0 && e.n_files > 0)
     kf_log(w->ctx, "%s: left out %zu %s next to the class folders (%s%s)", path, e.n_files,
            e.n_files == 1 ? "picture" : "pictures", last_name(e.first_file),
            e.n_files == 1 ? "" : ", ...");
   kf_free(e.list);
   if (status != KF_OK) return status;
-  if (list->n == first)
-    return kf_fail_file(err, path,
-                        "no picture (.jpg, .jpeg, .png, .webp) in this folder or below%s",
-                        is_model(path) ? "; its config.json says that it is a model" : "");
+  if (list->n == first) return fail_empty(w, path, w->n_unread - unread, err);
   qsort(list->pictures + first, list->n - first, sizeof *list->pictures, kf_by_bytes);
   return KF_OK;
 }
 
 /* --- what the caller names -------------------------------------------------------------------- */
 
-static kf_status add_one(const walk *w, const char *path, kf_err *err) {
-  if (kf_is_directory(path)) return add_folder(w, path, err);
+static kf_status add_one(walk *w, const char *path, kf_err *err) {
+  if (kf_is_directory(path)) {
+    KF_TRY(note_folder(w->list, path, err));
+    return add_folder(w, path, err);
+  }
   char *copy = join(w->list, NULL, path, strlen(path));
   return add(w->list, copy, copy, NULL, err);
 }
 
 /* Adds the folders, and the files that look like pictures. */
-static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
+static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
   glob_t found;
   int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
   if (result == GLOB_NOMATCH)
@@ -250,19 +305,20 @@ static kf_status add_matches(const walk *w, const char *pattern, kf_err *err) {
   size_t used = 0;
   for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
     const char *path = found.gl_pathv[i];
-    if (!kf_is_picture(path) && !kf_is_directory(path)) continue;
+    kf_look look = kf_is_directory(path) ? KF_LOOK_PICTURE : kf_look_at(path);
+    if (look == KF_LOOK_UNREAD) note_unread(w, path);
+    if (look != KF_LOOK_PICTURE) continue;
     status = add_one(w, path, err);
     used++;
   }
   globfree(&found);
   if (status == KF_OK && used == 0)
-    status = kf_fail_file(err, pattern,
-                          "matches neither pictures (.jpg, .jpeg, .png, .webp) nor folders");
+    status = kf_fail_file(err, pattern, "matches neither JPEG, PNG or WebP pictures nor folders");
   return status;
 }
 
 /* A file whose name happens to look like a pattern is still a file. */
-static kf_status add_given(const walk *w, const char *path, kf_err *err) {
+static kf_status add_given(walk *w, const char *path, kf_err *err) {
   struct stat info;
   if (strpbrk(path, "*?[") != NULL && stat(path, &info) != 0) return add_matches(w, path, err);
   if (stat(path, &info) != 0) return kf_fail_errno(err, path, "cannot be opened", errno);
@@ -374,6 +430,10 @@ kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths
   for (size_t i = 0; i < n_paths && status == KF_OK; i++)
     status = paths[i] != NULL ? add_given(&w, paths[i], err)
                               : kf_fail(err, KF_ERR_ARG, "kf_pictures_open: a path is NULL");
+  char others[SHOWN_BYTES + 80];
+  if (status == KF_OK && w.n_unread > 0)
+    kf_log(ctx, "left out %s; JPEG, PNG and WebP can be read",
+           describe_unread(&w, w.n_unread, others, sizeof others));
   return finish(list, status, out, err);
 }
 
@@ -389,6 +449,7 @@ void kf_pictures_free(kf_pictures *list) {
   kf_arena_free(&list->memory);
   kf_names_clear(&list->names);
   kf_free(list->pictures);
+  kf_free(list->folders);
   kf_free(list);
 }
 
@@ -410,4 +471,35 @@ const char *kf_pictures_class_name(const kf_pictures *list, uint32_t k) {
 
 int32_t kf_pictures_label(const kf_pictures *list, uint64_t i) {
   return list->labels != NULL && i < list->n ? list->labels[i] : KF_LABEL_NONE;
+}
+
+/* --- where they are --------------------------------------------------------------------------- */
+
+/* The path with links resolved; of a path that does not exist, its folder must. */
+static bool resolve(const char *path, char real[PATH_MAX]) {
+  if (realpath(path, real) != NULL) return true;
+  char folder[PATH_MAX];
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  size_t name = n;
+  while (name > 0 && path[name - 1] != '/') name--;
+  if (n == 0 || n >= sizeof folder) return false;
+  snprintf(folder, sizeof folder, "%.*s", name > 0 ? (int)name : 1, name > 0 ? path : ".");
+  if (realpath(folder, real) == NULL) return false;
+  size_t used = strlen(real);
+  if (used + n - name + 2 > PATH_MAX) return false;
+  snprintf(real + used, PATH_MAX - used, "/%.*s", (int)(n - name), path + name);
+  return true;
+}
+
+int kf_pictures_inside(const kf_pictures *list, const char *path) {
+  char real[PATH_MAX];
+  if (path == NULL || !resolve(path, real)) return 0;
+  for (size_t i = 0; i < list->n_folders; i++) {
+    size_t n = strlen(list->folders[i]);
+    bool root = n == 1; /* "/" */
+    if (root || (strncmp(real, list->folders[i], n) == 0 && (real[n] == '/' || real[n] == '\0')))
+      return 1;
+  }
+  return 0;
 }

@@ -1,4 +1,5 @@
-/* reader.c - rows of a data set or of pictures, block by block in order, without the bad ones. */
+/* reader.c - rows of a data set, of pictures or of texts, block by block in order, without the bad
+ * ones. */
 #include "file/file.h"
 
 #include <string.h>
@@ -6,10 +7,11 @@
 enum { USUAL_BYTES = 16 << 20 };
 
 struct kf_reader {
-  const kf_data *data; /* NULL: pictures */
+  const kf_data *data; /* or an encoder, and pictures or texts */
   const kf_encoder *encoder;
   const kf_pictures *pictures;
-  bool skip_bad; /* pictures */
+  const char *const *texts; /* [rows] */
+  bool skip_bad;            /* pictures */
   uint64_t rows, next, n_bad, room;
   uint32_t dim;
   kf_arena arena;
@@ -22,7 +24,7 @@ struct kf_reader {
 
 static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err) {
   r->room = block > 0 ? block : USUAL_BYTES / (r->dim * sizeof(float));
-  if (r->pictures != NULL && r->room > KF_PICTURE_BLOCK) r->room = KF_PICTURE_BLOCK;
+  if (r->encoder != NULL && r->room > KF_PICTURE_BLOCK) r->room = KF_PICTURE_BLOCK;
   if (r->room > r->rows) r->room = r->rows;
   if (r->room == 0) r->room = 1;
   kf_reader *reader;
@@ -62,6 +64,15 @@ kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
   return make(&r, o.block, out, err);
 }
 
+kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
+                               uint64_t n, const kf_reader_options *options, kf_reader **out) {
+  KF_ENTER(ctx, encoder != NULL && texts != NULL && out != NULL);
+  KF_OPTIONS(kf_reader_options, o, options);
+  if (n == 0) return kf_fail(err, KF_ERR_ARG, "kf_reader_open_texts: there is no text");
+  kf_reader r = {.encoder = encoder, .texts = texts, .rows = n, .dim = kf_encoder_dim(encoder)};
+  return make(&r, o.block, out, err);
+}
+
 void kf_reader_free(kf_reader *r) {
   if (r == NULL) return;
   kf_arena arena = r->arena; /* the reader is in it */
@@ -73,6 +84,7 @@ uint32_t kf_reader_dim(const kf_reader *r) { return r->dim; }
 uint64_t kf_reader_bad(const kf_reader *r) { return r->n_bad; }
 
 const char *kf_reader_id(const kf_reader *r, uint64_t number) {
+  if (r->texts != NULL) return number < r->rows ? r->texts[number] : NULL;
   return r->pictures != NULL ? kf_pictures_id(r->pictures, number) : NULL;
 }
 
@@ -105,12 +117,27 @@ static kf_status read_pictures(kf_ctx *ctx, kf_reader *r, uint64_t n) {
   return KF_OK;
 }
 
+static kf_status read_texts(kf_ctx *ctx, kf_reader *r, uint64_t n) {
+  KF_TRY(n > 0 ? kf_encode_texts(ctx, r->encoder, r->texts + r->next, n, r->block) : KF_OK);
+  for (uint64_t i = 0; i < n; i++) {
+    r->labels[i] = KF_LABEL_NONE;
+    if (is_zero(r->block + i * r->dim, r->dim))
+      return kf_fail(&ctx->err, KF_ERR_DATA, "'%.200s': the embedding is zero",
+                     r->texts[r->next + i]);
+  }
+  return KF_OK;
+}
+
+static kf_status read_rows(kf_ctx *ctx, kf_reader *r, uint64_t n) {
+  if (r->texts != NULL) return read_texts(ctx, r, n);
+  if (r->pictures != NULL) return read_pictures(ctx, r, n);
+  return kf_data_fetch(r->data, ctx->kernels, r->next, n, r->block, r->labels, NULL, &ctx->err);
+}
+
 kf_status kf_reader_next(kf_ctx *ctx, kf_reader *r, kf_reader_block *out) {
   KF_ENTER(ctx, r != NULL && out != NULL);
   uint64_t n = r->rows - r->next < r->room ? r->rows - r->next : r->room, good = 0;
-  KF_TRY(r->pictures != NULL
-             ? read_pictures(ctx, r, n)
-             : kf_data_fetch(r->data, ctx->kernels, r->next, n, r->block, r->labels, NULL, err));
+  KF_TRY(read_rows(ctx, r, n));
   for (uint64_t i = 0; i < n; i++) {
     if (r->labels[i] == KF_LABEL_BAD) continue;
     if (good < i)

@@ -130,12 +130,6 @@ static kf_status take_lock(kf_shards *shards, kf_err *err) {
 
 /* --- metadata of manifests and shards --------------------------------------------------------- */
 
-static kf_status meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err) {
-  char digits[17];
-  snprintf(digits, sizeof digits, "%016" PRIx64, value);
-  return kf_stw_meta(w, key, digits, err);
-}
-
 static bool same_text(const kf_st *st, const char *key, const char *value) {
   const char *given = kf_st_meta(st, key);
   return given != NULL && strcmp(given, value) == 0;
@@ -158,8 +152,8 @@ static bool same_hex(const kf_st *st, const char *key, uint64_t value) {
 static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
   KF_TRY(kf_stw_format(w, MANIFEST_FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "pictures", (int64_t)run->pictures, err));
-  KF_TRY(meta_hex(w, "list", run->list, err));
-  KF_TRY(meta_hex(w, "encoder", run->encoder, err));
+  KF_TRY(kf_stw_meta_hex(w, "list", run->list, err));
+  KF_TRY(kf_stw_meta_hex(w, "encoder", run->encoder, err));
   KF_TRY(kf_stw_meta(w, "dtype", kf_dtype_name(run->dtype), err));
   KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
   return kf_stw_meta_i64(w, "shard", run->shard_size, err);
@@ -252,7 +246,7 @@ kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run 
 
 static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *shard, kf_err *err) {
   const kf_st *st = &shard->file;
-  const kf_st_tensor *bad, *messages;
+  const kf_st_tensor *bad, *messages, *sums;
   uint64_t first;
   shard->n = kf_shards_range(&shards->run, i, &first);
   KF_TRY(kf_st_check_file(st, SHARD_FORMAT, "a shard of an unfinished run", err));
@@ -260,9 +254,12 @@ static kf_status read_shard(const kf_shards *shards, uint64_t i, kf_finished *sh
                       (int64_t[]){-1, shards->run.dim}, &shard->rows, err));
   KF_TRY(kf_st_expect(st, "bad", KF_TYPE_U8, 1, (int64_t[]){(int64_t)shard->n}, &bad, err));
   KF_TRY(kf_st_expect(st, "messages", KF_TYPE_U8, 1, (int64_t[]){-1}, &messages, err));
+  KF_TRY(kf_st_expect(st, "sums", KF_TYPE_U64, 1, (int64_t[]){(int64_t)shard->n}, &sums, err));
+  KF_TAKE(&shard->memory, shard->sums, shard->n);
   KF_TAKE(&shard->memory, shard->bad, bad->bytes);
   KF_TAKE(&shard->memory, shard->messages, messages->bytes);
   if (shard->memory.failed) return kf_fail_memory(err);
+  KF_TRY(kf_st_read_all(st, sums, shard->sums, err));
   KF_TRY(kf_st_read_all(st, bad, shard->bad, err));
   KF_TRY(kf_st_read_all(st, messages, shard->messages, err));
   shard->n_messages = messages->bytes;
@@ -308,24 +305,25 @@ void kf_finished_close(kf_finished *shard) {
 
 /* --- shards: writing -------------------------------------------------------------------------- */
 
-static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i, uint64_t stamp,
-                            const unsigned char *bad, const void *rows, const kf_string *messages,
-                            kf_err *err) {
-  uint64_t first, n = kf_shards_range(run, i, &first), n_messages = messages->n, kept = 0;
-  for (uint64_t k = 0; k < n; k++) kept += bad[k] == 0;
+static kf_status fill_shard(kf_stw *w, const kf_embed_run *run, uint64_t i,
+                            const kf_shard_content *c, kf_err *err) {
+  uint64_t first, n = kf_shards_range(run, i, &first), n_messages = c->messages->n, kept = 0;
+  for (uint64_t k = 0; k < n; k++) kept += c->bad[k] == 0;
   kf_type type = kf_type_of(run->dtype);
   KF_TRY(kf_stw_format(w, SHARD_FORMAT, err));
-  KF_TRY(meta_hex(w, "list", run->list, err));
-  KF_TRY(meta_hex(w, "encoder", run->encoder, err));
+  KF_TRY(kf_stw_meta_hex(w, "list", run->list, err));
+  KF_TRY(kf_stw_meta_hex(w, "encoder", run->encoder, err));
   KF_TRY(kf_stw_meta_i64(w, "normalize", run->normalize, err));
   KF_TRY(kf_stw_meta_i64(w, "shard", (int64_t)i, err));
-  KF_TRY(meta_hex(w, "stamp", stamp, err));
+  KF_TRY(kf_stw_meta_hex(w, "stamp", c->stamp, err));
+  KF_TRY(kf_stw_declare(w, "sums", KF_TYPE_U64, 1, &n, err));
   KF_TRY(kf_stw_declare(w, "embeddings", type, 2, (uint64_t[]){kept, run->dim}, err));
   KF_TRY(kf_stw_declare(w, "bad", KF_TYPE_U8, 1, &n, err));
   KF_TRY(kf_stw_declare(w, "messages", KF_TYPE_U8, 1, &n_messages, err));
-  KF_TRY(kf_stw_write(w, rows, kept * run->dim * kf_type_size(type), err));
-  KF_TRY(kf_stw_write(w, bad, n, err));
-  return kf_stw_write(w, messages->data, messages->n, err);
+  KF_TRY(kf_stw_write(w, c->sums, n * sizeof *c->sums, err));
+  KF_TRY(kf_stw_write(w, c->rows, kept * run->dim * kf_type_size(type), err));
+  KF_TRY(kf_stw_write(w, c->bad, n, err));
+  return kf_stw_write(w, c->messages->data, n_messages, err);
 }
 
 /* A link is not followed: its target is not ours to replace. */
@@ -334,12 +332,11 @@ static void drop_link(const char *path) {
   if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode)) unlink(path);
 }
 
-kf_status kf_shards_save(const kf_shards *shards, uint64_t i, uint64_t stamp,
-                         const unsigned char *bad, const void *rows, const kf_string *messages,
+kf_status kf_shards_save(const kf_shards *shards, uint64_t i, const kf_shard_content *content,
                          kf_err *err) {
   const char *path = shard_path(shards, i);
   drop_link(path);
   kf_stw *w;
   KF_TRY(kf_stw_open(path, true, &w, err));
-  return kf_stw_end(w, fill_shard(w, &shards->run, i, stamp, bad, rows, messages, err), err);
+  return kf_stw_end(w, fill_shard(w, &shards->run, i, content, err), err);
 }

@@ -44,6 +44,7 @@ typedef struct kf_finished {
   const kf_st_tensor *rows; /* [kept, dim], in the type of the run */
   uint64_t n, kept, n_messages;
   unsigned char *bad; /* [n] 1: the picture could not be read and has no row */
+  uint64_t *sums;     /* [n] checksums of the pictures */
   char *messages;     /* [n_messages] what was logged meanwhile, a NUL after each message */
 } kf_finished;
 /* Opens shard i and checks all of it. *found is false if it does not exist, is damaged, or does not
@@ -52,9 +53,16 @@ typedef struct kf_finished {
 kf_status kf_shards_find(const kf_shards *shards, uint64_t i, uint64_t stamp, kf_finished *out,
                          bool *found, char why[KF_WHERE_SIZE], kf_err *err);
 void kf_finished_close(kf_finished *shard);
-/* Writes shard i, whole or not at all. `rows` are those of the pictures that are not bad. */
-kf_status kf_shards_save(const kf_shards *shards, uint64_t i, uint64_t stamp,
-                         const unsigned char *bad, const void *rows, const kf_string *messages,
+/* What kf_shards_save writes. */
+typedef struct kf_shard_content {
+  uint64_t stamp;
+  const unsigned char *bad; /* [n] */
+  const uint64_t *sums;     /* [n] */
+  const void *rows;         /* of the pictures that are not bad */
+  const kf_string *messages;
+} kf_shard_content;
+/* Writes shard i, whole or not at all. */
+kf_status kf_shards_save(const kf_shards *shards, uint64_t i, const kf_shard_content *content,
                          kf_err *err);
 
 #endif

@@ -14,7 +14,7 @@ static kf_status put_uri(const char *type, const uint8_t *bytes, size_t n, char 
   size_t head = strlen(type), length = head + (n + 2) / 3 * 4;
   char *uri = kf_alloc(length + 1, 1);
   if (uri == NULL) return kf_fail_memory(err);
-  memcpy(uri, type, head);
+  memcpy(uri, type, head + 1);
   char *to = uri + head;
   for (size_t i = 0; i < n; i += 3) {
     uint32_t second = i + 1 < n ? bytes[i + 1] : 0, third = i + 2 < n ? bytes[i + 2] : 0;

@@ -73,6 +73,9 @@ typedef struct kf_weights {
 kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err);
 void kf_weights_close(kf_weights *weights);
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name); /* NULL: absent */
+/* Adds name, type, shape and a few bytes of every tensor of floats, in the order of their names: tells
+ * models apart without reading all of them. */
+kf_status kf_weights_sample(const kf_weights *weights, kf_checksum *sum, kf_err *err);
 
 /* --- towers ---------------------------------------------------------------------------------- */
 
@@ -118,14 +121,24 @@ struct kf_encoder {
   kf_tower image, text;
   uint64_t bytes; /* of the weights in memory */
   uint64_t checksum;
+  uint64_t image_checksum; /* that of the image tower alone */
+  kf_origin origin;
   uint64_t max_pixels; /* 0: the usual limit */
   kf_preprocess preprocess;
   kf_tokenizer *tokenizer; /* NULL without text */
 };
 
+/* Of what embeddings depend on. */
+typedef struct kf_encoder_sums {
+  kf_checksum all;    /* the loaded towers */
+  kf_checksum images; /* the image tower, whether or not there is text */
+  kf_checksum model;  /* the model in the folder, whatever is loaded of it */
+} kf_encoder_sums;
+
 /* Reads, checks and packs the weights of the towers that are present in the encoder's config. Sets
- * its towers and `bytes`, and adds the names and bytes of all tensors to the sum. */
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *sum);
+ * its towers and `bytes`, and adds the names and bytes of all tensors to the sums. */
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
+                         kf_encoder_sums *sums);
 
 /* --- walking through a tower ----------------------------------------------------------------- */
 
@@ -149,6 +162,13 @@ kf_status kf_walk_images(kf_walk *walk, size_t n, float *out);
  * embedded at its last one. */
 kf_status kf_walk_texts(kf_walk *walk, const int32_t *const *tokens, const uint32_t *lengths,
                         size_t n, float *out);
+
+/* --- pictures with their checksums ------------------------------------------------------------ */
+
+/* kf_encode_images, with the checksums of the files as they were read: sums[n] (kf_image_read_sum);
+ * NULL: not wanted. */
+kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
+                           uint64_t n, float *out, kf_status *status, uint64_t *sums);
 
 /* --- texts as tokens ------------------------------------------------------------------------- */
 

@@ -47,6 +47,7 @@ typedef struct plan {
   kf_status status; /* of planning */
   item *items;
   size_t n, room;
+  size_t n_text;    /* items of the text tower, which come first */
   uint64_t bytes;   /* of the block of memory */
   size_t stage;     /* elements that a thread converts at a time */
   uint64_t to_read; /* bytes in files */
@@ -328,9 +329,9 @@ static kf_status read_task(void *argument, size_t i, size_t worker, kf_err *err)
   return kf_task_progress(p->ctx, worker, "weights", done, p->to_read, err);
 }
 
-/* Adds names, types and checksums of all tensors, in the order of the plan. */
-static void add_sums(const plan *p, kf_checksum *sum) {
-  for (size_t i = 0; i < p->n; i++) {
+/* Adds names, types and checksums of the tensors from item `first` on, in the order of the plan. */
+static void add_sums(const plan *p, size_t first, kf_checksum *sum) {
+  for (size_t i = first; i < p->n; i++) {
     for (uint32_t j = 0; j < p->items[i].n_sources; j++) {
       const struct kf_weight *w = p->items[i].source[j];
       kf_checksum_add(sum, w->name, strlen(w->name) + 1);
@@ -344,6 +345,7 @@ static kf_status make_plan(plan *p, const char *folder, kf_err *err) {
   kf_encoder *e = p->encoder;
   KF_TRY(kf_weights_open(&p->weights, folder, err));
   if (e->config.text.present) add_text_tower(p, &e->config, &e->text);
+  p->n_text = p->n;
   if (e->config.image.present) add_image_tower(p, &e->config, &e->image);
   return p->status == KF_OK ? check_extras(p, &e->config, err) : p->status;
 }
@@ -365,11 +367,14 @@ static kf_status carry_out(plan *p, kf_err *err) {
   return kf_progress(p->ctx, "weights", p->to_read, p->to_read);
 }
 
-kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder, kf_checksum *sum) {
+kf_status kf_towers_load(kf_ctx *ctx, kf_encoder *encoder, const char *folder,
+                         kf_encoder_sums *sums) {
   plan p = {.ctx = ctx, .encoder = encoder, .net = encoder->net, .stage = 1 << 16};
   kf_status status = make_plan(&p, folder, &ctx->err);
+  if (status == KF_OK) status = kf_weights_sample(&p.weights, &sums->model, &ctx->err);
   if (status == KF_OK) status = carry_out(&p, &ctx->err);
-  if (status == KF_OK) add_sums(&p, sum);
+  if (status == KF_OK) add_sums(&p, 0, &sums->all);
+  if (status == KF_OK) add_sums(&p, p.n_text, &sums->images);
   kf_weights_close(&p.weights);
   kf_arena_free(&p.scratch);
   kf_free(p.items);

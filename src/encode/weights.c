@@ -8,10 +8,13 @@
 #include "encode/folder.h"
 #include "encode/tower.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define INDEX_MAX  ((uint64_t)64 << 20) /* bytes */
 #define MOST_FILES 256u                 /* each stays open while weights are read */
+
+enum { SAMPLE = 4096 }; /* bytes of a tensor that tell models apart */
 
 static kf_status open_file(kf_weights_file *file, const char *path, kf_err *err) {
   KF_TRY(kf_st_open(&file->st, path, err));
@@ -125,8 +128,7 @@ kf_status kf_weights_open(kf_weights *weights, const char *folder, kf_err *err) 
   kf_json_file index;
   KF_TRY(kf_json_file_read(&index, folder, listed, INDEX_MAX, err));
   kf_status status =
-      index.found ? open_several(weights, folder, &index, err)
-                  : kf_fail(err, KF_ERR_IO, "%s: has neither %s nor %s", folder, single, listed);
+      index.found ? open_several(weights, folder, &index, err) : kf_fail_no_weights(folder, err);
   kf_json_file_clear(&index);
   return status;
 }
@@ -144,4 +146,37 @@ void kf_weights_close(kf_weights *weights) {
 struct kf_weight *kf_weights_find(const kf_weights *weights, const char *name) {
   int64_t number = kf_dict_find(weights->names, name, strlen(name));
   return number < 0 ? NULL : &weights->tensors[number];
+}
+
+/* --- a sample --------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b) {
+  return strcmp((*(struct kf_weight *const *)a)->name, (*(struct kf_weight *const *)b)->name);
+}
+
+/* The middle of a tensor: its beginning may be alike in related models. */
+static kf_status sample_tensor(const struct kf_weight *w, kf_checksum *sum, kf_err *err) {
+  const kf_st_tensor *t = w->tensor;
+  unsigned char bytes[SAMPLE];
+  uint64_t n = t->bytes < SAMPLE ? t->bytes : SAMPLE;
+  KF_TRY(kf_in_read(&w->st->in, t->offset + (t->bytes - n) / 2, bytes, n, err));
+  kf_checksum_add(sum, t->name, strlen(t->name) + 1);
+  kf_checksum_add(sum, t->type_name, strlen(t->type_name) + 1);
+  kf_checksum_add(sum, t->shape, t->ndim * sizeof *t->shape);
+  kf_checksum_add(sum, bytes, n);
+  return KF_OK;
+}
+
+/* Integers are positions that some versions of the reference store and others do not. */
+kf_status kf_weights_sample(const kf_weights *weights, kf_checksum *sum, kf_err *err) {
+  struct kf_weight **sorted = kf_alloc(weights->n_tensors, sizeof *sorted);
+  if (sorted == NULL) return kf_fail_memory(err);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < weights->n_tensors; i++)
+    if (kf_type_is_float(weights->tensors[i].tensor->type)) sorted[n++] = &weights->tensors[i];
+  qsort(sorted, n, sizeof *sorted, by_name);
+  kf_status status = KF_OK;
+  for (uint32_t i = 0; status == KF_OK && i < n; i++) status = sample_tensor(sorted[i], sum, err);
+  kf_free(sorted);
+  return status;
 }

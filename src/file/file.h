@@ -95,7 +95,8 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
 kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
 kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err);
-kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err); /* round trip */
+kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err);   /* round trip */
+kf_status kf_stw_meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err); /* 16 digits */
 kf_status kf_stw_meta_names(kf_stw *w, const kf_names *names, kf_err *err);
 kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndim,
                          const uint64_t *shape, kf_err *err);
@@ -126,6 +127,30 @@ kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t
 /* Reads all; KF_ERR_DATA naming tensor and element if a float is not finite or an I64 is negative
  * without any_sign. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
+
+/* --- which encoder embeddings come from (origin.c) --------------------------------------------- */
+
+struct kf_origin {
+  bool known;
+  bool mixed; /* of several encoders, which was allowed: not known, whatever is added */
+  bool any;   /* it goes with every other: its context has any_encoder */
+  uint64_t checksum;
+  char name[128]; /* of the encoder */
+  char from
+      [256]; /* the file or folder that says so, for messages; a long path loses its beginning */
+};
+/* Keeps `any`. */
+void kf_origin_set(kf_origin *origin, const char *name, uint64_t checksum, const char *from);
+const kf_origin *kf_origin_known(const kf_origin *origin); /* NULL if it is not known */
+/* KF_ERR_DATA naming both if they are known and differ. */
+kf_status kf_origin_agree(const kf_origin *a, const kf_origin *b, kf_err *err);
+/* The same, and `into` becomes the origin of both together: known if either is. */
+kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err);
+/* The metadata of a file of ours, checked; unknown if there is none. */
+kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err);
+kf_status kf_stw_origin(kf_stw *w, const kf_origin *origin, kf_err *err); /* nothing if unknown */
+/* Reads exactly 16 digits, 0 to 9 and a to f. */
+bool kf_parse_hex64(const char *text, uint64_t *out);
 
 /* --- npy ------------------------------------------------------------------------------------- */
 
@@ -209,6 +234,8 @@ struct kf_data {
   /* The first two files that are in the order of bytes but not in that of numbers, unless the caller
    * has said that this is right; NULL: none. */
   const char *doubt[2];
+  kf_origin origin;
+  uint64_t made_with; /* KF_MADE_WITH when it is saved; 0: nothing */
   /* Rows [first, first + n) as they are in the file, unchecked, and their labels (>= KF_LABEL_NONE;
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
@@ -314,22 +341,29 @@ kf_status kf_data_each_id(const kf_data *data, kf_id_fn use, void *argument, kf_
 /* A good number of rows to fetch at a time: about 1 MiB of floats, at least 1. */
 uint64_t kf_data_chunk(uint32_t dim);
 
+/* Metadata of what a run may reuse, 16 hex digits: a checksum of encoder, settings and (for text)
+ * prompts. */
+#define KF_MADE_WITH "made_with"
+
 /* --- writing data sets (save.c) ----------------------------------------------------------------- */
 
 /* A data set in a .safetensors file (docs/formats.md): class names in metadata "classes", and these
  * tensors, in an order that keeps each of them aligned. Galleries hold one, too. */
-#define KF_TENSOR_ID_ENDS  "id_ends"    /* I64 [rows]: where each id ends in id_bytes */
-#define KF_TENSOR_ROWS     "embeddings" /* F32, F16, BF16 (or F64, if not ours) [rows, dim] */
-#define KF_TENSOR_LABELS   "labels"     /* I32 (or other integers) [rows] */
-#define KF_TENSOR_ID_BYTES "id_bytes"   /* U8: the ids in UTF-8, without separators */
+#define KF_TENSOR_ID_ENDS  "id_ends"      /* I64 [rows]: where each id ends in id_bytes */
+#define KF_TENSOR_SUMS     "picture_sums" /* U64 [rows]: checksums of pictures, from kf_embed alone */
+#define KF_TENSOR_ROWS     "embeddings"   /* F32, F16, BF16 (or F64, if not ours) [rows, dim] */
+#define KF_TENSOR_LABELS   "labels"       /* I32 (or other integers) [rows] */
+#define KF_TENSOR_ID_BYTES "id_bytes"     /* U8: the ids in UTF-8, without separators */
 
 typedef struct kf_set_layout {
   uint64_t rows;
   uint32_t dim;
   kf_type type;
   bool labels;
-  const kf_names *names; /* n = 0: none */
-  uint64_t id_bytes;     /* 0: no ids */
+  const kf_names *names;   /* n = 0: none */
+  uint64_t id_bytes;       /* 0: no ids */
+  const kf_origin *origin; /* NULL: not known */
+  bool sums;
 } kf_set_layout;
 /* Class names and tensors; written by the caller in the order above. */
 kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *layout, kf_err *err);

@@ -269,6 +269,7 @@ typedef struct kf_shard {
   uint64_t first; /* row of the data set */
   bool mapped;    /* a gallery whose rows went through its map */
   bool guessed;   /* its labels are an array that is just the only one to fit */
+  kf_origin origin;
 } kf_shard;
 /* Opens a data file; *names (if not NULL) gets the class names inside. The shard must be closed even
  * after a failure. */

@@ -68,6 +68,7 @@ static kf_status append_shard(kf_files *files, const char *path, const kf_data_o
   if (shard->table.dim != zero->table.dim)
     return kf_fail_file(err, path, "the rows have %" PRIu32 " columns, those of %s have %" PRIu32,
                         shard->table.dim, zero->in.path, zero->table.dim);
+  KF_TRY(kf_origin_join(&files->base.origin, &shard->origin, err));
   shard->first = files->base.rows;
   if (!kf_add_u64(files->base.rows, shard->table.rows, &files->base.rows))
     return kf_fail_file(err, path, "too many rows");
@@ -306,6 +307,7 @@ kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
   KF_TRY(check_arguments(paths, n_paths, &o, err));
   kf_files *files = kf_files_new();
   if (files == NULL) return kf_fail_memory(err);
+  files->base.origin.any = ctx->options.any_encoder != 0;
   kf_paths list = {0}, labels = {0};
   bool ordered = false;
   kf_status status = list_files(paths, n_paths, &o, &list, &labels, &ordered, err);

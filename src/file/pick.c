@@ -59,6 +59,7 @@ kf_status kf_data_new_pick(const kf_data *from, const uint64_t *rows, uint64_t n
                       .skip_bad = from->skip_bad,
                       .mapped = from->mapped,
                       .doubt = {from->doubt[0], from->doubt[1]},
+                      .origin = from->origin,
                       .fetch = fetch,
                       .fetch_ids = from->fetch_ids != NULL ? fetch_ids : NULL,
                       .where = where,

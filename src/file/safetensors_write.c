@@ -67,6 +67,12 @@ kf_status kf_stw_meta_i64(kf_stw *w, const char *key, int64_t value, kf_err *err
   return kf_stw_meta(w, key, text, err);
 }
 
+kf_status kf_stw_meta_hex(kf_stw *w, const char *key, uint64_t value, kf_err *err) {
+  char digits[17];
+  snprintf(digits, sizeof digits, "%016" PRIx64, value);
+  return kf_stw_meta(w, key, digits, err);
+}
+
 kf_status kf_stw_meta_f64(kf_stw *w, const char *key, double value, kf_err *err) {
   if (value - value != 0)
     return kf_fail(err, KF_ERR_INTERNAL, "%s: metadata '%s' is not finite", w->out.path, key);

@@ -32,7 +32,9 @@ struct kf_saver {
 kf_status kf_stw_declare_set(kf_stw *w, const kf_set_layout *l, kf_err *err) {
   const uint64_t shape[] = {l->rows, l->dim};
   if (l->names->n > 0) KF_TRY(kf_stw_meta_names(w, l->names, err));
+  if (l->origin != NULL) KF_TRY(kf_stw_origin(w, l->origin, err));
   if (l->id_bytes > 0) KF_TRY(kf_stw_declare(w, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, shape, err));
+  if (l->sums) KF_TRY(kf_stw_declare(w, KF_TENSOR_SUMS, KF_TYPE_U64, 1, shape, err));
   KF_TRY(kf_stw_declare(w, KF_TENSOR_ROWS, l->type, 2, shape, err));
   if (l->labels) KF_TRY(kf_stw_declare(w, KF_TENSOR_LABELS, KF_TYPE_I32, 1, shape, err));
   if (l->id_bytes == 0) return KF_OK;
@@ -48,13 +50,17 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
                           .labels = data->has_labels,
                           .names = &data->names,
                           .id_bytes = id_bytes};
+  /* Mapped rows are no longer what an encoder gives. */
+  if (save->spec->map == NULL && !data->mapped) layout.origin = &data->origin;
   if (kf_format_of(path) == KF_FORMAT_NPY) {
     KF_TRY(kf_out_open(&out->npy, path, err));
     return kf_npy_write_header(&out->npy, layout.type, layout.rows, layout.dim, err);
   }
   KF_TRY(kf_stw_open(path, false, &out->native, err));
   KF_TRY(kf_stw_format(out->native, "koofu.dataset", err));
-  return kf_stw_declare_set(out->native, &layout, err);
+  KF_TRY(kf_stw_declare_set(out->native, &layout, err));
+  if (data->made_with == 0 || save->spec->map != NULL) return KF_OK;
+  return kf_stw_meta_hex(out->native, KF_MADE_WITH, data->made_with, err);
 }
 
 static kf_status sink_write(sink *out, const void *bytes, uint64_t n, kf_err *err) {

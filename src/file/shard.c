@@ -76,6 +76,8 @@ static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_optio
   const kf_st_tensor *labels = kf_st_find(st, label_name);
   if (labels != NULL && options->inner_labels != KF_OFF && options->n_labels == 0)
     KF_TRY(kf_labels_open_tensor(&shard->labels, &st->in, labels, err));
+  shard->mapped = kf_st_find(st, "transform") != NULL;
+  if (!shard->mapped) KF_TRY(kf_st_origin(st, &shard->origin, err));
   return names != NULL ? kf_st_meta_names(st, names, err) : KF_OK;
 }
 
@@ -84,7 +86,6 @@ static kf_status open_safetensors(kf_shard *shard, const char *path, const kf_da
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = use_safetensors(shard, &st, options, names, err);
-  shard->mapped = kf_st_find(&st, "transform") != NULL;
   shard->in = st.in; /* takes over the file */
   if (shard->labels.in != NULL) shard->labels.in = &shard->in;
   st.in = (kf_in){.fd = -1};

@@ -131,6 +131,12 @@ static kf_status describe_safetensors(kf_ctx *ctx, info *out, const char *path) 
     const kf_st_tensor *t = &st->tensors[i];
     set_tensor(&out->tensors[i], t->name, t->type_name, t->ndim, t->shape);
   }
+  kf_origin origin = {0};
+  if (status == KF_OK) status = kf_st_origin(st, &origin, &ctx->err);
+  if (status == KF_OK && origin.known) {
+    out->base.encoder = kf_st_meta(st, "encoder");
+    out->base.encoder_checksum = origin.checksum;
+  }
   /* A file of ours without a readable format is damaged. */
   if (status == KF_OK && kf_st_meta(st, "checksum") != NULL) status = kf_st_verify(st, &ctx->err);
   kf_in_close(&st->in);

@@ -83,6 +83,7 @@ static kf_status check_statistics(const kf_stats *w, const kf_stats *b, kf_err *
                    "the statistics for S_w (%u columns, %s) and S_b (%u columns, %s) do not match",
                    w->dim, w->normalized ? "unit length" : "raw", b->dim,
                    b->normalized ? "unit length" : "raw");
+  KF_TRY(kf_origin_agree(&w->origin, &b->origin, err));
   if (w->rows == 0) return kf_fail(err, KF_ERR_MATH, "the statistics hold no rows");
   uint32_t filled = 0;
   for (uint32_t k = 0; k < b->n_classes; k++) filled += b->counts[k] > 0;
@@ -359,6 +360,8 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   m->map.centre = centre;
   m->map.lambda = lambda;
   m->method = f->method;
+  m->map.origin = f->within->origin;
+  KF_TRY(kf_origin_join(&m->map.origin, &f->between->origin, &f->ctx->err));
   m->rows = f->within->rows;
   m->mean_eigenvalue = f->mean_eigenvalue;
   m->rank = f->rank;

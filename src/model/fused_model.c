@@ -292,9 +292,12 @@ static kf_status replace_text(fusing *f) {
 /* alpha NULL: the model has text, some of which is replaced. */
 static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                          const double *alpha, kf_model **out) {
-  KF_TRY(kf_text_check(text, model->map.dim_in, &ctx->err));
+  KF_TRY(kf_text_check(text, model->map.dim_in, &model->map.origin, &ctx->err));
   fusing f = {.ctx = ctx, .model = model, .text = text};
   kf_status status = widen(&f);
+  const kf_origin *added = kf_text_origin(text);
+  if (status == KF_OK && added != NULL)
+    status = kf_origin_join(&f.out->map.origin, added, &ctx->err);
   if (status == KF_OK) status = alpha != NULL ? fuse(&f, *alpha) : replace_text(&f);
   kf_arena_free(&f.arena);
   KF_HAND_OUT(status, out, f.out, kf_model_free);

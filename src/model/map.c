@@ -27,6 +27,7 @@ void kf_map_copy(const kf_map *from, kf_map *to) {
   to->normalized = from->normalized;
   to->centre = from->centre;
   to->lambda = from->lambda;
+  to->origin = from->origin;
   memcpy(to->transform, from->transform, values * sizeof *to->transform);
   memcpy(to->mean, from->mean, to->dim_in * sizeof *to->mean);
   kf_map_finish(to);
@@ -44,6 +45,7 @@ bool kf_map_equal(const kf_map *a, const kf_map *b) {
 
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
+  KF_TRY(kf_origin_agree(&data->origin, &map->origin, err));
   if (data->dim == map->dim_in) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE, "has %u columns, but the model takes %u",
                      data->dim, map->dim_in);
@@ -71,15 +73,23 @@ void kf_map_f64(const kf_map *map, const kf_kernels *kernels, const double *x, u
                    dim_in);
 }
 
-void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, double *scratch, double *out) {
+/* `shift` is added to the rows before they are mapped; NULL: nothing. */
+static void map_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                        const double *norm2, const double *shift, uint64_t n, double *scratch,
+                        double *out) {
   uint32_t dim_in = map->dim_in;
   double *x = scratch + kf_map_scratch(map);
   for (uint64_t i = 0; i < n; i++) {
     double scale = !map->normalized ? 1.0 : norm2[i] > 0 ? 1 / sqrt(norm2[i]) : 0.0;
     for (uint32_t k = 0; k < dim_in; k++) x[i * dim_in + k] = (double)rows[i * dim_in + k] * scale;
+    for (uint32_t k = 0; shift != NULL && k < dim_in; k++) x[i * dim_in + k] += shift[k];
   }
   kf_map_f64(map, kernels, x, n, scratch, out);
+}
+
+void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                     const double *norm2, uint64_t n, double *scratch, double *out) {
+  map_shifted(map, kernels, rows, norm2, NULL, n, scratch, out);
 }
 
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
@@ -126,10 +136,11 @@ double kf_unit_row(const kf_kernels *kernels, const double *x, uint32_t dim, flo
 /* At most KF_MAP_ROWS rows; false if a mapped value is too large for f32, or for f64 if rows are
  * scaled to unit length. */
 static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *rows,
-                     const double *norm2, uint64_t n, bool normalize, double *buffer, float *out) {
+                     const double *norm2, const double *shift, uint64_t n, bool normalize,
+                     double *buffer, float *out) {
   uint32_t dim_out = map->dim_out;
   double *mapped = buffer + 2 * kf_map_scratch(map);
-  kf_map_rows_f64(map, kernels, rows, norm2, n, buffer, mapped);
+  map_shifted(map, kernels, rows, norm2, shift, n, buffer, mapped);
   bool finite = true;
   for (uint64_t i = 0; i < n; i++) {
     const double *z = mapped + i * dim_out;
@@ -146,12 +157,18 @@ static bool map_some(const kf_map *map, const kf_kernels *kernels, const float *
 
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err) {
+  return kf_map_rows_shifted(map, kernels, rows, norm2, NULL, n, normalize, out, err);
+}
+
+kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                              const double *norm2, const double *shift, uint64_t n, bool normalize,
+                              float *out, kf_err *err) {
   uint64_t mapped = KF_MAP_ROWS * (uint64_t)map->dim_out;
   double *buffer = kf_alloc(2 * kf_map_scratch(map) + mapped, sizeof *buffer);
   if (buffer == NULL) return kf_fail_memory(err);
   bool finite = true;
   for (uint64_t i = 0; i < n; i += KF_MAP_ROWS)
-    finite &= map_some(map, kernels, rows + i * map->dim_in, norm2 + i,
+    finite &= map_some(map, kernels, rows + i * map->dim_in, norm2 + i, shift,
                        n - i < KF_MAP_ROWS ? n - i : KF_MAP_ROWS, normalize, buffer,
                        out + i * map->dim_out);
   kf_free(buffer);

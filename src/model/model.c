@@ -162,6 +162,7 @@ static kf_status sum_of_samples(kf_ctx *ctx, const kf_map *map, const kf_data *s
   if (!map->normalized) KF_TRY(kf_find_exponent(ctx, samples, true, &exponent));
   kf_stats *s;
   KF_TRY(kf_stats_create(samples->dim, 1, NULL, map->normalized, exponent, &s, err));
+  s->origin = samples->origin;
   int32_t *labels = kf_alloc_zero(samples->rows, sizeof *labels);
   kf_status status = labels == NULL ? kf_fail_memory(err)
                                     : kf_stats_accumulate(ctx, s, samples, labels, "add-class");
@@ -175,6 +176,7 @@ static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *s
                            kf_model *larger) {
   uint64_t l = model->map.dim_out, k = model->n_classes;
   KF_TRY(kf_model_copy(model, larger, &ctx->err));
+  KF_TRY(kf_origin_join(&larger->map.origin, &sum->origin, &ctx->err));
   KF_TRY(kf_model_set_classes(larger, ctx->kernels, model->n_classes, 1, sum, 0, &ctx->err));
   if (model->text == NULL) return KF_OK;
   KF_TRY(kf_model_make_text(larger, &ctx->err));
@@ -211,6 +213,7 @@ int64_t kf_model_count(const kf_model *m, uint32_t k) {
   return k < m->n_classes ? m->counts[k] : 0;
 }
 int kf_model_normalized(const kf_model *m) { return m->map.normalized; }
+const kf_origin *kf_model_origin(const kf_model *m) { return kf_origin_known(&m->map.origin); }
 kf_centre kf_model_centre(const kf_model *m) { return m->map.centre; }
 kf_method kf_model_method(const kf_model *m) { return m->method; }
 double kf_model_lambda(const kf_model *m) { return m->map.lambda; }

@@ -17,6 +17,7 @@ typedef struct kf_map {
   double *transform;  /* T, [L][D] */
   double *transposed; /* the same as [D][L], for the kernels; not in files */
   double *mean;       /* [D] */
+  kf_origin origin;   /* of the rows it was fitted to; galleries have their own */
 } kf_map;
 
 /* Takes the arrays, zeroed; the caller checks the arena. */
@@ -26,7 +27,8 @@ void kf_map_copy(const kf_map *from, kf_map *to);
 /* Sets `transposed` from `transform`. */
 void kf_map_finish(kf_map *map);
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
-/* KF_ERR_DATA if the rows of a data set have the wrong length, or are mapped already. */
+/* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
+ * already. */
 kf_status kf_map_check_data(const kf_map *map, const kf_data *data, kf_err *err);
 /* KF_ERR_MATH: mapped rows overflow f32. */
 kf_status kf_fail_range(const kf_map *map, kf_err *err);
@@ -45,6 +47,10 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
  * norm2 = 0 gives zeros. */
 kf_status kf_map_rows(const kf_map *map, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, bool normalize, float *out, kf_err *err);
+/* The same with shift [D] added to rows first (NULL: nothing): T (x + shift - centre). */
+kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, const float *rows,
+                              const double *norm2, const double *shift, uint64_t n, bool normalize,
+                              float *out, kf_err *err);
 /* Maps the means of n <= KF_MAP_ROWS classes of some statistics, from class `from` on: means [n][D]
  * and mapped [n][L]; zeros for classes without rows. scratch as for kf_map_f64. */
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
@@ -191,9 +197,11 @@ kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *v
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 
 const kf_names *kf_text_names(const kf_text *text);
+/* What KF_MADE_WITH says in its file; 0: nothing. */
+void kf_text_set_made_with(kf_text *text, uint64_t checksum);
 kf_classes kf_text_class_list(const kf_text *text);
-/* KF_ERR_DATA if its rows are not as long as those of images. */
-kf_status kf_text_check(const kf_text *text, uint32_t dim, kf_err *err);
+/* KF_ERR_DATA if its rows are not as long as those of images, or of another encoder. */
+kf_status kf_text_check(const kf_text *text, uint32_t dim, const kf_origin *origin, kf_err *err);
 /* kf_model_new_zero_shot with the first `dim` directions of the model, and without a log. */
 kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, const kf_text *text,
                            kf_centre centre, kf_model **out);

@@ -86,6 +86,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
+  KF_TRY(kf_stw_origin(w, &m->map.origin, err));
   KF_TRY(write_confidence(w, m, err));
   kf_st_field fields[MOST_FIELDS];
   size_t n = model_fields(m, (model_parts){m->signal != NULL, m->text != NULL}, fields);
@@ -200,6 +201,7 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
   KF_TRY(read_method(st, m, err));
   KF_TRY(read_confidence(st, m, err));
+  KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);
 }
 
@@ -226,5 +228,6 @@ kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
   kf_model *m = NULL;
   kf_status status = read_all(&st, &m, err);
   kf_st_close(&st);
+  if (status == KF_OK) m->map.origin.any = ctx->options.any_encoder != 0;
   KF_HAND_OUT(status, out, m, kf_model_free);
 }

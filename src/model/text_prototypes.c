@@ -15,6 +15,8 @@ struct kf_text {
   uint32_t n_classes, dim;
   kf_names names; /* n = 0: no names */
   float *rows;    /* [n_classes][dim] */
+  kf_origin origin;
+  uint64_t made_with; /* as in kf_data */
 };
 
 /* --- averaging ------------------------------------------------------------------------------- */
@@ -116,6 +118,7 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
     KF_TRY(kf_names_clone(&data->names, &t->names, err));
   KF_TRY(count_classes(data, o, &t->names, &t->n_classes, err));
   t->dim = data->dim;
+  t->origin = data->origin;
   t->rows = kf_alloc((uint64_t)t->n_classes * t->dim, sizeof *t->rows);
   return t->rows != NULL ? average(ctx, data, o, t) : kf_fail_memory(err);
 }
@@ -134,6 +137,36 @@ kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *o
   KF_HAND_OUT(build(ctx, data, &o, t), out, t, kf_text_free);
 }
 
+typedef struct mean_job {
+  uint32_t dim;
+  uint64_t n;
+  double *mean;
+} mean_job;
+
+static kf_status add_to_mean(void *argument, const kf_batch *b, kf_err *err) {
+  (void)err;
+  mean_job *m = argument;
+  for (uint64_t i = 0; i < b->n; i++) {
+    if (b->labels[i] == KF_LABEL_BAD) continue;
+    double scale = 1 / sqrt(b->norm2[i]);
+    for (uint32_t k = 0; k < m->dim; k++) m->mean[k] += (double)b->rows[i * m->dim + k] * scale;
+    m->n++;
+  }
+  return KF_OK;
+}
+
+kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean) {
+  KF_ENTER(ctx, data != NULL && mean != NULL);
+  KF_TRY(kf_data_refuse_mapped(data, err));
+  mean_job m = {.dim = data->dim, .mean = mean};
+  for (uint32_t i = 0; i < m.dim; i++) mean[i] = 0;
+  kf_pass pass = {.what = "text", .workers = 1, .work = add_to_mean, .argument = &m};
+  KF_TRY(kf_each_batch(ctx, data, &pass));
+  if (m.n == 0) return kf_fail(err, KF_ERR_DATA, "no text embedding is left to take the mean of");
+  for (uint32_t i = 0; i < m.dim; i++) mean[i] /= (double)m.n;
+  return KF_OK;
+}
+
 void kf_text_free(kf_text *t) {
   if (t == NULL) return;
   kf_names_clear(&t->names);
@@ -144,6 +177,8 @@ void kf_text_free(kf_text *t) {
 uint32_t kf_text_classes(const kf_text *t) { return t->n_classes; }
 uint32_t kf_text_dim(const kf_text *t) { return t->dim; }
 const float *kf_text_rows(const kf_text *t) { return t->rows; }
+void kf_text_set_made_with(kf_text *t, uint64_t checksum) { t->made_with = checksum; }
+const kf_origin *kf_text_origin(const kf_text *t) { return kf_origin_known(&t->origin); }
 const kf_names *kf_text_names(const kf_text *t) { return &t->names; }
 
 const char *kf_text_class_name(const kf_text *t, uint32_t k) {
@@ -159,7 +194,11 @@ kf_status kf_text_save(kf_ctx *ctx, const kf_text *t, const char *path) {
   kf_status status = kf_data_open_memory(ctx, t->rows, t->n_classes, t->dim, labels,
                                          t->names.n > 0 ? (const char *const *)t->names.name : NULL,
                                          t->n_classes, &data);
-  if (status == KF_OK) status = kf_data_save(ctx, data, KF_F32, path);
+  if (status == KF_OK) {
+    data->origin = t->origin;
+    data->made_with = t->made_with;
+    status = kf_data_save(ctx, data, KF_F32, path);
+  }
   kf_data_free(data);
   kf_free(labels);
   return status;
@@ -196,6 +235,7 @@ kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out
   kf_text *t = kf_alloc_zero(1, sizeof *t);
   if (t == NULL) return kf_fail_memory(err);
   t->dim = model->map.dim_in;
+  t->origin = model->map.origin;
   KF_HAND_OUT(take_from_model(model, t, err), out, t, kf_text_free);
 }
 
@@ -208,7 +248,8 @@ static void find_shift(const kf_text *t, const double *image_mean, double *shift
   for (uint32_t i = 0; i < t->dim; i++) shift[i] = image_mean[i] - shift[i] / t->n_classes;
 }
 
-kf_status kf_text_check(const kf_text *t, uint32_t dim, kf_err *err) {
+kf_status kf_text_check(const kf_text *t, uint32_t dim, const kf_origin *origin, kf_err *err) {
+  KF_TRY(kf_origin_agree(&t->origin, origin, err));
   if (t->dim == dim) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "the text embeddings have %u columns, the images %u", t->dim,
                  dim);
@@ -250,7 +291,7 @@ static kf_status check_zero_shot(const kf_model *model, const kf_text *text, kf_
                                  kf_err *err) {
   if ((unsigned)centre > KF_CENTRE_MODALITY)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d of text", (int)centre);
-  if (model->map.normalized) return kf_text_check(text, model->map.dim_in, err);
+  if (model->map.normalized) return kf_text_check(text, model->map.dim_in, &model->map.origin, err);
   return kf_fail(err, KF_ERR_DATA,
                  "the model keeps the lengths of images, which text cannot be compared with; fit "
                  "one that normalises rows");
@@ -266,6 +307,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   kf_status status = kf_model_copy_map(model, m, err);
   m->signal = NULL; /* it is about means of rows */
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
+  if (status == KF_OK) status = kf_origin_join(&m->map.origin, &text->origin, err);
   if (status == KF_OK) status = take_text(ctx, text, centre, m);
   KF_HAND_OUT(status, out, m, kf_model_free);
 }

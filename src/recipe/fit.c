@@ -175,8 +175,10 @@ static kf_status take_statistics(kf_fit_job *j) {
   } else if (j->data != NULL) {
     KF_TRY(kf_check_statistics_of(j->stats, j->data, &ctx->err));
   }
-  if (o->text != NULL)
+  if (o->text != NULL) {
+    KF_TRY(kf_text_check(o->text, j->stats->dim, &j->stats->origin, &ctx->err));
     KF_TRY(kf_text_match(ctx, o->text, "the training data", &j->stats->names, j->stats->n_classes));
+  }
   KF_TRY(look_for_twins(j));
   return kf_fitter_new(ctx, j->stats, o->between, o->method, &j->fitter);
 }

@@ -415,12 +415,27 @@ static kf_status encode(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts
   if (status == KF_OK)
     status = kf_data_open_memory(ctx, rows, p->n, dim, p->classes,
                                  (const char *const *)p->names.name, p->names.n, &data);
+  if (status == KF_OK) data->origin = *kf_encoder_origin(encoder);
   if (status == KF_OK)
     status =
         text != NULL ? kf_text_new(ctx, data, options, text) : kf_data_save(ctx, data, dtype, path);
   kf_data_free(data);
   kf_free(rows);
   return status;
+}
+
+uint64_t kf_prompts_checksum(const kf_prompts *p, const kf_encoder *encoder) {
+  const uint64_t head[] = {1 /* version */, kf_encoder_checksum(encoder), p->n, p->names.n};
+  kf_checksum sum;
+  kf_checksum_start(&sum);
+  kf_checksum_add(&sum, head, sizeof head);
+  for (uint64_t i = 0; i < p->n; i++) {
+    kf_checksum_add(&sum, p->texts[i], strlen(p->texts[i]) + 1);
+    kf_checksum_add(&sum, &p->classes[i], sizeof p->classes[i]);
+  }
+  for (uint32_t k = 0; k < p->names.n; k++)
+    kf_checksum_add(&sum, p->names.name[k], strlen(p->names.name[k]) + 1);
+  return kf_checksum_value(&sum);
 }
 
 kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,

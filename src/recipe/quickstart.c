@@ -3,10 +3,6 @@
  * another. */
 #include "recipe/recipe.h"
 
-#include <errno.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 /* For a large lambda the map leaves cosines as they are: this is the raw space, left out row by row
  * like the others. In units of the mean eigenvalue. */
 static const double RAW_LAMBDA = 1e9;
@@ -25,22 +21,6 @@ typedef struct quickstart {
   kf_report_job report;
   kf_quickstart_result result;
 } quickstart;
-
-/* --- where things go -------------------------------------------------------------------------- */
-
-static kf_status make_folder(quickstart *q) {
-  kf_err *err = &q->ctx->err;
-  q->made = mkdir(q->folder, 0777) == 0;
-  if (!q->made && errno != EEXIST) return kf_fail_errno(err, q->folder, "cannot be created", errno);
-  if (!kf_is_directory(q->folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", q->folder);
-  static const char *const later[] = {"text.safetensors", "model.safetensors", "report.html"};
-  for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-    const char *path = kf_path_join_in(&q->paths, q->folder, later[i]);
-    if (path == NULL) return kf_fail_memory(err);
-    KF_TRY(kf_check_output(path, err)); /* before the pictures take their time */
-  }
-  return KF_OK;
-}
 
 /* --- pictures --------------------------------------------------------------------------------- */
 
@@ -118,12 +98,35 @@ static kf_status make_prompts(const quickstart *q, kf_prompts **out) {
   return status;
 }
 
+/* Takes the text of an earlier run, if that would be the same: its rows as they are. */
+static kf_status take_earlier(quickstart *q, const char *path, uint64_t made_with) {
+  kf_err ignored;
+  kf_st st;
+  uint64_t stored = 0;
+  if (q->options.embed.resume == KF_OFF || kf_st_open(&st, path, &ignored) != KF_OK) return KF_OK;
+  const char *digits = kf_st_meta(&st, KF_MADE_WITH);
+  bool same = digits != NULL && kf_parse_hex64(digits, &stored) && stored == made_with;
+  kf_st_close(&st);
+  if (!same) return KF_OK;
+  kf_data *data = NULL;
+  kf_text_options as_is = {.unit_rows = KF_OFF, .unit_mean = KF_OFF};
+  kf_status status = kf_data_open(q->ctx, &path, 1, NULL, &data);
+  if (status == KF_OK) status = kf_text_new(q->ctx, data, &as_is, &q->text);
+  kf_data_free(data);
+  q->result.text_reused = status == KF_OK;
+  return status == KF_ERR_DATA ? KF_OK : status; /* what is damaged is made again */
+}
+
 static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
   if (prompts == NULL) return KF_OK;
   const char *path = kf_path_join_in(&q->paths, q->folder, "text.safetensors");
   if (path == NULL) return kf_fail_memory(&q->ctx->err);
-  KF_TRY(kf_text_new_from_prompts(q->ctx, q->encoder, prompts, NULL, &q->text));
   q->result.prompts = kf_prompts_count(prompts);
+  uint64_t made_with = kf_prompts_checksum(prompts, q->encoder);
+  KF_TRY(take_earlier(q, path, made_with));
+  if (q->text != NULL) return KF_OK;
+  KF_TRY(kf_text_new_from_prompts(q->ctx, q->encoder, prompts, NULL, &q->text));
+  kf_text_set_made_with(q->text, made_with);
   return kf_text_save(q->ctx, q->text, path);
 }
 
@@ -191,12 +194,39 @@ static kf_status fit_and_report(quickstart *q) {
 static kf_status run(quickstart *q) {
   kf_prompts *prompts;
   KF_TRY(check_pictures(q));
+  KF_TRY(kf_quickstart_may_write(q->pictures, q->folder, &q->ctx->err));
   KF_TRY(make_prompts(q, &prompts));
-  kf_status status = make_folder(q);
+  kf_status status = kf_quickstart_begin(q->ctx, q->folder, q->name, &q->made);
   if (status == KF_OK) status = embed(q);
   if (status == KF_OK) status = embed_names(q, prompts);
   kf_prompts_free(prompts);
   return status == KF_OK ? fit_and_report(q) : status;
+}
+
+static quickstart start(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
+                        const kf_quickstart_options *o, const char *folder) {
+  return (quickstart){.ctx = ctx,
+                      .encoder = encoder,
+                      .pictures = pictures,
+                      .options = *o,
+                      .folder = folder,
+                      .name = o->name != NULL ? o->name : "pictures"};
+}
+
+kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
+                              const kf_quickstart_options *options, const char *folder) {
+  KF_ENTER(ctx, pictures != NULL && folder != NULL);
+  KF_OPTIONS(kf_quickstart_options, o, options);
+  quickstart q = start(ctx, NULL, pictures, &o, folder);
+  KF_TRY(check_pictures(&q));
+  KF_TRY(kf_quickstart_may_write(pictures, folder, err));
+  if (o.text == KF_OFF) return KF_OK;
+  const char *any = "name";
+  kf_prompts_options templates = {.names = &any, .n_names = 1, .templates = o.templates};
+  kf_prompts *prompts = NULL;
+  kf_status status = kf_prompts_new(ctx, &templates, &prompts);
+  kf_prompts_free(prompts);
+  return status;
 }
 
 kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
@@ -204,15 +234,10 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
                         kf_quickstart_result *out) {
   KF_ENTER(ctx, encoder != NULL && pictures != NULL && folder != NULL);
   KF_OPTIONS(kf_quickstart_options, o, options);
-  quickstart q = {.ctx = ctx,
-                  .encoder = encoder,
-                  .pictures = pictures,
-                  .options = o,
-                  .folder = folder,
-                  .name = o.name != NULL ? o.name : "pictures"};
+  quickstart q = start(ctx, encoder, pictures, &o, folder);
   kf_status status = run(&q);
   if (status == KF_OK && out != NULL) *out = q.result;
-  if (status != KF_OK && q.made) rmdir(folder); /* kept if not empty */
+  if (status != KF_OK && q.made) kf_quickstart_undo(folder);
   kf_report_clear(&q.report);
   kf_text_free(q.text);
   kf_stats_free(q.stats);

@@ -74,9 +74,21 @@ void kf_report_clear(kf_report_job *j);
 kf_status kf_worst_rows_new(kf_ctx *ctx, const kf_data *data, const kf_analysis *analysis,
                             kf_worst_row **out, size_t *n);
 void kf_worst_rows_free(kf_worst_row *rows, size_t n);
+/* --- quickstart_folder.c: where a quickstart writes -------------------------------------------- */
+
+/* KF_ERR_ARG if the folder is among the pictures, or holds a file that would be replaced and is not
+ * from an earlier quickstart. */
+kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err);
+/* Makes the folder, unless it is there, checks that all files can be written, and says in it what it
+ * is. Errors go to the context. */
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made);
+/* Removes a folder in which nothing else has been written. */
+void kf_quickstart_undo(const char *folder);
 
 /* --- prompts.c -------------------------------------------------------------------------------- */
 
+/* Of all that text prototypes made from prompts depend on. */
+uint64_t kf_prompts_checksum(const kf_prompts *prompts, const kf_encoder *encoder);
 /* Whether a class name is a word, not a number of its own or of WordNet ("n01440764"). */
 bool kf_is_word(const char *name);
 /* The built-in templates of this name ("builtin7"); NULL: no such name (templates.c). */

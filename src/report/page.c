@@ -79,24 +79,24 @@ bool kf_page_has_pictures(const kf_page *c) {
 
 /* --- the page --------------------------------------------------------------------------------- */
 
-/* The policy forbids everything but the page's own style and pictures, whatever class names hold. */
-static void put_head(kf_string *out, const kf_page *c) {
+void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style) {
   kf_put(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
               "style-src 'unsafe-inline'");
-  if (kf_page_has_pictures(c)) kf_put(out, "; img-src data:");
+  if (pictures) kf_put(out, "; img-src data:");
   kf_put(out, "\">\n"
               "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
               "<meta name=\"color-scheme\" content=\"light dark\">\n"
               "<meta name=\"generator\" content=\"koofu " KF_VERSION "\">\n<title>");
-  kf_put_text(out, c->title != NULL ? c->title : "Koo-Fu report", 200);
+  kf_put_text(out, title, 200);
   kf_put(out, "</title>\n<style>\n");
   for (const char *const *part = kf_page_style; *part != NULL; part++) kf_put(out, *part);
+  if (style != NULL) kf_put(out, style);
   kf_put(out, "</style>\n</head>\n<body>\n<main>\n");
 }
 
 static void put_page(kf_string *out, const kf_page *c) {
-  put_head(out, c);
+  kf_page_begin(out, c->title != NULL ? c->title : "Koo-Fu report", kf_page_has_pictures(c), NULL);
   kf_section_summary(out, c);
   kf_section_text(out, c);
   kf_section_lambda(out, c);
@@ -115,8 +115,9 @@ static void put_page(kf_string *out, const kf_page *c) {
               "</footer>\n</body>\n</html>\n");
 }
 
-static kf_status write_page(const kf_string *text, const char *path, kf_err *err) {
+kf_status kf_page_write(const kf_string *text, const char *path, kf_err *err) {
   kf_out out = {0};
+  if (text->failed) return kf_fail_memory(err);
   KF_TRY(kf_out_open(&out, path, err));
   kf_status status = kf_out_write(&out, text->data, text->n, err);
   if (status == KF_OK) status = kf_out_commit(&out, err);
@@ -129,7 +130,7 @@ kf_status kf_page_save(const kf_page *page, const char *path, kf_err *err) {
   locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
   put_page(&text, page);
   uselocale(before);
-  kf_status status = text.failed ? kf_fail_memory(err) : write_page(&text, path, err);
+  kf_status status = kf_page_write(&text, path, err);
   kf_string_clear(&text);
   return status;
 }

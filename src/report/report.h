@@ -37,4 +37,28 @@ typedef struct kf_page {
  * same bytes. */
 kf_status kf_page_save(const kf_page *page, const char *path, kf_err *err);
 
+/* A small picture on a page. */
+typedef struct kf_picture {
+  uint32_t width, height;
+  const char *uri; /* of a data URI, made here: it is not escaped; NULL: no picture */
+} kf_picture;
+
+/* Answers of a search (search_page.c). */
+typedef struct kf_answers {
+  const char *title; /* NULL: "Koo-Fu search" */
+  const char *name;  /* what the gallery is called; NULL: not told */
+  const char *note;  /* a sentence; NULL: none */
+  const kf_gallery *gallery;
+  uint64_t n, all;            /* queries on the page, and in all */
+  const char *const *queries; /* [n] words or paths; NULL: numbers */
+  uint32_t k;
+  const int64_t *rows;        /* [n][k] */
+  const double *scores;       /* [n][k] */
+  const kf_picture *pictures; /* [n][k + 1] of the query, then of its rows */
+} kf_answers;
+
+/* Writes a page of them, as kf_page_save does; *bytes is its size. */
+kf_status kf_answers_save(const kf_answers *answers, const char *path, uint64_t *bytes,
+                          kf_err *err);
+
 #endif

@@ -11,6 +11,12 @@
 /* --- page.c ----------------------------------------------------------------------------------- */
 
 /* <section> with a heading, and its end. */
+/* The head of a page, up to <main>. Its policy forbids everything but the page's own style and, with
+ * `pictures`, data URIs as images, whatever names hold. `style`: more rules, or NULL. */
+void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style);
+/* Writes a finished page; KF_ERR_MEM if there was no memory for it. */
+kf_status kf_page_write(const kf_string *text, const char *path, kf_err *err);
+
 void kf_section_begin(kf_string *out, const char *id, const char *heading);
 void kf_section_end(kf_string *out);
 /* A figure with a headline, and its end with a caption (NULL: none); both are markup. */

@@ -101,6 +101,7 @@ kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b, kf
   if (a->rows != b->rows)
     return kf_fail(err, KF_ERR_ARG, "verdicts on %llu rows cannot be compared with those on %llu",
                    (unsigned long long)a->rows, (unsigned long long)b->rows);
+  KF_TRY(kf_origin_agree(&b->origin, &a->origin, err));
   kf_comparison r = {.rows = a->rows};
   for (uint64_t i = 0; i < a->rows; i++) {
     if (a->of[i] == KF_VERDICT_NONE || b->of[i] == KF_VERDICT_NONE) continue;

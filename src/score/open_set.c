@@ -61,6 +61,21 @@ static void summarise(const score_list *known, const score_list *unknown, kf_ope
   out->threshold = known->sign * threshold;
 }
 
+static double share_reaching(const score_list *scores, uint64_t n, double threshold) {
+  uint64_t reaching = 0;
+  for (uint64_t i = 0; i < n; i++) reaching += scores->at[i] >= threshold;
+  return (double)reaching / (double)n;
+}
+
+/* What the threshold of the model does. */
+static void apply_threshold(const kf_prototypes *p, const score_list *known,
+                            const score_list *unknown, kf_open_set_result *out) {
+  const kf_model *m = p->model;
+  if (!(m->reject_share > 0) || !kf_prototypes_own(p)) return;
+  out->kept = share_reaching(known, out->n_known, known->sign * m->reject);
+  out->refused = 1 - share_reaching(unknown, out->n_unknown, known->sign * m->reject);
+}
+
 static kf_status measure(const kf_trial *trial, const kf_data *others, kf_arena *arena,
                          kf_open_set_result *out) {
   kf_err *err = &trial->ctx->err;
@@ -78,6 +93,7 @@ static kf_status measure(const kf_trial *trial, const kf_data *others, kf_arena 
   sort(&known, trial->data->rows);
   sort(&unknown, others->rows);
   summarise(&known, &unknown, out);
+  apply_threshold(p, &known, &unknown, out);
   return KF_OK;
 }
 

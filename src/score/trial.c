@@ -56,20 +56,20 @@ static void set_chance(void *argument, uint64_t row, const double *scores) {
   const kf_prototypes *p = j->prototypes;
   const kf_right *right = &j->rows->right[row];
   double t = j->temperature, best = -INFINITY, sum = 0;
-  kf_softmax softmax = kf_softmax_of(scores, p->n, t);
-  double squares = kf_sum_exp(scores, p->n, softmax.most, 2 * t); /* of the wrong classes, soon */
+  kf_odds odds = kf_odds_of(scores, p->n, t);
+  double squares = kf_sum_exp(scores, p->n, odds.most, 2 * t); /* of the wrong classes, soon */
   for (uint32_t i = 0; i < right->n; i++)
     best = fmax(best, scores[kf_prototypes_place(p, right->classes[i])]);
   for (uint32_t i = 0; i < right->n; i++) {
     double score = scores[kf_prototypes_place(p, right->classes[i])];
     sum += kf_exp(t * (score - best));
-    squares -= kf_exp(2 * t * (score - softmax.most));
+    squares -= kf_exp(2 * t * (score - odds.most));
   }
   kf_chance *c = &j->to[row];
-  c->answer = 1 / softmax.sum;
-  c->right = sum * kf_exp(t * (best - softmax.most)) / softmax.sum;
-  c->nll = kf_ln(softmax.sum) - t * (best - softmax.most) - kf_ln(sum);
-  c->brier = squares / (softmax.sum * softmax.sum) + (1 - c->right) * (1 - c->right);
+  c->answer = 1 / odds.sum;
+  c->right = sum * kf_exp(t * (best - odds.most)) / odds.sum;
+  c->nll = kf_ln(odds.sum) - t * (best - odds.most) - kf_ln(sum);
+  c->brier = squares / (odds.sum * odds.sum) + (1 - c->right) * (1 - c->right);
 }
 
 static kf_status answer_with_chances(const kf_prototypes *p, double temperature, uint32_t top,

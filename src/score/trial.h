@@ -95,6 +95,7 @@ enum { KF_VERDICT_NONE = 0, KF_VERDICT_RIGHT = 1, KF_VERDICT_WRONG = 2 };
 struct kf_verdicts {
   uint64_t rows;
   kf_eval_result counts;
+  kf_origin origin;   /* of the model; answers in a file do not say */
   unsigned char of[]; /* [rows] */
 };
 

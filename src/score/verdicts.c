@@ -25,6 +25,7 @@ kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *dat
   kf_verdicts *v = kf_alloc_tail(sizeof *v, data->rows, 1);
   if (v == NULL) return kf_fail_memory(err);
   v->rows = data->rows;
+  v->origin = model->map.origin;
   kf_eval_options space = kf_one_space(&o);
   KF_HAND_OUT(kf_trial_once(ctx, model, data, &space, 1, keep, v, &v->counts), out, v,
               kf_verdicts_free);

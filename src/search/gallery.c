@@ -1,7 +1,12 @@
 /* gallery.c - the life of a gallery, and searching it.
  *
  * Queries come from the original space. They go through the map of the gallery as its rows did, 64
- * at a time on all threads, and then to the index. */
+ * at a time on all threads, and then to the index.
+ *
+ * Embeddings of text lie elsewhere than those of pictures, by an offset that hardly depends on what
+ * they are about, and a map of pictures blows parts of it up (text_prototypes.c). A text t with the
+ * text mean n therefore goes to T (t - n). Nothing need be done about the rows: what the mean m of
+ * the pictures adds to a score, (t - n) A m with A = T'T, is the same for all rows of a query. */
 #include "search/gallery.h"
 
 #include <fcntl.h>
@@ -24,6 +29,7 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   kf_gallery *g;
   KF_TRY(kf_gallery_open(path, &g, err));
   g->in_place = o.rerank_from_disk != 0;
+  g->origin.any = ctx->options.any_encoder != 0;
   KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
 }
 
@@ -47,6 +53,7 @@ uint32_t kf_gallery_k(const kf_gallery *g) { return g->k; }
 int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }
 uint32_t kf_gallery_classes(const kf_gallery *g) { return g->n_classes; }
 const kf_index *kf_gallery_index(const kf_gallery *g) { return g->index; }
+const kf_origin *kf_gallery_origin(const kf_gallery *g) { return kf_origin_known(&g->origin); }
 
 const char *kf_gallery_class_name(const kf_gallery *g, uint32_t k) {
   return k < g->names.n ? g->names.name[k] : NULL;
@@ -70,6 +77,7 @@ int kf_gallery_made_with(const kf_gallery *g, const kf_model *model) {
 
 kf_status kf_gallery_check_data(const kf_gallery *g, const kf_data *data, kf_err *err) {
   if (g->space.map != NULL) KF_TRY(kf_data_refuse_mapped(data, err));
+  KF_TRY(kf_origin_agree(&data->origin, &g->origin, err));
   if (data->dim == kf_gallery_dim_in(g)) return KF_OK;
   return kf_fail_row(err, data, KF_ALL_ROWS, KF_HINT_NONE,
                      "has %u columns, but the gallery takes %u", data->dim, kf_gallery_dim_in(g));
@@ -101,21 +109,45 @@ kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric,
   return KF_OK;
 }
 
-kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
-                      const double *norm2, uint64_t n, float *out, kf_err *err) {
+/* Unit rows + shift, scaled to unit length again. */
+static kf_status shift_rows(const kf_kernels *kernels, const float *rows, const double *norm2,
+                            const double *shift, uint64_t n, uint32_t dim, float *out,
+                            kf_err *err) {
+  double *x = kf_alloc(dim, sizeof *x);
+  if (x == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < n; i++) {
+    double scale = 1 / sqrt(norm2[i]);
+    for (uint32_t k = 0; k < dim; k++) x[k] = (double)rows[i * dim + k] * scale + shift[k];
+    kf_unit_row(kernels, x, dim, out + i * dim);
+  }
+  kf_free(x);
+  return KF_OK;
+}
+
+static kf_status shift_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
+                                const double *norm2, const double *shift, uint64_t n, float *out,
+                                kf_err *err) {
   uint32_t dim = space->dim;
   bool unit = space->metric == KF_METRIC_COSINE;
-  if (space->map != NULL) return kf_map_rows(space->map, kernels, rows, norm2, n, unit, out, err);
+  if (space->map != NULL)
+    return kf_map_rows_shifted(space->map, kernels, rows, norm2, shift, n, unit, out, err);
+  if (shift != NULL) return shift_rows(kernels, rows, norm2, shift, n, dim, out, err);
   for (uint64_t i = 0; unit && i < n; i++)
     kf_unit_f32(rows + i * dim, norm2[i], dim, out + i * dim);
   if (!unit) memcpy(out, rows, n * dim * sizeof *out);
   return KF_OK;
 }
 
+kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
+                      const double *norm2, uint64_t n, float *out, kf_err *err) {
+  return shift_to_space(space, kernels, rows, norm2, NULL, n, out, err);
+}
+
 typedef struct ready_job {
   const kf_gallery *gallery;
   const kf_kernels *kernels;
   const float *queries; /* [n][dim_in] */
+  double *shift;        /* [dim_in] of text; NULL: not text */
   uint64_t first, n;    /* number of the first one, for messages */
   float *ready;         /* [n][dim] */
 } ready_job;
@@ -139,9 +171,51 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
   uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
   double norm2[KF_MAP_ROWS];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
-  return kf_to_space(&j->gallery->space, j->kernels,
-                     j->queries + first * kf_gallery_dim_in(j->gallery), norm2, n,
-                     j->ready + first * j->gallery->space.dim, err);
+  const kf_space *space = &j->gallery->space;
+  float *ready = j->ready + first * space->dim;
+  KF_TRY(shift_to_space(space, j->kernels, j->queries + first * kf_gallery_dim_in(j->gallery),
+                        norm2, j->shift, n, ready, err));
+  for (uint64_t r = 0; j->shift != NULL && r < n; r++)
+    if (j->kernels->norm2(ready + r * space->dim, space->dim) == 0)
+      return kf_fail(err, KF_ERR_DATA, "query %llu is the text mean and has no direction",
+                     (unsigned long long)(j->first + first + r));
+  return KF_OK;
+}
+
+/* What brings a text to where pictures are, for kf_map_rows_shifted. */
+static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
+  const kf_space *space = &j->gallery->space;
+  const kf_map *map = space->map;
+  if (text_mean == NULL) return KF_OK;
+  if (map != NULL ? !map->normalized : space->metric != KF_METRIC_COSINE)
+    return kf_fail(err, KF_ERR_ARG,
+                   "the gallery keeps the lengths of rows, which text cannot be compared with");
+  uint32_t dim = kf_gallery_dim_in(j->gallery);
+  KF_TAKE(arena, j->shift, dim);
+  if (arena->failed) return kf_fail_memory(err);
+  for (uint32_t i = 0; i < dim; i++) {
+    if (!isfinite(text_mean[i]))
+      return kf_fail(err, KF_ERR_ARG, "the text mean has a NaN or an infinity");
+    j->shift[i] = (map != NULL && map->centre == KF_CENTRE_MEAN ? map->mean[i] : 0) - text_mean[i];
+  }
+  return KF_OK;
+}
+
+/* Training rows x have a mean cosine of |m| with their mean m. */
+static uint64_t count_far(const ready_job *j) {
+  const kf_map *map = j->gallery->space.map;
+  if (map == NULL || !map->normalized) return 0;
+  uint64_t n = 0;
+  uint32_t dim = map->dim_in;
+  double m2 = 0;
+  for (uint32_t k = 0; k < dim; k++) m2 += map->mean[k] * map->mean[k];
+  for (uint64_t i = 0; i < j->n && m2 > 0; i++) {
+    const float *x = j->queries + i * dim;
+    double dot = 0;
+    for (uint32_t k = 0; k < dim; k++) dot += (double)x[k] * map->mean[k];
+    n += dot < 0.5 * m2 * sqrt(j->kernels->norm2(x, dim));
+  }
+  return n;
 }
 
 /* --- searching ------------------------------------------------------------------------------- */
@@ -162,19 +236,21 @@ static kf_status search_rows(kf_ctx *ctx, const kf_gallery *g, bool reads, const
 }
 
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *queries, uint64_t first,
-                             uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
+                             uint64_t n, uint32_t k, const kf_search_options *o, int64_t *rows,
                              double *scores, kf_search_report *report) {
   kf_err *err = &ctx->err;
-  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, leave_out, n), err));
+  KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, o->leave_out, n), err));
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
   ready_job j = {.gallery = g, .kernels = ctx->kernels, .queries = queries, .first = first, .n = n};
-  j.ready = kf_alloc(n, g->space.dim * sizeof *j.ready);
-  if (j.ready == NULL) return kf_fail_memory(err);
-  kf_status status =
-      kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
+  kf_arena arena = {0};
+  KF_TAKE(&arena, j.ready, n * g->space.dim);
+  kf_status status = arena.failed ? kf_fail_memory(err) : find_shift(&j, o->text_mean, &arena, err);
   if (status == KF_OK)
-    status = search_rows(ctx, g, g->in_place, j.ready, n, k, leave_out, rows, scores, report);
-  kf_free(j.ready);
+    status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
+  if (status == KF_OK)
+    status = search_rows(ctx, g, g->in_place, j.ready, n, k, o->leave_out, rows, scores, report);
+  if (status == KF_OK && report != NULL) report->far += count_far(&j);
+  kf_arena_free(&arena);
   return status;
 }
 
@@ -183,7 +259,7 @@ kf_status kf_gallery_search(kf_ctx *ctx, const kf_gallery *gallery, const float 
                             double *scores, kf_search_report *report) {
   KF_ENTER(ctx, gallery != NULL && (n == 0 || (queries != NULL && rows != NULL)));
   KF_OPTIONS(kf_search_options, o, options);
-  return kf_gallery_nearest(ctx, gallery, queries, 0, n, k, o.leave_out, rows, scores, report);
+  return kf_gallery_nearest(ctx, gallery, queries, 0, n, k, &o, rows, scores, report);
 }
 
 kf_status kf_gallery_search_itself(kf_ctx *ctx, const kf_gallery *gallery, uint64_t first,

@@ -27,6 +27,7 @@ struct kf_gallery {
   uint32_t n_classes;
   uint32_t k;     /* neighbours that should vote; 0: not known */
   kf_names names; /* n = 0: no names */
+  kf_origin origin;
   bool in_memory; /* there is no file: the index has the rows */
   bool in_place;
   bool sound; /* every row has been checked */
@@ -64,10 +65,11 @@ kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const fl
                       const double *norm2, uint64_t n, float *out, kf_err *err);
 /* kf_gallery_search for queries that messages count from `first` on. */
 kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *gallery, const float *queries,
-                             uint64_t first, uint64_t n, uint32_t k, const int64_t *leave_out,
-                             int64_t *rows, double *scores, kf_search_report *report);
-/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, or have been mapped
- * already and would be again. */
+                             uint64_t first, uint64_t n, uint32_t k,
+                             const kf_search_options *options, int64_t *rows, double *scores,
+                             kf_search_report *report);
+/* KF_ERR_DATA if the rows of a data set are not as long as queries must be, are of another encoder,
+ * or have been mapped already and would be again. */
 kf_status kf_gallery_check_data(const kf_gallery *gallery, const kf_data *data, kf_err *err);
 
 /* --- votes (vote.c) -------------------------------------------------------------------------- */

@@ -156,6 +156,7 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
 
 static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TRY(kf_st_check_file(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
+  KF_TRY(kf_st_origin(st, &g->origin, err));
   KF_TRY(read_space(st, g, err));
   KF_TRY(read_labels(st, g, err));
   return read_ids(st, g, err);

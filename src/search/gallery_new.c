@@ -74,6 +74,8 @@ static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
     kf_map_copy(map, &g->map);
     g->space.map = &g->map;
   }
+  g->origin = m->data->origin;
+  if (map != NULL) KF_TRY(kf_origin_join(&g->origin, &map->origin, err));
   KF_TRY(take_labels(m, g));
   kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = fetch_mapped, .self = m};
   return kf_index_build(m->ctx, &source, g->space.metric, false, &g->index);

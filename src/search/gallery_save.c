@@ -14,7 +14,8 @@ typedef struct writer {
   kf_space space;
   uint32_t k; /* neighbours that should vote; 0: not known */
   kf_save_spec spec;
-  kf_names names;  /* of all classes, if there is an old gallery */
+  kf_names names; /* of all classes, if there is an old gallery */
+  kf_origin origin;
   int32_t *number; /* [data classes] their numbers in the file; NULL: as in the data set */
   kf_saver *rows;
   kf_string id_bytes;      /* of the new rows */
@@ -122,6 +123,7 @@ static kf_status declare(const writer *w, kf_err *err) {
                           .type = KF_TYPE_F32,
                           .labels = w->data->has_labels,
                           .names = w->old != NULL ? &w->names : &w->data->names,
+                          .origin = &w->origin,
                           .id_bytes =
                               w->id_ends != NULL ? (uint64_t)old_id_bytes(w) + w->id_bytes.n : 0};
   KF_TRY(kf_stw_format(w->file, KF_GALLERY_FORMAT, err));
@@ -189,9 +191,15 @@ static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
 
 static kf_status save(writer *w, const kf_model *model, const kf_gallery_options *o,
                       const char *path, kf_err *err) {
-  if (o->append_to != NULL) KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
+  w->origin = w->data->origin;
+  if (o->append_to != NULL) {
+    KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
+    w->old->origin.any = w->ctx->options.any_encoder != 0;
+  }
   w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
   KF_TRY(choose_space(w, model, o->metric, err));
+  if (model != NULL) KF_TRY(kf_origin_join(&w->origin, &model->map.origin, err));
+  if (w->old != NULL) KF_TRY(kf_origin_join(&w->origin, &w->old->origin, err));
   w->k = o->k == 0 && w->old != NULL ? w->old->k : o->k;
   if (w->k > KF_MAX_NEIGHBOURS)
     return kf_fail(err, KF_ERR_ARG, "k is %u, but must be at most %d", w->k, KF_MAX_NEIGHBOURS);

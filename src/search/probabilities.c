@@ -44,13 +44,13 @@ kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uin
   return KF_OK;
 }
 
-kf_softmax kf_softmax_of(const double *scores, uint32_t n, double temperature) {
-  kf_softmax s = {.temperature = temperature, .most = kf_largest(scores, n)};
+kf_odds kf_odds_of(const double *scores, uint32_t n, double temperature) {
+  kf_odds s = {.temperature = temperature, .most = kf_largest(scores, n)};
   s.sum = kf_sum_exp(scores, n, s.most, temperature);
   return s;
 }
 
-double kf_probability(const kf_softmax *s, double score) {
+double kf_probability(const kf_odds *s, double score) {
   return kf_exp(s->temperature * (score - s->most)) / s->sum;
 }
 
@@ -97,10 +97,10 @@ static void set_probabilities(void *argument, uint64_t row, const double *scores
   const part *b = argument;
   const job *j = b->job;
   const kf_prototypes *p = j->prototypes;
-  kf_softmax softmax = kf_softmax_of(scores, p->n, j->temperature);
+  kf_odds odds = kf_odds_of(scores, p->n, j->temperature);
   for (uint64_t at = (b->first + row) * j->top; at < (b->first + row + 1) * j->top; at++) {
     uint32_t place = kf_prototypes_place(p, j->classes[at]);
-    j->probabilities[at] = kf_probability(&softmax, scores[place]);
+    j->probabilities[at] = kf_probability(&odds, scores[place]);
   }
 }
 

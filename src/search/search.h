@@ -120,11 +120,11 @@ kf_status kf_prototypes_scores(const kf_prototypes *p, const float *queries, uin
                                kf_scores_fn use, void *argument, kf_err *err);
 
 /* What turns the scores of a row into probabilities. */
-typedef struct kf_softmax {
+typedef struct kf_odds {
   double temperature, most, sum; /* sum of exp(temperature (score - most)) */
-} kf_softmax;
-kf_softmax kf_softmax_of(const double *scores, uint32_t n, double temperature);
-double kf_probability(const kf_softmax *softmax, double score);
+} kf_odds;
+kf_odds kf_odds_of(const double *scores, uint32_t n, double temperature);
+double kf_probability(const kf_odds *odds, double score);
 
 /* Whether these are the prototypes that the model's temperature and threshold are about: its own
  * space, metric and part. */

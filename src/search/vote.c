@@ -90,8 +90,8 @@ static kf_status classify(kf_ctx *ctx, kf_poll *poll, const kf_vote_options *o, 
   uint32_t dim = kf_gallery_dim_in(gallery);
   for (uint64_t first = 0; first < n; first += found->batch) {
     uint64_t count = n - first < found->batch ? n - first : found->batch;
-    KF_TRY(kf_gallery_nearest(ctx, gallery, rows + first * dim, first, count, o->k, NULL,
-                              found->rows, found->scores, &found->report));
+    KF_TRY(kf_gallery_nearest(ctx, gallery, rows + first * dim, first, count, o->k,
+                              &(kf_search_options){0}, found->rows, found->scores, &found->report));
     for (uint64_t i = 0; i < count; i++) {
       kf_poll_count(poll, found->rows + i * o->k, found->scores + i * o->k, 0, o->k);
       uint64_t to = (first + i) * o->top;

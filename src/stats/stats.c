@@ -137,6 +137,7 @@ kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stat
   if (!normalize && !o.fixed_exponent) KF_TRY(kf_find_exponent(ctx, data, false, &exponent));
   kf_stats *s;
   KF_TRY(kf_stats_create(data->dim, data->n_classes, &data->names, normalize, exponent, &s, err));
+  s->origin = data->origin;
   kf_status status = kf_stats_accumulate(ctx, s, data, NULL, "stats");
   if (status == KF_OK && s->rows == 0)
     status = kf_fail(err, KF_ERR_DATA, "no row of the data set has a label");
@@ -152,6 +153,7 @@ static kf_status check_alike(const kf_stats *a, const kf_stats *b, kf_err *err) 
   if (a->normalized != b->normalized)
     return kf_fail(err, KF_ERR_DATA,
                    "statistics of unit-length rows and of raw rows cannot be combined");
+  KF_TRY(kf_origin_agree(&b->origin, &a->origin, err));
   if (a->exponent == b->exponent) return KF_OK;
   return kf_fail_hint(
       err, KF_ERR_DATA, KF_HINT_EXPONENT,
@@ -225,7 +227,9 @@ kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *other) {
     return kf_fail(err, KF_ERR_DATA, "more than 2^40 rows in one set of statistics");
   kf_stats *sum;
   KF_TRY(new_for_both(into, other, &sum, err));
-  kf_status status = match_and_add(sum, into, err);
+  sum->origin = into->origin;
+  kf_status status = kf_origin_join(&sum->origin, &other->origin, err);
+  if (status == KF_OK) status = match_and_add(sum, into, err);
   if (status == KF_OK) status = match_and_add(sum, other, err);
   if (status == KF_OK) {
     kf_stats old = *into; /* swap the contents, so that sum carries the old ones away */
@@ -281,6 +285,7 @@ uint32_t kf_stats_classes(const kf_stats *s) { return s->n_classes; }
 uint64_t kf_stats_rows(const kf_stats *s) { return s->rows; }
 int kf_stats_normalized(const kf_stats *s) { return s->normalized; }
 int kf_stats_exponent(const kf_stats *s) { return s->exponent; }
+const kf_origin *kf_stats_origin(const kf_stats *s) { return kf_origin_known(&s->origin); }
 
 int64_t kf_stats_count(const kf_stats *s, uint32_t k) {
   return k < s->n_classes ? s->counts[k] : 0;
@@ -310,6 +315,7 @@ kf_status kf_stats_copy(kf_ctx *ctx, const kf_stats *stats, kf_stats **out) {
 
 kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_err *err) {
   KF_TRY(kf_data_refuse_mapped(data, err));
+  KF_TRY(kf_origin_agree(&data->origin, &stats->origin, err));
   if (!data->has_labels)
     return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_LABELS, "the rows have no labels");
   bool bad = data->skip_bad; /* then rows may be fewer */

@@ -18,7 +18,8 @@ struct kf_stats {
   int64_t *counts;  /* [n_classes] */
   int64_t *sums;    /* [n_classes][dim] */
   kf_i128 *moments; /* upper triangle by rows: (0,0), (0,1), … (0,D-1), (1,1), … */
-  kf_arena arena;   /* of the arrays */
+  kf_origin origin;
+  kf_arena arena; /* of the arrays */
 };
 
 /* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */

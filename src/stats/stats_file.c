@@ -44,6 +44,7 @@ static kf_status write_all(kf_stw *w, const kf_stats *s, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "normalized", s->normalized, err));
   KF_TRY(kf_stw_meta_i64(w, "exponent", s->exponent, err));
   if (s->names.n > 0) KF_TRY(kf_stw_meta_names(w, &s->names, err));
+  KF_TRY(kf_stw_origin(w, &s->origin, err));
   KF_TRY(kf_stw_declare_fields(w, fields, FIELDS, err));
   KF_TRY(kf_stw_write_fields(w, fields, HIGH, err));
   KF_TRY(write_half(w, s, 64, err));
@@ -122,6 +123,7 @@ static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t
                       kf_err *err) {
   fields[COUNTS].memory = s->counts;
   fields[SUMS].memory = s->sums;
+  KF_TRY(kf_st_origin(st, &s->origin, err));
   KF_TRY(kf_st_read_fields(st, fields, HIGH, err));
   KF_TRY(read_half(st, "moments_high", s, 64, err));
   KF_TRY(read_half(st, "moments_low", s, 0, err));
@@ -152,5 +154,6 @@ kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {
   KF_TRY(kf_st_open(&st, path, err));
   kf_status status = read_all(&st, out, err);
   kf_st_close(&st);
+  if (status == KF_OK) (*out)->origin.any = ctx->options.any_encoder != 0;
   return status;
 }

@@ -83,7 +83,7 @@ def read_safetensors(data):
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         content = data[8 + length + begin:8 + length + end]
-        code, size = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "I32": ("i", 4),
+        code, size = {"F64": ("d", 8), "F32": ("f", 4), "F16": ("e", 2), "I64": ("q", 8), "U64": ("Q", 8), "I32": ("i", 4),
                       "U8": ("s", 1)}[entry["dtype"]]
         if code == "s":
             tensors[name] = content

@@ -104,13 +104,13 @@ class Box:
         except (OSError, Failed) as reason:
             raise Skipped("the program cannot be run by another user than root") from reason
 
-    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, limits=None):
+    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, limits=None, cwd=""):
         """limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
         words = self.command(*words)
         more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
         if limits:
             more["preexec_fn"] = lambda: set_limits(limits)
-        process = subprocess.run(words, cwd=self.folder, env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
+        process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
                                  stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
         if process.stdout is None:
             process.stdout = b""

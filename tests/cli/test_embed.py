@@ -65,14 +65,35 @@ def pictures_lists_and_patterns(box):
 
 
 @test
+def no_picture_vanishes(box):
+    """A file in a folder is told by its first bytes; what cannot be read is counted and named."""
+    paths = photos(box, "p", ["a", "b"], 2)
+    box.write("p/a/picture.bmp", box.read(paths[0]))
+    for name in ("p/a/anim.gif", "p/b/phone.HEIC", "p/b/scan", "p/b/w.bmp", "p/b/z.txt", "p/b/.DS_Store"):
+        box.write(name, "II*\0" if name.endswith("scan") else "GIF89a" if name.endswith("gif") else "x")
+    result = box.works("embed", CLIP, "p", "-o", OUT)
+    equal(ids_of(read_safetensors(box.read(OUT))[0]), sorted([*paths, "p/a/picture.bmp"]), "ids")
+    check("left out 4 pictures of other formats (anim.gif, phone.HEIC, scan, ...); JPEG, PNG and WebP can be read\n" in result.err, f"{result}")
+    check("z.txt" not in result.err and "DS_Store" not in result.err, f"{result}")
+    box.refuses(BAD_DATA, "embed", CLIP, "p/a/anim.gif", "-o", "o.safetensors", naming=["p/a/anim.gif: is a GIF picture", "JPEG, PNG and WebP"])
+
+
+def without_evidence(box, name):
+    """What is in a data set besides what it was made of, which only embed writes."""
+    tensors, metadata = read_safetensors(box.read(name))
+    tensors.pop("picture_sums", None)
+    return tensors, {key: value for key, value in metadata.items() if not key.startswith("made_")}
+
+
+@test
 def types_and_lengths(box):
     photos(box, "p", ["a", "b"], 5)
     box.works("embed", CLIP, "p", "-o", "f32.safetensors")
     box.works("embed", CLIP, "p", "--dtype", "f16", "-o", "f16.safetensors")
     box.works("convert", "f32.safetensors", "--dtype", "f16", "-o", "converted.safetensors")
-    equal(box.read("f16.safetensors"), box.read("converted.safetensors"), "f16, embedded and converted")
+    equal(without_evidence(box, "f16.safetensors"), without_evidence(box, "converted.safetensors"), "f16, embedded and converted")
     box.works("convert", "f32.safetensors", "-o", "same.safetensors")
-    equal(box.read("same.safetensors"), box.read("f32.safetensors"), "convert keeps all of it, ids too")
+    equal(without_evidence(box, "same.safetensors"), without_evidence(box, "f32.safetensors"), "convert keeps ids and encoder")
     box.works("embed", CLIP, "p", "--normalize", "-o", "unit.safetensors")
     for row, unit in zip(rows_of(box, "f32.safetensors")[0].values(), rows_of(box, "unit.safetensors")[0].values()):
         length = sum(x * x for x in row) ** 0.5
@@ -121,7 +142,7 @@ def the_same_bytes(box):
     wanted = box.read(OUT)
     for more in (["--threads", 1], ["--threads", 2], ["--threads", 5], ["--shard", 1], ["--shard", 7], ["--shard", 27],
                  ["--shard", 26, "--threads", 5], ["--isa", "plain"], ["--isa", "avx2"], ["--isa", "avx512"], ["--isa", "amx"]):
-        result = box.run("embed", CLIP, "p", "-o", "again.safetensors", *more)
+        result = box.run("embed", CLIP, "p", "-o", "again.safetensors", "--no-resume", *more)
         if result.status == USAGE and "does not have the instruction set" in result.err:
             continue
         equal(result.status, 0, f"{more}: {result}")
@@ -167,8 +188,8 @@ def what_is_not_there(box):
     box.refuses(USAGE, "embed", TEXT, "p", "-o", OUT, naming="no image tower")
     box.refuses(IO, "embed", CLIP, "p", "-o", "gone/out.safetensors", naming="gone/out.safetensors: cannot be created")
     os.mkdir(box.path("empty"))
-    box.refuses(BAD_DATA, "embed", CLIP, "empty", "-o", OUT, naming="empty: no picture")
-    box.refuses(BAD_DATA, "embed", "empty", CLIP, "-o", OUT, naming=["no picture", "is a model"])  # mixed up
+    box.refuses(BAD_DATA, "embed", CLIP, "empty", "-o", OUT, naming="empty: no JPEG, PNG or WebP picture")
+    box.refuses(BAD_DATA, "embed", "empty", CLIP, "-o", OUT, naming=["no JPEG, PNG or WebP picture", "is a model"])  # mixed up
     box.write("file.safetensors.parts", "a file")
     box.refuses(IO, "embed", CLIP, "p", "-o", "file.safetensors", naming="file.safetensors.parts: is not a folder")
     box.refuses(BAD_DATA, "embed", CLIP, "p", "--max-pixels", 255, "-o", OUT, naming=["p/a/0000.png", "--max-pixels"])
@@ -405,6 +426,8 @@ def killed_at_random_moments(box):
         if process.returncode == -signal.SIGKILL:
             kills += 1
             check(not os.path.exists(box.path(OUT)) or box.read(OUT) == wanted, "the file is whole or not there")
+            if os.path.exists(box.path(OUT)):
+                os.unlink(box.path(OUT))  # killed before the shards were gone: they are enough
             continue
         equal(process.returncode, 0, err)
         ends += 1
@@ -416,6 +439,121 @@ def killed_at_random_moments(box):
     equal(box.read(OUT), wanted, "bytes")
     check(resumed > 0, f"kills have landed in the middle ({ends} ends)")
     check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+
+
+# --- what is finished is not done again -----------------------------------------------------------
+
+
+def embedded_anew(box, *words):
+    """The bytes that the command writes where nothing was before."""
+    box.works("embed", *words, "-o", "anew.safetensors", "--no-resume")
+    return box.read("anew.safetensors")
+
+
+@test
+def nothing_is_done_again(box):
+    paths = photos(box, "p", ["a", "b"], 6)
+    box.works("embed", CLIP, "p", "-o", OUT)
+    before, stamp = box.read(OUT), os.stat(box.path(OUT))
+    for more in ([], ["--shard", 3], ["--threads", 1]):
+        result = box.works("embed", CLIP, "p", "-o", OUT, *more)
+        equal(result.err, f"{OUT} is up to date: 12 pictures, none changed; --no-resume embeds them again\n", "what is said")
+        after = os.stat(box.path(OUT))
+        equal((after.st_mtime_ns, after.st_ino), (stamp.st_mtime_ns, stamp.st_ino), "the file was not touched")
+    os.utime(box.path(paths[3]), ns=(1, 1))  # the same bytes at another time
+    check("up to date" in box.works("embed", CLIP, "p", "-o", OUT).err, "another time")
+    result = box.works("embed", CLIP, "p", "-o", OUT, "--no-resume")
+    check("pictures/s" in result.err and "up to date" not in result.err, f"{result}")
+    equal(box.read(OUT), before, "the same again")
+    check(os.stat(box.path(OUT)).st_ino != stamp.st_ino, "another file")
+    check(not os.path.exists(box.path(PARTS)), "no folder")
+
+
+@test
+def only_what_changed_is_done_again(box):
+    paths = photos(box, "p", ["a", "b"], 6)
+
+    def again(reused, *words):
+        result = box.works("embed", CLIP, *(words or ["p"]), "-o", OUT)
+        wanted = f"{reused} pictures were taken from {OUT} as it was; --no-resume embeds them again"
+        check(wanted in result.err if reused else "as it was" not in result.err, f"{wanted!r} in {result}")
+        equal(box.read(OUT), embedded_anew(box, CLIP, *(words or ["p"])), f"{reused} reused")
+
+    box.works("embed", CLIP, "p", "-o", OUT)
+    box.write(paths[2], box.read(paths[7]))           # changed, and known from elsewhere
+    again(12)
+    box.write(paths[2], png(bytes(range(192)), 8, 8))  # changed
+    again(11)
+    box.write("p/c/new.png", png(bytes(range(3)) * 4, 2, 2))  # added, with a class
+    again(12)
+    os.remove(box.path(paths[0]))                      # removed
+    again(12)
+    os.rename(box.path(paths[5]), box.path("p/b/other.png"))  # renamed, and of another class
+    again(12)
+    box.write("list.tsv", "".join(f"{path}\tx\n" for path in reversed(paths[6:9])))
+    again(3, "--list", "list.tsv")                     # other labels, another order
+    # Another encoder or other settings: nothing is reused.
+    again(0, "p", "--dtype", "f16")
+    again(0, "p", "--normalize")
+    again(0, "p", "--precision", "f32")
+    again(0, "p", "--precision", "f32", "--max-pixels", "100000")
+    again(0, "p")
+    box.works("embed", VISION, "p", "-o", OUT)
+    again(0)
+
+
+@test
+def bad_pictures_are_tried_again(box):
+    """Those that were left out have no row, so they are read again, and named again."""
+    paths = photos(box, "p", ["a", "b"], 4)
+    box.write(paths[1], b"no picture")
+    words = ["embed", CLIP, "p", "-o", OUT, "--skip-bad"]
+    first = box.works(*words)
+    before = box.read(OUT)
+    second = box.works(*words)
+    for result in (first, second):
+        check(f"{paths[1]}: is not a JPEG" in result.err and "left out 1 picture" in result.err, f"{result}")
+    check("7 pictures were taken from" in second.err, f"{second}")
+    equal(box.read(OUT), before, "the same bytes")
+    result = box.run("embed", CLIP, "p", "-o", OUT)
+    equal(result.status, BAD_DATA, f"{result}")
+    check(paths[1] in result.err, f"{result}")
+    equal(box.read(OUT), before, "left as it was")
+
+
+@test
+def what_is_not_ours_is_not_reused(box):
+    photos(box, "p", ["a", "b"], 4)
+    box.works("embed", CLIP, "p", "-o", OUT)
+    whole = box.read(OUT)
+    header_size = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:8 + header_size])
+
+    def changed(change, data=whole[8 + header_size:]):
+        copy = json.loads(json.dumps(header))
+        change(copy)
+        text = json.dumps(copy).encode()
+        return struct.pack("<Q", len(text)) + text + data
+
+    def drop(name):
+        return lambda h: h["__metadata__"].pop(name)
+
+    def set_to(name, value):
+        return lambda h: h["__metadata__"].__setitem__(name, value)
+
+    for content in (b"", b"x", whole[:-1], whole[:100], changed(drop("made_with")), changed(set_to("made_with", "1")),
+                    changed(set_to("made_with", "G" * 16)), changed(lambda h: h.__setitem__("other", h.pop("picture_sums"))),
+                    changed(lambda h: h["picture_sums"].update(dtype="I64"))):
+        box.write(OUT, content)
+        result = box.works("embed", CLIP, "p", "-o", OUT)
+        check("as it was" not in result.err and "up to date" not in result.err, f"{content[:200]}: {result}")
+        equal(box.read(OUT), whole, "the right bytes")
+    box.write(OUT, changed(set_to("made_of", "0" * 16)))  # another list: rows are reused, the file is written
+    check("8 pictures were taken" in box.works("embed", CLIP, "p", "-o", OUT).err, "rows")
+    equal(box.read(OUT), whole, "the right bytes")
+    box.works("convert", OUT, "-o", "copy.safetensors")
+    check("as it was" not in box.works("embed", CLIP, "p", "-o", "copy.safetensors").err, "a copy does not say")
+    equal(box.read("copy.safetensors"), whole, "written anew")
 
 
 # --- what becomes of the ids ----------------------------------------------------------------------

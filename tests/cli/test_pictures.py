@@ -72,7 +72,7 @@ def embeddings_of_nothing(box):
     begin = 8 + struct.unpack("<Q", weights[:8])[0]
     weights[begin:] = bytes(len(weights) - begin)
     box.write("zeros/model.safetensors", bytes(weights))
-    for command in (["classify", "m.safetensors"], ["search", "g.safetensors"]):
+    for command in (["classify", "m.safetensors", "--any-encoder"], ["search", "g.safetensors", "--any-encoder"]):
         box.refuses(BAD_DATA, *command, paths[3], "--encoder", "zeros", naming=[paths[3], "zero", "--skip-bad"])
         result = box.works(*command, paths[3], paths[5], "--encoder", "zeros", "--skip-bad")
         equal(len(table(result.out)), 1, "lines besides the header")

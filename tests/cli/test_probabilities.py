@@ -172,6 +172,8 @@ def unknown_rows(box):
     unknown = sum(line[3] == "unknown" for line in table[1:])
     check(unknown > 0 and f"{unknown} row" in result.err and "of no known class" in result.err, result.err)
     check(all(line[1] for line in table), "the answer is shown all the same")
+    judged = json.loads(box.works("eval", "m.safetensors", "x.safetensors", "--unknown", "far.npy", "--json").out)["open_set"]
+    equal((round(judged["kept"] * 90), round(judged["refused"] * 30)), (sum(row["known"] for row in rows), unknown), "eval --unknown")
     for words in (["--no-reject"], ["--raw"], ["--metric", "euclidean"]):
         check("known" not in box.works("classify", "m.safetensors", "far.npy", "--top", 1, *words).out, f"{words}: no threshold")
     box.works("add-class", "m.safetensors", "far", "far.npy", "-o", "n.safetensors")

@@ -4,11 +4,11 @@ import json
 import os
 import re
 
-from files import read_safetensors
+from files import png, read_safetensors
 from harness import BAD_DATA, IO, USAGE, check, equal, test
 from photos import CLIP, TEXT, VISION, photos
 
-FILES = {"embeddings.safetensors", "text.safetensors", "model.safetensors", "report.html"}
+FILES = {"embeddings.safetensors", "text.safetensors", "model.safetensors", "report.html", "about.txt"}
 
 
 def left_out(rows, labels):
@@ -63,10 +63,12 @@ def from_a_folder_to_a_classifier(box):
     box.write("names.txt", "017.Night_Owl\nn01440764_tench\nred_fox\n")
     box.write("spoken.txt", "017.Night_Owl\tNight Owl\nn01440764_tench\ttench\nred_fox\tred fox\n")
     box.works("embed-text", CLIP, "--classes", "names.txt", "--names", "spoken.txt", "-o", "t.safetensors")
-    equal(box.read("t.safetensors"), box.read("photos-koofu/text.safetensors"), "names are cleaned")
+    tensors, metadata = read_safetensors(box.read("photos-koofu/text.safetensors"))
+    metadata.pop("made_with")
+    equal(read_safetensors(box.read("t.safetensors")), (tensors, metadata), "names are cleaned")
     before = {name: box.read(f"photos-koofu/{name}") for name in FILES}
     for threads in (1, 3):
-        again = box.works("quickstart", "photos/", "--encoder", CLIP, "--threads", threads)
+        again = box.works("quickstart", "photos/", "--encoder", CLIP, "--threads", threads, "--no-resume")
         equal(again.out, result.out, "the same figures")
         equal({name: box.read(f"photos-koofu/{name}") for name in FILES}, before, "the same bytes")
 
@@ -115,10 +117,10 @@ def little_to_go_on(box):
     box.refuses(IO, "quickstart", "gone", "--encoder", CLIP, naming="gone")
     box.refuses(USAGE, "quickstart", "photos", naming="--encoder")
     box.refuses(USAGE, "quickstart", "photos", "--encoder", TEXT, "-o", "t", naming="no image tower")
-    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", paths[0], naming=paths[0])
+    box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", box.write("file", "x"), naming="file: is not a folder")
     box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", "gone/out", naming="gone/out")
     os.mkdir(box.path("empty"))
-    box.refuses(BAD_DATA, "quickstart", "empty", "--encoder", CLIP, naming="empty: no picture")
+    box.refuses(BAD_DATA, "quickstart", "empty", "--encoder", CLIP, naming="empty: no JPEG, PNG or WebP picture")
     for name in os.listdir(box.path("photos/a")):
         box.write(f"photos/a/{name}", "nothing")
     result = box.run("quickstart", "photos", "--encoder", CLIP, "-o", "bad")
@@ -147,3 +149,88 @@ def what_can_be_seen_before_the_work(box):
     equal(os.listdir(box.path("out")), ["model.safetensors"], "nothing was embedded")
     photos(box, "numbers", ["1", "2"], 3)
     box.refuses(IO, "quickstart", "numbers", "--encoder", "nowhere", "--templates", "none.txt", naming="none.txt")
+    # Two classes are needed, which is seen before the encoder is loaded.
+    photos(box, "one", ["ant"], 3)
+    box.refuses(BAD_DATA, "quickstart", "one", "--encoder", "nowhere", naming="one: only one class has pictures")
+    photos(box, "singles", ["ant", "owl"], 1)
+    box.refuses(BAD_DATA, "quickstart", "singles", "--encoder", "nowhere", naming="every class has a single picture")
+
+
+# --- where it writes ------------------------------------------------------------------------------
+
+
+@test
+def nothing_is_written_among_the_pictures(box):
+    photos(box, "in/photos", ["ant", "owl"], 3)
+    before = [name for name in sorted(box.files()) if name.startswith("in/photos/")]
+    box.works("quickstart", ".", "--encoder", CLIP, cwd="in/photos")
+    equal(sorted(os.listdir(box.path("in"))), ["photos", "photos-koofu"], "beside the pictures")
+    check("Written to ../photos-koofu\n" in box.works("quickstart", "./", "--encoder", CLIP, cwd="in/photos").out, "where")
+    out = box.works("quickstart", "..", "--encoder", CLIP, cwd="in/photos/ant").out
+    check("Written to ../../photos-koofu\n" in out, out)
+    equal(sorted(os.listdir(box.path("in"))), ["photos", "photos-koofu"], "the same folder")
+    box.works("quickstart", ".", "--encoder", CLIP, "-o", "../../out", cwd="in/photos")
+    os.symlink("in/photos", box.path("link"))
+    for folder in ("in/photos", "in/photos/", "in/photos/out", "in/photos/ant", "in/photos/ant/out", "link/out"):
+        box.refuses(USAGE, "quickstart", "in/photos", "--encoder", "nowhere", "-o", folder, naming=[folder, "among the pictures"])
+        box.refuses(USAGE, "quickstart", "link", "--encoder", "nowhere", "-o", folder, naming=[folder, "among the pictures"])
+    box.works("quickstart", "link", "--encoder", CLIP)
+    check(os.path.exists(box.path("link-koofu")), "by the name that was given")
+    box.works("quickstart", "in/photos", "--encoder", CLIP, "-o", "in/photos-2")  # begins like the folder
+    equal([name for name in sorted(box.files()) if name.startswith("in/photos/")], before, "the pictures")
+
+
+@test
+def what_others_made_is_not_replaced(box):
+    photos(box, "photos", ["ant", "owl"], 3)
+    for name in sorted(FILES):
+        box.write(f"other/{name}", "mine")
+        box.refuses(USAGE, "quickstart", "photos", "--encoder", "nowhere", "-o", "other", naming=["other: holds", name, "another folder"])
+        os.remove(box.path(f"other/{name}"))
+    box.write("other/notes.txt", "mine")
+    box.works("quickstart", "photos", "--encoder", CLIP, "-o", "other")  # other names do not matter
+    equal(set(os.listdir(box.path("other"))), FILES | {"notes.txt"}, "files")
+    check("the pictures in photos\n" in box.read("other/about.txt").decode(), "what it is")
+    check("replaced" not in box.works("quickstart", "photos", "--encoder", CLIP, "-o", "other").err, "our own")
+    photos(box, "more", ["fox", "owl"], 3, seed=5)
+    result = box.works("quickstart", "more", "--encoder", CLIP, "-o", "other")
+    check("other: what was made from photos is replaced" in result.err, f"{result}")
+    # A first run that was stopped after the pictures left a folder of ours.
+    for name in FILES - {"about.txt", "embeddings.safetensors"}:
+        os.remove(box.path(f"other/{name}"))
+    box.works("quickstart", "more", "--encoder", CLIP, "-o", "other")
+
+
+# --- what is finished is not done again -----------------------------------------------------------
+
+
+@test
+def another_title_takes_a_moment(box):
+    paths = photos(box, "photos", ["red_ant", "night_owl", "fox"], 8)
+    words = ["quickstart", "photos", "--encoder", CLIP, "-o", "out"]
+    box.works(*words)
+    before = {name: (box.read(f"out/{name}"), os.stat(box.path(f"out/{name}")).st_ino) for name in FILES}
+    result = box.works(*words, "--title", "Another")
+    check("out/embeddings.safetensors is up to date: 24 pictures, none changed; --no-resume" in result.err, f"{result}")
+    for name in ("embeddings.safetensors", "text.safetensors"):
+        equal((box.read(f"out/{name}"), os.stat(box.path(f"out/{name}")).st_ino), before[name], f"{name} was not touched")
+    equal(box.read("out/model.safetensors"), before["model.safetensors"][0], "the same model from text that was read")
+    check(b"Another" in box.read("out/report.html"), "the title")
+    # Other templates are other text, the pictures stay; without text the image tower is the same.
+    box.write("templates.txt", "a {}\n")
+    result = box.works(*words, "--templates", "templates.txt")
+    check("up to date" in result.err, f"{result}")
+    check(box.read("out/text.safetensors") != before["text.safetensors"][0], "other text")
+    check("up to date" in box.works(*words, "--no-text").err, "without text")
+    # A picture more, and everything anew.
+    box.write("photos/fox/new.png", box.read(paths[0]))
+    box.write("photos/fox/newer.png", png(bytes(range(192)), 8, 8))
+    result = box.works(*words)
+    check("25 pictures were taken from out/embeddings.safetensors as it was" in result.err, f"{result}")
+    check("pictures" not in box.works(*words, "--no-resume").err, "everything anew")
+    # Text that is damaged, or of others, is made again.
+    text = box.read("out/text.safetensors")
+    for content in (b"x", text[:-1]):
+        box.write("out/text.safetensors", content)
+        box.works(*words)
+        equal(box.read("out/text.safetensors"), text, "made again")

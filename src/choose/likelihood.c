@@ -1,4 +1,4 @@
-/* softmax.c - the likelihood of true classes under a softmax of scores, over temperatures.
+/* likelihood.c - the likelihood of true classes under a softmax of scores, over temperatures.
  *
  * With E = sum_j exp(t (s_j - s_max)), -ln p = ln E - t (s_own - s_max), and its derivative by t is
  * sum_j exp(...) (s_j - s_max) / E - (s_own - s_max). Each temperature is twice the one before, so
@@ -22,11 +22,12 @@ static kf_i128 fixed(double x) {
   return (kf_i128)(y < 0 ? y - 0.5 : y + 0.5);
 }
 
-kf_softmax kf_softmax_new(bool euclidean) {
-  return (kf_softmax){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
+kf_likelihood kf_likelihood_new(bool euclidean) {
+  return (kf_likelihood){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
 }
 
-void kf_softmax_add(kf_softmax *s, const double *scores, uint32_t n, uint32_t own, double *powers) {
+void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
+                       double *powers) {
   const uint32_t lanes = 4;
   double most = -INFINITY, temperature = s->first;
   uint32_t before = 0;
@@ -68,7 +69,7 @@ static double least_between(double f0, double d0, double f1, double d1, double *
   return f0 + u * (d0 + u * (b + u * a));
 }
 
-void kf_softmax_join(kf_softmax *s, const kf_softmax *other) {
+void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other) {
   for (uint32_t i = 0; i < KF_TEMPERATURES; i++) {
     s->loss[i] += other->loss[i];
     s->slope[i] += other->slope[i];
@@ -79,7 +80,7 @@ void kf_softmax_join(kf_softmax *s, const kf_softmax *other) {
   s->top5 += other->top5;
 }
 
-void kf_softmax_find(const kf_softmax *s, kf_left_out_point *p) {
+void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *p) {
   if (s->n == 0) return;
   double scale = 1 / (UNIT * (double)s->n);
   uint32_t i = 0;

@@ -1,0 +1,57 @@
+/* search_page.c - answers of 'koofu search' kept for a page of them (--html). */
+#include "search_page.h"
+#include "format.h"
+#include "outputs.h"
+#include "owned.h"
+
+#include <string.h>
+
+enum { MOST_ROWS = 1000 }; /* of all queries on the page, or those of one */
+
+int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k) {
+  page->room = MOST_ROWS / k > 1 ? MOST_ROWS / k : 1;
+  if (page->room > n) page->room = n;
+  page->names = own_memory(cli, page->room, sizeof *page->names);
+  page->rows = own_memory(cli, page->room, k * sizeof *page->rows);
+  page->scores = own_memory(cli, page->room, k * sizeof *page->scores);
+  return page->names && page->rows && page->scores ? EXIT_OK : fail(cli, KF_ERR_MEM);
+}
+
+/* Rows have numbers; other names live as long as the run. */
+static const char *name_of(cli_run *cli, const search_answer *a) {
+  enum { SIZE = 32 };
+  if (a->id) return a->id;
+  char *name = own_memory(cli, SIZE, 1);
+  if (name) snprintf(name, SIZE, "Query %llu", (unsigned long long)a->query);
+  return name;
+}
+
+int search_page_add(cli_run *cli, search_page *page, const search_answer *a) {
+  if (page->n >= page->room) return EXIT_OK;
+  page->names[page->n] = name_of(cli, a);
+  if (!page->names[page->n]) return fail(cli, KF_ERR_MEM);
+  memcpy(page->rows + page->n * a->k, a->rows, a->k * sizeof *page->rows);
+  memcpy(page->scores + page->n * a->k, a->scores, a->k * sizeof *page->scores);
+  page->n++;
+  return EXIT_OK;
+}
+
+int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *gallery, uint32_t k,
+                      uint64_t queries, const char *mean) {
+  const cli_args *a = &cli->args;
+  char note[4200];
+  snprintf(note, sizeof note, "The mean of %s is subtracted from text.", mean ? mean : "");
+  kf_search_page_options options = {.title = a->report.title,
+                                    .name = a->operands.items[0],
+                                    .note = mean ? note : NULL,
+                                    .pictures = a->search.pictures,
+                                    .queries = queries};
+  kf_search_page_result result;
+  TRY(result_of(cli, kf_search_page_write(cli->ctx, gallery, page->names, page->n, k, page->rows,
+                                          page->scores, &options, a->search.html, &result)));
+  say_written(cli, a->search.html, "a page of %s of %s, with %s (%s)",
+              show_counted(page->n, "query", "queries").text, show_count(queries).text,
+              show_counted(result.thumbnails, "picture", "pictures").text,
+              show_bytes(result.bytes).text);
+  return EXIT_OK;
+}

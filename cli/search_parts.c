@@ -1,0 +1,200 @@
+/* search_parts.c - the queries of 'koofu search'.
+ *
+ * Without an encoder they are rows, all of one kind. With one, an operand is a picture (a file, a
+ * folder or a pattern) or words; neighbours of the same kind make a part, so answers come in the
+ * order of the command line. */
+#include "format.h"
+#include "galleries.h"
+#include "inputs.h"
+#include "outputs.h"
+#include "owned.h"
+#include "search_parts.h"
+
+#include <glob.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The mean of this many texts is nearer to that of all texts than that of none (docs/text.md). */
+enum { OWN_MEAN_LEAST = 10 };
+
+/* --- what an operand is ----------------------------------------------------------------------- */
+
+static int matches_files(const char *operand) {
+  glob_t found;
+  int yes = strpbrk(operand, "*?[") != NULL && glob(operand, GLOB_NOSORT, NULL, &found) == 0;
+  if (yes) globfree(&found);
+  return yes;
+}
+
+static int looks_like_file(const char *operand) {
+  static const char *const endings[] = {".jpg", ".jpeg",  ".png",  ".webp",        ".gif",
+                                        ".bmp", ".tif",   ".tiff", ".npy",         ".npz",
+                                        ".txt", ".fvecs", ".fbin", ".safetensors", NULL};
+  const char *dot = strrchr(operand, '.');
+  for (size_t i = 0; dot && endings[i]; i++)
+    if (strcasecmp(dot, endings[i]) == 0) return 1;
+  return strchr(operand, '/') != NULL;
+}
+
+/* A file that is there is a file; a name that can only be that of a missing one is not words. */
+static int is_words(const char *operand) {
+  return access(operand, F_OK) != 0 && !matches_files(operand) && !looks_like_file(operand);
+}
+
+int check_search_text(cli_run *cli) {
+  const cli_args *a = &cli->args;
+  if (a->search.itself && (a->search.text || a->search.text_mean))
+    return fail_usage(cli, "--%s cannot be used with --itself",
+                      a->search.text ? "text-queries" : "text-mean");
+  if (a->search.text && a->encoder.folder)
+    return fail_usage(cli, "--text-queries is for rows; with --encoder, words are text and "
+                           "pictures are not");
+  if (a->search.text_mean && !a->search.text && !a->encoder.folder)
+    return fail_usage(cli, "--text-mean needs --text-queries, or words with --encoder");
+  return EXIT_OK;
+}
+
+/* --- the mean of text ------------------------------------------------------------------------- */
+
+static int mean_of_data(cli_run *cli, const kf_data *data, const char *path, double *mean) {
+  kf_status status = kf_text_mean(cli->ctx, data, mean);
+  return status == KF_OK ? EXIT_OK : fail_in(cli, status, path);
+}
+
+static int mean_of_file(cli_run *cli, uint32_t dim, double *mean) {
+  const char *path = cli->args.search.text_mean;
+  kf_data_options options = {.inner_labels = KF_OFF};
+  kf_data *data = NULL;
+  TRY(result_of(cli, kf_data_open(cli->ctx, &path, 1, &options, &data)));
+  TRY(own_data(cli, data));
+  if (kf_data_dim(data) != dim)
+    return fail_with(cli, EXIT_BAD_DATA, "%s: has %u columns, the gallery takes %u", path,
+                     kf_data_dim(data), dim);
+  return mean_of_data(cli, data, path, mean);
+}
+
+/* Sets what is subtracted from text, if anything. */
+static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
+                     const cli_queries *q) {
+  const char *file = cli->args.search.text_mean;
+  int found = q->encoder || q->n >= OWN_MEAN_LEAST;
+  if (!file && (!found || !kf_gallery_mapped(gallery))) return EXIT_OK;
+  double *mean = own_memory(cli, q->dim, sizeof *mean);
+  if (!mean) return fail(cli, KF_ERR_MEM);
+  if (file) {
+    TRY(mean_of_file(cli, q->dim, mean));
+    all->mean = file;
+  } else if (q->encoder) {
+    TRY(result_of(cli, kf_encoder_text_mean(cli->ctx, q->encoder, mean)));
+    all->mean = "everyday texts";
+  } else {
+    TRY(mean_of_data(cli, q->data, cli->args.operands.items[1], mean));
+    all->mean = "the queries";
+  }
+  for (size_t i = 0; i < all->n; i++)
+    if (all->parts[i].text) all->parts[i].text_mean = mean;
+  return EXIT_OK;
+}
+
+void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts *all) {
+  if (all->mean)
+    say(cli, "the mean of %s is subtracted from text", all->mean);
+  else if (all->text > 0 && kf_gallery_mapped(gallery))
+    say(cli,
+        "text in a mapped gallery finds less unless its mean is subtracted; fewer than %d queries "
+        "have no mean of their own, but --text-mean FILE gives one",
+        OWN_MEAN_LEAST);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static int open_rows(cli_run *cli, search_part *part) {
+  const cli_list *operands = &cli->args.operands;
+  for (size_t i = 1; i < operands->n; i++)
+    if (is_words(operands->items[i]) && !strpbrk(operands->items[i], "*?[."))
+      return fail_usage(cli, "'%s' is not a file; to search for words, give --encoder CLIP-DIR",
+                        operands->items[i]);
+  part->text = cli->args.search.text;
+  return queries_open(cli, 1, &part->queries);
+}
+
+static int load_towers(cli_run *cli, int words, int pictures, kf_encoder **out) {
+  const char *folder = cli->args.encoder.folder;
+  TRY(load_encoder(cli, folder, !words ? TOWER_IMAGES : pictures ? TOWER_BOTH : TOWER_TEXT, out));
+  if (words && kf_encoder_context(*out) == 0)
+    return fail_with(cli, EXIT_USAGE, "%s: the model has no text tower, which words need", folder);
+  return EXIT_OK;
+}
+
+static int open_part(cli_run *cli, kf_encoder *encoder, const char *const *operands, size_t n,
+                     search_part *part) {
+  cli_queries *q = &part->queries;
+  q->encoder = encoder;
+  q->dim = kf_encoder_dim(encoder);
+  part->text = is_words(operands[0]);
+  if (part->text) {
+    q->texts = operands;
+    q->n = n;
+    return EXIT_OK;
+  }
+  TRY(result_of(cli, kf_pictures_open(cli->ctx, operands, n, &q->pictures)));
+  q->n = kf_pictures_count(q->pictures);
+  return own_pictures(cli, q->pictures);
+}
+
+static int open_encoded(cli_run *cli, search_parts *all) {
+  const cli_list *operands = &cli->args.operands;
+  size_t n_words = 0;
+  for (size_t i = 1; i < operands->n; i++) n_words += is_words(operands->items[i]) != 0;
+  if (cli->args.search.text_mean && n_words == 0)
+    return fail_usage(cli, "--text-mean is for words, and every query is a picture");
+  if (cli->args.data.tensor) return fail_usage(cli, "--tensor cannot be used with --encoder");
+  kf_encoder *encoder;
+  TRY(load_towers(cli, n_words > 0, n_words + 1 < operands->n, &encoder));
+  for (size_t i = 1, end; i < operands->n; i = end) {
+    for (end = i + 1; end < operands->n; end++)
+      if (is_words(operands->items[end]) != is_words(operands->items[i])) break;
+    TRY(open_part(cli, encoder, operands->items + i, end - i, &all->parts[all->n]));
+    all->n++;
+  }
+  return EXIT_OK;
+}
+
+int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out) {
+  out->parts = own_memory(cli, cli->args.operands.n, sizeof *out->parts);
+  if (!out->parts) return fail(cli, KF_ERR_MEM);
+  out->n = !cli->args.encoder.folder;
+  TRY(cli->args.encoder.folder ? open_encoded(cli, out) : open_rows(cli, out->parts));
+  const search_part *text = NULL;
+  for (size_t i = 0; i < out->n; i++) {
+    search_part *part = &out->parts[i];
+    TRY(check_queries(cli, &part->queries, kf_gallery_mapped(gallery), ", or use --itself",
+                      kf_gallery_dim_in(gallery), "gallery"));
+    TRY(check_query_encoder(cli, &part->queries, kf_gallery_origin(gallery)));
+    part->first = out->queries;
+    out->queries += part->queries.n;
+    if (part->text) {
+      text = part;
+      out->text += part->queries.n;
+    }
+  }
+  return text ? find_mean(cli, gallery, out, &text->queries) : EXIT_OK;
+}
+
+int search_parts_start(cli_run *cli, search_parts *all, uint64_t *room) {
+  uint64_t most = 1;
+  for (size_t i = 0; i < all->n; i++) {
+    search_part *part = &all->parts[i];
+    part->room = *room;
+    TRY(queries_start(cli, &part->queries, &part->room));
+    if (part->room > most) most = part->room;
+  }
+  *room = most;
+  return EXIT_OK;
+}
+
+uint64_t search_parts_bad(const search_parts *all) {
+  uint64_t n = 0;
+  for (size_t i = 0; i < all->n; i++) n += kf_reader_bad(all->parts[i].queries.reader);
+  return n;
+}

@@ -1,0 +1,139 @@
+/* earlier.c - the output of an earlier run of kf_embed, whose rows need not be made again.
+ *
+ * A row depends on the bytes of its picture, on the encoder and on a few settings, and on nothing
+ * else. The file holds a checksum of the bytes for every row, and one of encoder and settings for
+ * all; so whichever pictures are given, in whatever order and under whatever names, those whose bytes
+ * have a row already get that. Times and sizes do not count: copying a folder changes the times, and
+ * the file would not be the same for the same pictures. */
+#include "encode/earlier.h"
+#include "encode/image.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+static bool meta_is(const kf_st *st, const char *key, uint64_t value) {
+  const char *text = kf_st_meta(st, key);
+  uint64_t stored;
+  return text != NULL && kf_parse_hex64(text, &stored) && stored == value;
+}
+
+static int by_sum(const void *a, const void *b) {
+  const struct kf_earlier_row *x = a, *y = b;
+  if (x->sum != y->sum) return x->sum < y->sum ? -1 : 1;
+  return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* KF_ERR_DATA if the file is not what its metadata say. */
+static kf_status read_file(kf_earlier *e, uint32_t dim, kf_type type, kf_err *err) {
+  const kf_st_tensor *rows, *sums;
+  KF_TRY(kf_st_expect(&e->file, KF_TENSOR_ROWS, type, 2, (int64_t[]){-1, dim}, &rows, err));
+  e->n = rows->shape[0];
+  KF_TRY(kf_st_expect(&e->file, KF_TENSOR_SUMS, KF_TYPE_U64, 1, (int64_t[]){(int64_t)e->n}, &sums,
+                      err));
+  KF_TAKE(&e->memory, e->sums, e->n);
+  KF_TAKE(&e->memory, e->by_sum, e->n);
+  if (e->memory.failed) return kf_fail_memory(err);
+  KF_TRY(kf_st_read_all(&e->file, sums, e->sums, err));
+  for (uint64_t i = 0; i < e->n; i++) e->by_sum[i] = (struct kf_earlier_row){e->sums[i], i};
+  qsort(e->by_sum, e->n, sizeof *e->by_sum, by_sum);
+  e->rows = rows;
+  return KF_OK;
+}
+
+kf_status kf_earlier_open(kf_earlier *e, const char *path, uint64_t made_with, uint64_t made_of,
+                          uint32_t dim, kf_type type, kf_err *err) {
+  kf_err ignored;
+  *e = (kf_earlier){.file = {.in = {.fd = -1}}};
+  if (access(path, R_OK) != 0) return KF_OK;
+  kf_status status = kf_st_open(&e->file, path, &ignored);
+  if (status == KF_OK && meta_is(&e->file, KF_MADE_WITH, made_with)) {
+    e->same_list = meta_is(&e->file, KF_MADE_OF, made_of);
+    status = kf_st_origin(&e->file, &e->origin, &ignored);
+    if (status == KF_OK) status = read_file(e, dim, type, &ignored);
+  }
+  if (e->rows == NULL) kf_earlier_close(e);
+  return status == KF_ERR_MEM ? kf_fail_memory(err) : KF_OK;
+}
+
+void kf_earlier_close(kf_earlier *e) {
+  kf_st_close(&e->file);
+  kf_arena_free(&e->memory);
+  *e = (kf_earlier){.file = {.in = {.fd = -1}}};
+}
+
+bool kf_earlier_find(const kf_earlier *e, uint64_t sum, uint64_t *row) {
+  if (e->rows == NULL || sum == KF_NO_SUM) return false;
+  uint64_t low = 0, high = e->n;
+  while (low < high) {
+    uint64_t middle = low + (high - low) / 2;
+    if (e->by_sum[middle].sum < sum)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (low == e->n || e->by_sum[low].sum != sum) return false;
+  *row = e->by_sum[low].row;
+  return true;
+}
+
+kf_status kf_earlier_read(const kf_earlier *e, uint64_t row, void *to, kf_err *err) {
+  uint64_t size = e->rows->bytes / e->n;
+  return kf_in_read(&e->file.in, e->rows->offset + row * size, to, size, err);
+}
+
+/* --- the pictures ----------------------------------------------------------------------------- */
+
+enum { PIECE = 1 << 18 }; /* bytes */
+
+typedef struct summing {
+  kf_ctx *ctx;
+  const kf_pictures *pictures;
+  uint64_t *sums;
+  unsigned char *pieces; /* [threads][PIECE] */
+  atomic_uint_fast64_t done;
+} summing;
+
+static kf_status sum_bytes(const kf_in *in, unsigned char *piece, uint64_t *sum, kf_err *err) {
+  kf_checksum of_bytes;
+  kf_checksum_start(&of_bytes);
+  for (uint64_t at = 0; at < in->size;) {
+    uint64_t n = in->size - at < PIECE ? in->size - at : PIECE;
+    KF_TRY(kf_in_read(in, at, piece, n, err));
+    kf_checksum_add(&of_bytes, piece, n);
+    at += n;
+  }
+  *sum = kf_checksum_value(&of_bytes);
+  return KF_OK;
+}
+
+/* A picture that cannot be read now is embedded again, which then says why. */
+static kf_status sum_task(void *argument, size_t i, size_t worker, kf_err *err) {
+  summing *s = argument;
+  kf_err ignored;
+  kf_in in;
+  s->sums[i] = KF_NO_SUM;
+  kf_status status = kf_in_open(&in, kf_pictures_path(s->pictures, i), &ignored);
+  if (status == KF_ERR_MEM) return kf_fail_memory(err);
+  if (status == KF_OK) {
+    uint64_t sum;
+    if (in.size <= KF_MAX_IMAGE_FILE &&
+        sum_bytes(&in, s->pieces + worker * PIECE, &sum, &ignored) == KF_OK)
+      s->sums[i] = sum;
+    kf_in_close(&in);
+  }
+  uint64_t done = atomic_fetch_add(&s->done, 1) + 1;
+  return kf_task_progress(s->ctx, worker, "check", done, kf_pictures_count(s->pictures), err);
+}
+
+kf_status kf_sum_pictures(kf_ctx *ctx, const kf_pictures *pictures, uint64_t *sums) {
+  summing s = {.ctx = ctx, .pictures = pictures, .sums = sums};
+  s.pieces = kf_alloc(ctx->threads, PIECE);
+  if (s.pieces == NULL) return kf_fail_memory(&ctx->err);
+  kf_status status = kf_parallel(ctx, (size_t)kf_pictures_count(pictures), sum_task, &s);
+  kf_free(s.pieces);
+  return status;
+}

@@ -1,0 +1,116 @@
+/* origin.c - which encoder embeddings come from: its name and its checksum.
+ *
+ * Whoever makes embeddings knows; data sets carry it to statistics, models, text and galleries, in
+ * memory and in files. Wherever two of these meet, they must agree: rows of two encoders have
+ * nothing to do with each other, even if they are equally long, and nothing else would show it. What
+ * does not know its encoder goes with everything, since files from elsewhere never say. */
+#include "file/file.h"
+
+#include <string.h>
+
+#define KEY_NAME     "encoder"
+#define KEY_CHECKSUM "encoder_checksum"
+
+/* Keeps the end of a long path, which says more than its beginning. */
+static void set_from(kf_origin *o, const char *from) {
+  size_t n = strlen(from), room = sizeof o->from - 1;
+  if (n <= room) {
+    memcpy(o->from, from, n + 1);
+    return;
+  }
+  const char *tail = from + n - (room - 3);
+  while (((unsigned char)*tail & 0xC0) == 0x80) tail++; /* not from the middle of a character */
+  snprintf(o->from, sizeof o->from, "...%s", tail);
+}
+
+void kf_origin_set(kf_origin *o, const char *name, uint64_t checksum, const char *from) {
+  bool any = o->any;
+  *o = (kf_origin){.known = true, .any = any, .checksum = checksum};
+  snprintf(o->name, sizeof o->name, "%s", name);
+  set_from(o, from);
+}
+
+const kf_origin *kf_origin_known(const kf_origin *o) { return o->known ? o : NULL; }
+
+/* The first half of a checksum is enough to tell encoders apart. */
+static unsigned short_sum(const kf_origin *o) { return (unsigned)(o->checksum >> 32); }
+
+static kf_status fail_other(const kf_origin *a, const kf_origin *b, kf_err *err) {
+  return kf_fail_hint(err, KF_ERR_DATA, KF_HINT_ANY_ENCODER,
+                      "%s: the encoder is %s (%08x), but that of %s is %s (%08x), and embeddings "
+                      "of different encoders cannot be compared",
+                      a->from, a->name, short_sum(a), b->from, b->name, short_sum(b));
+}
+
+kf_status kf_origin_agree(const kf_origin *a, const kf_origin *b, kf_err *err) {
+  if (!a->known || !b->known || a->any || b->any || a->checksum == b->checksum) return KF_OK;
+  return fail_other(a, b, err);
+}
+
+kf_status kf_origin_join(kf_origin *into, const kf_origin *other, kf_err *err) {
+  KF_TRY(kf_origin_agree(other, into, err));
+  bool any = into->any || other->any;
+  bool differ = into->known && other->known && into->checksum != other->checksum;
+  if (differ || into->mixed || other->mixed)
+    *into = (kf_origin){.mixed = true};
+  else if (!into->known)
+    *into = *other;
+  into->any = any;
+  return KF_OK;
+}
+
+/* --- in files --------------------------------------------------------------------------------- */
+
+kf_status kf_stw_origin(kf_stw *w, const kf_origin *o, kf_err *err) {
+  if (!o->known) return KF_OK;
+  KF_TRY(kf_stw_meta(w, KEY_NAME, o->name, err));
+  return kf_stw_meta_hex(w, KEY_CHECKSUM, o->checksum, err);
+}
+
+bool kf_parse_hex64(const char *text, uint64_t *out) {
+  uint64_t value = 0;
+  for (int i = 0; i < 16; i++) {
+    char c = text[i];
+    bool letter = c >= 'a' && c <= 'f';
+    if (!letter && !(c >= '0' && c <= '9')) return false;
+    value = value << 4 | (uint64_t)(letter ? c - 'a' + 10 : c - '0');
+  }
+  *out = value;
+  return text[16] == '\0';
+}
+
+kf_status kf_st_origin(const kf_st *st, kf_origin *out, kf_err *err) {
+  const char *format = kf_st_meta(st, "format"), *path = st->in.path;
+  const char *name = kf_st_meta(st, KEY_NAME), *digits = kf_st_meta(st, KEY_CHECKSUM);
+  *out = (kf_origin){0};
+  /* Other programs may mean something else by these keys. */
+  if (format == NULL || !kf_starts_with(format, "koofu.")) return KF_OK;
+  if (name == NULL && digits == NULL) return KF_OK;
+  if (name == NULL || digits == NULL)
+    return kf_fail_file(err, path, "has metadata '%s' without '%s'",
+                        name != NULL ? KEY_NAME : KEY_CHECKSUM,
+                        name != NULL ? KEY_CHECKSUM : KEY_NAME);
+  size_t n = strlen(name);
+  if (n == 0 || n >= sizeof out->name || !kf_utf8_valid(name, n))
+    return kf_fail_file(err, path,
+                        "metadata '" KEY_NAME "' is not a name of 1 to %zu bytes of UTF-8",
+                        sizeof out->name - 1);
+  uint64_t checksum;
+  if (!kf_parse_hex64(digits, &checksum))
+    return kf_fail_file(err, path, "metadata '" KEY_CHECKSUM "' is '%.20s', not 16 hex digits",
+                        digits);
+  kf_origin_set(out, name, checksum, path);
+  return KF_OK;
+}
+
+/* --- access ----------------------------------------------------------------------------------- */
+
+const char *kf_origin_name(const kf_origin *o) { return o != NULL ? o->name : NULL; }
+uint64_t kf_origin_checksum(const kf_origin *o) { return o != NULL ? o->checksum : 0; }
+const kf_origin *kf_data_origin(const kf_data *data) { return kf_origin_known(&data->origin); }
+
+kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_origin *b) {
+  KF_ENTER(ctx, true);
+  if (a == NULL || b == NULL || ctx->options.any_encoder) return KF_OK;
+  return kf_origin_agree(a, b, err);
+}

@@ -1,0 +1,132 @@
+/* quickstart_folder.c - the folder that a quickstart writes into.
+ *
+ * A small text, about.txt, says what is in it; it also tells that the folder is ours, so that files of
+ * the same names that somebody else made are not replaced. Nor is anything written among the
+ * pictures: they belong to the caller. */
+#include "recipe/recipe.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ABOUT "about.txt"
+
+static const char *const outputs[] = {ABOUT, "embeddings.safetensors", "text.safetensors",
+                                      "model.safetensors", "report.html"};
+static const char first_words[] = "A classifier made by koofu from the pictures in ";
+static const char content[] =
+    "\n"
+    "\n"
+    "embeddings.safetensors  one row for each picture, with labels and paths\n"
+    "text.safetensors        the class names, if they take part\n"
+    "model.safetensors       the classifier\n"
+    "report.html             how good it is\n"
+    "\n"
+    "Another run into this folder replaces these files.\n";
+
+enum { MOST_ABOUT = 65536 }; /* bytes */
+
+/* What the folder was made from, to be freed; NULL: it does not say. */
+static char *read_source(const char *about) {
+  kf_err ignored;
+  char *text, *source = NULL;
+  uint64_t n;
+  size_t head = sizeof first_words - 1;
+  if (kf_read_file(about, MOST_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
+  if (kf_starts_with(text, first_words)) {
+    text[head + strcspn(text + head, "\n")] = '\0';
+    source = kf_strdup(text + head);
+  }
+  kf_free(text);
+  return source;
+}
+
+/* A file that is there already, by its name; NULL: none. Anything else in its place is an error of
+ * writing. */
+static const char *find_output(const char *folder, kf_arena *paths) {
+  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+    const char *path = kf_path_join_in(paths, folder, outputs[i]);
+    struct stat info;
+    if (path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return outputs[i];
+  }
+  return NULL;
+}
+
+static kf_status check(const char *folder, kf_arena *paths, char **source, kf_err *err) {
+  const char *about = kf_path_join_in(paths, folder, ABOUT), *there = find_output(folder, paths);
+  if (paths->failed) return kf_fail_memory(err);
+  *source = read_source(about);
+  if (there == NULL || *source != NULL) return KF_OK;
+  return kf_fail(
+      err, KF_ERR_ARG,
+      "%s: holds %s, which was not made like this and would be replaced; write to another "
+      "folder, or move it away",
+      folder, there);
+}
+
+kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err) {
+  if (kf_pictures_inside(pictures, folder))
+    return kf_fail(err, KF_ERR_ARG,
+                   "%s: is among the pictures; write to a folder that is not inside theirs",
+                   folder);
+  char *source = NULL;
+  kf_arena paths = {0};
+  kf_status status = check(folder, &paths, &source, err);
+  kf_free(source);
+  kf_arena_free(&paths);
+  return status;
+}
+
+static kf_status write_about(const char *about, const char *name, kf_err *err) {
+  kf_out out = {0};
+  KF_TRY(kf_out_open(&out, about, err));
+  kf_string text = {0};
+  kf_string_add(&text, first_words, sizeof first_words - 1);
+  for (const char *c = name; *c != '\0'; c++) kf_string_add(&text, *c == '\n' ? " " : c, 1);
+  kf_string_add(&text, content, sizeof content - 1);
+  kf_status status = text.failed ? kf_fail_memory(err) : kf_out_write(&out, text.data, text.n, err);
+  if (status == KF_OK) status = kf_out_commit(&out, err);
+  kf_out_abort(&out);
+  kf_string_clear(&text);
+  return status;
+}
+
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made) {
+  kf_err *err = &ctx->err;
+  kf_arena paths = {0};
+  char *source = NULL;
+  *made = mkdir(folder, 0777) == 0;
+  if (!*made && errno != EEXIST) return kf_fail_errno(err, folder, "cannot be created", errno);
+  if (!kf_is_directory(folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", folder);
+  kf_status status = check(folder, &paths, &source, err);
+  for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
+    const char *path = kf_path_join_in(&paths, folder, outputs[i]);
+    status = path != NULL ? kf_check_output(path, err) : kf_fail_memory(err);
+  }
+  if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
+    kf_log(ctx, "%s: what was made from %s is replaced", folder, source);
+  if (status == KF_OK) status = write_about(kf_path_join_in(&paths, folder, ABOUT), name, err);
+  kf_free(source);
+  kf_arena_free(&paths);
+  return status;
+}
+
+/* Whether there is nothing but the text. */
+static bool is_bare(const char *folder) {
+  DIR *dir = opendir(folder);
+  bool bare = dir != NULL;
+  for (const struct dirent *entry; bare && (entry = readdir(dir)) != NULL;)
+    bare = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+           strcmp(entry->d_name, ABOUT) == 0;
+  if (dir != NULL) closedir(dir);
+  return bare;
+}
+
+void kf_quickstart_undo(const char *folder) {
+  if (!is_bare(folder)) return;
+  char *about = kf_path_join(folder, ABOUT);
+  if (about != NULL) unlink(about);
+  kf_free(about);
+  rmdir(folder);
+}
