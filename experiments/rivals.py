@@ -40,10 +40,12 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import base64
 import csv
+import importlib.util
 import json
 import math
 import multiprocessing
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -267,7 +269,7 @@ def fit_rival(name, x, y, q, answer):
 
 
 def within(limit, name, x, y, q):
-    """Answers, processor time and C of a rival, in a process of its own; None where it has not ended within the limit."""
+    """Answers, processor time and C of a rival, in a process of its own; None if it has not ended within the limit."""
     ours, theirs = multiprocessing.get_context("fork").Pipe(False)
     process = multiprocessing.get_context("fork").Process(target=limited, args=(limit, name, x, y, q, theirs))
     process.start()
@@ -277,7 +279,7 @@ def within(limit, name, x, y, q):
     except EOFError:
         result = None
     process.join()
-    if result is None and process.exitcode != -24:  # SIGXCPU
+    if result is None and process.exitcode not in (-signal.SIGXCPU, -signal.SIGKILL):
         sys.exit(f"{name} failed")
     return result
 
@@ -443,7 +445,8 @@ def shots_table(made, title, column, sets, rivals, numbers):
             expected = [by_shots(made, name, number, "default", column) for name in sets]
             if there(values):
                 whole = len(there(values)) == len(there(expected))
-                rows.append([str(number), RIVALS[who], *map(figure, values), figure(mean_of(there(values)) if whole else None)])
+                mean = mean_of(there(values)) if whole else None
+                rows.append([str(number), RIVALS[who], *map(figure, values), figure(mean)])
     table(title, ["shots", "", *(SETS[name][0] for name in sets), "mean"], rows)
 
 
@@ -455,7 +458,8 @@ def shots_tables(made, sets, rivals, shots):
     for who in (name for name in rivals if name in EVERY_DRAW):
         cells = [mean_of(there([by_shots(made, name, number, who) for number in numbers])) for name in sets]
         rows.append([RIVALS[who], *map(figure, cells), figure(mean_of(cells))])
-    table("Top-1 in per cent of each set, mean over the numbers of shots", ["", *(SETS[name][0] for name in sets), "mean"], rows)
+    heads = ["", *(SETS[name][0] for name in sets), "mean"]
+    table("Top-1 in per cent of each set, mean over the numbers of shots", heads, rows)
 
 
 # --- with text -------------------------------------------------------------------------------------
@@ -558,7 +562,7 @@ def parse_arguments():
     parser.add_argument("--shots", type=numbers, default=[1, 2, 4, 8, 16, "all"])
     parser.add_argument("--rival-shots", type=numbers, default=["all"])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--limit", type=int, default=900)
+    parser.add_argument("--limit", type=int, default=300)
     parser.add_argument("--out")
     parser.add_argument("--text", action="store_true")
     parser.add_argument("--raw-units", action="store_true")
@@ -572,11 +576,9 @@ def require(arguments, folder):
     if not os.access(arguments.koofu, os.X_OK):
         sys.exit(f"there is no program {arguments.koofu}; build koofu (make), or give --koofu")
     if arguments.raw_units or (not arguments.text and any(name in NEED_SKLEARN for name in arguments.rivals)):
-        try:
-            import sklearn  # noqa: F401
-        except ImportError:
-            sys.exit("scikit-learn is missing: pip install scikit-learn in a virtual environment, or leave its rivals out "
-                     "(--rivals raw,paper,default,gda-clip)")
+        if importlib.util.find_spec("sklearn") is None:
+            sys.exit("scikit-learn is missing: install it (python3 -m venv rivals && rivals/bin/pip install numpy "
+                     "scikit-learn), or leave its rivals out (--rivals raw,paper,default,gda-clip)")
 
 
 def main():
