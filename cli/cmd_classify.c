@@ -11,6 +11,7 @@
 #include "table.h"
 #include "texts.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,18 +283,20 @@ static void say_counts(const classify_job *job) {
 }
 
 static int commit(classify_job *job) {
-  /* main says if standard output was not */
-  int written = !is_stdout(job->cli->args.output) || fflush(stdout) == 0;
-  int result = out_file_commit(job->cli, &job->out);
-  if (result == EXIT_OK && written) say_counts(job);
-  if (result == EXIT_OK && !is_stdout(job->cli->args.output))
-    say_written(job->cli, job->cli->args.output, "the %s of %s",
+  cli_run *cli = job->cli;
+  int to_stdout = is_stdout(cli->args.output);
+  if (to_stdout && fflush(stdout) != 0)
+    return fail_with(cli, EXIT_IO, "standard output: cannot be written: %s", strerror(errno));
+  TRY(out_file_commit(cli, &job->out));
+  if (!to_stdout)
+    say_written(cli, cli->args.output, "the %s of %s",
                 job->top == 1 ? "best class" : show_counted(job->top, "", "best classes").text,
                 show_counted(job->queries.n - kf_reader_bad(job->queries.reader),
                              job->queries.pictures ? "picture" : "row",
                              job->queries.pictures ? "pictures" : "rows")
                     .text);
-  return result;
+  say_counts(job);
+  return EXIT_OK;
 }
 
 static int classify(classify_job *job) {

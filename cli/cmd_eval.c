@@ -31,39 +31,39 @@ static int analyse(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   TRY(result_of(job->cli, kf_analysis_new(job->cli->ctx, eval_judged(job), job->data, &options,
                                           &job->analysis)));
-  job->calibration = job->analysis->calibration;
+  if (!job->zero.text) job->calibration = job->analysis->calibration;
   return own_analysis(job->cli, job->analysis);
 }
 
-/* Whether the scores that are looked at have a temperature. */
+/* Whether the scores of the model that are looked at have a temperature. */
 static int has_temperature(const eval_job *job) {
   const cli_args *a = &job->cli->args;
   if (softmax_temperature(a) > 0) return 1;
-  return kf_model_temperature(eval_judged(job)) > 0 && !a->use.raw &&
+  return kf_model_temperature(job->model) > 0 && !a->use.raw &&
          metric_for(a, job->model) == metric_for(&(cli_args){0}, job->model);
 }
 
 static int calibrate(eval_job *job) {
   kf_analysis_options options = analysis_options(job);
   kf_calibration *calibration;
-  TRY(result_of(job->cli, kf_calibration_new(job->cli->ctx, eval_judged(job), job->data, &options,
-                                             &calibration)));
+  TRY(result_of(job->cli,
+                kf_calibration_new(job->cli->ctx, job->model, job->data, &options, &calibration)));
   job->calibration = calibration;
   return own_calibration(job->cli, calibration);
 }
 
-/* Counts and hits of the judged space, if another pass has them already. */
+/* Counts and hits of the model, if another pass has them already. */
 static const kf_eval_result *counted_already(const eval_job *job) {
-  return job->analysis      ? &job->analysis->totals
-         : job->calibration ? &job->calibration->totals
-                            : NULL;
+  return job->analysis && !job->zero.text ? &job->analysis->totals
+         : job->calibration               ? &job->calibration->totals
+                                          : NULL;
 }
 
 static int evaluate_prototypes(eval_job *job) {
   const cli_args *a = &job->cli->args;
   kf_eval_result *r = &job->prototypes;
   int fused = kf_model_fused(job->model) && !a->use.raw;
-  const kf_eval_result *counted = job->zero.text || fused ? NULL : counted_already(job);
+  const kf_eval_result *counted = fused ? NULL : counted_already(job);
   if (a->use.raw && counted) {
     *r = *counted;
     r->raw_top1 = r->top1;
@@ -87,7 +87,7 @@ static int evaluate_prototypes(eval_job *job) {
 static int evaluate_parts(eval_job *job) {
   kf_eval_options options = {
       .include_raw = KF_OFF, .part = KF_PART_TEXT, .truth = job->truth, .set = job->set};
-  const kf_eval_result *counted = job->zero.text ? NULL : counted_already(job);
+  const kf_eval_result *counted = counted_already(job);
   kf_status status = kf_eval(job->cli->ctx, job->model, job->data, &options, &job->own_text);
   options.part = KF_PART_FUSED;
   if (counted) job->fused = *counted;
@@ -155,7 +155,9 @@ static int evaluate_neighbours(eval_job *job) {
 static int evaluate(eval_job *job) {
   const cli_args *a = &job->cli->args;
   if (wants_errors(a)) TRY(analyse(job));
-  if (!wants_errors(a) && job->data && !a->errors.no_calibration && has_temperature(job))
+  if (a->errors.no_calibration)
+    job->calibration = NULL;
+  else if (!job->calibration && job->data && has_temperature(job))
     TRY(calibrate(job));
   if (job->data) TRY(evaluate_prototypes(job));
   if (eval_has_parts(job)) TRY(evaluate_parts(job));

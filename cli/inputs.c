@@ -51,7 +51,8 @@ int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   if (!a->fit.groups) return EXIT_OK;
   if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
   if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
-  kf_data_options options = {.labels = &a->fit.groups, .n_labels = 1, .tensor = a->data.tensor};
+  kf_data_options options = {
+      .labels = &a->fit.groups, .n_labels = 1, .tensor = a->data.tensor, .inner_labels = KF_OFF};
   kf_data *grouped;
   TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped)));
   TRY(own_data(cli, grouped));

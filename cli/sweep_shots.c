@@ -136,7 +136,8 @@ static int draw_shots(shots_job *j) {
   kf_shots_options options = {.shots = a->shots.sizes.items,
                               .n_shots = a->shots.sizes.n,
                               .seeds = (uint32_t)a->shots.seeds.value,
-                              .truth = j->truth};
+                              .truth = j->truth,
+                              .method = (kf_method)a->fit.method};
   TRY(result_of(j->cli,
                 kf_shots_new(j->cli->ctx, j->train, j->test, j->text, &options, &j->shots)));
   return own_shots(j->cli, j->shots);

@@ -245,7 +245,7 @@ typedef struct kf_data_options {
   /* Labels inside .safetensors and .npz; NULL: "labels" or, in an .npz, the only list of integers or
    * strings with as many elements as there are rows, which is logged. */
   const char *label_tensor;
-  kf_switch inner_labels; /* read labels inside the files; default: on */
+  kf_switch inner_labels; /* use labels and class names inside the files; default: on */
   int skip_bad;           /* leave out NaN, infinite and zero rows instead of failing */
   int allow_unlabelled;   /* negative integers and empty lines are KF_LABEL_NONE, not an error */
   int allow_unknown;      /* with `classes`: labels not in the list are KF_LABEL_NONE, too */

@@ -65,6 +65,8 @@ class Session(Box):
         os.mkdir(folder)
 
     def command(self, *words):
+        if words and words[0] in ("fit", "sweep", "report") and "--method" not in words and "--model" not in words:
+            words = (*words, "--method", "paper")  # the session `shrunk` has the default
         return super().command(*words, "-q", *self.more)
 
     def write(self, name, content):
@@ -279,6 +281,42 @@ def fit(s):
             "single": ["../world/single.safetensors", "--lambda", "0.5", "--dim", 12],
             "single-fused": ["../world/single.safetensors", "--text", TEXT]}.items():
         s.works("fit", *words, "-o", f"{name}.safetensors")
+
+
+@session
+def shrunk(s):
+    """The default method."""
+    statistics = "../stats/plain.safetensors"
+    s.write("groups.txt", lines(i // 5 for i in range(K * EACH)))
+    text = [TRAIN, "--text", TEXT]
+    for name, words in {
+            "auto": [TRAIN],
+            "statistics": [statistics],
+            "given": [TRAIN, "--lambda", "0.3x", "--dim", 11],
+            "dim-auto": [TRAIN, "--dim", "auto", "--margin", 3],
+            "accuracy": [TRAIN, "--criterion", "accuracy"],
+            "one-se": [TRAIN, "--one-se"],
+            "sample": [TRAIN, "--sample", 70],
+            "groups": [TRAIN, "--groups", "groups.txt"],
+            "euclidean": [TRAIN, "--metric", "euclidean"],
+            "not-normalized": [TRAIN, "--no-normalize"],
+            "between": ["../stats/only.safetensors", "--between", statistics],
+            "skipped": ["../convert/bad.npy", "--labels", "../convert/gaps.txt", "--skip-bad", "--skip-unlabelled"],
+            "reject": [TRAIN, "--reject", "0.9"],
+            "fused": text,
+            "fused-alpha": [*text, "--fuse", "0.25"],
+            "fused-lambda": [*text, "--lambda", "0.3x"],
+            "fused-groups": [*text, "--groups", "groups.txt"],
+            "single": ["../world/single.safetensors"],
+            "single-fused": ["../world/single.safetensors", "--text", TEXT]}.items():
+        s.works("fit", *words, "--method", "shrunk", "-o", f"{name}.safetensors")
+    s.write("okapi.npy", npy(rows_of(5, DIM, 1, 3)[0]))
+    s.works("add-class", "auto.safetensors", "okapi", "okapi.npy", "-o", "okapi.safetensors")
+    for name in ("auto", "given", "reject", "fused", "not-normalized", "single", "okapi"):
+        s.out(f"{name}.json", "eval", f"{name}.safetensors", TEST, "--json")
+        s.out(f"{name}.tsv", "classify", f"{name}.safetensors", TEST, "--probabilities")
+    s.out("sweep.csv", "sweep", TRAIN, "--method", "shrunk", "--lambdas", "0.3x,1x", "--dims", "40,9", "-k", 3, "--format", "csv")
+    s.out("left-out.csv", "sweep", TRAIN, "--method", "shrunk", "--lambdas", "0.3x,1x", "--leave-one-out", "--format", "csv")
 
 
 @session

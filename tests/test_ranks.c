@@ -59,9 +59,9 @@ static uint64_t *count_ranks(problem *p, const kf_model *model, kf_metric metric
   return hits;
 }
 
-static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre centre,
-                  const uint32_t *dims, size_t n_dims) {
-  kf_fit_options options = {.method = KF_METHOD_PAPER, .lambda = lambda, .centre = centre};
+static void check_method(problem *p, kf_method method, kf_lambda lambda, kf_metric metric,
+                         kf_centre centre, const uint32_t *dims, size_t n_dims) {
+  kf_fit_options options = {.method = method, .lambda = lambda, .centre = centre};
   kf_model *model;
   assert_ok(p->ctx, kf_fit_stats(p->ctx, p->stats, &options, &model));
   uint64_t *hits = count_ranks(p, model, metric, dims, n_dims);
@@ -80,6 +80,14 @@ static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre cent
   }
   free(hits);
   kf_model_free(model);
+}
+
+/* With shrunk means as well, where rows are centred. */
+static void check(problem *p, kf_lambda lambda, kf_metric metric, kf_centre centre,
+                  const uint32_t *dims, size_t n_dims) {
+  check_method(p, KF_METHOD_PAPER, lambda, metric, centre, dims, n_dims);
+  if (centre == KF_CENTRE_MEAN)
+    check_method(p, KF_METHOD_SHRUNK, lambda, metric, centre, dims, n_dims);
 }
 
 static void every_dimension(void **state) {

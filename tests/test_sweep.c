@@ -42,7 +42,7 @@ static void clear_problem(problem *p) {
 /* The alpha of a fused cell, chosen alone. */
 static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o) {
   kf_fuse_choice *choice;
-  kf_fuse_options options = {.method = KF_METHOD_PAPER,
+  kf_fuse_options options = {.method = o->method,
                              .centre = KF_CENTRE_MEAN,
                              .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
                              .alphas = o->alphas,
@@ -58,7 +58,7 @@ static double alpha_alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_
 static void alone(problem *p, const kf_sweep_cell *cell, const kf_sweep_options *o, uint64_t *n,
                   uint64_t *top1, uint64_t *top5) {
   kf_model *model;
-  kf_fit_options fit = {.method = KF_METHOD_PAPER,
+  kf_fit_options fit = {.method = o->method,
                         .lambda = {cell->lambda, KF_LAMBDA_ABSOLUTE},
                         .dim = cell->dim,
                         .centre = o->centre,
@@ -159,6 +159,8 @@ static void parts(void **state) {
         &(kf_sweep_options){
             .method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN, .dims = dims, .n_dims = 2},
         3);
+  check(&p, &(kf_sweep_options){.method = KF_METHOD_SHRUNK, .dims = dims, .n_dims = 5}, 6);
+  check(&p, &(kf_sweep_options){.k = ks, .n_k = 2}, 6); /* the default method */
   kf_stats *other; /* S_b from other statistics, without neighbours */
   assert_ok(p.ctx, kf_stats_new_from_data(p.ctx, p.test, NULL, &other));
   check(&p,

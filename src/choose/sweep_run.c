@@ -4,6 +4,7 @@
  * are chosen in one pass over the training rows; a model or gallery serves all passes of its
  * group; one pass ranks all numbers of dimensions, one search serves all k. */
 #include "choose/sweep.h"
+#include "choose/left_out.h"
 
 #include <stdlib.h>
 
@@ -270,39 +271,62 @@ static kf_status run_group(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
 
 /* --- leave-one-out --------------------------------------------------------------------------- */
 
-static kf_status count_left_out(kf_sweep_job *j, kf_loo *loo, const kf_row_list *sample,
-                                const kf_sweep_work *w, size_t n) {
+/* Hits at the lambda of each point, of `rows` rows. */
+static kf_status count_hits(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
+                            uint64_t *rows) {
+  const kf_sweep_options *o = &j->plan->options;
+  kf_row_list sample = {0};
+  kf_loo *loo = NULL;
+  kf_loo_count count = {0};
+  kf_status status = kf_sample_rows(j->ctx, j->train, o->sample, &sample, &j->sweep->counts.rows);
+  if (status == KF_OK) status = kf_loo_new(j->fitter, j->train, metric, o->centre, &loo);
+  if (status == KF_OK) status = kf_loo_count_hits(loo, &sample, "sweep", points, n, &count);
+  *rows = count.n;
+  kf_loo_free(loo);
+  kf_row_list_clear(&sample);
+  return status;
+}
+
+/* The same by all scores, for shrunk means. */
+static kf_status count_by_scores(kf_sweep_job *j, kf_metric metric, kf_fuse_point *points, size_t n,
+                                 uint64_t *rows) {
+  kf_left_out_options by = {.metric = metric, .sample = j->plan->options.sample};
+  kf_left_out *l;
+  KF_TRY(kf_left_out_new(j->fitter, j->train, &by, &l));
+  kf_status status = KF_OK;
+  *rows = kf_left_out_counts(l).n;
+  j->sweep->counts.rows = kf_left_out_counts(l).rows;
+  for (size_t i = 0; status == KF_OK && *rows > 0 && i < n; i++) {
+    kf_left_out_point p = {0};
+    kf_left_out_trial trial = {.lambda = points[i].lambda, .what = "sweep"};
+    status = kf_left_out_try(l, &trial, &p, 1, rows);
+    points[i].top1 = p.top1;
+    points[i].top5 = p.top5;
+  }
+  kf_left_out_free(l);
+  return status;
+}
+
+/* All lambdas at once; the rows that are left out are training rows. */
+static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
   kf_fuse_point *points;
-  kf_loo_count count;
+  uint64_t rows = 0;
+  kf_metric metric = setting_of(j, w)->metric;
   if (KF_TAKE_ZERO(&j->arena, points, n) == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; i < n; i++)
     KF_TRY(kf_fitter_lambda(j->fitter, j->plan->options.lambdas[w[i].lambda], &points[i].lambda));
-  KF_TRY(kf_loo_count_hits(loo, sample, "sweep", points, n, &count));
-  if (count.n == 0)
+  bool paper = kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
+  KF_TRY((paper ? count_hits : count_by_scores)(j, metric, points, n, &rows));
+  if (rows == 0)
     return kf_fail(&j->ctx->err, KF_ERR_MATH, "no row can be left out: no class has two rows");
   double mean = j->sweep->mean_eigenvalue;
   for (size_t i = 0; i < n; i++) {
     kf_sweep_cell *c = &j->sweep->cells[w[i].cell];
     c->lambda = points[i].lambda;
     c->relative = mean > 0 ? c->lambda / mean : 0;
-    add_hits(j, &w[i], count.n, points[i].top1, points[i].top5);
+    add_hits(j, &w[i], rows, points[i].top1, points[i].top5);
   }
   return kf_stage_step(j->stage);
-}
-
-/* All lambdas at once; the rows that are left out are training rows. */
-static kf_status leave_out(kf_sweep_job *j, const kf_sweep_work *w, size_t n) {
-  const kf_sweep_options *o = &j->plan->options;
-  const kf_data *train = j->train;
-  kf_row_list sample = {0};
-  kf_loo *loo = NULL;
-  kf_status status = kf_sample_rows(j->ctx, train, o->sample, &sample, &j->sweep->counts.rows);
-  if (status == KF_OK)
-    status = kf_loo_new(j->fitter, train, setting_of(j, w)->metric, o->centre, &loo);
-  if (status == KF_OK) status = count_left_out(j, loo, &sample, w, n);
-  kf_loo_free(loo);
-  kf_row_list_clear(&sample);
-  return status;
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */

@@ -58,8 +58,7 @@ static kf_status check_twice(kf_ctx *ctx, const kf_files *files) {
 
 static kf_status append_shard(kf_files *files, const char *path, const kf_data_options *options,
                               kf_err *err) {
-  bool want_names =
-      options->classes == NULL && !(options->inner_labels == KF_OFF && options->n_labels == 0);
+  bool want_names = options->classes == NULL && options->inner_labels != KF_OFF;
   kf_names names = {0};
   kf_shard *shard = &files->shards[files->n_shards++]; /* closed with the rest on failure */
   KF_TRY(kf_shard_open(shard, path, options, want_names ? &names : NULL, err));

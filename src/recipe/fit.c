@@ -107,25 +107,47 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
-/* The temperature at the chosen lambda, or at a given one. Without rows to leave out there is none,
- * except where all rows are alone in their classes. */
-static kf_status find_temperature(kf_fit_job *j) {
-  const kf_fit_report *r = j->report;
-  if (r->by_fusion != NULL && r->by_fusion->n_points > 0) {
-    j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
-  } else if (r->by_lambda != NULL) {
-    j->temperature = r->by_lambda->all.temperature;
-  } else if (kf_fitter_total(j->fitter) && j->stats->normalized && j->options.text == NULL) {
-    j->temperature = SINGLE_TEMPERATURE;
-  } else if (j->has_rows && j->options.text == NULL &&
-             kf_fitter_method(j->fitter) == KF_METHOD_SHRUNK) {
-    kf_lambda_options by = lambda_options(&j->options);
+/* Leaves rows out once more where lambda (or alpha, with text) was given. */
+static kf_status measure_temperature(kf_fit_job *j) {
+  const kf_fit_options *o = &j->options;
+  double lambda;
+  KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
+  if (o->text == NULL) {
+    kf_lambda_options by = lambda_options(o);
     kf_lambda_point point;
-    double lambda;
-    KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
     KF_TRY(kf_lambda_measure(j->fitter, j->data, &by, lambda, &point));
     j->temperature = point.temperature;
+    return KF_OK;
   }
+  kf_fuse_options by = {.centre = o->centre,
+                        .sample = o->sample,
+                        .lambda = {lambda, KF_LAMBDA_ABSOLUTE},
+                        .alphas = &j->alpha,
+                        .n_alphas = 1,
+                        .method = o->method,
+                        .groups = o->groups};
+  kf_fuse_choice *choice;
+  KF_TRY(kf_fuse_choice_with(j->fitter, j->data, o->text, &by, &choice));
+  if (choice->n_points > 0) j->temperature = choice->points[0].temperature;
+  kf_fuse_choice_free(choice);
+  return KF_OK;
+}
+
+/* The temperature of the scores that the model will give. Without rows to leave out there is none,
+ * except where all rows are alone in their classes; nor if lambda was chosen by another metric. */
+static kf_status find_temperature(kf_fit_job *j) {
+  const kf_fit_report *r = j->report;
+  bool normalized = j->stats->normalized, text = j->options.text != NULL;
+  if (kf_metric_for(j->options.metric, normalized) != kf_metric_for(KF_METRIC_DEFAULT, normalized))
+    return KF_OK;
+  if (kf_fitter_total(j->fitter))
+    j->temperature = normalized && !text ? SINGLE_TEMPERATURE : 0;
+  else if (r->by_fusion != NULL && r->by_fusion->n_points > 0)
+    j->temperature = r->by_fusion->points[r->by_fusion->chosen].temperature;
+  else if (r->by_lambda != NULL && !text)
+    j->temperature = r->by_lambda->all.temperature;
+  else if (j->has_rows && kf_fitter_method(j->fitter) == KF_METHOD_SHRUNK)
+    return measure_temperature(j);
   return KF_OK;
 }
 

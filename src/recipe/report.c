@@ -26,7 +26,8 @@ static kf_status take_model(kf_report_job *j) {
                       .stats = given.stats,
                       .text = given.text,
                       .metric = given.metric,
-                      .sample = given.sample};
+                      .sample = given.sample,
+                      .method = kf_model_method(j->options.model)};
   j->model = j->options.model;
   KF_TRY(kf_map_check_data(&j->model->map, j->train, &j->ctx->err));
   o.stats_options.normalize = kf_model_normalized(j->model) ? KF_ON : KF_OFF;
@@ -55,6 +56,7 @@ static kf_status fit_model(kf_report_job *j) {
 /* The page shows these curves even if they decided nothing. */
 static kf_status add_curves(kf_report_job *j) {
   const kf_fit_report *r = j->fit.report;
+  if (kf_fitter_total(j->fit.fitter)) return KF_OK; /* there is nothing to leave out */
   if (r->by_lambda == NULL) KF_TRY(kf_fit_try_lambdas(&j->fit));
   if (j->fused && r->by_fusion == NULL) KF_TRY(kf_fit_try_alphas(&j->fit));
   return r->by_dim == NULL ? kf_fit_try_dims(&j->fit) : KF_OK;
@@ -99,6 +101,7 @@ static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *l
                             .metrics = fit->metric != KF_METRIC_DEFAULT ? &fit->metric : NULL,
                             .n_metrics = fit->metric != KF_METRIC_DEFAULT,
                             .centre = j->fit.options.centre,
+                            .method = j->model->method,
                             .truth = j->options.truth,
                             .text = j->text,
                             .fuse = j->fused,
@@ -165,8 +168,11 @@ static kf_status choose_k(kf_report_job *j) {
 
 static kf_status draw_shots(kf_report_job *j) {
   const kf_report_options *r = &j->options;
-  kf_shots_options o = {
-      .shots = r->shots, .n_shots = r->n_shots, .seeds = r->seeds, .truth = r->truth};
+  kf_shots_options o = {.shots = r->shots,
+                        .n_shots = r->n_shots,
+                        .seeds = r->seeds,
+                        .truth = r->truth,
+                        .method = j->model->method};
   return r->n_shots > 0 ? kf_shots_new(j->ctx, j->train, r->test, j->text, &o, &j->shots) : KF_OK;
 }
 

@@ -5,11 +5,13 @@
  * does not depend on which worker has which rows. */
 #include "score/trial.h"
 
+#include <math.h>
+
 #define BINS KF_CALIBRATION_BINS
 #define ONE  0x1p40
 
 /* Values are not negative; 2^20 is more than any log-likelihood of interest. */
-static kf_i128 fixed(double x) { return (int64_t)((x < 0x1p20 ? x : 0x1p20) * ONE + 0.5); }
+static kf_i128 fixed(double x) { return (int64_t)floor((x < 0x1p20 ? x : 0x1p20) * ONE + 0.5); }
 
 /* The bin of a probability above 0: (0, 1/15], (1/15, 2/15], … */
 static unsigned bin_of(double p) {

@@ -7,7 +7,7 @@ import math
 import re
 
 from files import data_set, f32, i32, npy, safetensors, world
-from harness import BAD_DATA, USAGE, check, equal, test
+from harness import USAGE, check, equal, test
 from photos import CLIP, photos
 
 NAMES = ["plain", 'a "b", c', "tab\there"]
