@@ -216,6 +216,7 @@ class Scaler:
 
     def __init__(self, x, wanted):
         self.mean, self.scale = (x.mean(axis=0), x.std(axis=0)) if wanted else (0, 1)
+        self.scale = np.where(self.scale == 0, 1, self.scale)  # of constant columns
 
     def __call__(self, x):
         return ((x - self.mean) / self.scale).astype(np.float32)
