@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define CAUTIOUS_ALPHA 0.03
-#define NEAR           4.0 /* alphas that are tried again: up to this many times larger or smaller */
+#define NEAR           2.0 /* alphas that are tried again: up to this many times larger or smaller */
 
 static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
                                           {0.1, KF_LAMBDA_RELATIVE},
