@@ -58,7 +58,7 @@ def measure(koofu, folder):
             run("stats", "-q", *rows(folder, train), "-o", stats)
             about = run("info", "--json", stats)
             for dim in DIMS if not sets else (about["dim"],):
-                run("fit", "-q", stats, "--lambda", LAMBDA, "--dim", str(dim), "-o", model)
+                run("fit", "-q", stats, "--method", "paper", "--lambda", LAMBDA, "--dim", str(dim), "-o", model)
                 result = run("eval", "--json", model, *rows(folder, test))
                 if not sets:
                     curve.append(result)
