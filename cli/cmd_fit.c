@@ -127,11 +127,18 @@ const cli_command fit_command = {
         "grows with the number of rows; a number with an x is a multiple of the mean eigenvalue, "
         "trace(S_w) / D, and means the same for any number of rows. A lambda of 0 works if S_w "
         "has full rank.\n\n"
+        "By default columns are scaled to equal scatter within classes, rows are centred, and "
+        "class "
+        "means are shrunk towards the mean of all rows. --method paper does none of this. If every "
+        "class has a single row, the scatter of all rows takes the place of S_w.\n\n"
         "For data, lambda is chosen by default (--lambda auto): each row in turn is left out of "
-        "the statistics and classified by its nearest prototype, for a grid of lambdas. This is "
-        "exact and takes about as long as the statistics; above 50,000 rows, a sample of them is "
-        "left out. -v prints the whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the "
-        "shrinkage of that name.\n\n"
+        "the statistics, and the lambda is taken that makes the true classes of these rows most "
+        "likely. This is exact; above 2,000 rows, a sample of them is left out. The temperature "
+        "that turns scores into probabilities comes with it and is kept in the model. -v prints "
+        "the "
+        "whole curve. gda is trace(S_w) / (N - 1), and ledoit-wolf the shrinkage of that name.\n\n"
+        "Where rows come in groups of near-copies, such as frames of a video, leaving out one at a "
+        "time is too hopeful: --groups leaves whole groups out.\n\n"
         "--dim auto keeps the fewest dimensions that are shown to lose at most 0.5 points (or "
         "--margin) against all of them: on rows left out in folds, the 95 % upper bound of the "
         "paired loss is below that. If there are too few rows to show it, all are kept. With "
@@ -146,15 +153,16 @@ const cli_command fit_command = {
         "whose classes are then those of the model.",
     .groups = GROUPS(&own_options, &choose_options, &stats_options, &label_options, &row_options,
                      &strict_options, &only_options),
-    .examples = EXAMPLES(
-        {"lambda chosen by leave-one-out", "koofu fit train.safetensors -o model.safetensors"},
-        {"The fewest dimensions that lose at most half a point",
-         "koofu fit train.safetensors --dim auto -o model.safetensors"},
-        {"Names and pictures together",
-         "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
-        {"A compact space of 128 dimensions from .npy files",
-         "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
-        {"Another lambda, without reading the data again",
-         "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
+    .examples =
+        EXAMPLES({"Everything chosen from the training rows",
+                  "koofu fit train.safetensors -o model.safetensors"},
+                 {"The fewest dimensions that lose at most half a point",
+                  "koofu fit train.safetensors --dim auto -o model.safetensors"},
+                 {"Names and pictures together",
+                  "koofu fit train.safetensors --text text.safetensors -o model.safetensors"},
+                 {"A compact space of 128 dimensions from .npy files",
+                  "koofu fit x.npy --labels y.npy --lambda 0.3x --dim 128 -o model.safetensors"},
+                 {"Another lambda, without reading the data again",
+                  "koofu fit s.safetensors --lambda 150 -o model.safetensors"}),
     .run = run,
 };

@@ -169,7 +169,8 @@ extern const char *const text_centre_choices[]; /* kf_centre, from 1 */
 #define SHARES_JSON JSON, .help = "one JSON object, with accuracies as fractions"
 #define CENTRE                                                                                     \
   CHOICE("centre", fit.centre, "WHAT", KF_CENTRE_NONE, centre_choices),                            \
-      .help = "subtract before mapping: none (default) or mean, the mean of the training rows"
+      .help = "subtract before mapping: mean, that of the training rows (default), or none "       \
+              "(default with --method paper, which it needs)"
 #define METHOD                                                                                     \
   CHOICE("method", fit.method, "NAME", KF_METHOD_SHRUNK, method_choices),                          \
       .help = "shrunk (default), or paper: without scaling columns, centring and shrinking means"

@@ -412,10 +412,10 @@ typedef struct kf_fit_options {
   /* S_b, the class means and the mean from these statistics instead of those that S_w is from; then
    * nothing is chosen by leave-one-out. NULL: the same. */
   const kf_stats *between;
-  int one_se;       /* choose the largest lambda within one standard error of the best */
-  uint64_t sample;  /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;   /* of choose_dim; 0: as in kf_dim_options */
-  double margin;    /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
+  int one_se;      /* choose the largest lambda within one standard error of the best */
+  uint64_t sample; /* leave out at most this many rows in turn; 0: 50,000 */
+  uint32_t folds;  /* of choose_dim; 0: as in kf_dim_options */
+  double margin;   /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
@@ -1215,7 +1215,7 @@ typedef struct kf_info {
   const char *const *meta_values;
   double temperature;          /* model only; 0: not known */
   double reject, reject_share; /* model only, as kf_model_reject */
-  const char *encoder; /* that made the embeddings (see kf_origin); NULL: not known */
+  const char *encoder;         /* that made the embeddings (see kf_origin); NULL: not known */
   uint64_t encoder_checksum;
 } kf_info;
 

@@ -461,7 +461,8 @@ typedef struct kf_dim_options {
   uint64_t sample; /* classify at most this many rows; 0: 50,000 */
   double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   kf_method method;
-  uint64_t reserved[3];
+  const uint32_t *groups; /* as in kf_fit_options; then folds are made of whole groups */
+  uint64_t reserved[2];
 } kf_dim_options;
 
 typedef struct kf_dim_choice {

@@ -195,6 +195,32 @@ static void dimensions_with_single_rows(void **state) {
   clear(&f);
 }
 
+/* Groups stay together, and folds have about as many rows. */
+static void folds_of_groups(void **state) {
+  (void)state;
+  enum { N = 200, FOLDS_OF = 4 };
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO);
+  kf_row_list all;
+  uint32_t groups[2 * N];
+  uint64_t size[FOLDS_OF] = {0}, random = 3;
+  unsigned char *fold;
+  assert_ok(ctx, kf_row_list_make(&all, N, &ctx->err));
+  for (uint32_t i = 0; i < N; i++) kf_row_list_add(&all, 2 * i, (int32_t)(i % 3));
+  for (uint32_t i = 0; i < 2 * N; i++) groups[i] = 7 * (uint32_t)(test_random(&random) % 31);
+  assert_ok(ctx, kf_fold_groups(&all, groups, FOLDS_OF, &fold, &ctx->err));
+  for (uint32_t i = 0; i < N; i++) {
+    size[fold[i]]++;
+    for (uint32_t k = 0; k < i; k++)
+      if (groups[2 * i] == groups[2 * k]) assert_int_equal(fold[i], fold[k]);
+  }
+  for (uint32_t f = 0; f < FOLDS_OF; f++)
+    assert_in_range(size[f], N / FOLDS_OF - 4, N / FOLDS_OF + 4);
+  kf_free(fold);
+  assert_error(ctx, KF_ERR_ARG, "101 folds", kf_fold_groups(&all, groups, 101, &fold, &ctx->err));
+  kf_row_list_clear(&all);
+  kf_ctx_free(ctx);
+}
+
 /* --- dimensions ------------------------------------------------------------------------------- */
 
 /* The curve is that of fitting and evaluating every number of dimensions on every fold. */
@@ -654,6 +680,7 @@ static void rules_for_other_rows(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(folds_of_groups),
       cmocka_unit_test(samples),
       cmocka_unit_test(fold_statistics),
       cmocka_unit_test(dimensions),

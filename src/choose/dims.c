@@ -106,8 +106,12 @@ static kf_status run(dim_job *j, const kf_stats *stats) {
   KF_TAKE_ZERO(&j->arena, j->counts, (uint64_t)ctx->threads * stats->dim);
   if (j->arena.failed) return kf_fail_memory(&ctx->err);
   for (uint32_t l = 0; l < stats->dim; l++) j->dims[l] = l + 1;
-  kf_folding folding = {
-      .stats = stats, .data = j->data, .folds = o->folds, .work = score_fold, .argument = j};
+  kf_folding folding = {.stats = stats,
+                        .data = j->data,
+                        .folds = o->folds,
+                        .groups = o->groups,
+                        .work = score_fold,
+                        .argument = j};
   kf_stage_begin(&j->stage, ctx, "dimensions", o->folds);
   kf_status status = kf_each_fold(ctx, &folding, &labelled);
   kf_stage_end(&j->stage);

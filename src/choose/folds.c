@@ -1,14 +1,70 @@
 /* folds.c - stratified folds of labelled rows, and all rows but those of a fold.
  *
  * The t-th row of class k, in the order of the data set, is in fold (t + b_k) mod F; the b_k
- * make each class begin where the one before it ended. No random numbers are needed. Statistics
- * without a fold are the whole minus those of the fold, exactly. */
+ * make each class begin where the one before it ended. Groups go, the largest first, to the fold
+ * that has the fewest rows. No random numbers are needed. Statistics without a fold are the whole
+ * minus those of the fold, exactly. */
 #include "choose/rows.h"
+
+#include <stdlib.h>
+
+static kf_status check_folds(uint32_t folds, kf_err *err) {
+  if (folds >= 2 && folds <= 100) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
+}
+
+typedef struct grouped_row {
+  uint64_t index, size; /* in the list of rows; rows of its group */
+  uint32_t group;
+} grouped_row;
+
+static int by_group(const void *a, const void *b) {
+  const grouped_row *x = a, *y = b;
+  if (x->group != y->group) return x->group < y->group ? -1 : 1;
+  return (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_size(const void *a, const void *b) {
+  const grouped_row *x = a, *y = b;
+  if (x->size != y->size) return x->size > y->size ? -1 : 1;
+  return by_group(a, b);
+}
+
+kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
+                         unsigned char **out, kf_err *err) {
+  KF_TRY(check_folds(folds, err));
+  uint64_t filled[100] = {0}, n = rows->n;
+  kf_arena arena = {0};
+  grouped_row *sorted;
+  unsigned char *fold = kf_alloc(n, 1);
+  KF_TAKE(&arena, sorted, n);
+  if (fold == NULL || arena.failed) {
+    kf_free(fold);
+    kf_arena_free(&arena);
+    return kf_fail_memory(err);
+  }
+  for (uint64_t i = 0; i < n; i++) sorted[i] = (grouped_row){i, 0, groups[rows->row[i]]};
+  qsort(sorted, n, sizeof *sorted, by_group);
+  for (uint64_t i = 0, next; i < n; i = next) {
+    for (next = i + 1; next < n && sorted[next].group == sorted[i].group;) next++;
+    for (uint64_t k = i; k < next; k++) sorted[k].size = next - i;
+  }
+  qsort(sorted, n, sizeof *sorted, by_size);
+  for (uint64_t i = 0; i < n; i += sorted[i].size) {
+    uint32_t to = 0;
+    for (uint32_t f = 1; f < folds; f++)
+      if (filled[f] < filled[to]) to = f;
+    for (uint64_t k = i; k < i + sorted[i].size; k++) fold[sorted[k].index] = (unsigned char)to;
+    filled[to] += sorted[i].size;
+  }
+  kf_arena_free(&arena);
+  *out = fold;
+  return KF_OK;
+}
 
 kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
                        unsigned char **out, kf_err *err) {
-  if (folds < 2 || folds > 100)
-    return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
+  KF_TRY(check_folds(folds, err));
   unsigned char *fold = kf_alloc(rows->n, 1);
   if (fold == NULL) return kf_fail_memory(err);
   uint64_t *next = kf_alloc_zero(n_classes, sizeof *next), begin = 0;
@@ -106,7 +162,9 @@ kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
   unsigned char *of = NULL;
   kf_stats *rest = NULL;
   kf_status status = kf_sample_rows(ctx, f->data, UINT64_MAX, &all, labelled);
-  if (status == KF_OK) status = kf_fold_rows(&all, f->data->n_classes, f->folds, &of, err);
+  if (status == KF_OK)
+    status = f->groups != NULL ? kf_fold_groups(&all, f->groups, f->folds, &of, err)
+                               : kf_fold_rows(&all, f->data->n_classes, f->folds, &of, err);
   if (status == KF_OK) status = kf_stats_copy(ctx, f->stats, &rest);
   for (uint32_t number = 0; status == KF_OK && number < f->folds; number++) {
     kf_fold fold = {.number = number, .without = rest};

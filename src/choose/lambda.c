@@ -5,8 +5,13 @@
  * nothing.
  *
  * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 3 times the mean
- * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. With many classes some
- * hundred rows are enough for that; the temperature then comes from all rows of the sample. */
+ * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
+ * loss is flat where it still falls, so the search ends there. With many classes some
+ * hundred rows are enough for that; the temperature then comes from all rows of the sample.
+ *
+ * Distances are used for rows in units of their own, often many rows of few columns, where the
+ * method without lambda is sound. There the smallest lambda counts whose loss is within a standard
+ * error of the least. */
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
@@ -20,7 +25,7 @@
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
 
 /* Eighths of a decade. */
-enum { STEP = 4, LEAST_EIGHTH = -48, MOST_EIGHTH = 40 };
+enum { STEP = 4, LEAST_EIGHTH = -24, MOST_EIGHTH = 40 };
 
 typedef struct lambda_search {
   kf_ctx *ctx;
@@ -201,6 +206,22 @@ static bool was_tried(const descent *d, int eighth) {
   return false;
 }
 
+static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
+  const kf_lambda_point *best = &c->points[c->best];
+  if (c->criterion == KF_CRITERION_LIKELIHOOD) return p->loss <= best->loss + best->loss_error;
+  return (double)p->top1 >= (double)best->top1 - c->standard_error * (double)c->n;
+}
+
+/* Goes on to smaller lambdas while they are good enough. */
+static kf_status go_down(lambda_search *s, descent *d) {
+  kf_lambda_choice *c = s->choice;
+  while (d->n < MOST_POINTS && d->eighth[0] > LEAST_EIGHTH && good_enough(c, &c->points[0])) {
+    KF_TRY(descend_at(s, d, d->eighth[0] - STEP));
+    find_best(c);
+  }
+  return KF_OK;
+}
+
 static kf_status descend(lambda_search *s) {
   descent d = {0};
   s->most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
@@ -210,15 +231,20 @@ static kf_status descend(lambda_search *s) {
   int lowest = lowest_eighth(&d);
   if (!was_tried(&d, lowest)) KF_TRY(descend_at(s, &d, lowest));
   find_best(s->choice);
-  return KF_OK;
+  return s->choice->metric == KF_METRIC_EUCLIDEAN ? go_down(s, &d) : KF_OK;
 }
 
 /* --- together --------------------------------------------------------------------------------- */
 
-static bool good_enough(const kf_lambda_choice *c, const kf_lambda_point *p) {
-  const kf_lambda_point *best = &c->points[c->best];
-  if (c->criterion == KF_CRITERION_LIKELIHOOD) return p->loss <= best->loss + best->loss_error;
-  return (double)p->top1 >= (double)best->top1 - c->standard_error * (double)c->n;
+/* The point to take: the best, the largest that is good enough, or by distances the smallest. */
+static size_t pick(const kf_lambda_choice *c, bool largest) {
+  bool smallest = c->metric == KF_METRIC_EUCLIDEAN && c->criterion == KF_CRITERION_LIKELIHOOD;
+  size_t chosen = c->best;
+  for (size_t i = c->best; largest && i < c->n_points; i++)
+    if (good_enough(c, &c->points[i])) chosen = i;
+  for (size_t i = c->best; !largest && smallest && i-- > 0;)
+    if (good_enough(c, &c->points[i])) chosen = i;
+  return chosen;
 }
 
 static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
@@ -235,9 +261,7 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
                    "lambda cannot be chosen by leaving rows out: no class has two rows%s",
                    o->groups != NULL ? " of different groups" : "");
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
-  c->chosen = c->best;
-  for (size_t i = c->best; o->one_se && i < c->n_points; i++)
-    if (good_enough(c, &c->points[i])) c->chosen = i;
+  c->chosen = pick(c, o->one_se != 0);
   c->lambda = c->points[c->chosen].lambda;
   c->all = c->points[c->chosen];
   c->n_all = c->n;

@@ -41,6 +41,9 @@ kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row
  * same share of each class, as far as numbers allow. */
 kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t folds,
                        unsigned char **out, kf_err *err);
+/* The same with rows of a group in the same fold; groups: of every row of the data set. */
+kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
+                         unsigned char **out, kf_err *err);
 /* The rows that are in the fold (or, with `others`, those that are not). */
 kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_row_list *out, kf_err *err);
@@ -60,7 +63,8 @@ typedef struct kf_folding {
   const kf_stats *stats; /* of the data */
   const kf_data *data;
   uint32_t folds;
-  bool others; /* kf_fold.others is wanted */
+  bool others;            /* kf_fold.others is wanted */
+  const uint32_t *groups; /* rows of a group are in the same fold; NULL: folds are stratified */
   kf_status (*work)(void *argument, const kf_fold *fold);
   void *argument;
 } kf_folding;

@@ -103,7 +103,8 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
                        .folds = o->folds,
                        .sample = o->sample,
                        .margin = o->margin,
-                       .method = o->method};
+                       .method = o->method,
+                       .groups = o->groups};
   return kf_dim_choice_new(j->ctx, j->stats, j->data, &by, &j->report->by_dim);
 }
 
