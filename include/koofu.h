@@ -412,10 +412,12 @@ typedef struct kf_fit_options {
   /* S_b, the class means and the mean from these statistics instead of those that S_w is from; then
    * nothing is chosen by leave-one-out. NULL: the same. */
   const kf_stats *between;
-  int one_se;      /* choose the largest lambda within one standard error of the best */
-  uint64_t sample; /* leave out at most this many rows in turn; 0: 50,000 */
-  uint32_t folds;  /* of choose_dim; 0: as in kf_dim_options */
-  double margin;   /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
+  int one_se; /* choose the largest lambda within one standard error of the best */
+  /* Leave out at most this many rows in turn; 0: 2,000, or 50,000 where hits are counted (dimensions,
+   * and lambda in the paper's method). */
+  uint64_t sample;
+  uint32_t folds; /* of choose_dim; 0: as in kf_dim_options */
+  double margin;  /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
@@ -454,9 +456,12 @@ typedef struct kf_fit_report {
  * Every choice is made from the training rows alone. data may be NULL if options->stats
  * is given (see kf_fit_stats), and report may be NULL.
  *
- * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a
- * lambda that works), S_w zero with a relative lambda, fewer than two classes with rows, a
- * lambda to choose but no class with two rows, or a
+ * If no class has two different rows, S_w is zero. Then the scatter of all rows takes its place, with
+ * a lambda of 30 times its mean eigenvalue unless one is given; in the paper's method this is
+ * KF_ERR_MATH, unless lambda is absolute.
+ *
+ * KF_ERR_MATH if there is no model: S_w singular at lambda 0 (the message says its rank and a lambda
+ * that works), fewer than two classes with rows, groups so large that no row can be left out, or a
  * lambda so small that numbers leave the range of double precision. */
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);

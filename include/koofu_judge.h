@@ -357,9 +357,11 @@ typedef struct kf_lambda_point {
 typedef struct kf_lambda_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine; Euclidean for statistics of raw rows */
   kf_centre centre; /* of the model to come */
-  uint64_t sample;  /* leave out at most this many rows, the same share of each class; 0: 50,000 */
-  /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: a coarse grid from 0.003 to
-   * 30, extended if the best value is at its end, then a finer one around the best. */
+  /* Leave out at most this many rows, the same share of each class; 0: 2,000, or 50,000 to count hits
+   * in the paper's method. */
+  uint64_t sample;
+  /* Lambdas to try, as multiples of the mean eigenvalue, rising; NULL: as docs/choosing.md
+   * says. */
   const double *grid;
   size_t n_grid;
   int one_se; /* 1: the largest lambda within one standard error of the best */
@@ -387,10 +389,10 @@ typedef struct kf_lambda_choice {
   uint64_t n_all;
 } kf_lambda_choice;
 
-/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of its class mean
- * and of the mean, and classified by its nearest prototype in the full whitened space, without
- * fitting again. Of equal accuracies the larger lambda is taken. The statistics must be those of
- * the data set. */
+/* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of S_b, of its class
+ * mean and of the mean, and compared with all prototypes in the full whitened space, without fitting
+ * again. The scales of columns and kappa (docs/choosing.md) stay as they are. Of equally good lambdas
+ * the larger one is taken. The statistics must be those of the data set. */
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                       const kf_lambda_options *options, kf_lambda_choice **out);
 KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);

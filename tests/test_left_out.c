@@ -154,10 +154,11 @@ static double loss_at(const seen *s, const world *w, double temperature) {
   for (uint64_t i = 0; i < w->n; i++) {
     if (!s->there[i]) continue;
     const double *scores = s->scores + i * s->classes;
-    double all = 0, own = scores[w->labels[i]];
+    double others = 0, own = scores[w->labels[i]];
     for (uint32_t k = 0; k < s->classes; k++)
-      if (!isnan(scores[k])) all += exp(temperature * (scores[k] - own));
-    sum += log(all);
+      if ((int32_t)k != w->labels[i] && !isnan(scores[k]))
+        others += exp(temperature * (scores[k] - own));
+    sum += log1p(others);
     n++;
   }
   return sum / (double)n;

@@ -4,7 +4,7 @@
  * eighths of a decade around the best. The curve is flat near its top, so a finer grid gains
  * nothing.
  *
- * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 3 times the mean
+ * By likelihood: the loss is smooth and has one minimum. Half decades from 1 and 0.3 times the mean
  * eigenvalue on bracket it, and a parabola finds it, to an eighth of a decade. Below a thousandth the
  * loss is flat where it still falls, so the search ends there. With many classes some
  * hundred rows are enough for that; the temperature then comes from all rows of the sample.
@@ -226,7 +226,7 @@ static kf_status descend(lambda_search *s) {
   descent d = {0};
   s->most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
   KF_TRY(descend_at(s, &d, 0));
-  KF_TRY(descend_at(s, &d, STEP));
+  KF_TRY(descend_at(s, &d, -STEP));
   KF_TRY(bracket(s, &d));
   int lowest = lowest_eighth(&d);
   if (!was_tried(&d, lowest)) KF_TRY(descend_at(s, &d, lowest));

@@ -33,7 +33,7 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint3
   uint32_t before = 0;
   for (uint32_t j = 0; j < n; j++) {
     most = scores[j] > most ? scores[j] : most;
-    before += scores[j] > scores[own] || (scores[j] == scores[own] && j < own);
+    before += scores[j] > scores[own] || (j < own && scores[j] == scores[own]);
   }
   s->n++;
   s->top1 += before == 0;

@@ -16,7 +16,9 @@
 #define KF_MAX_NEIGHBOURS 1024u
 #define KF_PICTURE_BLOCK 256u
 #define KF_GROUPS 6
+#define KF_CALIBRATION_BINS 15
 #define KF_SHOTS_CLASSIFIERS 4
+#define KF_MAX_THUMBNAILS 200u
 KF_API const char *kf_version(void);
 typedef enum kf_switch { KF_DEFAULT = 0, KF_ON = 1, KF_OFF = 2 } kf_switch;
 typedef enum kf_status {
@@ -51,7 +53,12 @@ typedef enum kf_hint {
   KF_HINT_SKIP_PICTURES = 17,
   KF_HINT_MAX_PIXELS = 18,
   KF_HINT_SPOKEN = 19,
-  KF_HINT_REPEATS = 20
+  KF_HINT_REPEATS = 20,
+  KF_HINT_METHOD = 21,
+  KF_HINT_TEMPERATURE = 22,
+  KF_HINT_ORDER = 23,
+  KF_HINT_LABEL_COLUMN = 24,
+  KF_HINT_ANY_ENCODER = 25
 } kf_hint;
 typedef struct kf_ctx kf_ctx;
 typedef enum kf_isa {
@@ -71,7 +78,8 @@ typedef struct kf_ctx_options {
   kf_progress_fn progress;
   kf_log_fn log;
   void *user;
-  uint64_t reserved[8];
+  int any_encoder;
+  uint64_t reserved[7];
 } kf_ctx_options;
 KF_API kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out);
 KF_API void kf_ctx_free(kf_ctx *ctx);
@@ -80,8 +88,15 @@ KF_API kf_hint kf_errhint(const kf_ctx *ctx);
 KF_API unsigned kf_ctx_threads(const kf_ctx *ctx);
 KF_API kf_isa kf_ctx_isa(const kf_ctx *ctx);
 typedef struct kf_data kf_data;
+typedef struct kf_origin kf_origin;
 typedef enum kf_dtype { KF_F32 = 0, KF_F16 = 1, KF_BF16 = 2, KF_F64 = 3 } kf_dtype;
 KF_API const char *kf_dtype_name(kf_dtype dtype);
+typedef enum kf_order {
+  KF_ORDER_DEFAULT = 0,
+  KF_ORDER_NUMBER = 1,
+  KF_ORDER_NAME = 2,
+  KF_ORDER_GIVEN = 3
+} kf_order;
 typedef struct kf_data_options {
   const char *const *labels;
   size_t n_labels;
@@ -93,7 +108,9 @@ typedef struct kf_data_options {
   int allow_unlabelled;
   int allow_unknown;
   const char *only;
-  uint64_t reserved[8];
+  const char *label_column;
+  kf_order order;
+  uint64_t reserved[6];
 } kf_data_options;
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
@@ -113,6 +130,7 @@ KF_API kf_status kf_data_get_id(kf_ctx *ctx, const kf_data *data, uint64_t row, 
 KF_API int kf_data_mapped(const kf_data *data);
 KF_API kf_status kf_data_get(kf_ctx *ctx, const kf_data *data, uint64_t first, uint64_t n,
                              float *rows, int32_t *labels);
+KF_API kf_status kf_data_labels(kf_ctx *ctx, const kf_data *data, int32_t *labels);
 KF_API int kf_data_reads(const kf_data *data, const char *path);
 KF_API kf_status kf_data_save(kf_ctx *ctx, const kf_data *data, kf_dtype dtype, const char *path);
 typedef struct kf_model kf_model;
@@ -149,6 +167,16 @@ typedef struct kf_stats_options {
   int fixed_exponent;
   uint64_t reserved[4];
 } kf_stats_options;
+typedef enum kf_method {
+  KF_METHOD_DEFAULT = 0,
+  KF_METHOD_SHRUNK = 1,
+  KF_METHOD_PAPER = 2
+} kf_method;
+typedef enum kf_criterion {
+  KF_CRITERION_DEFAULT = 0,
+  KF_CRITERION_LIKELIHOOD = 1,
+  KF_CRITERION_ACCURACY = 2
+} kf_criterion;
 typedef struct kf_fit_options {
   kf_lambda lambda;
   uint32_t dim;
@@ -163,8 +191,12 @@ typedef struct kf_fit_options {
   int one_se;
   uint64_t sample;
   uint32_t folds;
-  double tolerance;
-  uint64_t reserved[8];
+  double margin;
+  kf_method method;
+  kf_criterion criterion;
+  const uint32_t *groups;
+  double reject;
+  uint64_t reserved[5];
 } kf_fit_options;
 typedef struct kf_fit_report {
   uint64_t rows;
@@ -179,6 +211,8 @@ typedef struct kf_fit_report {
   struct kf_lambda_choice *by_lambda;
   struct kf_fuse_choice *by_fusion;
   struct kf_dim_choice *by_dim;
+  uint64_t n_compared, n_near;
+  int many_near;
 } kf_fit_report;
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
@@ -197,8 +231,11 @@ KF_API const char *kf_model_class_name(const kf_model *model, uint32_t k);
 KF_API int64_t kf_model_count(const kf_model *model, uint32_t k);
 KF_API int kf_model_normalized(const kf_model *model);
 KF_API kf_centre kf_model_centre(const kf_model *model);
+KF_API kf_method kf_model_method(const kf_model *model);
 KF_API double kf_model_lambda(const kf_model *model);
 KF_API double kf_model_mean_eigenvalue(const kf_model *model);
+KF_API double kf_model_temperature(const kf_model *model);
+KF_API double kf_model_reject(const kf_model *model, double *share);
 KF_API const double *kf_model_transform_matrix(const kf_model *model);
 KF_API const double *kf_model_mean(const kf_model *model);
 KF_API const double *kf_model_within_eigenvalues(const kf_model *model);
@@ -227,10 +264,15 @@ typedef struct kf_classify_options {
   kf_metric metric;
   int raw;
   kf_part part;
-  uint64_t reserved[4];
+  double temperature;
+  uint64_t reserved[3];
 } kf_classify_options;
 KF_API kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                              const kf_classify_options *options, int32_t *classes, double *scores);
+KF_API kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const float *rows,
+                                           uint64_t n, const kf_classify_options *options,
+                                           int32_t *classes, double *scores, double *probabilities);
+KF_API int kf_model_knows(const kf_model *model, double score);
 typedef struct kf_text_options {
   uint32_t per_class;
   const char *classes;
@@ -248,6 +290,7 @@ KF_API uint32_t kf_text_classes(const kf_text *text);
 KF_API uint32_t kf_text_dim(const kf_text *text);
 KF_API const char *kf_text_class_name(const kf_text *text, uint32_t k);
 KF_API const float *kf_text_rows(const kf_text *text);
+KF_API kf_status kf_text_mean(kf_ctx *ctx, const kf_data *data, double *mean);
 KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                         kf_centre centre, kf_model **out);
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
@@ -275,12 +318,14 @@ KF_API kf_metric kf_index_metric(const kf_index *index);
 KF_API uint64_t kf_index_bytes(const kf_index *index);
 typedef struct kf_search_options {
   const int64_t *leave_out;
-  uint64_t reserved[4];
+  const double *text_mean;
+  uint64_t reserved[3];
 } kf_search_options;
 typedef struct kf_search_report {
   uint64_t queries;
   uint64_t candidates;
-  uint64_t reserved[4];
+  uint64_t far;
+  uint64_t reserved[3];
 } kf_search_report;
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
@@ -291,7 +336,8 @@ typedef struct kf_gallery_options {
       metric;
   const char *ids;
   const char *append_to;
-  uint64_t reserved[8];
+  uint32_t k;
+  uint64_t reserved[7];
 } kf_gallery_options;
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
@@ -309,6 +355,7 @@ KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
 KF_API int kf_gallery_mapped(const kf_gallery *gallery);
+KF_API uint32_t kf_gallery_k(const kf_gallery *gallery);
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);
 KF_API int kf_gallery_has_labels(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_classes(const kf_gallery *gallery);
@@ -356,6 +403,15 @@ KF_API uint32_t kf_encoder_context(const kf_encoder *encoder);
 KF_API kf_precision kf_encoder_precision(const kf_encoder *encoder);
 KF_API uint64_t kf_encoder_bytes(const kf_encoder *encoder);
 KF_API uint64_t kf_encoder_checksum(const kf_encoder *encoder);
+KF_API const kf_origin *kf_encoder_origin(const kf_encoder *encoder);
+KF_API const kf_origin *kf_data_origin(const kf_data *data);
+KF_API const kf_origin *kf_stats_origin(const kf_stats *stats);
+KF_API const kf_origin *kf_text_origin(const kf_text *text);
+KF_API const kf_origin *kf_model_origin(const kf_model *model);
+KF_API const kf_origin *kf_gallery_origin(const kf_gallery *gallery);
+KF_API const char *kf_origin_name(const kf_origin *origin);
+KF_API uint64_t kf_origin_checksum(const kf_origin *origin);
+KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_origin *b);
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
 KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
@@ -377,6 +433,7 @@ KF_API const char *kf_pictures_id(const kf_pictures *pictures, uint64_t i);
 KF_API uint32_t kf_pictures_classes(const kf_pictures *pictures);
 KF_API const char *kf_pictures_class_name(const kf_pictures *pictures, uint32_t k);
 KF_API int32_t kf_pictures_label(const kf_pictures *pictures, uint64_t i);
+KF_API int kf_pictures_inside(const kf_pictures *pictures, const char *path);
 typedef struct kf_embed_options {
   kf_dtype dtype;
   kf_switch normalize;
@@ -389,7 +446,9 @@ typedef struct kf_embed_report {
   uint64_t rows;
   uint64_t skipped;
   uint64_t resumed;
-  uint64_t reserved[4];
+  uint64_t reused;
+  int unchanged;
+  uint64_t reserved[2];
 } kf_embed_report;
 KF_API kf_status kf_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                           const kf_embed_options *options, const char *path,
@@ -422,6 +481,7 @@ KF_API const char *kf_prompts_class_name(const kf_prompts *prompts, uint32_t k);
 KF_API kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                           const kf_prompts *prompts, const kf_text_options *options,
                                           kf_text **out);
+KF_API kf_status kf_encoder_text_mean(kf_ctx *ctx, const kf_encoder *encoder, double *mean);
 KF_API kf_status kf_prompts_embed(kf_ctx *ctx, const kf_encoder *encoder, const kf_prompts *prompts,
                                   kf_dtype dtype, const char *path);
 typedef struct kf_reader kf_reader;
@@ -435,13 +495,17 @@ typedef struct kf_reader_block {
   uint64_t n;
   const float *rows;
   const uint64_t *numbers;
-  uint64_t reserved[4];
+  const int32_t *labels;
+  uint64_t reserved[3];
 } kf_reader_block;
 KF_API kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data,
                                      const kf_reader_options *options, kf_reader **out);
 KF_API kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                          const kf_pictures *pictures,
                                          const kf_reader_options *options, kf_reader **out);
+KF_API kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder,
+                                      const char *const *texts, uint64_t n,
+                                      const kf_reader_options *options, kf_reader **out);
 KF_API void kf_reader_free(kf_reader *reader);
 KF_API uint64_t kf_reader_rows(const kf_reader *reader);
 KF_API uint32_t kf_reader_dim(const kf_reader *reader);
@@ -468,11 +532,17 @@ typedef struct kf_quickstart_result {
   uint64_t text_top1, fused_top1;
   uint32_t folds;
   uint64_t dim_n, dim_top1, all_top1;
-  uint64_t reserved[8];
+  uint32_t fewer;
+  int many_near;
+  uint64_t n_compared, n_near;
+  int text_reused;
+  uint64_t reserved[4];
 } kf_quickstart_result;
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
                                kf_quickstart_result *out);
+KF_API kf_status kf_quickstart_check(kf_ctx *ctx, const kf_pictures *pictures,
+                                     const kf_quickstart_options *options, const char *folder);
 KF_API kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes,
                               const char *const *names, const kf_stats_options *options,
                               kf_stats **out);
@@ -530,6 +600,10 @@ typedef struct kf_info {
   size_t n_meta;
   const char *const *meta_keys;
   const char *const *meta_values;
+  double temperature;
+  double reject, reject_share;
+  const char *encoder;
+  uint64_t encoder_checksum;
 } kf_info;
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
@@ -632,6 +706,13 @@ typedef struct kf_margin_bin {
   double low, high;
   uint64_t n, top1;
 } kf_margin_bin;
+typedef struct kf_mistake {
+  uint64_t row;
+  int32_t truth, answer;
+  double score;
+  double margin;
+  double probability, right_probability;
+} kf_mistake;
 typedef struct kf_analysis {
   kf_eval_result totals;
   uint32_t n_classes;
@@ -640,23 +721,46 @@ typedef struct kf_analysis {
   kf_confusion *confusions;
   size_t n_bins;
   kf_margin_bin *bins;
+  size_t n_mistakes;
+  kf_mistake *mistakes;
+  struct kf_calibration *calibration;
 } kf_analysis;
 typedef struct kf_analysis_options {
   kf_metric metric;
   int raw;
   const kf_truth *truth;
   const kf_class_set *set;
-  uint64_t reserved[4];
+  double temperature;
+  int mistakes;
+  uint64_t reserved[2];
 } kf_analysis_options;
 KF_API kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                                  const kf_analysis_options *options, kf_analysis **out);
 KF_API void kf_analysis_free(kf_analysis *analysis);
+typedef struct kf_calibration_bin {
+  double low, high;
+  uint64_t n, top1;
+  double confidence;
+} kf_calibration_bin;
+typedef struct kf_calibration {
+  kf_eval_result totals;
+  double temperature;
+  double nll;
+  double brier;
+  double ece;
+  double confidence;
+  kf_calibration_bin bins[15];
+} kf_calibration;
+KF_API kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
+                                    const kf_analysis_options *options, kf_calibration **out);
+KF_API void kf_calibration_free(kf_calibration *calibration);
 typedef struct kf_open_set_result {
   uint64_t n_known, n_unknown;
   double auroc;
   double fpr95;
   double threshold;
-  uint64_t reserved[4];
+  double kept, refused;
+  uint64_t reserved[2];
 } kf_open_set_result;
 KF_API kf_status kf_open_set(kf_ctx *ctx, const kf_model *model, const kf_data *known,
                              const kf_data *unknown, const kf_analysis_options *options,
@@ -681,9 +785,20 @@ typedef struct kf_comparison {
 KF_API kf_status kf_compare(kf_ctx *ctx, const kf_verdicts *a, const kf_verdicts *b,
                             kf_comparison *out);
 KF_API double kf_mcnemar(uint64_t b, uint64_t c);
+KF_API double kf_loss_upper95(uint64_t lost, uint64_t won, uint64_t n);
+typedef struct kf_near_rows {
+  uint64_t n;
+  uint64_t near;
+  uint64_t copies;
+  int many;
+  uint64_t reserved[4];
+} kf_near_rows;
+KF_API kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                    kf_near_rows *out);
 typedef struct kf_lambda_point {
   double lambda;
   uint64_t top1, top5;
+  double loss, temperature, loss_error;
 } kf_lambda_point;
 typedef struct kf_lambda_options {
   kf_metric metric;
@@ -692,7 +807,10 @@ typedef struct kf_lambda_options {
   const double *grid;
   size_t n_grid;
   int one_se;
-  uint64_t reserved[4];
+  kf_method method;
+  kf_criterion criterion;
+  const uint32_t *groups;
+  uint64_t reserved[2];
 } kf_lambda_options;
 typedef struct kf_lambda_choice {
   double lambda;
@@ -705,6 +823,9 @@ typedef struct kf_lambda_choice {
   size_t chosen, best;
   size_t n_points;
   kf_lambda_point *points;
+  kf_criterion criterion;
+  kf_lambda_point all;
+  uint64_t n_all;
 } kf_lambda_choice;
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                       const kf_lambda_options *options, kf_lambda_choice **out);
@@ -715,6 +836,7 @@ typedef struct kf_fuse_point {
   double lambda;
   double alpha;
   uint64_t top1, top5;
+  double loss, temperature, loss_error;
 } kf_fuse_point;
 typedef struct kf_fuse_options {
   kf_centre centre;
@@ -722,7 +844,10 @@ typedef struct kf_fuse_options {
   kf_lambda lambda;
   const double *alphas;
   size_t n_alphas;
-  uint64_t reserved[4];
+  kf_method method;
+  kf_criterion criterion;
+  const uint32_t *groups;
+  uint64_t reserved[2];
 } kf_fuse_options;
 typedef struct kf_fuse_choice {
   double lambda, alpha;
@@ -733,6 +858,7 @@ typedef struct kf_fuse_choice {
   size_t chosen;
   size_t n_points;
   kf_fuse_point *points;
+  kf_criterion criterion;
 } kf_fuse_choice;
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
@@ -749,8 +875,10 @@ typedef struct kf_dim_options {
   kf_centre centre;
   uint32_t folds;
   uint64_t sample;
-  double tolerance;
-  uint64_t reserved[4];
+  double margin;
+  kf_method method;
+  const uint32_t *groups;
+  uint64_t reserved[2];
 } kf_dim_options;
 typedef struct kf_dim_choice {
   uint32_t dim, best;
@@ -758,17 +886,22 @@ typedef struct kf_dim_choice {
   uint64_t n;
   size_t n_points;
   kf_dim_point *points;
+  double margin;
+  uint32_t same;
 } kf_dim_choice;
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_dim_options *options, kf_dim_choice **out);
 KF_API void kf_dim_choice_free(kf_dim_choice *choice);
+KF_API double kf_dim_upper95(const kf_dim_choice *choice, size_t i);
 typedef struct kf_k_options {
   uint32_t most;
   int weighted;
   double temperature;
   uint64_t sample;
   double tolerance;
-  uint64_t reserved[4];
+  uint32_t folds;
+  kf_metric metric;
+  uint64_t reserved[3];
 } kf_k_options;
 typedef struct kf_k_point {
   uint32_t k;
@@ -780,9 +913,15 @@ typedef struct kf_k_choice {
   uint64_t n;
   size_t n_points;
   kf_k_point *points;
+  uint32_t folds;
 } kf_k_choice;
 KF_API kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery,
                                  const kf_k_options *options, kf_k_choice **out);
+KF_API kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                                          const kf_model *model, const kf_k_options *options,
+                                          kf_k_choice **out);
+KF_API kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
+                                          const kf_k_options *options, kf_k_choice **out);
 KF_API void kf_k_choice_free(kf_k_choice *choice);
 typedef struct kf_sweep_cell {
   int raw;
@@ -822,7 +961,8 @@ typedef struct kf_sweep_options {
   int fuse;
   const double *alphas;
   size_t n_alphas;
-  uint64_t reserved[8];
+  kf_method method;
+  uint64_t reserved[7];
 } kf_sweep_options;
 typedef struct kf_sweep {
   double mean_eigenvalue;
@@ -846,7 +986,8 @@ typedef struct kf_shots_options {
   size_t n_shots;
   uint32_t seeds;
   const kf_truth *truth;
-  uint64_t reserved[4];
+  kf_method method;
+  uint64_t reserved[3];
 } kf_shots_options;
 typedef struct kf_shots_point {
   uint32_t shots;
@@ -910,9 +1051,30 @@ typedef struct kf_report_result {
   double standard_error;
   kf_eval_result eval;
   kf_eval_result eval_text, eval_fused;
-  uint64_t reserved[8];
+  uint64_t n_compared, n_near;
+  int many_near;
+  uint64_t reserved[5];
 } kf_report_result;
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);
+typedef struct kf_search_page_options {
+  const char *title;
+  const char *name;
+  const char *note;
+  const char *pictures;
+  kf_switch thumbnails;
+  uint64_t queries;
+  uint64_t reserved[8];
+} kf_search_page_options;
+typedef struct kf_search_page_result {
+  uint64_t thumbnails;
+  uint64_t bytes;
+  uint64_t reserved[4];
+} kf_search_page_result;
+KF_API kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery,
+                                      const char *const *queries, uint64_t n, uint32_t k,
+                                      const int64_t *rows, const double *scores,
+                                      const kf_search_page_options *options, const char *path,
+                                      kf_search_page_result *out);
 #endif

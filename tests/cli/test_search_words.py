@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 from files import data_set, npy, read_safetensors
-from harness import BAD_DATA, IO, USAGE, check, equal, test
+from harness import IO, USAGE, check, equal, test
 from photos import CLIP, TEXT, VISION, photos
 
 
