@@ -158,7 +158,8 @@ static kf_status start_left_out(fuse_job *j, const float *text) {
 
 static kf_status by_scores(fuse_job *j) {
   kf_fuse_choice *c = j->choice;
-  uint64_t most = kf_curve_rows(j->stats->n_classes);
+  /* An alpha for every lambda is the one that a fit with this lambda takes: by all rows. */
+  uint64_t most = j->every_lambda ? 0 : kf_curve_rows(j->stats->n_classes);
   size_t each = j->options.n_alphas;
   KF_TRY(kf_left_out_check(j->fitter, KF_METRIC_COSINE, j->options.centre));
   KF_TRY(with_text(j, start_left_out));
