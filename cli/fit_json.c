@@ -1,6 +1,7 @@
 /* fit_json.c - all that a fit reports, as JSON. */
 #include "fit_options.h"
 #include "json.h"
+#include "options.h"
 
 #include <math.h>
 
@@ -17,9 +18,19 @@ static void put_hits(cli_json *w, uint64_t top1, uint64_t top5, uint64_t n) {
   jw_real(w, "top5", share(top5, n));
 }
 
+/* Where only hits were counted, there is no loss. */
+static void put_loss(cli_json *w, kf_criterion criterion, double loss, double error,
+                     double temperature) {
+  int known = criterion == KF_CRITERION_LIKELIHOOD;
+  jw_real(w, "loss", known ? loss : (double)NAN);
+  jw_real(w, "loss_error", known ? error : (double)NAN);
+  jw_real(w, "temperature", known ? temperature : (double)NAN);
+}
+
 static void put_lambdas(cli_json *w, const kf_lambda_choice *c) {
   jw_open(w, "by_lambda", '{');
   jw_text(w, "metric", kf_metric_name(c->metric));
+  jw_text(w, "criterion", criterion_choices[c->criterion - 1]);
   jw_count(w, "rows", c->rows);
   jw_count(w, "n", c->n);
   jw_count(w, "n_single", c->n_single);
@@ -31,6 +42,7 @@ static void put_lambdas(cli_json *w, const kf_lambda_choice *c) {
     jw_real(w, "lambda", c->points[i].lambda);
     jw_real(w, "relative", relative(c->points[i].lambda, c->mean_eigenvalue));
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
+    put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
     jw_close(w, '}');
   }
   jw_close(w, ']');
@@ -39,6 +51,7 @@ static void put_lambdas(cli_json *w, const kf_lambda_choice *c) {
 
 static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
   jw_open(w, "by_fusion", '{');
+  jw_text(w, "criterion", criterion_choices[c->criterion - 1]);
   jw_count(w, "rows", c->rows);
   jw_count(w, "n", c->n);
   jw_count(w, "n_single", c->n_single);
@@ -51,6 +64,7 @@ static void put_fusion(cli_json *w, const kf_fuse_choice *c) {
     jw_real(w, "relative", relative(c->points[i].lambda, c->mean_eigenvalue));
     jw_real(w, "alpha", c->points[i].alpha);
     put_hits(w, c->points[i].top1, c->points[i].top5, c->n);
+    put_loss(w, c->criterion, c->points[i].loss, c->points[i].loss_error, c->points[i].temperature);
     jw_close(w, '}');
   }
   jw_close(w, ']');
@@ -96,6 +110,8 @@ static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model
   jw_real(w, "mean_eigenvalue", r->mean_eigenvalue);
   jw_flag(w, "fused", kf_model_fused(model));
   jw_real(w, "alpha", kf_model_fused(model) ? r->alpha : (double)NAN);
+  double temperature = kf_model_temperature(model);
+  jw_real(w, "temperature", temperature > 0 ? temperature : (double)NAN);
 }
 
 void print_fit_json(const kf_fit_report *r, const kf_model *model, const char *path) {

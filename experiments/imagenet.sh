@@ -1,8 +1,9 @@
 #!/bin/sh
 # Every table of the paper, from embeddings of IN-1k, IN-21k and of prompts. docs/experiments.md says what is in
-# the tables and how each figure is defined; here are the commands. What koofu prints goes to
-# OUT/work, one file for each measurement; tables.py makes tables of it. A file that is there is not
-# made again, so that a run can be interrupted at any time and goes on where it was.
+# the tables and how each figure is defined; here are the commands, all of them by the paper's method. What
+# koofu prints goes to OUT/work, one file for each measurement; tables.py makes tables of it. A file
+# that is there is not made again, so that a run can be interrupted at any time and goes on where it
+# was.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -384,15 +385,16 @@ grid() { # TABLE W1 W21 B21 LAMBDA1 LAMBDA21: raw, 1K, 21K x 1K, 14K, 21K
   for truth in $truths; do
     set -- --test "$work/val.safetensors" --dims "$dim" --format csv
     say "$table: $truth, classes of 1K"
-    printed "$table-1K-1K-$truth.csv" judged "$truth" run sweep "$work/$w1" --lambdas "$l1" "$@"
+    printed "$table-1K-1K-$truth.csv" judged "$truth" run sweep --method paper "$work/$w1" --lambdas "$l1" "$@"
     [ -n "$train_21k" ] || continue
-    printed "$table-21K-1K-$truth.csv" judged "$truth" run sweep "$work/$w21" --between "$work/$w1" --lambdas "$l21" \
-      --no-raw "$@"
+    printed "$table-21K-1K-$truth.csv" judged "$truth" run sweep --method paper "$work/$w21" --between "$work/$w1" \
+      --lambdas "$l21" --no-raw "$@"
     for set in $sets; do [ "$set" = 1K ] || set -- "$@" --class-set "$work/$set.set"; done
     say "$table: $truth, classes of 14K and 21K"
-    printed "$table-1K-more-$truth.csv" judged "$truth" run sweep "$work/$w1" --between "$work/$b21" --lambdas "$l1" "$@"
-    printed "$table-21K-more-$truth.csv" judged "$truth" run sweep "$work/$w21" --between "$work/$b21" --lambdas "$l21" \
-      --no-raw "$@"
+    printed "$table-1K-more-$truth.csv" judged "$truth" run sweep --method paper "$work/$w1" --between "$work/$b21" \
+      --lambdas "$l1" "$@"
+    printed "$table-21K-more-$truth.csv" judged "$truth" run sweep --method paper "$work/$w21" --between "$work/$b21" \
+      --lambdas "$l21" --no-raw "$@"
   done
 }
 
@@ -400,8 +402,8 @@ sweep_1k() { # TABLE STATISTICS LAMBDAS DIMS [OPTION...]: IN-1k alone
   table=$1 statistics=$2 lambdas=$3 those=$4 && shift 4
   for truth in $truths; do
     say "$table: $truth"
-    printed "$table-$truth.csv" judged "$truth" run sweep "$work/$statistics" --test "$work/val.safetensors" \
-      --lambdas "$lambdas" --dims "$those" --format csv "$@"
+    printed "$table-$truth.csv" judged "$truth" run sweep --method paper "$work/$statistics" \
+      --test "$work/val.safetensors" --lambdas "$lambdas" --dims "$those" --format csv "$@"
   done
 }
 
@@ -449,7 +451,7 @@ zero_shot() { # TABLE LAMBDAS DIMS: every way of prompting, every truth, with an
     for truth in $truths; do
       say "$1: $text, $truth"
       for centring in none modality; do
-        printed "$1-$text-$centring-$truth.csv" judged "$truth" run sweep "$work/1k.safetensors" \
+        printed "$1-$text-$centring-$truth.csv" judged "$truth" run sweep --method paper "$work/1k.safetensors" \
           --test "$work/val.safetensors" --text "$work/text-$text.safetensors" --text-centre "$centring" \
           --no-prototypes --class-set "$work/1k.txt" --lambdas "$2" --dims "$3" --format csv
       done
@@ -472,8 +474,8 @@ prepare_euclid_21k() {
 # --- neighbours -----------------------------------------------------------------------------------
 
 models() { # of the full spaces; all dimensions, so that S_b does not matter
-  file model-1K.safetensors fit "$work/1k.safetensors" --lambda "$lambda_1k"
-  [ -z "$train_21k" ] || file model-21K.safetensors fit "$work/21k.safetensors" --lambda "$lambda_21k"
+  file model-1K.safetensors fit --method paper "$work/1k.safetensors" --lambda "$lambda_1k"
+  [ -z "$train_21k" ] || file model-21K.safetensors fit --method paper "$work/21k.safetensors" --lambda "$lambda_21k"
 }
 
 gallery() { # SPACE SET: work/gallery.safetensors
@@ -547,7 +549,8 @@ reduced_neighbours() { # [time]
       with_1k run index -o "$work/gallery.safetensors"
     else
       model=gallery-model.safetensors
-      run fit "$work/1k.safetensors" --between "$work/$between" --lambda "$lambda_1k" --dim "$d" -o "$work/$model"
+      run fit --method paper "$work/1k.safetensors" --between "$work/$between" --lambda "$lambda_1k" --dim "$d" \
+        -o "$work/$model"
       with_1k run index --model "$work/$model" -o "$work/gallery.safetensors"
     fi
     votes "dims-knn-$d" "$model" 1,10,15

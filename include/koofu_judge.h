@@ -474,6 +474,7 @@ typedef struct kf_dim_choice {
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
   double margin;
+  uint64_t independent; /* n, or with groups how many of them the rows are from */
   /* From this many on, answers are those of all dimensions by construction: one less than the
    * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
   uint32_t same;

@@ -90,6 +90,9 @@ class Miniature:
         words = [self.koofu, *map(str, words), "-q"]
         return subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=self.folder).stdout.decode()
 
+    def fit(self, *words):
+        self.run("fit", "--method", "paper", *words)
+
     def write(self, name, content):
         with open(self.path(name), "wb" if isinstance(content, bytes) else "w") as file:
             file.write(content)
@@ -259,7 +262,7 @@ def check_prototypes(mini, out):
     mini.write("all.txt", "".join(f"{mini.names[k]}\n" for k in mini.labels21 + [mini.only] * len(mini.rows_only)))
     mini.run("stats", "21k.npy", "only.npy", "--labels", "all.txt", "-o", "all.safetensors")
     mini.run("stats", "train1k.npy", "--labels", "train1k.txt", "-o", "one.safetensors")
-    mini.run("fit", "one.safetensors", "--between", "all.safetensors", "--lambda", "0.3x", "-o", "m.safetensors")
+    mini.fit("one.safetensors", "--between", "all.safetensors", "--lambda", "0.3x", "-o", "m.safetensors")
     mini.write("14k.txt", "".join(f"{mini.names[k]}\n" for k in mini.exclusive))
     judge = ("--truth-classes", "classes1k.txt", "--ids", "ids.txt", "--json")
     for group, words in (("14K", ("--class-set", "14k.txt")), ("21K", ())):
@@ -267,7 +270,7 @@ def check_prototypes(mini, out):
         for space, prefix in (("raw", "raw_"), ("1K", "")):
             for top in ("top1", "top5"):
                 close(f"nvp {space}@{group} clean {top}", nvp[f"{space}@{group}"][f"clean_{top}"], 100 * result[prefix + top])
-    mini.run("fit", "one.safetensors", "--lambda", "0.3x", "-o", "m1.safetensors")
+    mini.fit("one.safetensors", "--lambda", "0.3x", "-o", "m1.safetensors")
     answers = [line.split("\t")[1::2] for line in
                mini.run("classify", "m1.safetensors", "val.npy", "--top", 5).splitlines()[1:]]
     names = [mini.names[k] for k in mini.one_k]
@@ -285,7 +288,7 @@ def check_prototypes(mini, out):
     lambdas = list(read_table(out, "lambda-21k").values())  # raw, 0.05x, 0.1x, 0.15x, 0.2x, 0.3x, ...
     check("lambda 0.3x of 21K, too", lambdas[5]["val_top1"] == nvp["21K@1K"]["val_top1"] != lambdas[4]["val_top1"])
     mini.run("stats", "train1k.npy", "--labels", "train1k.txt", "--no-normalize", "-o", "long.safetensors")
-    mini.run("fit", "long.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "long64.safetensors")
+    mini.fit("long.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "long64.safetensors")
     result = json.loads(mini.run("eval", "long64.safetensors", "val.npy", "--labels", "val.labels.npy", "--classes",
                                  "classes1k.txt", "--json"))
     close("euclid-dims 64 val", read_table(out, "euclid-dims")["64"]["val_top1"], 100 * result["top1"])
@@ -299,13 +302,13 @@ def check_neighbours(mini, out):
     mini.rows_npy("g.npy", rows)
     mini.write("g.txt", "".join(f"{mini.names[k]}\n" for k in [mini.labels21[i] for i in kept] + [mini.only] * ROWS_1K))
     mini.write("21k.txt", "".join(f"{mini.names[k]}\n" for k in mini.labels21))
-    mini.run("fit", "21k.npy", "--labels", "21k.txt", "--lambda", "0.3x", "-o", "m21.safetensors")
+    mini.fit("21k.npy", "--labels", "21k.txt", "--lambda", "0.3x", "-o", "m21.safetensors")
     mini.run("index", "g.npy", "--labels", "g.txt", "--model", "m21.safetensors", "-o", "g.safetensors")
     result = json.loads(mini.run("eval", "m21.safetensors", "val.npy", "--gallery", "g.safetensors", "-k", "1,10,15",
                                  "--truth", "clean.csv", "--truth-classes", "classes1k.txt", "--ids", "ids.txt", "--json"))
     for cell in result["knn"]:
         close(f"knn 21K@14K clean {cell['k']}-NN", knn["21K@14K"][f"clean_{cell['k']}nn"], 100 * cell["top1"])
-    mini.run("fit", "one.safetensors", "--between", "all.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "m64.safetensors")
+    mini.fit("one.safetensors", "--between", "all.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "m64.safetensors")
     mini.run("index", "train1k.npy", "--labels", "train1k.txt", "--model", "m64.safetensors", "-o", "g.safetensors")
     result = json.loads(mini.run("eval", "m64.safetensors", "val.npy", "--labels", "val.labels.npy", "--classes",
                                  "classes1k.txt", "--gallery", "g.safetensors", "-k", "10", "--json"))
@@ -331,8 +334,8 @@ def check_text(mini, out):
     rows = [row for row in table if row != "raw" and "+" not in row]
     check("rows of zero-shot", rows == sorted(rows, key=float) and len(rows) == 7 and
           list(table) == ["raw"] + rows + [f"{row}+modality" for row in rows])
-    mini.run("fit", "one.safetensors", "--lambda", "2x", "-o", "z.safetensors")
-    mini.run("fit", "one.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "z64.safetensors")
+    mini.fit("one.safetensors", "--lambda", "2x", "-o", "z.safetensors")
+    mini.fit("one.safetensors", "--lambda", "0.3x", "--dim", 64, "-o", "z64.safetensors")
     clean = ("--truth", "clean.csv", "--truth-classes", "classes1k.txt", "--ids", "ids.txt")
     val = ("--labels", "val.labels.npy", "--classes", "classes1k.txt")
     for cells, row, model, text, truth, words in (

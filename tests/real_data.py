@@ -82,7 +82,7 @@ def main():
     def evaluate(train, test, options, mapped, work):
         """Prototypes, and neighbours in a gallery of the training rows, mapped or raw."""
         model, gallery = (os.path.join(work, name) for name in ("model.safetensors", "gallery.safetensors"))
-        run("fit", *files(train), "-q", "-o", model, *options)
+        run("fit", *files(train), "--method", "paper", "-q", "-o", model, *options)
         run("index", *files(train), "-q", "-o", gallery, *(["--model", model] if mapped else []))
         return json.loads(run("eval", model, *files(test), "--gallery", gallery, "-k", "1,10,15", "--json"))
 

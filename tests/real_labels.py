@@ -93,7 +93,8 @@ def main():
         np.save(path("prototypes.npy"), prototypes)
         np.save(path("y.npy"), np.arange(CLASSES))
         # One row a class: no scatter within, so that the map is a rotation.
-        run("fit", path("prototypes.npy"), "--labels", path("y.npy"), "--lambda", "1", "-q", "-o", path("m.safetensors"))
+        run("fit", path("prototypes.npy"), "--labels", path("y.npy"), "--lambda", "1", "--method", "paper", "-q",
+            "-o", path("m.safetensors"))
         np.save(path("all.npy"), rows)
         evaluate = lambda data, *options: json.loads(run("eval", path("m.safetensors"), path(data), "--json", *options))
 

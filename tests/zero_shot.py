@@ -53,13 +53,13 @@ def main():
         text, model = (os.path.join(work, name) for name in ("text.safetensors", "m.safetensors"))
         run("text-prototypes", file("embeddings", "imagenet1k_vitb32_text_photo_of_a.npy"), "--per-class", 1, "-o", text)
         for lam, none, modality in WHITENED:
-            run("fit", *rows("4shot"), "--lambda", lam, "-o", model)
+            run("fit", *rows("4shot"), "--method", "paper", "--lambda", lam, "-o", model)
             result = evaluate(model, text)
             near("raw", result["raw_text_top1"], RAW)
             near(f"{lam}, each modality centred", result["text_top1"], modality)
             near(f"{lam}, no centring", evaluate(model, text, "--text-centre", "none")["text_top1"], none)
         for dim, none, modality in REDUCED:
-            run("fit", *rows("4shot"), "--lambda", "0.3x", "--dim", dim, "-o", model)
+            run("fit", *rows("4shot"), "--method", "paper", "--lambda", "0.3x", "--dim", dim, "-o", model)
             result = evaluate(model, text)
             near(f"0.3x, {dim} dimensions, each modality centred", result["text_top1"], modality)
             near(f"0.3x, {dim} dimensions, no centring", evaluate(model, text, "--text-centre", "none")["text_top1"], none)
@@ -67,7 +67,8 @@ def main():
                 check(result["text_top1"] >= .55, "0.3x as it comes: at least 0.55")
 
     def check_search(work):
-        """Text as queries of galleries: a model must not make it worse than the original space."""
+        """Text as queries of galleries, less its mean: a model of the paper's method does not make it worse than the
+        original space. Columns on one scale are worse for text, which varies along other columns than images do."""
         model, raw, mapped = (os.path.join(work, name) for name in ("m.safetensors", "raw.safetensors", "mapped.safetensors"))
         text, other = (file("embeddings", f"imagenet1k_vitb32_text_{name}.npy") for name in ("photo_of_a", "v1"))
 
@@ -78,11 +79,12 @@ def main():
             run("index", *rows(name), "-o", raw)
             original = hits(raw, "--text-queries")
             check(abs(original - want) <= 1, f"text finds its class in {name}: {original} of 1,000, reference {want}")
-            for centre in ("none", "mean"):
-                run("fit", *rows("4shot"), "--centre", centre, "-o", model)
+            for words in ("--method paper --centre none", "--method paper --centre mean", "--method shrunk"):
+                run("fit", *rows("4shot"), *words.split(), "-o", model)
                 run("index", *rows(name), "--model", model, "-o", mapped)
                 plain, own, others = hits(mapped), hits(mapped, "--text-queries"), hits(mapped, "--text-queries", "--text-mean", other)
-                check(plain < original <= min(own, others), f"in Koo-Fu's space, centre {centre}: {plain}; less its mean {own}, less another {others}")
+                least = original if "paper" in words else 0.9 * original
+                check(plain < least <= min(own, others), f"in Koo-Fu's space, {words}: {plain}; less its mean {own}, less another {others}")
 
     def check_prompts():
         """The paper's synset, synset_7 and mod_7."""

@@ -396,7 +396,7 @@ typedef struct bench {
   double *u;          /* [2 r][rank] of a block */
   double *scores;     /* [r][n] */
   double *text;       /* [rows][n] */
-  double *both, *powers, *seen; /* [n], [n], [n_classes] */
+  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
   kf_block block;
 } bench;
 
@@ -436,7 +436,7 @@ static void bench_make(const trial *t, bench *b, kf_arena *arena) {
     KF_TAKE(arena, b->text, rows * n);
     KF_TAKE(arena, b->both, n);
   }
-  KF_TAKE(arena, b->powers, n);
+  KF_TAKE(arena, b->powers, 2 * n);
   if (t->asked->see != NULL) KF_TAKE(arena, b->seen, l->stats->n_classes);
   kf_block_make(&b->block, l->largest, v, arena);
 }

@@ -207,6 +207,8 @@ def a_fit_in_json(box):
     equal((about["model"], about["n_unlabelled"], about["n_bad"], about["n"]), ("a.safetensors", 0, 0, 150), "rows")
     chosen = about["by_lambda"]["points"][about["by_lambda"]["chosen"]]
     equal((chosen["lambda"], chosen["top1"]), (about["lambda"], about["right"] / 150), "the chosen lambda")
+    equal((about["by_lambda"]["criterion"], chosen["temperature"]), ("likelihood", about["temperature"]), "the criterion, and its temperature")
+    check(0 < chosen["loss_error"] < chosen["loss"] == min(p["loss"] for p in about["by_lambda"]["points"]), f"losses: {about['by_lambda']}")
     dims = about["by_dim"]
     equal((dims["dim"], len(dims["points"]), dims["margin"], dims["folds"]), (about["dim_out"], 24, 0.2, 10), "dimensions")
     check(dims["points"][dims["dim"] - 1]["loss_upper95"] <= 0.2 < dims["points"][max(dims["dim"] - 2, 0)]["loss_upper95"], f"{dims}")
@@ -215,6 +217,8 @@ def a_fit_in_json(box):
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     about = json.loads(box.works("fit", "s.safetensors", "-o", "b.safetensors", "--json", "-q").out)
     equal((about["n"], about["top1"], about["by_lambda"], about["by_dim"]), (0, None, None, None), "of statistics")
+    about = json.loads(box.works("fit", "train.safetensors", "--method", "paper", "-o", "b.safetensors", "--json", "-q").out)
+    equal((about["by_lambda"]["criterion"], about["by_lambda"]["points"][0]["loss"], about["temperature"]), ("accuracy", None, None), "hits alone")
 
 
 @test
