@@ -10,7 +10,7 @@ METRIC = {"cosine": 1, "euclidean": 2, "inner": 3}
 
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_uint), ("isa", c.c_int), ("progress", c.c_void_p), ("log", c.c_void_p),
-                ("user", c.c_void_p), ("reserved", c.c_uint64 * 8)]
+                ("user", c.c_void_p), ("any_encoder", c.c_int), ("reserved", c.c_uint64 * 7)]
 
 
 class IndexOptions(c.Structure):
