@@ -18,7 +18,7 @@ class IndexOptions(c.Structure):
 
 
 class Report(c.Structure):
-    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64), ("reserved", c.c_uint64 * 4)]
+    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64), ("far", c.c_uint64), ("reserved", c.c_uint64 * 3)]
 
 
 def load(path):
