@@ -10,7 +10,13 @@
 
 /* A lambda that was not chosen from the rows. */
 static void say_lambda(cli_run *cli, const kf_fit_report *report, const kf_fit_options *options) {
-  if (!cli->args.fit.lambda && options->between)
+  if (report->by_all_rows)
+    say(cli,
+        "no class has two different rows: the scatter of all rows takes the place of that within "
+        "classes; lambda is %s its mean eigenvalue%s",
+        show_relative(report->lambda, report->mean_eigenvalue).text,
+        options->lambda.unit == KF_LAMBDA_AUTO ? ", the default then" : "");
+  else if (!cli->args.fit.lambda && options->between)
     say(cli, "lambda 0.3x, the default with --between");
   else if (!cli->args.fit.lambda && options->stats)
     say(cli, "lambda 0.3x, the default for statistics; give rows to choose it");
@@ -64,6 +70,11 @@ static int check(cli_run *cli, const kf_stats *stats) {
   int explicitly = a->fit.lambda && strcmp(a->fit.lambda, "auto") == 0;
   if (explicitly && (stats || a->fit.between))
     return fail_usage(cli, "--lambda auto needs the rows themselves, not statistics");
+  if (a->fit.criterion && (stats || a->fit.between))
+    return fail_usage(cli, "--criterion needs the rows themselves, not statistics");
+  int alpha = a->text.path && (!a->text.fuse || strcmp(a->text.fuse, "auto") == 0);
+  if (a->fit.criterion && a->fit.lambda && !explicitly && !alpha)
+    return fail_usage(cli, "--criterion needs --lambda auto");
   if (a->fit.one_se && a->text.path && !a->text.fuse)
     return fail_usage(cli, "--one-se cannot be used with --text, which chooses lambda and alpha "
                            "together; give alpha (--fuse ALPHA)");

@@ -88,6 +88,7 @@ static void print_text(const char *path, const kf_info *info) {
     snprintf(text, sizeof text, "2^%d", -info->exponent);
     print_line("unit", text);
   }
+  if (info->method) print_line("method", method_choices[info->method - 1]);
   if (strcmp(info->kind, "model") == 0) print_line("lambda", show_real(info->lambda).text);
   if (info->temperature > 0) print_line("temperature", show_real(info->temperature).text);
   if (info->reject_share > 0) {
@@ -131,6 +132,7 @@ static void print_json(const char *path, const kf_info *info) {
   if (info->normalized >= 0) jw_flag(&j, "normalized", info->normalized);
   if (strcmp(info->kind, "statistics") == 0) jw_number(&j, "exponent", info->exponent);
   if (info->dim_out) jw_count(&j, "dim_out", info->dim_out);
+  if (info->method) jw_text(&j, "method", method_choices[info->method - 1]);
   if (strcmp(info->kind, "model") == 0) jw_real(&j, "lambda", info->lambda);
   if (info->temperature > 0) jw_real(&j, "temperature", info->temperature);
   if (info->reject_share > 0) jw_real(&j, "reject", info->reject);

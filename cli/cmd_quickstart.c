@@ -64,7 +64,7 @@ static void print_figures(const kf_quickstart_result *r) {
          show_counted(r->rows, "picture", "pictures").text,
          show_counted(r->classes, "class", "classes").text, show_count(r->n).text);
   printf("  %-44s %9s  %s\n", "", "top-1", "95 % interval");
-  print_line("nearest class mean, embeddings as they are", r->raw_top1, r->n, 0);
+  print_line("nearest class mean, embeddings as they are", r->raw_top1, r->raw_n, 0);
   print_line("nearest class mean, Koo-Fu", r->top1, r->n, !text);
   if (text) {
     print_line("class names alone (zero-shot)", r->text_top1, r->n, 0);

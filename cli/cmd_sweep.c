@@ -285,7 +285,8 @@ const cli_command sweep_command = {
         "space and in Koo-Fu's, and with --text for zero-shot and for text and prototypes "
         "together; lambda and alpha are chosen from the drawn rows alone. The rows of fewer shots "
         "are among those of more; a class with fewer rows gives all it has. One shot leaves no "
-        "scatter within classes, so Koo-Fu's map is a rotation.\n\n"
+        "scatter within classes; Koo-Fu then takes that of all rows, and with --method paper its "
+        "map is a rotation.\n\n"
         "A statistics file is enough with test data and without -k.",
     .groups = GROUPS(&own_options, &test_options, &truth_options, &own_text_options, &shot_options,
                      &stats_options, &label_options, &row_options, &strict_options, &only_options),

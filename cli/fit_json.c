@@ -102,6 +102,7 @@ static void put_model(cli_json *w, const kf_fit_report *r, const kf_model *model
   jw_count(w, "classes_with_rows", kf_model_answers(model, KF_PART_IMAGES));
   jw_count(w, "dim_in", kf_model_dim_in(model));
   jw_count(w, "dim_out", r->dim);
+  jw_text(w, "method", method_choices[kf_model_method(model) - 1]);
   jw_text(w, "centre", kf_model_centre(model) == KF_CENTRE_MEAN ? "mean" : "none");
   jw_flag(w, "normalized", kf_model_normalized(model));
   jw_real(w, "lambda", r->lambda);

@@ -46,15 +46,29 @@ int open_data(cli_run *cli, size_t first, label_use use, kf_data **out) {
                    cli->args.data.only, use, out);
 }
 
+/* What helps with labels does not help here. */
+static int fail_groups(cli_run *cli, kf_status status) {
+  kf_hint hint = kf_errhint(cli->ctx);
+  if (hint != KF_HINT_SKIP_UNLABELLED && hint != KF_HINT_LABEL_COLUMN) return fail(cli, status);
+  char message[10240];
+  snprintf(message, sizeof message, "%s", kf_errmsg(cli->ctx));
+  return fail_with(cli, EXIT_BAD_DATA,
+                   "%s; --groups takes one group for each row, and nothing else", message);
+}
+
 int read_groups(cli_run *cli, const kf_data *data, const uint32_t **out) {
   const cli_args *a = &cli->args;
   if (!a->fit.groups) return EXIT_OK;
   if (!data) return fail_usage(cli, "--groups needs the rows themselves, not statistics");
   if (a->data.only) return fail_usage(cli, "--groups cannot be used with --only");
-  kf_data_options options = {
-      .labels = &a->fit.groups, .n_labels = 1, .tensor = a->data.tensor, .inner_labels = KF_OFF};
+  kf_data_options options = {.labels = &a->fit.groups,
+                             .n_labels = 1,
+                             .tensor = a->data.tensor,
+                             .inner_labels = KF_OFF,
+                             .order = (kf_order)a->data.order};
   kf_data *grouped;
-  TRY(result_of(cli, kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped)));
+  kf_status status = kf_data_open(cli->ctx, a->operands.items, a->operands.n, &options, &grouped);
+  if (status != KF_OK) return fail_groups(cli, status);
   TRY(own_data(cli, grouped));
   int32_t *groups = own_memory(cli, kf_data_rows(grouped), sizeof *groups);
   if (!groups) return fail(cli, KF_ERR_MEM);

@@ -53,8 +53,9 @@ static void print_text(const void *result, FILE *file) {
     for (size_t c = 0; c < s->n_classifiers; c++) print_line(s, file, i, (kf_shots_classifier)c);
   fprintf(file, "\n");
   if (s->sizes[0].shots == 1)
-    fprintf(file,
-            "one shot leaves no scatter within classes: there the map of Koo-Fu is a rotation\n");
+    fprintf(file, "one shot leaves no scatter within classes: %s\n",
+            s->method == KF_METHOD_PAPER ? "there the map of Koo-Fu is a rotation"
+                                         : "there Koo-Fu takes that of all rows");
   fprintf(file, "lambda and alpha are chosen from the drawn rows alone\n");
 }
 

@@ -147,7 +147,8 @@ typedef enum kf_hint {
   KF_HINT_TEMPERATURE = 22,   /* fit again from rows, or kf_classify_options.temperature */
   KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
-  KF_HINT_ANY_ENCODER = 25    /* kf_ctx_options.any_encoder: allow it */
+  KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */
+  KF_HINT_CENTRE = 26         /* kf_fit_options.centre: the mean */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -450,6 +451,9 @@ typedef struct kf_fit_report {
    * there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
   uint64_t n_compared, n_near;
   int many_near;
+  /* 1: no class has two different rows, so the scatter of all rows took the place of S_w
+   * (KF_METHOD_SHRUNK). lambda is then 30 times its mean eigenvalue unless it was given. */
+  int by_all_rows;
 } kf_fit_report;
 
 /* Fits a model to the rows of a data set that have a label, choosing what is not given.
@@ -1091,7 +1095,7 @@ typedef struct kf_quickstart_result {
   /* Leave-one-out, with all dimensions: hits among n rows. n_single rows are alone in their class
    * and cannot be left out. */
   uint64_t n, n_single;
-  uint64_t raw_top1;              /* nearest class mean, embeddings as they are */
+  uint64_t raw_top1;              /* nearest class mean, embeddings as they are; among raw_n */
   uint64_t top1;                  /* nearest class mean, Koo-Fu */
   uint64_t text_top1, fused_top1; /* with text: class names alone, and both together */
   /* Cross-validation: hits among dim_n rows with `fewer` dimensions and with all, which the model
@@ -1102,7 +1106,8 @@ typedef struct kf_quickstart_result {
   int many_near;  /* as in kf_fit_report */
   uint64_t n_compared, n_near;
   int text_reused; /* 1: the class names were embedded by an earlier run */
-  uint64_t reserved[4];
+  uint64_t raw_n;  /* n, or a few more if there are thousands of classes */
+  uint64_t reserved[3];
 } kf_quickstart_result;
 
 /* From pictures in class folders (kf_pictures_open) to a classifier. Writes into a folder, which is
@@ -1222,6 +1227,7 @@ typedef struct kf_info {
   double reject, reject_share; /* model only, as kf_model_reject */
   const char *encoder;         /* that made the embeddings (see kf_origin); NULL: not known */
   uint64_t encoder_checksum;
+  kf_method method; /* model only; KF_METHOD_DEFAULT elsewhere */
 } kf_info;
 
 /* Describes any file that koofu reads or writes, from its header (text: from all of it). Statistics

@@ -474,6 +474,7 @@ typedef struct kf_dim_choice {
   size_t n_points; /* one for each dimension from 1 to D */
   kf_dim_point *points;
   double margin;
+  uint64_t independent; /* n, or with groups how many of them the rows are from */
   /* From this many on, answers are those of all dimensions by construction: one less than the
    * classes that have rows, if rows are centred on the mean or distances Euclidean; otherwise D. */
   uint32_t same;
@@ -663,14 +664,15 @@ typedef struct kf_shots {
   size_t n_classifiers; /* 2, or with text 4 */
   size_t n_points;
   kf_shots_point *points; /* by shots, seed, classifier */
+  kf_method method;       /* never KF_METHOD_DEFAULT */
 } kf_shots;
 
 /* Accuracy on test rows with only a few training rows of each class. For each number of shots and
  * each seed that many rows of each class are drawn, and everything is chosen from them. The same
  * seed draws the same rows on every machine, and the rows of fewer shots are among those of more.
- * With one row per class there is no scatter within classes: the Koo-Fu map is a rotation then,
- * lambda is 1, and accuracy is that of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36
- * bytes per training row. */
+ * With one row per class there is no scatter within classes. That of all rows takes its place then
+ * (see kf_fit_report); with KF_METHOD_PAPER the map is a rotation, lambda is 1, and accuracy is that
+ * of the raw space. text NULL: raw and Koo-Fu alone. Memory: 36 bytes per training row. */
 KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
                               const kf_text *text, const kf_shots_options *options, kf_shots **out);
 KF_API void kf_shots_free(kf_shots *shots);

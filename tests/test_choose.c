@@ -314,10 +314,14 @@ static void dimensions_of_few_classes(void **state) {
   enum { D = 12, K = 5 };
   fixture f = make(60, D, K, 2);
   kf_dim_choice *c;
-  const kf_dim_options ways[] = {{.centre = KF_CENTRE_MEAN},
-                                 {.metric = KF_METRIC_EUCLIDEAN},
-                                 {.margin = 0.9}, /* passes by its rows */
-                                 {.margin = 1e-9}};
+  const kf_dim_options ways[] = {{.method = KF_METHOD_PAPER, .centre = KF_CENTRE_MEAN},
+                                 {.method = KF_METHOD_PAPER, .metric = KF_METRIC_EUCLIDEAN},
+                                 {.method = KF_METHOD_PAPER, .margin = 0.9}, /* by its rows */
+                                 {.method = KF_METHOD_PAPER, .margin = 1e-9},
+                                 {.method = KF_METHOD_DEFAULT}};
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &ways[4], &c));
+  assert_int_equal(c->same, K - 1); /* the default method centres rows */
+  kf_dim_choice_free(c);
   for (size_t w = 0; w < 4; w++) {
     assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &ways[w], &c));
     assert_int_equal(c->same, w < 2 ? K - 1 : D);

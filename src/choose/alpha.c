@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define CAUTIOUS_ALPHA 0.03
-#define NEAR           4.0 /* alphas that are tried again: up to this many times larger or smaller */
+#define NEAR           2.0 /* alphas that are tried again: up to this many times larger or smaller */
 
 static const kf_lambda usual_lambdas[] = {{0.03, KF_LAMBDA_RELATIVE},
                                           {0.1, KF_LAMBDA_RELATIVE},
@@ -161,6 +161,7 @@ static kf_status by_scores(fuse_job *j) {
   /* An alpha for every lambda is the one that a fit with this lambda takes: by all rows. */
   uint64_t most = j->every_lambda ? 0 : kf_curve_rows(j->stats->n_classes);
   size_t each = j->options.n_alphas;
+  KF_TRY(kf_left_out_check(j->fitter, KF_METRIC_COSINE, j->options.centre));
   KF_TRY(with_text(j, start_left_out));
   kf_left_out_count count = kf_left_out_counts(j->left_out);
   c->rows = count.rows;

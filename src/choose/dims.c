@@ -137,7 +137,11 @@ double kf_dim_upper95(const kf_dim_choice *c, size_t i) {
   if (c == NULL || i >= c->n_points) return NAN;
   const kf_dim_point *p = &c->points[i];
   if (p->dim >= c->same && p->lost == 0 && p->won == 0) return 0;
-  return kf_loss_upper95(p->lost, p->won, c->n);
+  if (c->independent >= c->n) return kf_loss_upper95(p->lost, p->won, c->n);
+  /* Rows of a group go right or wrong together: counts as if each group were one row. */
+  double share = (double)c->independent / (double)c->n;
+  uint64_t lost = (uint64_t)ceil((double)p->lost * share);
+  return kf_loss_upper95(lost, (uint64_t)((double)p->won * share), c->independent);
 }
 
 static uint32_t walk_down(const kf_dim_choice *c, uint32_t from, uint32_t least) {
@@ -149,9 +153,14 @@ static uint32_t walk_down(const kf_dim_choice *c, uint32_t from, uint32_t least)
 static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
   uint32_t dim = j->data->dim;
   kf_err *err = &j->ctx->err;
+  uint64_t independent = j->n_scored, groups = 0;
   if (j->n_scored == 0)
     return kf_fail(err, KF_ERR_MATH,
                    "the number of dimensions cannot be chosen: no class has rows in two folds");
+  if (j->options.groups != NULL) {
+    KF_TRY(kf_count_groups(&j->sample, j->options.groups, &groups, err));
+    if (groups < independent) independent = groups;
+  }
   kf_dim_choice *c = kf_alloc_tail(sizeof *c, dim, sizeof *c->points);
   if (c == NULL) return kf_fail_memory(err);
   bool cannot_matter = j->euclidean || j->options.centre == KF_CENTRE_MEAN;
@@ -162,6 +171,7 @@ static kf_status hand_out(const dim_job *j, kf_dim_choice **out) {
                        .n_points = dim,
                        .points = (kf_dim_point *)(c + 1),
                        .margin = j->options.margin,
+                       .independent = independent,
                        .same = cannot_matter ? j->rank : dim};
   add_up(j, c);
   bool by_rank = kf_dim_upper95(c, j->rank - 1) <= c->margin;
@@ -195,6 +205,10 @@ kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *d
                             const kf_dim_options *options, kf_dim_choice **out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_dim_options, o, options);
+  KF_TRY(kf_check_method(o.method, err));
+  if ((unsigned)o.centre > KF_CENTRE_MEAN)
+    return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o.centre);
+  o.centre = kf_centre_for(o.centre, o.method);
   if ((unsigned)o.metric > KF_METRIC_EUCLIDEAN) return kf_fail_metric(o.metric, err);
   if (!(o.margin >= 0 && o.margin < 1))
     return kf_fail(err, KF_ERR_ARG, "the margin is %g, but must be 0 or a share below 1", o.margin);

@@ -30,6 +30,18 @@ static int by_size(const void *a, const void *b) {
   return by_group(a, b);
 }
 
+kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint64_t *n,
+                          kf_err *err) {
+  grouped_row *sorted = kf_alloc(rows->n, sizeof *sorted);
+  if (sorted == NULL) return kf_fail_memory(err);
+  for (uint64_t i = 0; i < rows->n; i++) sorted[i] = (grouped_row){i, 0, groups[rows->row[i]]};
+  qsort(sorted, rows->n, sizeof *sorted, by_group);
+  *n = 0;
+  for (uint64_t i = 0; i < rows->n; i++) *n += i == 0 || sorted[i].group != sorted[i - 1].group;
+  kf_free(sorted);
+  return KF_OK;
+}
+
 kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
                          unsigned char **out, kf_err *err) {
   KF_TRY(check_folds(folds, err));

@@ -303,6 +303,7 @@ static kf_status run(lambda_search *s, kf_fitter *fitter, const kf_data *data,
     return choose(s, o);
   }
   kf_left_out_options by = {.metric = c->metric, .sample = o->sample, .groups = o->groups};
+  KF_TRY(kf_left_out_check(fitter, c->metric, o->centre));
   KF_TRY(kf_left_out_new(fitter, data, &by, &s->left_out));
   c->rows = kf_left_out_counts(s->left_out).rows;
   c->n_single = kf_left_out_counts(s->left_out).n_single;

@@ -223,6 +223,15 @@ static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   return read_rows(l);
 }
 
+kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre) {
+  if (metric == KF_METRIC_EUCLIDEAN ||
+      kf_centre_for(centre, kf_fitter_method(fitter)) == KF_CENTRE_MEAN)
+    return KF_OK;
+  return kf_fail_hint(&kf_fitter_ctx(fitter)->err, KF_ERR_ARG, KF_HINT_CENTRE,
+                      "rows that are not centred are left out one by one, and by accuracy alone; "
+                      "groups and the likelihood need centred rows");
+}
+
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
@@ -387,7 +396,7 @@ typedef struct bench {
   double *u;          /* [2 r][rank] of a block */
   double *scores;     /* [r][n] */
   double *text;       /* [rows][n] */
-  double *both, *powers, *seen; /* [n], [n], [n_classes] */
+  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
   kf_block block;
 } bench;
 
@@ -427,7 +436,7 @@ static void bench_make(const trial *t, bench *b, kf_arena *arena) {
     KF_TAKE(arena, b->text, rows * n);
     KF_TAKE(arena, b->both, n);
   }
-  KF_TAKE(arena, b->powers, n);
+  KF_TAKE(arena, b->powers, 2 * n);
   if (t->asked->see != NULL) KF_TAKE(arena, b->seen, l->stats->n_classes);
   kf_block_make(&b->block, l->largest, v, arena);
 }

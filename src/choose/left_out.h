@@ -13,9 +13,10 @@ typedef struct kf_left_out_options {
   const float *text;      /* [n_classes][D] text prototypes of unit length; NULL: none */
 } kf_left_out_options;
 
-#define KF_LEFT_OUT_SAMPLE  2000u
 #define KF_LEFT_OUT_LARGEST 16384u /* rows in a group */
 
+/* Rows are centred here. So is a map that is chosen by them, unless distances decide. */
+kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre);
 /* The fitter, its statistics, the data set, groups and text must outlive it. */
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out);

@@ -119,9 +119,9 @@ typedef struct kf_likelihood {
   uint64_t top1, top5;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);
-/* Adds a row: the scores of n classes, NaN for those that are out; powers: scratch, [n]. */
+/* Adds a row: the scores of n classes, NaN for those that are out. scratch: [2n]. */
 void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
-                       double *powers);
+                       double *scratch);
 void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other);
 /* The temperature with the least loss, if there are rows. */
 void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *point);

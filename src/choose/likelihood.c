@@ -12,6 +12,7 @@
 #define UNIT         0x1p40
 #define LN2          0x1.62e42fefa39efp-1
 #define TOP          5u
+#define LANES        4u
 #define FIRST_COSINE 2.0
 /* Distances are in units of the noise, so a temperature above 1, the last one, claims more than the
  * model can know. Without this limit rows that are separable drive it up, and lambda to 0. */
@@ -26,10 +27,30 @@ kf_likelihood kf_likelihood_new(bool euclidean) {
   return (kf_likelihood){.first = euclidean ? FIRST_SQUARE : FIRST_COSINE};
 }
 
+/* Adds powers, and powers times gaps, in four lanes, and squares the powers. */
+static void add_powers(double *powers, const double *gaps, uint32_t n, double *sum,
+                       double *moment) {
+  double sums[LANES] = {0}, moments[LANES] = {0};
+  uint32_t whole = n / LANES * LANES;
+  for (uint32_t j = 0; j < whole; j += LANES)
+    for (uint32_t i = 0; i < LANES; i++) {
+      double power = powers[j + i];
+      sums[i] += power;
+      moments[i] += power * gaps[j + i];
+      powers[j + i] = power * power;
+    }
+  for (uint32_t j = whole; j < n; j++) {
+    sums[j % LANES] += powers[j];
+    moments[j % LANES] += powers[j] * gaps[j];
+    powers[j] *= powers[j];
+  }
+  *sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  *moment = (moments[0] + moments[1]) + (moments[2] + moments[3]);
+}
+
 void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint32_t own,
-                       double *powers) {
-  const uint32_t lanes = 4;
-  double most = -INFINITY, temperature = s->first;
+                       double *scratch) {
+  double most = -INFINITY, temperature = s->first, *powers = scratch, *gaps = scratch + n;
   uint32_t before = 0;
   for (uint32_t j = 0; j < n; j++) {
     most = scores[j] > most ? scores[j] : most;
@@ -38,22 +59,17 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint3
   s->n++;
   s->top1 += before == 0;
   s->top5 += before < TOP;
-  for (uint32_t j = 0; j < n; j++)
-    powers[j] = isnan(scores[j]) ? 0 : kf_exp(temperature * (scores[j] - most));
+  for (uint32_t j = 0; j < n; j++) {
+    bool out = isnan(scores[j]);
+    gaps[j] = out ? 0 : scores[j] - most;
+    powers[j] = out ? 0 : kf_exp(temperature * gaps[j]);
+  }
   for (uint32_t i = 0; i < KF_TEMPERATURES; i++, temperature *= 2) {
-    double sum[4] = {0}, moment[4] = {0};
-    for (uint32_t j = 0; j < n; j++) {
-      double power = powers[j];
-      if (power > 0) {
-        sum[j % lanes] += power;
-        moment[j % lanes] += power * (scores[j] - most);
-      }
-      powers[j] = power * power;
-    }
-    double all = (sum[0] + sum[1]) + (sum[2] + sum[3]), gap = scores[own] - most;
-    double loss = kf_ln(all) - temperature * gap;
+    double all, moment;
+    add_powers(powers, gaps, n, &all, &moment);
+    double loss = kf_ln(all) - temperature * gaps[own];
     s->loss[i] += fixed(loss);
-    s->slope[i] += fixed(((moment[0] + moment[1]) + (moment[2] + moment[3])) / all - gap);
+    s->slope[i] += fixed(moment / all - gaps[own]);
     s->square[i] += fixed(loss * loss);
   }
 }

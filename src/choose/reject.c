@@ -58,6 +58,7 @@ static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data
   kf_left_out_point point = {.alpha = o->alpha};
   kf_left_out *l;
   uint64_t n = 0;
+  KF_TRY(kf_left_out_check(fitter, o->metric, o->centre));
   KF_TRY(kf_left_out_new(fitter, data, &by, &l));
   kf_status status =
       kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &point, 1, &n) : KF_OK;
@@ -114,8 +115,8 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
   best.at = kf_alloc(data->rows, sizeof *best.at);
   if (best.at == NULL) return kf_fail_memory(&ctx->err);
   for (uint64_t i = 0; i < data->rows; i++) best.at[i] = (double)NAN;
-  bool paper = kf_fitter_method(fitter) == KF_METHOD_PAPER;
-  kf_status status = (paper ? by_loo : by_left_out)(&best, fitter, data, o);
+  bool alone = kf_fitter_method(fitter) == KF_METHOD_PAPER && o->groups == NULL;
+  kf_status status = (alone ? by_loo : by_left_out)(&best, fitter, data, o);
   uint64_t n = 0;
   for (uint64_t i = 0; i < data->rows; i++)
     if (!isnan(best.at[i])) best.at[n++] = best.at[i];

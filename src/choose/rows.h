@@ -4,8 +4,9 @@
 
 #include "score/score.h"
 
-#define KF_DEFAULT_SAMPLE 50000u
-#define KF_DEFAULT_FOLDS  5u
+#define KF_DEFAULT_SAMPLE  50000u
+#define KF_LEFT_OUT_SAMPLE 2000u /* where all scores are computed */
+#define KF_DEFAULT_FOLDS   5u
 
 /* Rows of a data set by number, rising, and their labels. */
 typedef struct kf_row_list {
@@ -44,6 +45,9 @@ kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t fol
 /* The same with rows of a group in the same fold; groups: of every row of the data set. */
 kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
                          unsigned char **out, kf_err *err);
+/* How many groups the rows are from. */
+kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint64_t *n,
+                          kf_err *err);
 /* The rows that are in the fold (or, with `others`, those that are not). */
 kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_row_list *out, kf_err *err);

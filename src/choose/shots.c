@@ -268,6 +268,7 @@ static kf_status run(shots_job *j) {
   const kf_shots_options *o = &j->options;
   kf_shots *s = j->out;
   s->seeds = o->seeds;
+  s->method = o->method == KF_METHOD_PAPER ? KF_METHOD_PAPER : KF_METHOD_SHRUNK;
   s->n_sizes = o->n_shots;
   s->n_points = s->n_sizes * s->seeds * s->n_classifiers;
   s->sizes = (kf_shots_size *)(s + 1);

@@ -264,9 +264,10 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
   if (value == 0 && f->rank == 0) return fail_zero(f->within, err);
   if (value == 0 && f->rank < f->dim)
     return kf_fail_hint(err, KF_ERR_MATH, KF_HINT_LAMBDA,
-                        "the scatter within classes has rank %u of %u, so lambda must be above 0: "
-                        "0.3x is a good start, and %.2g about the smallest above rounding errors",
-                        f->rank, f->dim, 1e6 * f->noise);
+                        "the scatter %s has rank %u of %u, so lambda must be above 0: %s is a good "
+                        "start, and %.2g about the smallest above rounding errors",
+                        f->total ? "of all rows" : "within classes", f->rank, f->dim,
+                        f->total ? "30x" : "0.3x", 1e6 * f->noise);
   *out = value;
   return KF_OK;
 }

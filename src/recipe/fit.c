@@ -228,6 +228,7 @@ static void fill_report(const kf_fit_job *j, const kf_model *model) {
   r->mean_eigenvalue = model->mean_eigenvalue;
   r->alpha = model->alpha;
   r->dim = model->map.dim_out;
+  r->by_all_rows = kf_fitter_total(j->fitter);
   const kf_lambda_choice *l = r->by_lambda;
   const kf_fuse_choice *f = r->by_fusion;
   if (l != NULL) {

@@ -134,10 +134,15 @@ static kf_status embed_names(quickstart *q, const kf_prompts *prompts) {
 
 static kf_status leave_out_raw(quickstart *q) {
   kf_lambda huge = {RAW_LAMBDA, KF_LAMBDA_RELATIVE};
-  kf_sweep_options o = {.lambdas = &huge, .n_lambdas = 1, .leave_one_out = 1};
+  kf_sweep_options o = {.lambdas = &huge,
+                        .n_lambdas = 1,
+                        .leave_one_out = 1,
+                        .method = KF_METHOD_PAPER, /* columns and class means as they are */
+                        .sample = KF_LEFT_OUT_SAMPLE};
   kf_sweep *sweep;
   KF_TRY(kf_sweep_new(q->ctx, q->stats, q->rows, NULL, &o, &sweep));
   q->result.raw_top1 = sweep->cells[0].top1;
+  q->result.raw_n = sweep->cells[0].n;
   kf_sweep_free(sweep);
   return KF_OK;
 }
@@ -155,9 +160,9 @@ static void fill_result(quickstart *q) {
   out->dim = kf_model_dim_out(j->model);
   out->lambda = kf_model_lambda(j->model);
   out->alpha = kf_model_alpha(j->model);
-  out->n = c->n;
+  out->n = c->n_all;
   out->n_single = c->n_single;
-  out->top1 = c->points[c->chosen].top1;
+  out->top1 = c->all.top1;
   out->n_compared = r->n_compared;
   out->n_near = r->n_near;
   out->many_near = r->many_near;

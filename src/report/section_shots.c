@@ -76,7 +76,9 @@ static void shots_words(kf_string *out, const kf_shots *s) {
     kf_string_addf(out, " %s of %s classes have fewer than %u rows, and give all of them.",
                    kf_show_count(z->fewer).text, kf_show_count(s->classes).text, z->shots);
   if (s->sizes[0].shots == 1)
-    kf_put(out, " One row per class leaves no scatter within classes; the map is then a rotation.");
+    kf_string_addf(out, " One row per class leaves no scatter within classes; %s.",
+                   s->method == KF_METHOD_PAPER ? "the map is then a rotation"
+                                                : "that of all rows then takes its place");
   kf_put(out, "</p>\n");
 }
 

@@ -92,3 +92,11 @@ def read_safetensors(data):
         width = entry["shape"][1] if len(entry["shape"]) == 2 else 0
         tensors[name] = [flat[i:i + width] for i in range(0, len(flat), width)] if width else flat
     return tensors, metadata
+
+
+def differences(a, b):
+    """The names of tensors and metadata in which two .safetensors files, as bytes, differ."""
+    (tensors, metadata), (others, other) = read_safetensors(a), read_safetensors(b)
+    both = {**{("tensor", k): v for k, v in tensors.items()}, **{("", k): v for k, v in metadata.items()}}
+    those = {**{("tensor", k): v for k, v in others.items()}, **{("", k): v for k, v in other.items()}}
+    return {key[1] for key in both.keys() | those.keys() if both.get(key) != those.get(key)}

@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+import random
 import re
 
-from harness import BAD_DATA, USAGE, check, equal, test
-from files import data_set, npy
+from harness import BAD_DATA, IO, USAGE, check, equal, test
+from files import data_set, differences, f32, i32, npy, read_safetensors, safetensors
 
 
 def make_data(box, classes=15, dim=24):
@@ -21,17 +22,142 @@ def make_data(box, classes=15, dim=24):
 def lambda_is_chosen_by_default(box):
     make_data(box)
     said = box.works("fit", "train.safetensors", "-o", "a.safetensors").err
-    found = re.search(r"lambda (\S+)x by leave-one-out: right for (\S+) % of 150 rows left out in turn \(standard "
-                      r"error (\S+) points\); (\d+) values from 0.00316x to (\S+)x were tried", said)
+    found = re.search(r"lambda (\S+)x by leave-one-out likelihood: right for (\S+) % of 150 rows left out in turn \(standard "
+                      r"error (\S+) points\); (\d+) values from (\S+)x to (\S+)x were tried", said)
     check(found is not None, said)
     check("  lambda" not in said, "the curve is printed without -v")
-    asked = box.works("fit", "train.safetensors", "--lambda", "auto", "-v", "-o", "b.safetensors").err
-    equal(box.read("a.safetensors") == box.read("b.safetensors"), True, "--lambda auto is the default")
-    curve = re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %  top-5 (\S+) %(  chosen)?$", asked, re.M)
+    words = ["fit", "train.safetensors", "--lambda", "auto", "--method", "shrunk", "--criterion", "likelihood", "--centre", "mean"]
+    asked = box.works(*words, "-v", "-o", "b.safetensors").err
+    equal(box.read("a.safetensors") == box.read("b.safetensors"), True, "these are the defaults")
+    curve = re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %  top-5 (\S+) %  loss (\S+) at temperature (\S+?)(  chosen)?$", asked, re.M)
     equal(len(curve), int(found.group(4)), "points of the curve with -v")
-    chosen = [c for c in curve if c[3]]
+    equal((curve[0][0], curve[-1][0]), (found.group(5), found.group(6)), "the ends of the curve")
+    chosen = [c for c in curve if c[5]]
     equal([(c[0], c[1]) for c in chosen], [(found.group(1), found.group(2))], "the chosen point")
-    check(max(float(c[1]) for c in curve) == float(chosen[0][1]), f"not the best: {asked}")
+    check(all(float(c[3]) > float(chosen[0][3]) for c in curve if not c[5]), f"not the most likely: {asked}")
+    about = json.loads(box.works("info", "--json", "a.safetensors").out)
+    equal((about["method"], f"{about['temperature']:.3g}"), ("shrunk", chosen[0][4]), "what the model has of it")
+
+
+@test
+def lambda_by_accuracy(box):
+    make_data(box)
+    line = (r"lambda (\S+)x by leave-one-out: right for (\S+) % of 150 rows left out in turn \(standard error (\S+) points\); "
+            r"(\d+) values from 0.00316x to (\S+)x were tried")
+    models = []
+    for how in (["--method", "paper"], ["--criterion", "accuracy"]):
+        said = box.works("fit", "train.safetensors", *how, "-v", "-o", "a.safetensors").err
+        found = re.search(line, said)
+        check(found is not None, said)
+        curve = re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %  top-5 (\S+) %(?:  loss \S+ at temperature \S+?)?(  chosen)?$", said, re.M)
+        equal(len(curve), int(found.group(4)), "points of the curve with -v")
+        chosen = [c for c in curve if c[3]]
+        equal([(c[0], c[1]) for c in chosen], [(found.group(1), found.group(2))], "the chosen point")
+        best = max(float(c[1]) for c in curve)
+        equal(chosen[0], [c for c in curve if float(c[1]) == best][-1], f"the largest of the best: {said}")
+        about = json.loads(box.works("info", "--json", "a.safetensors").out)
+        models.append((about["method"], "temperature" in about, about["metadata"]["centre"]))
+    equal(models, [("paper", False, "none"), ("shrunk", True, "mean")], "the models")
+    box.works("fit", "train.safetensors", "--method", "paper", "--criterion", "accuracy", "--centre", "none", "-o", "b.safetensors", "-q")
+    box.works("fit", "train.safetensors", "--method", "paper", "-o", "a.safetensors", "-q")
+    equal(box.read("a.safetensors") == box.read("b.safetensors"), True, "these are the defaults of the paper's method")
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    for words, naming in ((["train.safetensors", "--centre", "none"], ["the paper's method", "--method paper"]),
+                          (["train.safetensors", "--criterion", "accuracy", "--lambda", "1x"], "--criterion needs --lambda auto"),
+                          (["s.safetensors", "--criterion", "accuracy"], "--criterion needs the rows themselves"),
+                          (["train.safetensors", "--criterion", "best"], "--criterion must be likelihood or accuracy"),
+                          (["train.safetensors", "--method", "paper", "--criterion", "likelihood"], "--centre mean centres them")):
+        box.refuses(USAGE, "fit", *words, "-o", "m.safetensors", naming=naming)
+    said = box.works("fit", "train.safetensors", "--method", "paper", "--criterion", "likelihood", "--centre", "mean", "-o", "a.safetensors").err
+    check("by leave-one-out likelihood" in said, said)
+
+
+def copies(box, of=4):
+    """Every row of train.safetensors `of` times with a little noise, and the number of each one's origin."""
+    tensors, metadata = read_safetensors(box.read("train.safetensors"))
+    rng = random.Random(3)
+    rows = [[x + rng.gauss(0, 0.005) for x in row] for row in tensors["embeddings"] for _ in range(of)]
+    labels = [k for k in tensors["labels"] for _ in range(of)]
+    origins = [i for i in range(len(tensors["labels"])) for _ in range(of)]
+    box.write("copies.safetensors", safetensors({"embeddings": ("F32", [len(rows), len(rows[0])], f32(rows)),
+                                                 "labels": ("I32", [len(rows)], i32(labels))}, metadata={"classes": metadata["classes"]}))
+    return rows, labels, origins
+
+
+@test
+def groups_are_left_out_together(box):
+    make_data(box, dim=64)
+    rows, labels, origins = copies(box)
+    n = len(rows)
+    fit = ["fit", "copies.safetensors", "-o", "m.safetensors"]
+    alone = box.works(*fit).err
+    check("nearly the same row in their class" in alone, alone)
+    hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
+    box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
+    said = box.works(*fit, "--groups", "groups.txt").err
+    check(f"by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
+    wanted = box.read("m.safetensors")
+    honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
+    check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
+    box.write("groups.npy", npy(origins, "<i8"))
+    box.works(*fit, "--groups", "groups.npy", "-q")
+    equal(box.read("m.safetensors") == wanted, True, "groups by number, in a .npy")
+    for threads, isa in ((1, "plain"), (3, "auto")):
+        box.works(*fit, "--groups", "groups.txt", "--threads", threads, "--isa", isa, "-q")
+        equal(box.read("m.safetensors") == wanted, True, f"{threads} threads, {isa}")
+    # labels from a file, groups beside them
+    box.write("x.npy", npy(rows))
+    box.write("y.txt", "".join(f"c{k:04d}\n" for k in labels))
+    box.works("fit", "x.npy", "--labels", "y.txt", "--groups", "groups.txt", "-o", "m.safetensors", "-q")
+    equal(json.loads(box.works("info", "--json", "m.safetensors").out)["lambda"], large, "lambda of rows and labels in two files")
+    # files in an order that must be said
+    for name, some in (("x2.npy", rows[:300]), ("x10.npy", rows[300:])):
+        box.write(name, npy(some))
+    words = ["fit", "x10.npy", "x2.npy", "--order", "number", "--labels", "y.txt", "-o", "n.safetensors", "-q", "--groups"]
+    box.works(*words, "groups.txt")
+    equal(box.read("n.safetensors") == box.read("m.safetensors"), True, "two files, sorted by number")
+    for name, first in (("s2.safetensors", 0), ("s10.safetensors", 300)):
+        box.write(name, safetensors({"embeddings": ("F32", [300, 64], f32(rows[first:first + 300])),
+                                     "labels": ("I32", [300], i32(labels[first:first + 300]))}))
+    words = ["fit", "s10.safetensors", "s2.safetensors", "--groups", "groups.txt", "-o", "s.safetensors"]
+    box.refuses(USAGE, *words, naming="--order number")
+    box.works(*words, "--order", "number", "-q")
+    equal(json.loads(box.works("info", "--json", "s.safetensors").out)["lambda"], large, "lambda of shards with labels inside")
+    # every row a group of its own is what happens without groups
+    box.write("each.txt", "".join(f"{i}\n" for i in range(n)))
+    box.works(*fit, "--groups", "each.txt", "-q")
+    each = box.read("m.safetensors")
+    box.works(*fit, "-q")
+    equal(box.read("m.safetensors") == each, True, "groups of one row")
+    for how, word in ((["--criterion", "accuracy"], "by leave-one-group-out:"), (["--method", "paper", "--centre", "mean"], "by leave-one-group-out:")):
+        check(word in box.works(*fit, *how, "--groups", "groups.txt").err, f"{how}")
+
+
+@test
+def groups_refused(box):
+    make_data(box)
+    box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
+    box.write("groups.txt", "".join(f"{i // 2}\n" for i in range(150)))
+    box.write("few.txt", "a\n" * 149)
+    box.write("only.txt", "c0001\nc0002\n")
+    box.write("classes.txt", "".join(f"{i // 10}\n" for i in range(150)))
+    given = ["-o", "m.safetensors", "--groups"]
+    box.refuses(USAGE, "fit", "s.safetensors", *given, "groups.txt", naming="--groups needs the rows themselves")
+    box.refuses(USAGE, "fit", "train.safetensors", "--only", "only.txt", *given, "groups.txt", naming="--groups cannot be used with --only")
+    box.refuses(BAD_DATA, "fit", "train.safetensors", *given, "few.txt", naming=["few.txt", "149", "150"])
+    box.refuses(IO, "fit", "train.safetensors", *given, "gone.txt", naming="gone.txt")
+    box.write("empty.txt", "a\n" * 70 + "\n" + "b\n" * 79)
+    box.write("negative.npy", npy([i // 2 - 1 for i in range(150)], "<i8"))
+    box.write("two.csv", "video,frame\n" + "".join(f"{i // 2},{i % 2}\n" for i in range(150)))
+    for name, what in (("empty.txt", "line 71 is empty"), ("negative.npy", "-1"), ("two.csv", "2 columns")):
+        said = box.refuses(BAD_DATA, "fit", "train.safetensors", *given, name, naming=[name, what, "--groups takes one group for each row"]).err
+        check("--skip-unlabelled" not in said and "--label-column" not in said, f"advice on labels: {said}")
+    box.refuses(USAGE, "fit", "train.safetensors", "--method", "paper", *given, "groups.txt", naming="--centre mean centres them")
+    box.refuses(USAGE, "fit", "train.safetensors", "--method", "paper", "--lambda", "1x", "--reject", "0.9", *given, "groups.txt",
+                naming="--centre mean centres them")
+    rows = [i % 15 for i in range(150)]  # the labels of train.safetensors: each class is one group
+    box.write("classes.txt", "".join(f"{k}\n" for k in rows))
+    box.refuses(BAD_DATA, "fit", "train.safetensors", *given, "classes.txt", naming="no class has two rows of different groups")
 
 
 @test
@@ -98,10 +224,12 @@ def a_fit_in_json(box):
 @test
 def rules_and_samples(box):
     make_data(box)
-    box.works("fit", "train.safetensors", "--lambda", "gda", "-o", "g.safetensors", "-q")
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
-    box.works("fit", "s.safetensors", "--lambda", "gda", "-o", "h.safetensors", "-q")
-    equal(box.read("g.safetensors") == box.read("h.safetensors"), True, "gda from data and from statistics")
+    for how in ([], ["--method", "paper"]):
+        box.works("fit", "train.safetensors", "--lambda", "gda", *how, "-o", "g.safetensors", "-q")
+        box.works("fit", "s.safetensors", "--lambda", "gda", *how, "-o", "h.safetensors", "-q")
+        differ = differences(box.read("g.safetensors"), box.read("h.safetensors"))  # only rows have a temperature
+        equal(differ, set() if how else {"temperature", "checksum"}, f"gda from data and from statistics, {how}")
     box.works("fit", "train.safetensors", "--lambda", "ledoit-wolf", "-o", "l.safetensors", "-q")
     said = box.works("fit", "train.safetensors", "--sample", 45, "-o", "a.safetensors").err
     check("of 45 rows left out in turn" in said and "a sample of 150 rows" in said, said)
@@ -116,7 +244,20 @@ def rows_alone_in_their_class(box):
     said = box.works("fit", "x.safetensors", "-o", "a.safetensors").err
     check("of 6 rows left out in turn" in said and "1 row is alone in its class" in said, said)
     box.write("y.safetensors", data_set(n=4, classes=4))
-    box.refuses(BAD_DATA, "fit", "y.safetensors", "-o", "b.safetensors", naming=["every row is alone in its class", "use an absolute lambda above 0"])
+    words = ["y.safetensors", "-o", "b.safetensors"]
+    box.refuses(BAD_DATA, "fit", *words, "--method", "paper", naming=["every row is alone in its class", "use an absolute lambda above 0"])
+    instead = "no class has two different rows: the scatter of all rows takes the place of that within classes; lambda is "
+    said = box.works("fit", *words).err
+    check(instead + "30x its mean eigenvalue, the default then" in said, said)
+    wanted = box.read("b.safetensors")
+    said = box.works("fit", *words, "--lambda", "30x").err
+    check(instead + "30x its mean eigenvalue\n" in said, said)
+    equal(box.read("b.safetensors") == wanted, True, "the same by hand")
+    right = box.works("classify", "b.safetensors", "y.safetensors", "--top", 1).out.splitlines()[1:]
+    equal([line.split("\t")[1] for line in right], [f"class {k}" for k in range(4)], "every row is its own class")
+    box.works("stats", "y.safetensors", "-o", "s.safetensors", "-q")
+    check(instead + "30x" in box.works("fit", "s.safetensors", "-o", "b.safetensors").err, "from statistics")
+    box.refuses(BAD_DATA, "fit", *words, "--lambda", 0, naming="the scatter of all rows has rank 3 of 8")
 
 
 @test
@@ -238,11 +379,12 @@ def sweep_over_folds_and_statistics(box):
 @test
 def sweep_leave_one_out(box):
     make_data(box)
-    said = box.works("fit", "train.safetensors", "-v", "-o", "m.safetensors").err
-    curve = dict(re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %", said, re.M))
-    text = box.works("sweep", "train.safetensors", "--leave-one-out", "--lambdas", "0.01x,0.1x,1x").out
-    for value in ("0.01", "0.1", "1"):
-        check(re.search(rf"^ +{value}x +[*]?{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
+    for how in ([], ["--method", "paper"]):
+        said = box.works("fit", "train.safetensors", *how, "-v", "-o", "m.safetensors").err
+        curve = dict(re.findall(r"^  lambda +(\S+)x  top-1 (\S+) %", said, re.M))
+        text = box.works("sweep", "train.safetensors", *how, "--leave-one-out", "--lambdas", "0.1x,1x").out
+        for value in ("0.1", "1"):
+            check(re.search(rf"^ +{value}x +[*]?{curve[value]}$", text, re.M) is not None, f"{value}x: {curve[value]} in {text}")
 
 
 @test
@@ -300,6 +442,9 @@ def the_same_choice_everywhere(box):
     for threads in (1, 2, 5):
         for isa in ("plain", "auto"):
             box.works("fit", "train.safetensors", "--dim", "auto", "--threads", threads, "--isa", isa, "-o", "m.safetensors", "-q")
+            made = box.read("m.safetensors")
+            box.works("fit", "train.safetensors", "--method", "paper", "--threads", threads, "--isa", isa, "-o", "m.safetensors", "-q")
             swept = box.works("sweep", "train.safetensors", "-k", "1,3", "--metric", "both", "--threads", threads, "--isa", isa).out
-            wanted = wanted or (box.read("m.safetensors"), swept)
-            equal((box.read("m.safetensors"), swept) == wanted, True, f"{threads} threads, {isa}")
+            found = made, box.read("m.safetensors"), swept
+            wanted = wanted or found
+            equal(found == wanted, True, f"{threads} threads, {isa}")

@@ -4,6 +4,7 @@ import json
 import re
 
 from harness import BAD_DATA, USAGE, check, equal, test
+from files import differences
 
 
 def make_data(box):
@@ -45,7 +46,12 @@ def chosen_or_given(box):
     check("lambda 0.3x and alpha" in said, said)
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")
     box.works("fit", "s.safetensors", "--text", "text.safetensors", "--fuse", "0.25", "-o", "i.safetensors", "-q")
-    equal(box.read("i.safetensors") == box.read("g.safetensors"), True, "from statistics")
+    differ = differences(box.read("i.safetensors"), box.read("g.safetensors"))
+    equal(differ, {"temperature", "checksum"}, "from statistics, which have no temperature")
+    given = ["--text", "text.safetensors", "--fuse", "0.25", "--lambda", "0.3x", "--method", "paper", "-q"]
+    box.works("fit", "train.safetensors", *given, "-o", "g.safetensors")
+    box.works("fit", "s.safetensors", *given, "-o", "i.safetensors")
+    equal(box.read("i.safetensors") == box.read("g.safetensors"), True, "the paper's method, from statistics")
 
 
 @test
@@ -116,7 +122,11 @@ def sweeps(box):
           [[round(cell["top1"] * cell["n"]), "fused", cell["alpha"]] for cell in fused], "CSV and JSON")
     equal(len(rows) - 1, len(cells), "lines of the CSV")
     lines = box.works("sweep", *words, *over, "-q").out.split("text and prototypes together, cosine, top-1")[1].splitlines()
-    equal(lines[2].split(), ["0.1x", f"{100 * fused[0]['top1']:.2f}", f"{100 * fused[1]['top1']:.2f}", "alpha", f"{fused[0]['alpha']:g}"], "a line of the table")
+    shares = [f"{'*' if cell['best'] else ''}{100 * cell['top1']:.2f}" for cell in fused]
+    for line, at in ((2, 0), (3, 2)):
+        relative, alpha = f"{fused[at]['relative']:g}x", f"{fused[at]['alpha']:g}"
+        equal(lines[line].split(), [relative, shares[at], shares[at + 1], "alpha", alpha], "a line of the table")
+    equal("*" in "".join(shares), True, "a best cell")
     given = json.loads(box.works("sweep", *words, *over, "--fuse", "0.25", "--json", "-q").out)["cells"]
     equal({cell["alpha"] for cell in given if cell["text"] == "fused"}, {0.25}, "alpha as given")
     box.works("stats", "train.safetensors", "-o", "s.safetensors", "-q")

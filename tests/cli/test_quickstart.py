@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 
 from files import png, read_safetensors
@@ -74,13 +75,29 @@ def from_a_folder_to_a_classifier(box):
 
 
 @test
+def all_figures_are_of_the_same_rows(box):
+    """With many classes, fewer rows are left out while lambda is chosen than for the figures that are printed."""
+    rng = random.Random(5)
+    for i in range(900):
+        box.write(f"photos/kind {i % 300}/{i // 300}.png", png(rng.randbytes(12), 2, 2))
+    out = box.works("quickstart", "photos", "--encoder", CLIP, "--no-text").out
+    check("900 pictures in 300 classes. Accuracy on left-out pictures (900):" in out, out)
+    data = read_safetensors(box.read("photos-koofu/embeddings.safetensors"))[0]
+    printed = dict(re.findall(r"^  (\S.*\S) +([0-9.]+) %", out, re.M))
+    equal(printed["nearest class mean, embeddings as they are"], f"{100 * left_out(data['embeddings'], data['labels']) / 900:.2f}", "raw")
+    about = json.loads(box.works("fit", "photos-koofu/embeddings.safetensors", "-o", "m.safetensors", "--json", "-q").out)
+    check(about["by_lambda"]["n"] < 900, "all rows are left out for every lambda")
+    equal((about["n"], printed["nearest class mean, Koo-Fu"]), (900, f"{100 * about['top1']:.2f}"), "as koofu fit says")
+
+
+@test
 def by_pictures_alone(box):
     photos(box, "photos", ["a", "b"], 8)
     result = box.works("quickstart", "photos", "--encoder", CLIP, "--no-text", "-o", "out", "--title", "My <photos>")
     equal(set(os.listdir(box.path("out"))), FILES - {"text.safetensors"}, "files")
     check("names" not in result.out and "the model" in result.out, result.out)
     check(b"My &lt;photos&gt;" in box.read("out/report.html"), "the title")
-    box.works("fit", "out/embeddings.safetensors", "--dim", "auto", "-o", "fit.safetensors")
+    box.works("fit", "out/embeddings.safetensors", "-o", "fit.safetensors")
     check(box.read("fit.safetensors") == box.read("out/model.safetensors"), "the model of koofu fit has other bytes")
     result = box.works("quickstart", "photos", "--encoder", VISION, "-o", "vision")
     check("has no text tower" in result.err, f"{result}")

@@ -48,8 +48,8 @@ def unit(rows):
     return rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True))
 
 
-def mapped(model, rows):
-    return unit(np.asarray(rows, "f4").astype("f8")) @ model["transform"].T
+def mapped(model, rows, centred=True):
+    return (unit(np.asarray(rows, "f4").astype("f8")) - (model["mean"] if centred else 0)) @ model["transform"].T
 
 
 def all_scores(gallery, queries, metric):
@@ -223,7 +223,7 @@ def finds_what_numpy_finds_in_the_space_of_a_model(box):
     oracle()
     box.write("x.safetensors", data_set(n=200, dim=16, classes=5))
     box.write("q.npy", npy(world(n=50, dim=16, classes=5, seed=9)[0]))
-    for how in ([], ["--centre", "mean"], ["--no-normalize"]):
+    for how in ([], ["--method", "paper"], ["--method", "paper", "--centre", "mean"], ["--no-normalize"]):
         box.works("fit", "x.safetensors", "--dim", 7, *how, "-o", "m.safetensors")
         box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
         box.works("transform", "m.safetensors", "x.safetensors", "-o", "zx.npy")
@@ -232,12 +232,14 @@ def finds_what_numpy_finds_in_the_space_of_a_model(box):
         metric = "euclidean" if "--no-normalize" in how else "cosine"
         wanted = all_scores(load(box, "zx.npy"), load(box, "zq.npy"), metric)
         check_answers(load(box, "near.npy"), load(box, "near_scores.npy"), wanted, metric, f"with {how}", 1e-6)
-    box.works("fit", "x.safetensors", "--dim", 7, "-o", "m.safetensors")
-    box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
-    box.works("search", "g.safetensors", "q.npy", "-o", "near.npy")
-    model = tensors(box, "m.safetensors")
-    x, q = (mapped(model, world(n=n, dim=16, classes=5, seed=s)[0]) for n, s in ((200, 1), (50, 9)))
-    check_answers(load(box, "near.npy"), load(box, "near_scores.npy"), all_scores(x, q, "cosine"), "cosine", "numpy's map", 1e-6)
+    for method, centred in (("shrunk", True), ("paper", False)):
+        box.works("fit", "x.safetensors", "--dim", 7, "--method", method, "-o", "m.safetensors")
+        box.works("index", "x.safetensors", "--model", "m.safetensors", "-o", "g.safetensors")
+        box.works("search", "g.safetensors", "q.npy", "-o", "near.npy")
+        model = tensors(box, "m.safetensors")
+        x, q = (mapped(model, world(n=n, dim=16, classes=5, seed=s)[0], centred) for n, s in ((200, 1), (50, 9)))
+        wanted = all_scores(x, q, "cosine")
+        check_answers(load(box, "near.npy"), load(box, "near_scores.npy"), wanted, "cosine", f"numpy's map, {method}", 1e-6)
 
 
 @test

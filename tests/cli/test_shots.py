@@ -21,7 +21,7 @@ def shots_in_three_formats(box):
     given = (*SWEEP, "--text", "t.safetensors", "--shots", "4,1", "--seeds", 2)
     text = box.works(*given).out
     check(text.startswith("per cent of 60 test rows: mean, standard deviation, least and most of 2 draws"), text)
-    for word in ("raw", "Koo-Fu", "zero-shot", "fused", "a rotation", "chosen from the drawn rows alone"):
+    for word in ("raw", "Koo-Fu", "zero-shot", "fused", "there Koo-Fu takes that of all rows", "chosen from the drawn rows alone"):
         check(word in text, f"{word!r} is not in {text}")
     lines = list(csv.DictReader(io.StringIO(box.works(*given, "--format", "csv").out)))
     equal([(r["shots"], r["seed"], r["classifier"]) for r in lines],
@@ -35,10 +35,26 @@ def shots_in_three_formats(box):
             check(abs(size[name]["top1"]["mean"] - sum(draws) / 2) < 1e-6, "the mean of the draws")
             check(abs(size[name]["top1"]["low"] - min(draws)) < 1e-6, "the least of the draws")
         equal(["alpha" in size[name]["draws"][0] for name in ("koofu", "fused")], [False, True], "who has an alpha")
-    one = tree["shots"][0]
-    equal((one["raw"]["top1"], one["koofu"]["draws"][0]["lambda"]), (one["koofu"]["top1"], 1), "one shot: a rotation")
+    check("rotation" not in text, text)
     other = box.works(*given, "--json", "--threads", 1, "--isa", "plain").out
     equal(json.loads(other), tree, "on one thread and with plain kernels")
+
+
+@test
+def one_shot(box):
+    make_data(box)
+    given = (*SWEEP, "--shots", "1", "--seeds", 3)
+    paper = box.works(*given, "--method", "paper")
+    check("there the map of Koo-Fu is a rotation" in paper.out, paper.out)
+    one = json.loads(box.works(*given, "--method", "paper", "--json").out)["shots"][0]
+    equal((one["raw"]["top1"], one["koofu"]["draws"][0]["lambda"]), (one["koofu"]["top1"], 1), "the paper's method: a rotation")
+    one = json.loads(box.works(*given, "--json").out)["shots"][0]
+    check(one["raw"]["draws"] != one["koofu"]["draws"], "the default scales columns and centres")
+    box.works("synth", "--classes", 12, "--dim", 32, "--per-class", 1, "-o", "train.safetensors", "-q")
+    one = json.loads(box.works(*SWEEP, "--shots", "1", "--seeds", 1, "--json").out)["shots"][0]
+    box.works("fit", "train.safetensors", "-o", "m.safetensors", "-q")
+    fitted = json.loads(box.works("eval", "m.safetensors", "test.safetensors", "--json").out)
+    equal((one["koofu"]["draws"][0]["lambda"], one["koofu"]["top1"]["mean"]), (fitted["lambda"], fitted["top1"]), "as fit and eval say")
 
 
 @test
@@ -81,6 +97,7 @@ def shots_in_a_report(box):
     box.works(*given, "--shots", "1,2,4", "--seeds", 2, "--text", "t.safetensors", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "With 4 rows per class" in page and "text alone" in page, "the section")
+    check("that of all rows then takes its place" in page and "a rotation" not in page, "one row per class")
     box.works(*given, "--shots", "1,2,4", "-o", "page.html")
     page = box.read("page.html").decode()
     check('id="shots"' in page and "text alone" not in page, "the section without text")

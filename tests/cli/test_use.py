@@ -9,7 +9,7 @@ import struct
 import subprocess
 
 from harness import BAD_DATA, IO, USAGE, Skipped, check, equal, test
-from files import data_set, f32, fbin, fvecs, i32, npy, safetensors, world
+from files import data_set, differences, f32, fbin, fvecs, i32, npy, safetensors, world
 
 
 def with_model(box, **more):
@@ -239,7 +239,15 @@ def fit_options(box):
     box.works("stats", "x.safetensors", "-o", "s.safetensors")
     box.works("fit", "x.safetensors", "-o", "a.safetensors", "--lambda", "0.5")
     box.works("fit", "s.safetensors", "-o", "b.safetensors", "--lambda=0.5")
-    equal(box.read("a.safetensors"), box.read("b.safetensors"), "from data and from statistics")
+    differ = differences(box.read("a.safetensors"), box.read("b.safetensors"))
+    equal(differ, {"temperature", "checksum"}, "from data and from statistics, which have no temperature")
+    box.works("fit", "x.safetensors", "-o", "e.safetensors", "--lambda", "0.5", "--method", "paper")
+    box.works("fit", "s.safetensors", "-o", "f.safetensors", "--lambda", "0.5", "--method", "paper")
+    equal(box.read("e.safetensors"), box.read("f.safetensors"), "the paper's method, from data and from statistics")
+    for name, method in (("a.safetensors", "shrunk"), ("b.safetensors", "shrunk"), ("f.safetensors", "paper")):
+        equal(info(box, name)["method"], method, "the method in JSON")
+        check(f"\n  method       {method}\n" in box.works("info", name).out, "the method of the model")
+    equal("method" in info(box, "s.safetensors"), False, "statistics are of no method")
     equal(info(box, "a.safetensors")["lambda"], 0.5, "lambda")
     box.works("fit", "s.safetensors", "-o", "c.safetensors", "--lambda=0.5", "--between", "s.safetensors")
     box.works("fit", "s.safetensors", "-o", "d.safetensors", "--centre", "mean", "--dim", 2, "--lambda", "1x")
