@@ -58,7 +58,8 @@ typedef enum kf_hint {
   KF_HINT_TEMPERATURE = 22,
   KF_HINT_ORDER = 23,
   KF_HINT_LABEL_COLUMN = 24,
-  KF_HINT_ANY_ENCODER = 25
+  KF_HINT_ANY_ENCODER = 25,
+  KF_HINT_CENTRE = 26
 } kf_hint;
 typedef struct kf_ctx kf_ctx;
 typedef enum kf_isa {
@@ -213,6 +214,7 @@ typedef struct kf_fit_report {
   struct kf_dim_choice *by_dim;
   uint64_t n_compared, n_near;
   int many_near;
+  int by_all_rows;
 } kf_fit_report;
 KF_API kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options,
                         kf_model **out, kf_fit_report **report);
@@ -536,7 +538,8 @@ typedef struct kf_quickstart_result {
   int many_near;
   uint64_t n_compared, n_near;
   int text_reused;
-  uint64_t reserved[4];
+  uint64_t raw_n;
+  uint64_t reserved[3];
 } kf_quickstart_result;
 KF_API kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_pictures *pictures,
                                const kf_quickstart_options *options, const char *folder,
@@ -604,6 +607,7 @@ typedef struct kf_info {
   double reject, reject_share;
   const char *encoder;
   uint64_t encoder_checksum;
+  kf_method method;
 } kf_info;
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
@@ -887,6 +891,7 @@ typedef struct kf_dim_choice {
   size_t n_points;
   kf_dim_point *points;
   double margin;
+  uint64_t independent;
   uint32_t same;
 } kf_dim_choice;
 KF_API kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
@@ -1011,6 +1016,7 @@ typedef struct kf_shots {
   size_t n_classifiers;
   size_t n_points;
   kf_shots_point *points;
+  kf_method method;
 } kf_shots;
 KF_API kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test,
                               const kf_text *text, const kf_shots_options *options, kf_shots **out);
