@@ -68,7 +68,7 @@ def main():
 
     def check_search(work):
         """Text as queries of galleries, less its mean: a model of the paper's method does not make it worse than the
-        original space. Columns on one scale are worse for text, which varies along other columns than images do."""
+        original space. One of the default, which scales columns by the scatter of images, does."""
         model, raw, mapped = (os.path.join(work, name) for name in ("m.safetensors", "raw.safetensors", "mapped.safetensors"))
         text, other = (file("embeddings", f"imagenet1k_vitb32_text_{name}.npy") for name in ("photo_of_a", "v1"))
 
