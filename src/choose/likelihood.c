@@ -10,6 +10,7 @@
 #include <math.h>
 
 #define UNIT         0x1p40
+#define LARGEST      0x1p95
 #define LN2          0x1.62e42fefa39efp-1
 #define TOP          5u
 #define LANES        4u
@@ -18,9 +19,11 @@
  * model can know. Without this limit rows that are separable drive it up, and lambda to 0. */
 #define FIRST_SQUARE 0x1p-8
 
+/* At a lambda near 0 distances have no bound; 2^31 rows of the largest value still fit. */
 static kf_i128 fixed(double x) {
   double y = x * UNIT;
-  return (kf_i128)(y < 0 ? y - 0.5 : y + 0.5);
+  if (!(y > -LARGEST)) return y <= -LARGEST ? -(kf_i128)LARGEST : (kf_i128)0;
+  return (kf_i128)(y > LARGEST ? LARGEST : y < 0 ? y - 0.5 : y + 0.5);
 }
 
 kf_likelihood kf_likelihood_new(bool euclidean) {
