@@ -95,12 +95,8 @@ def groups_are_left_out_together(box):
     hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
     box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
     said = box.works(*fit, "--groups", "groups.txt").err
-<<<<<<< HEAD
-    check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
-=======
     check("nearly the same row" not in said, f"advice that is followed already: {said}")
-    check(f"by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
->>>>>>> w13-review
+    check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
     wanted = box.read("m.safetensors")
     honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
     check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
