@@ -35,7 +35,7 @@ static const struct hint_text {
     {KF_HINT_SPOKEN, "names", "--names takes lines 'CLASS<tab>NAME'"},
     {KF_HINT_REPEATS, "repeats", "--names gives classes other names, and --repeats allows it"},
     {KF_HINT_REPEATS, "names", "--names gives classes other names"},
-    {KF_HINT_METHOD, "method", "--method paper"},
+    {KF_HINT_METHOD, "method", "--method paper takes that"},
     {KF_HINT_TEMPERATURE, "probabilities",
      "fit again from rows with 'koofu fit DATA', or give one with --temperature"},
     {KF_HINT_ORDER, "order",
