@@ -10,7 +10,7 @@ METRIC = {"cosine": 1, "euclidean": 2, "inner": 3}
 
 class CtxOptions(c.Structure):
     _fields_ = [("threads", c.c_uint), ("isa", c.c_int), ("progress", c.c_void_p), ("log", c.c_void_p),
-                ("user", c.c_void_p), ("reserved", c.c_uint64 * 8)]
+                ("user", c.c_void_p), ("any_encoder", c.c_int), ("reserved", c.c_uint64 * 7)]
 
 
 class IndexOptions(c.Structure):
@@ -18,7 +18,7 @@ class IndexOptions(c.Structure):
 
 
 class Report(c.Structure):
-    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64), ("reserved", c.c_uint64 * 4)]
+    _fields_ = [("queries", c.c_uint64), ("candidates", c.c_uint64), ("far", c.c_uint64), ("reserved", c.c_uint64 * 3)]
 
 
 def load(path):

@@ -422,7 +422,8 @@ typedef struct kf_fit_options {
   kf_method method;
   kf_criterion criterion;
   /* The group of each row of the data set, [rows]; rows of one group (a video, a scene, a person)
-   * are left out together. NULL: each row is a group of its own. */
+   * are left out together. NULL: each row is a group of its own. Groups, and the likelihood, need
+   * rows that are centred or compared by distance; otherwise KF_ERR_ARG with KF_HINT_CENTRE. */
   const uint32_t *groups;
   /* Also choose a threshold for rows of unknown classes (kf_model_reject): the score that this share
    * of the rows left out in turn reaches, such as 0.95. Needs rows and all dimensions. 0: none. */

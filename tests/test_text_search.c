@@ -87,12 +87,41 @@ static void the_mean_is_subtracted(void **state) {
   free_world(&q);
 }
 
-/* A centred map: the query is the prototype of a zero-shot model, to the last digits. */
-static void as_zero_shot_does(void **state) {
-  (void)state;
+/* Q of the default method has orthonormal rows, and T Q^T is symmetric and positive. */
+static void check_text_map(const kf_model *m) {
+  kf_map q;
+  kf_arena arena = {0};
+  assert_ok(ctx, kf_map_for_text(ctx, &m->map, &q, &arena));
+  for (int i = 0; i < L; i++)
+    for (int j = 0; j < L; j++) {
+      double unit = 0, left = 0, right = 0;
+      for (int d = 0; d < DIM; d++) {
+        unit += q.transform[i * DIM + d] * q.transform[j * DIM + d];
+        left += m->map.transform[i * DIM + d] * q.transform[j * DIM + d];
+        right += m->map.transform[j * DIM + d] * q.transform[i * DIM + d];
+      }
+      assert_true(fabs(unit - (i == j)) < 1e-10);
+      assert_true(fabs(left - right) < 1e-10 * (1 + fabs(left)));
+      if (i == j) assert_true(left > 0);
+    }
+  kf_arena_free(&arena);
+}
+
+static kf_model *fit_by(const world *w, kf_method method) {
+  if (method == KF_METHOD_PAPER) return fit_world(w, 0, KF_CENTRE_MEAN);
+  kf_stats *stats = stats_of(ctx, w, 0);
+  kf_model *m;
+  assert_ok(ctx, kf_fit_stats(ctx, stats, &(kf_fit_options){.dim = L}, &m));
+  kf_stats_free(stats);
+  check_text_map(m);
+  return m;
+}
+
+/* The query is the prototype of a zero-shot model, to the last digits. */
+static void check_zero_shot(kf_method method) {
   world w = make_world(N, DIM, CLASSES, 1, 7), q = make_texts();
   kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
-  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN), *zero;
+  kf_model *m = fit_by(&w, method), *zero;
   int32_t labels[QUERIES];
   for (int i = 0; i < QUERIES; i++) labels[i] = i;
   kf_data *texts = data_of(q.rows, QUERIES, DIM, labels, 0);
@@ -115,6 +144,12 @@ static void as_zero_shot_does(void **state) {
   kf_data_free(data);
   free_world(&w);
   free_world(&q);
+}
+
+static void as_zero_shot_does(void **state) {
+  (void)state;
+  check_zero_shot(KF_METHOD_PAPER);
+  check_zero_shot(KF_METHOD_SHRUNK);
 }
 
 static void in_the_original_space(void **state) {

@@ -67,8 +67,7 @@ def main():
                 check(result["text_top1"] >= .55, "0.3x as it comes: at least 0.55")
 
     def check_search(work):
-        """Text as queries of galleries, less its mean: a model of the paper's method does not make it worse than the
-        original space. Columns on one scale are worse for text, which varies along other columns than images do."""
+        """Text as queries of galleries, less its mean: a model does not make it worse than the original space."""
         model, raw, mapped = (os.path.join(work, name) for name in ("m.safetensors", "raw.safetensors", "mapped.safetensors"))
         text, other = (file("embeddings", f"imagenet1k_vitb32_text_{name}.npy") for name in ("photo_of_a", "v1"))
 
@@ -83,8 +82,7 @@ def main():
                 run("fit", *rows("4shot"), *words.split(), "-o", model)
                 run("index", *rows(name), "--model", model, "-o", mapped)
                 plain, own, others = hits(mapped), hits(mapped, "--text-queries"), hits(mapped, "--text-queries", "--text-mean", other)
-                least = original if "paper" in words else 0.9 * original
-                check(plain < least <= min(own, others), f"in Koo-Fu's space, {words}: {plain}; less its mean {own}, less another {others}")
+                check(plain < original <= min(own, others), f"in Koo-Fu's space, {words}: {plain}; less its mean {own}, less another {others}")
 
     def check_prompts():
         """The paper's synset, synset_7 and mod_7."""

@@ -122,7 +122,7 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   kf_row_list rows = {0};
   kf_data *data = NULL;
   kf_status status =
-      kf_fold_model(ctx, fold, j->model->method, j->lambda, dim, j->model->map.centre, &model);
+      kf_fold_model(ctx, fold, j->model->map.method, j->lambda, dim, j->model->map.centre, &model);
   if (status == KF_OK)
     status = kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, &gallery);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);

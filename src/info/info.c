@@ -63,7 +63,7 @@ static kf_status describe_model(kf_ctx *ctx, kf_info *out, const char *path) {
   out->classes = m->n_classes;
   out->normalized = m->map.normalized;
   out->lambda = m->map.lambda;
-  out->method = m->method;
+  out->method = m->map.method;
   out->temperature = m->temperature;
   out->reject = m->reject;
   out->reject_share = m->reject_share;

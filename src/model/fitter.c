@@ -360,7 +360,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   m->map.normalized = f->within->normalized;
   m->map.centre = centre;
   m->map.lambda = lambda;
-  m->method = f->method;
+  m->map.method = f->method;
   m->map.origin = f->within->origin;
   KF_TRY(kf_origin_join(&m->map.origin, &f->between->origin, &f->ctx->err));
   m->rows = f->within->rows;

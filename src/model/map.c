@@ -10,7 +10,7 @@
 
 void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena) {
   uint64_t values = (uint64_t)dim_out * dim_in;
-  *map = (kf_map){.dim_in = dim_in, .dim_out = dim_out};
+  *map = (kf_map){.dim_in = dim_in, .dim_out = dim_out, .method = KF_METHOD_PAPER};
   KF_TAKE_ZERO(arena, map->transform, values);
   KF_TAKE_ZERO(arena, map->transposed, values);
   KF_TAKE_ZERO(arena, map->mean, dim_in);
@@ -25,6 +25,7 @@ void kf_map_finish(kf_map *map) {
 void kf_map_copy(const kf_map *from, kf_map *to) {
   uint64_t values = (uint64_t)to->dim_out * to->dim_in;
   to->normalized = from->normalized;
+  to->method = from->method;
   to->centre = from->centre;
   to->lambda = from->lambda;
   to->origin = from->origin;

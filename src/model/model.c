@@ -10,7 +10,6 @@ kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
   uint64_t d = dim_in, l = dim_out, k = n_classes;
   kf_arena *arena = &m->arena;
   m->n_classes = n_classes;
-  m->method = KF_METHOD_PAPER;
   kf_map_make(&m->map, dim_in, dim_out, arena);
   KF_TAKE_ZERO(arena, m->within, d);
   KF_TAKE_ZERO(arena, m->between, d);
@@ -34,7 +33,6 @@ kf_status kf_model_make_signal(kf_model *m, kf_err *err) {
 }
 
 kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err) {
-  to->method = from->method;
   to->mean_eigenvalue = from->mean_eigenvalue;
   to->rank = from->rank;
   to->rows = from->rows;
@@ -215,7 +213,7 @@ int64_t kf_model_count(const kf_model *m, uint32_t k) {
 int kf_model_normalized(const kf_model *m) { return m->map.normalized; }
 const kf_origin *kf_model_origin(const kf_model *m) { return kf_origin_known(&m->map.origin); }
 kf_centre kf_model_centre(const kf_model *m) { return m->map.centre; }
-kf_method kf_model_method(const kf_model *m) { return m->method; }
+kf_method kf_model_method(const kf_model *m) { return m->map.method; }
 double kf_model_lambda(const kf_model *m) { return m->map.lambda; }
 double kf_model_mean_eigenvalue(const kf_model *m) { return m->mean_eigenvalue; }
 double kf_model_temperature(const kf_model *m) { return m->temperature; }

@@ -12,6 +12,7 @@ typedef struct kf_map {
   uint32_t dim_in;  /* D */
   uint32_t dim_out; /* L */
   bool normalized;
+  kf_method method;   /* it was made by; never KF_METHOD_DEFAULT */
   kf_centre centre;   /* none or mean */
   double lambda;      /* absolute */
   double *transform;  /* T, [L][D] */
@@ -26,6 +27,8 @@ void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena
 void kf_map_copy(const kf_map *from, kf_map *to);
 /* Sets `transposed` from `transform`. */
 void kf_map_finish(kf_map *map);
+/* The map for text, with its own arena: Q = (T T^T)^(-1/2) T in place of T (text_map.c). */
+kf_status kf_map_for_text(kf_ctx *ctx, const kf_map *map, kf_map *out, kf_arena *arena);
 bool kf_map_equal(const kf_map *a, const kf_map *b); /* maps every row to the same place */
 /* KF_ERR_DATA if the rows of a data set have the wrong length, are of another encoder, or are mapped
  * already. */
@@ -70,7 +73,6 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
 
 struct kf_model {
   kf_map map;
-  kf_method method; /* never KF_METHOD_DEFAULT */
   uint32_t n_classes;
   kf_names names;         /* n = 0: no names */
   double mean_eigenvalue; /* of S_w */

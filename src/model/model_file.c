@@ -51,6 +51,7 @@ static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fie
 /* --- writing --------------------------------------------------------------------------------- */
 
 static kf_status write_map_meta(kf_stw *w, const kf_map *map, kf_err *err) {
+  if (map->method == KF_METHOD_SHRUNK) KF_TRY(kf_stw_meta(w, "method", "shrunk", err));
   KF_TRY(kf_stw_meta_i64(w, "normalized", map->normalized, err));
   KF_TRY(kf_stw_meta(w, "centre", map->centre == KF_CENTRE_MEAN ? "mean" : "none", err));
   return kf_stw_meta_f64(w, "lambda", map->lambda, err);
@@ -80,7 +81,6 @@ static kf_status write_confidence(kf_stw *w, const kf_model *m, kf_err *err) {
 static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_format(w, FORMAT, err));
   KF_TRY(kf_stw_meta_i64(w, "rows", (int64_t)m->rows, err));
-  if (m->method == KF_METHOD_SHRUNK) KF_TRY(kf_stw_meta(w, "method", "shrunk", err));
   KF_TRY(write_map_meta(w, &m->map, err));
   KF_TRY(kf_stw_meta_f64(w, "mean_eigenvalue", m->mean_eigenvalue, err));
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
@@ -125,6 +125,10 @@ static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   if (centre == NULL || (!mean && strcmp(centre, "none") != 0))
     return kf_fail_file(err, st->in.path, "metadata 'centre' is neither 'none' nor 'mean'");
   if (!(map->lambda >= 0)) return kf_fail_file(err, st->in.path, "metadata 'lambda' is negative");
+  const char *method = kf_st_meta(st, "method");
+  if (method != NULL && strcmp(method, "shrunk") != 0)
+    return kf_fail_file(err, st->in.path, "metadata 'method' is not 'shrunk'");
+  map->method = method != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
   map->normalized = normalized != 0;
   map->centre = mean ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   return KF_OK;
@@ -162,11 +166,7 @@ static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_e
   return status;
 }
 
-static kf_status read_method(const kf_st *st, kf_model *m, kf_err *err) {
-  const char *method = kf_st_meta(st, "method");
-  if (method != NULL && strcmp(method, "shrunk") != 0)
-    return kf_fail_file(err, st->in.path, "metadata 'method' is not 'shrunk'");
-  m->method = method != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
+static kf_status check_signal(const kf_st *st, const kf_model *m, kf_err *err) {
   for (uint32_t i = 0; m->signal != NULL && i < m->map.dim_in; i++)
     if (!(m->signal[i] >= 0))
       return kf_fail_file(err, st->in.path, "tensor 'signal' is negative at element %u", i);
@@ -199,7 +199,7 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   m->rank = (uint32_t)rank;
   if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
-  KF_TRY(read_method(st, m, err));
+  KF_TRY(check_signal(st, m, err));
   KF_TRY(read_confidence(st, m, err));
   KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);

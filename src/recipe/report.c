@@ -101,7 +101,7 @@ static kf_sweep_options sweep_options(const kf_report_job *j, const kf_lambda *l
                             .metrics = fit->metric != KF_METRIC_DEFAULT ? &fit->metric : NULL,
                             .n_metrics = fit->metric != KF_METRIC_DEFAULT,
                             .centre = j->fit.options.centre,
-                            .method = j->model->method,
+                            .method = j->model->map.method,
                             .truth = j->options.truth,
                             .text = j->text,
                             .fuse = j->fused,
@@ -172,7 +172,7 @@ static kf_status draw_shots(kf_report_job *j) {
                         .n_shots = r->n_shots,
                         .seeds = r->seeds,
                         .truth = r->truth,
-                        .method = j->model->method};
+                        .method = j->model->map.method};
   return r->n_shots > 0 ? kf_shots_new(j->ctx, j->train, r->test, j->text, &o, &j->shots) : KF_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
@@ -33,8 +34,15 @@ kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_o
   KF_HAND_OUT(build_index(ctx, g), out, g, kf_gallery_free);
 }
 
+static void free_text_map(struct kf_text_map *t) {
+  if (t == NULL) return;
+  kf_arena_free(&t->arena);
+  kf_free(t);
+}
+
 void kf_gallery_free(kf_gallery *g) {
   if (g == NULL) return;
+  free_text_map(atomic_load(&g->text_map));
   kf_index_free(g->index);
   kf_names_clear(&g->names);
   kf_arena_free(&g->arena);
@@ -148,6 +156,7 @@ typedef struct ready_job {
   const kf_kernels *kernels;
   const float *queries; /* [n][dim_in] */
   double *shift;        /* [dim_in] of text; NULL: not text */
+  kf_space space;       /* of the queries: with a map of its own for text */
   uint64_t first, n;    /* number of the first one, for messages */
   float *ready;         /* [n][dim] */
 } ready_job;
@@ -171,7 +180,7 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
   uint64_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
   double norm2[KF_MAP_ROWS];
   for (uint64_t r = 0; r < n; r++) KF_TRY(check_query(j, first + r, &norm2[r], err));
-  const kf_space *space = &j->gallery->space;
+  const kf_space *space = &j->space;
   float *ready = j->ready + first * space->dim;
   KF_TRY(shift_to_space(space, j->kernels, j->queries + first * kf_gallery_dim_in(j->gallery),
                         norm2, j->shift, n, ready, err));
@@ -182,11 +191,35 @@ static kf_status ready_chunk(void *argument, size_t i, size_t worker, kf_err *er
   return KF_OK;
 }
 
+/* Made once for a gallery, which many threads may search: the first that is ready counts. */
+static kf_status find_text_map(kf_ctx *ctx, const kf_gallery *gallery, const kf_map **out) {
+  kf_gallery *g = (kf_gallery *)(uintptr_t)gallery; /* it keeps what can be made at any time */
+  struct kf_text_map *there = atomic_load(&g->text_map);
+  if (there == NULL) {
+    struct kf_text_map *made = kf_alloc_zero(1, sizeof *made);
+    if (made == NULL) return kf_fail_memory(&ctx->err);
+    kf_status status = kf_map_for_text(ctx, &g->map, &made->map, &made->arena);
+    if (status != KF_OK) {
+      free_text_map(made);
+      return status;
+    }
+    if (atomic_compare_exchange_strong(&g->text_map, &there, made))
+      there = made;
+    else
+      free_text_map(made);
+  }
+  *out = &there->map;
+  return KF_OK;
+}
+
 /* What brings a text to where pictures are, for kf_map_rows_shifted. */
-static kf_status find_shift(ready_job *j, const double *text_mean, kf_arena *arena, kf_err *err) {
+static kf_status find_shift(kf_ctx *ctx, ready_job *j, const double *text_mean, kf_arena *arena) {
+  kf_err *err = &ctx->err;
   const kf_space *space = &j->gallery->space;
   const kf_map *map = space->map;
   if (text_mean == NULL) return KF_OK;
+  if (map != NULL && map->method == KF_METHOD_SHRUNK)
+    KF_TRY(find_text_map(ctx, j->gallery, &j->space.map));
   if (map != NULL ? !map->normalized : space->metric != KF_METRIC_COSINE)
     return kf_fail(err, KF_ERR_ARG,
                    "the gallery keeps the lengths of rows, which text cannot be compared with");
@@ -241,10 +274,15 @@ kf_status kf_gallery_nearest(kf_ctx *ctx, const kf_gallery *g, const float *quer
   kf_err *err = &ctx->err;
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(g->rows, o->leave_out, n), err));
   if (g->in_place) KF_TRY(kf_gallery_unchanged(g, err));
-  ready_job j = {.gallery = g, .kernels = ctx->kernels, .queries = queries, .first = first, .n = n};
+  ready_job j = {.gallery = g,
+                 .kernels = ctx->kernels,
+                 .queries = queries,
+                 .space = g->space,
+                 .first = first,
+                 .n = n};
   kf_arena arena = {0};
   KF_TAKE(&arena, j.ready, n * g->space.dim);
-  kf_status status = arena.failed ? kf_fail_memory(err) : find_shift(&j, o->text_mean, &arena, err);
+  kf_status status = arena.failed ? kf_fail_memory(err) : find_shift(ctx, &j, o->text_mean, &arena);
   if (status == KF_OK)
     status = kf_parallel(ctx, (size_t)((n + KF_MAP_ROWS - 1) / KF_MAP_ROWS), ready_chunk, &j);
   if (status == KF_OK)

@@ -13,17 +13,24 @@ typedef struct kf_space {
   const kf_map *map; /* that leads there; NULL: it is the original space */
 } kf_space;
 
+/* The map for text of a gallery (kf_map_for_text). */
+struct kf_text_map {
+  kf_map map;
+  kf_arena arena;
+};
+
 struct kf_gallery {
   kf_in in;                /* stays open: leave-one-out and rerank_from_disk read rows */
   struct timespec changed; /* when the file was last changed before it was opened */
   uint64_t offset;         /* of the rows in the file */
   uint64_t rows;
   kf_space space;
-  kf_map map;       /* what space.map points to, unless that is NULL */
-  int32_t *labels;  /* [rows]; NULL: none */
-  int64_t *counts;  /* [n_classes] rows of each */
-  int64_t *id_ends; /* [rows] where the bytes of each id end; NULL: no ids */
-  char *ids;        /* one after the other, each with a NUL that id_ends does not count */
+  kf_map map;                             /* what space.map points to, unless that is NULL */
+  _Atomic(struct kf_text_map *) text_map; /* made when text is searched for first; NULL: not yet */
+  int32_t *labels;                        /* [rows]; NULL: none */
+  int64_t *counts;                        /* [n_classes] rows of each */
+  int64_t *id_ends;                       /* [rows] where the bytes of each id end; NULL: no ids */
+  char *ids; /* one after the other, each with a NUL that id_ends does not count */
   uint32_t n_classes;
   uint32_t k;     /* neighbours that should vote; 0: not known */
   kf_names names; /* n = 0: no names */

@@ -95,7 +95,7 @@ def groups_are_left_out_together(box):
     hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
     box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
     said = box.works(*fit, "--groups", "groups.txt").err
-    check(f"by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
+    check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
     wanted = box.read("m.safetensors")
     honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
     check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
