@@ -76,6 +76,12 @@ static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
                        : "");
 }
 
+static void say_sample(cli_run *cli, uint64_t n, uint64_t rows) {
+  if (n < rows)
+    say(cli, "these are a sample of %s, %s (--sample)", show_counted(rows, "row", "rows").text,
+        cli->args.fit.groups ? "whole groups" : "the same share of each class");
+}
+
 static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   const kf_lambda_point *best = &c->points[c->best];
   int groups = cli->args.fit.groups != NULL;
@@ -92,9 +98,7 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
     say(cli, "the best, %s, is right for %s; the chosen one is the %s within one standard error",
         show_relative(best->lambda, c->mean_eigenvalue).text, show_percent(best->top1, c->n).text,
         c->chosen > c->best ? "largest" : "smallest");
-  if (c->n_all + c->n_single < c->rows)
-    say(cli, "these are a sample of %s, %s (--sample)", show_counted(c->rows, "row", "rows").text,
-        groups ? "whole groups" : "the same share of each class");
+  say_sample(cli, c->n_all + c->n_single, c->rows);
   if (c->n_single && groups)
     say(cli, "%s no row of the same class outside the group and %s not counted",
         show_counted(c->n_single, "row has", "rows have").text, c->n_single == 1 ? "is" : "are");
@@ -112,12 +116,14 @@ static void say_fusion(cli_run *cli, const kf_fuse_choice *c) {
   }
   const kf_fuse_point *chosen = &c->points[c->chosen];
   say(cli,
-      "lambda %s and alpha %s by leave-one-out: text and prototypes together are right for %s of "
-      "%s "
-      "left out in turn (standard error %.2f points), text alone for %s",
+      "lambda %s and alpha %s by leave-one-%sout%s: text and prototypes together are right for "
+      "%s of %s left out in turn (standard error %.2f points), text alone for %s",
       show_relative(c->lambda, c->mean_eigenvalue).text, show_real(c->alpha).text,
+      cli->args.fit.groups ? "group-" : "",
+      c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
       show_percent(chosen->top1, c->n).text, show_counted(c->n, "row", "rows").text,
       100 * c->standard_error, show_percent(c->text_top1, c->n).text);
+  say_sample(cli, c->n + c->n_single, c->rows);
   for (size_t i = 0; cli->args.common.verbose && i < c->n_points; i++)
     say(cli, "  lambda %9s  alpha %5s  top-1 %s  top-5 %s%s",
         show_relative(c->points[i].lambda, c->mean_eigenvalue).text,

@@ -49,8 +49,11 @@ int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *g
   kf_search_page_result result;
   TRY(result_of(cli, kf_search_page_write(cli->ctx, gallery, page->names, page->n, k, page->rows,
                                           page->scores, &options, a->search.html, &result)));
-  say_written(cli, a->search.html, "a page of %s of %s, with %s (%s)",
-              show_counted(page->n, "query", "queries").text, show_count(queries).text,
+  char first[sizeof(shown) + 16] = "";
+  if (page->n < queries)
+    snprintf(first, sizeof first, "the first %s of ", show_count(page->n).text);
+  say_written(cli, a->search.html, "a page of %s%s, with %s (%s)", first,
+              show_counted(queries, "query", "queries").text,
               show_counted(result.thumbnails, "picture", "pictures").text,
               show_bytes(result.bytes).text);
   return EXIT_OK;

@@ -144,7 +144,7 @@ typedef enum kf_hint {
   KF_HINT_SPOKEN = 19,        /* kf_prompts_options.spoken: a file with what to call each class */
   KF_HINT_REPEATS = 20,       /* kf_prompts_options.repeats: allow it, or set `spoken` */
   KF_HINT_METHOD = 21,        /* kf_fit_options.method: the paper's */
-  KF_HINT_TEMPERATURE = 22,   /* fit again from rows, or kf_classify_options.temperature */
+  KF_HINT_TEMPERATURE = 22,   /* kf_classify_options.temperature */
   KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */

@@ -149,6 +149,31 @@ static void everything(void **state) {
   page_free(&p);
 }
 
+/* By likelihood the words are about all rows that were left out, the curve and its standard error
+ * about those that it is made of. */
+static void lambda_by_likelihood(void **state) {
+  (void)state;
+  static const char *const wanted[] = {
+      "Leaving out each of 4,000 training rows in turn, their classes are most likely at λ",
+      " There <b>52.00\u202F%</b> are right. The curve, of 2,500 rows, stays within one standard "
+      "error (0.65 points)",
+      "below the accuracy where classes are most likely"};
+  static const char *const all[] = {"are right. Accuracy stays within one standard error"};
+  static const char *const other[] = {", within one standard error of that. There <b>52.00"};
+  page p;
+  page_make(&p, ctx, 40, 64, 16, NULL);
+  p.lambda.criterion = KF_CRITERION_LIKELIHOOD;
+  p.lambda.n = 2500;
+  p.lambda.n_all = 4000;
+  p.lambda.all.top1 = 2080;
+  assert_holds(&p.content, wanted, sizeof wanted / sizeof *wanted);
+  p.lambda.n = 4000;
+  assert_holds(&p.content, all, 1);
+  p.lambda.chosen = 9;
+  assert_holds(&p.content, other, 1);
+  page_free(&p);
+}
+
 static void names_and_pictures(void **state) {
   (void)state;
   static const char *const wanted[] = {
@@ -442,11 +467,17 @@ int main(int argc, char **argv) {
   }
   test_in_memory();
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(everything),   cmocka_unit_test(names_and_pictures),
-      cmocka_unit_test(folds),        cmocka_unit_test(same_bytes),
-      cmocka_unit_test(parts),        cmocka_unit_test(next_to_nothing),
-      cmocka_unit_test(flat),         cmocka_unit_test(escaped),
-      cmocka_unit_test(many_classes), cmocka_unit_test(not_written),
+      cmocka_unit_test(everything),
+      cmocka_unit_test(lambda_by_likelihood),
+      cmocka_unit_test(names_and_pictures),
+      cmocka_unit_test(folds),
+      cmocka_unit_test(same_bytes),
+      cmocka_unit_test(parts),
+      cmocka_unit_test(next_to_nothing),
+      cmocka_unit_test(flat),
+      cmocka_unit_test(escaped),
+      cmocka_unit_test(many_classes),
+      cmocka_unit_test(not_written),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -21,6 +21,17 @@ static kf_shown read_lambda(double x, double factor) {
   return kf_showf("λ = %.24s (%.24s)", kf_show_real(x).text, kf_show_times(x * factor).text);
 }
 
+static bool by_likelihood(const kf_lambda_choice *choice) {
+  return choice->criterion == KF_CRITERION_LIKELIHOOD;
+}
+
+/* That of the best point: by likelihood, choice->standard_error is of more rows than the curve. */
+static double curve_error(const kf_lambda_choice *choice) {
+  if (!by_likelihood(choice) || choice->n == 0) return choice->standard_error;
+  double p = kf_share(choice->points[choice->best].top1, choice->n);
+  return sqrt(p * (1 - p) / (double)choice->n);
+}
+
 static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
   kf_curve *curve = kf_chart_curve(chart, KF_CURVE_DOTS, choice->n_points, "leave one out", 0);
   if (curve == NULL) return;
@@ -28,7 +39,7 @@ static void add_left_out(kf_chart *chart, const kf_lambda_choice *choice) {
     if (choice->points[i].lambda > 0)
       kf_curve_add(curve, choice->points[i].lambda, choice->points[i].top1, choice->n);
   double best = kf_share(choice->points[choice->best].top1, choice->n);
-  chart->band_low = best - choice->standard_error;
+  chart->band_low = best - curve_error(choice);
   chart->band_high = best;
 }
 
@@ -65,15 +76,17 @@ static void lambda_chart(kf_string *out, const kf_page *c, double low, double hi
     if (chart.n > before) kf_sweep_baseline(&chart, c, &place, 0, "raw space", 5);
   }
   kf_figure_chart(&chart, "Accuracy over λ",
-                  c->lambda != NULL
-                      ? "Band: one standard error below the best accuracy. As far as these rows "
-                        "can tell, everything in it is as good as the best."
-                      : NULL);
+                  c->lambda == NULL ? NULL
+                  : by_likelihood(c->lambda)
+                      ? "Band: one standard error below the accuracy where classes are most "
+                        "likely. As far as these rows can tell, everything in it is as good."
+                      : "Band: one standard error below the best accuracy. As far as these rows "
+                        "can tell, everything in it is as good as the best.");
 }
 
 /* The run of lambdas around the best that are within one standard error of it. */
 static void plateau(const kf_lambda_choice *choice, double *from, double *to) {
-  double least = kf_share(choice->points[choice->best].top1, choice->n) - choice->standard_error;
+  double least = kf_share(choice->points[choice->best].top1, choice->n) - curve_error(choice);
   size_t first = choice->best, last = first;
   while (first > 0 && kf_share(choice->points[first - 1].top1, choice->n) >= least) first--;
   while (last + 1 < choice->n_points && kf_share(choice->points[last + 1].top1, choice->n) >= least)
@@ -89,26 +102,54 @@ static void other_lambda(kf_string *out, const kf_model *model, double chosen) {
                  kf_model_fused(model) ? ", chosen together with α" : "");
 }
 
-static void lambda_words(kf_string *out, const kf_page *c) {
-  const kf_lambda_choice *choice = c->lambda;
-  const kf_lambda_point *best = &choice->points[choice->best];
-  double from, to;
-  plateau(choice, &from, &to);
-  kf_string_addf(out,
-                 "<p class=\"lead\">Leaving out each of %s training rows in turn, accuracy is ",
-                 kf_show_count(choice->n).text);
-  kf_string_addf(out, "highest, <b>%s</b>, at λ = %s", kf_show_percent(best->top1, choice->n).text,
-                 kf_show_real(best->lambda).text);
+static void relative_words(kf_string *out, const kf_lambda_choice *choice, double lambda) {
+  kf_string_addf(out, "at λ = %s", kf_show_real(lambda).text);
   if (choice->mean_eigenvalue > 0)
     kf_string_addf(out, ", %s the mean eigenvalue of the scatter within classes",
-                   kf_show_times(best->lambda / choice->mean_eigenvalue).text);
-  if (from > 0 && to > from)
-    kf_string_addf(out, ". It stays within one standard error (%s points) from %s to %s",
-                   kf_show_points(choice->standard_error).text, kf_show_real(from).text,
-                   kf_show_real(to).text);
-  if (choice->chosen != choice->best)
-    kf_string_addf(out, ". The choice is %s", kf_show_real(choice->lambda).text);
+                   kf_show_times(lambda / choice->mean_eigenvalue).text);
   kf_put(out, ".");
+}
+
+static void likelihood_words(kf_string *out, const kf_lambda_choice *choice) {
+  kf_string_addf(out,
+                 "Leaving out each of %s training rows in turn, their classes are most likely ",
+                 kf_show_count(choice->n_all).text);
+  relative_words(out, choice, choice->points[choice->best].lambda);
+  if (choice->chosen != choice->best)
+    kf_string_addf(out, " The choice is %s, within one standard error of that.",
+                   kf_show_real(choice->lambda).text);
+  kf_string_addf(out, " There <b>%s</b> are right.",
+                 kf_show_percent(choice->all.top1, choice->n_all).text);
+}
+
+static void accuracy_words(kf_string *out, const kf_lambda_choice *choice) {
+  const kf_lambda_point *best = &choice->points[choice->best];
+  kf_string_addf(out,
+                 "Leaving out each of %s training rows in turn, accuracy is highest, <b>%s</b>, ",
+                 kf_show_count(choice->n).text, kf_show_percent(best->top1, choice->n).text);
+  relative_words(out, choice, best->lambda);
+}
+
+static void lambda_words(kf_string *out, const kf_page *c) {
+  const kf_lambda_choice *choice = c->lambda;
+  double from, to;
+  plateau(choice, &from, &to);
+  kf_put(out, "<p class=\"lead\">");
+  if (by_likelihood(choice))
+    likelihood_words(out, choice);
+  else
+    accuracy_words(out, choice);
+  if (from > 0 && to > from) {
+    if (by_likelihood(choice) && choice->n < choice->n_all)
+      kf_string_addf(out, " The curve, of %s rows,", kf_show_count(choice->n).text);
+    else
+      kf_put(out, by_likelihood(choice) ? " Accuracy" : " It");
+    kf_string_addf(out, " stays within one standard error (%s points) from %s to %s.",
+                   kf_show_points(curve_error(choice)).text, kf_show_real(from).text,
+                   kf_show_real(to).text);
+  }
+  if (choice->chosen != choice->best && !by_likelihood(choice))
+    kf_string_addf(out, " The choice is %s.", kf_show_real(choice->lambda).text);
   other_lambda(out, c->model, choice->lambda);
   kf_put(out, "</p>\n");
 }

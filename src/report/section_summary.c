@@ -258,6 +258,21 @@ static void put_left_out(kf_string *out, const kf_eval_result *e) {
   kf_put(out, ".</p>\n");
 }
 
+/* Whether the model has as many dimensions as were chosen, and fewer than all. */
+static bool fewer_chosen(const kf_page *c) {
+  return c->dim != NULL && c->model != NULL && c->dim->dim < c->dim->n_points &&
+         kf_model_dim_out(c->model) == c->dim->dim;
+}
+
+static void put_folds(kf_string *out, const kf_page *c) {
+  kf_string_addf(
+      out,
+      "<p class=\"caption\">Rows were held out in %u folds, so each model had fewer rows "
+      "than with leave-one-out. %s chosen on the same rows, which is slightly "
+      "optimistic.</p>\n",
+      c->sweep->folds, fewer_chosen(c) ? "λ and the number of dimensions were" : "λ was");
+}
+
 void kf_section_summary(kf_string *out, const kf_page *c) {
   table t;
   collect(c, &t);
@@ -273,13 +288,6 @@ void kf_section_summary(kf_string *out, const kf_page *c) {
   if (pair != NULL) put_gain(out, c, pair);
   put_table(out, &t);
   put_left_out(out, c->eval);
-  if (only_folds(c))
-    kf_string_addf(
-        out,
-        "<p class=\"caption\">Rows were held out in %u folds, so each model had fewer rows than "
-        "with "
-        "leave-one-out. λ and the number of dimensions were chosen on the same rows, which is "
-        "slightly optimistic.</p>\n",
-        c->sweep->folds);
+  if (only_folds(c)) put_folds(out, c);
   kf_section_end(out);
 }

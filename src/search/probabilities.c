@@ -73,7 +73,7 @@ kf_status kf_prototypes_temperature(const kf_prototypes *p, double given, double
                       *out > 0 ? "the temperature of the model is that of its own metric, space "
                                  "and part, not of these scores"
                                : "there are no probabilities: the model has no temperature, which "
-                                 "a fit chooses from rows");
+                                 "a fit chooses from rows by their likelihood");
 }
 
 /* --- kf_classify_probabilities ----------------------------------------------------------------- */

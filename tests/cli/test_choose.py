@@ -175,6 +175,24 @@ def one_standard_error(box):
 
 
 @test
+def by_distances_the_smallest(box):
+    make_data(box)
+    said = box.works("fit", "train.safetensors", "--no-normalize", "--json", "-o", "a.safetensors")
+    curve = json.loads(said.out)["by_lambda"]
+    check(curve["chosen"] < curve["best"], f"{curve['chosen']} of {curve['best']}")
+    check("the chosen one is the smallest within one standard error" in said.err, said.err)
+
+
+@test
+def a_sample_is_told_with_text(box):
+    make_data(box)
+    box.works("synth", "--classes", 15, "--dim", 24, "--per-class", 1, "-o", "y.safetensors", "--text", "text.safetensors", "-q")
+    for more, told in (([], False), (["--sample", 60], True)):
+        said = box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "a.safetensors", *more).err
+        equal("these are a sample of 150 rows" in said, told, said)
+
+
+@test
 def chosen_as_when_given(box):
     make_data(box)
     box.works("fit", "train.safetensors", "--dim", "auto", "-o", "a.safetensors", "-q")

@@ -16,8 +16,8 @@ def make_data(box):
 def fused_by_default(box):
     make_data(box)
     said = box.works("fit", "train.safetensors", "--text", "text.safetensors", "-o", "f.safetensors").err
-    found = re.search(r"lambda (\S+)x and alpha (\S+) by leave-one-out: text and prototypes together are right for (\S+) % of 100 "
-                      r"rows left out in turn \(standard error \S+ points\), text alone for (\S+) %", said)
+    found = re.search(r"lambda (\S+)x and alpha (\S+) by leave-one-out likelihood: text and prototypes together are right for (\S+) % "
+                      r"of 100 rows left out in turn \(standard error \S+ points\), text alone for (\S+) %", said)
     check(found is not None and float(found.group(3)) >= float(found.group(4)), said)
     out = box.works("eval", "f.safetensors", "test.safetensors").out
     equal([line.split()[0] for line in out.splitlines()[1:5]], ["raw", "Koo-Fu", "text", "fused"], "lines of eval")

@@ -60,7 +60,7 @@ def no_temperature(box):
     box.works("fit", "s.safetensors", "-o", "n.safetensors")
     check("temperature" not in box.works("info", "n.safetensors").out, "statistics give no temperature")
     box.refuses(USAGE, "classify", "n.safetensors", "x.safetensors", "--probabilities",
-                naming=["no temperature", "koofu fit DATA", "--temperature"])
+                naming=["no temperature", "--temperature"])
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--probabilities", "--raw", naming="not of these scores")
     box.refuses(USAGE, "classify", "m.safetensors", "x.safetensors", "--temperature", 2, naming="--probabilities")
     box.works("index", "x.safetensors", "-o", "g.safetensors")

@@ -45,6 +45,9 @@ def with_folds(box):
     for section in OF_ERRORS:
         check(f'id="{section}"' not in page, f"{section} is in the page, without test rows")
     check("of 96 held-out rows" in page and "3-NN" in page and "24 → 8" in page, "what was asked for")
+    check("λ was chosen on the same rows" in page, "dimensions that were given are not called chosen")
+    box.works("report", "train.safetensors", "--dim", "auto", "--margin", 50, "-o", "auto.html")
+    check("λ and the number of dimensions were chosen on the same rows" in box.read("auto.html").decode(), "chosen dimensions")
 
 
 @test

@@ -119,7 +119,7 @@ class Page(HTMLParser):
 def a_page_of_answers(box):
     paths = prepare(box)
     result = box.works("search", "g.safetensors", "a red <fox>", paths[4], "--encoder", CLIP, "-k", 3, "--html", "a.html", "--title", "T & \"t\"")
-    check("2 queries of 2, with 7 pictures" in result.err and "KiB" in result.err, result.err)
+    check("a page of 2 queries, with 7 pictures" in result.err and "KiB" in result.err, result.err)
     equal(result.out, "", "the answers are on the page")
     text = box.read("a.html").decode()
     page = Page(text)
@@ -168,7 +168,7 @@ def pages_are_bounded(box):
     rows = read_safetensors(box.read("x.safetensors"))[0]["embeddings"]
     box.write("q.npy", npy([list(map(float, rows[i % 18])) for i in range(120)]))
     result = box.works("search", "r.safetensors", "q.npy", "-k", 10, "--html", "a.html")
-    check("100 queries of 120, with 200 pictures" in result.err, result.err)
+    check("a page of the first 100 of 120 queries, with 200 pictures" in result.err, result.err)
     page = Page(box.read("a.html").decode())
     equal((len(page.images), "the first 100 of 120" in page.text), (200, True), "what is shown")
     box.write("ids.txt", "".join(path.removeprefix("p/") + "\n" for path in paths))

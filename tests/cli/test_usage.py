@@ -49,7 +49,7 @@ def the_last_of_repeated_options_wins(box):
 def words_of_other_programs(box):
     for word, command in (("train", "fit"), ("predict", "classify"), ("query", "search"), ("encode", "embed"), ("test", "eval"),
                           ("infer", "classify"), ("score", "eval"), ("inspect", "info"), ("build", "index"), ("project", "transform"),
-                          ("tune", "sweep"), ("add", "add-class")):
+                          ("tune", "sweep"), ("add", "add-class"), ("evaluate", "eval")):
         box.refuses(USAGE, word, "x", naming=f"there is no command '{word}' (did you mean '{command}'?)")
 
 
