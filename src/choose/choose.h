@@ -38,6 +38,7 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
 typedef struct kf_dim_temperature {
   double lambda; /* absolute */
   uint32_t dim;
+  double of_all; /* the temperature of all dimensions, above 0 */
   kf_method method;
   kf_centre centre;
   uint64_t sample;        /* about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */

@@ -7,7 +7,8 @@
 #include "choose/choose.h"
 #include "choose/left_out_internal.h"
 
-#define BATCH 64u
+#define BATCH       64u
+#define FIRST_SHARE 0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
 
 typedef struct folds_job {
   kf_ctx *ctx;
@@ -104,7 +105,10 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
   kf_ctx *ctx = j->ctx;
   uint64_t labelled, most = j->options->sample > 0 ? j->options->sample : KF_LEFT_OUT_SAMPLE;
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
-  for (unsigned i = 0; i < ctx->threads; i++) j->sums[i] = kf_likelihood_new(!stats->normalized);
+  for (unsigned i = 0; i < ctx->threads; i++) {
+    j->sums[i] = kf_likelihood_new(!stats->normalized);
+    if (stats->normalized) j->sums[i].first = j->options->of_all * FIRST_SHARE;
+  }
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = KF_DEFAULT_FOLDS,

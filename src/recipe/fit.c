@@ -270,6 +270,7 @@ static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
   if (!fewer || !(model->temperature > 0) || kf_fitter_total(j->fitter)) return KF_OK;
   kf_dim_temperature by = {.lambda = model->map.lambda,
                            .dim = model->map.dim_out,
+                           .of_all = model->temperature,
                            .method = o->method,
                            .centre = o->centre,
                            .sample = o->sample,
