@@ -499,7 +499,8 @@ KF_API kf_centre kf_model_centre(const kf_model *model);
 KF_API kf_method kf_model_method(const kf_model *model);       /* never KF_METHOD_DEFAULT */
 KF_API double kf_model_lambda(const kf_model *model);          /* absolute */
 KF_API double kf_model_mean_eigenvalue(const kf_model *model); /* of S_w */
-/* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. */
+/* The temperature that makes scores probabilities (see kf_classify_options); 0: not known. With
+ * fewer dimensions than all it is chosen by five folds, otherwise by leaving rows out. */
 KF_API double kf_model_temperature(const kf_model *model);
 /* The score that a row must reach to be of a known class, and into *share (or NULL) the share of
  * known rows that it was chosen to keep; a share of 0: there is no threshold. */

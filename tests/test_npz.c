@@ -256,12 +256,26 @@ static void damaged(void **state) {
   }
 }
 
+/* A deflated member that ends before its header does, whatever the directory says of its size. */
+static void ends_early(void **state) {
+  (void)state;
+  static const unsigned char whole[12] = "\x93NUMPY\2\0\xff\xff\x0f";
+  for (size_t n = 0; n <= sizeof whole; n++) {
+    unsigned char *bytes = malloc(n + 1); /* sanitizers see its end */
+    memcpy(bytes, whole, n);
+    kf_npy npy;
+    kf_err err = {0};
+    assert_int_equal(kf_npy_parse(&npy, "a", bytes, n, 1100000, &err), KF_ERR_DATA);
+    if (n > 9) assert_non_null(strstr(err.message, "is too long"));
+    free(bytes);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_and_labels),
-      cmocka_unit_test(which_array),
-      cmocka_unit_test(bad_members),
-      cmocka_unit_test(damaged),
+      cmocka_unit_test(rows_and_labels), cmocka_unit_test(which_array),
+      cmocka_unit_test(bad_members),     cmocka_unit_test(damaged),
+      cmocka_unit_test(ends_early),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

@@ -331,12 +331,57 @@ static void known_rows(void **state) {
   clear_problem(&far);
 }
 
+/* Fewer dimensions have a temperature of their own, which suits rows that the fit has not seen, and
+ * has the same bits whatever the threads. */
+static void fewer_dimensions(void **state) {
+  (void)state;
+  enum { ROWS = 1500, TRAIN = 400, DIM = 40, CLASSES = 6 };
+  world w = make_world(ROWS, DIM, CLASSES, 2, 3);
+  for (int raw = 0; raw < 2; raw++) {
+    double first = 0;
+    for (unsigned threads = 1; threads <= 3; threads++) {
+      kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+      kf_data *train, *test;
+      kf_model *all, *m;
+      assert_ok(ctx, kf_data_open_memory(ctx, w.rows, TRAIN, DIM, w.labels, NULL, CLASSES, &train));
+      assert_ok(ctx, kf_data_open_memory(ctx, w.rows + TRAIN * DIM, ROWS - TRAIN, DIM,
+                                         w.labels + TRAIN, NULL, CLASSES, &test));
+      kf_fit_options o = {.lambda = {1, KF_LAMBDA_RELATIVE},
+                          .stats_options = {.normalize = raw ? KF_OFF : KF_ON}};
+      assert_ok(ctx, kf_fit(ctx, train, &o, &all, NULL));
+      o.dim = CLASSES - 1;
+      assert_ok(ctx, kf_fit(ctx, train, &o, &m, NULL));
+      double own = kf_model_temperature(m), loss[4];
+      const double tried[4] = {own, own * 1.6, own / 1.6, kf_model_temperature(all)};
+      if (threads == 1) first = own;
+      assert_true(own == first);
+      for (int i = 0; i < 4; i++) {
+        kf_calibration *c;
+        kf_analysis_options by = {.temperature = tried[i]};
+        assert_ok(ctx, kf_calibration_new(ctx, m, test, &by, &c));
+        loss[i] = c->nll;
+        kf_calibration_free(c);
+      }
+      assert_true(loss[0] < loss[2]);
+      if (!raw) assert_true(loss[0] < loss[1]); /* distances may be at the limit */
+      assert_true(raw ? loss[0] < 1.05 * loss[3] : loss[0] < 0.95 * loss[3]);
+      kf_model_free(all);
+      kf_model_free(m);
+      kf_data_free(train);
+      kf_data_free(test);
+      kf_ctx_free(ctx);
+    }
+  }
+  free_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),    cmocka_unit_test(which_temperature),
-      cmocka_unit_test(extremes),      cmocka_unit_test(calibration),
-      cmocka_unit_test(edges_of_bins), cmocka_unit_test(several_right),
-      cmocka_unit_test(mistakes),      cmocka_unit_test(known_rows),
+      cmocka_unit_test(as_defined),       cmocka_unit_test(which_temperature),
+      cmocka_unit_test(extremes),         cmocka_unit_test(calibration),
+      cmocka_unit_test(edges_of_bins),    cmocka_unit_test(several_right),
+      cmocka_unit_test(mistakes),         cmocka_unit_test(known_rows),
+      cmocka_unit_test(fewer_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,6 +34,23 @@ kf_status kf_fuse_alphas(kf_fitter *fitter, const kf_data *data, const kf_text *
                          const kf_fuse_options *options, const kf_lambda *lambdas, size_t n,
                          double *alphas);
 
+/* A model with `dim` dimensions, fewer than all. */
+typedef struct kf_dim_temperature {
+  double lambda; /* absolute */
+  uint32_t dim;
+  double of_all; /* the temperature of all dimensions, above 0 */
+  kf_method method;
+  kf_centre centre;
+  uint64_t sample;        /* about this many rows at most; 0: KF_LEFT_OUT_SAMPLE */
+  const uint32_t *groups; /* as in kf_fit_options */
+  const kf_text *text;    /* NULL: none */
+  double alpha;           /* with text */
+} kf_dim_temperature;
+/* The temperature of its scores, as kf_classify gives them, by folds (dim_temperature.c); 0 if no
+ * class has rows in two folds. */
+kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
+                                const kf_dim_temperature *options, double *out);
+
 /* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
  * variance of a row in any direction of the mapped space (reject.c). */
 double kf_distance_unit(const kf_stats *stats);

@@ -1,4 +1,4 @@
-/* left_out_internal.h - shared by the files left_out*.c alone. */
+/* left_out_internal.h - shared by the files left_out*.c; the likelihood by dim_temperature.c, too. */
 #ifndef KF_CHOOSE_LEFT_OUT_INTERNAL_H
 #define KF_CHOOSE_LEFT_OUT_INTERNAL_H
 

@@ -238,7 +238,7 @@ kf_status kf_npy_parse(kf_npy *npy, const char *path, const unsigned char *bytes
   memcpy(preamble, bytes, n < sizeof preamble ? (size_t)n : sizeof preamble);
   uint64_t length = 0;
   KF_TRY(parse_preamble(npy, path, preamble, size, &length, err));
-  if (length > n - npy->offset)
+  if (n < npy->offset || length > n - npy->offset) /* n: fewer, if a member ends early */
     return kf_fail_file(err, path, "the npy header of %" PRIu64 " bytes is too long", length);
   char *text = kf_alloc(length + 1, 1);
   if (text == NULL) return kf_fail_memory(err);

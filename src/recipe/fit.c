@@ -263,6 +263,23 @@ static kf_status choose_threshold(const kf_fit_job *j, kf_model *model) {
   return KF_OK;
 }
 
+/* Scores of fewer dimensions have another temperature than those of all. */
+static kf_status adjust_temperature(const kf_fit_job *j, kf_model *model) {
+  const kf_fit_options *o = &j->options;
+  bool fewer = model->map.dim_out < model->map.dim_in;
+  if (!fewer || !(model->temperature > 0) || kf_fitter_total(j->fitter)) return KF_OK;
+  kf_dim_temperature by = {.lambda = model->map.lambda,
+                           .dim = model->map.dim_out,
+                           .of_all = model->temperature,
+                           .method = o->method,
+                           .centre = o->centre,
+                           .sample = o->sample,
+                           .groups = o->groups,
+                           .text = o->text,
+                           .alpha = j->alpha};
+  return kf_temperature_of_dim(j->fitter, j->data, &by, &model->temperature);
+}
+
 kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
   const kf_fit_options *o = &j->options;
   const bool normalized = j->stats->normalized; /* then scores are cosines */
@@ -276,7 +293,9 @@ kf_status kf_fit_finish(kf_fit_job *j, kf_model **out) {
   }
   model->temperature = j->temperature * (normalized ? 1 : kf_distance_unit(j->stats));
   fill_report(j, model);
-  KF_HAND_OUT(choose_threshold(j, model), out, model, kf_model_free);
+  kf_status status = adjust_temperature(j, model);
+  if (status == KF_OK) status = choose_threshold(j, model);
+  KF_HAND_OUT(status, out, model, kf_model_free);
 }
 
 void kf_fit_end(kf_fit_job *j) {

@@ -229,7 +229,10 @@ def a_fit_in_json(box):
     equal((about["model"], about["n_unlabelled"], about["n_bad"], about["n"]), ("a.safetensors", 0, 0, 150), "rows")
     chosen = about["by_lambda"]["points"][about["by_lambda"]["chosen"]]
     equal((chosen["lambda"], chosen["top1"]), (about["lambda"], about["right"] / 150), "the chosen lambda")
-    equal((about["by_lambda"]["criterion"], chosen["temperature"]), ("likelihood", about["temperature"]), "the criterion, and its temperature")
+    equal(about["by_lambda"]["criterion"], "likelihood", "the criterion")
+    check(0 < about["temperature"] < chosen["temperature"], f"temperature of fewer dimensions: {about['temperature']}")
+    whole = json.loads(box.works("fit", "train.safetensors", "-o", "b.safetensors", "--json", "-q").out)
+    equal(whole["temperature"], chosen["temperature"], "temperature of all dimensions")
     check(0 < chosen["loss_error"] < chosen["loss"] == min(p["loss"] for p in about["by_lambda"]["points"]), f"losses: {about['by_lambda']}")
     dims = about["by_dim"]
     equal((dims["dim"], len(dims["points"]), dims["margin"], dims["folds"]), (about["dim_out"], 24, 0.2, 10), "dimensions")

@@ -1,0 +1,140 @@
+/* dim_temperature.c - the temperature of a model with fewer dimensions.
+ *
+ * Rows lose length with every direction that is left out, and prototypes hardly do beyond K - 1 of
+ * them, so cosines grow and the temperature of all dimensions makes probabilities too sure. There is
+ * no closed form (dims.c says why); so the rows of each fold get their scores from a model of the
+ * others. */
+#include "choose/choose.h"
+#include "choose/left_out_internal.h"
+
+#define BATCH       64u
+#define FIRST_SHARE 0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
+
+typedef struct folds_job {
+  kf_ctx *ctx;
+  const kf_data *data;
+  const kf_dim_temperature *options;
+  kf_lambda lambda;
+  kf_row_list sample;
+  kf_likelihood *sums; /* [threads] */
+  kf_stage stage;
+  /* Of one fold. */
+  double unit; /* of scores: distances shrink with the number of rows */
+  const kf_prototypes *prototypes;
+} folds_job;
+
+static double unit_of(const kf_stats *stats) {
+  return stats->normalized ? 1 : kf_distance_unit(stats);
+}
+
+typedef struct fold_scratch {
+  float *queries; /* [BATCH][dim] */
+  double *scores; /* [n] in units of the noise */
+  double *powers; /* [2n] */
+} fold_scratch;
+
+static void take_scratch(const void *argument, void *scratch, kf_arena *arena) {
+  const kf_prototypes *p = ((const folds_job *)argument)->prototypes;
+  fold_scratch *s = scratch;
+  KF_TAKE(arena, s->queries, (uint64_t)BATCH * p->dim);
+  KF_TAKE(arena, s->scores, p->n);
+  KF_TAKE(arena, s->powers, 2 * (uint64_t)p->n);
+}
+
+typedef struct scored_batch {
+  const folds_job *job;
+  const kf_batch *batch;
+} scored_batch;
+
+static void add_row(void *argument, uint64_t row, const double *scores) {
+  const scored_batch *s = argument;
+  const kf_prototypes *p = s->job->prototypes;
+  fold_scratch *scratch = s->batch->scratch;
+  for (uint32_t j = 0; j < p->n; j++) scratch->scores[j] = scores[j] * s->job->unit;
+  kf_likelihood_add(&s->job->sums[s->batch->worker], scratch->scores, p->n,
+                    kf_prototypes_place(p, s->batch->labels[row]), scratch->powers);
+}
+
+static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
+  const folds_job *j = argument;
+  fold_scratch *s = b->scratch;
+  KF_TRY(kf_prototypes_queries(j->prototypes, b->rows, b->norm2, b->n, s->queries, err));
+  return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
+}
+
+/* The rows of the fold that are in the sample. */
+static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *model) {
+  kf_err *err = &j->ctx->err;
+  kf_prototypes *p = NULL;
+  kf_row_list rows = {0};
+  kf_data *data = NULL;
+  kf_status status =
+      kf_prototypes_new(j->ctx, model, KF_METRIC_DEFAULT, false,
+                        model->text != NULL ? KF_PART_FUSED : KF_PART_IMAGES, NULL, &p);
+  if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, err);
+  if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, err);
+  j->prototypes = p;
+  j->unit = unit_of(fold->without);
+  kf_pass pass = {.rows = BATCH,
+                  .work = score_batch,
+                  .argument = j,
+                  .scratch_size = sizeof(fold_scratch),
+                  .make_scratch = take_scratch};
+  if (status == KF_OK && rows.n > 0) status = kf_each_batch(j->ctx, data, &pass);
+  kf_data_free(data);
+  kf_row_list_clear(&rows);
+  kf_prototypes_free(p);
+  return status;
+}
+
+static kf_status score_fold(void *argument, const kf_fold *fold) {
+  folds_job *j = argument;
+  const kf_dim_temperature *o = j->options;
+  kf_model *model, *fused = NULL;
+  KF_TRY(kf_fold_model(j->ctx, fold, o->method, j->lambda, o->dim, o->centre, &model));
+  kf_status status =
+      o->text != NULL ? kf_model_new_fused(j->ctx, model, o->text, o->alpha, &fused) : KF_OK;
+  if (status == KF_OK) status = score_rows(j, fold, fused != NULL ? fused : model);
+  kf_model_free(fused);
+  kf_model_free(model);
+  return status == KF_OK ? kf_stage_step(&j->stage) : status;
+}
+
+static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
+  const kf_stats *stats = kf_fitter_stats(fitter);
+  kf_ctx *ctx = j->ctx;
+  uint64_t labelled, most = j->options->sample > 0 ? j->options->sample : KF_LEFT_OUT_SAMPLE;
+  KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
+  for (unsigned i = 0; i < ctx->threads; i++) {
+    j->sums[i] = kf_likelihood_new(!stats->normalized);
+    if (stats->normalized) j->sums[i].first = j->options->of_all * FIRST_SHARE;
+  }
+  kf_folding folding = {.stats = stats,
+                        .data = j->data,
+                        .folds = KF_DEFAULT_FOLDS,
+                        .groups = j->options->groups,
+                        .work = score_fold,
+                        .argument = j};
+  kf_stage_begin(&j->stage, ctx, "temperature", folding.folds);
+  kf_status status = kf_each_fold(ctx, &folding, &labelled);
+  kf_stage_end(&j->stage);
+  KF_TRY(status);
+  kf_left_out_point point = {0};
+  for (unsigned i = 1; i < ctx->threads; i++) kf_likelihood_join(&j->sums[0], &j->sums[i]);
+  kf_likelihood_find(&j->sums[0], &point);
+  *out = point.temperature * unit_of(stats);
+  return KF_OK;
+}
+
+kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
+                                const kf_dim_temperature *options, double *out) {
+  kf_ctx *ctx = kf_fitter_ctx(fitter);
+  folds_job j = {.ctx = ctx, .data = data, .options = options};
+  j.lambda = kf_fold_lambda((kf_lambda){options->lambda, KF_LAMBDA_ABSOLUTE},
+                            kf_fitter_mean_eigenvalue(fitter));
+  j.sums = kf_alloc_zero(ctx->threads, sizeof *j.sums);
+  kf_status status = j.sums != NULL ? run(&j, fitter, out) : kf_fail_memory(&ctx->err);
+  kf_row_list_clear(&j.sample);
+  kf_free(j.sums);
+  return status;
+}
