@@ -78,16 +78,17 @@ static void say_curve(cli_run *cli, const kf_lambda_choice *c) {
 
 static void say_sample(cli_run *cli, uint64_t n, uint64_t rows) {
   if (n < rows)
-    say(cli, "these are a sample of %s, the same share of each class (--sample)",
-        show_counted(rows, "row", "rows").text);
+    say(cli, "these are a sample of %s, %s (--sample)", show_counted(rows, "row", "rows").text,
+        cli->args.fit.groups ? "whole groups" : "the same share of each class");
 }
 
 static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
   const kf_lambda_point *best = &c->points[c->best];
+  int groups = cli->args.fit.groups != NULL;
   say(cli,
       "lambda %s by leave-one-%sout%s: right for %s of %s left out in turn (standard error %.2f "
       "points); %zu values from %s to %s were tried",
-      show_relative(c->lambda, c->mean_eigenvalue).text, cli->args.fit.groups ? "group-" : "",
+      show_relative(c->lambda, c->mean_eigenvalue).text, groups ? "group-" : "",
       c->criterion == KF_CRITERION_LIKELIHOOD ? " likelihood" : "",
       show_percent(c->all.top1, c->n_all).text, show_counted(c->n_all, "row", "rows").text,
       100 * c->standard_error, c->n_points,
@@ -98,7 +99,10 @@ static void say_lambda(cli_run *cli, const kf_lambda_choice *c) {
         show_relative(best->lambda, c->mean_eigenvalue).text, show_percent(best->top1, c->n).text,
         c->chosen > c->best ? "largest" : "smallest");
   say_sample(cli, c->n_all + c->n_single, c->rows);
-  if (c->n_single)
+  if (c->n_single && groups)
+    say(cli, "%s no row of the same class outside the group and %s not counted",
+        show_counted(c->n_single, "row has", "rows have").text, c->n_single == 1 ? "is" : "are");
+  else if (c->n_single)
     say(cli, "%s alone in %s class and not counted",
         show_counted(c->n_single, "row is", "rows are").text, c->n_single == 1 ? "its" : "their");
   if (cli->args.common.verbose) say_curve(cli, c);
@@ -156,7 +160,8 @@ void say_near(cli_run *cli, uint64_t near, uint64_t n) {
 
 void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
   say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
-  if (report->many_near && report->n) say_near(cli, report->n_near, report->n_compared);
+  if (report->many_near && report->n && !cli->args.fit.groups)
+    say_near(cli, report->n_near, report->n_compared);
   if (report->by_lambda) say_lambda(cli, report->by_lambda);
   if (report->by_fusion) say_fusion(cli, report->by_fusion);
   if (report->by_dim) say_dim(cli, report->by_dim);

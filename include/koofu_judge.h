@@ -392,7 +392,9 @@ typedef struct kf_lambda_choice {
 /* Chooses lambda by exact leave-one-out: each row in turn is taken out of S_w, of S_b, of its class
  * mean and of the mean, and compared with all prototypes in the full whitened space, without fitting
  * again. The scales of columns and kappa (docs/choosing.md) stay as they are. Of equally good lambdas
- * the larger one is taken. The statistics must be those of the data set. */
+ * the larger one is taken; by likelihood and distances the smallest whose loss is within a standard
+ * error of the least. The statistics must be those of the data set. KF_ERR_MATH if no class has two
+ * different rows. Memory: 28 bytes per row with groups. */
 KF_API kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                       const kf_lambda_options *options, kf_lambda_choice **out);
 KF_API void kf_lambda_choice_free(kf_lambda_choice *choice);
@@ -440,8 +442,8 @@ typedef struct kf_fuse_choice {
 
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
  * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If
- * no class has two rows nothing can be left out: then alpha is 0.03, and lambda, without any
- * scatter within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is
+ * no class has two rows nothing can be left out: then alpha is 0.03, and lambda the one that kf_fit
+ * takes for such rows; in the paper's method, without any scatter within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is
  * taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
@@ -459,10 +461,10 @@ typedef struct kf_dim_options {
   kf_lambda lambda; /* KF_LAMBDA_AUTO: 0.3 times the mean eigenvalue */
   kf_metric metric;
   kf_centre centre;
-  uint32_t folds;  /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
-  uint64_t sample; /* classify at most this many rows; 0: 50,000 */
-  double margin;   /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   kf_method method;
+  uint32_t folds;         /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
+  uint64_t sample;        /* classify at most this many rows; 0: 50,000 */
+  double margin;          /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   const uint32_t *groups; /* as in kf_fit_options; then folds are made of whole groups */
   uint64_t reserved[2];
 } kf_dim_options;

@@ -184,6 +184,7 @@ static kf_status run(fuse_job *j) {
   bool pairs = false;
   for (uint32_t k = 0; k < j->stats->n_classes; k++) pairs |= j->stats->counts[k] > 1;
   c->mean_eigenvalue = kf_fitter_mean_eigenvalue(j->fitter);
+  c->criterion = kf_criterion_for(j->options.criterion, kf_fitter_method(j->fitter));
   c->alpha = CAUTIOUS_ALPHA;
   c->lambda = c->mean_eigenvalue > 0 ? 0.3 * c->mean_eigenvalue : 1;
   if (j->options.lambda.unit == KF_LAMBDA_ABSOLUTE) c->lambda = j->options.lambda.value;
@@ -192,7 +193,6 @@ static kf_status run(fuse_job *j) {
   if (kf_fitter_total(j->fitter))
     KF_TRY(kf_fitter_lambda(j->fitter, j->options.lambda, &c->lambda));
   if (!pairs || !(c->mean_eigenvalue > 0) || kf_fitter_total(j->fitter)) return KF_OK;
-  c->criterion = kf_criterion_for(j->options.criterion, kf_fitter_method(j->fitter));
   bool hits =
       c->criterion == KF_CRITERION_ACCURACY && kf_fitter_method(j->fitter) == KF_METHOD_PAPER;
   KF_TRY(list_points(j));

@@ -237,6 +237,9 @@ kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   const kf_stats *stats = kf_fitter_stats(fitter);
   KF_TRY(kf_check_statistics_of(stats, data, &ctx->err));
+  if (kf_fitter_total(fitter))
+    return kf_fail(&ctx->err, KF_ERR_MATH,
+                   "no class has two different rows, so leaving rows out says nothing");
   kf_left_out *l = kf_alloc_zero(1, sizeof *l);
   if (l == NULL) return kf_fail_memory(&ctx->err);
   l->ctx = ctx;
@@ -349,9 +352,10 @@ static kf_status set_metrics(kf_view *v) {
       for (uint32_t at = l->kinds[k].first; at < l->kinds[k].last; at++) {
         uint64_t j = l->by_kind[at];
         double z = v->means[j * v->rank + d], part = z;
-        for (uint32_t m = 0; m < v->metrics; m++, part *= inverse) {
+        for (uint32_t m = 0; m < v->metrics; m++) {
           v->columns[m][d * l->n + j] = part;
           v->squares[m][j] += part * z;
+          part *= inverse;
         }
       }
     }
@@ -406,7 +410,9 @@ typedef struct trial {
   const kf_left_out_point *points;
   size_t n_points;
   kf_view view;
-  uint64_t *blocks; /* [n_blocks] chosen */
+  uint64_t *large; /* [n_large] blocks to fit again without */
+  uint64_t n_large;
+  uint64_t *blocks; /* [n_blocks] the others that were chosen */
   uint64_t n_blocks;
   batch *batches;
   uint64_t n_batches;
@@ -564,7 +570,39 @@ static kf_status try_batch(void *argument, size_t i, size_t worker, kf_err *err)
     judge_block(t, b, at, row, worker);
   }
   kf_free(at);
-  return kf_task_progress(l->ctx, worker, t->asked->what, i + 1, t->n_batches, err);
+  return kf_task_progress(l->ctx, worker, t->asked->what, t->n_large + i + 1,
+                          t->n_large + t->n_batches, err);
+}
+
+/* Fits again without each of the large blocks. */
+static kf_status try_large(trial *t, uint64_t i) {
+  const kf_left_out *l = t->l;
+  kf_ctx *ctx = l->ctx;
+  kf_arena arena = {0};
+  bench b = {0};
+  uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first, *at;
+  b.block.r = (uint32_t)r;
+  KF_TAKE(&arena, at, r);
+  KF_TAKE(&arena, b.scores, r * l->n);
+  KF_TAKE(&arena, b.powers, 2 * (uint64_t)l->n);
+  if (l->text != NULL) {
+    KF_TAKE(&arena, b.whitened, r * l->dim);
+    KF_TAKE(&arena, b.text, r * l->n);
+    KF_TAKE(&arena, b.both, l->n);
+  }
+  if (t->asked->see != NULL) KF_TAKE(&arena, b.seen, l->stats->n_classes);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK)
+    status =
+        kf_again_score(&t->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
+  if (status == KF_OK) {
+    for (uint64_t k = 0; k < r; k++) at[k] = first + k;
+    if (l->text != NULL) multiply_text(t, &b, at, r);
+    judge_block(t, &b, at, 0, 0);
+    status = kf_task_progress(ctx, 0, t->asked->what, i + 1, t->n_large + t->n_batches, &ctx->err);
+  }
+  kf_arena_free(&arena);
+  return status;
 }
 
 /* Which blocks are left out, and in what batches: large ones for the products, but enough of them
@@ -578,12 +616,17 @@ static kf_status plan_trial(trial *t) {
   uint64_t each = l->rows.n / (4 * (uint64_t)l->ctx->threads);
   if (limit > each) limit = each;
   limit = limit < LEAST_BATCH ? LEAST_BATCH : limit > MOST_BATCH ? MOST_BATCH : limit;
+  KF_TAKE(&t->arena, t->large, l->n_blocks);
   KF_TAKE(&t->arena, t->blocks, l->n_blocks);
   KF_TAKE(&t->arena, t->batches, l->n_blocks);
   if (t->arena.failed) return kf_fail_memory(&l->ctx->err);
   for (uint64_t k = 0; k < l->n_blocks; k++) {
     if (!kf_takes(k, share, l->n_blocks)) continue;
     uint64_t r = l->start[k + 1] - l->start[k];
+    if (kf_again_pays(l, r)) {
+      t->large[t->n_large++] = k;
+      continue;
+    }
     if (t->n_blocks == 0 || rows + r > limit) {
       t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
       rows = 0;
@@ -608,6 +651,7 @@ static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
   if (t->arena.failed) return kf_fail_memory(&ctx->err);
   for (size_t i = 0; i < ctx->threads * t->n_points; i++)
     t->softmax[i] = kf_likelihood_new(l->euclidean);
+  for (uint64_t i = 0; i < t->n_large; i++) KF_TRY(try_large(t, i));
   KF_TRY(kf_parallel(ctx, t->n_batches, try_batch, t));
   for (size_t p = 0; p < t->n_points; p++) {
     for (unsigned i = 1; i < ctx->threads; i++)

@@ -17,7 +17,8 @@ typedef struct kf_left_out_options {
 
 /* Rows are centred here. So is a map that is chosen by them, unless distances decide. */
 kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre);
-/* The fitter, its statistics, the data set, groups and text must outlive it. */
+/* The fitter, its statistics, the data set, groups and text must outlive it. KF_ERR_MATH if there is
+ * no scatter within classes. */
 kf_status kf_left_out_new(kf_fitter *fitter, const kf_data *data,
                           const kf_left_out_options *options, kf_left_out **out);
 void kf_left_out_free(kf_left_out *l);

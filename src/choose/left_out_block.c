@@ -253,11 +253,6 @@ INLINE double product_with(const kf_view *v, const kf_block *b, uint32_t r, uint
   return sum;
 }
 
-static double score_of(const kf_view *v, double row2, double product, double mean2) {
-  if (v->l->euclidean) return -0.5 * v->noise * (row2 - 2 * product + mean2);
-  return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
-}
-
 /* Class j as if it lost no row. */
 static class_mean mean_of(const kf_view *v, const kf_block *b, uint32_t j) {
   class_mean m = {.stride = v->l->n, .moved = &b->moved};
@@ -279,7 +274,7 @@ INLINE void score_kind_of(const kf_view *v, const kf_block *b, uint32_t r,
     double mean2 = mean_length2(v, b, r, &m, products, p, y);
     for (uint32_t i = 0; i < r; i++)
       scores[(size_t)i * l->n + j] =
-          score_of(v, b->length2[i], product_with(v, b, r, i, products), mean2);
+          kf_view_score(v, b->length2[i], product_with(v, b, r, i, products), mean2);
   }
 }
 
@@ -309,7 +304,7 @@ static void score_class(const kf_view *v, const kf_block *b, uint32_t j, const c
   if (length2 != NULL) mean2 = *length2;
   for (uint32_t i = 0; i < b->r; i++)
     scores[(size_t)i * v->l->n + j] =
-        score_of(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
+        kf_view_score(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
 }
 
 /* Class j, which loses rows and has `count` left. */
@@ -320,10 +315,11 @@ static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, d
   memset(b->own_h, 0, 3 * (size_t)r2 * sizeof *b->own_h);
   for (uint32_t d = 0; d < v->rank; d++) {
     double inverse = kf_view_narrowing(v, count, d), part = z[d];
-    for (uint32_t k = 0; k < v->metrics; k++, part *= inverse) {
+    for (uint32_t k = 0; k < v->metrics; k++) {
       m.square[k] += part * z[d];
       for (uint32_t i = 0; i < r2; i++)
         b->own_h[k * r2 + i] += part * b->columns[(size_t)d * r2 + i];
+      part *= inverse;
     }
   }
   for (uint32_t k = 0; k < v->metrics; k++) m.h[k] = b->own_h + k * (size_t)r2;

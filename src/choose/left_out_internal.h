@@ -4,6 +4,8 @@
 
 #include "choose/left_out.h"
 
+#include <math.h>
+
 typedef struct kf_class_kind {
   double count;         /* rows of each of its classes */
   uint32_t first, last; /* in by_kind */
@@ -32,7 +34,7 @@ struct kf_left_out {
   kf_row_list rows;
   uint64_t *start; /* [n_blocks + 1] */
   uint64_t n_blocks;
-  uint64_t largest; /* rows of a block */
+  uint64_t largest; /* rows of a block, without those that are fitted again */
   double *turned;   /* [rows.n][D] centred */
   double *length;   /* [rows.n] of each row, not centred; with text */
   kf_left_out_count count;
@@ -66,6 +68,12 @@ typedef struct kf_view {
 /* D^-1 of a class with `count` rows, in direction d < rank. */
 static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
   return v->shrunk ? 1 / (1 + count * v->kappa * v->gamma[d]) : 1;
+}
+
+/* Of a row and a class mean of these squared lengths. */
+static inline double kf_view_score(const kf_view *v, double row2, double product, double mean2) {
+  if (v->l->euclidean) return -0.5 * v->noise * (row2 - 2 * product + mean2);
+  return row2 > 0 && mean2 > 0 ? product / (sqrt(row2) * sqrt(mean2)) : 0;
 }
 
 /* --- one block (left_out_block.c) -------------------------------------------------------------- */
@@ -105,6 +113,15 @@ typedef struct kf_block {
 void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena);
 /* Scores [r][n]; NaN for classes that have no rows left. */
 void kf_block_score(const kf_view *v, kf_block *b, double *scores);
+
+/* --- a large block (left_out_again.c) ----------------------------------------------------------- */
+
+/* Whether fitting again without r rows is faster than the formulas. */
+bool kf_again_pays(const kf_left_out *l, uint64_t r);
+/* Scores [r][n] of r rows that are left out together: their labels [r], and the rows as in `turned`.
+ * On the caller's thread; errors go to the context. */
+kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, const double *turned,
+                         double *scores);
 
 /* --- likelihood (likelihood.c) -------------------------------------------------------------------- */
 

@@ -42,45 +42,58 @@ static int by_group(const void *a, const void *b) {
   return (x->row > y->row) - (x->row < y->row);
 }
 
-/* Takes groups from the sorted rows, spread evenly, until about `sample` rows are taken. */
-static kf_status take_groups(kf_left_out *l, const grouped_row *sorted, uint64_t n,
-                             uint64_t sample) {
-  uint64_t n_groups = 0, group = 0;
-  for (uint64_t i = 0; i < n; i++) n_groups += i == 0 || sorted[i].group != sorted[i - 1].group;
-  uint64_t wanted =
-      n <= sample ? n_groups : (uint64_t)((double)n_groups * ((double)sample / (double)n));
-  if (wanted < 1) wanted = 1;
-  if (KF_TAKE(&l->arena, l->start, n_groups + 1) == NULL) return kf_fail_memory(&l->ctx->err);
-  for (uint64_t first = 0, last; first < n; first = last, group++) {
-    for (last = first + 1; last < n && sorted[last].group == sorted[first].group;) last++;
-    if (!kf_takes(group, wanted, n_groups)) continue;
-    if (last - first > KF_LEFT_OUT_LARGEST)
-      return kf_fail(&l->ctx->err, KF_ERR_DATA, "group %u has %llu rows, more than %u",
-                     sorted[first].group, (unsigned long long)(last - first), KF_LEFT_OUT_LARGEST);
-    l->start[l->n_blocks++] = l->rows.n;
-    for (uint64_t i = first; i < last; i++)
-      kf_row_list_add(&l->rows, sorted[i].row, sorted[i].label);
-    if (last - first > l->largest) l->largest = last - first;
-  }
-  l->start[l->n_blocks] = l->rows.n;
+static uint64_t end_of_group(const grouped_row *sorted, uint64_t n, uint64_t first) {
+  uint64_t last = first + 1;
+  while (last < n && sorted[last].group == sorted[first].group) last++;
+  return last;
+}
+
+/* How many rows of a group can be judged: those whose class has rows outside it. lost: [n_classes]
+ * zeros, before and after. */
+static uint64_t count_judged(const kf_left_out *l, const grouped_row *group, uint64_t n,
+                             uint64_t *lost) {
+  uint64_t judged = 0;
+  for (uint64_t i = 0; i < n; i++) lost[group[i].label]++;
+  for (uint64_t i = 0; i < n; i++)
+    judged += lost[group[i].label] < (uint64_t)l->stats->counts[group[i].label];
+  for (uint64_t i = 0; i < n; i++) lost[group[i].label] = 0;
+  return judged;
+}
+
+static kf_status add_group(kf_left_out *l, const grouped_row *group, uint64_t n) {
+  if (n > KF_LEFT_OUT_LARGEST)
+    return kf_fail(&l->ctx->err, KF_ERR_DATA, "group %u has %llu rows, more than %u", group->group,
+                   (unsigned long long)n, KF_LEFT_OUT_LARGEST);
+  l->start[l->n_blocks++] = l->rows.n;
+  for (uint64_t i = 0; i < n; i++) kf_row_list_add(&l->rows, group[i].row, group[i].label);
+  if (n > l->largest && !kf_again_pays(l, n)) l->largest = n;
   return KF_OK;
 }
 
-/* Rows whose class has rows outside the group can be judged. */
-static kf_status count_judged(kf_left_out *l) {
-  uint64_t *lost = kf_alloc_zero(l->stats->n_classes, sizeof *lost);
-  if (lost == NULL) return kf_fail_memory(&l->ctx->err);
-  for (uint64_t b = 0; b < l->n_blocks; b++) {
-    uint64_t first = l->start[b], last = l->start[b + 1];
-    for (uint64_t i = first; i < last; i++) lost[l->rows.label[i]]++;
-    for (uint64_t i = first; i < last; i++)
-      if (lost[l->rows.label[i]] < (uint64_t)l->stats->counts[l->rows.label[i]])
-        l->count.n++;
-      else
-        l->count.n_single++;
-    for (uint64_t i = first; i < last; i++) lost[l->rows.label[i]] = 0;
+/* Takes groups from the sorted rows, spread evenly, until about `sample` rows are taken. Groups
+ * without a row that can be judged are of no use. */
+static kf_status take_groups(kf_left_out *l, const grouped_row *sorted, uint64_t n, uint64_t sample,
+                             uint64_t *lost) {
+  uint64_t n_groups = 0, rows = 0, seen = 0;
+  for (uint64_t first = 0, last; first < n; first = last) {
+    last = end_of_group(sorted, n, first);
+    bool useful = count_judged(l, sorted + first, last - first, lost) > 0;
+    n_groups += useful;
+    *(useful ? &rows : &l->count.n_single) += last - first;
   }
-  kf_free(lost);
+  uint64_t wanted =
+      rows <= sample ? n_groups : (uint64_t)((double)n_groups * ((double)sample / (double)rows));
+  if (wanted < 1) wanted = 1;
+  if (KF_TAKE(&l->arena, l->start, n_groups + 1) == NULL) return kf_fail_memory(&l->ctx->err);
+  for (uint64_t first = 0, last; first < n; first = last) {
+    last = end_of_group(sorted, n, first);
+    uint64_t judged = count_judged(l, sorted + first, last - first, lost);
+    if (judged == 0 || !kf_takes(seen++, wanted, n_groups)) continue;
+    KF_TRY(add_group(l, sorted + first, last - first));
+    l->count.n += judged;
+    l->count.n_single += last - first - judged;
+  }
+  l->start[l->n_blocks] = l->rows.n;
   return KF_OK;
 }
 
@@ -88,17 +101,21 @@ static kf_status plan_groups(kf_left_out *l, uint64_t sample) {
   kf_err *err = &l->ctx->err;
   kf_row_list all;
   KF_TRY(kf_sample_rows(l->ctx, l->data, UINT64_MAX, &all, &l->count.rows));
-  grouped_row *sorted = kf_alloc(all.n, sizeof *sorted);
-  kf_status status = sorted == NULL ? kf_fail_memory(err) : kf_row_list_make(&l->rows, all.n, err);
+  kf_arena arena = {0};
+  grouped_row *sorted;
+  uint64_t *lost;
+  KF_TAKE(&arena, sorted, all.n);
+  KF_TAKE_ZERO(&arena, lost, l->stats->n_classes);
+  kf_status status = arena.failed ? kf_fail_memory(err) : kf_row_list_make(&l->rows, all.n, err);
   if (status == KF_OK) {
     for (uint64_t i = 0; i < all.n; i++)
       sorted[i] = (grouped_row){l->groups[all.row[i]], all.label[i], all.row[i]};
     qsort(sorted, all.n, sizeof *sorted, by_group);
-    status = take_groups(l, sorted, all.n, sample);
+    status = take_groups(l, sorted, all.n, sample, lost);
   }
-  kf_free(sorted);
+  kf_arena_free(&arena);
   kf_row_list_clear(&all);
-  return status == KF_OK ? count_judged(l) : status;
+  return status;
 }
 
 kf_status kf_left_out_plan(kf_left_out *l, uint64_t sample) {

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #define UNIT         0x1p40
+#define LARGEST      0x1p95
 #define LN2          0x1.62e42fefa39efp-1
 #define TOP          5u
 #define LANES        4u
@@ -18,9 +19,11 @@
  * model can know. Without this limit rows that are separable drive it up, and lambda to 0. */
 #define FIRST_SQUARE 0x1p-8
 
+/* At a lambda near 0 distances have no bound; 2^31 rows of the largest value still fit. */
 static kf_i128 fixed(double x) {
   double y = x * UNIT;
-  return (kf_i128)(y < 0 ? y - 0.5 : y + 0.5);
+  if (!(y > -LARGEST)) return y <= -LARGEST ? -(kf_i128)LARGEST : (kf_i128)0;
+  return (kf_i128)(y > LARGEST ? LARGEST : y < 0 ? y - 0.5 : y + 0.5);
 }
 
 kf_likelihood kf_likelihood_new(bool euclidean) {
@@ -64,13 +67,14 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint3
     gaps[j] = out ? 0 : scores[j] - most;
     powers[j] = out ? 0 : kf_exp(temperature * gaps[j]);
   }
-  for (uint32_t i = 0; i < KF_TEMPERATURES; i++, temperature *= 2) {
+  for (uint32_t i = 0; i < KF_TEMPERATURES; i++) {
     double all, moment;
     add_powers(powers, gaps, n, &all, &moment);
     double loss = kf_ln(all) - temperature * gaps[own];
     s->loss[i] += fixed(loss);
     s->slope[i] += fixed(moment / all - gaps[own]);
     s->square[i] += fixed(loss * loss);
+    temperature *= 2;
   }
 }
 

@@ -30,6 +30,9 @@ static double best_of(const double *scores, uint32_t n, double sign) {
   return best;
 }
 
+/* Rounding can make a square of nearly 0 negative; NaN stays NaN. */
+static double root_of(double square) { return square < 0 ? 0 : sqrt(square); }
+
 typedef struct best_scores {
   kf_ctx *ctx;
   const kf_stats *stats;
@@ -65,7 +68,7 @@ static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data
   kf_left_out_free(l);
   double unit = kf_distance_unit(best->stats);
   for (uint64_t i = 0; o->metric == KF_METRIC_EUCLIDEAN && i < data->rows; i++)
-    best->at[i] = -sqrt(-2 * best->at[i] / unit);
+    best->at[i] = -root_of(-2 * best->at[i] / unit);
   return status;
 }
 
@@ -83,7 +86,7 @@ static kf_status score_rows(best_scores *best, kf_loo *loo, const kf_row_list *r
     if (status == KF_OK) status = kf_loo_scores(loo, rows->row[i], o->lambda, scores);
     if (status != KF_OK) break;
     double score = best_of(scores, k, distances ? -1 : 1);
-    best->at[rows->row[i]] = distances ? -sqrt(-score) : score;
+    best->at[rows->row[i]] = distances ? -root_of(-score) : score;
   }
   kf_free(scores);
   return status;
@@ -122,7 +125,8 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
     if (!isnan(best.at[i])) best.at[n++] = best.at[i];
   if (status == KF_OK && n == 0)
     status = kf_fail(&ctx->err, KF_ERR_MATH,
-                     "a threshold for unknown rows cannot be chosen: no class has two rows");
+                     "a threshold for unknown rows cannot be chosen: no class has two rows%s",
+                     o->groups != NULL ? " of different groups" : "");
   double sign = o->metric == KF_METRIC_EUCLIDEAN ? -1 : 1;
   if (status == KF_OK) *out = sign * kf_score_reached_by(best.at, n, o->share);
   kf_free(best.at);

@@ -4,11 +4,11 @@
  * S_w is decomposed once: leave-one-out and the fit itself start from the same kf_fitter. */
 #include "recipe/recipe.h"
 
+#include <math.h>
+
 /* Where every class has one row there is nothing to leave out. This is what suits CLIP embeddings
  * (docs/accuracy.md). */
 #define SINGLE_TEMPERATURE 16
-
-#include <math.h>
 
 /* --- before the long work --------------------------------------------------------------------- */
 
@@ -63,6 +63,11 @@ static kf_status check_options(const kf_fit_job *j, kf_err *err) {
                         "%s from the rows themselves, not from statistics",
                         o->choose_dim ? "the number of dimensions is chosen"
                                       : "Ledoit and Wolf's lambda is computed");
+  if (!j->has_rows && o->groups != NULL)
+    return kf_fail_hint(err, KF_ERR_ARG, o->between != NULL ? KF_HINT_NONE : KF_HINT_ROWS,
+                        o->between != NULL
+                            ? "groups cannot be combined with S_b from other statistics"
+                            : "groups are left out of the rows themselves, not of statistics");
   KF_TRY(check_reject(j, dim, err));
   return check_text(j, normalized, err);
 }

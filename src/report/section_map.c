@@ -174,9 +174,9 @@ static int by_cell(const void *a, const void *b) {
 }
 
 static void put_grid_cell(kf_string *out, const map *m, size_t first, size_t n) {
-  int cell = cell_of(&m->order[first]);
+  int cell = cell_of(&m->order[first]), column = cell % COLUMNS, row = cell / COLUMNS;
   double width = (double)WIDTH / COLUMNS, height = (double)HEIGHT / ROWS;
-  kf_svg_rect(out, "cell", cell % COLUMNS * width, cell / COLUMNS * height, width, height);
+  kf_svg_rect(out, "cell", column * width, row * height, width, height);
   kf_put(out, "><title>");
   for (size_t i = 0; i < n && i < NAMES_IN_CELL; i++) {
     put_about(out, m->page, m->order[first + i].class);

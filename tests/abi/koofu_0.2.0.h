@@ -877,10 +877,10 @@ typedef struct kf_dim_options {
   kf_lambda lambda;
   kf_metric metric;
   kf_centre centre;
+  kf_method method;
   uint32_t folds;
   uint64_t sample;
   double margin;
-  kf_method method;
   const uint32_t *groups;
   uint64_t reserved[2];
 } kf_dim_options;

@@ -95,6 +95,7 @@ def groups_are_left_out_together(box):
     hopeful, small = (json.loads(box.works(*fit, "--json", "-q").out)[name] for name in ("top1", "lambda"))
     box.write("groups.txt", "".join(f"video {i}\n" for i in origins))
     said = box.works(*fit, "--groups", "groups.txt").err
+    check("nearly the same row" not in said, f"advice that is followed already: {said}")
     check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
     check("nearly the same row" not in said, "twins of one group do no harm: " + said)
     box.write("halves.txt", "".join(f"{i}\n" for i in range(n)))
@@ -147,6 +148,7 @@ def groups_refused(box):
     box.write("classes.txt", "".join(f"{i // 10}\n" for i in range(150)))
     given = ["-o", "m.safetensors", "--groups"]
     box.refuses(USAGE, "fit", "s.safetensors", *given, "groups.txt", naming="--groups needs the rows themselves")
+    box.refuses(USAGE, "fit", "train.safetensors", "--between", "s.safetensors", *given, "groups.txt", naming="groups cannot be combined with S_b")
     box.refuses(USAGE, "fit", "train.safetensors", "--only", "only.txt", *given, "groups.txt", naming="--groups cannot be used with --only")
     box.refuses(BAD_DATA, "fit", "train.safetensors", *given, "few.txt", naming=["few.txt", "149", "150"])
     box.refuses(IO, "fit", "train.safetensors", *given, "gone.txt", naming="gone.txt")
@@ -172,6 +174,8 @@ def one_standard_error(box):
     a, b = (json.loads(box.works("info", "--json", name).out)["lambda"] for name in ("a.safetensors", "b.safetensors"))
     check(b > a, f"{b} is not above {a}")
     check("the largest within one standard error" in said, said)
+    said = box.works("fit", "train.safetensors", "--no-normalize", "-o", "c.safetensors").err
+    check("the smallest within one standard error" in said, said)
 
 
 @test
