@@ -160,8 +160,7 @@ void say_near(cli_run *cli, uint64_t near, uint64_t n) {
 
 void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
   say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
-  if (report->many_near && report->n && !cli->args.fit.groups)
-    say_near(cli, report->n_near, report->n_compared);
+  if (report->many_near && report->n) say_near(cli, report->n_near, report->n_compared);
   if (report->by_lambda) say_lambda(cli, report->by_lambda);
   if (report->by_fusion) say_fusion(cli, report->by_fusion);
   if (report->by_dim) say_dim(cli, report->by_dim);
