@@ -61,7 +61,7 @@ def bench_fit(args, work, isas):
     for round_ in range(max(args.repeat, args.peers)):  # interleaved, so that noise meets all alike
         for isa in runs:
             if round_ < args.repeat:
-                runs[isa].append(timed([args.koofu, "fit", x, "--labels", y, "--lambda", "0.3x", "-q", "-o", model, "--isa", isa,
+                runs[isa].append(timed([args.koofu, "fit", x, "--labels", y, "--method", "paper", "--lambda", "0.3x", "-q", "-o", model, "--isa", isa,
                                         "--threads", str(args.threads)]))
         if round_ < args.peers:
             try:

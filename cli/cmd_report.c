@@ -69,7 +69,7 @@ static int check_options(cli_run *cli) {
 
 static void say_result(cli_run *cli, const kf_report_result *r) {
   say_rows_left_out(cli, r->rows, r->n_unlabelled, r->n_bad);
-  if (r->many_near && !cli->args.fit.groups) say_near(cli, r->n_near, r->n_compared);
+  if (r->many_near) say_near(cli, r->n_near, r->n_compared);
   if (r->n && r->fused)
     say(cli, "lambda %s, alpha %s: text and prototypes together are right for %s of %s left out",
         show_relative(r->lambda, r->mean_eigenvalue).text, show_real(r->alpha).text,

@@ -148,17 +148,19 @@ static void say_dim(cli_run *cli, const kf_dim_choice *c) {
 }
 
 void say_near(cli_run *cli, uint64_t near, uint64_t n) {
+  int grouped = cli->args.fit.groups != NULL;
   say(cli,
-      "warning: %s of %s looked up have nearly the same row in their class, such as a copy or "
-      "another frame of a video; figures of rows left out one by one are too hopeful then, and "
-      "lambda too small: leave out whole groups instead ('koofu fit --groups FILE')",
-      show_count(near).text, show_counted(n, "row", "rows").text);
+      "warning: %s of %s looked up have nearly the same row in their class%s, such as a copy or "
+      "another frame of a video; figures of %s are too hopeful then, and lambda too small: %s",
+      show_count(near).text, show_counted(n, "row", "rows").text,
+      grouped ? ", in another group" : "", grouped ? "groups left out" : "rows left out one by one",
+      grouped ? "put them into one group"
+              : "leave out whole groups instead ('koofu fit --groups FILE')");
 }
 
 void say_fit_choices(cli_run *cli, const kf_fit_report *report) {
   say_rows_left_out(cli, report->rows, report->n_unlabelled, report->n_bad);
-  if (report->many_near && report->n && !cli->args.fit.groups)
-    say_near(cli, report->n_near, report->n_compared);
+  if (report->many_near && report->n) say_near(cli, report->n_near, report->n_compared);
   if (report->by_lambda) say_lambda(cli, report->by_lambda);
   if (report->by_fusion) say_fusion(cli, report->by_fusion);
   if (report->by_dim) say_dim(cli, report->by_dim);

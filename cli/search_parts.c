@@ -101,7 +101,7 @@ void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts
     say(cli, "the mean of %s is subtracted from text", all->mean);
   else if (all->text > 0 && kf_gallery_mapped(gallery))
     say(cli,
-        "text in a mapped gallery finds less unless its mean is subtracted; fewer than %d queries "
+        "text in a mapped gallery finds little unless its mean is subtracted; fewer than %d queries "
         "have no mean of their own, but --text-mean FILE gives one",
         OWN_MEAN_LEAST);
 }

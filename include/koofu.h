@@ -448,8 +448,8 @@ typedef struct kf_fit_report {
   struct kf_lambda_choice *by_lambda;
   struct kf_fuse_choice *by_fusion;
   struct kf_dim_choice *by_dim;
-  /* Near-duplicates: of n_compared rows, those that have nearly the same row in their class. If
-   * there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
+  /* Near-duplicates: of n_compared rows, those that have nearly the same row in their class, outside
+   * their group. If there are many, leave-one-out is too hopeful (see kf_near_duplicates). */
   uint64_t n_compared, n_near;
   int many_near;
   /* 1: no class has two different rows, so the scatter of all rows took the place of S_w

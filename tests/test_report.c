@@ -231,6 +231,9 @@ static void names_and_pictures(void **state) {
   p.fuse.alpha = 0.1, p.fuse.chosen = 2;
   static const char *const other[] = {"The model uses α = 0.3."};
   assert_holds(&p.content, other, 1);
+  static const char *const likely[] = {"below the accuracy where classes are most likely."};
+  p.fuse.criterion = KF_CRITERION_LIKELIHOOD;
+  assert_holds(&p.content, likely, 1);
   p.fuse.n_points = 0;
   static const char *const single[] = {"No class has two rows"};
   assert_holds(&p.content, single, 1);

@@ -51,6 +51,10 @@ typedef struct kf_dim_temperature {
 kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
                                 const kf_dim_temperature *options, double *out);
 
+/* As kf_near_duplicates, without near rows of the same group; groups may be NULL (near.c). */
+kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                          const uint32_t *groups, kf_near_rows *out);
+
 /* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
  * variance of a row in any direction of the mapped space (reject.c). */
 double kf_distance_unit(const kf_stats *stats);

@@ -13,6 +13,8 @@
  * and if they are too few, only copies are counted. */
 #include "choose/choose.h"
 
+#include <math.h>
+
 #define QUERIES         1000u  /* rows that look for their nearest */
 #define MOST_ROWS       32768u /* of the classes that are looked at */
 #define MOST_OF_A_CLASS 2048u  /* its first rows: frames of a video follow one another */
@@ -25,15 +27,16 @@
 typedef struct near_job {
   kf_ctx *ctx;
   const kf_data *data;
-  bool unit;             /* rows are scaled to unit length */
-  uint64_t *most;        /* [n_classes] rows of each class to look at; 0: not this class */
-  kf_row_list rows;      /* by class, rising in each */
-  uint64_t *ends;        /* [n_classes] of the rows of each class */
-  uint64_t queries;      /* of all rows */
-  double near, copy;     /* squared distances */
-  uint64_t *n_near;      /* [n_classes] */
-  uint64_t *n_copies;    /* [n_classes] */
-  uint64_t *n_looked_up; /* [n_classes] */
+  const uint32_t *groups; /* NULL: none */
+  bool unit;              /* rows are scaled to unit length */
+  uint64_t *most;         /* [n_classes] rows of each class to look at; 0: not this class */
+  kf_row_list rows;       /* by class, rising in each */
+  uint64_t *ends;         /* [n_classes] of the rows of each class */
+  uint64_t queries;       /* of all rows */
+  double near, copy;      /* squared distances */
+  uint64_t *n_near;       /* [n_classes] */
+  uint64_t *n_copies;     /* [n_classes] */
+  uint64_t *n_looked_up;  /* [n_classes] */
   kf_arena arena;
 } near_job;
 
@@ -77,19 +80,25 @@ static kf_status sort_by_class(near_job *j, uint32_t n_classes) {
 
 /* --- one class -------------------------------------------------------------------------------- */
 
-static double nearest_to(const near_job *j, const float *rows, uint64_t n, uint64_t row) {
+static bool same_group(const near_job *j, uint64_t a, uint64_t b) {
+  return j->groups != NULL && j->groups[j->rows.row[a]] == j->groups[j->rows.row[b]];
+}
+
+/* Among the n rows of a class from `begin` on; infinite if there is none outside its group. */
+static double nearest_to(const near_job *j, const float *rows, uint64_t begin, uint64_t n,
+                         uint64_t row) {
   uint32_t dim = j->data->dim;
-  double best = -1;
+  double best = INFINITY;
   for (uint64_t first = 0; first < n; first += AT_ONCE) {
     const float *others[AT_ONCE];
     double distance[AT_ONCE];
     size_t m = 0;
     for (uint64_t i = first; i < n && i < first + AT_ONCE; i++)
-      if (i != row) others[m++] = rows + i * dim;
+      if (i != row && !same_group(j, begin + i, begin + row)) others[m++] = rows + i * dim;
     if (m == 0) continue;
     j->ctx->kernels->distances(rows + row * dim, others, m, dim, distance);
     for (size_t i = 0; i < m; i++)
-      if (best < 0 || distance[i] < best) best = distance[i];
+      if (distance[i] < best) best = distance[i];
   }
   return best;
 }
@@ -120,7 +129,7 @@ static kf_status look_at_class(void *argument, size_t k, size_t worker, kf_err *
       arena.failed ? kf_fail_memory(err) : fetch_class(j, begin, n, rows, norm2, err);
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     if (!kf_takes(begin + i, j->queries, j->rows.n)) continue;
-    double distance = nearest_to(j, rows, n, i);
+    double distance = nearest_to(j, rows, begin, n, i);
     j->n_looked_up[k]++;
     j->n_near[k] += distance <= j->near;
     j->n_copies[k] += distance <= j->copy;
@@ -164,7 +173,12 @@ kf_status kf_near_duplicates(kf_ctx *ctx, const kf_stats *stats, const kf_data *
                              kf_near_rows *out) {
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_TRY(kf_check_statistics_of(stats, data, err));
-  near_job j = {.ctx = ctx, .data = data, .unit = stats->normalized};
+  return kf_near_outside(ctx, stats, data, NULL, out);
+}
+
+kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
+                          const uint32_t *groups, kf_near_rows *out) {
+  near_job j = {.ctx = ctx, .data = data, .groups = groups, .unit = stats->normalized};
   kf_near_rows found = {0};
   bool any;
   kf_status status = measure(&j, stats, &any);

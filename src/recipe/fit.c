@@ -185,7 +185,7 @@ static kf_status look_for_twins(kf_fit_job *j) {
   kf_fit_report *r = j->report;
   kf_near_rows found;
   if (!j->has_rows) return KF_OK;
-  KF_TRY(kf_near_duplicates(j->ctx, j->stats, j->data, &found));
+  KF_TRY(kf_near_outside(j->ctx, j->stats, j->data, j->options.groups, &found));
   r->n_compared = found.n;
   r->n_near = found.near;
   r->many_near = found.many;

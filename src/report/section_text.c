@@ -98,7 +98,9 @@ static void alpha_figure(kf_string *out, const kf_page *c) {
   double mark = alpha_of(c);
   if (mark >= low && mark <= high) chart.mark = mark;
   kf_figure_chart(&chart, "Choosing α: leave one out",
-                  "Band: one standard error below the best accuracy.");
+                  choice->criterion == KF_CRITERION_LIKELIHOOD
+                      ? "Band: one standard error below the accuracy where classes are most likely."
+                      : "Band: one standard error below the best accuracy.");
 }
 
 static void put_words(kf_string *out, const kf_page *c) {

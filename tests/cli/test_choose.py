@@ -97,6 +97,10 @@ def groups_are_left_out_together(box):
     said = box.works(*fit, "--groups", "groups.txt").err
     check("nearly the same row" not in said, f"advice that is followed already: {said}")
     check("by leave-one-group-out likelihood: right for" in said and f"of {n} rows left out in turn" in said, said)
+    check("nearly the same row" not in said, "twins of one group do no harm: " + said)
+    box.write("halves.txt", "".join(f"{i}\n" for i in range(n)))
+    said = box.works("fit", "copies.safetensors", "-o", "h.safetensors", "--groups", "halves.txt").err
+    check("nearly the same row in their class, in another group" in said, said)
     wanted = box.read("m.safetensors")
     honest, large = (json.loads(box.works(*fit, "--groups", "groups.txt", "--json", "-q").out)[name] for name in ("top1", "lambda"))
     check(honest < hopeful - 0.2 and large > small, f"{hopeful} and {small}, with groups {honest} and {large}")
