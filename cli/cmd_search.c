@@ -166,7 +166,7 @@ static int search_all(search_job *job) {
   }
   if (bad_queries(job))
     say(job->cli, "left out %s", show_counted(bad_queries(job), "bad query", "bad queries").text);
-  if (!job->itself) say_search_text(job->cli, job->gallery, &job->queries);
+  if (!job->itself) say_search_text(job->cli, &job->queries);
   say_far(job);
   return EXIT_OK;
 }
@@ -367,8 +367,9 @@ const cli_command search_command = {
         "Embeddings of text lie elsewhere than those of pictures. In a gallery made with a model "
         "this would spoil the answers, so a mean of texts is subtracted from text queries: that of "
         "--text-mean FILE; otherwise for words that of a hundred everyday texts through the same "
-        "encoder; otherwise, for --text-queries, that of the queries if they are at least 10. "
-        "Which one is said. In a gallery without a model, text is compared as it is, unless "
+        "encoder; otherwise, for --text-queries, that of the queries, of which there must be "
+        "at least 10. Which one is said. In a gallery without a model, text is compared as it is, "
+        "unless "
         "--text-mean is given.\n\n"
         "--html FILE writes one page that needs nothing else, without scripts or links: the "
         "answers "

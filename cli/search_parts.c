@@ -78,7 +78,13 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
                      const cli_queries *q) {
   const char *file = cli->args.search.text_mean;
   int found = q->encoder || q->n >= OWN_MEAN_LEAST;
-  if (!file && (!found || !kf_gallery_mapped(gallery))) return EXIT_OK;
+  if (!file && !kf_gallery_mapped(gallery)) return EXIT_OK;
+  if (!file && !found)
+    return fail_usage(
+        cli,
+        "text in a mapped gallery finds next to nothing unless its mean is subtracted; "
+        "fewer than %d queries have no mean of their own: give --text-mean FILE",
+        OWN_MEAN_LEAST);
   double *mean = own_memory(cli, q->dim, sizeof *mean);
   if (!mean) return fail(cli, KF_ERR_MEM);
   if (file) {
@@ -96,14 +102,8 @@ static int find_mean(cli_run *cli, const kf_gallery *gallery, search_parts *all,
   return EXIT_OK;
 }
 
-void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts *all) {
-  if (all->mean)
-    say(cli, "the mean of %s is subtracted from text", all->mean);
-  else if (all->text > 0 && kf_gallery_mapped(gallery))
-    say(cli,
-        "text in a mapped gallery finds little unless its mean is subtracted; fewer than %d queries "
-        "have no mean of their own, but --text-mean FILE gives one",
-        OWN_MEAN_LEAST);
+void say_search_text(cli_run *cli, const search_parts *all) {
+  if (all->mean) say(cli, "the mean of %s is subtracted from text", all->mean);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */

@@ -27,7 +27,7 @@ int search_parts_open(cli_run *cli, const kf_gallery *gallery, search_parts *out
 /* Makes the readers, for at most *room queries at a time; *room becomes the most that are needed. */
 int search_parts_start(cli_run *cli, search_parts *parts, uint64_t *room);
 /* Says what was done about text. */
-void say_search_text(cli_run *cli, const kf_gallery *gallery, const search_parts *parts);
+void say_search_text(cli_run *cli, const search_parts *parts);
 uint64_t search_parts_bad(const search_parts *parts); /* queries left out so far */
 
 #endif
