@@ -13,33 +13,11 @@ static kf_status check_folds(uint32_t folds, kf_err *err) {
   return kf_fail(err, KF_ERR_ARG, "%u folds; there must be 2 to 100", folds);
 }
 
-typedef struct grouped_row {
-  uint64_t index, size; /* in the list of rows; rows of its group */
-  uint32_t group;
-} grouped_row;
-
-static int by_group(const void *a, const void *b) {
-  const grouped_row *x = a, *y = b;
+static int by_size(const void *a, const void *b) {
+  const kf_grouped_row *x = a, *y = b;
+  if (x->size != y->size) return x->size > y->size ? -1 : 1;
   if (x->group != y->group) return x->group < y->group ? -1 : 1;
   return (x->index > y->index) - (x->index < y->index);
-}
-
-static int by_size(const void *a, const void *b) {
-  const grouped_row *x = a, *y = b;
-  if (x->size != y->size) return x->size > y->size ? -1 : 1;
-  return by_group(a, b);
-}
-
-kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint64_t *n,
-                          kf_err *err) {
-  grouped_row *sorted = kf_alloc(rows->n, sizeof *sorted);
-  if (sorted == NULL) return kf_fail_memory(err);
-  for (uint64_t i = 0; i < rows->n; i++) sorted[i] = (grouped_row){i, 0, groups[rows->row[i]]};
-  qsort(sorted, rows->n, sizeof *sorted, by_group);
-  *n = 0;
-  for (uint64_t i = 0; i < rows->n; i++) *n += i == 0 || sorted[i].group != sorted[i - 1].group;
-  kf_free(sorted);
-  return KF_OK;
 }
 
 kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
@@ -47,19 +25,12 @@ kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32
   KF_TRY(check_folds(folds, err));
   uint64_t filled[100] = {0}, n = rows->n;
   kf_arena arena = {0};
-  grouped_row *sorted;
+  kf_grouped_row *sorted = kf_rows_by_group(rows, groups, &arena);
   unsigned char *fold = kf_alloc(n, 1);
-  KF_TAKE(&arena, sorted, n);
-  if (fold == NULL || arena.failed) {
+  if (fold == NULL || sorted == NULL) {
     kf_free(fold);
     kf_arena_free(&arena);
     return kf_fail_memory(err);
-  }
-  for (uint64_t i = 0; i < n; i++) sorted[i] = (grouped_row){i, 0, groups[rows->row[i]]};
-  qsort(sorted, n, sizeof *sorted, by_group);
-  for (uint64_t i = 0, next; i < n; i = next) {
-    for (next = i + 1; next < n && sorted[next].group == sorted[i].group;) next++;
-    for (uint64_t k = i; k < next; k++) sorted[k].size = next - i;
   }
   qsort(sorted, n, sizeof *sorted, by_size);
   for (uint64_t i = 0; i < n; i += sorted[i].size) {

@@ -2,8 +2,6 @@
  * the same share of each class; or groups, taken whole. */
 #include "choose/left_out_internal.h"
 
-#include <stdlib.h>
-
 static bool can_leave_out(const kf_left_out *l, int32_t label) {
   return l->stats->counts[label] > 1;
 }
@@ -30,68 +28,52 @@ static kf_status plan_single_rows(kf_left_out *l, uint64_t sample) {
   return KF_OK;
 }
 
-typedef struct grouped_row {
-  uint32_t group;
-  int32_t label;
-  uint64_t row;
-} grouped_row;
-
-static int by_group(const void *a, const void *b) {
-  const grouped_row *x = a, *y = b;
-  if (x->group != y->group) return x->group < y->group ? -1 : 1;
-  return (x->row > y->row) - (x->row < y->row);
-}
-
-static uint64_t end_of_group(const grouped_row *sorted, uint64_t n, uint64_t first) {
-  uint64_t last = first + 1;
-  while (last < n && sorted[last].group == sorted[first].group) last++;
-  return last;
-}
-
 /* How many rows of a group can be judged: those whose class has rows outside it. lost: [n_classes]
  * zeros, before and after. */
-static uint64_t count_judged(const kf_left_out *l, const grouped_row *group, uint64_t n,
-                             uint64_t *lost) {
-  uint64_t judged = 0;
-  for (uint64_t i = 0; i < n; i++) lost[group[i].label]++;
-  for (uint64_t i = 0; i < n; i++)
-    judged += lost[group[i].label] < (uint64_t)l->stats->counts[group[i].label];
-  for (uint64_t i = 0; i < n; i++) lost[group[i].label] = 0;
+static uint64_t count_judged(const kf_left_out *l, const kf_row_list *all,
+                             const kf_grouped_row *group, uint64_t *lost) {
+  uint64_t judged = 0, n = group->size;
+  for (uint64_t i = 0; i < n; i++) lost[all->label[group[i].index]]++;
+  for (uint64_t i = 0; i < n; i++) {
+    int32_t label = all->label[group[i].index];
+    judged += lost[label] < (uint64_t)l->stats->counts[label];
+  }
+  for (uint64_t i = 0; i < n; i++) lost[all->label[group[i].index]] = 0;
   return judged;
 }
 
-static kf_status add_group(kf_left_out *l, const grouped_row *group, uint64_t n) {
+static kf_status add_group(kf_left_out *l, const kf_row_list *all, const kf_grouped_row *group) {
+  uint64_t n = group->size;
   if (n > KF_LEFT_OUT_LARGEST)
     return kf_fail(&l->ctx->err, KF_ERR_DATA, "group %u has %llu rows, more than %u", group->group,
                    (unsigned long long)n, KF_LEFT_OUT_LARGEST);
   l->start[l->n_blocks++] = l->rows.n;
-  for (uint64_t i = 0; i < n; i++) kf_row_list_add(&l->rows, group[i].row, group[i].label);
+  for (uint64_t i = 0; i < n; i++)
+    kf_row_list_add(&l->rows, all->row[group[i].index], all->label[group[i].index]);
   if (n > l->largest && !kf_again_pays(l, n)) l->largest = n;
   return KF_OK;
 }
 
 /* Takes groups from the sorted rows, spread evenly, until about `sample` rows are taken. Groups
  * without a row that can be judged are of no use. */
-static kf_status take_groups(kf_left_out *l, const grouped_row *sorted, uint64_t n, uint64_t sample,
-                             uint64_t *lost) {
+static kf_status take_groups(kf_left_out *l, const kf_row_list *all, const kf_grouped_row *sorted,
+                             uint64_t sample, uint64_t *lost) {
   uint64_t n_groups = 0, rows = 0, seen = 0;
-  for (uint64_t first = 0, last; first < n; first = last) {
-    last = end_of_group(sorted, n, first);
-    bool useful = count_judged(l, sorted + first, last - first, lost) > 0;
+  for (uint64_t i = 0; i < all->n; i += sorted[i].size) {
+    bool useful = count_judged(l, all, sorted + i, lost) > 0;
     n_groups += useful;
-    *(useful ? &rows : &l->count.n_single) += last - first;
+    *(useful ? &rows : &l->count.n_single) += sorted[i].size;
   }
   uint64_t wanted =
       rows <= sample ? n_groups : (uint64_t)((double)n_groups * ((double)sample / (double)rows));
   if (wanted < 1) wanted = 1;
   if (KF_TAKE(&l->arena, l->start, n_groups + 1) == NULL) return kf_fail_memory(&l->ctx->err);
-  for (uint64_t first = 0, last; first < n; first = last) {
-    last = end_of_group(sorted, n, first);
-    uint64_t judged = count_judged(l, sorted + first, last - first, lost);
+  for (uint64_t i = 0; i < all->n; i += sorted[i].size) {
+    uint64_t judged = count_judged(l, all, sorted + i, lost);
     if (judged == 0 || !kf_takes(seen++, wanted, n_groups)) continue;
-    KF_TRY(add_group(l, sorted + first, last - first));
+    KF_TRY(add_group(l, all, sorted + i));
     l->count.n += judged;
-    l->count.n_single += last - first - judged;
+    l->count.n_single += sorted[i].size - judged;
   }
   l->start[l->n_blocks] = l->rows.n;
   return KF_OK;
@@ -102,17 +84,11 @@ static kf_status plan_groups(kf_left_out *l, uint64_t sample) {
   kf_row_list all;
   KF_TRY(kf_sample_rows(l->ctx, l->data, UINT64_MAX, &all, &l->count.rows));
   kf_arena arena = {0};
-  grouped_row *sorted;
   uint64_t *lost;
-  KF_TAKE(&arena, sorted, all.n);
+  kf_grouped_row *sorted = kf_rows_by_group(&all, l->groups, &arena);
   KF_TAKE_ZERO(&arena, lost, l->stats->n_classes);
   kf_status status = arena.failed ? kf_fail_memory(err) : kf_row_list_make(&l->rows, all.n, err);
-  if (status == KF_OK) {
-    for (uint64_t i = 0; i < all.n; i++)
-      sorted[i] = (grouped_row){l->groups[all.row[i]], all.label[i], all.row[i]};
-    qsort(sorted, all.n, sizeof *sorted, by_group);
-    status = take_groups(l, sorted, all.n, sample, lost);
-  }
+  if (status == KF_OK) status = take_groups(l, &all, sorted, sample, lost);
   kf_arena_free(&arena);
   kf_row_list_clear(&all);
   return status;

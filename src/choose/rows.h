@@ -36,6 +36,21 @@ kf_status kf_sample_rows(kf_ctx *ctx, const kf_data *data, uint64_t most, kf_row
 /* The first most[k] rows of each class k, or all that it has. */
 kf_status kf_first_rows(kf_ctx *ctx, const kf_data *data, uint64_t *most, kf_row_list *out);
 
+/* --- groups (groups.c) ------------------------------------------------------------------------ */
+
+/* A row of a list, with its group. */
+typedef struct kf_grouped_row {
+  uint64_t index; /* in the list */
+  uint64_t size;  /* rows of the list that are in its group */
+  uint32_t group;
+} kf_grouped_row;
+/* The rows of a list by group, then in its order, [rows->n]; NULL: no memory. groups: of every row
+ * of the data set. */
+kf_grouped_row *kf_rows_by_group(const kf_row_list *rows, const uint32_t *groups, kf_arena *arena);
+/* How many groups the rows are from. */
+kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint64_t *n,
+                          kf_err *err);
+
 /* --- folds (folds.c) -------------------------------------------------------------------------- */
 
 /* fold[r] in [0, folds) for each of the given rows, so that folds are of equal size and have the
@@ -45,9 +60,6 @@ kf_status kf_fold_rows(const kf_row_list *rows, uint32_t n_classes, uint32_t fol
 /* The same with rows of a group in the same fold; groups: of every row of the data set. */
 kf_status kf_fold_groups(const kf_row_list *rows, const uint32_t *groups, uint32_t folds,
                          unsigned char **out, kf_err *err);
-/* How many groups the rows are from. */
-kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint64_t *n,
-                          kf_err *err);
 /* The rows that are in the fold (or, with `others`, those that are not). */
 kf_status kf_rows_of_fold(const kf_row_list *rows, const unsigned char *fold, uint32_t number,
                           bool others, kf_row_list *out, kf_err *err);
