@@ -79,32 +79,15 @@ static kf_status list_classes(kf_left_out *l) {
   return KF_OK;
 }
 
-/* Rows [n][D] turned: out[n][D] = x turn - centre (NULL: none). x may be out. columns: scratch,
- * [D][n]. */
-static void turn_rows(const kf_left_out *l, const double *centre, const double *x, size_t n,
-                      double *columns, double *out) {
-  size_t dim = l->dim;
-  for (size_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) columns[d * n + i] = x[i * dim + d];
-  for (size_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) out[i * dim + d] = centre != NULL ? -centre[d] : 0;
-  l->ctx->kernels->gemm_tn(columns, n, l->turn, dim, out, dim, n, dim, dim);
-}
-
 static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   kf_left_out *l = argument;
-  const kf_stats *s = l->stats;
   uint64_t dim = l->dim, first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS;
   double *columns = kf_alloc(dim * n, sizeof *columns), *x = l->means + first * dim;
   if (columns == NULL) return kf_fail_memory(err);
-  double unit = ldexp(1.0, -s->exponent);
-  for (uint64_t t = 0; t < n; t++) {
-    uint64_t k = (uint64_t)l->number[first + t];
-    for (uint64_t d = 0; d < dim; d++)
-      x[t * dim + d] = (double)s->sums[k * dim + d] / (double)s->counts[k] * unit;
-  }
-  turn_rows(l, l->centre, x, n, columns, x);
+  for (uint64_t t = 0; t < n; t++)
+    kf_class_mean(l->stats, (uint64_t)l->number[first + t], x + t * dim);
+  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, l->centre, x, n, columns, x);
   kf_free(columns);
   return KF_OK;
 }
@@ -124,7 +107,8 @@ static kf_status turn_classes(kf_left_out *l) {
   }
   for (uint64_t i = 0; i < dim; i++)
     for (uint64_t d = 0; d < dim; d++) l->turn[d * dim + i] = vectors[i * dim + d] * column[d];
-  turn_rows(l, NULL, kf_fitter_mean(l->fitter), 1, columns, l->centre);
+  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, NULL, kf_fitter_mean(l->fitter), 1, columns,
+               l->centre);
   kf_free(columns);
   return kf_parallel(l->ctx, (l->n + MEANS - 1) / MEANS, turn_means, l);
 }
@@ -176,24 +160,20 @@ static void take_scratch(const void *argument, void *scratch, kf_arena *arena) {
 static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
   const reading *r = argument;
   const kf_left_out *l = r->l;
-  const kf_stats *s = l->stats;
   const kf_kernels *kernels = l->ctx->kernels;
   reading_scratch *scratch = b->scratch;
   uint32_t dim = l->dim;
-  double unit = ldexp(1.0, -s->exponent), *to = l->turned + b->first * dim;
+  double *to = l->turned + b->first * dim;
   for (uint64_t i = 0; i < b->n; i++) {
     const float *row = b->rows + i * dim;
     if (b->labels[i] != l->rows.label[b->first + i])
       return kf_fail_row(err, r->data, b->first + i, KF_HINT_NONE, "has changed meanwhile");
-    if (!s->normalized)
-      KF_TRY(kf_check_magnitude(row, dim, s->exponent, r->data, b->first + i, err));
-    kernels->quantize(row, dim, kf_fixed_scale(s->normalized, s->exponent, b->norm2[i]),
-                      scratch->fixed);
-    for (uint32_t d = 0; d < dim; d++) to[i * dim + d] = scratch->fixed[d] * unit;
+    KF_TRY(kf_row_seen(l->stats, kernels, row, b->norm2[i], r->data, b->first + i, scratch->fixed,
+                       to + i * dim, err));
     if (l->length != NULL)
       l->length[b->first + i] = sqrt(kernels->dot(dim, to + i * dim, to + i * dim));
   }
-  turn_rows(l, l->centre, to, b->n, scratch->columns, to);
+  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, l->centre, to, b->n, scratch->columns, to);
   return KF_OK;
 }
 

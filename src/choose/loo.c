@@ -14,33 +14,16 @@
 
 /* --- making it ------------------------------------------------------------------------------- */
 
-/* Rows [n][D] to the basis V: out[n][D] = x V^T - centre (NULL: none). x may be out. columns:
- * scratch, [D][BATCH]. */
-static void turn_rows(const kf_loo *loo, const double *centre, const double *x, size_t n,
-                      double *columns, double *out) {
-  size_t dim = loo->dim;
-  for (size_t i = 0; i < n; i++)
-    for (size_t k = 0; k < dim; k++) columns[k * BATCH + i] = x[i * dim + k];
-  for (size_t i = 0; i < n; i++)
-    for (size_t k = 0; k < dim; k++) out[i * dim + k] = centre != NULL ? -centre[k] : 0;
-  loo->ctx->kernels->gemm_tn(columns, BATCH, loo->turn, dim, out, dim, n, dim, dim);
-}
-
 static kf_status turn_means(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   kf_loo *loo = argument;
-  const kf_stats *s = loo->stats;
   uint64_t dim = loo->dim, first = i * BATCH, left = loo->n - first;
   uint64_t n = left < BATCH ? left : BATCH;
   double *columns = kf_alloc(dim * BATCH, sizeof *columns), *x = loo->means + first * dim;
   if (columns == NULL) return kf_fail_memory(err);
-  double unit = ldexp(1.0, -s->exponent);
-  for (uint64_t t = 0; t < n; t++) {
-    uint64_t k = (uint64_t)loo->number[first + t];
-    for (uint64_t j = 0; j < dim; j++)
-      x[t * dim + j] = (double)s->sums[k * dim + j] / (double)s->counts[k] * unit;
-  }
-  turn_rows(loo, loo->centre, x, n, columns, x);
+  for (uint64_t t = 0; t < n; t++)
+    kf_class_mean(loo->stats, (uint64_t)loo->number[first + t], x + t * dim);
+  kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, loo->centre, x, n, columns, x);
   kf_free(columns);
   return KF_OK;
 }
@@ -70,7 +53,8 @@ static kf_status prepare(kf_loo *loo, bool centred) {
     for (uint64_t j = 0; j < dim; j++) loo->turn[j * dim + i] = v[i * dim + j];
   /* Distances do not depend on the centre, but lose fewer digits with it. */
   if (loo->n > 0 && (centred || loo->euclidean)) {
-    turn_rows(loo, NULL, kf_fitter_mean(loo->fitter), 1, loo->columns, loo->means);
+    kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, NULL, kf_fitter_mean(loo->fitter), 1,
+                 loo->columns, loo->means);
     memcpy(loo->centre, loo->means, dim * sizeof *loo->centre);
   }
   return kf_parallel(ctx, (loo->n + BATCH - 1) / BATCH, turn_means, loo);
@@ -109,7 +93,8 @@ kf_status kf_loo_set_text(kf_loo *loo, const float *rows) {
       text[j * dim + i] = (double)rows[(uint64_t)loo->number[j] * dim + i];
   for (uint64_t first = 0; first < loo->n; first += BATCH) {
     uint64_t n = loo->n - first < BATCH ? loo->n - first : BATCH;
-    turn_rows(loo, NULL, text + first * dim, n, loo->columns, text + first * dim);
+    kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, NULL, text + first * dim, n, loo->columns,
+                 text + first * dim);
   }
   loo->text = text;
   return KF_OK;
@@ -137,8 +122,6 @@ typedef struct loo_batch {
 static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_batch *from,
                             loo_batch *b, kf_loo_count *count, kf_err *err) {
   const kf_stats *s = loo->stats;
-  const kf_kernels *kernels = loo->ctx->kernels;
-  double unit = ldexp(1.0, -s->exponent);
   b->n = 0;
   for (uint64_t i = 0; i < from->n; i++) {
     const float *row = from->rows + i * loo->dim;
@@ -148,16 +131,12 @@ static kf_status turn_batch(const kf_loo *loo, const kf_data *data, const kf_bat
       count->n_single++;
       continue;
     }
-    if (!s->normalized)
-      KF_TRY(kf_check_magnitude(row, loo->dim, s->exponent, data, from->first + i, err));
-    double scale = kf_fixed_scale(s->normalized, s->exponent, from->norm2[i]);
-    kernels->quantize(row, loo->dim, scale, b->fixed);
-    double *x = b->x + b->n * loo->dim;
-    for (uint32_t k = 0; k < loo->dim; k++) x[k] = b->fixed[k] * unit;
+    KF_TRY(kf_row_seen(s, loo->ctx->kernels, row, from->norm2[i], data, from->first + i, b->fixed,
+                       b->x + b->n * loo->dim, err));
     b->own[b->n++] = (uint32_t)loo->place[label];
   }
   count->n += b->n;
-  turn_rows(loo, loo->centre, b->x, b->n, b->columns, b->x);
+  kf_turn_rows(loo->ctx->kernels, loo->dim, loo->turn, loo->centre, b->x, b->n, b->columns, b->x);
   return KF_OK;
 }
 

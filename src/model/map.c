@@ -96,13 +96,7 @@ void kf_map_rows_f64(const kf_map *map, const kf_kernels *kernels, const float *
 void kf_map_class_means(const kf_map *map, const kf_kernels *kernels, const kf_stats *stats,
                         uint32_t from, uint32_t n, double *scratch, double *means, double *mapped) {
   uint64_t d = map->dim_in, l = map->dim_out;
-  double unit = ldexp(1.0, -stats->exponent);
-  for (uint64_t t = 0; t < n; t++) {
-    int64_t count = stats->counts[from + t];
-    const int64_t *sum = stats->sums + (from + t) * d;
-    for (uint64_t i = 0; i < d; i++)
-      means[t * d + i] = count > 0 ? (double)sum[i] / (double)count * unit : 0.0;
-  }
+  for (uint64_t t = 0; t < n; t++) kf_class_mean(stats, from + t, means + t * d);
   kf_map_f64(map, kernels, means, n, scratch, mapped);
   for (uint64_t t = 0; t < n; t++) /* an empty class has no place in the mapped space either */
     if (stats->counts[from + t] == 0) memset(mapped + t * l, 0, l * sizeof *mapped);

@@ -191,6 +191,10 @@ typedef struct kf_product {
   bool upper;
 } kf_product;
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
+/* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
+ * scratch, [D][n]. */
+void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
+                  const double *x, size_t n, double *columns, double *out);
 
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */

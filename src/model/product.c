@@ -29,3 +29,12 @@ kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
   product_job j = {.kernels = ctx->kernels, .p = product};
   return kf_parallel(ctx, (product.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &j);
 }
+
+void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
+                  const double *x, size_t n, double *columns, double *out) {
+  for (size_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++) columns[d * n + i] = x[i * dim + d];
+  for (size_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++) out[i * dim + d] = centre != NULL ? -centre[d] : 0;
+  kernels->gemm_tn(columns, n, turn, dim, out, dim, n, dim, dim);
+}

@@ -42,6 +42,23 @@ kf_status kf_check_magnitude(const float *x, uint32_t dim, int exponent, const k
                      limit, exponent);
 }
 
+kf_status kf_row_seen(const kf_stats *s, const kf_kernels *kernels, const float *row, double norm2,
+                      const kf_data *data, uint64_t number, int32_t *fixed, double *x,
+                      kf_err *err) {
+  double unit = ldexp(1.0, -s->exponent);
+  if (!s->normalized) KF_TRY(kf_check_magnitude(row, s->dim, s->exponent, data, number, err));
+  kernels->quantize(row, s->dim, kf_fixed_scale(s->normalized, s->exponent, norm2), fixed);
+  for (uint32_t i = 0; i < s->dim; i++) x[i] = fixed[i] * unit;
+  return KF_OK;
+}
+
+void kf_class_mean(const kf_stats *s, uint64_t k, double *mean) {
+  double unit = ldexp(1.0, -s->exponent);
+  const int64_t *sum = s->sums + k * s->dim;
+  for (uint32_t i = 0; i < s->dim; i++)
+    mean[i] = s->counts[k] > 0 ? (double)sum[i] / (double)s->counts[k] * unit : 0.0;
+}
+
 static void add_to_class(job *j, int32_t label, const int32_t *x) {
   uint32_t dim = j->stats->dim;
   pthread_mutex_t *lock = &j->class_locks[label % N_LOCKS];
