@@ -27,8 +27,9 @@ kf_status kf_count_groups(const kf_row_list *rows, const uint32_t *groups, uint6
                           kf_err *err) {
   kf_arena arena = {0};
   const kf_grouped_row *sorted = kf_rows_by_group(rows, groups, &arena);
+  if (sorted == NULL) return kf_fail_memory(err);
   *n = 0;
-  for (uint64_t i = 0; sorted != NULL && i < rows->n; i += sorted[i].size) ++*n;
+  for (uint64_t i = 0; i < rows->n; i += sorted[i].size) ++*n;
   kf_arena_free(&arena);
-  return sorted != NULL ? KF_OK : kf_fail_memory(err);
+  return KF_OK;
 }
