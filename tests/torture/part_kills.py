@@ -1,0 +1,2 @@
+def cases(lab, share=None):
+    return []
