@@ -33,6 +33,15 @@ def rows_of(n, seed, dim=DIM, classes=CLASSES):
     return [[c + 0.8 * rng.random() - 0.4 for c in centres[k]] for k in labels], labels
 
 
+def data_set(rows, labels, ids=None):
+    tensors = {"embeddings": ("F32", [len(rows), DIM], f32(rows)), "labels": ("I32", [len(rows)], i32(labels))}
+    if ids:
+        encoded = [name.encode() for name in ids]
+        ends = [sum(map(len, encoded[:i + 1])) for i in range(len(ids))]
+        tensors |= {"id_ends": ("I64", [len(ids)], struct.pack(f"<{len(ids)}q", *ends)), "id_bytes": ("U8", [ends[-1]], b"".join(encoded))}
+    return safetensors(tensors, metadata={"format": "koofu.dataset", "version": "1", "classes": json.dumps(NAMES)})
+
+
 def strings(items):
     """A .npy of strings, as numpy writes them."""
     width = max(map(len, items))
@@ -122,17 +131,12 @@ def make_rows(m):
     m.write("clean.csv", "proposed_labels,id\n" + "".join(f'"{k}",x_val_{i + 1:08d}.JPEG\n' for i, k in enumerate(labels)))
     m.write("clean-ids.txt", lines(f"val/x_val_{i + 1:08d}.JPEG" for i in range(len(rows))))
     m.write("groups.txt", lines(i // 3 for i in range(len(rows))))
-    ids = [f"photos/{i} ä.png".encode() for i in range(len(rows))]
-    ends = [sum(map(len, ids[:i + 1])) for i in range(len(ids))]
-    m.write("set.safetensors", safetensors(
-        {"embeddings": ("F32", [len(rows), DIM], f32(rows)), "labels": ("I32", [len(rows)], i32(labels)),
-         "id_ends": ("I64", [len(ids)], struct.pack(f"<{len(ids)}q", *ends)), "id_bytes": ("U8", [ends[-1]], b"".join(ids))},
-        metadata={"format": "koofu.dataset", "version": "1", "classes": json.dumps(NAMES)}))
+    m.write("set.safetensors", data_set(rows, labels, [f"photos/{i} ä.png" for i in range(len(rows))]))
+    for i in range(4):  # what several processes add at the same time
+        m.write(f"w{i}.safetensors", data_set(*rows_of(8, 10 + i), [f"w{i}/{j}.png" for j in range(8)]))
     m.write("q.npy", npy(test))
     m.write("one.npy", npy(test[:1]))
-    m.write("test.safetensors", safetensors(
-        {"embeddings": ("F32", [len(test), DIM], f32(test)), "labels": ("I32", [len(test)], i32([i % CLASSES for i in range(len(test))]))},
-        metadata={"format": "koofu.dataset", "version": "1", "classes": json.dumps(NAMES)}))
+    m.write("test.safetensors", data_set(test, [i % CLASSES for i in range(len(test))]))
     m.write("tree.txt", "r a\nr b\na ant\na bee\nb cät\nb x\n")
     m.write("tree-set.txt", "ant\nbee\n")
     m.write("tree-all.txt", "ant\nbee\ncät\nx\n")
@@ -158,6 +162,7 @@ def make_pictures(m):
     for name in ("cat", "dog"):
         for i in range(4):
             m.write(f"photos/{name}/{i}.png", noise_png(rng, 8))
+    m.write("far.tsv", "../../../in/photos/cat/0.png\tcat\n../../../in/photos/dog/1.png\tdog\n")
     m.write("list.tsv", "photos/cat/0.png\tcat\nphotos/dog/1.png\tdog\n")
     for name in ("q75-s2.jpg", "progressive-420.jpg", "cmyk.jpg", "exif6-be.jpg", "restart.jpg", "rgb8-13x19.png", "palette4-i-13x19.png",
                  "la16-13x19.png", "exif6.png", "grey-trns.png", "q50.webp", "lossless-alpha.webp", "exif6.webp", "animated.webp"):

@@ -22,6 +22,7 @@ import collections
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -39,9 +40,10 @@ import part_writers  # noqa: E402
 import sessions as session_list  # noqa: E402
 
 PARTS = {"files": part_files, "faults": part_faults, "kills": part_kills, "writers": part_writers, "limits": part_limits}
-SHOWN = 40  # failures printed in full
+SHOWN = 40      # failures printed in full
+SILENCE = 300   # seconds after which the jobs count as gone
 
-Reference = collections.namedtuple("Reference", "before after out err seconds")
+Reference = collections.namedtuple("Reference", "before after out seconds peak")
 Outcome = collections.namedtuple("Outcome", "case command problem detail")
 
 
@@ -74,11 +76,15 @@ class Lab:
             result = self.bench.run(s.words, environment={"KOOFU_THREADS": threads})
             if result.status != 0 or result.err:
                 sys.exit(f"torture: the session {s.name} does not work: {result}")
-            runs.append(Reference(before, self.bench.tree(), lab_module.steady(result.out), result.err, result.seconds))
+            runs.append(Reference(before, self.bench.tree(), lab_module.steady(result.out), result.seconds, result.peak))
         one, three = runs
         if one.out != three.out or not part_faults.same(one.after, three.after):
             sys.exit(f"torture: the session {s.name} gives other bytes each time")
         return one
+
+    def pace(self, s):
+        """Seconds that a session takes, for choosing a moment of it."""
+        return max(0.002, self.reference(s).seconds)
 
     def run(self, case):
         """An Outcome."""
@@ -99,6 +105,7 @@ LAB = None
 
 
 def begin_job(numbers):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with numbers.get_lock():
         numbers.value += 1
         number = numbers.value
@@ -143,6 +150,13 @@ class Tally:
             print(f"{n:>7} × {part}, {command}: {problem}; --repeat {example}")
 
 
+def prepare(lab, part):
+    """What the cases of a part need, once."""
+    module = PARTS["faults" if part == "kills" and not hasattr(lab, "counts") else part]
+    if hasattr(module, "prepare"):
+        module.prepare(lab)
+
+
 def cases_of(lab, options, parts):
     """The cases of all parts, mixed so that a run that is stopped early has some of each."""
     lists = [PARTS[part].cases(lab, part_share(part) if options.slice else None) for part in parts]
@@ -159,22 +173,28 @@ def part_share(part):
 def run_all(lab, options, parts):
     begun, tally = time.monotonic(), Tally()
     problems = []
-    part_files.prepare(lab)
-    if "faults" in parts or "kills" in parts:
-        part_faults.prepare(lab)
+    for s in lab.sessions.values():
+        lab.reference(s)
+    for part in parts:
+        prepare(lab, part)
+    if "faults" in parts:
         problems = list(part_faults.check_kinds(lab))
     for text in problems:
         print(f"FAILED {text}")
-    for s in lab.sessions.values():
-        lab.reference(s)
     cases = cases_of(lab, options, parts)
     print(f"{len(cases)} cases, seed {options.seed}, {options.jobs} jobs", flush=True)
     numbers = multiprocessing.Value("i", 0)
     before = lab_module.tree_of(lab.inputs)
     with multiprocessing.Pool(options.jobs, begin_job, (numbers,)) as pool:
-        for outcome in pool.imap_unordered(do_case, cases, chunksize=8):
-            tally.add(outcome)
-            if options.seconds and time.monotonic() - begun > options.seconds:
+        outcomes = pool.imap_unordered(do_case, cases, chunksize=8)
+        while not options.seconds or time.monotonic() - begun < options.seconds:
+            try:
+                tally.add(outcomes.next(timeout=SILENCE))
+            except StopIteration:
+                break
+            except multiprocessing.TimeoutError:
+                problems.append("a job has ended")
+                print(f"FAILED no job has said anything for {SILENCE} s")
                 break
         pool.terminate()
     if lab_module.tree_of(lab.inputs) != before:
@@ -214,6 +234,7 @@ def parse():
 def main():
     global LAB
     options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and tidy up
     # In memory, if there is such a file system: a run writes hundreds of thousands of files, and syncs each.
     root = options.work or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="koofu-torture-", dir=root)
@@ -223,13 +244,13 @@ def main():
         session_list.check_complete(options.koofu, LAB.sessions.values())
         if options.repeat:
             part = options.repeat.split(":")[0]
-            if part in ("files", "faults"):
-                PARTS[part].prepare(LAB)
+            prepare(LAB, part)
             outcome = LAB.run(options.repeat)
             print(f"{outcome.case}: {outcome.problem or 'held'}\n  {outcome.detail or LAB.shown}\n  in {folder}")
             return 1 if outcome.problem else 0
         return run_all(LAB, options, options.parts.split(","))
     finally:
+        part_limits.finish(LAB)
         if not options.repeat:
             shutil.rmtree(folder, ignore_errors=True)
 
