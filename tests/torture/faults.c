@@ -10,6 +10,7 @@
  *   FAULT_ERRNO     the error it fails with
  *   FAULT_SHORT     1: it does not fail, but reads or writes fewer bytes than asked for
  *   FAULT_SIGNAL    it does not fail, but sends this signal to its own process first
+ *   FAULT_DELAY     microseconds that every call but memory takes longer, so that processes meet
  *   FAULT_NAMED     1: the file system has no files without names (O_TMPFILE)
  *   FAULT_COUNTS    a file for the calls of each kind, and whether the fault was met
  *
@@ -89,6 +90,7 @@ static const char *const kind_names[] = {KINDS(AS_NAME)};
 
 static struct {
   int kind, error, short_count, signal, named;
+  useconds_t delay;
   long at;
   int for_good;
 } fault = {.kind = NONE};
@@ -110,6 +112,7 @@ static int counted(int kind) {
   long number = atomic_fetch_add(&counts[kind], 1) + 1;
   int due = fault.kind == kind && is_due(number);
   if (kind != KIND_memory) {
+    if (fault.delay > 0) usleep(fault.delay);
     number = atomic_fetch_add(&any_count, 1) + 1;
     due |= fault.kind == ANY && is_due(number);
   }
@@ -406,6 +409,7 @@ __attribute__((constructor)) static void begin(void) {
   fault.error = (int)number_from("FAULT_ERRNO");
   fault.short_count = (int)number_from("FAULT_SHORT");
   fault.signal = (int)number_from("FAULT_SIGNAL");
+  fault.delay = (useconds_t)number_from("FAULT_DELAY");
   fault.named = (int)number_from("FAULT_NAMED");
   if (fcntl(STDOUT_FILENO, F_GETFD) != -1) {
     FILE *stream = stream_of(STDOUT_FILENO, _IOFBF);

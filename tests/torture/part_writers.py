@@ -1,6 +1,6 @@
 """Part 'writers': several processes on one file.
 
-A case is writers:SCENARIO:SEED:NUMBER; these decide who starts when, though not how the system runs them.
+A case is writers:SCENARIO:SEED:NUMBER; these decide who is how slow, though not how the system runs them.
 
 append    three processes add rows to one gallery while others read and search it. Afterwards the rows of those that succeeded are there
           once, whole and in the order given, and those of the others are not; whoever failed said why. Readers always
@@ -47,10 +47,14 @@ class Party:
     def __init__(self, lab):
         self.lab, self.members, self.said = lab, [], []
 
-    def start(self, words):
+    def start(self, words, delay=0):
+        """delay: microseconds that each system call takes longer, so that the processes meet in many ways."""
+        env = self.lab.bench.environment
+        if delay:
+            env = {**env, "LD_PRELOAD": self.lab.bench.shim, "FAULT_DELAY": str(delay)}
         number = len(self.members)
         files = [open(os.path.join(self.lab.bench.folder, f"{stream}-{number}"), "w+b", buffering=0) for stream in ("out", "err")]
-        process = subprocess.Popen([self.lab.bench.program, *words, "-q"], cwd=self.lab.bench.case, env=self.lab.bench.environment,
+        process = subprocess.Popen([self.lab.bench.program, *words, "-q"], cwd=self.lab.bench.case, env=env,
                                    stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1])
         self.members.append((words, process, files))
         return number
@@ -58,7 +62,7 @@ class Party:
     def end(self, number):
         words, process, files = self.members[number]
         begun = time.monotonic()
-        hung = not ended_within(process.pid, SECONDS)
+        hung = process.poll() is None and not ended_within(process.pid, SECONDS)
         if hung:
             process.kill()
         process.wait()
@@ -76,8 +80,8 @@ class Party:
         return [n for n in numbers if self.members[n][1].poll() is None]
 
 
-def pause(rng):
-    time.sleep(rng.choice((0, 0, 0.0005, 0.001, 0.003)) * rng.random())
+def delay(rng):
+    return int(rng.choice((0, 50, 200, 1000)) * rng.random())
 
 
 def read_while(party, writers, reading, check):
@@ -127,8 +131,7 @@ def append(lab, rng):
         lab.bench.write("g.safetensors", file.read())
     party, writers = Party(lab), []
     for i in range(WRITERS):
-        writers.append(party.start(["index", f"{IN}w{i}.safetensors", "--append", "g.safetensors"]))
-        pause(rng)
+        writers.append(party.start(["index", f"{IN}w{i}.safetensors", "--append", "g.safetensors"], delay(rng)))
 
     def check(result):
         hold(result.status == OK, "a reader fails")
@@ -158,8 +161,7 @@ def replace(lab, rng):
         described.add(lab.bench.run(["search", "g.safetensors", "--itself", "-k", "1", "-q"]).out)
     party, writers = Party(lab), []
     for i in range(2):
-        writers.append(party.start(["index", f"{IN}w{i}.safetensors", "-o", "g.safetensors"]))
-        pause(rng)
+        writers.append(party.start(["index", f"{IN}w{i}.safetensors", "-o", "g.safetensors"], delay(rng)))
 
     def check(result):
         hold(result.status == OK and result.out in described, "a reader sees neither file")
@@ -179,8 +181,7 @@ def embed(lab, rng):
     party = Party(lab)
     numbers = []
     for _ in range(2):
-        numbers.append(party.start(words))
-        pause(rng)
+        numbers.append(party.start(words, delay(rng)))
     results = [party.end(n) for n in numbers]
     hold(any(result.status == OK for result in results), "nobody succeeds")
     tree = lab.bench.tree()

@@ -50,6 +50,7 @@ def all_sessions():
         session("embed-text-json", "embed-text", "@tokens", "--classes", "@two.txt", "--prompt-rows", *out, **one),
         session("convert", "convert", "@x.npy", *labels, "--only", "@some.txt", *out, **one),
         session("convert-npz", "convert", "@packed.npz", "--classes", "@names.txt", *out, **one),
+        session("convert-stored", "convert", "@stored.npz:embeddings", "--labels", "@stored.npz:labels", *out, **one),
         session("convert-csv", "convert", "@x.fbin", "--labels", "@y.csv", "--label-column", "class", *out, **one),
         session("convert-strings", "convert", "@x.fvecs", "--labels", "@ys.npy", "--dtype", "bf16", *out, **one),
         session("convert-pattern", "convert", "@parts/*.npy", "--labels", "@y.npy", *out, **one),

@@ -21,6 +21,7 @@ import argparse
 import collections
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
@@ -41,6 +42,7 @@ import sessions as session_list  # noqa: E402
 
 PARTS = {"files": part_files, "faults": part_faults, "kills": part_kills, "writers": part_writers, "limits": part_limits}
 SHOWN = 40      # failures printed in full
+AT_ONCE = 8     # cases handed to a job
 SILENCE = 300   # seconds after which the jobs count as gone
 
 Reference = collections.namedtuple("Reference", "before after out seconds peak")
@@ -112,8 +114,8 @@ def begin_job(numbers):
     LAB.bench_for(number)
 
 
-def do_case(case):
-    return LAB.run(case)
+def do_cases(some):
+    return [LAB.run(case) for case in some]
 
 
 class Tally:
@@ -161,7 +163,9 @@ def cases_of(lab, options, parts):
     """The cases of all parts, mixed so that a run that is stopped early has some of each."""
     lists = [PARTS[part].cases(lab, part_share(part) if options.slice else None) for part in parts]
     found = []
+    rng = random.Random(options.seed)
     for one in lists:
+        rng.shuffle(one)
         found += [((i + 0.5) / len(one), case) for i, case in enumerate(one)]
     return [case for _, case in sorted(found)]
 
@@ -186,10 +190,11 @@ def run_all(lab, options, parts):
     numbers = multiprocessing.Value("i", 0)
     before = lab_module.tree_of(lab.inputs)
     with multiprocessing.Pool(options.jobs, begin_job, (numbers,)) as pool:
-        outcomes = pool.imap_unordered(do_case, cases, chunksize=8)
+        outcomes = pool.imap_unordered(do_cases, [cases[i:i + AT_ONCE] for i in range(0, len(cases), AT_ONCE)])
         while not options.seconds or time.monotonic() - begun < options.seconds:
             try:
-                tally.add(outcomes.next(timeout=SILENCE))
+                for outcome in outcomes.next(timeout=SILENCE):
+                    tally.add(outcome)
             except StopIteration:
                 break
             except multiprocessing.TimeoutError:
