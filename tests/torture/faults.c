@@ -70,6 +70,7 @@
   X(access)                                                                                        \
   X(faccessat)                                                                                     \
   X(fchmod)                                                                                        \
+  X(fchown)                                                                                        \
   X(readlink)                                                                                      \
   X(realpath)                                                                                      \
   X(opendir)                                                                                       \
@@ -266,6 +267,7 @@ PASSES(fstatat, (int folder, const char *path, struct stat *out, int flags),
 PASSES(access, (const char *path, int mode), (path, mode))
 PASSES(faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags))
 PASSES(fchmod, (int fd, mode_t mode), (fd, mode))
+PASSES(fchown, (int fd, uid_t owner, gid_t group), (fd, owner, group))
 PASSES(mkostemp, (char *path, int flags), (path, flags))
 PASSES(flock, (int fd, int operation), (fd, operation))
 

@@ -16,7 +16,7 @@ import time
 OK, INTERNAL, USAGE, BAD_DATA, IO = range(5)
 STATUSES = (OK, INTERNAL, USAGE, BAD_DATA, IO)
 SECONDS = 20  # a run that takes longer hangs; the sessions take milliseconds
-LITTER = re.compile(r"\.[^/]*\.[0-9a-f]{16}\.part$")  # what docs/formats.md calls `.NAME.NUMBER.part`
+LITTER = re.compile(r"\.[^/]*\.[0-9a-f]{16}\.(?:part|old)$")  # what docs/reliability.md calls `.NAME.NUMBER.part` and `.old`
 SANITIZER = re.compile(rb"ERROR: \w*Sanitizer|runtime error:|WARNING: \w*Sanitizer|LeakSanitizer")
 # What differs from run to run: times and rates.
 VARYING = re.compile(rb'"(load_seconds|search_seconds|queries_per_second|candidates_per_query|seconds)": [^,}]*')
@@ -103,15 +103,17 @@ class Bench:
     # --- a run ------------------------------------------------------------------------------------
 
     def run(self, words, fault=None, environment=None, limits=None, seconds=SECONDS, before_wait=None, nobody=False, closed=(),
-            stdout=None, cwd=None, memory=None):
-        """fault: {KIND: …} for the library of faults; closed: descriptors that are not open; before_wait(pid) may send signals."""
+            stdout=None, cwd=None, memory=None, piped=False):
+        """fault: {KIND: …} for the library of faults; closed: descriptors that are not open; before_wait(pid) may send signals;
+        piped: stderr is a pipe, which no limit on files concerns."""
         env = {**self.environment, **(environment or {})}
         self.limit_memory(memory)
         if fault is not None:
             env["LD_PRELOAD"] = self.shim
             env["FAULT_COUNTS"] = self.counts
             env |= {f"FAULT_{k}": str(v) for k, v in fault.items()}
-        process = self.start(words, env, limits, nobody, closed, stdout, cwd)
+        ends = os.pipe() if piped else None
+        process = self.start(words, env, limits, nobody, closed, stdout, cwd, ends and ends[1])
         begun = time.monotonic()
         if before_wait:
             before_wait(process.pid)
@@ -120,7 +122,8 @@ class Bench:
             os.kill(process.pid, signal.SIGKILL)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        return Result(words, process.returncode, content_of(self.out), content_of(self.err), time.monotonic() - begun,
+        said = content_of(self.err) if ends is None else drained(ends)
+        return Result(words, process.returncode, content_of(self.out), said, time.monotonic() - begun,
                       usage.ru_maxrss << 10, hung)
 
     def limit_memory(self, memory):
@@ -131,7 +134,7 @@ class Bench:
         resource.setrlimit(resource.RLIMIT_AS, (hard if memory is None else memory, hard))
         self.memory = memory
 
-    def start(self, words, env, limits=None, nobody=False, closed=(), stdout=None, cwd=None):
+    def start(self, words, env, limits=None, nobody=False, closed=(), stdout=None, cwd=None, stderr=None):
         for file in (self.out, self.err):
             file.seek(0)
             file.truncate()
@@ -144,7 +147,7 @@ class Bench:
                     os.close(number)
             more["preexec_fn"] = before
         return subprocess.Popen([self.program, *words], cwd=cwd or self.case, env=env, stdin=subprocess.DEVNULL,
-                                stdout=stdout or self.out, stderr=self.err, **more)
+                                stdout=stdout or self.out, stderr=stderr or self.err, **more)
 
     def counted(self):
         """{kind: calls} of the last run with the library of faults; None if it did not end by itself."""
@@ -181,6 +184,15 @@ def ended_within(pid, seconds):
         return bool(poll.poll(seconds * 1000))
     finally:
         os.close(fd)
+
+
+def drained(ends):
+    """What is in a pipe; a message fits."""
+    os.close(ends[1])
+    try:
+        return os.read(ends[0], 1 << 16)
+    finally:
+        os.close(ends[0])
 
 
 def content_of(file):

@@ -41,6 +41,7 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "stat": COMMON, "lstat": COMMON, "fstat": COMMON, "fstatat": COMMON,
     "access": (errno.EIO,), "faccessat": (errno.EIO,),
     "fchmod": (errno.EPERM, errno.EIO),
+    "fchown": (errno.EPERM, errno.EIO),
     "readlink": (errno.EIO,), "realpath": COMMON,
     "opendir": (errno.EMFILE, errno.EIO), "fdopendir": COMMON, "readdir": (errno.EIO,),
     "glob": (errno.EIO, errno.ENOMEM),
@@ -59,7 +60,7 @@ UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim
            "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",
            "socket", "pipe", "pipe2", "eventfd", "fork", "vfork", "posix_spawn", "popen", "system", "execve", "dlopen", "valloc", "pvalloc",
            "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob64", "statx", "getentropy", "dup",
-           "dup2", "dup3", "utimensat", "futimens", "fchown", "chown", "chmod", "remove")
+           "dup2", "dup3", "utimensat", "futimens", "chown", "chmod", "remove")
 NOT_MET = ("faccessat",)  # imported, but called only while a command fails anyway
 LOOKS = ("stat", "lstat", "fstat", "fstatat", "access", "faccessat")  # a file that cannot be looked at may count as one that is not there
 REMOVES = ("unlink", "unlinkat", "rmdir", "opendir", "readdir")       # without these nothing can be tidied up
@@ -143,7 +144,7 @@ def run(lab, name, world, kind, how, mode, at):
     result = run_once(lab, s, world, fault)
     lab.shown = result
     check_end(result)
-    unseen = how in ("short", "EINTR") or kind == "getrandom" or (kind == "fchmod" and how == "EPERM")
+    unseen = how in ("short", "EINTR") or kind == "getrandom" or (kind in ("fchmod", "fchown") and how == "EPERM")
     hold(not unseen or result.status == OK, "it fails, although nothing is wrong")
     check_outcome(lab, s, result, allowed=(INTERNAL,) if kind == "memory" else (INTERNAL, BAD_DATA, IO) if kind in LOOKS else (INTERNAL, IO),
                   may_litter=kind in REMOVES, torn_stdout=kind in ("write", "close"))
@@ -173,7 +174,15 @@ def check_outcome(lab, s, result, allowed, may_litter=False, torn_stdout=False):
         hold(rest == without(reference.before, s.resumes), lambda: f"it fails, and {difference(rest, without(reference.before, s.resumes))}")
         check_again(lab, s)
         return
+    tree = undone(tree, reference, result.err.decode("utf-8", "replace"))
     hold(tree == reference.before, lambda: f"it fails, and {difference(tree, reference.before)}")
+
+
+def undone(tree, reference, message):
+    """Without the new files that the message owns up to: those which could not be undone."""
+    new = {name for name in tree if f"{name} is new already" in message and tree[name] == reference.after.get(name)}
+    kept = {name: content for name, content in tree.items() if name not in new}
+    return {**kept, **{name: content for name, content in reference.before.items() if name in new}}
 
 
 def is_part(printed, whole, s, torn):

@@ -13,8 +13,8 @@ import random
 import resource
 import subprocess
 
-from lab import INTERNAL, IO, OK, check_end, check_message, hold, steady
-from part_faults import check_outcome, difference, is_part, same
+from lab import INTERNAL, IO, OK, check_end, check_message, hold
+from part_faults import check_outcome, difference, same
 
 DISK = 64  # pages
 STEPS = 24
@@ -105,17 +105,7 @@ def files(lab, s, value):
 
 
 def size_of_files(lab, s, value):
-    # stderr is a file as well: it must have room for the message.
-    lab.bench.prepare(lab.reference(s).before)
-    result = lab.bench.run(s.words, limits={resource.RLIMIT_FSIZE: int(value)})
-    lab.shown = result
-    check_end(result)
-    if int(value) < 1000 and result.status == IO:
-        hold(is_part(steady(result.out), lab.reference(s).out, s, True), "it fails, but prints something")
-        tree = lab.bench.tree()
-        hold(s.resumes or tree == lab.reference(s).before or not s.writes, lambda: f"it fails, and {difference(tree, lab.reference(s).before)}")
-    else:
-        check_outcome(lab, s, result, allowed=(IO,), torn_stdout=True)
+    limited(lab, s, (IO,), limits={resource.RLIMIT_FSIZE: int(value)}, piped=True)
 
 
 def disk(lab, s, value):

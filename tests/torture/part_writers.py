@@ -6,7 +6,8 @@ append    three processes add rows to one gallery while others read and search i
           once, whole and in the order given, and those of the others are not; whoever failed said why. Readers always
           succeed, and see whole batches.
 replace   two processes write different galleries under one name while two read it: readers always see one of them.
-embed     two processes embed to one file: it is right in the end, and whoever failed said why.
+embed     two processes embed to one file, or go to one folder (quickstart): it is right in the end, and whoever failed said
+          why.
 """
 
 import json
@@ -26,18 +27,21 @@ WRITERS, BASE = 3, 24
 def cases(lab, share=None):
     n = lab.options.rounds if share is None else share
     rounds = [f"writers:append:{lab.seed}:{i}" for i in range(n)]
-    others = [f"writers:{name}:{lab.seed}:{i}" for name in ("replace", "embed") for i in range(max(1, n // 5))]
+    others = [f"writers:{name}:{lab.seed}:{i}" for name in ("replace", "embed", "quickstart") for i in range(max(1, n // 5))]
     return rounds + others
 
 
 def command_of(_lab, scenario, _seed, _number):
-    return {"append": "index", "replace": "index", "embed": "embed"}[scenario]
+    return {"append": "index", "replace": "index"}.get(scenario, scenario)
 
 
 def run(lab, scenario, seed, number):
     rng = random.Random(f"writers:{scenario}:{seed}:{number}")
     lab.bench.clear()
-    {"append": append, "replace": replace, "embed": embed}[scenario](lab, rng)
+    if scenario in ("append", "replace"):
+        {"append": append, "replace": replace}[scenario](lab, rng)
+    else:
+        together(lab, rng, lab.sessions["embed-shards" if scenario == "embed" else scenario])
     return command_of(lab, scenario, seed, number)
 
 
@@ -172,16 +176,12 @@ def replace(lab, rng):
     hold(set(tree) == {"g.safetensors"} and tree["g.safetensors"] in wanted, "the file is neither one's")
 
 
-# --- embed --------------------------------------------------------------------------------------------
+# --- the same twice -----------------------------------------------------------------------------------
 
 
-def embed(lab, rng):
-    reference = lab.reference(lab.sessions["embed-shards"])
-    words = lab.sessions["embed-shards"].words[:-1]
-    party = Party(lab)
-    numbers = []
-    for _ in range(2):
-        numbers.append(party.start(words, delay(rng)))
+def together(lab, rng, s):
+    reference, party = lab.reference(s), Party(lab)
+    numbers = [party.start(s.words[:-1], delay(rng)) for _ in range(2)]
     results = [party.end(n) for n in numbers]
     hold(any(result.status == OK for result in results), "nobody succeeds")
     tree = lab.bench.tree()

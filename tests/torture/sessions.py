@@ -44,7 +44,7 @@ def all_sessions():
         session("embed", "embed", "@clip", "@photos", *out, **embed),
         session("embed-shards", "embed", "@vision", "@photos", "--shard", 3, *out, **embed),
         session("embed-list", "embed", "@siglip", "--list", "@list.tsv", "--dtype", "f16", *out, **embed),
-        session("embed-jpeg", "embed", "@vision", "@q75-s2.jpg", "@lossless-alpha.webp", *out, **embed),
+        session("embed-jpeg", "embed", "@vision", "@q75-s2.jpg", "@q50.webp", *out, **embed),
         session("embed-text", "embed-text", "@clip", "--classes", "@two.txt", "--names", "@wordnet.txt", "--templates", "@templates.txt", *out, **one),
         session("embed-text-prompts", "embed-text", "@words", "--prompts", "@prompts.txt", *out, **one),
         session("embed-text-json", "embed-text", "@tokens", "--classes", "@two.txt", "--prompt-rows", *out, **one),
