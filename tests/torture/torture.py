@@ -202,9 +202,10 @@ def run_all(lab, options, parts):
                 print(f"FAILED no job has said anything for {SILENCE} s")
                 break
         pool.terminate()
-    if lab_module.tree_of(lab.inputs) != before:
+    after = lab_module.tree_of(lab.inputs)
+    if after != before:
         problems.append("an input was changed")
-        print("FAILED an input was changed")
+        print(f"FAILED an input was changed: {part_faults.difference(after, before)}")
     tally.print(time.monotonic() - begun)
     tally.print_problems()
     return 1 if tally.problems or problems or not tally.tried else 0
