@@ -83,10 +83,10 @@ torture:
 	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target koofu torture_faults
 	@python3 tests/torture/torture.py $(BUILD)/koofu --shim $(BUILD)/tests/torture_faults.so --jobs $(JOBS) $(ARGS)
 
-# SECONDS_EACH: how long each fuzz target runs.
+# SECONDS_EACH: how long each fuzz target runs; ARGS: options of tools/fuzz.sh, such as --executions 30000000.
 fuzz:
 	@tools/packages.sh build fuzz
-	@tools/fuzz.sh
+	@tools/fuzz.sh $(ARGS)
 
 clean:
 	@rm -rf build build-*
