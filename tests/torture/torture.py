@@ -2,7 +2,7 @@
 """Everything that can go wrong around koofu, on purpose, with a rule for what it may do then.
 
 usage: torture.py KOOFU --shim FAULTS.so [--parts files,faults,kills,writers,limits] [--slice | --seconds N]
-                  [--seed N] [--jobs N] [--work FOLDER] [--sanitized] [--repeat CASE]
+                  [--seed N] [--jobs N] [--work FOLDER] [--sanitized] [--cases TEXT] [--repeat CASE]
 
 Parts: 'files', mutated files of every kind that koofu reads; 'faults', every system call and allocation of every
 session fails; 'kills', signals at every call and at random moments; 'writers', several processes on one file;
@@ -10,7 +10,9 @@ session fails; 'kills', signals at every call and at random moments; 'writers', 
 at least. docs/reliability.md says what is promised and which part shows it.
 
 --slice     a small fixed sample of every part, for 'make test'
---seconds   stop after that long (default: when all faults, kills, limits, 100,000 mutations and 1,000 rounds are done)
+--seconds   stop after that long (default: when all faults, kills and limits are done, and the --mutations, random
+            --kills and --rounds of writers: 100,000, 2,000 and 1,000)
+--cases     only those whose names hold TEXT, such as faults:append:
 --repeat    run one case, as a failure names it, and say what happened; its folder stays
 --sanitized KOOFU was built with AddressSanitizer; SHIM is then the one without memory
 
@@ -167,7 +169,7 @@ def cases_of(lab, options, parts):
     for one in lists:
         rng.shuffle(one)
         found += [((i + 0.5) / len(one), case) for i, case in enumerate(one)]
-    return [case for _, case in sorted(found)]
+    return [case for _, case in sorted(found) if options.cases in case]
 
 
 def part_share(part):
@@ -225,6 +227,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--work")
     parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--cases", metavar="TEXT", default="")
     parser.add_argument("--repeat", metavar="CASE")
     options = parser.parse_args()
     options.koofu, options.shim = os.path.abspath(options.koofu), os.path.abspath(options.shim)
