@@ -12,7 +12,7 @@
 typedef struct refit {
   uint32_t dim;
   bool shrunk, euclidean;
-  double kappa, noise;
+  double kappa, noise, largest;
   const double *column;
   kf_stats *stats; /* without the group */
   double *w, *inverse, *s_b, *mean;
@@ -43,7 +43,10 @@ static refit refit_without(kf_ctx *ctx, const world *w, const kf_stats *all, kf_
   refit r = {.dim = d, .euclidean = euclidean, .column = kf_fitter_column(fitter)};
   r.shrunk = kf_fitter_method(fitter) == KF_METHOD_SHRUNK;
   r.kappa = kf_fitter_kappa(fitter);
-  for (uint32_t k = 0; k < w->classes; k++) filled += kf_stats_count(all, k) > 0;
+  for (uint32_t k = 0; k < w->classes; k++) {
+    filled += kf_stats_count(all, k) > 0;
+    r.largest = fmax(r.largest, (double)kf_stats_count(all, k));
+  }
   r.noise = (double)(kf_stats_rows(all) - filled);
   r.stats = empty_like(ctx, w, all);
   assert_ok(ctx, kf_stats_merge(ctx, r.stats, all));
@@ -126,6 +129,7 @@ static double refit_score(const refit *r, uint32_t k, const double *x) {
   if (r->euclidean) {
     for (uint32_t i = 0; i < d; i++) m[i] -= x[i];
     score = -0.5 * r->noise * form(d, r->inverse, m, m);
+    if (r->shrunk) score += log((double)kf_stats_count(r->stats, k) / r->largest);
   } else {
     score = form(d, r->inverse, x, m) / sqrt(form(d, r->inverse, x, x) * form(d, r->inverse, m, m));
   }

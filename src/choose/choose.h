@@ -55,10 +55,6 @@ kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
 kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                           const uint32_t *groups, kf_near_rows *out);
 
-/* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
- * variance of a row in any direction of the mapped space (reject.c). */
-double kf_distance_unit(const kf_stats *stats);
-
 /* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
 
 /* The strictest score that at least this share (above 0) of n > 0 scores reaches; sorts them. Larger

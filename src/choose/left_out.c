@@ -351,6 +351,8 @@ static kf_status start_view(kf_view *v, const kf_left_out *l, double lambda) {
   v->metrics = v->shrunk ? 3 : 1;
   v->kappa = v->shrunk ? kf_fitter_kappa(l->fitter) : 0;
   v->noise = (double)(l->stats->rows - l->n);
+  v->prior = l->euclidean ? kf_fitter_prior(l->fitter) : 0;
+  v->largest = kf_largest_count(l->stats->counts, l->stats->n_classes);
   if (KF_TAKE(&v->arena, v->root, l->dim) == NULL) return kf_fail_memory(&ctx->err);
   double least = values[l->dim - 1] + lambda; /* values fall */
   if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))

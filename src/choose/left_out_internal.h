@@ -53,7 +53,9 @@ typedef struct kf_view {
   const kf_left_out *l;
   bool shrunk;
   double kappa;
-  double noise; /* 1 / the variance of a row in any direction of the whitened space: N - K */
+  double noise;   /* 1 / the variance of a row in any direction of the whitened space: N - K */
+  double prior;   /* of kf_prior2, by distances; 0: none */
+  double largest; /* number of rows of a class */
   uint32_t rank;
   uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
   double *root;       /* [D] of 1 / (w + lambda) */
@@ -68,6 +70,11 @@ typedef struct kf_view {
 /* D^-1 of a class with `count` rows, in direction d < rank. */
 static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
   return v->shrunk ? 1 / (1 + count * v->kappa * v->gamma[d]) : 1;
+}
+
+/* What the prior of a class with `count` rows adds to the squared length of its mean. */
+static inline double kf_view_prior2(const kf_view *v, double count) {
+  return kf_prior2(v->prior, v->largest, count);
 }
 
 /* Of a row and a class mean of these squared lengths. */

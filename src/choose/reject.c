@@ -47,12 +47,6 @@ static void see(void *argument, uint64_t row, int32_t label, const double *score
   best->at[row] = best_of(scores, best->stats->n_classes, 1);
 }
 
-double kf_distance_unit(const kf_stats *s) {
-  uint64_t classes = 0;
-  for (uint32_t k = 0; k < s->n_classes; k++) classes += s->counts[k] > 0;
-  return (double)(s->rows - classes);
-}
-
 static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
                              const kf_reject_options *o) {
   kf_left_out_options by = {

@@ -324,15 +324,24 @@ static kf_status set_signal(const kf_fitter *f, kf_model *m) {
   return KF_OK;
 }
 
-double kf_fitter_kappa(const kf_fitter *f) {
-  const kf_stats *w = f->within, *b = f->between;
+double kf_distance_unit(const kf_stats *s) {
   uint64_t classes = 0;
+  for (uint32_t k = 0; k < s->n_classes; k++) classes += s->counts[k] > 0;
+  return (double)(s->rows - classes);
+}
+
+double kf_fitter_prior(const kf_fitter *f) {
+  bool none = f->method == KF_METHOD_PAPER || f->total || f->within->normalized;
+  return none ? 0 : 2 / kf_distance_unit(f->within);
+}
+
+double kf_fitter_kappa(const kf_fitter *f) {
+  const kf_stats *b = f->between;
   double squares = 0;
-  for (uint32_t k = 0; k < w->n_classes; k++) classes += w->counts[k] > 0;
   for (uint32_t k = 0; k < b->n_classes; k++)
     squares += (double)b->counts[k] * (double)b->counts[k];
   double rows = (double)b->rows, common = rows - squares / rows; /* n_0 (K - 1) */
-  return (double)(w->rows - classes) / common;
+  return kf_distance_unit(f->within) / common;
 }
 
 /* --- classes -------------------------------------------------------------------------------- */
@@ -366,6 +375,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   m->rows = f->within->rows;
   m->mean_eigenvalue = f->mean_eigenvalue;
   m->rank = f->rank;
+  m->prior = kf_fitter_prior(f);
   memcpy(m->map.mean, f->mean, f->dim * sizeof *f->mean);
   memcpy(m->within, f->values, f->dim * sizeof *m->within);
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);

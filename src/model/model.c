@@ -36,6 +36,7 @@ kf_status kf_model_copy_map(const kf_model *from, kf_model *to, kf_err *err) {
   to->mean_eigenvalue = from->mean_eigenvalue;
   to->rank = from->rank;
   to->rows = from->rows;
+  to->prior = from->prior;
   memcpy(to->within, from->within, to->map.dim_in * sizeof *to->within);
   memcpy(to->between, from->between, to->map.dim_in * sizeof *to->between);
   kf_map_copy(&from->map, &to->map);
@@ -109,6 +110,13 @@ void kf_shrink_means(const kf_model *m, const int64_t *counts, uint32_t n, doubl
       double share = (double)counts[t] * m->signal[i];
       mapped[t * l + i] *= share / (1 + share);
     }
+}
+
+double kf_largest_count(const int64_t *counts, uint32_t n) {
+  int64_t largest = 0;
+  for (uint32_t k = 0; k < n; k++)
+    if (counts[k] > largest) largest = counts[k];
+  return (double)largest;
 }
 
 kf_status kf_model_set_classes(kf_model *m, const kf_kernels *kernels, uint32_t k, uint32_t n,

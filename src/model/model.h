@@ -4,6 +4,8 @@
 
 #include "stats/stats.h"
 
+#include <math.h>
+
 /* --- maps (map.c) ---------------------------------------------------------------------------- */
 
 /* z = T x, or T (x - mean) if it is centred, with x scaled to unit length first if `normalized`. The arrays belong to an
@@ -85,6 +87,7 @@ struct kf_model {
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* of the mapped class means, [K] */
   double *signal; /* g of fitter.c, [D]; rows are centred then. NULL: class means are not shrunk */
+  double prior;   /* of kf_prior2; 0: all classes are equally likely */
   /* Only in a model with text; NULL otherwise. */
   float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
@@ -124,6 +127,17 @@ void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, 
                         const double *means, const double *mapped);
 /* Shrinks mapped means [n][L] of classes with these numbers of rows, if the model does so. */
 void kf_shrink_means(const kf_model *model, const int64_t *counts, uint32_t n, double *mapped);
+/* What a class with fewer rows than the largest adds to its squared distances, as an LDA does by its
+ * priors: prior * ln(largest / count), with prior = 2 / (N - K), twice the variance of a row. */
+static inline double kf_prior2(double prior, double largest, double count) {
+  return prior > 0 && count < largest ? prior * kf_ln(largest / count) : 0;
+}
+/* Its root, as another column of prototypes. */
+static inline float kf_prior_column(double prior, double largest, int64_t count) {
+  return (float)sqrt(kf_prior2(prior, largest, (double)count));
+}
+/* The largest of n numbers of rows. */
+double kf_largest_count(const int64_t *counts, uint32_t n);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
@@ -174,6 +188,9 @@ const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
+double kf_fitter_prior(const kf_fitter *fitter); /* of its models */
+/* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */
+double kf_distance_unit(const kf_stats *stats);
 kf_status kf_check_method(kf_method method, kf_err *err);
 /* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
 kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);

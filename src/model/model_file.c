@@ -86,6 +86,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
   KF_TRY(kf_stw_meta_i64(w, "within_rank", m->rank, err));
   if (m->names.n > 0) KF_TRY(kf_stw_meta_names(w, &m->names, err));
   if (m->text != NULL) KF_TRY(kf_stw_meta_f64(w, "alpha", m->alpha, err));
+  if (m->prior > 0) KF_TRY(kf_stw_meta_f64(w, "prior", m->prior, err));
   KF_TRY(kf_stw_origin(w, &m->map.origin, err));
   KF_TRY(write_confidence(w, m, err));
   kf_st_field fields[MOST_FIELDS];
@@ -200,6 +201,8 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
   if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
   KF_TRY(check_signal(st, m, err));
+  if (kf_st_meta(st, "prior") != NULL) KF_TRY(kf_st_meta_f64(st, "prior", &m->prior, err));
+  if (!(m->prior >= 0)) return kf_fail_file(err, st->in.path, "metadata 'prior' is negative");
   KF_TRY(read_confidence(st, m, err));
   KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);

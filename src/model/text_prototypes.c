@@ -311,7 +311,8 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
   kf_model *m;
   KF_TRY(kf_model_create(model->map.dim_in, dim, text->n_classes, &text->names, &m, err));
   kf_status status = kf_model_copy_map(model, m, err);
-  m->signal = NULL; /* it is about means of rows */
+  m->signal = NULL; /* these are about means of rows */
+  m->prior = 0;
   m->map.centre = centre == KF_CENTRE_NONE ? KF_CENTRE_NONE : KF_CENTRE_MEAN;
   if (status == KF_OK) status = kf_origin_join(&m->map.origin, &text->origin, err);
   if (status == KF_OK) status = take_text(ctx, text, centre, m);
