@@ -161,7 +161,7 @@ static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
 
 static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(shards->manifest, true, &w, err));
+  KF_TRY(kf_stw_open(NULL, shards->manifest, true, &w, err));
   return kf_stw_end(w, describe(w, &shards->run, err), err);
 }
 
@@ -337,6 +337,6 @@ kf_status kf_shards_save(const kf_shards *shards, uint64_t i, const kf_shard_con
   const char *path = shard_path(shards, i);
   drop_link(path);
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
+  KF_TRY(kf_stw_open(NULL, path, true, &w, err));
   return kf_stw_end(w, fill_shard(w, &shards->run, i, content, err), err);
 }

@@ -78,9 +78,11 @@ kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folde
   return status;
 }
 
-static kf_status write_about(const char *about, const char *name, kf_err *err) {
+static kf_status write_about(kf_ctx *ctx, const char *about, const char *name) {
+  kf_err *err = &ctx->err;
   kf_out out = {0};
-  KF_TRY(kf_out_open(&out, about, err));
+  if (about == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_out_open(&out, ctx, about, err));
   kf_string text = {0};
   kf_string_add(&text, first_words, sizeof first_words - 1);
   for (const char *c = name; *c != '\0'; c++) kf_string_add(&text, *c == '\n' ? " " : c, 1);
@@ -106,7 +108,7 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   }
   if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
     kf_log(ctx, "%s: what was made from %s is replaced", folder, source);
-  if (status == KF_OK) status = write_about(kf_path_join_in(&paths, folder, ABOUT), name, err);
+  if (status == KF_OK) status = write_about(ctx, kf_path_join_in(&paths, folder, ABOUT), name);
   kf_free(source);
   kf_arena_free(&paths);
   return status;

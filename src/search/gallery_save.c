@@ -174,7 +174,7 @@ static kf_status write_tensors(const writer *w, kf_err *err) {
 }
 
 static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
-  KF_TRY(kf_stw_open(path, true, &w->file, err));
+  KF_TRY(kf_stw_open(w->ctx, path, true, &w->file, err));
   KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
   if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
   if (w->arena.failed) return kf_fail_memory(err);
