@@ -727,13 +727,21 @@ typedef struct kf_gallery_options {
   /* An existing gallery whose rows come first (it may be the file being written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
-   * labels, and the same goes for ids. */
+   * labels, and the same goes for ids. A gallery that grows is locked meanwhile, so that of two calls
+   * one waits for the other; searching needs no lock. KF_ERR_IO if the file system has no locks, or
+   * if something else has replaced the gallery in the meantime. */
   const char *append_to;
   /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
    * 0: not known, or that of append_to. */
   uint32_t k;
-  uint64_t reserved[7];
+  /* A gallery that grows (append_to is the file being written) knows the last KF_MAX_BATCHES batches
+   * of rows that were added to it. The same batch again – the same rows, labels and ids – is taken
+   * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
+  int again;
+  int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
+  uint64_t reserved[5];
 } kf_gallery_options;
+#define KF_MAX_BATCHES 64
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
  * space), in f32, with labels, class names and ids, and with the map inside, so that queries are

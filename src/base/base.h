@@ -259,6 +259,9 @@ kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path);
 /* Whether `path` is still the file as it was locked. */
 bool kf_guard_holds(const kf_guard *guard, const char *path);
 void kf_guard_release(kf_guard *guard); /* twice does no harm */
+/* Keeps other processes from working in a folder until *lock is closed. KF_ERR_IO if one is; if a
+ * folder cannot be locked there, that is logged, and *lock is -1. */
+kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock);
 
 /* A file being written (out.c). kf_out_commit makes it appear under its name, complete and synced;
  * kf_out_abort and a killed process leave nothing behind. */

@@ -31,18 +31,21 @@ void kf_guard_release(kf_guard *guard) {
   *guard = (kf_guard){.fd = -1};
 }
 
-/* 0, EWOULDBLOCK or what else went wrong. Over NFS a lock needs a file that is open for writing. */
-static int try_lock(kf_guard *guard, const char *path) {
+/* 0, EWOULDBLOCK or what else went wrong. */
+static int lock_fd(int fd) {
   int failed;
-  do failed = flock(guard->fd, LOCK_EX | LOCK_NB);
-  while (failed != 0 && errno == EINTR);
-  if (failed == 0 || errno != EBADF) return failed == 0 ? 0 : errno;
-  close(guard->fd);
-  guard->fd = kf_open(path, O_RDWR | O_NONBLOCK);
-  if (guard->fd < 0) return errno;
-  do failed = flock(guard->fd, LOCK_EX | LOCK_NB);
+  do failed = flock(fd, LOCK_EX | LOCK_NB);
   while (failed != 0 && errno == EINTR);
   return failed == 0 ? 0 : errno;
+}
+
+/* The same. Over NFS a lock needs a file that is open for writing. */
+static int try_lock(kf_guard *guard, const char *path) {
+  int code = lock_fd(guard->fd);
+  if (code != EBADF) return code;
+  close(guard->fd);
+  guard->fd = kf_open(path, O_RDWR | O_NONBLOCK);
+  return guard->fd < 0 ? errno : lock_fd(guard->fd);
 }
 
 /* Waits a little, longer each time. */
@@ -89,5 +92,18 @@ kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
       return status;
     }
   }
+  return KF_OK;
+}
+
+kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
+  *lock = kf_open(folder, O_RDONLY | O_DIRECTORY);
+  int code = *lock < 0 ? errno : lock_fd(*lock);
+  if (code == 0) return KF_OK;
+  if (*lock >= 0) close(*lock);
+  *lock = -1;
+  if (code == EWOULDBLOCK)
+    return kf_fail(&ctx->err, KF_ERR_IO, "%s: another process is working in this folder", folder);
+  kf_log(ctx, "%s: cannot be locked, so let no other process work in it: %s", folder,
+         strerror(code));
   return KF_OK;
 }

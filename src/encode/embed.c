@@ -422,6 +422,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
                           .shard_size = o->shard > 0 ? o->shard : SHARD};
   e->made_with = settings_checksum(e);
   e->made_of = list_checksum(e->pictures, false);
+  KF_TRY(kf_refuse_held(e->ctx, "kf_embed", err));
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, err));

@@ -102,6 +102,8 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
                          const uint64_t *shape, kf_err *err);
 /* Appends bytes of the current tensor; the first call writes the header. */
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
+void kf_stw_watch(kf_stw *w, kf_checksum *sum);
 /* As kf_out_replaces. */
 void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */

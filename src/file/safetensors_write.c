@@ -18,6 +18,7 @@ struct kf_stw {
   bool checksum;
   uint64_t digits; /* offset of the checksum in the file */
   kf_checksum sum;
+  kf_checksum *watch; /* of what the caller is interested in; NULL: nothing */
 };
 
 static kf_status start(kf_stw *w, kf_ctx *ctx, const char *path, kf_err *err) {
@@ -148,6 +149,7 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
   w->written += n;
+  if (w->watch != NULL) kf_checksum_add(w->watch, bytes, n);
   return put(w, bytes, n, err);
 }
 
@@ -165,6 +167,7 @@ static kf_status finish(kf_stw *w, kf_err *err) {
   return kf_out_commit(&w->out, err);
 }
 
+void kf_stw_watch(kf_stw *w, kf_checksum *sum) { w->watch = sum; }
 void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {

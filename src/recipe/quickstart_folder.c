@@ -94,13 +94,15 @@ static kf_status write_about(kf_ctx *ctx, const char *about, const char *name) {
   return status;
 }
 
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made) {
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
+                              int *lock) {
   kf_err *err = &ctx->err;
   kf_arena paths = {0};
   char *source = NULL;
   *made = mkdir(folder, 0777) == 0;
   if (!*made && errno != EEXIST) return kf_fail_errno(err, folder, "cannot be created", errno);
   if (!kf_is_directory(folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", folder);
+  KF_TRY(kf_lock_folder(ctx, folder, lock));
   kf_status status = check(folder, &paths, &source, err);
   for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(&paths, folder, outputs[i]);
