@@ -50,10 +50,9 @@ static int try_lock(kf_guard *guard, const char *path) {
 
 /* Waits a little, longer each time. */
 static kf_status wait_for_lock(kf_ctx *ctx, const char *path, unsigned round) {
-  enum { SHORTEST = 1, LONGEST = 50 }; /* ms */
   if (round == 0) kf_log(ctx, "%s: another process is changing it; waiting", path);
-  unsigned ms = round < 6 ? SHORTEST << round : LONGEST;
-  nanosleep(&(struct timespec){.tv_nsec = (long)(ms < LONGEST ? ms : LONGEST) * 1000000}, NULL);
+  long ms = round < 5 ? 1L << round : 50;
+  nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
   return kf_progress(ctx, "wait", 0, 0);
 }
 
