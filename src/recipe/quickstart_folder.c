@@ -102,8 +102,9 @@ kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name,
   *made = mkdir(folder, 0777) == 0;
   if (!*made && errno != EEXIST) return kf_fail_errno(err, folder, "cannot be created", errno);
   if (!kf_is_directory(folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", folder);
-  KF_TRY(kf_lock_folder(ctx, folder, lock));
-  kf_status status = check(folder, &paths, &source, err);
+  kf_status status = kf_lock_folder(ctx, folder, lock);
+  if (status != KF_OK) *made = false; /* it is that of the other process by now */
+  if (status == KF_OK) status = check(folder, &paths, &source, err);
   for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(&paths, folder, outputs[i]);
     status = path != NULL ? kf_check_output(path, err) : kf_fail_memory(err);
