@@ -32,7 +32,9 @@ const cli_topic program_topics[] = {
                     " 1  internal error or out of memory\n"
                     " 2  usage: a wrong option or argument\n"
                     " 3  bad data: a malformed file or row, or a problem without an answer\n"
-                    " 4  input or output: missing, unreadable, disk full, no permission"},
+                    " 4  input or output: missing, unreadable, disk full, no permission\n"
+                    "After 0 the output files are in their places; after any other status, or a\n"
+                    "signal, they are as they were before."},
     {"Environment", " KOOFU_THREADS  the number of threads, unless --threads is given\n"
                     " KOOFU_ISA      the instruction set, unless --isa is given"},
     {NULL, NULL}};

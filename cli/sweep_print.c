@@ -18,12 +18,16 @@ int write_table(cli_run *cli, const void *result, const table_form *form, uint64
   int format = cli->args.json ? FORMAT_JSON : cli->args.sweep.format;
   out_file out;
   int status = out_file_open(cli, &out, path);
-  if (status != EXIT_OK) return status;
+  if (status != EXIT_OK) {
+    out_file_abort(&out);
+    return status;
+  }
   progress_clear(&cli->progress);
   (format == FORMAT_CSV    ? form->csv
    : format == FORMAT_JSON ? form->json
                            : form->text)(result, out.file);
   status = out_file_commit(cli, &out);
+  out_file_abort(&out);
   if (status == EXIT_OK && !is_stdout(path))
     say_written(cli, path, "%s", show_counted(n, one, many).text);
   return status;

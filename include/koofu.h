@@ -39,7 +39,7 @@
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
- *    16  What is in a file
+ *    16  Files: what is in one, and writing them whole
  *   koofu_judge.h
  *    17  Truth and class sets
  *    18  Accuracy, errors by class, unknown classes, comparisons
@@ -50,7 +50,7 @@
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
  *     what went wrong with which file, row or byte. On failure nothing is handed out and output
- *     files are left as they were.
+ *     files are left as they were; on success they are in their places (docs/reliability.md).
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
@@ -148,7 +148,8 @@ typedef enum kf_hint {
   KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */
-  KF_HINT_CENTRE = 26         /* kf_fit_options.centre: the mean */
+  KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: the mean */
+  KF_HINT_OTHER_NAME = 27     /* write to another file than the one that is read */
 } kf_hint;
 
 /* ---------------------------------------------------------------------------------------------
@@ -728,13 +729,21 @@ typedef struct kf_gallery_options {
   /* An existing gallery whose rows come first (it may be the file being written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
-   * labels, and the same goes for ids. */
+   * labels, and the same goes for ids. A gallery that grows is locked meanwhile, so that of two calls
+   * one waits for the other; searching needs no lock. KF_ERR_IO if the file system has no locks, or
+   * if something else has replaced the gallery in the meantime. */
   const char *append_to;
   /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
    * 0: not known, or that of append_to. */
   uint32_t k;
-  uint64_t reserved[7];
+  /* A gallery that grows (append_to is the file being written) knows the last KF_MAX_BATCHES batches
+   * of rows that were added to it. The same batch again – the same rows, labels and ids – is taken
+   * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
+  int again;
+  int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
+  uint64_t reserved[5];
 } kf_gallery_options;
+#define KF_MAX_BATCHES 64
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
  * space), in f32, with labels, class names and ids, and with the map inside, so that queries are
@@ -1199,7 +1208,7 @@ KF_API kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_
 KF_API kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out);
 
 /* ---------------------------------------------------------------------------------------------
- * 16  What is in a file
+ * 16  Files: what is in one, and writing them whole
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_tensor_info {
@@ -1238,6 +1247,32 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+
+/* A file of the caller, written as the library writes its own: it has no name until it is complete,
+ * and then replaces an older one in a single step. */
+typedef struct kf_output kf_output;
+
+/* KF_ERR_IO if no file can be put there. A link is followed, even to a file that does not exist. */
+KF_API kf_status kf_output_open(kf_ctx *ctx, const char *path, kf_output **out);
+/* n bytes at the end. After a failure, all calls but kf_output_free fail with the same error. */
+KF_API kf_status kf_output_write(kf_ctx *ctx, kf_output *output, const void *bytes, uint64_t n);
+/* n bytes at any place; what is left out before them is zeros. */
+KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t offset,
+                                    const void *bytes, uint64_t n);
+/* KF_OK: the file is in its place, and on the disk. Otherwise the older one, if any, is as it was.
+ * Frees `output` in any case. If only the folder cannot be synced, so that a power cut might bring
+ * the older file back, that is logged. */
+KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
+/* Discards a file that was not committed. */
+KF_API void kf_output_free(kf_output *output);
+
+/* Several files together. Between kf_outputs_begin and kf_outputs_commit, every file that a call on
+ * this context writes is complete, but waits; kf_outputs_commit puts all of them in their places or,
+ * if one cannot be, none. Until then their paths are those of older files, so kf_embed and
+ * kf_quickstart, which read what they wrote, are KF_ERR_ARG. kf_ctx_free aborts. */
+KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
+KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
+KF_API void kf_outputs_abort(kf_ctx *ctx); /* discards them; does nothing if none have begun */
 
 #ifdef __cplusplus
 }

@@ -205,14 +205,14 @@ static void whole_or_absent(void **state) {
   const char *folder = test_folder(), *path = test_path(folder, "file");
   kf_err err;
   kf_out out;
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   assert_int_equal(kf_out_write(&out, "half", 4, &err), KF_OK);
   kf_out_abort(&out);
   assert_int_equal(test_entries(folder), 0);
 
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   assert_int_equal(kf_out_write(&out, "xxole", 5, &err), KF_OK);
-  assert_int_equal(kf_out_rewrite(&out, 0, "wh", 2, &err), KF_OK);
+  assert_int_equal(kf_out_write_at(&out, 0, "wh", 2, &err), KF_OK);
   assert_int_equal(access(path, F_OK), -1); /* not before it is complete */
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
   size_t n;
@@ -222,13 +222,13 @@ static void whole_or_absent(void **state) {
   free(bytes);
 
   const char *taken = test_path(folder, "taken"); /* a folder appears under the name meanwhile */
-  assert_int_equal(kf_out_open(&out, taken, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, taken, &err), KF_OK);
   assert_int_equal(mkdir(taken, 0777), 0);
   assert_int_equal(kf_out_commit(&out, &err), KF_ERR_IO);
   assert_int_equal(rmdir(taken), 0);
   assert_int_equal(test_entries(folder), 1);
 
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK); /* an older file stays until then */
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK); /* an older file stays until then */
   assert_int_equal(kf_out_write(&out, "new", 3, &err), KF_OK);
   kf_out_abort(&out);
   bytes = test_read(path, &n);
@@ -246,7 +246,7 @@ static void long_files(void **state) {
   for (size_t i = 0; i < sizeof piece; i++) piece[i] = (char)(i * 31 >> 3);
   kf_err err;
   kf_out out;
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   for (int i = 0; i < 5; i++)
     assert_int_equal(kf_out_write(&out, piece, sizeof piece, &err), KF_OK);
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
@@ -312,7 +312,7 @@ static void links_and_permissions(void **state) {
   kf_err err;
   kf_out out;
   for (int round = 0; round < 2; round++) {
-    assert_int_equal(kf_out_open(&out, round == 0 ? path : link, &err), KF_OK);
+    assert_int_equal(kf_out_open(&out, NULL, round == 0 ? path : link, &err), KF_OK);
     assert_int_equal(kf_out_write(&out, round == 0 ? "old" : "new", 3, &err), KF_OK);
     assert_int_equal(kf_out_commit(&out, &err), KF_OK);
     if (round == 0) {

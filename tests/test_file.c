@@ -563,7 +563,7 @@ static void test_utf8(void **state) {
 static void write_checked(const char *path) {
   kf_err err;
   kf_stw *w;
-  assert_int_equal(kf_stw_open(path, true, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, path, true, &w, &err), KF_OK);
   assert_int_equal(kf_stw_meta(w, "note", "\"checksum\":\"0000000000000000\"", &err), KF_OK);
   assert_int_equal(kf_stw_meta_i64(w, "n", INT64_MIN, &err), KF_OK);
   assert_int_equal(kf_stw_meta_f64(w, "tenth", 0.1, &err), KF_OK);
@@ -636,7 +636,7 @@ static void test_writer_counts_bytes(void **state) {
   (void)state;
   kf_err err;
   kf_stw *w;
-  assert_int_equal(kf_stw_open(at("short.safetensors"), false, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, at("short.safetensors"), false, &w, &err), KF_OK);
   assert_int_equal(kf_stw_declare(w, "b", KF_TYPE_U8, 1, (uint64_t[]){3}, &err), KF_OK);
   assert_int_equal(kf_stw_write(w, "xy", 2, &err), KF_OK);
   assert_int_equal(kf_stw_commit(w, &err), KF_ERR_INTERNAL);
@@ -647,7 +647,7 @@ static void test_writer_counts_bytes(void **state) {
 
 static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(at("fields.safetensors"), true, &w, err));
+  KF_TRY(kf_stw_open(NULL, at("fields.safetensors"), true, &w, err));
   kf_status status = kf_stw_format(w, "koofu.test", err);
   if (status == KF_OK) status = kf_stw_declare_fields(w, fields, n, err);
   if (status == KF_OK) status = kf_stw_write_fields(w, fields, n, err);

@@ -178,6 +178,7 @@ kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
 
 void kf_ctx_free(kf_ctx *ctx) {
   if (ctx == NULL) return;
+  kf_outputs_abort(ctx);
   pool_free(ctx->pool);
   kf_free(ctx);
 }

@@ -229,7 +229,7 @@ static kf_status walk_classes(walk *w, const entries *e, const level *own, size_
 
 /* Folders of models and of pictures are easily mixed up. */
 static bool is_model(const char *folder) {
-  int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int at = kf_open(folder, O_RDONLY | O_DIRECTORY);
   bool found = at >= 0 && faccessat(at, "config.json", F_OK, 0) == 0;
   if (at >= 0) close(at);
   return found;

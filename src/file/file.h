@@ -88,9 +88,9 @@ kf_status kf_st_classes(const kf_st *st, uint32_t *n, kf_names *names, kf_err *e
 
 /* Tensors are declared first, then written in the same order, any number of bytes at a time. */
 typedef struct kf_stw kf_stw;
-/* checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
+/* ctx: as in kf_out_open. checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
  * hex digits. */
-kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err);
+kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err);
 /* Metadata "format" and "version" (1), which come first. */
 kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
@@ -102,6 +102,10 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
                          const uint64_t *shape, kf_err *err);
 /* Appends bytes of the current tensor; the first call writes the header. */
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
+void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* As kf_out_replaces. */
+void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */

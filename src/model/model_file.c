@@ -98,7 +98,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
 kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
   KF_ENTER(ctx, model != NULL && path != NULL);
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
+  KF_TRY(kf_stw_open(ctx, path, true, &w, err));
   return kf_stw_end(w, write_all(w, model, err), err);
 }
 

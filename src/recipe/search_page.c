@@ -85,7 +85,7 @@ static kf_status write_page(kf_ctx *ctx, page_job *j, const char *path,
                             kf_search_page_result *result) {
   KF_TRY(check_answers(j->answers, &ctx->err));
   if (j->options->thumbnails != KF_OFF) KF_TRY(add_pictures(ctx, j, &result->thumbnails));
-  return kf_answers_save(j->answers, path, &result->bytes, &ctx->err);
+  return kf_answers_save(ctx, j->answers, path, &result->bytes);
 }
 
 kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const char *const *queries,

@@ -154,12 +154,28 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
                       (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
 }
 
+static kf_status read_batches(const kf_st *st, kf_gallery *g, kf_err *err) {
+  const kf_st_tensor *batches;
+  if (kf_st_find(st, KF_TENSOR_BATCHES) == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_BATCHES, KF_TYPE_U64, 1, (int64_t[]){-1}, &batches, err));
+  if (batches->shape[0] < 1 || batches->shape[0] > KF_MAX_BATCHES)
+    return kf_fail_file(err, st->in.path,
+                        "tensor '" KF_TENSOR_BATCHES "' has %llu elements, not 1 "
+                        "to %d",
+                        (unsigned long long)batches->shape[0], KF_MAX_BATCHES);
+  g->n_batches = (uint32_t)batches->shape[0];
+  KF_TAKE(&g->arena, g->batches, g->n_batches);
+  if (g->arena.failed) return kf_fail_memory(err);
+  return kf_st_read_all(st, batches, g->batches, err);
+}
+
 static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TRY(kf_st_check_file(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
   KF_TRY(kf_st_origin(st, &g->origin, err));
   KF_TRY(read_space(st, g, err));
   KF_TRY(read_labels(st, g, err));
-  return read_ids(st, g, err);
+  KF_TRY(read_ids(st, g, err));
+  return read_batches(st, g, err);
 }
 
 kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {
