@@ -11,21 +11,23 @@
 #include <immintrin.h>
 #include <string.h>
 
+/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers. */
 #ifdef __AVX512F__
 #define WIDTH 8
-#define MR    8
+#define MR    6
+#define NV    4
 typedef double doubles __attribute__((vector_size(64)));
 typedef float floats __attribute__((vector_size(64)));
 typedef int ints __attribute__((vector_size(64)));
 #else
 #define WIDTH 4
 #define MR    4
+#define NV    3
 typedef double doubles __attribute__((vector_size(32)));
 typedef float floats __attribute__((vector_size(32)));
 typedef int ints __attribute__((vector_size(32)));
 #endif
 #define PARTS (8 / WIDTH)
-#define NV    3 /* vectors in a row of a product's tile: MR x NV sums stay in registers */
 
 static inline doubles load_f64(const double *p) {
   doubles x;
@@ -170,8 +172,8 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-#define GEMM_ROWS  64
-#define GEMM_DEPTH 192
+#define GEMM_ROWS  192
+#define GEMM_DEPTH 128
 
 #define REAL    double
 #define VEC     doubles
