@@ -30,7 +30,7 @@
 #include <string.h>
 
 #define ALONE     192u /* a merge of up to this size is done by one thread */
-#define ROW_BLOCK 64u  /* rows of a product made together */
+#define ROW_BLOCK 96u  /* rows of a product made together */
 #define GROUP     8u   /* roots or vectors found together */
 
 typedef struct ranked {
@@ -225,7 +225,7 @@ static kf_status find_vectors(void *argument, size_t i, size_t worker, kf_err *e
 
 /* --- eigenvectors of T --------------------------------------------------------------------------- */
 
-/* 64 new rows of q, or deflated ones. */
+/* 96 new rows of q, or deflated ones. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -247,7 +247,7 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* The same with vectors in columns, 64 rows of one of the halves. */
+/* The same with vectors in columns, 96 rows of one of the halves. */
 static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;

@@ -91,15 +91,21 @@ static kf_status solve(eigen *g, double *values) {
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
   uint64_t whole = ((uint64_t)n + 7) / 8 * 8, ld = whole | 8; /* never a large power of two */
   eigen g = {.ctx = ctx, .t = {.n = n, .ld = ld}, .a = a, .vectors = vectors};
+  uint64_t matrix = whole * ld;
   kf_arena arena = {0};
-  KF_TAKE(&arena, g.t.a, whole * ld);
-  KF_TAKE(&arena, g.z, n * ld);
-  KF_TAKE(&arena, g.scratch[0], n * ld);
-  KF_TAKE(&arena, g.scratch[1], n * ld);
-  KF_TAKE(&arena, g.t.d, n);
-  KF_TAKE(&arena, g.t.e, n);
-  KF_TAKE(&arena, g.t.tau, n);
+  double *all, *vector; /* one block of memory: it takes large pages */
+  KF_TAKE(&arena, all, 4 * matrix);
+  KF_TAKE(&arena, vector, 3 * whole);
   KF_TAKE(&arena, g.order, n);
+  if (!arena.failed) {
+    g.t.a = all;
+    g.z = all + matrix;
+    g.scratch[0] = g.z + matrix;
+    g.scratch[1] = g.scratch[0] + matrix;
+    g.t.d = vector;
+    g.t.e = vector + whole;
+    g.t.tau = g.t.e + whole;
+  }
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : solve(&g, values);
   kf_arena_free(&arena);
   return status;

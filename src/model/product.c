@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define ROW_BLOCK 64u
+#define ROW_BLOCK 96u
 
 typedef struct product_job {
   const kf_kernels *kernels;

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define PANEL     32u /* reflections made together */
-#define ROW_BLOCK 64u /* rows of A updated together */
+#define ROW_BLOCK 96u /* rows of A updated together */
 #define BACK      64u /* reflections applied together */
 #define COLUMNS   96u /* columns to which a thread applies them */
 #define WIDE      1024u
@@ -117,7 +117,7 @@ static kf_status reduce_row(reduction *r, size_t i) {
   return KF_OK;
 }
 
-/* Rows [64 i, 64 i + 64) of A, up to the end of their block on the diagonal. */
+/* Rows [96 i, 96 i + 96) of A, up to the end of their block on the diagonal. */
 static kf_status update_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
