@@ -30,7 +30,7 @@
 #include <string.h>
 
 #define ALONE     192u /* a merge of up to this size is done by one thread */
-#define ROW_BLOCK 96u  /* rows of a product made together */
+#define ROW_BLOCK 96u  /* rows copied, or weights found together */
 #define GROUP     8u   /* roots or vectors found together */
 
 typedef struct ranked {
@@ -64,6 +64,7 @@ typedef struct merge {
   bool top;              /* the last merge */
   bool together;         /* by all threads */
   size_t worker;         /* otherwise */
+  size_t share;          /* rows of a product for a task */
   double rho;
   size_t live;          /* that are not deflated */
   size_t counts[KINDS]; /* of rows */
@@ -225,12 +226,12 @@ static kf_status find_vectors(void *argument, size_t i, size_t worker, kf_err *e
 
 /* --- eigenvectors of T --------------------------------------------------------------------------- */
 
-/* 96 new rows of q, or deflated ones. */
+/* New rows of q, or deflated ones. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, first = i * ROW_BLOCK, last = first + group_size(m->n, ROW_BLOCK, i);
+  size_t ld = m->g->ld, first = i * m->share, last = first + group_size(m->n, m->share, i);
   size_t live = last < m->live ? last : m->live, upper = m->counts[UPPER], half = m->half;
   double *to = m->q + first * ld;
   for (size_t r = first; r < last; r++)
@@ -247,16 +248,16 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-/* The same with vectors in columns, 96 rows of one of the halves. */
+/* The same with vectors in columns, rows of one of the halves. */
 static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
   const merge *m = argument;
-  size_t ld = m->g->ld, above = groups(m->half, ROW_BLOCK);
+  size_t ld = m->g->ld, above = groups(m->half, m->share);
   bool upper = i < above;
   size_t base = upper ? 0 : m->half, size = upper ? m->half : m->n - m->half;
   size_t block = upper ? i : i - above;
-  size_t first = base + block * ROW_BLOCK, rows = group_size(size, ROW_BLOCK, block);
+  size_t first = base + block * m->share, rows = group_size(size, m->share, block);
   size_t from = upper ? 0 : m->counts[UPPER], depth = m->counts[BOTH];
   depth += upper ? m->counts[UPPER] : m->counts[LOWER];
   for (size_t r = first; r < first + rows; r++) {
@@ -269,8 +270,8 @@ static kf_status multiply_columns(void *argument, size_t i, size_t worker, kf_er
 }
 
 static kf_status multiply(merge *m, kf_err *err) {
-  if (!m->top) return run(m, groups(m->n, ROW_BLOCK), multiply_rows, err);
-  return run(m, groups(m->half, ROW_BLOCK) + groups(m->n - m->half, ROW_BLOCK), multiply_columns,
+  if (!m->top) return run(m, groups(m->n, m->share), multiply_rows, err);
+  return run(m, groups(m->half, m->share) + groups(m->n - m->half, m->share), multiply_columns,
              err);
 }
 
@@ -323,6 +324,7 @@ static kf_status merge_part(void *argument, size_t i, size_t worker, kf_err *err
              .top = l->height == g->depth,
              .together = l->together,
              .worker = worker,
+             .share = l->together ? kf_task_rows(g->ctx, end - first) : ALONE,
              .d = g->d + first,
              .z = g->z + first,
              .pole = g->pole + first,

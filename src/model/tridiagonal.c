@@ -20,8 +20,7 @@
 
 #define PANEL     32u /* reflections made together */
 #define ROW_BLOCK 96u /* rows of A updated together */
-#define BACK      64u /* reflections applied together */
-#define COLUMNS   96u /* columns to which a thread applies them */
+#define BACK      96u /* reflections applied together */
 #define WIDE      1024u
 #define PARTS     8u /* of the product of a matrix at least WIDE with a vector; 1 of others */
 
@@ -160,9 +159,10 @@ typedef struct back {
   const kf_tridiagonal *t;
   double *z;
   size_t columns;
+  size_t share;   /* columns to which a thread applies them */
   double *y;      /* [n][ld]; block b: -V T in columns [BACK b, BACK b + BACK) */
   double *square; /* [blocks][BACK][BACK] -T */
-  double *inner;  /* [threads][BACK][COLUMNS] */
+  double *inner;  /* [threads][BACK][share] */
 } back;
 
 static size_t block_size(const kf_tridiagonal *t, size_t first) {
@@ -197,14 +197,14 @@ static kf_status apply_all(void *argument, size_t i, size_t worker, kf_err *err)
   (void)err;
   const back *g = argument;
   const kf_tridiagonal *t = g->t;
-  size_t ld = t->ld, first = i * COLUMNS;
-  size_t columns = g->columns - first < COLUMNS ? g->columns - first : COLUMNS;
-  double *inner = g->inner + worker * BACK * COLUMNS, *z = g->z + first;
+  size_t ld = t->ld, share = g->share, first = i * share;
+  size_t columns = g->columns - first < share ? g->columns - first : share;
+  double *inner = g->inner + worker * BACK * share, *z = g->z + first;
   for (size_t from = 0; from < t->n; from += BACK) {
     size_t size = block_size(t, from), end = from + size;
-    memset(inner, 0, size * COLUMNS * sizeof *inner);
-    g->kernels->gemm_tn(g->y + from, ld, z, ld, inner, COLUMNS, size, columns, end);
-    g->kernels->gemm_tn(t->a + from * ld, ld, inner, COLUMNS, z, ld, end, columns, size);
+    memset(inner, 0, size * share * sizeof *inner);
+    g->kernels->gemm_tn(g->y + from, ld, z, ld, inner, share, size, columns, end);
+    g->kernels->gemm_tn(t->a + from * ld, ld, inner, share, z, ld, end, columns, size);
   }
   return KF_OK;
 }
@@ -213,12 +213,13 @@ kf_status kf_apply_reflectors(kf_ctx *ctx, const kf_tridiagonal *t, size_t colum
                               double *scratch) {
   back g = {.kernels = ctx->kernels, .t = t, .z = z, .columns = columns, .y = scratch};
   size_t blocks = (t->n + BACK - 1) / BACK;
+  g.share = kf_task_rows(ctx, columns);
   kf_arena arena = {0};
   KF_TAKE_ZERO(&arena, g.square, (uint64_t)blocks * BACK * BACK);
-  KF_TAKE(&arena, g.inner, (uint64_t)ctx->threads * BACK * COLUMNS);
+  KF_TAKE(&arena, g.inner, (uint64_t)ctx->threads * BACK * g.share);
   kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
   if (status == KF_OK) status = kf_parallel(ctx, blocks, form_block, &g);
-  if (status == KF_OK) status = kf_parallel(ctx, (columns + COLUMNS - 1) / COLUMNS, apply_all, &g);
+  if (status == KF_OK) status = kf_parallel(ctx, (columns + g.share - 1) / g.share, apply_all, &g);
   kf_arena_free(&arena);
   return status;
 }
