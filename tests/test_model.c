@@ -173,7 +173,7 @@ static void eigen_hard(void **state) {
 /* Wide enough for products that are shared out in parts. */
 static void eigen_wide(void **state) {
   (void)state;
-  enum { n = 1100 };
+  enum { n = 1030 };
   double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
   double *v[2], values[2][n], largest = 0, turned[n];
   for (size_t i = 0; i < n; i++)
