@@ -57,19 +57,19 @@ typedef struct divide {
 
 enum { UPPER = 0, BOTH, LOWER, DEFLATED, KINDS };
 
-/* Two neighbours become one. The arrays are those of `divide` from row `first` on. */
+/* Two neighbours become one. The arrays are those of `divide` from their first row on. */
 typedef struct merge {
   divide *g;
-  size_t first, half, n; /* rows from `first` on: `half` of the upper part, n of both */
-  bool top;              /* the last merge */
-  bool together;         /* by all threads */
-  size_t worker;         /* otherwise */
-  size_t share;          /* rows of a product for a task */
+  size_t half, n; /* rows: `half` of the upper part, n of both */
+  bool top;       /* the last merge */
+  bool together;  /* by all threads */
+  size_t worker;  /* otherwise */
+  size_t share;   /* rows of a product for a task */
   double rho;
   size_t live;          /* that are not deflated */
   size_t counts[KINDS]; /* of rows */
   double *d, *z, *pole, *weight, *origin, *x;
-  double *q, *arranged, *s; /* from column `first` on */
+  double *q, *arranged, *s; /* from their first column on */
   ranked *sorted;
   size_t *row, *place;
   unsigned char *kind;
@@ -318,7 +318,6 @@ static kf_status merge_part(void *argument, size_t i, size_t worker, kf_err *err
   size_t half = leaf_start(g, (2 * i + 1) << (l->height - 1)) - first;
   size_t corner = first * g->ld + first;
   merge m = {.g = g,
-             .first = first,
              .half = half,
              .n = end - first,
              .top = l->height == g->depth,

@@ -18,11 +18,11 @@
 #include <math.h>
 #include <string.h>
 
-#define PANEL     32u /* reflections made together */
-#define ROW_BLOCK 96u /* rows of A updated together */
-#define BACK      96u /* reflections applied together */
-#define WIDE      1024u
-#define PARTS     8u /* of the product of a matrix at least WIDE with a vector; 1 of others */
+#define PANEL     32u   /* reflections made together */
+#define ROW_BLOCK 96u   /* rows of A updated together */
+#define BACK      96u   /* reflections applied together */
+#define WIDE      1024u /* rows from which on the product with a vector is shared out … */
+#define PARTS     8u    /* … in this many parts */
 
 typedef struct reduction {
   kf_ctx *ctx;
