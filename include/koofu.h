@@ -625,7 +625,7 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
  * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
  * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
- * fitted without normalising, or one that has text already. alpha: finite, >= 0. */
+ * fitted without normalising, or one that has text already. alpha: 0 to 1,000,000. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
 /* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
