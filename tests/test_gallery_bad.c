@@ -199,12 +199,12 @@ static void bad_ids(void **state) {
       write_sealed(COSINE,
                    ROWS ",\"id_ends\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[16,32]}",
                    &c, 32),
-      "no tensor 'id_bytes'");
+      "there is 'id_ends' without 'id_bytes'");
   assert_unloadable(
       write_sealed(COSINE,
                    ROWS ",\"id_bytes\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[16,20]}",
                    &c, 20),
-      "no tensor 'id_ends'");
+      "there is 'id_bytes' without 'id_ends'");
 }
 
 static const char *with_map(const char *meta, const content *c) {
@@ -256,15 +256,17 @@ static void bad_maps(void **state) {
                    &c, 64),
       "the map gives 1 columns, the rows have 2");
   assert_unloadable(
-      write_sealed(
-          all, ROWS ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[16,32]}",
-          &c, 32),
+      write_sealed(all,
+                   ROWS
+                   ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[16,32]},"
+                   "\"mean\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[32,40]}",
+                   &c, 40),
       "invalid transform of 2 x 1");
   assert_unloadable(
       write_sealed(
           all, ROWS ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[16,48]}",
           &c, 48),
-      "no tensor 'mean'");
+      "there is 'transform' without 'mean'");
 }
 
 /* --- damage ---------------------------------------------------------------------------------- */

@@ -15,8 +15,8 @@ enum { IDS_AT_ONCE = 256 };
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
   *ids = (kf_ids){0};
-  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL && kf_st_find(st, KF_TENSOR_ID_BYTES) == NULL)
-    return KF_OK;
+  KF_TRY(kf_check_header(KF_KIND_SET, st, err));
+  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL) return KF_OK;
   KF_TRY(
       kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
   KF_TRY(kf_st_expect(st, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
