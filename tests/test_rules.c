@@ -226,6 +226,7 @@ static const broken cases[] = {
 
     {STATS, "counts", "in all", {META("rows", "41")}, "add up to 40 rows, but the header says 41"},
     {STATS, "class_sums", "in size", {SET("class_sums", 6, 1e15)}, "the sum of class 1, column 2 is too large for 10 rows"},
+    {STATS, "class_sums", "in size", {META("normalized", "0"), META("exponent", "-120")}, "the sum of class 0, column 0 is too large for 10 rows"},
     {STATS, "class_sums", "in size", {SET("class_sums", 16, 1)}, "the sum of class 4, column 0 is too large for 0 rows"},
     {STATS, "class_sums", "long", {SET("class_sums", 0, 10 * 0x1p22), SET("class_sums", 1, 10 * 0x1p22)}, "the sum of class 0 is longer than 10 unit rows"},
     {STATS, MOMENTS, "times `rows` in size", {SET(MOMENTS, 1, 0x1p40)}, "second moment (0, 1) is too large for 40 rows"},

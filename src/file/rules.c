@@ -91,9 +91,9 @@ static const kf_rule rules[] = {
 
     /* statistics */
     {STATS, "counts", "`rows` in all", kf_rule_total, 0, 0, NULL, false},
-    {STATS, "class_sums", "at most 2^22 times `counts` in size", kf_rule_class_sums, 0, 0, NULL, false},
+    {STATS, "class_sums", "at most 2^22 and 2^(128 + `exponent`) times `counts` in size", kf_rule_class_sums, 0, 0, NULL, false},
     {STATS, "class_sums", "at most 2^22 times `counts` long, to 10^-4, if `normalized` is `1`", kf_rule_class_lengths, 0, 0, NULL, false},
-    {STATS, "moments_high", "moments at most 2^44 times `rows` in size", kf_rule_moments, 0, 0, NULL, false},
+    {STATS, "moments_high", "moments at most 2^44 and 2^(256 + 2 `exponent`) times `rows` in size", kf_rule_moments, 0, 0, NULL, false},
     {STATS, "moments_high", "moments (i, i) at least the sum over classes of `class_sums`^2 / `counts`, to 10^-8", kf_rule_squares, 0, 0, NULL, false},
     {STATS, "moments_high", "the square of moment (i, j) at most the product of (i, i) and (j, j), to 10^-9", kf_rule_products, 0, 0, NULL, false},
     {STATS, "moments_high", "moments (i, i) 2^44 times `rows` in all, to 10^-4, if `normalized` is `1`", kf_rule_lengths, 0, 0, NULL, false},

@@ -1,6 +1,6 @@
 /* rules_sums.c - checks of statistics: sums that no rows could give might overflow later, or give
  * matrices that have no square root. |X| <= 2^22 bounds a class sum by 2^22 n_k and a moment by
- * 2^44 N; the rest are the inequalities of Cauchy and Schwarz, which cost no more than reading. */
+ * 2^44 N, and since rows are f32, both in real units by 2^128 n_k and 2^256 N; the rest are the inequalities of Cauchy and Schwarz, which cost no more than reading. */
 #include "file/rules.h"
 
 #include <inttypes.h>
@@ -11,6 +11,7 @@ typedef struct sums {
   const kf_i128 *moments;
   uint64_t classes, dim;
   double rows;
+  double largest; /* |X| at most */
 } sums;
 
 /* false: not all of them are in memory. */
@@ -22,7 +23,9 @@ static bool find_sums(const kf_contents *c, sums *s) {
               .moments = c->moments,
               .classes = class_sums->shape[0],
               .dim = class_sums->shape[1],
-              .rows = kf_meta_number(c, "rows")};
+              .rows = kf_meta_number(c, "rows"),
+              .largest =
+                  fmin(KF_FIXED_ONE, ldexp(1.0, 128 + (int)kf_meta_number(c, "exponent")))};
   return true;
 }
 
@@ -46,8 +49,8 @@ kf_status kf_rule_class_sums(const kf_rule *rule, const kf_contents *c, kf_err *
   if (!find_sums(c, &s)) return KF_OK;
   for (uint64_t k = 0; k < s.classes; k++)
     for (uint64_t i = 0; i < s.dim; i++) {
-      int64_t sum = s.sums[k * s.dim + i], most = s.counts[k] * KF_FIXED_ONE;
-      if (sum > most || sum < -most)
+      int64_t sum = s.sums[k * s.dim + i];
+      if (fabs((double)sum) > s.largest * (double)s.counts[k])
         return kf_fail_file(err, c->path,
                             "the sum of class %" PRIu64 ", column %" PRIu64
                             " is too large for %" PRId64 " rows",
@@ -77,7 +80,7 @@ kf_status kf_rule_moments(const kf_rule *rule, const kf_contents *c, kf_err *err
   (void)rule;
   sums s;
   if (!find_sums(c, &s)) return KF_OK;
-  kf_i128 limit = (kf_i128)s.rows << (2 * KF_FIXED_BITS);
+  kf_i128 limit = (kf_i128)(s.rows * (s.largest * s.largest));
   for (uint64_t i = 0, at = 0; i < s.dim; i++)
     for (uint64_t j = i; j < s.dim; j++, at++)
       if (s.moments[at] > limit || s.moments[at] < -limit)
