@@ -225,7 +225,7 @@ static void many_values(void **state) {
   free(text);
 }
 
-static void strings(void **state) {
+static void lists_of_strings(void **state) {
   (void)state;
   static const struct {
     const char *text, *message; /* NULL: these are strings */
@@ -259,11 +259,11 @@ static void strings(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values),      cmocka_unit_test(strings),
-      cmocka_unit_test(refused),     cmocka_unit_test(limits),
-      cmocka_unit_test(numbers),     cmocka_unit_test(locale_with_comma),
-      cmocka_unit_test(from_a_file), cmocka_unit_test(many_values),
-      cmocka_unit_test(strings),
+      cmocka_unit_test(values),           cmocka_unit_test(strings),
+      cmocka_unit_test(refused),          cmocka_unit_test(limits),
+      cmocka_unit_test(numbers),          cmocka_unit_test(locale_with_comma),
+      cmocka_unit_test(from_a_file),      cmocka_unit_test(many_values),
+      cmocka_unit_test(lists_of_strings),
   };
   return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }
