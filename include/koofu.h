@@ -826,7 +826,11 @@ typedef struct kf_encoder_options {
   kf_precision precision;
   kf_switch images;    /* load the image tower; default: on */
   kf_switch text;      /* load the text tower and the tokenizer; default: on */
-  uint64_t max_pixels; /* refuse pictures with more; 0: 178,956,970, as Pillow does */
+  /* Refuse pictures with more; 0: 178,956,970, as Pillow does. A picture takes 6 bytes a pixel while
+   * it is decoded and turned, a JPEG in several scans up to 11, and its file; all threads of a context
+   * together take at most 1 GiB, or 64 MiB a thread if that is more: others wait meanwhile, and a
+   * picture that takes more is decoded alone. */
+  uint64_t max_pixels;
   uint64_t reserved[4];
 } kf_encoder_options;
 
