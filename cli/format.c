@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "format.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,8 +61,8 @@ shown show_seconds(double seconds) {
 }
 
 shown show_real(double value) {
-  shown out;
-  snprintf(out.text, sizeof out.text, "%.6g", value);
+  shown out = {"-"}; /* not known */
+  if (!isnan(value)) snprintf(out.text, sizeof out.text, "%.6g", value);
   return out;
 }
 
@@ -72,8 +73,8 @@ shown show_relative(double lambda, double mean_eigenvalue) {
 }
 
 shown show_percent(uint64_t hits, uint64_t n) {
-  shown out;
-  snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);
+  shown out = {"-"}; /* of no rows */
+  if (n > 0) snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);
   return out;
 }
 

@@ -628,7 +628,7 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
  * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
  * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
- * fitted without normalising, or one that has text already. alpha: finite, >= 0. */
+ * fitted without normalising, or one that has text already. alpha: 0 to 1,000,000. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
 /* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
@@ -837,7 +837,11 @@ typedef struct kf_encoder_options {
   kf_precision precision;
   kf_switch images;    /* load the image tower; default: on */
   kf_switch text;      /* load the text tower and the tokenizer; default: on */
-  uint64_t max_pixels; /* refuse pictures with more; 0: 178,956,970, as Pillow does */
+  /* Refuse pictures with more; 0: 178,956,970, as Pillow does. A picture takes 6 bytes a pixel while
+   * it is decoded and turned, a JPEG in several scans up to 11, and its file; all threads of a context
+   * together take at most 1 GiB, or 64 MiB a thread if that is more: others wait meanwhile, and a
+   * picture that takes more is decoded alone. */
+  uint64_t max_pixels;
   uint64_t reserved[4];
 } kf_encoder_options;
 

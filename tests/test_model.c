@@ -540,7 +540,7 @@ static void confidence(void **state) {
   kf_model_free(back);
   m->reject_share = 1.5;
   assert_ok(ctx, kf_model_save(ctx, m, path));
-  assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is not a share above 0",
+  assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is '1.5'",
                kf_model_load(ctx, path, &back));
   kf_data_free(rows);
   test_remove(folder);

@@ -7,6 +7,7 @@
 #include "kernel/kernel.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,6 +90,22 @@ void kf_arena_free(kf_arena *arena); /* empty again; twice does no harm */
 #define KF_TAKE_ZERO(arena, pointer, count)                                                        \
   ((pointer) = kf_arena_take_zero((arena), (count), sizeof *(pointer)))
 
+/* --- a budget of memory that threads share (budget.c) ----------------------------------------- */
+
+typedef struct kf_budget {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint64_t most, used;    /* bytes */
+  uint64_t asked, served; /* turns of those who wait */
+} kf_budget;
+void kf_budget_start(kf_budget *budget, uint64_t most);
+void kf_budget_stop(kf_budget *budget);
+/* Waits until so many bytes are left, or nothing else is taken. The caller has none. */
+void kf_budget_take(kf_budget *budget, uint64_t bytes);
+/* More for a caller who has `own` bytes; false if it would have to wait. */
+bool kf_budget_try(kf_budget *budget, uint64_t own, uint64_t more);
+void kf_budget_give(kf_budget *budget, uint64_t bytes);
+
 /* --- names and classes (names.c) --------------------------------------------------------------- */
 
 /* A finished list of strings in one block of memory, such as class names. To find a name in it, make
@@ -164,6 +181,7 @@ struct kf_ctx {
   const kf_kernels *kernels;
   struct kf_pool *pool; /* made by the first parallel call; NULL with one thread */
   struct kf_held *held; /* files between kf_outputs_begin and its end (out.c); NULL: not now */
+  kf_budget pictures;   /* for decoding pictures, of all threads together */
   kf_err err;
 };
 

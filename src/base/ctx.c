@@ -158,6 +158,11 @@ static unsigned processors(void) {
   return n > 0 ? (unsigned)n : 1;
 }
 
+/* Bytes for decoding pictures, all threads together: a thread's share holds 10 million pixels that are
+ * turned, and the least of all a picture of as many pixels as are read by default. */
+#define PICTURE_SHARE  ((uint64_t)64 << 20)
+#define PICTURES_LEAST ((uint64_t)1 << 30)
+
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
   kf_err ignored; /* there is no context yet to keep it */
@@ -172,6 +177,8 @@ kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   ctx->threads = chosen.threads > 0 ? chosen.threads : processors();
   if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
   ctx->kernels = kernels;
+  uint64_t shares = ctx->threads * PICTURE_SHARE;
+  kf_budget_start(&ctx->pictures, shares > PICTURES_LEAST ? shares : PICTURES_LEAST);
   *out = ctx;
   return KF_OK;
 }
@@ -180,6 +187,7 @@ void kf_ctx_free(kf_ctx *ctx) {
   if (ctx == NULL) return;
   kf_outputs_abort(ctx);
   pool_free(ctx->pool);
+  kf_budget_stop(&ctx->pictures);
   kf_free(ctx);
 }
 

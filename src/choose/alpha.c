@@ -209,9 +209,7 @@ static kf_status check_options(fuse_job *j) {
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
   }
   if (o->n_alphas == 0) return kf_fail(err, KF_ERR_ARG, "the list of alphas is empty");
-  for (size_t i = 0; i < o->n_alphas; i++)
-    if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
-      return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
+  for (size_t i = 0; i < o->n_alphas; i++) KF_TRY(kf_check_alpha(o->alphas[i], err));
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (!j->stats->normalized)

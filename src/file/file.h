@@ -122,15 +122,50 @@ typedef struct kf_st_field {
   uint32_t ndim;
   uint64_t shape[2]; /* one dimension: {n, 1} */
   void *memory;      /* NULL: declared and expected only */
-  bool any_sign;     /* integers may be negative */
 } kf_st_field;
 kf_status kf_stw_declare_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
 kf_status kf_stw_write_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
 /* Fails unless all are in the file with type and shape. Call it before taking memory for them. */
 kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
-/* Reads all; KF_ERR_DATA naming tensor and element if a float is not finite or an I64 is negative
- * without any_sign. */
+/* Reads all, unchecked. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
+
+/* --- what must hold of files of koofu (rules.c) ------------------------------------------------ */
+
+__extension__ typedef __int128 kf_i128;
+__extension__ typedef unsigned __int128 kf_u128;
+
+/* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
+#define KF_MAX_ROWS ((uint64_t)1 << 40)
+
+/* The most that prototypes may count next to text, so that no score overflows. */
+#define KF_MAX_ALPHA 1e6
+
+typedef enum kf_kind {
+  KF_KIND_MODEL = 1,
+  KF_KIND_GALLERY = 2,
+  KF_KIND_STATS = 4,
+  KF_KIND_SET = 8 /* a data set */
+} kf_kind;
+
+/* What a file holds, or a part of it. Rules about what is not there are left out. */
+typedef struct kf_contents {
+  kf_kind kind;
+  const char *path;
+  const kf_st *st; /* the header; NULL: rules about metadata are left out */
+  const kf_st_field *fields;
+  size_t n_fields;
+  const kf_kernels *kernels; /* for rows of f32 */
+  const kf_i128 *moments;    /* statistics: the upper triangle */
+  uint64_t first;         /* number of the first row in memory, for messages */
+  bool unit;              /* gallery: rows have unit length */
+  uint32_t n_classes;     /* gallery: labels are below */
+} kf_contents;
+/* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in
+ * docs/formats.md is broken: those of the header, before memory is taken for tensors, and those of
+ * tensors in memory. */
+kf_status kf_check_header(kf_kind kind, const kf_st *st, kf_err *err);
+kf_status kf_check_tensors(const kf_contents *contents, kf_err *err);
 
 /* --- which encoder embeddings come from (origin.c) --------------------------------------------- */
 

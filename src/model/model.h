@@ -113,6 +113,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
 kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 /* Makes room for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
+/* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
+kf_status kf_check_alpha(double alpha, kf_err *err);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
 /* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */

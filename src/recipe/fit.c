@@ -20,8 +20,7 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with S_b from other statistics");
   if (!normalized)
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with rows that are not normalised");
-  if (o->alpha != NULL && !(*o->alpha >= 0 && isfinite(*o->alpha)))
-    return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
+  if (o->alpha != NULL) KF_TRY(kf_check_alpha(*o->alpha, err));
   if (o->alpha == NULL && !j->has_rows)
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ALPHA,
                         "alpha is chosen from the rows themselves, not from statistics");

@@ -123,6 +123,7 @@ static kf_shown show_power(double value) {
 
 kf_shown kf_show_real(double value) {
   double size = fabs(value);
+  if (isnan(value)) return kf_showf("–");
   if (isfinite(value) && value != 0 && (size < 9.99e-5 || size >= 99999.5))
     return show_power(value);
   return kf_showf("%s%.4g", value < 0 ? "−" : "", size);

@@ -4,9 +4,6 @@
 
 #include "file/file.h"
 
-__extension__ typedef __int128 kf_i128;
-__extension__ typedef unsigned __int128 kf_u128;
-
 /* All integers are in units of 2^-exponent (moments: 2^-2 exponent). */
 struct kf_stats {
   uint32_t dim;
@@ -21,9 +18,6 @@ struct kf_stats {
   kf_origin origin;
   kf_arena arena; /* of the arrays */
 };
-
-/* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
-#define KF_MAX_ROWS ((uint64_t)1 << 40)
 
 static inline uint64_t kf_triangle(uint32_t dim) { return (uint64_t)dim * (dim + 1u) / 2; }
 /* Index of element (i, j), i <= j. */
