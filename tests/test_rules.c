@@ -156,7 +156,7 @@ static const broken cases[] = {
     {RAW, "prior", "at most 2", {META("prior", "0")}, "metadata 'prior' is '0'"},
     {RAW, "prior", "at most 2", {META("prior", "2.5")}, "metadata 'prior' is '2.5'"},
     {SHRUNK, "prior", "`normalized`", {META("prior", "1")}, "there is 'prior', but metadata 'normalized' is not '0'"},
-    {RAW, "prior", "`method`", {HIDE("signal"), NO("method")}, "there is 'prior', but metadata 'method' is not 'shrunk'"},
+    {RAW, "prior", "`method`", {META("prior", "1")}, "there is 'prior', but metadata 'method' is not 'shrunk'"},
     {SHRUNK, "temperature", "above 0", {META("temperature", "0")}, "metadata 'temperature' is '0'"},
     {SHRUNK, "temperature", "above 0", {META("temperature", "inf")}, "metadata 'temperature' is 'inf'"},
     {SHRUNK, "reject_share", "at most 1", {META("reject_share", "1.5")}, "metadata 'reject_share' is '1.5'"},
