@@ -151,6 +151,22 @@ typedef enum kf_hint {
   KF_HINT_CENTRE = 26         /* kf_fit_options.centre: the mean */
 } kf_hint;
 
+/* Names, ids and paths come out of files and may hold anything: characters that steer a terminal or
+ * turn a line around. Messages and notes of the library are safe; other text, before it goes to a
+ * terminal or a log, is taken through this character by character:
+ *
+ *     char shown[KF_SHOWN_SIZE];
+ *     for (size_t at = 0; kf_escape_next(name, &at, shown) > 0;) fputs(shown, stdout);
+ *
+ * Writes the character at text[*at] to `shown`, with a NUL, as it is or as an escape, moves *at past it
+ * and returns the length of what it wrote; 0 at the end. The escapes are \t, \n and \r; \x1b for other
+ * ASCII controls, and for bytes (80 to ff) that are not valid UTF-8; \u{202e} for other controls and
+ * for format characters (Unicode category Cf, U+2028, U+2029), except the joiners U+200C and U+200D
+ * between two visible characters that are not ASCII. A backslash stays as it is; a caller who doubles
+ * it can undo the escapes. */
+#define KF_SHOWN_SIZE 16
+KF_API size_t kf_escape_next(const char *text, size_t *at, char shown[KF_SHOWN_SIZE]);
+
 /* ---------------------------------------------------------------------------------------------
  * 2  Context: threads, instruction set, progress, log
  * ------------------------------------------------------------------------------------------ */

@@ -3,7 +3,7 @@
  * The pool is a fixed number of threads that take task numbers from one counter; the calling thread
  * works too. It is made by the first parallel call and lives as long as the context, since starting
  * threads can cost more than the work they do. */
-#include "base/base.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -212,10 +212,11 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
 
 void kf_log(kf_ctx *ctx, const char *format, ...) {
   if (ctx->options.log == NULL) return;
-  char text[sizeof ctx->err.message]; /* may begin with a path */
+  char text[sizeof ctx->err.message], shown[sizeof text]; /* may begin with a path */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  ctx->options.log(ctx->options.user, text);
+  kf_escape_message(text, shown, sizeof shown);
+  ctx->options.log(ctx->options.user, shown);
 }
