@@ -287,7 +287,8 @@ typedef struct kf_data_options {
  * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
  * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
  *
- * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
+ * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
+ * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
  * checked here; rows are read later, block by block, so memory does not depend on their number. */
@@ -934,7 +935,7 @@ typedef struct kf_pictures kf_pictures;
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
- * folder of the list. Either every line has a class or none has. */
+ * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);

@@ -357,7 +357,8 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
 }
 
 static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
-  const char *slash = strrchr(path, '/');
+  /* A stream is in no folder. */
+  const char *slash = kf_starts_with(path, "/dev/fd/") ? NULL : strrchr(path, '/');
   list_reading job = {.list = list, .path = path, .classes = -1};
   job.folder = join(list, NULL, path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
   if (job.folder == NULL) return kf_fail_memory(err);

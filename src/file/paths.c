@@ -28,6 +28,30 @@ kf_format kf_format_of(const char *path) {
   return KF_FORMAT_OTHER;
 }
 
+static kf_format format_of_bytes(const unsigned char *bytes, size_t n) {
+  uint64_t header =
+      0; /* a .safetensors file begins with the length of its JSON, which begins with '{' */
+  if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return KF_FORMAT_NPY;
+  if (n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return KF_FORMAT_NPZ;
+  for (size_t i = 0; i < 8 && n >= 9; i++) header |= (uint64_t)bytes[i] << 8 * i;
+  bool json = header >= 2 && header <= KF_HEADER_CAP && bytes[8] == '{';
+  return json ? KF_FORMAT_SAFETENSORS : KF_FORMAT_OTHER;
+}
+
+kf_format kf_format_of_file(const char *path) {
+  const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+  kf_format format = kf_format_of(path);
+  kf_err ignored; /* whoever opens the file reports it */
+  kf_in in;
+  if (format != KF_FORMAT_OTHER || strchr(name, '.') != NULL) return format;
+  if (kf_in_open(&in, path, &ignored) != KF_OK) return format;
+  unsigned char bytes[9];
+  size_t n = in.size < sizeof bytes ? (size_t)in.size : sizeof bytes;
+  if (kf_in_read(&in, 0, bytes, n, &ignored) == KF_OK) format = format_of_bytes(bytes, n);
+  kf_in_close(&in);
+  return format;
+}
+
 /* --- orders ---------------------------------------------------------------------------------- */
 
 int kf_by_bytes(const void *a, const void *b) {
