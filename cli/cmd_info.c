@@ -3,6 +3,7 @@
 #include "format.h"
 #include "galleries.h"
 #include "json.h"
+#include "streams.h"
 
 #include <string.h>
 
@@ -159,7 +160,7 @@ static int run(cli_run *cli) {
       if (result == EXIT_OK) result = failed;
       continue;
     }
-    (cli->args.json ? print_json : print_text)(path, info);
+    (cli->args.json ? print_json : print_text)(stream_name(cli, path), info);
     kf_info_free(info);
   }
   return stop_wanted() ? fail(cli, KF_ERR_CANCELLED) : result;

@@ -104,14 +104,18 @@ class Box:
         except (OSError, Failed) as reason:
             raise Skipped("the program cannot be run by another user than root") from reason
 
-    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, limits=None, cwd=""):
-        """limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
+    def run(self, *words, env=None, feed=None, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, limits=None, cwd="",
+            pass_fds=()):
+        """feed: what comes through a pipe as standard input; limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
         words = self.command(*words)
         more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
         if limits:
             more["preexec_fn"] = lambda: set_limits(limits)
-        process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
-                                 stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
+        more.update({"stdin": stdin} if feed is None else {"input": feed})
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a program that refuses something need not read what it is fed
+        process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdout=stdout,
+                                 stderr=subprocess.PIPE, timeout=timeout, check=False, pass_fds=pass_fds, **more)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if process.stdout is None:
             process.stdout = b""
         return Result(words, process)
