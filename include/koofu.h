@@ -49,8 +49,8 @@
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
- *     what went wrong with which file, row or byte. On failure nothing is handed out and output
- *     files are left as they were.
+ *     what went wrong with which file, row or byte. On failure nothing is handed out: the caller's
+ *     pointer to the object is NULL then. Output files are left as they were.
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared

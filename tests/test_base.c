@@ -474,6 +474,34 @@ static void unescapes(void **state) {
   kf_string_clear(&back);
 }
 
+/* Whatever fails, what would have been handed out is NULL afterwards, not what it was before. */
+static void nothing_on_failure(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO), *other = (kf_ctx *)0x1;
+  kf_model *model = (kf_model *)0x1;
+  kf_fit_report *report = (kf_fit_report *)0x1;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.reserved = {1}}, &other), KF_ERR_ARG);
+  assert_null(other);
+  assert_int_equal(kf_fit(NULL, NULL, NULL, &model, &report), KF_ERR_ARG);
+  assert_null(model);
+  assert_null(report);
+  const float rows[] = {1, 2, 3, 4}; /* one class: a fit that fails late */
+  const int32_t labels[] = {0, 0};
+  kf_data *data = NULL;
+  assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 2, labels, NULL, 1, &data));
+  model = (kf_model *)0x1;
+  report = (kf_fit_report *)0x1;
+  assert_int_not_equal(kf_fit(ctx, data, NULL, &model, &report), KF_OK);
+  assert_null(model);
+  assert_null(report);
+  kf_class_set *groups[KF_GROUPS];
+  memset(groups, 1, sizeof groups);
+  assert_int_equal(kf_class_groups_new(ctx, NULL, NULL, NULL, groups), KF_ERR_ARG);
+  for (size_t g = 0; g < KF_GROUPS; g++) assert_null(groups[g]);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+}
+
 /* A hint stays until the next call and never outlives its error. */
 static void hints(void **state) {
   (void)state;
@@ -541,6 +569,7 @@ int main(void) {
       cmocka_unit_test(links_and_permissions),
       cmocka_unit_test(whole_files),
       cmocka_unit_test(messages),
+      cmocka_unit_test(nothing_on_failure),
       cmocka_unit_test(escapes),
       cmocka_unit_test(unescapes),
       cmocka_unit_test(hints),

@@ -159,6 +159,7 @@ static unsigned processors(void) {
 }
 
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
+  KF_NOTHING(out);
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
   kf_err ignored; /* there is no context yet to keep it */
   if (out == NULL || chosen.threads > MAX_THREADS ||

@@ -286,6 +286,7 @@ static kf_status run(shots_job *j) {
 
 kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, const kf_text *text,
                        const kf_shots_options *options, kf_shots **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && test != NULL && out != NULL);
   KF_OPTIONS(kf_shots_options, o, options);
   shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text, .options = o};

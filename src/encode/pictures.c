@@ -423,6 +423,7 @@ static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, 
 
 kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                            kf_pictures **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, paths != NULL && n_paths > 0 && out != NULL);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
@@ -439,6 +440,7 @@ kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths
 }
 
 kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);

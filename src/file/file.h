@@ -203,7 +203,7 @@ typedef enum kf_format {
 kf_format kf_format_of(const char *path);
 /* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
  * .safetensors are told by their first bytes. */
-kf_format kf_format_of_file(const char *path);
+kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
 
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);

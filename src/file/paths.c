@@ -38,18 +38,18 @@ static kf_format format_of_bytes(const unsigned char *bytes, size_t n) {
   return json ? KF_FORMAT_SAFETENSORS : KF_FORMAT_OTHER;
 }
 
-kf_format kf_format_of_file(const char *path) {
+kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err) {
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-  kf_format format = kf_format_of(path);
-  kf_err ignored; /* whoever opens the file reports it */
+  *out = kf_format_of(path);
+  if (*out != KF_FORMAT_OTHER || strchr(name, '.') != NULL) return KF_OK;
   kf_in in;
-  if (format != KF_FORMAT_OTHER || strchr(name, '.') != NULL) return format;
-  if (kf_in_open(&in, path, &ignored) != KF_OK) return format;
+  KF_TRY(kf_in_open(&in, path, err));
   unsigned char bytes[9];
   size_t n = in.size < sizeof bytes ? (size_t)in.size : sizeof bytes;
-  if (kf_in_read(&in, 0, bytes, n, &ignored) == KF_OK) format = format_of_bytes(bytes, n);
+  kf_status status = kf_in_read(&in, 0, bytes, n, err);
+  if (status == KF_OK) *out = format_of_bytes(bytes, n);
   kf_in_close(&in);
-  return format;
+  return status;
 }
 
 /* --- orders ---------------------------------------------------------------------------------- */

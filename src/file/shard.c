@@ -117,7 +117,9 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
                         kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
-  switch (kf_format_of_file(path)) {
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, err));
+  switch (format) {
   case KF_FORMAT_NPY: return open_npy(shard, path, err);
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);

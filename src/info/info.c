@@ -212,7 +212,9 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   KF_TRY(kf_in_open(&in, path, &ctx->err));
   out->base.bytes = in.size;
   kf_in_close(&in);
-  switch (kf_format_of_file(path)) {
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, &ctx->err));
+  switch (format) {
   case KF_FORMAT_SAFETENSORS: return describe_safetensors(ctx, out, path);
   case KF_FORMAT_NPY: return describe_npy(out, path, &ctx->err);
   case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
@@ -224,6 +226,7 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
 }
 
 kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   info *i = kf_alloc_zero(1, sizeof *i);
   if (i == NULL) return kf_fail_memory(err);

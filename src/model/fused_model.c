@@ -305,6 +305,7 @@ static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text
 
 kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text, double alpha,
                              kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   if (!(alpha >= 0 && isfinite(alpha)))
     return kf_fail(err, KF_ERR_ARG, "alpha is %g, it must be finite and not negative", alpha);
@@ -317,6 +318,7 @@ kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *
 
 kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   if (model->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "the model has no text; fuse it with text first");

@@ -306,6 +306,8 @@ void kf_fit_end(kf_fit_job *j) {
 
 kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options, kf_model **out,
                  kf_fit_report **report) {
+  KF_NOTHING(out);
+  KF_NOTHING(report);
   KF_ENTER(ctx, out != NULL && (data != NULL || (options != NULL && options->stats != NULL)));
   KF_OPTIONS(kf_fit_options, o, options);
   kf_fit_job j;
@@ -322,6 +324,7 @@ kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options
 
 kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                        kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && out != NULL);
   KF_OPTIONS(kf_fit_options, o, options);
   o.stats = stats;

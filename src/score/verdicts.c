@@ -20,6 +20,7 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
 
 kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_verdicts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_verdicts *v = kf_alloc_tail(sizeof *v, data->rows, 1);
@@ -142,6 +143,7 @@ static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth,
 
 kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
                            const kf_truth *truth, const kf_class_set *set, kf_verdicts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && (data != NULL || truth != NULL) && out != NULL);
   answers a = {.path = path, .data = data, .rows = data != NULL ? data->rows : truth->rows};
   a.n_classes = truth != NULL ? truth->n_classes : data->n_classes;
