@@ -46,7 +46,7 @@ int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *g
                                     .note = mean ? note : NULL,
                                     .pictures = a->search.pictures,
                                     .queries = queries};
-  kf_search_page_result result;
+  kf_search_page_result result = {0};
   TRY(result_of(cli, kf_search_page_write(cli->ctx, gallery, page->names, page->n, k, page->rows,
                                           page->scores, &options, a->search.html, &result)));
   char first[sizeof(shown) + 16] = "";

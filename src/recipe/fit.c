@@ -116,7 +116,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
 /* Leaves rows out once more where lambda (or alpha, with text) was given. */
 static kf_status measure_temperature(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  double lambda;
+  double lambda = 0;
   KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
   if (o->text == NULL) {
     kf_lambda_options by = lambda_options(o);
