@@ -130,7 +130,7 @@ static int descriptor_of(const char *path) {
     size_t n = strlen(folders[i]);
     const char *number = strncmp(path, folders[i], n) == 0 ? path + n : "";
     if (*number && strlen(number) < 9 && strspn(number, "0123456789") == strlen(number))
-      return atoi(number);
+      return (int)strtol(number, NULL, 10);
   }
   return -1;
 }
