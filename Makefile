@@ -9,7 +9,7 @@ SUITE   ?= .
 WERROR  ?= OFF
 
 .PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
-        sanitize fuzz clean
+        sanitize valgrind fuzz clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -74,6 +74,11 @@ format:
 sanitize:
 	@tools/packages.sh build test
 	@tools/sanitize.sh
+
+# The sessions with the command line under valgrind. ARGS: some of the files of tests/cli/.
+valgrind:
+	@tools/packages.sh build test valgrind
+	@tools/valgrind.sh $(ARGS)
 
 # SECONDS_EACH: how long each fuzz target runs.
 fuzz:

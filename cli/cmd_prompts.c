@@ -11,9 +11,9 @@ static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_f
   TRY(out_file_open(cli, out, a->output));
   if (a->prompts.label_output) TRY(out_file_open(cli, labels, a->prompts.label_output));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
-    fprintf(out->file, "%s\n", kf_prompts_text(p, i));
+    put_line(out->file, kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
-    if (labels->file) fprintf(labels->file, "%s\n", class);
+    if (labels->file) put_line(labels->file, class);
   }
   TRY(out_file_commit(cli, out));
   if (a->prompts.label_output) TRY(out_file_commit(cli, labels));

@@ -49,8 +49,9 @@
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
- *     what went wrong with which file, row or byte. On failure nothing is handed out and output
- *     files are left as they were; on success they are in their places (docs/reliability.md).
+ *     what went wrong with which file, row or byte. On failure nothing is handed out: the caller's
+ *     pointer to the object is NULL then. Output files are left as they were; on success they are
+ *     in their places (docs/reliability.md).
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
@@ -151,6 +152,22 @@ typedef enum kf_hint {
   KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: the mean */
   KF_HINT_OTHER_NAME = 27     /* write to another file than the one that is read */
 } kf_hint;
+
+/* Names, ids and paths come out of files and may hold anything: characters that steer a terminal or
+ * turn a line around. Messages and notes of the library are safe; other text, before it goes to a
+ * terminal or a log, is taken through this character by character:
+ *
+ *     char shown[KF_SHOWN_SIZE];
+ *     for (size_t at = 0; kf_escape_next(name, &at, shown) > 0;) fputs(shown, stdout);
+ *
+ * Writes the character at text[*at] to `shown`, with a NUL, as it is or as an escape, moves *at past it
+ * and returns the length of what it wrote; 0 at the end. The escapes are \t, \n and \r; \x1b for other
+ * ASCII controls, and for bytes (80 to ff) that are not valid UTF-8; \u{202e} for other controls and
+ * for format characters (Unicode category Cf, U+2028, U+2029), except the joiners U+200C and U+200D
+ * between two visible characters that are not ASCII. A backslash stays as it is; a caller who doubles
+ * it can undo the escapes. */
+#define KF_SHOWN_SIZE 16
+KF_API size_t kf_escape_next(const char *text, size_t *at, char shown[KF_SHOWN_SIZE]);
 
 /* ---------------------------------------------------------------------------------------------
  * 2  Context: threads, instruction set, progress, log
@@ -272,7 +289,8 @@ typedef struct kf_data_options {
  * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
  * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
  *
- * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
+ * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
+ * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
  * checked here; rows are read later, block by block, so memory does not depend on their number. */
@@ -933,7 +951,7 @@ typedef struct kf_pictures kf_pictures;
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
- * folder of the list. Either every line has a class or none has. */
+ * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);

@@ -193,6 +193,11 @@ kf_err *kf_enter(kf_ctx *ctx);
   kf_err *err = kf_enter(ctx);                                                                     \
   if (!(given)) return kf_fail(err, KF_ERR_ARG, "%s: an argument is NULL", __func__)
 
+/* Before that, in every public function that hands out an object: whatever goes wrong, the caller's
+ * pointer is NULL then, and freeing it does no harm. tests/out_parameters.py looks. */
+#define KF_NOTHING(out)                                                                            \
+  if ((out) != NULL) *(out) = NULL
+
 /* Copies the caller's options (NULL: all defaults) to `o`; fails if they use reserved space, to which
  * a newer header may give a meaning. Needs `err`. */
 #define KF_OPTIONS(type, o, given)                                                                 \

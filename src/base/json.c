@@ -265,8 +265,8 @@ kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const
 }
 
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
-  char *text;
-  uint64_t length;
+  char *text = NULL;
+  uint64_t length = 0;
   *doc = (kf_json_doc){0};
   KF_TRY(kf_read_file(path, limit, &text, &length, err));
   return kf_json_take(doc, text, (size_t)length, (uint32_t)(limit / 16 + 16), path, err);

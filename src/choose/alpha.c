@@ -259,6 +259,7 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
 kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                              const kf_text *text, const kf_fuse_options *options,
                              kf_fuse_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
   KF_OPTIONS(kf_fuse_options, o, options);
   kf_fitter *fitter;

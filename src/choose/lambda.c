@@ -346,6 +346,7 @@ kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lam
 
 kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                const kf_lambda_options *options, kf_lambda_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_lambda_options, o, options);
   KF_TRY(check_options(&o, err));

@@ -170,7 +170,7 @@ static kf_status code_rows(embedding *e, uint64_t first, uint64_t n, unsigned ch
   uint64_t size = e->run.dim * kf_type_size(kf_type_of(e->run.dtype)), kept = 0, at = 0;
   for (uint64_t i = 0; i < n; i++) {
     unsigned char *code = e->code + kept * size;
-    uint64_t row;
+    uint64_t row = 0;
     bad[i] = 0;
     if (e->known[i] != 0) {
       kf_earlier_find(&e->earlier, e->sums[first + i], &row);

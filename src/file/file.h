@@ -229,6 +229,21 @@ kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err
 
 /* --- paths ------------------------------------------------------------------------------------- */
 
+typedef enum kf_format {
+  KF_FORMAT_NPY,
+  KF_FORMAT_SAFETENSORS,
+  KF_FORMAT_FVECS,
+  KF_FORMAT_FBIN,
+  KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
+  KF_FORMAT_OTHER  /* labels: text */
+} kf_format;
+/* By the ending of the path. */
+kf_format kf_format_of(const char *path);
+/* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
+ * .safetensors are told by their first bytes. */
+kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
+
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);
 /* Compares two strings through pointers to them, for qsort. */

@@ -251,7 +251,9 @@ static kf_status read_file(kf_st *st, kf_err *err) {
 }
 
 kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
-  if (kf_format_of(path) != KF_FORMAT_SAFETENSORS) {
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, err));
+  if (format != KF_FORMAT_SAFETENSORS) {
     kf_in in; /* a file that cannot be opened is reported first */
     KF_TRY(kf_in_open(&in, path, err));
     kf_in_close(&in);

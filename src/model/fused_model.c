@@ -310,6 +310,7 @@ kf_status kf_check_alpha(double alpha, kf_err *err) {
 
 kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text, double alpha,
                              kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   KF_TRY(kf_check_alpha(alpha, err));
   if (!model->map.normalized)
@@ -321,6 +322,7 @@ kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *
 
 kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   if (model->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "the model has no text; fuse it with text first");

@@ -194,6 +194,7 @@ static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *s
 
 kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
                                   const kf_data *samples, kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && name != NULL && samples != NULL && out != NULL);
   const kf_map *map = &model->map;
   KF_TRY(kf_map_check_data(map, samples, err));

@@ -213,6 +213,7 @@ static kf_status read_all(const kf_st *st, const kf_kernels *kernels, kf_model *
 }
 
 kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));

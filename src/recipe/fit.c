@@ -115,7 +115,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
 /* Leaves rows out once more where lambda (or alpha, with text) was given. */
 static kf_status measure_temperature(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  double lambda;
+  double lambda = 0;
   KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
   if (o->text == NULL) {
     kf_lambda_options by = lambda_options(o);
@@ -305,6 +305,8 @@ void kf_fit_end(kf_fit_job *j) {
 
 kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options, kf_model **out,
                  kf_fit_report **report) {
+  KF_NOTHING(out);
+  KF_NOTHING(report);
   KF_ENTER(ctx, out != NULL && (data != NULL || (options != NULL && options->stats != NULL)));
   KF_OPTIONS(kf_fit_options, o, options);
   kf_fit_job j;
@@ -321,6 +323,7 @@ kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options
 
 kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                        kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && out != NULL);
   KF_OPTIONS(kf_fit_options, o, options);
   o.stats = stats;

@@ -30,8 +30,8 @@ enum { MOST_ABOUT = 65536 }; /* bytes */
 /* What the folder was made from, to be freed; NULL: it does not say. */
 static char *read_source(const char *about) {
   kf_err ignored;
-  char *text, *source = NULL;
-  uint64_t n;
+  char *text = NULL, *source = NULL;
+  uint64_t n = 0;
   size_t head = sizeof first_words - 1;
   if (kf_read_file(about, MOST_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
   if (kf_starts_with(text, first_words)) {

@@ -125,6 +125,7 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
 }
 
 kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
