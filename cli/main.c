@@ -138,7 +138,7 @@ static int run(cli_run *cli, int argc, char **argv) {
   char message[512];
   cli->args.common.isa = -1; /* not given */
   if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
-    return fail_usage(cli, "%s", message);
+    return *message ? fail_usage(cli, "%s", message) : fail(cli, KF_ERR_MEM);
   if (cli->args.common.help || cli->args.common.long_help) {
     (cli->args.common.long_help ? print_long_help : print_help)(stdout, cli->command);
     return EXIT_OK;
