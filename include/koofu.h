@@ -853,8 +853,8 @@ typedef enum kf_precision {
 
 typedef struct kf_encoder_options {
   kf_precision precision;
-  kf_switch images;    /* load the image tower; default: on */
-  kf_switch text;      /* load the text tower and the tokenizer; default: on */
+  kf_switch images; /* load the image tower; default: on */
+  kf_switch text;   /* load the text tower and the tokenizer; default: on */
   /* Refuse pictures with more; 0: 178,956,970, as Pillow does. A picture takes 6 bytes a pixel while
    * it is decoded and turned, a JPEG in several scans up to 11, and its file; all threads of a context
    * together take at most 1 GiB, or 64 MiB a thread if that is more: others wait meanwhile, and a

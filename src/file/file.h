@@ -157,9 +157,9 @@ typedef struct kf_contents {
   size_t n_fields;
   const kf_kernels *kernels; /* for rows of f32 */
   const kf_i128 *moments;    /* statistics: the upper triangle */
-  uint64_t first;         /* number of the first row in memory, for messages */
-  bool unit;              /* gallery: rows have unit length */
-  uint32_t n_classes;     /* gallery: labels are below */
+  uint64_t first;            /* number of the first row in memory, for messages */
+  bool unit;                 /* gallery: rows have unit length */
+  uint32_t n_classes;        /* gallery: labels are below */
 } kf_contents;
 /* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in
  * docs/formats.md is broken: those of the header, before memory is taken for tensors, and those of

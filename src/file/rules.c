@@ -56,10 +56,10 @@ static const kf_rule rules[] = {
     {MODEL, "signal", "only if `centre` is `mean`", kf_rule_only_if, 0, 0, "centre=mean", true},
     {GALLERY, "metric", "`cosine`, `euclidean` or `inner`", kf_rule_word, 0, 0, "cosine,euclidean,inner", true},
     {GALLERY, "k", "a whole number, 1 to 1,024", kf_rule_whole, 1, KF_MAX_NEIGHBOURS, NULL, true},
-    {GALLERY, "mean", "present with `transform`, absent without", kf_rule_together, 0, 0, "transform", true},
-    {GALLERY, "normalized", "present with `transform`, absent without", kf_rule_together, 0, 0, "transform", true},
-    {GALLERY, "centre", "present with `transform`, absent without", kf_rule_together, 0, 0, "transform", true},
-    {GALLERY, "lambda", "present with `transform`, absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "mean", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "normalized", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "centre", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "lambda", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
     {IDS, "id_ends", "present with `id_bytes`, absent without", kf_rule_together, 0, 0, "id_bytes", true},
 
     /* the map */
