@@ -75,7 +75,10 @@ static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsig
   guard->number = (uint64_t)info.st_ino;
   guard->size = (uint64_t)info.st_size;
   guard->changed = info.st_mtim;
-  *retry = !kf_guard_holds(guard, path);
+  if (stat(path, &info) == 0)
+    *retry = !same_state(guard, &info);
+  else if (errno != ENOENT) /* then the next round says that it is gone */
+    return kf_fail_errno(err, path, "cannot be examined", errno);
   return KF_OK;
 }
 
