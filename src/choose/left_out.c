@@ -289,28 +289,25 @@ static kf_status few_classes(kf_view *v, kf_arena *scratch) {
                .a = weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n});
 }
 
-/* With more, they are the eigenvectors of S_b in the whitened space. */
-static kf_status many_classes(kf_view *v, kf_arena *scratch) {
+/* With more, they are those of the fitter. */
+static kf_status many_classes(kf_view *v, double lambda, kf_arena *scratch) {
   const kf_left_out *l = v->l;
   kf_ctx *ctx = l->ctx;
   uint64_t dim = l->dim, n = l->n;
-  const double *between = kf_fitter_between(l->fitter);
-  double *square, *vectors, *columns;
-  KF_TAKE(scratch, square, dim * dim);
-  KF_TAKE(scratch, vectors, dim * dim);
+  kf_directions directions;
+  KF_TRY(kf_fitter_decompose(l->fitter, lambda, &directions));
+  double *columns;
   KF_TAKE(scratch, columns, dim * n);
   KF_TAKE(&v->arena, v->gamma, dim);
   if (scratch->failed || v->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; i < dim; i++)
-    for (uint64_t j = i; j < dim; j++)
-      square[i * dim + j] = square[j * dim + i] = between[i * dim + j] * (v->root[i] * v->root[j]);
-  KF_TRY(kf_eigen(ctx, l->dim, square, v->gamma, vectors));
+  memcpy(v->gamma, directions.gamma, dim * sizeof *v->gamma);
   v->rank = count_directions(v->gamma, l->dim);
   KF_TAKE(&v->arena, v->directions, dim * v->rank);
   KF_TAKE(&v->arena, v->means, n * v->rank);
   if (v->arena.failed) return kf_fail_memory(&ctx->err);
   for (uint64_t d = 0; d < dim; d++)
-    for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = vectors[i * dim + d];
+    for (uint64_t i = 0; i < v->rank; i++)
+      v->directions[d * v->rank + i] = directions.u[i * dim + d];
   for (uint64_t j = 0; j < n; j++)
     for (uint64_t d = 0; d < dim; d++) columns[d * n + j] = l->means[j * dim + d] * v->root[d];
   return kf_multiply(
@@ -357,7 +354,7 @@ static kf_status start_view(kf_view *v, const kf_left_out *l, double lambda) {
     return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
   kf_arena scratch = {0};
-  kf_status status = l->n <= l->dim ? few_classes(v, &scratch) : many_classes(v, &scratch);
+  kf_status status = l->n <= l->dim ? few_classes(v, &scratch) : many_classes(v, lambda, &scratch);
   kf_arena_free(&scratch);
   return status == KF_OK ? set_metrics(v) : status;
 }
