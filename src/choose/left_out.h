@@ -44,8 +44,13 @@ typedef struct kf_left_out_point {
 typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, const double *scores);
 
 typedef struct kf_left_out_trial {
-  double lambda;      /* absolute */
-  uint64_t most;      /* leave out about this many of the rows, spread evenly; 0: all */
+  double lambda; /* absolute */
+  uint64_t most; /* leave out about this many of the rows, spread evenly; 0: all */
+  bool fast;     /* cosines in f32: losses to 1e-4 (docs/choosing.md) */
+  /* Of the rows left out, those that a trial with `most` this large leaves out make a second result
+   * [n_points]. 0, NULL: not wanted. */
+  uint64_t part;
+  kf_left_out_point *of_part;
   const char *what;   /* for progress */
   kf_left_out_fn see; /* NULL: nobody; scores are those of the first point */
   void *argument;
