@@ -36,6 +36,8 @@ typedef struct kf_left_out_point {
   double temperature; /* with the least loss */
   double loss;        /* mean of -ln p of the true class, p = softmax(temperature * score) */
   double loss_error;  /* its standard error */
+  /* The standard error of ln(temperature); infinite if the loss is least at an end of those tried. */
+  double temperature_error;
   uint64_t top1, top5;
 } kf_left_out_point;
 

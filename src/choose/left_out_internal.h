@@ -19,19 +19,20 @@ typedef struct kf_view {
   double kappa;
   double noise; /* 1 / the variance of a row in any direction of the whitened space: N - K */
   uint32_t rank;
-  uint32_t metrics;      /* 3, or 1 if class means are not shrunk */
-  bool fast;             /* products are in f32 */
-  double *root;          /* [D] of 1 / (w + lambda) */
-  double *gamma;         /* [rank] */
-  double *directions;    /* [D][rank] in columns */
-  double *means;         /* [n][rank] class means along them */
-  double *columns[3];    /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
-  float *columns_f32[3]; /* the same, if products are in f32 */
-  double *squares[3];    /* [n] squared lengths in the three metrics */
+  uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
+  bool fast;          /* products are in f32 */
+  double *root;       /* [D] of 1 / (w + lambda) */
+  double *gamma;      /* [rank] */
+  double *directions; /* [D][rank] in columns */
+  double *means;      /* [n][rank] class means along them */
+  double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
+  float *directions_f32, *columns_f32[3]; /* the same, if products are in f32 */
+  double *squares[3];                     /* [n] squared lengths in the three metrics */
   bool has_gram;
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */
   double *whitened, *weighted; /* [D][n], [n][D] */
+  float *whitened_f32;         /* [D][n] */
   double *square, *vectors;    /* [n][n] */
 } kf_view;
 
@@ -156,12 +157,13 @@ kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, con
 
 #define KF_TEMPERATURES 9u /* each twice the one before */
 
-/* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of its
- * square. */
+/* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of the
+ * squares of both. */
 typedef struct kf_likelihood {
   double first; /* temperature */
   uint64_t n;
   kf_i128 loss[KF_TEMPERATURES], slope[KF_TEMPERATURES], square[KF_TEMPERATURES];
+  kf_i128 slope_square[KF_TEMPERATURES];
   uint64_t top1, top5;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);

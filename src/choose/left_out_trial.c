@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PRODUCTS    (1u << 18) /* numbers in a product of matrices, about */
+#define PRODUCTS    (1u << 17) /* numbers in a product of matrices, about */
 #define LEAST_BATCH 16u        /* rows, unless there are fewer */
 #define MOST_BATCH  512u       /* rows, unless a group has more */
 
@@ -23,12 +23,13 @@ typedef struct kf_bench {
   double *z;          /* [rows][rank] along the directions of class means */
   double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
   double *product[3]; /* [2 rows][n] */
-  float *columns_f32, *product_f32[3]; /* the same, if products are in f32 */
-  double *wide;                        /* [2 r][D] of a block */
-  double *u;                           /* [2 r][rank] of a block */
-  double *scores;                      /* [r][n] */
-  double *text;                        /* [rows][n] */
-  double *both, *powers, *seen;        /* [n], [2n], [n_classes] */
+  /* The same, if products are in f32. */
+  float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
+  double *wide;                 /* [2 r][D] of a block */
+  double *u;                    /* [2 r][rank] of a block */
+  double *scores;               /* [r][n] */
+  double *text;                 /* [rows][n] */
+  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
   kf_block block;
 } kf_bench;
 
@@ -67,7 +68,11 @@ static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
   KF_TAKE(arena, b->whitened, rows * dim);
   KF_TAKE(arena, b->z, rows * rank);
   KF_TAKE(arena, b->columns, 2 * rows * rank);
-  if (!l->euclidean) KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
+  if (!l->euclidean) {
+    KF_TAKE(arena, b->whitened_f32, rows * dim);
+    KF_TAKE(arena, b->z_f32, rows * rank);
+    KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
+  }
   for (uint32_t m = 0; m < l->view.metrics; m++) {
     KF_TAKE(arena, b->product[m], 2 * rows * n);
     if (!l->euclidean) KF_TAKE(arena, b->product_f32[m], 2 * rows * n);
@@ -125,7 +130,7 @@ static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_
   const kf_left_out *l = v->l;
   size_t rank = v->rank, stride = n + n_classes;
   for (size_t d = 0; d < rank; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = (float)b->z[i * rank + d];
+    for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * rank + d];
     for (uint32_t k = 0; k < n_classes; k++)
       b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * rank + d];
   }
@@ -136,19 +141,43 @@ static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_
   }
 }
 
-/* The n rows of a batch to the directions of class means, and their products. */
-static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
-  const kf_view *v = &l->view;
+/* The n rows of a batch to the directions of class means. */
+static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
+  const kf_left_out *l = v->l;
   size_t dim = l->dim, rank = v->rank;
-  uint32_t n_classes = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    const double *x = l->turned + b->at[i] * dim;
-    b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = x[d] * v->root[d];
-  }
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++)
+      b->whitened[d * n + i] = l->turned[b->at[i] * dim + d] * v->root[d];
   memset(b->z, 0, n * rank * sizeof *b->z);
   l->ctx->kernels->gemm_tn(b->whitened, n, v->directions, rank, b->z, rank, n, rank, dim);
-  (v->fast ? multiply_fast : multiply_exact)(v, b, n, v->has_gram ? 0 : n_classes);
+}
+
+/* The same in f32. */
+static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
+  const kf_left_out *l = v->l;
+  size_t dim = l->dim, rank = v->rank;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++)
+      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
+  memset(b->z_f32, 0, n * rank * sizeof *b->z_f32);
+  l->ctx->kernels->gemm_tn_f32(b->whitened_f32, n, v->directions_f32, rank, b->z_f32, rank, n, rank,
+                               dim);
+  for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
+}
+
+static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
+  const kf_view *v = &l->view;
+  uint32_t n_classes = 0;
+  for (uint64_t i = 0; i < n; i++)
+    b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
+  if (v->has_gram) n_classes = 0;
+  if (v->fast) {
+    turn_fast(v, b, n);
+    multiply_fast(v, b, n, n_classes);
+  } else {
+    turn_exact(v, b, n);
+    multiply_exact(v, b, n, n_classes);
+  }
 }
 
 /* The cosines of rows with text; `whitened` is used for their columns. */
@@ -328,7 +357,7 @@ static void make_batches(trial *t) {
   }
 }
 
-/* Whether the products of all class means with one another are less work than those of the classes
+/* Whether half of the products of all class means with one another is less work than those of the classes
  * whose rows are left out. */
 static bool gram_pays(const trial *t) {
   const kf_left_out *l = t->l;
@@ -340,7 +369,7 @@ static bool gram_pays(const trial *t) {
       classes += l->rows.label[i] != last;
       last = l->rows.label[i];
     }
-  return 2 * classes > l->n;
+  return 4 * classes > 3 * (uint64_t)l->n;
 }
 
 static kf_status plan_trial(trial *t) {

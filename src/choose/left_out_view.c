@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
+#define MEANS      64u   /* class means that are turned together */
 #define MOST_GRAM  4u    /* times D: products of class means are kept for up to this many classes */
 
 void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
@@ -22,6 +23,8 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   KF_TAKE(arena, v->directions, dim * rank);
   KF_TAKE(arena, v->means, n * rank);
   KF_TAKE(arena, v->whitened, dim * n);
+  if (!l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
+  if (!l->euclidean && n > dim) KF_TAKE(arena, v->whitened_f32, dim * n);
   if (n <= dim) {
     KF_TAKE(arena, v->weighted, n * dim);
     KF_TAKE(arena, v->square, n * n);
@@ -40,6 +43,10 @@ static uint32_t count_directions(const double *gamma, uint32_t n) {
   uint32_t rank = 0;
   while (rank < n && gamma[rank] > NO_SCATTER * gamma[0]) rank++;
   return rank;
+}
+
+static void narrow(const double *from, uint64_t n, float *to) {
+  for (uint64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
 /* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
@@ -67,10 +74,27 @@ static kf_status few_classes(kf_view *v) {
       turned[j * v->rank + i] = y / root;
       v->means[j * v->rank + i] = y * root / sqrt((double)l->stats->counts[l->number[j]]);
     }
-  return kf_multiply(
+  KF_TRY(kf_multiply(
       ctx,
       (kf_product){
-          .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n});
+          .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n}));
+  if (v->fast) narrow(v->directions, dim * v->rank, v->directions_f32);
+  return KF_OK;
+}
+
+/* Class means along the directions, in f32. */
+static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const kf_view *v = argument;
+  const kf_left_out *l = v->l;
+  uint64_t first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS, rank = v->rank;
+  float *turned = kf_alloc_zero(n * rank, sizeof *turned);
+  if (turned == NULL) return kf_fail_memory(err);
+  l->ctx->kernels->gemm_tn_f32(v->whitened_f32 + first, l->n, v->directions_f32, rank, turned, rank,
+                               n, rank, l->dim);
+  for (uint64_t t = 0; t < n * rank; t++) v->means[first * rank + t] = (double)turned[t];
+  kf_free(turned);
+  return KF_OK;
 }
 
 /* With more, they are those of the fitter. */
@@ -83,6 +107,13 @@ static kf_status many_classes(kf_view *v, double lambda) {
   v->rank = count_directions(v->gamma, l->dim);
   for (uint64_t d = 0; d < dim; d++)
     for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = found.u[i * dim + d];
+  if (v->fast) {
+    narrow(v->directions, dim * v->rank, v->directions_f32);
+    for (uint64_t j = 0; j < n; j++)
+      for (uint64_t d = 0; d < dim; d++)
+        v->whitened_f32[d * n + j] = (float)(l->means[j * dim + d] * v->root[d]);
+    return kf_parallel(l->ctx, (n + MEANS - 1) / MEANS, turn_fast, v);
+  }
   for (uint64_t j = 0; j < n; j++)
     for (uint64_t d = 0; d < dim; d++) v->whitened[d * n + j] = l->means[j * dim + d] * v->root[d];
   return kf_multiply(
