@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define MOST_POINTS 64u
-#define GOOD_ERROR  0.025 /* of a temperature: costs less than 0.001 of loss where loss is 2 */
+#define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
@@ -85,7 +85,7 @@ static kf_status add_point(lambda_search *s, double lambda, const char *what,
 }
 
 /* What is told of a lambda, and its temperature: in f64, with as many rows as the temperature needs.
- * Those of the curve are among them; of_curve: the result with these alone, or NULL. */
+ * Those of the curve are among them; of_curve: the result with these alone. */
 static kf_status settle(lambda_search *s, double lambda, kf_left_out_point *of_curve) {
   kf_left_out_point p = {0};
   kf_left_out_trial trial = {.lambda = lambda,
@@ -312,7 +312,9 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
     c->all = c->points[c->chosen];
     c->n_all = c->n;
   } else if (s->settled != c->lambda) {
-    KF_TRY(settle(s, c->lambda, NULL));
+    kf_left_out_point p = {0};
+    KF_TRY(settle(s, c->lambda, &p));
+    c->points[c->chosen] = point_of(c->lambda, &p);
   }
   c->standard_error = kf_standard_error(c->all.top1, c->n_all);
   return KF_OK;

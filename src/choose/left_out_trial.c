@@ -357,8 +357,8 @@ static void make_batches(trial *t) {
   }
 }
 
-/* Whether half of the products of all class means with one another is less work than those of the classes
- * whose rows are left out. */
+/* Whether half of the products of all class means with one another is less work than those of the
+ * classes whose rows are left out. */
 static bool gram_pays(const trial *t) {
   const kf_left_out *l = t->l;
   uint64_t classes = 0;
