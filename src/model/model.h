@@ -175,6 +175,14 @@ kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_ce
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
+/* What makes T at one lambda: C = U^T diag(gamma) U of fitter.c. Kept until another lambda comes, so
+ * those who choose and kf_fitter_fit solve one eigenproblem together. */
+typedef struct kf_directions {
+  const double *scale; /* [D] (w + lambda)^(-1/2) */
+  const double *gamma; /* [D] falling; rounding is 0 */
+  const double *u;     /* [D][D] rows are eigenvectors */
+} kf_directions;
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
