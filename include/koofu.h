@@ -759,7 +759,7 @@ typedef struct kf_gallery_options {
    * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
-  uint64_t reserved[5];
+  uint64_t reserved[6];
 } kf_gallery_options;
 #define KF_MAX_BATCHES 64
 
