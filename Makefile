@@ -9,7 +9,7 @@ SUITE   ?= .
 WERROR  ?= OFF
 
 .PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
-        sanitize fuzz torture clean
+        sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -74,6 +74,11 @@ format:
 sanitize:
 	@tools/packages.sh build test
 	@tools/sanitize.sh
+
+# The sessions with the command line under valgrind. ARGS: some of the files of tests/cli/.
+valgrind:
+	@tools/packages.sh build test valgrind
+	@tools/valgrind.sh $(ARGS)
 
 # Faults, mutated files, kills, several writers and limits, until all is done: about an hour on two
 # cores. ARGS: options of tests/torture/torture.py, such as --seconds 600, --parts kills or --seed 2.

@@ -7,7 +7,7 @@
 #include "table.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 /* --- inputs ----------------------------------------------------------------------------------- */
 
@@ -64,26 +64,24 @@ typedef struct ranked {
   const kf_class_result *result;
 } ranked;
 
-/* The lower accuracy first; of equal ones the one with more rows, then the lower number. */
-static int by_accuracy(const ranked *x, const ranked *y) {
+/* The lower accuracy comes first; of equal ones the one with more rows, then the lower number. */
+static int comes_before(const ranked *x, const ranked *y) {
   double p = (double)x->result->top1 * (double)y->result->n;
   double q = (double)y->result->top1 * (double)x->result->n;
-  if (p < q || p > q) return p < q ? -1 : 1;
-  if (x->result->n != y->result->n) return x->result->n > y->result->n ? -1 : 1;
-  return x->class < y->class ? -1 : 1;
+  if (p < q || p > q) return p < q;
+  if (x->result->n != y->result->n) return x->result->n > y->result->n;
+  return x->class < y->class;
 }
 
-/* At most SHOWN classes that have rows, the worst first; returns how many. */
-static size_t worst_classes(const kf_analysis *analysis, ranked worst[SHOWN]) {
+/* The first of the classes that have rows; returns how many there are. */
+static size_t worst_classes(const kf_analysis *analysis, ranked list[SHOWN]) {
   size_t n = 0;
   for (uint32_t k = 0; k < analysis->n_classes; k++) {
     ranked one = {k, &analysis->classes[k]};
-    size_t at = n;
-    while (at > 0 && by_accuracy(&one, &worst[at - 1]) < 0) at--;
-    if (!one.result->n || at == SHOWN) continue;
-    if (n < SHOWN) n++;
-    memmove(worst + at + 1, worst + at, (n - 1 - at) * sizeof *worst);
-    worst[at] = one;
+    if (!one.result->n || (n == SHOWN && !comes_before(&one, &list[n - 1]))) continue;
+    size_t at = n < SHOWN ? n++ : n - 1;
+    for (; at > 0 && comes_before(&one, &list[at - 1]); at--) list[at] = list[at - 1];
+    list[at] = one;
   }
   return n;
 }

@@ -4,7 +4,8 @@ usage: rivals.py KOOFU FOLDER
 
   - the default is ahead on the mean of the five sets, with all rows and with two shots, and far behind on none
   - its probabilities are calibrated
-  - other classifiers are measured where scikit-learn is there
+  - on data in raw units it is level with LDA, where scikit-learn is there
+  - other classifiers are measured where it is there
   - a run that was stopped goes on; what is missing is told
 
 The folder holds embeddings/NAME_x.npy and NAME_y.npy; where it or numpy is absent the test is left out.
@@ -82,6 +83,18 @@ def check_others(common, out):
         check("... and LDA has no figure for two", ("pets", "2", "lda") not in rows and ("pets", "2", "gda-clip") in rows)
 
 
+def check_raw_units(koofu):
+    if not importlib.util.find_spec("sklearn"):
+        return
+    result = run("--koofu", koofu, "--raw-units")
+    rows = [line.split("|")[1:-1] for line in result.stdout.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in row] for row in rows if row[4].strip().isdigit()]
+    check("raw units: four sets", result.returncode == 0 and len(rows) == 4, result.stderr.strip())
+    for name, ours, lda, _, alone, theirs in rows:
+        level = int(theirs) - int(alone) <= 2 * (int(theirs) + int(alone)) ** 0.5 and float(ours) > float(lda) - 0.4
+        check(f"... {name} is level with LDA", level, f"{ours} and {lda}, alone right {alone} and {theirs}")
+
+
 def check_words(common, out):
     with open(out) as file:
         before = file.read()
@@ -113,6 +126,7 @@ def main():
             check_calibration(rows)
             check_words(common, out)
             check_others(common, out)
+            check_raw_units(koofu)
     print(f"{failed} failed")
     return 1 if failed else 0
 

@@ -244,6 +244,52 @@ static void raw_norm_model(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* By distances, classes count as often as they have rows: the answer is the class with the largest
+ * ln n_k - (N - K) d^2 / 2. */
+static void larger_classes_are_likelier(void **state) {
+  (void)state;
+  enum { N = 900, D = 6, K = 3 };
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(N, D, K, 1, 4);
+  for (uint64_t i = 0; i < w.n; i++) /* 300, 30 and 3 rows */
+    if ((w.labels[i] == 1 && i % 10 > 0) || (w.labels[i] == 2 && i % 100 > 1)) w.labels[i] = -1;
+  kf_stats *s = stats_of(ctx, &w, 1);
+  kf_model *m;
+  kf_fit_options options = {.lambda = {0.01, KF_LAMBDA_RELATIVE}};
+  assert_ok(ctx, kf_fit_stats(ctx, s, &options, &m));
+  double unit = (double)(kf_stats_rows(s) - K), distance[N];
+  float z[N * D];
+  int32_t found[N];
+  uint64_t otherwise = 0;
+  assert_ok(ctx, kf_transform(ctx, m, w.rows, w.n, NULL, z));
+  assert_ok(ctx, kf_classify(ctx, m, w.rows, w.n, NULL, found, distance));
+  for (uint64_t i = 0; i < w.n; i++) {
+    double least = INFINITY, nearest = INFINITY;
+    int32_t best = 0, by_distance = 0;
+    for (int32_t k = 0; k < K; k++) {
+      double d2 = 0, n = (double)kf_stats_count(s, (uint32_t)k);
+      for (int j = 0; j < D; j++) {
+        double at =
+            (double)m->prototypes[k * D + j] * m->lengths[k] - (double)z[i * D + (uint64_t)j];
+        d2 += at * at;
+      }
+      double with_prior = d2 + 2 / unit * log((double)kf_stats_count(s, 0) / n);
+      if (with_prior < least) best = k;
+      if (d2 < nearest) by_distance = k;
+      least = fmin(least, with_prior);
+      nearest = fmin(nearest, d2);
+    }
+    assert_int_equal(found[i], best);
+    assert_true(fabs(distance[i] - sqrt(least)) < 1e-6 * (1 + sqrt(least)));
+    otherwise += best != by_distance;
+  }
+  assert_true(otherwise > 5);
+  kf_model_free(m);
+  kf_stats_free(s);
+  free_world(&w);
+  kf_ctx_free(ctx);
+}
+
 static void another_class(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -426,6 +472,7 @@ int main(void) {
       cmocka_unit_test(classify_rows),
       cmocka_unit_test(ties_go_to_the_lower_class),
       cmocka_unit_test(raw_norm_model),
+      cmocka_unit_test(larger_classes_are_likelier),
       cmocka_unit_test(another_class),
       cmocka_unit_test(evaluation),
       cmocka_unit_test(classes_match_by_name),

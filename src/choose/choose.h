@@ -12,8 +12,8 @@ kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
 
 /* Rows that are enough for a curve of losses: some hundred, or more if classes are few. */
 static inline uint64_t kf_curve_rows(uint32_t n_classes) {
-  uint64_t rows = (1u << 18) / n_classes;
-  return rows > 250 ? rows : 250;
+  const uint64_t least = 262, rows = (1u << 16) / n_classes;
+  return rows > least ? rows : least;
 }
 
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */
@@ -54,10 +54,6 @@ kf_status kf_temperature_of_dim(const kf_fitter *fitter, const kf_data *data,
 /* As kf_near_duplicates, without near rows of the same group; groups may be NULL (near.c). */
 kf_status kf_near_outside(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                           const uint32_t *groups, kf_near_rows *out);
-
-/* Rows that are left out have, with Euclidean metric, the scores -d^2 / 2 times this: one over the
- * variance of a row in any direction of the mapped space (reject.c). */
-double kf_distance_unit(const kf_stats *stats);
 
 /* --- rows of unknown classes (reject.c) ------------------------------------------------------- */
 

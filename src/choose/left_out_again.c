@@ -194,6 +194,7 @@ static void shrink(again *a) {
       a->columns[d * l->n + j] = mean;
       a->mean2[j] += counted * counted;
     }
+    if (left > 0) a->mean2[j] += kf_view_prior2(a->v, left);
   }
 }
 

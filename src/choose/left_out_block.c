@@ -7,7 +7,7 @@
 
 #define LEAST_PIVOT 0x1p-44
 
-void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena) {
+void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena) {
   uint64_t r2 = 2 * r;
   KF_TAKE(arena, b->omega, r * r);
   KF_TAKE(arena, b->b, r * r);
@@ -26,8 +26,8 @@ void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena) {
     KF_TAKE(arena, m->g0c, r2);
     KF_TAKE(arena, m->g1c, r2);
   }
-  KF_TAKE(arena, b->weighted, v->rank * r2);
-  KF_TAKE(arena, b->columns, v->rank * r2);
+  KF_TAKE(arena, b->weighted, rank * r2);
+  KF_TAKE(arena, b->columns, rank * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }
@@ -268,10 +268,11 @@ INLINE void score_kind_of(const kf_view *v, const kf_block *b, uint32_t r,
                           const kf_class_kind *kind, mean_products *products, double *p, double *y,
                           double *scores) {
   const kf_left_out *l = v->l;
+  double prior2 = kf_view_prior2(v, kind->count);
   for (uint32_t at = kind->first; at < kind->last; at++) {
     uint32_t j = l->by_kind[at];
     class_mean m = mean_of(v, b, j);
-    double mean2 = mean_length2(v, b, r, &m, products, p, y);
+    double mean2 = mean_length2(v, b, r, &m, products, p, y) + prior2;
     for (uint32_t i = 0; i < r; i++)
       scores[(size_t)i * l->n + j] =
           kf_view_score(v, b->length2[i], product_with(v, b, r, i, products), mean2);
@@ -297,11 +298,13 @@ static void set_own(const kf_view *v, kf_block *b, uint32_t j, double count) {
   set_moved(v, b, &b->own);
 }
 
-static void score_class(const kf_view *v, const kf_block *b, uint32_t j, const class_mean *m,
-                        const double *length2, double *scores) {
+/* A class with `count` rows. length2: if it is not that of the mean; NULL otherwise. */
+static void score_class(const kf_view *v, const kf_block *b, uint32_t j, double count,
+                        const class_mean *m, const double *length2, double *scores) {
   mean_products products = {b->t[0], b->t[1]};
   double mean2 = mean_length2(v, b, b->r, m, &products, b->t[2], b->t[3]);
   if (length2 != NULL) mean2 = *length2;
+  mean2 += kf_view_prior2(v, count);
   for (uint32_t i = 0; i < b->r; i++)
     scores[(size_t)i * v->l->n + j] =
         kf_view_score(v, b->length2[i], product_with(v, b, b->r, i, &products), mean2);
@@ -325,7 +328,7 @@ static void score_own(const kf_view *v, kf_block *b, uint32_t j, double count, d
   for (uint32_t k = 0; k < v->metrics; k++) m.h[k] = b->own_h + k * (size_t)r2;
   set_count(v, b, count);
   set_own(v, b, j, count);
-  score_class(v, b, j, &m, NULL, scores);
+  score_class(v, b, j, count, &m, NULL, scores);
 }
 
 /* The same next to text. A mean of fewer rows is shrunk more and has more noise, so its cosines are
@@ -341,7 +344,7 @@ static void score_own_level(const kf_view *v, kf_block *b, uint32_t j, double al
   double length2 = mean_length2(v, b, b->r, &m, &products, b->t[2], b->t[3]);
   set_own(v, b, j, count);
   m.moved = &b->own;
-  score_class(v, b, j, &m, &length2, scores);
+  score_class(v, b, j, count, &m, &length2, scores);
 }
 
 /* Whether row i is the first of its class in the block. */

@@ -31,6 +31,7 @@ struct kf_ranker {
   int32_t *number;  /* [n] class numbers, rising */
   int32_t *place;   /* [n_classes], or -1 */
   double *mapped;   /* [n][most] mapped class means */
+  float *column;    /* [n] one more of them, of priors; zeros without */
   double size;      /* by which f32 values are divided: that of the largest prototype */
   float *columns;   /* [most][n] the same divided by size */
   float *scale;     /* [n_dims][n] for cosine; [n] ones for distances */
@@ -81,7 +82,8 @@ static float take_scale(kf_ranker *r, size_t t, double length2, bool zero) {
 /* Scale or offset of prototype j for every number of dimensions. */
 static void measure(kf_ranker *r, uint32_t j) {
   const double *p = r->mapped + (uint64_t)j * r->most;
-  double length2 = 0, inverse = 1 / r->size;
+  double length2 = 0, inverse = 1 / r->size, column = (double)r->column[j] * inverse;
+  double prior2 = column * column;
   bool zero = true;
   size_t t = 0;
   for (uint32_t l = 0; l < r->most; l++) {
@@ -91,12 +93,19 @@ static void measure(kf_ranker *r, uint32_t j) {
     length2 += x * x;
     if (l + 1 < r->dims[t]) continue;
     if (r->euclidean)
-      r->offset[t * r->n + j] = (float)(length2 / 2);
+      r->offset[t * r->n + j] = (float)((length2 + prior2) / 2);
     else
       r->scale[t * r->n + j] = take_scale(r, t, length2, zero);
-    r->longest[t] = fmax(r->longest[t], sqrt(length2));
+    r->longest[t] = fmax(r->longest[t], sqrt(length2 + prior2));
     t++;
   }
+}
+
+static void set_priors(kf_ranker *r, const kf_stats *stats) {
+  double largest = kf_largest_count(stats->counts, stats->n_classes);
+  double prior = r->euclidean ? r->model->prior : 0;
+  for (uint32_t j = 0; j < r->n; j++)
+    r->column[j] = kf_prior_column(prior, largest, stats->counts[r->number[j]]);
 }
 
 static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned char *mask,
@@ -108,6 +117,7 @@ static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned cha
   list_classes(r, stats, mask);
   uint64_t n = r->n, scales = r->euclidean ? 1 : r->n_dims, offsets = r->euclidean ? r->n_dims : 1;
   KF_TAKE(arena, r->mapped, n * r->most);
+  KF_TAKE(arena, r->column, n);
   KF_TAKE(arena, r->columns, n * r->most);
   KF_TAKE(arena, r->scale, n * scales);
   KF_TAKE_ZERO(arena, r->offset, n * offsets);
@@ -115,7 +125,9 @@ static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned cha
   KF_TAKE_ZERO(arena, r->steepest, r->n_dims);
   if (arena->failed) return kf_fail_memory(err);
   KF_TRY(map_classes(r, stats, err));
+  set_priors(r, stats);
   for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
+  for (uint64_t j = 0; j < n; j++) r->size = fmax(r->size, (double)r->column[j]);
   bool vanishes = r->size > 0 && r->size < 0x1p-149;
   r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
   if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
@@ -151,7 +163,7 @@ typedef struct close_call {
   const kf_ranker *r;
   const double *z; /* [most] the row */
   uint32_t dim;
-  float *row, *prototype; /* [most] scratch */
+  float *row, *prototype; /* [most + 1] scratch */
 } close_call;
 
 /* Smaller is nearer: minus the cosine, or the squared distance. */
@@ -165,7 +177,10 @@ static double canonical_value(const close_call *c, uint32_t j) {
     return -value;
   }
   for (uint32_t i = 0; i < c->dim; i++) c->prototype[i] = (float)((double)c->prototype[i] * length);
-  kernels->distances(c->row, rows, 1, c->dim, &value);
+  bool longer = c->r->model->prior > 0; /* by a column, as in prototypes.c */
+  c->prototype[c->dim] = c->r->column[j];
+  c->row[c->dim] = 0;
+  kernels->distances(c->row, rows, 1, c->dim + (longer ? 1 : 0), &value);
   return value;
 }
 
@@ -212,8 +227,8 @@ static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
   KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(&r->model->map));
   KF_TAKE(arena, w->z, KF_MAP_ROWS * (uint64_t)r->most);
   KF_TAKE(arena, w->sums, KF_MAP_ROWS * (uint64_t)r->n);
-  KF_TAKE(arena, w->row, r->most);
-  KF_TAKE(arena, w->prototype, r->most);
+  KF_TAKE(arena, w->row, r->most + 1);
+  KF_TAKE(arena, w->prototype, r->most + 1);
 }
 
 /* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows

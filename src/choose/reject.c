@@ -7,6 +7,7 @@
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -45,12 +46,6 @@ static void see(void *argument, uint64_t row, int32_t label, const double *score
   (void)label;
   const best_scores *best = argument;
   best->at[row] = best_of(scores, best->stats->n_classes, 1);
-}
-
-double kf_distance_unit(const kf_stats *s) {
-  uint64_t classes = 0;
-  for (uint32_t k = 0; k < s->n_classes; k++) classes += s->counts[k] > 0;
-  return (double)(s->rows - classes);
 }
 
 static kf_status by_left_out(best_scores *best, kf_fitter *fitter, const kf_data *data,
@@ -111,6 +106,13 @@ static kf_status by_loo(best_scores *best, kf_fitter *fitter, const kf_data *dat
 
 /* --- both ------------------------------------------------------------------------------------- */
 
+/* A threshold among the scores there can be: leaving out by formula may go past them by rounding. */
+static double limit(double score, const kf_reject_options *o) {
+  if (o->metric == KF_METRIC_EUCLIDEAN) return fmin(-score, DBL_MAX);
+  double most = o->text != NULL ? 1 + o->alpha : 1;
+  return fmax(-most, fmin(most, score));
+}
+
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
                               double *out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
@@ -127,8 +129,7 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
     status = kf_fail(&ctx->err, KF_ERR_MATH,
                      "a threshold for unknown rows cannot be chosen: no class has two rows%s",
                      o->groups != NULL ? " of different groups" : "");
-  double sign = o->metric == KF_METRIC_EUCLIDEAN ? -1 : 1;
-  if (status == KF_OK) *out = sign * kf_score_reached_by(best.at, n, o->share);
+  if (status == KF_OK) *out = limit(kf_score_reached_by(best.at, n, o->share), o);
   kf_free(best.at);
   return status;
 }

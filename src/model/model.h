@@ -4,6 +4,8 @@
 
 #include "stats/stats.h"
 
+#include <math.h>
+
 /* --- maps (map.c) ---------------------------------------------------------------------------- */
 
 /* z = T x, or T (x - mean) if it is centred, with x scaled to unit length first if `normalized`. The arrays belong to an
@@ -85,6 +87,7 @@ struct kf_model {
   float *prototypes;      /* mapped class means, unit length, [K][L] */
   double *lengths;        /* of the mapped class means, [K] */
   double *signal; /* g of fitter.c, [D]; rows are centred then. NULL: class means are not shrunk */
+  double prior;   /* of kf_prior2; 0: all classes are equally likely */
   /* Only in a model with text; NULL otherwise. */
   float *text;               /* unit length, [K][D]; predicted unless given */
   unsigned char *text_given; /* [K] */
@@ -110,6 +113,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
 kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 /* Makes room for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
+/* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
+kf_status kf_check_alpha(double alpha, kf_err *err);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
 /* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
@@ -124,6 +129,17 @@ void kf_model_set_means(kf_model *model, const kf_kernels *kernels, uint32_t k, 
                         const double *means, const double *mapped);
 /* Shrinks mapped means [n][L] of classes with these numbers of rows, if the model does so. */
 void kf_shrink_means(const kf_model *model, const int64_t *counts, uint32_t n, double *mapped);
+/* What a class with fewer rows than the largest adds to its squared distances, as an LDA does by its
+ * priors: prior * ln(largest / count), with prior = 2 / (N - K), twice the variance of a row. */
+static inline double kf_prior2(double prior, double largest, double count) {
+  return prior > 0 && count < largest ? prior * kf_ln(largest / count) : 0;
+}
+/* Its root, as another column of prototypes. */
+static inline float kf_prior_column(double prior, double largest, int64_t count) {
+  return (float)sqrt(kf_prior2(prior, largest, (double)count));
+}
+/* The largest of n numbers of rows. */
+double kf_largest_count(const int64_t *counts, uint32_t n);
 /* Sets counts, means and prototypes of n <= KF_MAP_ROWS classes from class k on, from the classes
  * of some statistics from `from` on. */
 kf_status kf_model_set_classes(kf_model *model, const kf_kernels *kernels, uint32_t k, uint32_t n,
@@ -159,6 +175,14 @@ kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_ce
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
+/* What makes T at one lambda: C = U^T diag(gamma) U of fitter.c. Kept until another lambda comes, so
+ * those who choose and kf_fitter_fit solve one eigenproblem together. */
+typedef struct kf_directions {
+  const double *scale; /* [D] (w + lambda)^(-1/2) */
+  const double *gamma; /* [D] falling; rounding is 0 */
+  const double *u;     /* [D][D] rows are eigenvectors */
+} kf_directions;
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
@@ -174,6 +198,9 @@ const double *kf_fitter_between(const kf_fitter *fitter);
 /* Whether the scatter of all rows stands in for that within classes, which is zero. */
 bool kf_fitter_total(const kf_fitter *fitter);
 double kf_fitter_kappa(const kf_fitter *fitter); /* of fitter.c; without `total` */
+double kf_fitter_prior(const kf_fitter *fitter); /* of its models */
+/* One over the variance of a row in any direction of the mapped space, at a small lambda: N - K. */
+double kf_distance_unit(const kf_stats *stats);
 kf_status kf_check_method(kf_method method, kf_err *err);
 /* KF_ERR_ARG for rows that are not centred, except in the paper's method. */
 kf_status kf_check_centre(kf_centre centre, kf_method method, kf_err *err);
@@ -191,6 +218,9 @@ typedef struct kf_product {
   bool upper;
 } kf_product;
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
+/* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
+ * shares with the others, but a few for each thread. */
+size_t kf_task_rows(const kf_ctx *ctx, size_t n);
 /* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
  * scratch, [D][n]. */
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,

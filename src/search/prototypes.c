@@ -2,7 +2,8 @@
  *
  * Prototypes are the rows of an index. A query is mapped and rounded to f32 once, and the nearest
  * prototypes are found like nearest rows: by canonical sums of f32 rows, so the answer does not
- * depend on how the work is divided. Classes are in the order of their numbers, so equal scores go
+ * depend on how the work is divided. Priors are a column more: what they add to squared distances is
+ * the square of a prototype's number there, and queries have 0. Classes are in the order of their numbers, so equal scores go
  * to the lower one. */
 #include "search/search.h"
 
@@ -11,9 +12,13 @@
 
 /* --- the prototypes -------------------------------------------------------------------------- */
 
-/* A unit prototype at the length of the mapped class mean; false if f32 cannot hold it. */
-static bool full_length(const kf_prototypes *p, const float *unit, double length, float *out) {
-  for (uint32_t i = 0; i < p->dim; i++) out[i] = (float)((double)unit[i] * length);
+/* Class k at the length of its mapped mean; false if f32 cannot hold it. */
+static bool full_length(const kf_prototypes *p, uint64_t k, float *out) {
+  const kf_model *m = p->model;
+  uint32_t l = m->map.dim_out;
+  double length = m->lengths[k];
+  for (uint32_t i = 0; i < l; i++) out[i] = (float)((double)m->prototypes[k * l + i] * length);
+  if (p->prior) out[l] = kf_prior_column(m->prior, p->largest, m->counts[k]);
   double norm2 = p->kernels->norm2(out, p->dim);
   return length == 0 || (norm2 > 0 && isfinite(norm2));
 }
@@ -37,7 +42,7 @@ static bool take_class(const kf_prototypes *p, uint64_t k, float *to) {
   } else if (p->metric == KF_METRIC_COSINE) {
     memcpy(to, m->prototypes + k * l, l * sizeof *to);
   } else {
-    return full_length(p, m->prototypes + k * l, m->lengths[k], to);
+    return full_length(p, k, to);
   }
   return true;
 }
@@ -83,9 +88,10 @@ static kf_status choose_part(const kf_model *model, kf_metric metric, bool raw, 
   return KF_OK;
 }
 
-static uint32_t dim_of(const kf_map *map, kf_part part, bool raw) {
-  if (part == KF_PART_FUSED) return map->dim_in + map->dim_out;
-  return raw || part == KF_PART_TEXT ? map->dim_in : map->dim_out;
+static uint32_t dim_of(const kf_prototypes *p) {
+  const kf_map *map = &p->model->map;
+  if (p->part == KF_PART_FUSED) return map->dim_in + map->dim_out;
+  return p->raw || p->part == KF_PART_TEXT ? map->dim_in : map->dim_out + (p->prior ? 1 : 0);
 }
 
 kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric, bool raw,
@@ -100,7 +106,9 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   p->metric = kf_metric_for(metric, model->map.normalized);
   p->raw = raw;
   p->part = part;
-  p->dim = dim_of(&model->map, part, raw);
+  p->largest = kf_largest_count(model->counts, model->n_classes);
+  p->prior = model->prior > 0 && p->metric == KF_METRIC_EUCLIDEAN && !raw;
+  p->dim = dim_of(p);
   kf_arena arena = {0};
   float *rows;
   KF_TAKE(&arena, rows, (uint64_t)model->n_classes * p->dim);
@@ -142,10 +150,23 @@ static kf_status to_both(const kf_prototypes *p, const float *rows, const double
   return status;
 }
 
+/* Mapped rows, with a last column of zeros. */
+static kf_status to_longer(const kf_prototypes *p, const float *rows, const double *norm2,
+                           uint64_t n, float *out, kf_err *err) {
+  uint64_t l = p->model->map.dim_out;
+  KF_TRY(kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, false, out, err));
+  for (uint64_t i = n; i-- > 0;) {
+    memmove(out + i * p->dim, out + i * l, l * sizeof *out);
+    out[i * p->dim + l] = 0;
+  }
+  return KF_OK;
+}
+
 kf_status kf_prototypes_queries(const kf_prototypes *p, const float *rows, const double *norm2,
                                 uint64_t n, float *out, kf_err *err) {
   bool unit = p->metric == KF_METRIC_COSINE;
   if (p->part == KF_PART_FUSED) return to_both(p, rows, norm2, n, out, err);
+  if (p->prior) return to_longer(p, rows, norm2, n, out, err);
   if (!p->raw && p->part == KF_PART_IMAGES)
     return kf_map_rows(&p->model->map, p->kernels, rows, norm2, n, unit, out, err);
   for (uint64_t i = 0; i < n; i++) {

@@ -62,8 +62,10 @@ typedef struct kf_prototypes {
   kf_metric metric; /* cosine or Euclidean */
   bool raw;
   kf_part part; /* images, text or fused */
+  bool prior;   /* the last column holds what priors add to distances; it is 0 in queries */
   uint32_t n, dim;
-  int32_t *ids; /* [n] class numbers, rising */
+  double largest; /* number of rows of a class of the model */
+  int32_t *ids;   /* [n] class numbers, rising */
   kf_index *index;
   kf_arena arena;
 } kf_prototypes;
