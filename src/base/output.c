@@ -18,8 +18,8 @@ static kf_status failed_before(const kf_output *output, kf_err *err) {
 }
 
 kf_status kf_output_open(kf_ctx *ctx, const char *path, kf_output **out) {
-  KF_ENTER(ctx, path != NULL && out != NULL);
   KF_NOTHING(out);
+  KF_ENTER(ctx, path != NULL && out != NULL);
   kf_output *output = kf_alloc_zero(1, sizeof *output);
   if (output == NULL) return kf_fail_memory(err);
   KF_HAND_OUT(kf_out_open(&output->out, ctx, path, err), out, output, kf_output_free);
