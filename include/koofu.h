@@ -661,13 +661,14 @@ typedef struct kf_index_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
   /* 1: do not copy the rows. The array or data set must outlive the index and stay as it is; it is
    * read again for the few rows that the first pass leaves. Memory: one byte per value instead of
-   * five, and 4 bytes per row. */
+   * five, and 4 bytes per row (cosine: 12). */
   int rows_in_place;
   uint64_t reserved[4];
 } kf_index_options;
 
-/* An index over rows [n][dim]. For cosine they are scaled to unit length and rounded to f32 once. A
- * NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is n = 0. */
+/* An index over rows [n][dim]. For cosine they may have any length: cosines are those of the rows as
+ * given. A NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is
+ * n = 0. */
 KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const kf_index_options *options, kf_index **out);
 /* The same over the rows of a data set; labels are ignored. A bad row is an error even with
@@ -754,7 +755,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
- * per value. */
+ * per value, and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);

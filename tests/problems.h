@@ -350,16 +350,13 @@ static inline int by_rank(const void *a, const void *b) {
   return x->row < y->row ? -1 : 1;
 }
 
-/* A copy of n rows, of unit length for cosine. */
-static inline float *ready(const float *rows, uint64_t n, uint32_t dim, kf_metric metric) {
-  float *out = malloc(n * dim * sizeof *out);
-  assert_non_null(out);
-  memcpy(out, rows, n * dim * sizeof *out);
-  for (uint64_t i = 0; metric == KF_METRIC_COSINE && i < n; i++) {
-    const float *x = rows + i * dim;
-    kf_unit_f32(x, sum_by_hand(x, x, dim, false), dim, out + i * dim);
-  }
-  return out;
+/* What decides: minus the cosine or the product, or the squared distance. */
+static inline double value_by_hand(const float *q, const float *x, uint32_t dim, kf_metric metric) {
+  if (metric == KF_METRIC_EUCLIDEAN) return sum_by_hand(q, x, dim, true);
+  double dot = sum_by_hand(q, x, dim, false);
+  if (metric == KF_METRIC_COSINE)
+    dot /= sqrt(sum_by_hand(q, q, dim, false) * sum_by_hand(x, x, dim, false));
+  return 0 - dot;
 }
 
 static inline answer solve(const problem *p, kf_metric metric) {
@@ -371,21 +368,16 @@ static inline answer solve(const problem *p, kf_metric metric) {
   a.scores = calloc(p->n_queries * n, sizeof *a.scores);
   ranked *all = malloc(n * sizeof *all);
   assert_true(a.rows != NULL && a.scores != NULL && all != NULL);
-  float *rows = ready(p->rows, n, dim, metric);
-  float *queries = ready(p->queries, p->n_queries, dim, metric);
   for (uint64_t q = 0; q < p->n_queries; q++) {
-    for (uint64_t i = 0; i < n; i++) {
-      double sum = sum_by_hand(queries + q * dim, rows + i * dim, dim, euclid);
-      all[i] = (ranked){euclid ? sum : 0 - sum, (int64_t)i};
-    }
+    for (uint64_t i = 0; i < n; i++)
+      all[i] =
+          (ranked){value_by_hand(p->queries + q * dim, p->rows + i * dim, dim, metric), (int64_t)i};
     qsort(all, n, sizeof *all, by_rank);
     for (uint64_t t = 0; t < n; t++) {
       a.rows[q * n + t] = all[t].row;
       a.scores[q * n + t] = euclid ? sqrt(all[t].value) : 0 - all[t].value;
     }
   }
-  free(rows);
-  free(queries);
   free(all);
   return a;
 }

@@ -31,8 +31,10 @@ static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_e
   const char *cause = NULL;
   if (!isfinite(norm2))
     cause = "has a NaN or an infinity";
-  else if (g->space.metric == KF_METRIC_COSINE && !(fabs(norm2 - 1) < 1e-5))
-    cause = "does not have unit length, as rows of a cosine gallery must";
+  else if (g->space.metric == KF_METRIC_COSINE && norm2 == 0)
+    cause = "is zero and has no direction";
+  else if (g->space.metric == KF_METRIC_COSINE && g->space.map != NULL && !(fabs(norm2 - 1) < 1e-5))
+    cause = "does not have unit length, as mapped rows of a cosine gallery must";
   if (cause == NULL) return KF_OK;
   return kf_fail(err, KF_ERR_DATA, "%s, row %llu: %s", g->in.path, (unsigned long long)row, cause);
 }

@@ -1,7 +1,8 @@
 /* index.h - the contents of an index, and the bounds that the first pass of a search relies on.
  * Stays in this room. docs/numerics.md has the proof.
  *
- * With the centre m, a row x and a query q are y = x - m and p = q - m. Rows are ranked by the key
+ * With the centre m, a row x and a query q are y = x - m and p = q - m; for cosine, x and q are at
+ * unit length here, and here alone. Rows are ranked by the key
  *
  *     a = p . y - h        h = -m . y   (q . x = a + q . m)
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
@@ -12,6 +13,8 @@
 #define KF_INDEX_H
 
 #include "search/search.h"
+
+#include <math.h>
 
 /* Bounds over the rows of one block, except those that are always candidates. */
 typedef struct kf_row_block {
@@ -28,7 +31,8 @@ struct kf_index {
   uint64_t n;
   uint32_t dim, padded; /* kf_scan_dim(dim) */
   bool in_place;
-  float *rows; /* [n][dim]; NULL: in place */
+  float *rows;   /* [n][dim] as given; NULL: in place */
+  double *norm2; /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */
 
@@ -50,6 +54,7 @@ struct kf_index {
 
 /* A query. First it is centred, then rounded with a factor that several queries may share. */
 typedef struct kf_query {
+  double norm2;   /* the canonical squared length of the query as given */
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
@@ -94,9 +99,15 @@ static inline int32_t kf_floor(double least, double margin, double value_of_one,
   if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also if it is NaN */
 }
-/* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
- * when the score gets better. */
+/* The key of a canonical score (cosine, dot product or squared distance): larger is nearer. It
+ * never falls when the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
+/* The canonical cosine of two rows with this dot product and these squared lengths. That of a row
+ * with itself is 1. */
+static inline double kf_cosine(double dot, double norm2, double other_norm2) {
+  double lengths2 = norm2 * other_norm2; /* below 2^545, and at least 2^-596 unless it is zero */
+  return lengths2 > 0 ? dot / sqrt(lengths2) : 0;
+}
 
 /* --- groups of queries (query_groups.c) ------------------------------------------------------ */
 
@@ -106,7 +117,7 @@ typedef struct kf_query_groups {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
-  const float *x;     /* [n][dim] the queries, as the scores see them */
+  const float *x;     /* [n][dim] the queries */
   uint32_t n;         /* queries at hand */
   uint32_t n_groups;  /* of scan->group queries; the last one may be smaller */
   uint32_t *order;    /* [n] place i holds query order[i] */

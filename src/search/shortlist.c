@@ -103,6 +103,8 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
   bool euclidean = s->index->metric == KF_METRIC_EUCLIDEAN;
   KF_TRY(find_rows(s, numbers, n, rows, err));
   (euclidean ? s->kernels->distances : s->kernels->dots)(s->x, rows, n, s->index->dim, value);
+  for (uint32_t i = 0; s->index->norm2 != NULL && i < n; i++)
+    value[i] = kf_cosine(value[i], s->query->norm2, s->index->norm2[numbers[i]]);
   for (uint32_t i = 0; i < n; i++)
     note_score(list, k, s,
                (kf_scored){.value = euclidean ? value[i] : -value[i], .row = numbers[i]});
@@ -146,6 +148,7 @@ static kf_pending pop(kf_shortlist *list) {
 static void prefetch(const kf_index *index, uint64_t row) {
   const char *x = (const char *)(index->rows + row * index->dim);
   size_t bytes = index->dim * sizeof(float);
+  if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
   for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
 }
 

@@ -12,7 +12,7 @@ typedef struct kf_pending {
 
 /* A row with its canonical score; smaller values are nearer. */
 typedef struct kf_scored {
-  double value; /* minus the dot product, or the squared distance */
+  double value; /* minus the cosine or the dot product, or the squared distance */
   uint64_t row;
 } kf_scored;
 
@@ -40,7 +40,7 @@ typedef struct kf_scorer {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_query *query;
-  const float *x;      /* the query as the scores see it */
+  const float *x;      /* the query as given */
   float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
