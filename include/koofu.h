@@ -648,9 +648,10 @@ KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
  *
  * An index keeps an 8-bit copy of its rows. A first pass over that copy finds every row that could
  * belong to the answer (the rounding error of each row is measured, so this is certain, not just
- * likely); then scores in double precision, of the rows as given, decide. The answer is what a
- * comparison with every row in double precision gives, to the bit, for any number of threads,
- * instruction set and number of queries at a time. See docs/numerics.md.
+ * likely); then scores of the rows as given decide, in double precision and, where that cannot tell
+ * two rows apart, in exact arithmetic. The answer is that of a comparison with every row without any
+ * rounding, for any number of threads, instruction set and number of queries at a time. See
+ * docs/numerics.md.
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_index kf_index;
@@ -708,10 +709,10 @@ typedef struct kf_search_report {
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
- * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for
- * distances: equal squares, of which scores are the roots) the lower row number comes first. 1 <= k
- * <= KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or
- * NULL). */
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Of equally near rows the lower
+ * number comes first. Rows that are not equally near may have equal scores, which are rounded; scores
+ * never rise (distances never fall) along a list. 1 <= k <= KF_MAX_NEIGHBOURS, and k <= the number of
+ * rows searched. Counts are added to report (or NULL). */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);

@@ -149,6 +149,20 @@ double kf_key(const kf_index *index, const kf_query *query, double score) {
   return index->metric == KF_METRIC_EUCLIDEAN ? (query->base - score) / 2 : score - query->base;
 }
 
+double kf_score_error(const kf_index *index, const kf_query *query, double score, double length) {
+  double share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
+  if (index->metric == KF_METRIC_COSINE) return share;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return share * score;
+  return share * (sqrt(query->norm2) * SLACK) * (length + index->centre_length);
+}
+
+double kf_key_error(const kf_index *index, const kf_query *query, double length) {
+  double gamma = rounding_share(index);
+  if (index->metric != KF_METRIC_EUCLIDEAN)
+    return gamma * query->length * (length + index->centre_length);
+  return 2 * gamma * (query->length + length) * (query->length + length);
+}
+
 /* --- the centre ------------------------------------------------------------------------------ */
 
 #define SAMPLE 1024u

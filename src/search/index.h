@@ -102,6 +102,16 @@ static inline int32_t kf_floor(double least, double margin, double value_of_one,
 /* The key of a canonical score (cosine, dot product or squared distance): larger is nearer. It
  * never falls when the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
+/* How far a canonical score may be from the exact one, for a row with |y| <= length. */
+double kf_score_error(const kf_index *index, const kf_query *query, double score, double length);
+/* How far the key of a canonical score may be from that of the exact one, likewise. */
+double kf_key_error(const kf_index *index, const kf_query *query, double length);
+/* Not less than |y| of a row, if it is one of those that blocks have bounds for; otherwise
+ * infinite. */
+static inline double kf_row_length(const kf_index *index, uint64_t row) {
+  return index->offset[row] > -INFINITY ? (double)index->blocks[row / index->block_rows].length
+                                        : INFINITY;
+}
 /* The canonical cosine of two rows with this dot product and these squared lengths. That of a row
  * with itself is 1. */
 static inline double kf_cosine(double dot, double norm2, double other_norm2) {

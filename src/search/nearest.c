@@ -256,9 +256,10 @@ static kf_status finish(finder *f, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
+  double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
   for (uint32_t t = 0; t < f->k; t++) {
     uint64_t at = query_at(f, i) * f->k + t;
-    double value = list->scored[t].value;
+    if (!(list->scored[t].value < value)) value = list->scored[t].value;
     r->rows[at] = (int64_t)list->scored[t].row;
     if (r->scores != NULL)
       r->scores[at] = f->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;

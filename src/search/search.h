@@ -14,7 +14,8 @@ typedef struct kf_source {
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
-  void *owned; /* freed with the index, or when building it fails; may be NULL */
+  void *owned;    /* freed with the index, or when building it fails; may be NULL */
+  bool canonical; /* canonical scores decide, as they are; otherwise exact ones do */
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must

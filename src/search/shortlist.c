@@ -3,7 +3,10 @@
  * A row comes with bounds of its key. Once k rows are known to have keys of at least `least`, a row
  * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored from
  * the largest upper bound down, and as soon as k scores are known that the next upper bound does
- * not reach, the answer is complete. */
+ * not reach, the answer is complete.
+ *
+ * Scores are canonical sums in f64. Where two are so close that their rounding may have put them in
+ * the wrong order, they are taken again in a hundred bits and, if that is not enough, exactly. */
 #include "search/shortlist.h"
 
 #include <math.h>
@@ -66,22 +69,12 @@ static double key_of(const kf_scorer *s, double value) {
   return kf_key(s->index, s->query, s->index->metric == KF_METRIC_EUCLIDEAN ? value : -value);
 }
 
-static void note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, kf_scored s) {
-  kf_scored *to = list->scored;
-  uint32_t at = list->n_scored;
-  if (at == k) at = k - 1;
-  if (list->n_scored == k &&
-      (s.value > to[at].value || (s.value == to[at].value && s.row > to[at].row)))
-    return;
-  for (; at > 0 &&
-         (s.value < to[at - 1].value || (s.value == to[at - 1].value && s.row < to[at - 1].row));
-       at--)
-    to[at] = to[at - 1];
-  to[at] = s;
-  if (list->n_scored < k) list->n_scored++;
-  if (list->n_scored < k) return;
-  double key = key_of(scorer, to[k - 1].value);
-  if (key > list->least) list->least = key;
+/* A lower bound of the key, where rows are in the order of exact scores. */
+static double least_key(const kf_scorer *s, const kf_scored *scored) {
+  double key = key_of(s, scored->value);
+  if (s->index->source.canonical) return key;
+  double error = kf_key_error(s->index, s->query, scored->length);
+  return error < INFINITY ? key - error : -INFINITY;
 }
 
 static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t n,
@@ -96,6 +89,76 @@ static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t
   return KF_OK;
 }
 
+static double value_error(const kf_scorer *s, const kf_scored *scored) {
+  return kf_score_error(s->index, s->query, scored->value, scored->length);
+}
+
+/* Which of two rows is nearer, where canonical scores cannot tell: 1 for x, -1 for y, 0 for
+ * neither. */
+static kf_status compare_closely(const kf_scorer *s, kf_scored *x, kf_scored *y, int *out,
+                                 kf_err *err) {
+  const float *rows[2];
+  kf_scored *both[] = {x, y};
+  const kf_index *index = s->index;
+  *out = 0;
+  KF_TRY(find_rows(s, (uint64_t[]){x->row, y->row}, 2, rows, err));
+  if (x->value == y->value && memcmp(rows[0], rows[1], index->dim * sizeof **rows) == 0)
+    return KF_OK;
+  for (int i = 0; i < 2; i++) {
+    if (both[i]->refined) continue;
+    both[i]->fine = kf_exact_fine(index->metric, s->x, rows[i], index->dim);
+    both[i]->refined = true;
+  }
+  *out = kf_fine_compare(x->fine, y->fine);
+  if (*out == 0) *out = kf_exact_compare(index->metric, s->x, rows[0], rows[1], index->dim);
+  return KF_OK;
+}
+
+/* Whether x comes before y. */
+static kf_status comes_before(const kf_scorer *s, kf_scored *x, kf_scored *y, bool *out,
+                              kf_err *err) {
+  double apart = y->value - x->value;
+  int nearer = apart > 0 ? 1 : apart < 0 ? -1 : 0;
+  if (!s->index->source.canonical && !(fabs(apart) > value_error(s, x) + value_error(s, y)))
+    KF_TRY(compare_closely(s, x, y, &nearer, err));
+  *out = nearer != 0 ? nearer > 0 : x->row < y->row;
+  return KF_OK;
+}
+
+static kf_status note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, kf_scored s,
+                            kf_err *err) {
+  kf_scored *to = list->scored;
+  uint32_t low = 0, high = list->n_scored;
+  bool before;
+  if (high == k) { /* usually it does not even come before the last */
+    KF_TRY(comes_before(scorer, &s, &to[--high], &before, err));
+    if (!before) return KF_OK;
+  }
+  uint32_t moved = high;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    KF_TRY(comes_before(scorer, &s, &to[middle], &before, err));
+    if (before)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  memmove(to + low + 1, to + low, (moved - low) * sizeof *to);
+  to[low] = s;
+  if (list->n_scored < k) list->n_scored++;
+  if (list->n_scored < k) return KF_OK;
+  double key = least_key(scorer, &to[k - 1]);
+  if (key > list->least) list->least = key;
+  return KF_OK;
+}
+
+/* Not less than |y|: of a row without a bound, |x| + |m|. */
+static double length_of(const kf_scorer *s, uint64_t row, const float *x) {
+  double length = kf_row_length(s->index, row);
+  if (length < INFINITY) return length;
+  return (sqrt(s->kernels->norm2(x, s->index->dim)) + s->index->centre_length) * (1 + 0x1p-20);
+}
+
 static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint64_t *numbers,
                        uint32_t n, kf_err *err) {
   const float *rows[KF_SCORE_ROWS];
@@ -105,9 +168,12 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
   (euclidean ? s->kernels->distances : s->kernels->dots)(s->x, rows, n, s->index->dim, value);
   for (uint32_t i = 0; s->index->norm2 != NULL && i < n; i++)
     value[i] = kf_cosine(value[i], s->query->norm2, s->index->norm2[numbers[i]]);
+  kf_scored scored[KF_SCORE_ROWS];
   for (uint32_t i = 0; i < n; i++)
-    note_score(list, k, s,
-               (kf_scored){.value = euclidean ? value[i] : -value[i], .row = numbers[i]});
+    scored[i] = (kf_scored){.value = euclidean ? value[i] : -value[i],
+                            .row = numbers[i],
+                            .length = length_of(s, numbers[i], rows[i])};
+  for (uint32_t i = 0; i < n; i++) KF_TRY(note_score(list, k, s, scored[i], err));
   s->candidates += n;
   return KF_OK;
 }
@@ -184,10 +250,15 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer,
   return KF_OK;
 }
 
-/* Replaces the lower bounds by the best scores, if these are better. */
+/* Replaces the lower bounds by the best scores, if these are better. Errors differ, so they are
+ * made to rise. */
 static void take_scores_as_bounds(kf_shortlist *list, uint32_t k, const kf_scorer *scorer) {
-  if (list->n_scored < k || key_of(scorer, list->scored[k - 1].value) < list->lower[0]) return;
-  for (uint32_t i = 0; i < k; i++) list->lower[i] = key_of(scorer, list->scored[k - 1 - i].value);
+  if (list->n_scored < k || least_key(scorer, &list->scored[k - 1]) < list->lower[0]) return;
+  for (uint32_t i = 0; i < k; i++) {
+    double key = least_key(scorer, &list->scored[i]);
+    double *to = &list->lower[k - 1 - i];
+    *to = i > 0 && to[1] < key ? to[1] : key;
+  }
 }
 
 kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
@@ -204,7 +275,8 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
-  for (uint32_t i = 0; i < other->n_scored; i++) note_score(list, k, scorer, other->scored[i]);
+  for (uint32_t i = 0; i < other->n_scored; i++)
+    KF_TRY(note_score(list, k, scorer, other->scored[i], err));
   for (uint32_t i = 0; i < k; i++) note_lower(list, k, other->lower[i]);
   for (uint32_t i = 0; i < other->n_pending; i++) {
     if (other->pending[i].upper < list->least) continue;

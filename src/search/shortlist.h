@@ -2,6 +2,7 @@
 #ifndef KF_SHORTLIST_H
 #define KF_SHORTLIST_H
 
+#include "search/exact.h"
 #include "search/index.h"
 
 /* A row with an upper bound of its key. */
@@ -14,6 +15,9 @@ typedef struct kf_pending {
 typedef struct kf_scored {
   double value; /* minus the cosine or the dot product, or the squared distance */
   uint64_t row;
+  double length; /* not less than |y| */
+  kf_fine fine;  /* once `refined` */
+  bool refined;
 } kf_scored;
 
 typedef struct kf_shortlist {
@@ -22,7 +26,7 @@ typedef struct kf_shortlist {
   uint32_t n_pending, n_scored;
   kf_pending *pending; /* [capacity] */
   double *lower;       /* [k] the best lower bounds so far, the smallest first */
-  kf_scored *scored;   /* [k] in order: by value, then by row */
+  kf_scored *scored;   /* [k] in order: by score, then by row */
 } kf_shortlist;
 
 /* Empties the list. */
@@ -41,7 +45,7 @@ typedef struct kf_scorer {
   const kf_kernels *kernels;
   const kf_query *query;
   const float *x;      /* the query as given */
-  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place */
+  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place; at least 2 */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
