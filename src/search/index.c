@@ -83,6 +83,7 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
     memset(bytes, 0, index->padded);
     index->offset[row] = -INFINITY;
   }
+  block->longest = fmaxf(block->longest, up(sqrt(length2)));
   place(index, row, bytes);
 }
 
@@ -110,6 +111,8 @@ kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const 
     q.length += 2 * index->centre_length;
   }
   if (!(q.length < LONGEST)) q.largest = INFINITY;
+  q.share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
+  if (index->metric == KF_METRIC_INNER) q.share *= sqrt(q.norm2) * SLACK;
   return q;
 }
 
@@ -149,15 +152,8 @@ double kf_key(const kf_index *index, const kf_query *query, double score) {
   return index->metric == KF_METRIC_EUCLIDEAN ? (query->base - score) / 2 : score - query->base;
 }
 
-double kf_score_error(const kf_index *index, const kf_query *query, double score, double length) {
-  double share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
-  if (index->metric == KF_METRIC_COSINE) return share;
-  if (index->metric == KF_METRIC_EUCLIDEAN) return share * score;
-  return share * (sqrt(query->norm2) * SLACK) * (length + index->centre_length);
-}
-
-double kf_key_error(const kf_index *index, const kf_query *query, double length) {
-  double gamma = rounding_share(index);
+double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score) {
+  double gamma = rounding_share(index), length = kf_row_length(index, query, row, score);
   if (index->metric != KF_METRIC_EUCLIDEAN)
     return gamma * query->length * (length + index->centre_length);
   return 2 * gamma * (query->length + length) * (query->length + length);
@@ -296,13 +292,15 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   return status;
 }
 
-/* The median over blocks of the factor with which their offsets come to 2^27. */
-static kf_status find_least_factor(kf_index *index, kf_err *err) {
+/* The longest row, and the median over blocks of the factor with which their offsets come to
+ * 2^27. */
+static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   double *factor = kf_alloc(index->n_blocks, sizeof *factor);
   if (factor == NULL) return kf_fail_memory(err);
   uint64_t n = 0;
   for (uint64_t i = 0; i < index->n_blocks; i++) {
     const kf_row_block *b = &index->blocks[i];
+    index->longest = fmax(index->longest, (double)b->longest);
     if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
   }
   qsort(factor, n, sizeof *factor, by_value);
@@ -334,7 +332,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   if (status == KF_OK) status = find_centre(index, ctx->kernels, &ctx->err);
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
-  if (status == KF_OK) status = find_least_factor(index, &ctx->err);
+  if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
   KF_HAND_OUT(status, out, index, kf_index_free);
 }
 

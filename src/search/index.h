@@ -18,11 +18,12 @@
 
 /* Bounds over the rows of one block, except those that are always candidates. */
 typedef struct kf_row_block {
-  float scale;  /* y is about scale * bytes */
-  float length; /* not less than any |y| */
-  float error;  /* not less than any |y - scale * bytes| */
-  float offset; /* the largest |h| */
-  float fixed;  /* the part of the margin that does not depend on the query */
+  float scale;   /* y is about scale * bytes */
+  float length;  /* not less than any |y| */
+  float error;   /* not less than any |y - scale * bytes| */
+  float offset;  /* the largest |h| */
+  float fixed;   /* the part of the margin that does not depend on the query */
+  float longest; /* not less than any |y|, of all rows */
 } kf_row_block;
 
 struct kf_index {
@@ -35,6 +36,7 @@ struct kf_index {
   double *norm2; /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */
+  double longest;       /* not less than any |y| */
 
   /* The 8-bit copy, in panels, and h of each row; the last block is filled up. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
@@ -58,6 +60,7 @@ typedef struct kf_query {
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
+  double share;   /* of a score that rounding may change: for kf_score_error */
   /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
    */
   double by_length, by_error, fixed;
@@ -102,16 +105,23 @@ static inline int32_t kf_floor(double least, double margin, double value_of_one,
 /* The key of a canonical score (cosine, dot product or squared distance): larger is nearer. It
  * never falls when the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
-/* How far a canonical score may be from the exact one, for a row with |y| <= length. */
-double kf_score_error(const kf_index *index, const kf_query *query, double score, double length);
-/* How far the key of a canonical score may be from that of the exact one, likewise. */
-double kf_key_error(const kf_index *index, const kf_query *query, double length);
-/* Not less than |y| of a row, if it is one of those that blocks have bounds for; otherwise
- * infinite. */
-static inline double kf_row_length(const kf_index *index, uint64_t row) {
-  return index->offset[row] > -INFINITY ? (double)index->blocks[row / index->block_rows].length
-                                        : INFINITY;
+/* Not less than |y| of a row with this canonical score. */
+static inline double kf_row_length(const kf_index *index, const kf_query *query, uint64_t row,
+                                   double score) {
+  if (index->metric == KF_METRIC_COSINE) return 2 + index->centre_length;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return query->length + 2 * sqrt(score);
+  bool bounded = index->offset[row] > -INFINITY;
+  return bounded ? (double)index->blocks[row / index->block_rows].length : index->longest;
 }
+/* How far a canonical score may be from the exact one. */
+static inline double kf_score_error(const kf_index *index, const kf_query *query, uint64_t row,
+                                    double score) {
+  if (index->metric == KF_METRIC_COSINE) return query->share;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return query->share * score;
+  return query->share * (kf_row_length(index, query, row, score) + index->centre_length);
+}
+/* How far its key may be from that of the exact one. */
+double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score);
 /* The canonical cosine of two rows with this dot product and these squared lengths. That of a row
  * with itself is 1. */
 static inline double kf_cosine(double dot, double norm2, double other_norm2) {

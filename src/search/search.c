@@ -111,12 +111,16 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
   KF_TRY(check_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n,
                     kf_index_dim(index), err));
-  uint64_t candidates = 0;
-  KF_TRY(
-      kf_index_nearest_parallel(ctx, index, queries, n, k, o.leave_out, rows, scores, &candidates));
-  if (report != NULL) {
+  uint64_t candidates = 0, size = kf_index_dim(index) * sizeof *queries;
+  float *aligned = kf_alloc(n, size); /* each is read for many rows */
+  if (aligned == NULL) return kf_fail_memory(err);
+  if (n > 0) memcpy(aligned, queries, n * size);
+  kf_status status =
+      kf_index_nearest_parallel(ctx, index, aligned, n, k, o.leave_out, rows, scores, &candidates);
+  kf_free(aligned);
+  if (status == KF_OK && report != NULL) {
     report->queries += n;
     report->candidates += candidates;
   }
-  return KF_OK;
+  return status;
 }

@@ -15,9 +15,6 @@ typedef struct kf_pending {
 typedef struct kf_scored {
   double value; /* minus the cosine or the dot product, or the squared distance */
   uint64_t row;
-  double length; /* not less than |y| */
-  kf_fine fine;  /* once `refined` */
-  bool refined;
 } kf_scored;
 
 typedef struct kf_shortlist {
@@ -27,6 +24,8 @@ typedef struct kf_shortlist {
   kf_pending *pending; /* [capacity] */
   double *lower;       /* [k] the best lower bounds so far, the smallest first */
   kf_scored *scored;   /* [k] in order: by score, then by row */
+  kf_fine *fine;       /* [k] of them; high is NaN where it is not known */
+  bool refined;        /* some are; otherwise `fine` is not in use */
 } kf_shortlist;
 
 /* Empties the list. */
