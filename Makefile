@@ -9,7 +9,7 @@ SUITE   ?= .
 WERROR  ?= OFF
 
 .PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
-        sanitize fuzz clean
+        sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
 	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=OFF > /dev/null
@@ -75,10 +75,23 @@ sanitize:
 	@tools/packages.sh build test
 	@tools/sanitize.sh
 
-# SECONDS_EACH: how long each fuzz target runs.
+# The sessions with the command line under valgrind. ARGS: some of the files of tests/cli/.
+valgrind:
+	@tools/packages.sh build test valgrind
+	@tools/valgrind.sh $(ARGS)
+
+# Faults, mutated files, kills, several writers and limits, until all is done: about an hour on two
+# cores. ARGS: options of tests/torture/torture.py, such as --seconds 600, --parts kills or --seed 2.
+torture:
+	@tools/packages.sh build test
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_TESTS=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS) --target koofu torture_faults
+	@python3 tests/torture/torture.py $(BUILD)/koofu --shim $(BUILD)/tests/torture_faults.so --jobs $(JOBS) $(ARGS)
+
+# SECONDS_EACH: how long each fuzz target runs; ARGS: options of tools/fuzz.sh, such as --executions 30000000.
 fuzz:
 	@tools/packages.sh build fuzz
-	@tools/fuzz.sh
+	@tools/fuzz.sh $(ARGS)
 
 clean:
 	@rm -rf build build-*

@@ -96,9 +96,15 @@ int parse_choice(const char *what, const char *text, const char *const *choices,
   return -1;
 }
 
+/* A sentence would be taken for one about usage. */
+static int fail_memory(const reader *r) {
+  r->message[0] = '\0';
+  return -1;
+}
+
 static int list_add(reader *r, cli_list *list, const char *item) {
   const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
-  if (!items) return FAIL(r, "out of memory");
+  if (!items) return fail_memory(r);
   list->items = items;
   list->items[list->n++] = item;
   return 0;
@@ -110,7 +116,7 @@ static int numbers_add(reader *r, cli_numbers *numbers, uint32_t number) {
   while (at < numbers->n && numbers->items[at] < number) at++;
   if (at < numbers->n && numbers->items[at] == number) return 0;
   uint32_t *items = realloc(numbers->items, (numbers->n + 1) * sizeof *items);
-  if (!items) return FAIL(r, "out of memory");
+  if (!items) return fail_memory(r);
   memmove(items + at + 1, items + at, (numbers->n - at) * sizeof *items);
   items[at] = number;
   numbers->items = items;

@@ -114,7 +114,7 @@ typedef struct option_walk {
 const cli_option *option_next(option_walk *walk, const cli_group **group);
 
 /* Reads the words after the command's name. An option that is not a list may be repeated; the last
- * value counts. Returns 0, or -1 with one sentence in message. */
+ * value counts. Returns 0, or -1 with one sentence in message, which is empty if memory ran out. */
 struct cli_args;
 int args_parse(const cli_command *command, int argc, char **argv, struct cli_args *out,
                char *message, size_t size);

@@ -5,7 +5,7 @@
 #include "array_out.h"
 #include "outputs.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,28 +19,32 @@ char *scores_path(const char *path) {
 }
 
 /* Writes a header of `padded` bytes: prefix, text, spaces and `last`. The data after it are aligned. */
-static off_t put_header(FILE *file, const char *prefix, size_t prefix_size, const char *text,
-                        size_t padded, const char *last) {
-  fwrite(prefix, 1, prefix_size, file);
-  fprintf(file, "%-*s%s", (int)(padded - prefix_size - strlen(last)), text, last);
-  return (off_t)padded;
+static int put_header(cli_run *cli, kf_output *file, const char *prefix, size_t prefix_size,
+                      const char *text, size_t padded, const char *last) {
+  char header[1024];
+  memcpy(header, prefix, prefix_size);
+  snprintf(header + prefix_size, sizeof header - prefix_size, "%-*s%s",
+           (int)(padded - prefix_size - strlen(last)), text, last);
+  return result_of(cli, kf_output_write(cli->ctx, file, header, padded));
 }
 
 static size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
-static off_t put_npy_header(FILE *file, const char *type, uint64_t n, uint32_t k) {
+static int put_npy_header(cli_run *cli, array_out *out, int which, uint64_t n) {
   char prefix[10] = "\x93NUMPY\x01", text[128];
   int length =
       snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%llu, %u), }",
-               type, (unsigned long long)n, k);
+               npy_types[which], (unsigned long long)n, out->k);
   size_t padded = round_up(sizeof prefix + (size_t)length + 1, 64);
   prefix[8] = (char)(padded - sizeof prefix); /* below 256 */
-  return put_header(file, prefix, sizeof prefix, text, padded, "\n");
+  out->at[which] = padded;
+  return put_header(cli, out->files[which], prefix, sizeof prefix, text, padded, "\n");
 }
 
-static off_t put_safetensors_header(FILE *file, uint64_t n, uint32_t k, const char *metric) {
+static int put_safetensors_header(cli_run *cli, array_out *out, uint64_t n, const char *metric) {
   char prefix[8] = "", text[512];
-  unsigned long long rows = n, bytes = 8 * n * k;
+  unsigned long long rows = n, bytes = 8 * n * out->k;
+  unsigned k = out->k;
   int length =
       snprintf(text, sizeof text,
                "{\"__metadata__\":{\"format\":\"koofu.answers\",\"version\":\"1\",\"k\":\"%u\","
@@ -52,7 +56,9 @@ static off_t put_safetensors_header(FILE *file, uint64_t n, uint32_t k, const ch
   size_t padded = round_up(sizeof prefix + (size_t)length, 8);
   for (size_t i = 0; i < sizeof prefix; i++) /* little-endian */
     prefix[i] = (char)((padded - sizeof prefix) >> (8 * i));
-  return put_header(file, prefix, sizeof prefix, text, padded, "");
+  out->at[ROWS] = padded;
+  out->at[SCORES] = padded + bytes;
+  return put_header(cli, out->files[ROWS], prefix, sizeof prefix, text, padded, "");
 }
 
 static int open_npy(cli_run *cli, array_out *out, const char *path, uint64_t n) {
@@ -60,8 +66,8 @@ static int open_npy(cli_run *cli, array_out *out, const char *path, uint64_t n) 
   if (!out->scores_path) return fail(cli, KF_ERR_MEM);
   const char *const paths[] = {path, out->scores_path};
   for (int i = ROWS; i <= SCORES; i++) {
-    TRY(out_file_open(cli, &out->files[i], paths[i]));
-    out->at[i] = put_npy_header(out->files[i].file, npy_types[i], n, out->k);
+    TRY(result_of(cli, kf_output_open(cli->ctx, paths[i], &out->files[i])));
+    TRY(put_npy_header(cli, out, i, n));
   }
   return EXIT_OK;
 }
@@ -71,20 +77,15 @@ int array_out_open(cli_run *cli, array_out *out, const char *path, uint64_t n, u
   memset(out, 0, sizeof *out);
   out->k = k;
   if (ends_with(path, ".npy")) return open_npy(cli, out, path, n);
-  TRY(out_file_open(cli, &out->files[ROWS], path));
-  out->at[ROWS] = put_safetensors_header(out->files[ROWS].file, n, k, metric);
-  out->at[SCORES] = out->at[ROWS] + (off_t)(8 * n * k);
-  return EXIT_OK;
+  TRY(result_of(cli, kf_output_open(cli->ctx, path, &out->files[ROWS])));
+  return put_safetensors_header(cli, out, n, metric);
 }
 
-static int put_array(cli_run *cli, array_out *out, int which, uint64_t first, const void *values,
-                     uint64_t n) {
-  out_file *file = &out->files[out->scores_path ? which : ROWS];
-  errno = 0;
-  if (fseeko(file->file, out->at[which] + (off_t)(8 * first * out->k), SEEK_SET) == 0 &&
-      fwrite(values, 8 * (size_t)out->k, n, file->file) == n)
-    return EXIT_OK;
-  return out_file_fail(cli, file, "cannot be written");
+static int put_array(cli_run *cli, const array_out *out, int which, uint64_t first,
+                     const void *values, uint64_t n) {
+  uint64_t size = 8 * (uint64_t)out->k;
+  return result_of(cli, kf_output_write_at(cli->ctx, out->files[out->scores_path ? which : ROWS],
+                                           out->at[which] + first * size, values, n * size));
 }
 
 int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, const int64_t *rows,
@@ -94,11 +95,16 @@ int array_out_put(cli_run *cli, array_out *out, uint64_t first, uint64_t n, cons
 }
 
 int array_out_commit(cli_run *cli, array_out *out) {
-  return out_files_commit(cli, out->files, COUNT_OF(out->files));
+  for (int i = ROWS; i <= SCORES && out->files[i]; i++) {
+    kf_output *file = out->files[i];
+    out->files[i] = NULL; /* freed by the commit in any case */
+    TRY(result_of(cli, kf_output_commit(cli->ctx, file)));
+  }
+  return EXIT_OK;
 }
 
 void array_out_abort(array_out *out) {
-  out_file_abort(&out->files[ROWS]);
-  out_file_abort(&out->files[SCORES]);
+  kf_output_free(out->files[ROWS]);
+  kf_output_free(out->files[SCORES]);
   free(out->scores_path);
 }

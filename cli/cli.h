@@ -24,6 +24,8 @@ typedef struct cli_run {
   double begun;
   struct cli_owned *owned; /* [n_owned] (owned.h) */
   size_t n_owned;
+  struct cli_stream *streams; /* [n_streams] that were read (streams.h) */
+  size_t n_streams;
 } cli_run;
 
 /* Each prints "koofu COMMAND: message" on stderr and returns the exit status. */

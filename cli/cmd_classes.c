@@ -85,7 +85,7 @@ enum { N_LISTS = KF_GROUPS + 1 };
 
 static void write_group(FILE *file, const kf_class_set *group) {
   for (uint32_t i = 0; i < kf_class_set_size(group); i++)
-    fprintf(file, "%s\n", kf_class_set_name(group, i));
+    put_line(file, kf_class_set_name(group, i));
 }
 
 static void write_list(const void *argument, size_t i, FILE *file) {

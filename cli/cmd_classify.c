@@ -11,7 +11,6 @@
 #include "table.h"
 #include "texts.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -285,8 +284,6 @@ static void say_counts(const classify_job *job) {
 static int commit(classify_job *job) {
   cli_run *cli = job->cli;
   int to_stdout = is_stdout(cli->args.output);
-  if (to_stdout && fflush(stdout) != 0)
-    return fail_with(cli, EXIT_IO, "standard output: cannot be written: %s", strerror(errno));
   TRY(out_file_commit(cli, &job->out));
   if (!to_stdout)
     say_written(cli, cli->args.output, "the %s of %s",

@@ -5,6 +5,7 @@
 #include "judging.h"
 #include "outputs.h"
 #include "owned.h"
+#include "streams.h"
 
 #include <string.h>
 
@@ -43,7 +44,7 @@ static void print_side(const compare_job *job, size_t side, uint64_t hits) {
   uint64_t n = job->result.n;
   printf("%c  %9s %-16s  %-7s  ", (int)('A' + (int)side), show_percent(hits, n).text,
          show_interval(hits, n).text, space_of(job, side));
-  print_plain(stdout, job->cli->args.operands.items[side]);
+  print_plain(stdout, stream_name(job->cli, job->cli->args.operands.items[side]));
   putchar('\n');
 }
 
@@ -75,8 +76,8 @@ static void print_json(const compare_job *job) {
   jw_count(&j, "neither", r->neither);
   print_json_share(&j, "a", r->both + r->only_a, r->n, 1);
   print_json_share(&j, "b", r->both + r->only_b, r->n, 1);
-  jw_text(&j, "a_file", job->cli->args.operands.items[0]);
-  jw_text(&j, "b_file", job->cli->args.operands.items[1]);
+  jw_text(&j, "a_file", stream_name(job->cli, job->cli->args.operands.items[0]));
+  jw_text(&j, "b_file", stream_name(job->cli, job->cli->args.operands.items[1]));
   jw_text(&j, "a_space", json_space(job, 0));
   jw_text(&j, "b_space", json_space(job, 1));
   jw_real(&j, "difference", r->difference);

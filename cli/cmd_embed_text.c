@@ -5,6 +5,15 @@
 #include "owned.h"
 #include "texts.h"
 
+/* Texts as an operand are those of --prompts. */
+static int take_operand(cli_run *cli) {
+  cli_args *a = &cli->args;
+  if (a->operands.n < 2) return EXIT_OK;
+  if (a->prompts.lines) return fail_usage(cli, "TEXTS and --prompts are the same; give one");
+  a->prompts.lines = a->operands.items[1];
+  return EXIT_OK;
+}
+
 static int check_options(cli_run *cli) {
   const cli_args *a = &cli->args;
   if (!a->data.classes == !a->prompts.lines)
@@ -54,6 +63,7 @@ static int run(cli_run *cli) {
   const cli_args *a = &cli->args;
   kf_prompts *prompts = NULL;
   kf_encoder *encoder = NULL;
+  TRY(take_operand(cli));
   TRY(check_options(cli));
   TRY(make_prompts(cli, &prompts));
   TRY(load_encoder(cli, a->operands.items[0], TOWER_TEXT, &encoder));
@@ -80,7 +90,7 @@ static const cli_group own_options = {
 
 const cli_command embed_text_command = {
     .name = "embed-text",
-    .operands = "CLIP-DIR",
+    .operands = "CLIP-DIR [TEXTS]",
     .summary = "turn class names or texts into embeddings, for zero-shot use",
     .details =
         "CLIP-DIR is a CLIP model as Hugging Face publishes it: a folder with config.json, "
@@ -91,7 +101,9 @@ const cli_command embed_text_command = {
         "('red_fox<tab>red fox'). The output is for --text of 'koofu fit', 'koofu eval' and "
         "'koofu classify'. --prompt-rows writes the embeddings of the prompts instead, with "
         "labels.\n\n"
-        "With --prompts, every line is embedded as it is and gets a row of its own.\n\n"
+        "With --prompts, or TEXTS as an argument, every line of the file is embedded as it is and "
+        "gets "
+        "a row of its own.\n\n"
         "All prompts are held in memory.",
     .groups = GROUPS(&own_options, &tower_options),
     .examples = EXAMPLES({"Zero-shot classes from their names",
@@ -99,6 +111,8 @@ const cli_command embed_text_command = {
                          {"Then their accuracy",
                           "koofu eval model.safetensors test.safetensors --text text.safetensors"},
                          {"Pictures by words: search in a gallery with a sentence",
-                          "koofu embed-text clip --prompts query.txt -o query.safetensors"}),
+                          "koofu embed-text clip --prompts query.txt -o query.safetensors"},
+                         {"The same, from another program",
+                          "echo 'a red fox' | koofu embed-text clip - -o query.safetensors"}),
     .run = run,
 };

@@ -9,6 +9,7 @@ static int choose_output(cli_run *cli) {
   cli_args *a = &cli->args;
   if (!a->output) a->output = a->index.append;
   if (!a->output) return fail_usage(cli, "missing option -o GALLERY.safetensors");
+  if (a->index.again && !a->index.append) return fail_usage(cli, "--again needs --append GALLERY");
   if (a->index.append && a->index.model)
     return fail_usage(cli, "--model cannot be used with --append: the map is in the gallery");
   if (a->index.append && a->search.k.automatic)
@@ -48,11 +49,19 @@ static int take_k(cli_run *cli, const kf_data *data, const kf_model *model, uint
 
 static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
   const cli_args *a = &cli->args;
-  kf_gallery_options options = {
-      .metric = (kf_metric)a->metric, .ids = a->index.ids, .append_to = a->index.append};
+  int repeated = 0;
+  kf_gallery_options options = {.metric = (kf_metric)a->metric,
+                                .ids = a->index.ids,
+                                .append_to = a->index.append,
+                                .again = a->index.again,
+                                .repeated = &repeated};
   TRY(take_k(cli, data, model, &options.k));
   uint64_t all = rows_in(cli, a->index.append) + kf_data_rows(data);
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
+  if (status == KF_OK && repeated) {
+    say(cli, "if they should be there twice, give --again");
+    return EXIT_OK;
+  }
   if (status == KF_OK) {
     say_data_written(cli, a->output);
     say_renumbered(cli, data, all);
@@ -89,7 +98,9 @@ static const cli_group own_options = {
          .help = "a name for each row, one per line, such as the file it was made from (default: "
                  "the ids in the data, if any)"},
         {TEXT("append", index.append, "GALLERY"),
-         .help = "add the rows to those of this gallery, with its map and metric"})};
+         .help = "add the rows to those of this gallery, with its map and metric"},
+        {FLAG("again", index.again),
+         .help = "with --append: add rows even if the same ones were added before"})};
 
 const cli_command index_command = {
     .name = "index",
@@ -105,10 +116,17 @@ const cli_command index_command = {
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "
         "among the others with a map fitted without it. Otherwise each row in turn is left out.\n\n"
         "With --append, the rows of another gallery come first. If both have the same list of "
-        "classes, the result has the same bytes as a gallery made of all rows at once. Without -o "
-        "the gallery itself grows: it is written again next to the old one, which it then "
-        "replaces in one step. Classes are matched by name, and new ones are added at the end. "
+        "classes, the result has the same bytes as a gallery made of all rows at once. Classes are "
+        "matched by name, and new ones are added at the end. "
         "Both or neither must have labels, and the same goes for ids.\n\n"
+        "Without -o the gallery itself grows: it is written again next to the old one, which it "
+        "then replaces in one step. Several commands may add rows to one gallery at the same time: "
+        "each waits for its turn, and searches never wait. The file also says which rows were "
+        "added "
+        "by the last 64 commands, so a command can be repeated if nobody knows whether it was "
+        "done: "
+        "the same rows with the same labels and ids are not added a second time, unless --again is "
+        "given.\n\n"
         "Rows are streamed, so the data may be larger than memory. --skip-bad leaves out bad "
         "rows, together with their lines in --labels and --ids; the rows of the gallery are then "
         "numbered without them, and --ids keeps track of which is which.",

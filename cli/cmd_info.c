@@ -3,6 +3,7 @@
 #include "format.h"
 #include "galleries.h"
 #include "json.h"
+#include "streams.h"
 
 #include <string.h>
 
@@ -38,8 +39,10 @@ static void print_meta(const kf_info *info) {
   for (size_t i = 0; i < info->n_meta; i++) {
     const char *value = info->meta_values[i];
     size_t length = strlen(value);
+    size_t most = length < META_SHOWN ? length : META_SHOWN;
+    while (((unsigned char)value[most] & 0xc0) == 0x80) most--; /* a whole character */
     char cut[META_SHOWN + 1];
-    snprintf(cut, sizeof cut, "%s", value);
+    snprintf(cut, sizeof cut, "%.*s", (int)most, value);
     printf("    ");
     print_escaped(stdout, info->meta_keys[i]);
     printf(" = ");
@@ -157,7 +160,7 @@ static int run(cli_run *cli) {
       if (result == EXIT_OK) result = failed;
       continue;
     }
-    (cli->args.json ? print_json : print_text)(path, info);
+    (cli->args.json ? print_json : print_text)(stream_name(cli, path), info);
     kf_info_free(info);
   }
   return stop_wanted() ? fail(cli, KF_ERR_CANCELLED) : result;

@@ -7,16 +7,17 @@
 
 static int write_prompts(cli_run *cli, const kf_prompts *p, out_file *out, out_file *labels) {
   const cli_args *a = &cli->args;
+  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
   TRY(out_file_open(cli, out, a->output));
   if (a->prompts.label_output) TRY(out_file_open(cli, labels, a->prompts.label_output));
   for (uint64_t i = 0; i < kf_prompts_count(p); i++) {
-    fprintf(out->file, "%s\n", kf_prompts_text(p, i));
+    put_line(out->file, kf_prompts_text(p, i));
     const char *class = kf_prompts_class_name(p, (uint32_t)kf_prompts_class(p, i));
-    if (labels->file) fprintf(labels->file, "%s\n", class);
+    if (labels->file) put_line(labels->file, class);
   }
-  TRY(out_file_finish(cli, out));
-  if (a->prompts.label_output) TRY(out_file_commit(cli, labels));
   TRY(out_file_commit(cli, out));
+  if (a->prompts.label_output) TRY(out_file_commit(cli, labels));
+  TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
   if (!is_stdout(a->output))
     say_written(cli, a->output, "%s of %s",
                 show_counted(kf_prompts_count(p), "prompt", "prompts").text,
@@ -55,6 +56,7 @@ static int run(cli_run *cli) {
   int result = write_prompts(cli, prompts, &out, &labels);
   out_file_abort(&out);
   out_file_abort(&labels);
+  kf_outputs_abort(cli->ctx);
   return result;
 }
 

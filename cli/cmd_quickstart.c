@@ -91,12 +91,10 @@ static void print_word(const char *word) {
     fputs(word, stdout);
     return;
   }
+  char piece[KF_SHOWN_SIZE];
   putchar('\'');
-  for (const char *c = word; *c; c++)
-    if (*c == '\'')
-      fputs("'\\''", stdout);
-    else
-      putchar((unsigned char)*c < ' ' ? '?' : *c);
+  for (size_t at = 0; kf_escape_next(word, &at, piece) > 0;)
+    fputs(*piece == '\'' ? "'\\''" : piece, stdout);
   putchar('\'');
 }
 

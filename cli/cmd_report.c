@@ -117,7 +117,7 @@ static int run(cli_run *cli) {
                                 .n_shots = a->shots.sizes.n,
                                 .seeds = (uint32_t)a->shots.seeds.value};
   options.fit.text = in.text;
-  kf_report_result report;
+  kf_report_result report = {0};
   TRY(result_of(cli, kf_report_write(cli->ctx, in.train, &options, a->output, &report)));
   say_result(cli, &report);
   return EXIT_OK;

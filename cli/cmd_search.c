@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "format.h"
 #include "galleries.h"
+#include "out_file.h"
 #include "outputs.h"
 #include "owned.h"
 #include "search_page.h"
@@ -193,18 +194,36 @@ static int open_output(search_job *job) {
   return out_file_open(job->cli, &job->text, path);
 }
 
-static int commit_output(search_job *job) {
-  const char *path = job->cli->args.output;
-  if (is_stdout(path)) return EXIT_OK;
-  int result = job->as_arrays ? array_out_commit(job->cli, &job->arrays)
-                              : out_file_commit(job->cli, &job->text);
-  if (result == EXIT_OK)
+static int commit_answers(search_job *job) {
+  if (is_stdout(job->cli->args.output)) return EXIT_OK;
+  return job->as_arrays ? array_out_commit(job->cli, &job->arrays)
+                        : out_file_commit(job->cli, &job->text);
+}
+
+static void say_answers(const search_job *job) {
+  const char *path = job->cli->args.output, *scores = job->arrays.scores_path;
+  if (!is_stdout(path))
     say_written(job->cli, path, "the %s of %s%s%s",
                 show_counted(job->k, "nearest row", "nearest rows").text,
                 show_counted(job->report.queries, "query", "queries").text,
-                job->arrays.scores_path ? ", and their scores in " : "",
-                job->arrays.scores_path ? job->arrays.scores_path : "");
-  return result;
+                scores ? ", and their scores in " : "", scores ? scores : "");
+}
+
+/* Answers and page, or neither. */
+static int write_outputs(search_job *job) {
+  cli_run *cli = job->cli;
+  int page = cli->args.search.html != NULL;
+  TRY(open_output(job));
+  TRY(search_all(job));
+  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
+  TRY(commit_answers(job));
+  if (page)
+    TRY(search_page_write(cli, &job->page, job->gallery, job->k, job->report.queries,
+                          job->queries.mean));
+  TRY(result_of(cli, kf_outputs_commit(cli->ctx)));
+  say_answers(job);
+  if (page) search_page_say(cli, &job->page, job->report.queries);
+  return EXIT_OK;
 }
 
 /* What is known after the answers. */
@@ -229,12 +248,7 @@ static int search(search_job *job) {
   TRY(make_buffers(job));
   const cli_args *a = &job->cli->args;
   if (a->search.html) TRY(search_page_start(job->cli, &job->page, job->n_queries, job->k));
-  TRY(open_output(job));
-  TRY(search_all(job));
-  TRY(commit_output(job));
-  if (a->search.html)
-    TRY(search_page_write(job->cli, &job->page, job->gallery, job->k, job->report.queries,
-                          job->queries.mean));
+  TRY(write_outputs(job));
   if (job->cli->args.json) close_json(job);
   return EXIT_OK;
 }
@@ -316,6 +330,7 @@ static int run(cli_run *cli) {
   if (result == EXIT_OK) result = search(&job);
   out_file_abort(&job.text);
   array_out_abort(&job.arrays);
+  kf_outputs_abort(cli->ctx);
   return result;
 }
 

@@ -7,7 +7,17 @@
 static int save(cli_run *cli, kf_status opened, kf_data **data, const char *path) {
   TRY(result_of(cli, opened));
   TRY(own_data(cli, *data));
-  return save_data(cli, *data, path);
+  return result_of(cli, kf_data_save(cli->ctx, *data, (kf_dtype)cli->args.dtype, path));
+}
+
+/* Rows and text, or neither. */
+static int save_both(cli_run *cli, const char *path, const char *text_path) {
+  kf_synth_options options = world_of(&cli->args);
+  kf_data *data, *text;
+  TRY(result_of(cli, kf_outputs_begin(cli->ctx)));
+  TRY(save(cli, kf_synth_open(cli->ctx, &options, &data), &data, path));
+  if (text_path) TRY(save(cli, kf_synth_open_text(cli->ctx, &options, &text), &text, text_path));
+  return result_of(cli, kf_outputs_commit(cli->ctx));
 }
 
 static int run(cli_run *cli) {
@@ -15,11 +25,10 @@ static int run(cli_run *cli) {
   TRY(check_safetensors(cli, path, "data set"));
   if (text_path) TRY(check_safetensors(cli, text_path, "data set"));
   TRY(check_outputs_differ(cli, path, text_path));
-  kf_synth_options options = world_of(&cli->args);
-  kf_data *data, *text;
-  TRY(save(cli, kf_synth_open(cli->ctx, &options, &data), &data, path));
-  if (!text_path) return EXIT_OK;
-  return save(cli, kf_synth_open_text(cli->ctx, &options, &text), &text, text_path);
+  TRY(save_both(cli, path, text_path));
+  say_data_written(cli, path);
+  if (text_path) say_data_written(cli, text_path);
+  return EXIT_OK;
 }
 
 static const cli_group own_options = {

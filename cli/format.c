@@ -2,8 +2,10 @@
 #include "cli.h"
 #include "format.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 shown show_count(uint64_t n) {
   char digits[24];
@@ -60,8 +62,8 @@ shown show_seconds(double seconds) {
 }
 
 shown show_real(double value) {
-  shown out;
-  snprintf(out.text, sizeof out.text, "%.6g", value);
+  shown out = {"-"}; /* not known */
+  if (!isnan(value)) snprintf(out.text, sizeof out.text, "%.6g", value);
   return out;
 }
 
@@ -72,8 +74,8 @@ shown show_relative(double lambda, double mean_eigenvalue) {
 }
 
 shown show_percent(uint64_t hits, uint64_t n) {
-  shown out;
-  snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);
+  shown out = {"-"}; /* of no rows */
+  if (n > 0) snprintf(out.text, sizeof out.text, "%.2f %%", 100 * (double)hits / (double)n);
   return out;
 }
 
@@ -85,32 +87,34 @@ shown show_interval(uint64_t hits, uint64_t n) {
   return out;
 }
 
+/* Prints visible ASCII at the beginning of text other than `except`, and returns its length. */
+static size_t print_ascii(FILE *file, const char *text, char except) {
+  size_t n = 0;
+  while (text[n] >= ' ' && text[n] < 0x7f && text[n] != except) n++;
+  return fwrite(text, 1, n, file) == n ? n : strlen(text); /* the stream remembers the error */
+}
+
 void print_escaped(FILE *file, const char *text) {
-  for (const char *p = text; *p; p++) {
-    unsigned char c = (unsigned char)*p;
-    if (c == '\t')
-      fputs("\\t", file);
-    else if (c == '\n')
-      fputs("\\n", file);
-    else if (c == '\r')
-      fputs("\\r", file);
-    else if (c == '\\')
-      fputs("\\\\", file);
-    else if (c < 0x20 || c == 0x7f)
-      fprintf(file, "\\x%02x", c);
-    else
-      putc(c, file);
+  char piece[KF_SHOWN_SIZE];
+  for (size_t at = print_ascii(file, text, '\\'); text[at];
+       at += print_ascii(file, text + at, '\\')) {
+    if (text[at] == '\\') putc('\\', file);
+    kf_escape_next(text, &at, piece);
+    fputs(piece, file);
   }
 }
 
 void print_plain(FILE *file, const char *text) {
-  while (*text) {
-    const char *end = text;
-    while ((unsigned char)*end >= 0x20 && *end != 0x7f) end++;
-    fwrite(text, 1, (size_t)(end - text), file);
-    if (*end) putc('?', file);
-    text = *end ? end + 1 : end;
-  }
+  char piece[KF_SHOWN_SIZE];
+  for (size_t at = 0; kf_escape_next(text, &at, piece) > 0;) fputs(piece, file);
+}
+
+void put_line(FILE *file, const char *text) {
+  if (isatty(fileno(file)))
+    print_plain(file, text);
+  else
+    fputs(text, file);
+  putc('\n', file);
 }
 
 void print_row_id(FILE *file, const char *id, uint64_t number) {

@@ -19,13 +19,16 @@ shown show_relative(double lambda, double mean_eigenvalue);        /* 0.3x */
 shown show_percent(uint64_t hits, uint64_t n);                     /* 54.83 % */
 shown show_interval(uint64_t hits, uint64_t n);                    /* [53.05, 56.61] */
 
-/* Prints text with tabs, line ends, backslashes and control characters escaped. */
+/* Text from outside is printed by one of these three, never by %s. */
+/* For people: what is not plainly visible is escaped, as kf_escape_next does. */
+void print_plain(FILE *file, const char *text);
+/* A field between tabs: the same with backslashes doubled, so a program can undo it. */
 void print_escaped(FILE *file, const char *text);
+/* A line that other programs read: as it is, unless the file is a terminal. */
+void put_line(FILE *file, const char *text);
 /* A row by id, or by number if id is NULL. */
 void print_row_id(FILE *file, const char *id, uint64_t number);
 /* A class by name, or by number if it has no name. */
 void print_class(FILE *file, const char *name, int32_t number);
-/* Prints text with '?' for control characters, so that no file name can control a terminal. */
-void print_plain(FILE *file, const char *text);
 
 #endif

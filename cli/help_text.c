@@ -15,7 +15,14 @@ const char program_details[] =
     "Results go to standard output, everything else to standard error. Progress is shown only on a "
     "terminal. An output file appears complete or not at all; an interrupted command leaves "
     "nothing behind, except for the shards with which 'koofu embed' resumes. '--' ends the "
-    "options.";
+    "options.\n\n"
+    "'-' in the place of a file that is read is standard input, and a pipe or FIFO may be named, "
+    "such "
+    "as one that a shell makes of <(...). A stream is copied to a file without a name first, which "
+    "takes as much room in $TMPDIR (or /var/tmp) as it is long. It may hold .npy, .npz, "
+    ".safetensors "
+    "or text: what it is is told by its first bytes. Folders and pictures cannot be read from a "
+    "stream. A file named - is ./-.";
 
 const cli_example program_examples[] = {
     {"See what koofu does, on a synthetic world", "koofu demo"},
@@ -32,7 +39,10 @@ const cli_topic program_topics[] = {
                     " 1  internal error or out of memory\n"
                     " 2  usage: a wrong option or argument\n"
                     " 3  bad data: a malformed file or row, or a problem without an answer\n"
-                    " 4  input or output: missing, unreadable, disk full, no permission"},
+                    " 4  input or output: missing, unreadable, disk full, no permission\n"
+                    "After 0 the output files are in their places; after any other status, or a\n"
+                    "signal, they are as they were before."},
     {"Environment", " KOOFU_THREADS  the number of threads, unless --threads is given\n"
-                    " KOOFU_ISA      the instruction set, unless --isa is given"},
+                    " KOOFU_ISA      the instruction set, unless --isa is given\n"
+                    " TMPDIR         where copies of streams are kept (default: /var/tmp)"},
     {NULL, NULL}};

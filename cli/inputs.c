@@ -3,6 +3,7 @@
 #include "format.h"
 #include "outputs.h"
 #include "owned.h"
+#include "streams.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -200,7 +201,7 @@ static int refuse_several_stats(cli_run *cli, const char *path) {
 int take_stats(cli_run *cli, kf_stats **out) {
   const cli_list *operands = &cli->args.operands;
   const char *path = operands->items[0];
-  if (ends_with(path, ".safetensors") && is_regular(path))
+  if (is_stream(cli, path) || (ends_with(path, ".safetensors") && is_regular(path)))
     TRY(operands->n == 1 ? load_if_stats(cli, path, out) : refuse_several_stats(cli, path));
   return check_stats_options(cli, *out);
 }

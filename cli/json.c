@@ -3,39 +3,44 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Length of the UTF-8 character at p (RFC 3629), a NUL-terminated string; 0: it is invalid. */
-static int utf8_length(const unsigned char *p) {
-  if (p[0] < 0x80) return 1;
-  if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
-  int length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-  unsigned char low = 0x80, high = 0xbf; /* of the second byte */
-  if (p[0] == 0xe0) low = 0xa0;          /* no overlong forms, */
-  if (p[0] == 0xf0) low = 0x90;
-  if (p[0] == 0xed) high = 0x9f; /* no surrogates, */
-  if (p[0] == 0xf4) high = 0x8f; /* nothing above U+10FFFF */
-  if (p[1] < low || p[1] > high) return 0;
-  for (int i = 2; i < length; i++)
-    if (p[i] < 0x80 || p[i] > 0xbf) return 0;
-  return length;
+/* The number of the character that text[0 … n) holds. */
+static uint32_t character(const char *text, size_t n) {
+  uint32_t c = (unsigned char)text[0];
+  if (n > 1) c &= 0x7fu >> n;
+  for (size_t i = 1; i < n; i++) c = c << 6 | ((unsigned char)text[i] & 63u);
+  return c;
+}
+
+/* What a terminal might obey is escaped here, too: JSON has a form for every character. */
+static void print_hidden(FILE *file, const char *text, size_t n) {
+  static const char names[] = "\bb\ff\nn\rr\tt"; /* character, letter after the backslash */
+  const char *name = n == 1 ? strchr(names, *text) : NULL;
+  uint32_t c = character(text, n);
+  if (name && (name - names) % 2 == 0)
+    fprintf(file, "\\%c", name[1]);
+  else if (n == 1 && c >= 0x80) /* class names may be any bytes, JSON may not */
+    fputs("\\ufffd", file);
+  else if (c < 0x10000)
+    fprintf(file, "\\u%04x", (unsigned)c);
+  else
+    fprintf(file, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (c >> 10)),
+            (unsigned)(0xdc00 | (c & 0x3ff)));
 }
 
 static void print_string(FILE *file, const char *text) {
-  static const char names[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* character, letter after the backslash */
+  char piece[KF_SHOWN_SIZE];
   putc('"', file);
-  for (const unsigned char *p = (const unsigned char *)text; *p;) {
-    int length = utf8_length(p);
-    const char *name = names;
-    while (*name && (unsigned char)*name != *p) name += 2;
-    if (*name)
-      fprintf(file, "\\%c", name[1]);
-    else if (*p < 0x20 || *p == 0x7f)
-      fprintf(file, "\\u%04x", *p);
-    else if (length == 0) /* class names may be any bytes, JSON may not */
-      fputs("\\ufffd", file);
+  for (size_t at = 0, n; text[at];) {
+    const char *c = text + at;
+    kf_escape_next(text, &at, piece);
+    n = (size_t)(text + at - c);
+    if (*c == '"' || *c == '\\') putc('\\', file);
+    if (strlen(piece) == n && memcmp(piece, c, n) == 0)
+      fputs(piece, file);
     else
-      fwrite(p, 1, (size_t)length, file);
-    p += length ? length : 1;
+      print_hidden(file, c, n);
   }
   putc('"', file);
 }

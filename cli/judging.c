@@ -64,26 +64,26 @@ typedef struct ranked {
   const kf_class_result *result;
 } ranked;
 
-/* The lower accuracy first; of equal ones the one with more rows, then the lower number. */
-static int by_accuracy(const void *a, const void *b) {
-  const ranked *x = a, *y = b;
+/* The lower accuracy comes first; of equal ones the one with more rows, then the lower number. */
+static int comes_before(const ranked *x, const ranked *y) {
   double p = (double)x->result->top1 * (double)y->result->n;
   double q = (double)y->result->top1 * (double)x->result->n;
-  if (p < q || p > q) return p < q ? -1 : 1;
-  if (x->result->n != y->result->n) return x->result->n > y->result->n ? -1 : 1;
-  return x->class < y->class ? -1 : 1;
+  if (p < q || p > q) return p < q;
+  if (x->result->n != y->result->n) return x->result->n > y->result->n;
+  return x->class < y->class;
 }
 
-/* At most SHOWN classes that have rows, to be freed; NULL: out of memory. */
-static ranked *worst_classes(const kf_analysis *analysis, size_t *n) {
-  ranked *list = calloc(analysis->n_classes + (size_t)1, sizeof *list);
-  *n = 0;
-  if (!list) return NULL;
-  for (uint32_t k = 0; k < analysis->n_classes; k++)
-    if (analysis->classes[k].n) list[(*n)++] = (ranked){k, &analysis->classes[k]};
-  qsort(list, *n, sizeof *list, by_accuracy);
-  if (*n > SHOWN) *n = SHOWN;
-  return list;
+/* The first of the classes that have rows; returns how many there are. */
+static size_t worst_classes(const kf_analysis *analysis, ranked list[SHOWN]) {
+  size_t n = 0;
+  for (uint32_t k = 0; k < analysis->n_classes; k++) {
+    ranked one = {k, &analysis->classes[k]};
+    if (!one.result->n || (n == SHOWN && !comes_before(&one, &list[n - 1]))) continue;
+    size_t at = n < SHOWN ? n++ : n - 1;
+    for (; at > 0 && comes_before(&one, &list[at - 1]); at--) list[at] = list[at - 1];
+    list[at] = one;
+  }
+  return n;
 }
 
 static size_t shown_confusions(const kf_analysis *analysis) {
@@ -93,18 +93,17 @@ static size_t shown_confusions(const kf_analysis *analysis) {
 /* --- text ------------------------------------------------------------------------------------- */
 
 static void print_worst(const kf_model *model, const kf_analysis *analysis) {
-  size_t n;
-  ranked *worst = worst_classes(analysis, &n);
+  ranked worst[SHOWN];
+  size_t n = worst_classes(analysis, worst);
   printf("\nclasses with the lowest top-1:\n  %9s %9s %9s %9s  class\n", "top-1", "top-5", "rows",
          "answers");
-  for (size_t i = 0; worst && i < n; i++) {
+  for (size_t i = 0; i < n; i++) {
     const kf_class_result *r = worst[i].result;
     printf("  %9s %9s %9s %9s  ", show_percent(r->top1, r->n).text,
            show_percent(r->top5, r->n).text, show_count(r->n).text, show_count(r->answers).text);
     print_model_class(stdout, model, (int32_t)worst[i].class);
     putchar('\n');
   }
-  free(worst);
 }
 
 static void print_confusions(const kf_model *model, const kf_analysis *analysis) {
@@ -141,10 +140,10 @@ void print_errors(const kf_model *model, const kf_analysis *analysis) {
 }
 
 static void print_json_worst(cli_json *j, const kf_model *model, const kf_analysis *analysis) {
-  size_t n;
-  ranked *worst = worst_classes(analysis, &n);
+  ranked worst[SHOWN];
+  size_t n = worst_classes(analysis, worst);
   jw_open(j, "worst_classes", '[');
-  for (size_t i = 0; worst && i < n; i++) {
+  for (size_t i = 0; i < n; i++) {
     jw_open(j, NULL, '{');
     print_json_class(j, "class", model, (int32_t)worst[i].class);
     jw_count(j, "n", worst[i].result->n);
@@ -154,7 +153,6 @@ static void print_json_worst(cli_json *j, const kf_model *model, const kf_analys
     jw_close(j, '}');
   }
   jw_close(j, ']');
-  free(worst);
 }
 
 void print_json_errors(cli_json *j, const kf_model *model, const kf_analysis *analysis) {

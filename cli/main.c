@@ -3,6 +3,7 @@
 #include "format.h"
 #include "help.h"
 #include "owned.h"
+#include "streams.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -20,16 +21,17 @@ const cli_command *find_command(const char *name) {
 /* --- messages -------------------------------------------------------------------------------- */
 
 /* Messages may hold paths and names from files. */
-static void print_text(const char *format, va_list list) {
-  char text[10240]; /* two paths of maximum length and a sentence */
+static void print_text(const cli_run *cli, const char *format, va_list list) {
+  char text[10240], named[sizeof text]; /* two paths of maximum length and a sentence */
   vsnprintf(text, sizeof text, format, list);
-  print_plain(stderr, text);
+  name_streams(cli, text, named, sizeof named);
+  print_plain(stderr, named);
 }
 
 static void print_message(cli_run *cli, const char *format, va_list list) {
   progress_clear(&cli->progress);
   fprintf(stderr, cli->command ? "koofu %s: " : "koofu: ", cli->command ? cli->command->name : "");
-  print_text(format, list);
+  print_text(cli, format, list);
 }
 
 int fail_with(cli_run *cli, int exit_status, const char *format, ...) {
@@ -89,7 +91,7 @@ void say(cli_run *cli, const char *format, ...) {
   progress_clear(&cli->progress);
   va_list list;
   va_start(list, format);
-  print_text(format, list);
+  print_text(cli, format, list);
   va_end(list);
   putc('\n', stderr);
 }
@@ -136,7 +138,7 @@ static int run(cli_run *cli, int argc, char **argv) {
   char message[512];
   cli->args.common.isa = -1; /* not given */
   if (args_parse(cli->command, argc, argv, &cli->args, message, sizeof message))
-    return fail_usage(cli, "%s", message);
+    return *message ? fail_usage(cli, "%s", message) : fail(cli, KF_ERR_MEM);
   if (cli->args.common.help || cli->args.common.long_help) {
     (cli->args.common.long_help ? print_long_help : print_help)(stdout, cli->command);
     return EXIT_OK;
@@ -145,6 +147,7 @@ static int run(cli_run *cli, int argc, char **argv) {
   progress_start(&cli->progress, cli->args.common.quiet, cli->args.common.verbose);
   catch_signals();
   int status = make_context(cli);
+  if (status == EXIT_OK) status = take_streams(cli);
   if (status == EXIT_OK) status = cli->command->run(cli);
   progress_end(cli);
   if (status == EXIT_OK && cli->args.common.verbose)
@@ -192,13 +195,24 @@ static void set_limits(void) {
   signal(SIGXFSZ, SIG_IGN);
 }
 
+/* A stack that cannot grow ends the process without a word. So it grows now, while nothing has been
+ * begun, by more than the kernels put on it; then whatever lacks memory is an allocation. */
+static void take_stack(void) {
+  enum { BYTES = 1 << 19, PAGE = 4096 };
+  volatile char room[BYTES];
+  for (size_t i = 0; i < BYTES; i += PAGE) room[BYTES - 1 - i] = 0; /* downwards, as it grows */
+  (void)room[0];
+}
+
 int main(int argc, char **argv) {
+  take_stack();
   cli_run cli;
   memset(&cli, 0, sizeof cli);
   cli.begun = now();
   set_limits();
   int status = start(&cli, argc, argv);
   free_owned(&cli);
+  cli.n_streams = 0; /* freed with the rest */
   kf_ctx_free(cli.ctx);
   args_free(cli.command, &cli.args);
   int unwritten = ferror(stdout);

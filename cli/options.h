@@ -76,6 +76,7 @@ typedef struct cli_args {
   } use;
   struct index_args { /* koofu index */
     const char *model, *ids, *append;
+    int again;
   } index;
   struct search_args { /* koofu search, and -k elsewhere */
     cli_number k;

@@ -2,11 +2,9 @@
 #include "outputs.h"
 #include "format.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,36 +54,23 @@ int check_replaces_no_data(cli_run *cli, const kf_data *data, const char *path) 
 
 /* --- outputs that cannot be written ----------------------------------------------------------- */
 
-/* Length of the folder part of a path, with its slash; 0 without one. */
-static size_t folder_length(const char *path) {
-  const char *slash = strrchr(path, '/');
-  return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
-/* Whether a file can be created in the folder of `target`, which `path` leads to. */
-static int check_folder(cli_run *cli, const char *path, const char *target) {
-  size_t length = folder_length(target);
-  char *folder = length ? strndup(target, length) : strdup(".");
-  if (!folder) return fail(cli, KF_ERR_MEM);
-  struct stat info;
-  int refused = stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0;
-  int code = errno;
-  free(folder);
-  if (!refused) return EXIT_OK;
-  return fail_with(cli, EXIT_IO, "%s: cannot be created: %s", path, strerror(code));
+/* Whether a file can be put there. */
+static int check_place(cli_run *cli, const char *path) {
+  kf_output *output;
+  TRY(result_of(cli, kf_output_open(cli->ctx, path, &output)));
+  kf_output_free(output);
+  return EXIT_OK;
 }
 
 int check_output(cli_run *cli, const char *path) {
   if (is_stdout(path)) return fail_usage(cli, "the output needs a file name, not '-'");
   struct stat info;
-  if (stat(path, &info) != 0) return check_folder(cli, path, path);
+  if (stat(path, &info) != 0) return check_place(cli, path);
   if (S_ISDIR(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is a directory where a file is expected", path);
   if (!S_ISREG(info.st_mode))
     return fail_with(cli, EXIT_IO, "%s: is not a regular file and cannot be replaced", path);
-  if (is_named_input(cli, &info)) return fail_both(cli, path);
-  char target[PATH_MAX]; /* of a link, its target is replaced */
-  return check_folder(cli, path, realpath(path, target) ? target : path);
+  return is_named_input(cli, &info) ? fail_both(cli, path) : check_place(cli, path);
 }
 
 int check_text_output(cli_run *cli, const char *path) {
@@ -99,6 +84,12 @@ int check_safetensors(cli_run *cli, const char *path, const char *what) {
 }
 
 /* --- two outputs ------------------------------------------------------------------------------ */
+
+/* Length of the folder part of a path, with its slash; 0 without one. */
+static size_t folder_length(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? (size_t)(slash - path) + 1 : 0;
+}
 
 /* Where a path leads: a folder and a name in it. Links are followed even to a file that does not
  * exist yet, since the first output may be about to create it. */

@@ -8,21 +8,25 @@ struct cli_owned {
   void (*release)(void *object);
 };
 
-int own(cli_run *cli, void *object, void (*release)(void *object)) {
+/* 0: there was no memory, and the object has been freed. */
+static int keep(cli_run *cli, void *object, void (*release)(void *object)) {
   struct cli_owned *owned = realloc(cli->owned, (cli->n_owned + 1) * sizeof *owned);
   if (!owned) {
     release(object);
-    fail(cli, KF_ERR_MEM);
-    return EXIT_INTERNAL;
+    return 0;
   }
   cli->owned = owned;
   owned[cli->n_owned++] = (struct cli_owned){object, release};
-  return EXIT_OK;
+  return 1;
+}
+
+int own(cli_run *cli, void *object, void (*release)(void *object)) {
+  return keep(cli, object, release) ? EXIT_OK : fail(cli, KF_ERR_MEM);
 }
 
 void *own_memory(cli_run *cli, size_t n, size_t size) {
   void *memory = calloc(n, size);
-  return memory && own(cli, memory, free) == EXIT_OK ? memory : NULL;
+  return memory && keep(cli, memory, free) ? memory : NULL;
 }
 
 void free_owned(cli_run *cli) {

@@ -36,7 +36,7 @@ int search_page_add(cli_run *cli, search_page *page, const search_answer *a) {
   return EXIT_OK;
 }
 
-int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *gallery, uint32_t k,
+int search_page_write(cli_run *cli, search_page *page, const kf_gallery *gallery, uint32_t k,
                       uint64_t queries, const char *mean) {
   const cli_args *a = &cli->args;
   char note[4200];
@@ -46,15 +46,17 @@ int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *g
                                     .note = mean ? note : NULL,
                                     .pictures = a->search.pictures,
                                     .queries = queries};
-  kf_search_page_result result;
-  TRY(result_of(cli, kf_search_page_write(cli->ctx, gallery, page->names, page->n, k, page->rows,
-                                          page->scores, &options, a->search.html, &result)));
+  return result_of(cli,
+                   kf_search_page_write(cli->ctx, gallery, page->names, page->n, k, page->rows,
+                                        page->scores, &options, a->search.html, &page->result));
+}
+
+void search_page_say(cli_run *cli, const search_page *page, uint64_t queries) {
   char first[sizeof(shown) + 16] = "";
   if (page->n < queries)
     snprintf(first, sizeof first, "the first %s of ", show_count(page->n).text);
-  say_written(cli, a->search.html, "a page of %s%s, with %s (%s)", first,
+  say_written(cli, cli->args.search.html, "a page of %s%s, with %s (%s)", first,
               show_counted(queries, "query", "queries").text,
-              show_counted(result.thumbnails, "picture", "pictures").text,
-              show_bytes(result.bytes).text);
-  return EXIT_OK;
+              show_counted(page->result.thumbnails, "picture", "pictures").text,
+              show_bytes(page->result.bytes).text);
 }

@@ -10,14 +10,16 @@ typedef struct search_page {
   const char **names; /* [room] */
   int64_t *rows;      /* [room][k] */
   double *scores;
+  kf_search_page_result result; /* of writing it */
 } search_page;
 
 /* Makes room for answers with k rows each to at most n queries. */
 int search_page_start(cli_run *cli, search_page *page, uint64_t n, uint32_t k);
 int search_page_add(cli_run *cli, search_page *page, const search_answer *answer);
-/* Writes --html about `queries` answers in all, and says so; `mean` is what was subtracted from text,
- * or NULL. */
-int search_page_write(cli_run *cli, const search_page *page, const kf_gallery *gallery, uint32_t k,
+/* Writes --html about `queries` answers in all; `mean` is what was subtracted from text, or NULL. */
+int search_page_write(cli_run *cli, search_page *page, const kf_gallery *gallery, uint32_t k,
                       uint64_t queries, const char *mean);
+void search_page_say(cli_run *cli, const search_page *page,
+                     uint64_t queries); /* that it is written */
 
 #endif

@@ -3,6 +3,7 @@
 #include "out_file.h"
 #include "outputs.h"
 #include "sweep_print.h"
+#include "table.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,12 +19,16 @@ int write_table(cli_run *cli, const void *result, const table_form *form, uint64
   int format = cli->args.json ? FORMAT_JSON : cli->args.sweep.format;
   out_file out;
   int status = out_file_open(cli, &out, path);
-  if (status != EXIT_OK) return status;
+  if (status != EXIT_OK) {
+    out_file_abort(&out);
+    return status;
+  }
   progress_clear(&cli->progress);
   (format == FORMAT_CSV    ? form->csv
    : format == FORMAT_JSON ? form->json
                            : form->text)(result, out.file);
   status = out_file_commit(cli, &out);
+  out_file_abort(&out);
   if (status == EXIT_OK && !is_stdout(path))
     say_written(cli, path, "%s", show_counted(n, one, many).text);
   return status;
@@ -145,17 +150,6 @@ static const char *set_of(const sweep_table *t, const kf_sweep_cell *c) {
   return t->sets->n ? t->sets->items[c->set] : "";
 }
 
-/* A field of CSV, in quotes if it must be. */
-static void print_field(FILE *file, const char *text) {
-  if (!strpbrk(text, ",\"\n\r")) {
-    fputs(text, file);
-    return;
-  }
-  fputc('"', file);
-  for (; *text; text++) fprintf(file, *text == '"' ? "\"\"" : "%c", *text);
-  fputc('"', file);
-}
-
 static void print_csv(const void *table, FILE *file) {
   const sweep_table *t = table;
   fprintf(file,
@@ -164,7 +158,8 @@ static void print_csv(const void *table, FILE *file) {
   for (size_t i = 0; i < t->sweep->n_cells; i++) {
     const kf_sweep_cell *c = &t->sweep->cells[i];
     double n = c->n ? (double)c->n : 1;
-    print_field(file, set_of(t, c));
+    cli_table line = {.file = file, .commas = 1};
+    table_text(&line, set_of(t, c));
     fprintf(file, ",%s,%s,%.17g,%.17g,%u,%u,%llu,%llu,%llu,%.6f,%.6f,%s,", metric_of(c),
             c->raw ? "raw" : "koofu", c->lambda, c->relative, c->dim, c->k,
             (unsigned long long)c->n, (unsigned long long)c->top1, (unsigned long long)c->top5,

@@ -4,6 +4,7 @@
 #include "outputs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 cli_table table_for(FILE *file, const char *path) {
@@ -15,20 +16,39 @@ static void begin(cli_table *t) {
   t->begun = 1;
 }
 
+/* Whether a spreadsheet would take text for a formula: '=', '+', '-', '@', a tab or a carriage return
+ * comes first. A number, such as -0.5, is one to a spreadsheet as well. Apostrophes before it are
+ * skipped, so the one that is put in front can be told from others. */
+static int is_formula(const char *text) {
+  const char *first = text + strspn(text, "'");
+  if (!*first || !strchr("=+-@\t\r", *first)) return 0;
+  char *end;
+  int number = strspn(text, "0123456789.eE+-") == strlen(text);
+  if (number) strtod(text, &end);
+  return !number || *end;
+}
+
+/* RFC 4180. */
+static void print_csv(FILE *file, const char *text) {
+  char piece[KF_SHOWN_SIZE];
+  int formula = is_formula(text), quoted = formula || strpbrk(text, ",\"\r\n\t") != NULL;
+  if (quoted) putc('"', file);
+  if (formula) putc('\'', file);
+  for (size_t at = 0; text[at];) {
+    char c = text[at];
+    kf_escape_next(text, &at, piece);
+    if (c == '"') putc('"', file);
+    if (c == '\t' || c == '\n' || c == '\r')
+      putc(c, file);
+    else
+      fputs(piece, file);
+  }
+  if (quoted) putc('"', file);
+}
+
 void table_text(cli_table *t, const char *text) {
   begin(t);
-  if (!t->commas) {
-    print_escaped(t->file, text);
-  } else if (!strpbrk(text, ",\"\r\n")) {
-    fputs(text, t->file);
-  } else {
-    putc('"', t->file);
-    for (; *text; text++) {
-      if (*text == '"') putc('"', t->file);
-      putc(*text, t->file);
-    }
-    putc('"', t->file);
-  }
+  (t->commas ? print_csv : print_escaped)(t->file, text);
 }
 
 void table_name(cli_table *t, const char *stem, uint32_t number) {

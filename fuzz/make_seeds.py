@@ -3,8 +3,9 @@
 
     python3 fuzz/make_seeds.py [--koofu build/koofu]
 
-Only the standard library is needed. Statistics and models are made by koofu itself, where a program
-is given; their seeds are left alone otherwise.
+Only the standard library is needed. Statistics, models and some galleries are made by koofu
+itself, where a program is given; their seeds are left alone otherwise. What fuzzing has added to the corpora
+(tools/fuzz.sh --minimise) stays.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import gzip
 import io
 import json
 import pathlib
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -374,9 +374,7 @@ def preprocess_seeds():
 
 
 def koofu_seeds(koofu):
-    """A tiny world, its statistics and models of it."""
-    for target in "stats", "model":
-        shutil.rmtree(CORPUS / target, ignore_errors=True)
+    """A tiny world, its statistics, models and galleries of it."""
     with tempfile.TemporaryDirectory() as folder:
 
         def make(name, *arguments):
@@ -385,18 +383,39 @@ def koofu_seeds(koofu):
             return path
 
         size = ["--classes", "3", "--dim", "8", "--per-class", "4"]
-        world = make("world", "synth", *size)
+        text = pathlib.Path(folder) / "text.safetensors"
+        world = make("world", "synth", *size, "--text", text)
         stats = make("stats", "stats", world)
         raw = make("raw", "stats", world, "--no-normalize")
+        known = pathlib.Path(folder) / "known.safetensors"
+        known.write_bytes(from_encoder(world.read_bytes()))
+        put("safetensors", "encoder", known.read_bytes())
+        put("safetensors", "bad-encoder", from_encoder(world.read_bytes(), "no checksum"))
         put("stats", "normalized", stats.read_bytes())
         put("stats", "raw", raw.read_bytes())
+        put("stats", "encoder", make("known-stats", "stats", known).read_bytes())
         put("model", "full", make("full", "fit", stats).read_bytes())
         put("model", "two", make("two", "fit", stats, "--dim", "2").read_bytes())
         put("model", "raw", make("raw-model", "fit", raw).read_bytes())
+        put("model", "paper", make("paper", "fit", stats, "--method", "paper", "--lambda", "0.3x").read_bytes())
+        put("model", "shrunk", make("shrunk", "fit", known, "--reject", "0.9").read_bytes())
+        put("model", "fused", make("fused", "fit", world, "--text", text).read_bytes())
+        put("gallery", "encoder", make("known-gallery", "index", known, "--model", make("map", "fit", known), "-k", "3").read_bytes())
+        grown = make("grown", "index", world)
+        subprocess.run([koofu, "index", make("more", "synth", *size, "--split", "1"), "--append", grown], check=True, capture_output=True)
+        put("gallery", "grown", grown.read_bytes())
         data = world.read_bytes()
         for target in "stats", "model":
             put(target, "bad-kind", data)
             put(target, "bad-json", safetensors(b"{", b""))
+
+
+def from_encoder(data, checksum="0123456789abcdef"):
+    """The same data set, made by an encoder."""
+    length = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + length])
+    header["__metadata__"] |= {"encoder": "clip", "encoder_checksum": checksum}
+    return safetensors(json.dumps(header).encode(), data[8 + length:])
 
 
 def tokenizer_json(**changes):

@@ -39,7 +39,7 @@
  *    13  Quickstart: a folder of pictures to a classifier
  *    14  Statistics: exact integer moments, to stream, merge and subtract
  *    15  A synthetic CLIP-like world
- *    16  What is in a file
+ *    16  Files: what is in one, and writing them whole
  *   koofu_judge.h
  *    17  Truth and class sets
  *    18  Accuracy, errors by class, unknown classes, comparisons
@@ -49,8 +49,9 @@
  *
  * Rules
  *   - Every function that can fail returns a kf_status; kf_errmsg(ctx) then says in one sentence
- *     what went wrong with which file, row or byte. On failure nothing is handed out and output
- *     files are left as they were.
+ *     what went wrong with which file, row or byte. On failure nothing is handed out: the caller's
+ *     pointer to the object is NULL then. Output files are left as they were; on success they are
+ *     in their places (docs/reliability.md).
  *   - Only functions with new, open, load, read or fit in their names hand out something to free.
  *     Each such type has its own _free, which accepts NULL.
  *   - A context belongs to one thread of the caller at a time. All other objects may be shared
@@ -148,8 +149,25 @@ typedef enum kf_hint {
   KF_HINT_ORDER = 23,         /* kf_data_options.order: say in which order the files are */
   KF_HINT_LABEL_COLUMN = 24,  /* kf_data_options.label_column: which column holds the labels */
   KF_HINT_ANY_ENCODER = 25,   /* kf_ctx_options.any_encoder: allow it */
-  KF_HINT_CENTRE = 26         /* kf_fit_options.centre: the mean */
+  KF_HINT_CENTRE = 26,        /* kf_fit_options.centre: the mean */
+  KF_HINT_OTHER_NAME = 27     /* write to another file than the one that is read */
 } kf_hint;
+
+/* Names, ids and paths come out of files and may hold anything: characters that steer a terminal or
+ * turn a line around. Messages and notes of the library are safe; other text, before it goes to a
+ * terminal or a log, is taken through this character by character:
+ *
+ *     char shown[KF_SHOWN_SIZE];
+ *     for (size_t at = 0; kf_escape_next(name, &at, shown) > 0;) fputs(shown, stdout);
+ *
+ * Writes the character at text[*at] to `shown`, with a NUL, as it is or as an escape, moves *at past it
+ * and returns the length of what it wrote; 0 at the end. The escapes are \t, \n and \r; \x1b for other
+ * ASCII controls, and for bytes (80 to ff) that are not valid UTF-8; \u{202e} for other controls and
+ * for format characters (Unicode category Cf, U+2028, U+2029), except the joiners U+200C and U+200D
+ * between two visible characters that are not ASCII. A backslash stays as it is; a caller who doubles
+ * it can undo the escapes. */
+#define KF_SHOWN_SIZE 16
+KF_API size_t kf_escape_next(const char *text, size_t *at, char shown[KF_SHOWN_SIZE]);
 
 /* ---------------------------------------------------------------------------------------------
  * 2  Context: threads, instruction set, progress, log
@@ -271,7 +289,8 @@ typedef struct kf_data_options {
  * with KF_HINT_ORDER unless `order` is set; for a folder or a pattern whose two orders differ, the
  * order is logged. The same file twice is KF_ERR_ARG if it has labels, and logged otherwise.
  *
- * Formats, by ending: .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
+ * Formats, by ending (of files without one .npy, .npz and .safetensors are told by their first
+ * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
  * checked here; rows are read later, block by block, so memory does not depend on their number. */
@@ -414,8 +433,8 @@ typedef struct kf_fit_options {
    * nothing is chosen by leave-one-out. NULL: the same. */
   const kf_stats *between;
   int one_se; /* choose the largest lambda within one standard error of the best */
-  /* Leave out at most this many rows in turn; 0: 2,000, or 50,000 where hits are counted (dimensions,
-   * and lambda in the paper's method). */
+  /* Leave out this many rows in turn, or all there are; 0: as many as the temperature needs, at most
+   * 2,000, or 50,000 where hits are counted (dimensions, and lambda in the paper's method). */
   uint64_t sample;
   uint32_t folds; /* of choose_dim; 0: as in kf_dim_options */
   double margin;  /* accuracy that choose_dim may lose, 0.01 = one point; 0: 0.005 */
@@ -627,7 +646,7 @@ KF_API kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, cons
  * or rows but no text, takes part: what it lacks is predicted from what it has by a linear map
  * between the two, fitted to the classes that have both (ridge regression; its strength is chosen
  * by leaving out one class at a time). KF_ERR_DATA if no class has both; KF_ERR_ARG for a model
- * fitted without normalising, or one that has text already. alpha: finite, >= 0. */
+ * fitted without normalising, or one that has text already. alpha: 0 to 1,000,000. */
 KF_API kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                     double alpha, kf_model **out);
 /* A copy of a model with text, with more of it: for classes it has (replacing their text) or for
@@ -730,13 +749,21 @@ typedef struct kf_gallery_options {
   /* An existing gallery whose rows come first (it may be the file being written). Its map and
    * metric are used for the new rows as well: `model` must be NULL and metric KF_METRIC_DEFAULT or
    * the same. Classes are matched by name; new ones are added at the end. Both or neither must have
-   * labels, and the same goes for ids. */
+   * labels, and the same goes for ids. A gallery that grows is locked meanwhile, so that of two calls
+   * one waits for the other; searching needs no lock. KF_ERR_IO if the file system has no locks, or
+   * if something else has replaced the gallery in the meantime. */
   const char *append_to;
   /* Neighbours that should vote, kept in the file for kf_gallery_k (see kf_k_choice_new_for_rows);
    * 0: not known, or that of append_to. */
   uint32_t k;
-  uint64_t reserved[7];
+  /* A gallery that grows (append_to is the file being written) knows the last KF_MAX_BATCHES batches
+   * of rows that were added to it. The same batch again – the same rows, labels and ids – is taken
+   * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
+  int again;
+  int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
+  uint64_t reserved[6];
 } kf_gallery_options;
+#define KF_MAX_BATCHES 64
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
  * space), in f32, with labels, class names and ids, and with the map inside, so that queries are
@@ -828,9 +855,13 @@ typedef enum kf_precision {
 
 typedef struct kf_encoder_options {
   kf_precision precision;
-  kf_switch images;    /* load the image tower; default: on */
-  kf_switch text;      /* load the text tower and the tokenizer; default: on */
-  uint64_t max_pixels; /* refuse pictures with more; 0: 178,956,970, as Pillow does */
+  kf_switch images; /* load the image tower; default: on */
+  kf_switch text;   /* load the text tower and the tokenizer; default: on */
+  /* Refuse pictures with more; 0: 178,956,970, as Pillow does. A picture takes 6 bytes a pixel while
+   * it is decoded and turned, a JPEG in several scans up to 11, and its file; all threads of a context
+   * together take at most 1 GiB, or 64 MiB a thread if that is more: others wait meanwhile, and a
+   * picture that takes more is decoded alone. */
+  uint64_t max_pixels;
   uint64_t reserved[4];
 } kf_encoder_options;
 
@@ -922,7 +953,7 @@ typedef struct kf_pictures kf_pictures;
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
- * folder of the list. Either every line has a class or none has. */
+ * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);
@@ -1201,7 +1232,7 @@ KF_API kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_
 KF_API kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out);
 
 /* ---------------------------------------------------------------------------------------------
- * 16  What is in a file
+ * 16  Files: what is in one, and writing them whole
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_tensor_info {
@@ -1240,6 +1271,32 @@ typedef struct kf_info {
  * and models are loaded whole, so a description also says that the file is sound. */
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+
+/* A file of the caller, written as the library writes its own: it has no name until it is complete,
+ * and then replaces an older one in a single step. */
+typedef struct kf_output kf_output;
+
+/* KF_ERR_IO if no file can be put there. A link is followed, even to a file that does not exist. */
+KF_API kf_status kf_output_open(kf_ctx *ctx, const char *path, kf_output **out);
+/* n bytes at the end. After a failure, all calls but kf_output_free fail with the same error. */
+KF_API kf_status kf_output_write(kf_ctx *ctx, kf_output *output, const void *bytes, uint64_t n);
+/* n bytes at any place; what is left out before them is zeros. */
+KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t offset,
+                                    const void *bytes, uint64_t n);
+/* KF_OK: the file is in its place, and on the disk. Otherwise the older one, if any, is as it was.
+ * Frees `output` in any case. If only the folder cannot be synced, so that a power cut might bring
+ * the older file back, that is logged. */
+KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
+/* Discards a file that was not committed. */
+KF_API void kf_output_free(kf_output *output);
+
+/* Several files together. Between kf_outputs_begin and kf_outputs_commit, every file that a call on
+ * this context writes is complete, but waits; kf_outputs_commit puts all of them in their places or,
+ * if one cannot be, none. Until then their paths are those of older files, so kf_embed and
+ * kf_quickstart, which read what they wrote, are KF_ERR_ARG. kf_ctx_free aborts. */
+KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
+KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
+KF_API void kf_outputs_abort(kf_ctx *ctx); /* discards them; does nothing if none have begun */
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,10 @@ bytes a row of what a tenth of the rows takes. Writing a gallery takes the same 
 f32 rows on disk takes a byte for each value and 8 for each row (4 of them its label) beyond what the search of a small
 gallery takes; with the rows in memory, four bytes more for each value. Unpacking a compressed .npz and reading a table of
 labels take the same for any number of rows.
+
+Hostile files stay within stated bounds: headers of 100 MB, whatever they hold, take their length and 128 MiB; lists of
+class names six times their length; the JSON files of a model folder seven times their limit of 16 MiB; pictures 1 GiB
+for all threads together.
 """
 
 import os
@@ -16,15 +20,17 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 
 LIMIT_MIB, GROWTH_MIB = 100, 4
 
 
-def peak_mib(*command):
-    """Runs a command; the peak of its resident memory."""
-    pid = os.spawnv(os.P_NOWAIT, command[0], list(command))
+def peak_mib(*command, wanted=0):
+    """Runs a command that ends with a status; the peak of its resident memory."""
+    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)] if wanted else []
+    pid = os.posix_spawn(command[0], list(command), os.environ, file_actions=quiet)
     _, status, usage = os.wait4(pid, 0)
-    if status != 0:
+    if os.waitstatus_to_exitcode(status) != wanted:
         raise SystemExit(f"FAIL: {' '.join(command)} gave status {status}")
     return usage.ru_maxrss / 1024
 
@@ -106,6 +112,119 @@ def archives(koofu, work):
     return [peaks[1] <= peaks[0] + GROWTH_MIB]
 
 
+def in_child(make):
+    """Runs a function in a process of its own: what a command takes is measured from what its parent has."""
+    pid = os.fork()
+    if pid == 0:
+        make()
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise SystemExit("FAIL: a file could not be made")
+
+
+def write_repeated(name, begin, unit, end, size, length=False):
+    """begin unit(0) unit(1) ... end, filled up with spaces to `size` bytes, after them as eight bytes if `length`."""
+    with open(name, "w", encoding="utf-8") as file:
+        if length:
+            file.buffer.write(struct.pack("<Q", size))
+        n, i = file.write(begin), 0
+        while True:
+            text = "".join(unit(k) for k in range(i, i + 1000))
+            if n + len(text) + len(end) > size:
+                break
+            n, i = n + file.write(text), i + 1000
+        n += file.write(end)
+        file.write(" " * (size - n))
+
+
+def headers(koofu, work):
+    """What a header of 100,000,000 bytes takes, when it is refused and when it is not."""
+    size, name, out = 100_000_000, os.path.join(work, "h.safetensors"), os.path.join(work, "o.safetensors")
+    tensor = '"t%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    kinds = {
+        "lists": ("[[]", lambda i: ",[]" * 20, "]", 1, 128),
+        "keys": ('{"__metadata__":{"k":""', lambda i: f',"{i:x}":""', "}}", 1, 128),
+        "objects": ('{"__metadata__":{"k":""}', lambda i: f',"{i:x}":{{}}', "}", 1, 128),
+        "tensors": ("{" + tensor % 0, lambda i: "," + tensor % (i + 1), "}", 1, 128),
+        "a long string": ('{"__metadata__":{"x":"', lambda i: "x" * 50, '"}}', 1, 128),
+        "names": ('{"embeddings":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},"labels":{"dtype":"I32","shape":[1],"data_offsets":[4,8]},"__metadata__":{"classes":"[\\"a\\"',
+                  lambda i: f',\\"{i:021x}\\"', ']"}}', 6, 0),
+    }
+    passed = []
+    for kind, (begin, unit, end, times, more) in kinds.items():
+        in_child(lambda: write_repeated(name, begin, unit, end, size, True))
+        if kind == "names":  # a data set of one row, which is too few for a model
+            with open(name, "ab") as file:
+                file.write(struct.pack("<fi", 1, 0))
+        command = ["fit", name] if kind == "names" else ["transform", name, name]
+        peak = peak_mib(koofu, *command, "-q", "-o", out, wanted=3)
+        allowed = times * size / 2**20 + more
+        print(f"a header of 100 MB, {kind}: peak {peak:.1f} MiB, {allowed:.1f} allowed")
+        passed.append(peak <= allowed)
+    os.remove(name)
+    return passed
+
+
+def model_folders(koofu, work, golden):
+    """JSON files of a model folder at their limit of 16 MiB."""
+    limit, passed, words = 16 << 20, [], os.path.join(work, "words.txt")
+    picture, folder = os.path.join(golden, "images", "grey.jpg"), os.path.join(work, "model")
+    with open(words, "w", encoding="utf-8") as file:
+        file.write("a word\n")
+    for name, source in (("config.json", "clip-f32"), ("model.safetensors.index.json", "clip-bf16"), ("tokenizer.json", "clip-f32"),
+                         ("vocab.json", "clip-f32")):
+        shutil.copytree(os.path.join(golden, "models", source), folder)
+        in_child(lambda: write_repeated(os.path.join(folder, name), '{"a":[0', lambda i: ",0" * 20, "]}", limit))
+        command = ["embed", folder, picture] if name[:2] in ("co", "mo") else ["embed-text", folder, "--prompts", words]
+        peak = peak_mib(koofu, *command, "-q", "-o", os.path.join(work, "e.safetensors"), wanted=3)
+        print(f"{name} of 16 MiB: peak {peak:.1f} MiB, {7 * 16} allowed")
+        passed.append(peak <= 7 * 16)
+        shutil.rmtree(folder)
+    return passed
+
+
+def archive_directory(koofu, work):
+    """An .npz of as many members as are read, with names as long as the directory has room for."""
+    name = os.path.join(work, "d.npz")
+
+    def make():
+        with zipfile.ZipFile(name, "w") as archive:
+            for i in range(65534):
+                archive.writestr(f"{i:0180}.npy", b"")
+    in_child(make)
+    peak = peak_mib(koofu, "stats", name, "-q", "-o", os.path.join(work, "s.safetensors"), wanted=3)
+    print(f"an archive of 65,534 members: peak {peak:.1f} MiB, 96 allowed")
+    return [peak <= 96]
+
+
+def turned_png(side):
+    """A white picture that must be turned, which takes a second copy of it."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    exif = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x112, 3, 1, 6, 0, 0)
+    packer = zlib.compressobj(1)
+    lines = b"".join(packer.compress(b"\0" + b"\xff" * side) for _ in range(side)) + packer.flush()
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) + chunk(b"eXIf", exif)
+            + chunk(b"IDAT", lines) + chunk(b"IEND", b""))
+
+
+def pictures(koofu, work, golden):
+    """Eight threads, and pictures of 36 million pixels: 216 MB each with the turned copy, 1.7 GB all at once."""
+    folder, data, rows = os.path.join(work, "p"), turned_png(6000), []
+    os.mkdir(folder)
+    for i in range(8):
+        with open(os.path.join(folder, f"{i}.png"), "wb") as file:
+            file.write(data)
+    for threads in ("1", "8"):
+        out = os.path.join(work, f"e{threads}.safetensors")
+        peak = peak_mib(koofu, "embed", os.path.join(golden, "models", "clip-f32"), folder, "--threads", threads, "-q", "-o", out)
+        with open(out, "rb") as file:
+            rows.append(file.read())
+    shutil.rmtree(folder)
+    print(f"8 pictures of 36 million pixels on 8 threads: peak {peak:.1f} MiB, {1024 + 64} allowed")
+    return [peak <= 1024 + 64, rows[0] == rows[1]]
+
+
 def main():
     koofu = sys.argv[1]
     work = tempfile.mkdtemp()
@@ -113,7 +232,9 @@ def main():
         if shutil.disk_usage(work).free < 2 << 30:
             print("left out: less than 2 GiB of disk are free")
             return 77
-        passed = archives(koofu, work) + choosing(koofu, work) + statistics(koofu, work, int(sys.argv[2]) if len(sys.argv) > 2 else 400) + galleries(koofu, work)
+        golden = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
+        passed = headers(koofu, work) + model_folders(koofu, work, golden) + archive_directory(koofu, work) + pictures(koofu, work, golden)
+        passed += archives(koofu, work) + choosing(koofu, work) + statistics(koofu, work, int(sys.argv[2]) if len(sys.argv) > 2 else 400) + galleries(koofu, work)
         print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
         return 0 if all(passed) else 1
     finally:

@@ -260,8 +260,7 @@ static kf_status judging_scenario(unsigned threads) {
   STEP(kf_class_set_load(ctx, classes, &set));
   STEP(kf_eval(ctx, m, data, &(kf_eval_options){.truth = t, .set = set}, &counts));
   STEP(kf_analysis_new(ctx, m, data, &(kf_analysis_options){.truth = t}, &analysis));
-  STEP(kf_page_save(&(kf_page){.model = m, .lambda = &choice, .analysis = analysis}, out,
-                    &ctx->err));
+  STEP(kf_page_save(ctx, &(kf_page){.model = m, .lambda = &choice, .analysis = analysis}, out));
   STEP(kf_open_set(ctx, m, data, data, NULL, &open));
   STEP(kf_verdicts_new(ctx, m, data, NULL, &a));
   STEP(kf_verdicts_read(ctx, answers, data, by_order, set, &b));
@@ -369,7 +368,7 @@ static kf_status shots_scenario(unsigned threads) {
   STEP(kf_synth_open_text(ctx, &world, &names));
   STEP(kf_text_new(ctx, names, NULL, &text));
   STEP(kf_shots_new(ctx, data, data, text, &options, &shots));
-  STEP(kf_page_save(&(kf_page){.shots = shots}, out, &ctx->err));
+  STEP(kf_page_save(ctx, &(kf_page){.shots = shots}, out));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
@@ -437,7 +436,7 @@ static kf_status fused_scenario(unsigned threads) {
   kf_sweep_options o = {
       .text = own, .fuse = 1, .alphas = alphas, .n_alphas = 2, .include_raw = KF_OFF};
   STEP(kf_sweep_new(ctx, s, data, data, &o, &sweep));
-  STEP(kf_page_save(&(kf_page){.fuse = fuse, .sweep = sweep}, out, &ctx->err));
+  STEP(kf_page_save(ctx, &(kf_page){.fuse = fuse, .sweep = sweep}, out));
 done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));

@@ -1,7 +1,7 @@
 /* test_base.c - checksums, arenas, names, threads, errors, and files that are whole or absent. */
 #include "test.h"
 
-#include "base/base.h"
+#include "base/text.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -205,14 +205,14 @@ static void whole_or_absent(void **state) {
   const char *folder = test_folder(), *path = test_path(folder, "file");
   kf_err err;
   kf_out out;
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   assert_int_equal(kf_out_write(&out, "half", 4, &err), KF_OK);
   kf_out_abort(&out);
   assert_int_equal(test_entries(folder), 0);
 
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   assert_int_equal(kf_out_write(&out, "xxole", 5, &err), KF_OK);
-  assert_int_equal(kf_out_rewrite(&out, 0, "wh", 2, &err), KF_OK);
+  assert_int_equal(kf_out_write_at(&out, 0, "wh", 2, &err), KF_OK);
   assert_int_equal(access(path, F_OK), -1); /* not before it is complete */
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
   size_t n;
@@ -222,13 +222,13 @@ static void whole_or_absent(void **state) {
   free(bytes);
 
   const char *taken = test_path(folder, "taken"); /* a folder appears under the name meanwhile */
-  assert_int_equal(kf_out_open(&out, taken, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, taken, &err), KF_OK);
   assert_int_equal(mkdir(taken, 0777), 0);
   assert_int_equal(kf_out_commit(&out, &err), KF_ERR_IO);
   assert_int_equal(rmdir(taken), 0);
   assert_int_equal(test_entries(folder), 1);
 
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK); /* an older file stays until then */
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK); /* an older file stays until then */
   assert_int_equal(kf_out_write(&out, "new", 3, &err), KF_OK);
   kf_out_abort(&out);
   bytes = test_read(path, &n);
@@ -246,7 +246,7 @@ static void long_files(void **state) {
   for (size_t i = 0; i < sizeof piece; i++) piece[i] = (char)(i * 31 >> 3);
   kf_err err;
   kf_out out;
-  assert_int_equal(kf_out_open(&out, path, &err), KF_OK);
+  assert_int_equal(kf_out_open(&out, NULL, path, &err), KF_OK);
   for (int i = 0; i < 5; i++)
     assert_int_equal(kf_out_write(&out, piece, sizeof piece, &err), KF_OK);
   assert_int_equal(kf_out_commit(&out, &err), KF_OK);
@@ -312,7 +312,7 @@ static void links_and_permissions(void **state) {
   kf_err err;
   kf_out out;
   for (int round = 0; round < 2; round++) {
-    assert_int_equal(kf_out_open(&out, round == 0 ? path : link, &err), KF_OK);
+    assert_int_equal(kf_out_open(&out, NULL, round == 0 ? path : link, &err), KF_OK);
     assert_int_equal(kf_out_write(&out, round == 0 ? "old" : "new", 3, &err), KF_OK);
     assert_int_equal(kf_out_commit(&out, &err), KF_OK);
     if (round == 0) {
@@ -407,11 +407,99 @@ static void messages(void **state) {
   kf_err err;
   /* A name out of a hostile file must not reach the terminal as an escape sequence. */
   kf_fail(&err, KF_ERR_DATA, "class '%s'", "\x1b[31mred\n\x7f.");
-  assert_string_equal(err.message, "class '?[31mred?\?.'");
+  assert_string_equal(err.message, "class '\\x1b[31mred\\n\\x7f.'");
+  kf_fail_file(&err, "a\u202Eb", "class '%s'", "\xc2\x9bx\xff");
+  assert_string_equal(err.message, "a\\u{202e}b: class '\\u{9b}x\\xff'");
+  char many[2000]; /* escapes are longer than what they stand for, and none is cut */
+  memset(many, 1, sizeof many - 1);
+  many[sizeof many - 1] = '\0';
+  kf_fail(&err, KF_ERR_DATA, "%s", many);
+  assert_int_equal(strlen(err.message), (sizeof err.message - 1) / 4 * 4);
   assert_string_equal(kf_status_name(KF_ERR_MATH), "no solution");
   assert_string_equal(kf_status_name((kf_status)99), "unknown status");
   assert_string_equal(kf_errmsg(NULL), "");
   assert_string_equal(kf_version(), KF_VERSION);
+}
+
+static void assert_shown(const char *text, const char *wanted) {
+  char out[256], exact[512] = "", piece[KF_SHOWN_SIZE];
+  kf_escape_message(text, out, sizeof out);
+  assert_string_equal(out, wanted);
+  for (size_t at = 0; text[at] != '\0';) { /* a table doubles backslashes and can be read back */
+    if (text[at] == '\\') strcat(exact, "\\");
+    kf_escape_next(text, &at, piece);
+    strcat(exact, piece);
+  }
+  kf_string back = {0};
+  kf_unescape(exact, strlen(exact), &back);
+  assert_false(back.failed);
+  assert_int_equal(back.n, strlen(text));
+  assert_memory_equal(back.data, text, back.n);
+  kf_string_clear(&back);
+}
+
+/* What a terminal may obey, or nobody can see, is escaped; everything else stays. */
+static void escapes(void **state) {
+  (void)state;
+  static const char *const plain[] = {"", "red fox", "C:\\new", "caf\u00E9", "\u732B", "\u20AC",
+                                      "\u202F", "\U0001F408", "e\u0301", "\u2764\uFE0F",
+                                      /* joiners of a Persian word and of an emoji */
+                                      "\u0645\u06CC\u200C\u0634\u0648\u062F",
+                                      "\U0001F469\u200D\U0001F52C"};
+  for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) assert_shown(plain[i], plain[i]);
+  assert_shown("\t\n\r\x01\x1b\x7f", "\\t\\n\\r\\x01\\x1b\\x7f");
+  assert_shown("a\xc2\x80\xc2\x9f\u00A0", "a\\u{80}\\u{9f}\u00A0");
+  assert_shown("\u202Ax\u202E\u2066\u2069", "\\u{202a}x\\u{202e}\\u{2066}\\u{2069}");
+  assert_shown("\u200E\u200F\u061C", "\\u{200e}\\u{200f}\\u{61c}");
+  assert_shown("fo\u200Dx\u200B\u2060\uFEFF\u00AD",
+               "fo\\u{200d}x\\u{200b}\\u{2060}\\u{feff}\\u{ad}");
+  assert_shown("\u2028\u2029\U000E0041", "\\u{2028}\\u{2029}\\u{e0041}");
+  assert_shown("\u200D\u732B\u200C", "\\u{200d}\u732B\\u{200c}"); /* nothing to join */
+  assert_shown("\u732B\u200D\u202E", "\u732B\\u{200d}\\u{202e}");
+  assert_shown("\xff\xe2\x80z\xc3", "\\xff\\xe2\\x80z\\xc3");
+  assert_shown("\xe2\x80\xe2\x80\xae", "\\xe2\\x80\\u{202e}");
+}
+
+/* What is no escape stays as it is. */
+static void unescapes(void **state) {
+  (void)state;
+  static const char *const same[] = {"\\",     "\\q",       "\\u",          "\\u{}",
+                                     "\\u{12", "\\u{d800}", "\\u{1100000}", "\\u{1234567}",
+                                     "\\u{g}", "\\x1"};
+  kf_string back = {0};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    kf_unescape(same[i], strlen(same[i]), &back);
+    assert_string_equal(back.data, same[i]);
+  }
+  kf_string_clear(&back);
+}
+
+/* Whatever fails, what would have been handed out is NULL afterwards, not what it was before. */
+static void nothing_on_failure(void **state) {
+  (void)state;
+  kf_ctx *ctx = test_ctx(1, KF_ISA_AUTO), *other = (kf_ctx *)0x1;
+  kf_model *model = (kf_model *)0x1;
+  kf_fit_report *report = (kf_fit_report *)0x1;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.reserved = {1}}, &other), KF_ERR_ARG);
+  assert_null(other);
+  assert_int_equal(kf_fit(NULL, NULL, NULL, &model, &report), KF_ERR_ARG);
+  assert_null(model);
+  assert_null(report);
+  const float rows[] = {1, 2, 3, 4}; /* one class: a fit that fails late */
+  const int32_t labels[] = {0, 0};
+  kf_data *data = NULL;
+  assert_ok(ctx, kf_data_open_memory(ctx, rows, 2, 2, labels, NULL, 1, &data));
+  model = (kf_model *)0x1;
+  report = (kf_fit_report *)0x1;
+  assert_int_not_equal(kf_fit(ctx, data, NULL, &model, &report), KF_OK);
+  assert_null(model);
+  assert_null(report);
+  kf_class_set *groups[KF_GROUPS];
+  memset(groups, 1, sizeof groups);
+  assert_int_equal(kf_class_groups_new(ctx, NULL, NULL, NULL, groups), KF_ERR_ARG);
+  for (size_t g = 0; g < KF_GROUPS; g++) assert_null(groups[g]);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
 }
 
 /* A hint stays until the next call and never outlives its error. */
@@ -481,6 +569,9 @@ int main(void) {
       cmocka_unit_test(links_and_permissions),
       cmocka_unit_test(whole_files),
       cmocka_unit_test(messages),
+      cmocka_unit_test(nothing_on_failure),
+      cmocka_unit_test(escapes),
+      cmocka_unit_test(unescapes),
       cmocka_unit_test(hints),
       cmocka_unit_test(reserved_space),
       cmocka_unit_test(null_arguments),

@@ -97,7 +97,11 @@ static void reports(void **state) {
   assert_ok(ctx, kf_data_get_id(ctx, data, 7, id, sizeof id));
   assert_string_equal(id, kf_pictures_id(list, 7));
   kf_data_free(data);
-  begin(); /* the report is not asked for, all options are defaults */
+  begin();                               /* the report is not asked for, all options are defaults */
+  assert_ok(ctx, kf_outputs_begin(ctx)); /* what is embedded is not put off */
+  assert_error(ctx, KF_ERR_ARG, "one of several",
+               kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
+  kf_outputs_abort(ctx);
   assert_ok(ctx, kf_embed(ctx, encoder, list, NULL, at("again.safetensors"), NULL));
   assert_same_file(at("o.safetensors"), at("again.safetensors"));
   kf_pictures_free(list);

@@ -563,7 +563,7 @@ static void test_utf8(void **state) {
 static void write_checked(const char *path) {
   kf_err err;
   kf_stw *w;
-  assert_int_equal(kf_stw_open(path, true, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, path, true, &w, &err), KF_OK);
   assert_int_equal(kf_stw_meta(w, "note", "\"checksum\":\"0000000000000000\"", &err), KF_OK);
   assert_int_equal(kf_stw_meta_i64(w, "n", INT64_MIN, &err), KF_OK);
   assert_int_equal(kf_stw_meta_f64(w, "tenth", 0.1, &err), KF_OK);
@@ -636,7 +636,7 @@ static void test_writer_counts_bytes(void **state) {
   (void)state;
   kf_err err;
   kf_stw *w;
-  assert_int_equal(kf_stw_open(at("short.safetensors"), false, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, at("short.safetensors"), false, &w, &err), KF_OK);
   assert_int_equal(kf_stw_declare(w, "b", KF_TYPE_U8, 1, (uint64_t[]){3}, &err), KF_OK);
   assert_int_equal(kf_stw_write(w, "xy", 2, &err), KF_OK);
   assert_int_equal(kf_stw_commit(w, &err), KF_ERR_INTERNAL);
@@ -647,7 +647,7 @@ static void test_writer_counts_bytes(void **state) {
 
 static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(at("fields.safetensors"), true, &w, err));
+  KF_TRY(kf_stw_open(NULL, at("fields.safetensors"), true, &w, err));
   kf_status status = kf_stw_format(w, "koofu.test", err);
   if (status == KF_OK) status = kf_stw_declare_fields(w, fields, n, err);
   if (status == KF_OK) status = kf_stw_write_fields(w, fields, n, err);
@@ -656,47 +656,26 @@ static kf_status write_fields(const kf_st_field *fields, size_t n, kf_err *err) 
 
 static void test_fields(void **state) {
   (void)state;
+  kf_err err;
   double a[6] = {1, 2, 3, 4, 5, 6};
   float b[2] = {-1, 2};
   int64_t c[2] = {7, 0};
-  kf_st_field fields[] = {{"a", KF_TYPE_F64, 2, {2, 3}, a, false},
-                          {"b", KF_TYPE_F32, 1, {2, 1}, b, false},
-                          {"c", KF_TYPE_I64, 1, {2, 1}, c, false}};
-  const struct {
-    void *element;
-    double value;
-    const char *message; /* NULL: it is good */
-  } changes[] = {{NULL, 0, NULL},
-                 {&a[4], INFINITY, "element 4 of tensor 'a' is not finite"},
-                 {&b[1], NAN, "element 1 of tensor 'b' is not finite"},
-                 {&c[1], -1, "element 1 of tensor 'c' is negative"}};
-  for (size_t i = 0; i < 4; i++) {
-    kf_err err;
-    kf_st st;
-    a[4] = changes[i].element == &a[4] ? changes[i].value : 5;
-    b[1] = changes[i].element == &b[1] ? (float)changes[i].value : 2;
-    c[1] = changes[i].element == &c[1] ? -1 : 0;
-    assert_int_equal(write_fields(fields, 3, &err), KF_OK);
-    assert_int_equal(kf_st_open(&st, at("fields.safetensors"), &err), KF_OK);
-    assert_int_equal(kf_st_check_file(&st, "koofu.test", "a test", &err), KF_OK);
-    assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_OK);
-    memset(a, 0, sizeof a);
-    bool good = changes[i].message == NULL;
-    assert_int_equal(kf_st_read_fields(&st, fields, 3, &err), good ? KF_OK : KF_ERR_DATA);
-    if (good) assert_true(a[0] == 1 && a[5] == 6 && b[0] == -1 && c[0] == 7);
-    if (!good) assert_non_null(strstr(err.message, changes[i].message));
-    fields[2].any_sign = true;
-    if (changes[i].element == &c[1])
-      assert_int_equal(kf_st_read_fields(&st, fields, 3, &err), KF_OK);
-    fields[2].any_sign = false;
-    fields[1].shape[0] = 3;
-    assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_ERR_DATA);
-    fields[1].shape[0] = 2;
-    kf_st_close(&st);
-    a[0] = 1, a[1] = 2, a[2] = 3, a[3] = 4, a[5] = 6;
-  }
+  kf_st_field fields[] = {{"a", KF_TYPE_F64, 2, {2, 3}, a},
+                          {"b", KF_TYPE_F32, 1, {2, 1}, b},
+                          {"c", KF_TYPE_I64, 1, {2, 1}, c}};
+  kf_st st;
+  assert_int_equal(write_fields(fields, 3, &err), KF_OK);
+  assert_int_equal(kf_st_open(&st, at("fields.safetensors"), &err), KF_OK);
+  assert_int_equal(kf_st_check_file(&st, "koofu.test", "a test", &err), KF_OK);
+  assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_OK);
+  memset(a, 0, sizeof a);
+  assert_int_equal(kf_st_read_fields(&st, fields, 3, &err), KF_OK);
+  assert_true(a[0] == 1 && a[5] == 6 && b[0] == -1 && c[0] == 7);
+  fields[1].shape[0] = 3;
+  assert_int_equal(kf_st_expect_fields(&st, fields, 3, &err), KF_ERR_DATA);
+  fields[1].shape[0] = 2;
+  kf_st_close(&st);
   /* What fails leaves no file. */
-  kf_err err;
   unlink(at("fields.safetensors"));
   fields[0].shape[0] = UINT64_MAX;
   assert_int_equal(write_fields(fields, 3, &err), KF_ERR_ARG);

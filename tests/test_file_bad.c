@@ -231,6 +231,8 @@ static void test_safetensors_header(void **state) {
       {"{" TENSOR("embeddings", "F32", "2,2", 0, 16) "," TENSOR("labels", "I64", "1", 16, 24) "}",
        "1 labels for the 2 rows"},
       {"{\"__metadata__\":{\"classes\":\"x\"}," TENSOR("e", "F32", "2,3", 0, 24) "}",
+       "'classes' is not a JSON list of at most 4194304 strings"},
+      {"{\"__metadata__\":{\"classes\":\"[\\\"a\\\"\"}," TENSOR("e", "F32", "2,3", 0, 24) "}",
        "'classes' is not valid JSON"},
       {"{\"__metadata__\":{\"classes\":\"[1]\"}," TENSOR("e", "F32", "2,3", 0, 24) "}", "entry 0"},
       {"{\"__metadata__\":{\"classes\":\"[\\\"a\\\",\\\"a\\\"]\"}," TENSOR("e", "F32", "2,3", 0,

@@ -200,12 +200,12 @@ static void bad_ids(void **state) {
       write_sealed(COSINE,
                    ROWS ",\"id_ends\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[16,32]}",
                    &c, 32),
-      "no tensor 'id_bytes'");
+      "there is 'id_ends' without 'id_bytes'");
   assert_unloadable(
       write_sealed(COSINE,
                    ROWS ",\"id_bytes\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[16,20]}",
                    &c, 20),
-      "no tensor 'id_ends'");
+      "there is 'id_bytes' without 'id_ends'");
 }
 
 static const char *with_map(const char *meta, const content *c) {
@@ -231,25 +231,25 @@ static void bad_maps(void **state) {
   c.rows[3] *= 0.9f;
   assert_unloadable(with_map(meta, &c), "row 1: does not have unit length");
   c.rows[3] = good.rows[3];
-  /* Numbers of f64 whose sum is none. */
-  c.more.map.transform[0] = 1e308;
-  c.more.map.transform[1] = -1e308;
-  c.more.map.mean[0] = -100;
-  c.more.map.mean[1] = -100;
+  /* A text mean that is out of all proportion. */
+  c.more.map.transform[0] = 1e200;
+  c.more.map.transform[1] = -1e200;
   assert_ok(ctx, kf_gallery_load(ctx, with_map(centred, &c), NULL, &g));
   int64_t row;
+  const kf_search_options far = {.text_mean = (const double[]){1e300, 1e300}};
+  assert_ok(ctx, kf_gallery_search(ctx, g, good.rows, 1, 1, NULL, &row, NULL, NULL));
   assert_error(ctx, KF_ERR_MATH, "overflow f64",
-               kf_gallery_search(ctx, g, good.rows, 1, 1, NULL, &row, NULL, NULL));
+               kf_gallery_search(ctx, g, good.rows, 1, 1, &far, &row, NULL, NULL));
   kf_gallery_free(g);
   c = good;
-  assert_unloadable(with_map("", &c), "no metadata 'normalized'");
+  assert_unloadable(with_map("", &c), "there is 'transform' without 'normalized'");
   assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"x\",\"lambda\":\"0\"", &c),
                     "metadata 'centre'");
   assert_unloadable(with_map(",\"normalized\":\"1\",\"centre\":\"none\",\"lambda\":\"-1\"", &c),
-                    "metadata 'lambda' is negative");
+                    "metadata 'lambda' is '-1'");
   c.more.map.transform[2] = NAN;
-  assert_unloadable(with_map(meta, &c), "element 2 of tensor 'transform' is not finite");
-  c.more.map.transform[2] = 0;
+  assert_unloadable(with_map(meta, &c), "element [1, 0] of tensor 'transform' is not finite");
+  c.more.map.transform[2] = 1;
   char all[512];
   snprintf(all, sizeof all, "%s%s", COSINE, meta);
   assert_unloadable(
@@ -260,15 +260,17 @@ static void bad_maps(void **state) {
                    &c, 64),
       "the map gives 1 columns, the rows have 2");
   assert_unloadable(
-      write_sealed(
-          all, ROWS ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[16,32]}",
-          &c, 32),
+      write_sealed(all,
+                   ROWS
+                   ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,1],\"data_offsets\":[16,32]},"
+                   "\"mean\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[32,40]}",
+                   &c, 40),
       "invalid transform of 2 x 1");
   assert_unloadable(
       write_sealed(
           all, ROWS ",\"transform\":{\"dtype\":\"F64\",\"shape\":[2,2],\"data_offsets\":[16,48]}",
           &c, 48),
-      "no tensor 'mean'");
+      "there is 'transform' without 'mean'");
 }
 
 /* --- damage ---------------------------------------------------------------------------------- */

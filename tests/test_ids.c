@@ -22,7 +22,7 @@ static const char *write_set(const char *file, uint64_t first, uint64_t n, bool 
   const char *path = at(file);
   kf_err err = {0};
   kf_stw *w;
-  assert_int_equal(kf_stw_open(path, false, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, path, false, &w, &err), KF_OK);
   int64_t end = 0;
   for (uint64_t i = 0; i < n; i++) end += (int64_t)strlen(name_of(first + i));
   uint64_t bytes = (uint64_t)end;
@@ -141,7 +141,7 @@ static const char *write_bad(const int64_t ends[2], uint64_t n_ends, const char 
   kf_err err = {0};
   kf_stw *w;
   uint64_t size = n;
-  assert_int_equal(kf_stw_open(path, false, &w, &err), KF_OK);
+  assert_int_equal(kf_stw_open(NULL, path, false, &w, &err), KF_OK);
   if (n_ends > 0)
     assert_int_equal(kf_stw_declare(w, "id_ends", KF_TYPE_I64, 1, &n_ends, &err), KF_OK);
   assert_int_equal(kf_stw_declare(w, "embeddings", KF_TYPE_F32, 2, (uint64_t[]){2, 2}, &err),

@@ -204,11 +204,66 @@ static void from_a_file(void **state) {
   test_remove(folder);
 }
 
+/* A value takes 32 bytes, and "0," only two: their number is limited. */
+static void many_values(void **state) {
+  (void)state;
+  size_t n = (size_t)KF_JSON_VALUES * 2;
+  char *text = malloc(n + 1);
+  assert_non_null(text);
+  for (size_t i = 0; i < n; i++) text[i] = i == 0 ? '[' : i % 2 == 1 ? '0' : ',';
+  kf_json_doc doc;
+  kf_err err;
+  text[n - 2] = ']'; /* the list and KF_JSON_VALUES - 1 numbers */
+  text[n - 1] = ' ';
+  assert_int_equal(kf_json_parse(&doc, text, n, "it", &err), KF_OK);
+  assert_int_equal(doc.n, KF_JSON_VALUES);
+  kf_json_clear(&doc);
+  text[n - 2] = ',';
+  text[n - 1] = '0';
+  assert_int_equal(kf_json_parse(&doc, text, n, "it", &err), KF_ERR_DATA);
+  assert_string_equal(err.message, "it holds more than 1048576 JSON values");
+  free(text);
+}
+
+static void lists_of_strings(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *message; /* NULL: these are strings */
+    uint32_t n;
+  } cases[] = {{" [ ] ", NULL, 0},
+               {"[\"a\" , \"\\u00e4\"]", NULL, 2},
+               {"[\"a\",\"b\",\"c\"]", NULL, 3},
+               {"[\"a\",\"b\",\"c\",\"d\"]", "it is not a JSON list of at most 3 strings", 0},
+               {"{}", "it is not a JSON list of at most 3 strings", 0},
+               {"", "it is not a JSON list of at most 3 strings", 0},
+               {"[\"a\",7]", "entry 1 of it is not a string", 0},
+               {"[\"a\",]", "entry 1 of it is not a string", 0},
+               {"[\"a\"", "it is not valid JSON at its byte 4", 0},
+               {"[\"a", "an unterminated string", 0},
+               {"[\"a\"] x", "something follows the end", 0},
+               {"[\"\xff\"]", "it is not valid UTF-8", 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    kf_json_strings list;
+    kf_err err;
+    kf_status status =
+        kf_json_strings_parse(&list, cases[i].text, strlen(cases[i].text), 3, "it", &err);
+    assert_int_equal(status, cases[i].message == NULL ? KF_OK : KF_ERR_DATA);
+    if (cases[i].message != NULL)
+      assert_non_null(strstr(err.message, cases[i].message));
+    else
+      assert_int_equal(list.n, cases[i].n);
+    if (i == 1) assert_string_equal(list.string[1], "\xc3\xa4");
+    kf_json_strings_clear(&list);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values),      cmocka_unit_test(strings), cmocka_unit_test(refused),
-      cmocka_unit_test(limits),      cmocka_unit_test(numbers), cmocka_unit_test(locale_with_comma),
-      cmocka_unit_test(from_a_file),
+      cmocka_unit_test(values),           cmocka_unit_test(strings),
+      cmocka_unit_test(refused),          cmocka_unit_test(limits),
+      cmocka_unit_test(numbers),          cmocka_unit_test(locale_with_comma),
+      cmocka_unit_test(from_a_file),      cmocka_unit_test(many_values),
+      cmocka_unit_test(lists_of_strings),
   };
   return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

@@ -194,27 +194,56 @@ static void check_band(const kf_kernels *fast, const kf_kernels *plain) {
 }
 
 static void check_vectors(const kf_kernels *fast, const kf_kernels *plain) {
-  static double v[MOST], w[MOST], x[MOST], a[2][MOST], y[2][MOST];
+  enum { ROWS = 9 };
+  static double rows[ROWS * MOST], x[MOST], y[2][MOST], factor[ROWS];
+  double dots[2][ROWS];
   for (size_t s = 0; s < N_SIZES; s++) {
     size_t n = sizes[s];
-    fill_f64(v, n, s);
-    fill_f64(w, n, s + 20);
-    fill_f64(x, n, s + 40);
-    for (int k = 0; k < 2; k++) {
-      fill_f64(a[k], MOST, s + 60);
-      fill_f64(y[k], MOST, s + 80);
+    fill_f64(rows, ROWS * MOST, s);
+    fill_f64(x, MOST, s + 20);
+    fill_f64(factor, ROWS, s + 40);
+    for (size_t m = 0; m <= ROWS; m++) {
+      for (int k = 0; k < 2; k++) fill_f64(y[k], MOST, s + 60);
+      fast->row_dots(rows, MOST, m, n, x, dots[0]);
+      plain->row_dots(rows, MOST, m, n, x, dots[1]);
+      assert_bits(dots[0], dots[1], m * sizeof dots[0][0]);
+      fast->add_rows(rows, MOST, m, n, factor, y[0]);
+      plain->add_rows(rows, MOST, m, n, factor, y[1]);
+      assert_bits(y[0], y[1], sizeof y[0]);
     }
-    double p = fast->tridiagonal_row(n, a[0], v, w, 0.3, -0.7, x, 1.1, y[0]);
-    double q = plain->tridiagonal_row(n, a[1], v, w, 0.3, -0.7, x, 1.1, y[1]);
-    assert_bits(&p, &q, sizeof p);
-    assert_bits(a[0], a[1], sizeof a[0]);
+    if (n + 8 > MOST) continue;
+    fast->symmetric_rows(n / 8 * 8, rows, MOST, x, y[0]);
+    plain->symmetric_rows(n / 8 * 8, rows, MOST, x, y[1]);
     assert_bits(y[0], y[1], sizeof y[0]);
-    for (size_t m = 1; m <= 6; m++) {
-      static double turned[2][6 * MOST];
-      for (int k = 0; k < 2; k++) fill_f64(turned[k], 6 * MOST, s + m);
-      fast->reflect(n, 0.123, x, turned[0], MOST, m);
-      plain->reflect(n, 0.123, x, turned[1], MOST, m);
-      assert_bits(turned[0], turned[1], sizeof turned[0]);
+  }
+}
+
+/* Poles 1, 2, … with a root beside each, sometimes very close. */
+static void check_secular(const kf_kernels *fast, const kf_kernels *plain) {
+  static double d[MOST], z[MOST], origin[MOST], x[MOST], out[2][MOST];
+  for (size_t s = 0; s < N_SIZES; s++) {
+    size_t n = sizes[s];
+    fill_f64(z, n, s);
+    for (size_t j = 0; j < n; j++) {
+      d[j] = (double)(j + 1);
+      origin[j] = d[j];
+      x[j] = j % 3 == 0 ? 1e-30 : 0.37;
+    }
+    for (size_t root = 0; root < n; root += 1 + n / 5) {
+      double sums[2][2], p, q;
+      fast->secular_sums(n, d, z, origin[root], x[root], sums[0]);
+      plain->secular_sums(n, d, z, origin[root], x[root], sums[1]);
+      assert_bits(sums[0], sums[1], sizeof sums[0]);
+      p = fast->secular_vector(n, d, z, origin[root], x[root], out[0]);
+      q = plain->secular_vector(n, d, z, origin[root], x[root], out[1]);
+      assert_bits(&p, &q, sizeof p);
+      assert_bits(out[0], out[1], n * sizeof out[0][0]);
+    }
+    for (size_t first = 0; first < n; first += 1 + n / 3) {
+      memset(out, 0, sizeof out);
+      fast->secular_weights(n, d, origin, x, first, n - first / 2, out[0]);
+      plain->secular_weights(n, d, origin, x, first, n - first / 2, out[1]);
+      assert_bits(out[0], out[1], sizeof out[0]);
     }
   }
 }
@@ -260,7 +289,8 @@ static const check checks[] = {
     {"quantize", check_quantize, KF_ISA_AVX2},   {"moments", check_moments, KF_ISA_PLAIN},
     {"scan", check_all_scans, KF_ISA_PLAIN},     {"gemm", check_gemm, KF_ISA_AVX2},
     {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},   {"band", check_band, KF_ISA_AVX2},
-    {"vectors", check_vectors, KF_ISA_AVX2},     {"rotations", check_rotate, KF_ISA_AVX2}};
+    {"vectors", check_vectors, KF_ISA_AVX2},     {"rotations", check_rotate, KF_ISA_AVX2},
+    {"secular", check_secular, KF_ISA_AVX2}};
 enum { N_CHECKS = sizeof checks / sizeof *checks, N_ISAS = KF_ISA_AMX + 1 };
 
 typedef struct test_case {

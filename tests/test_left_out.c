@@ -303,6 +303,18 @@ static void test_paper(void **state) {
   check_setting((setting){.method = KF_METHOD_PAPER, .euclidean = true});
 }
 
+/* Classes of equally many rows, whose means are multiplied with one another at once. */
+static void test_balanced(void **state) {
+  (void)state;
+  for (uint32_t dim = 5; dim <= 16; dim += 11) {
+    world w = make_world(36, dim, 12, 1, 4);
+    check_scores(&w, (setting){.method = KF_METHOD_SHRUNK}, 0.5);
+    check_scores(&w, (setting){.method = KF_METHOD_SHRUNK, .euclidean = true}, 0.5);
+    check_scores(&w, (setting){.method = KF_METHOD_PAPER}, 0.5);
+    free_world(&w);
+  }
+}
+
 /* Groups of several sizes across classes; one holds a whole class. */
 static void test_groups(void **state) {
   (void)state;
@@ -399,6 +411,155 @@ static void test_copies(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* --- fewer rows, fewer digits ------------------------------------------------------------------ */
+
+typedef struct bench {
+  kf_ctx *ctx;
+  world w;
+  kf_data *data;
+  kf_stats *stats;
+  kf_fitter *fitter;
+  kf_left_out *l;
+} bench;
+
+static bench make_bench(uint64_t n, uint32_t dim, uint32_t classes, double noise) {
+  bench b = {.ctx = test_ctx(2, KF_ISA_AUTO), .w = make_world(n, dim, classes, noise, 5)};
+  assert_ok(b.ctx,
+            kf_data_open_memory(b.ctx, b.w.rows, n, dim, b.w.labels, NULL, classes, &b.data));
+  assert_ok(b.ctx, kf_stats_new_from_data(b.ctx, b.data, NULL, &b.stats));
+  assert_ok(b.ctx, kf_fitter_new(b.ctx, b.stats, NULL, KF_METHOD_SHRUNK, &b.fitter));
+  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &(kf_left_out_options){.sample = n}, &b.l));
+  return b;
+}
+
+static void free_bench(bench *b) {
+  kf_left_out_free(b->l);
+  kf_fitter_free(b->fitter);
+  kf_stats_free(b->stats);
+  kf_data_free(b->data);
+  free_world(&b->w);
+  kf_ctx_free(b->ctx);
+}
+
+/* Products in f32 change a loss by less than 1e-4, with more classes than columns and fewer. */
+static void test_fast(void **state) {
+  (void)state;
+  static const double relative[] = {0.001, 0.1, 1, 100};
+  for (uint32_t classes = 10; classes <= 90; classes += 80) {
+    bench b = make_bench(450, 40, classes, 2);
+    for (size_t i = 0; i < 4; i++) {
+      kf_left_out_trial trial = {.lambda = relative[i] * kf_fitter_mean_eigenvalue(b.fitter)};
+      kf_left_out_point exact = {0}, fast = {0};
+      uint64_t n;
+      assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &exact, 1, &n));
+      trial.fast = true;
+      assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &fast, 1, &n));
+      assert_true(fast.loss != exact.loss);
+      assert_true(fabs(fast.loss - exact.loss) < 1e-4);
+      assert_true(fabs(fast.temperature / exact.temperature - 1) < 1e-3);
+    }
+    free_bench(&b);
+  }
+}
+
+/* A part of the rows has the result of leaving out that part alone. */
+static void test_part(void **state) {
+  (void)state;
+  bench b = make_bench(450, 40, 90, 2);
+  kf_left_out_point alone = {0}, part = {0}, all = {0}, most = {0};
+  kf_left_out_trial trial = {.lambda = kf_fitter_mean_eigenvalue(b.fitter), .most = 100};
+  uint64_t n;
+  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &alone, 1, &n));
+  assert_int_equal(n, 100);
+  trial.part = 100;
+  trial.of_part = &part;
+  for (trial.most = 50; trial.most <= 100; trial.most += 50) { /* never fewer than the part */
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &all, 1, &n));
+    assert_int_equal(n, 100);
+    assert_memory_equal(&all, &alone, sizeof all);
+  }
+  trial.most = 300;
+  assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &most, 1, &n));
+  assert_int_equal(n, 300);
+  assert_memory_equal(&part, &alone, sizeof part);
+  assert_true(most.loss != alone.loss && most.top1 > alone.top1);
+  free_bench(&b);
+}
+
+/* The error of a temperature is how far those of other rows scatter. */
+static void test_temperature_error(void **state) {
+  (void)state;
+  enum { TIMES = 40, ROWS = 2000 };
+  double sum = 0, squares = 0, told = 0;
+  uint64_t random = 77;
+  for (int i = 0; i < TIMES; i++) {
+    kf_likelihood s = kf_likelihood_new(false);
+    kf_left_out_point p = {0};
+    double scratch[6], scores[3];
+    for (int row = 0; row < ROWS; row++) {
+      for (int k = 0; k < 3; k++) scores[k] = (double)(test_random(&random) % 1000) / 4000;
+      bool first = scores[0] + (double)(test_random(&random) % 1000) / 5000 > scores[1] + 0.1;
+      kf_likelihood_add(&s, scores, 3, first ? 0 : 1, scratch);
+    }
+    kf_likelihood_find(&s, &p);
+    sum += log(p.temperature) / TIMES;
+    squares += log(p.temperature) * log(p.temperature) / TIMES;
+    told += p.temperature_error / TIMES;
+  }
+  double deviation = sqrt(squares - sum * sum);
+  if (!(told > 0.7 * deviation && told < 1.4 * deviation))
+    fail_msg("told %g, seen %g", told, deviation);
+}
+
+/* The temperature takes as many rows as it needs, and all of a sample that was asked for; the point
+ * that is chosen is exact. */
+static void test_rows_enough(void **state) {
+  (void)state;
+  bench b = make_bench(4000, 40, 90, 2);
+  kf_lambda_choice *some, *asked;
+  kf_lambda_options by = {.sample = 1500};
+  assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &some));
+  assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, &by, &asked));
+  assert_int_equal(some->n, (1u << 16) / 90);
+  assert_true(some->n_all >= some->n && some->n_all < 2000);
+  assert_true(fabs(log(some->all.temperature / asked->all.temperature)) < 4 * 0.03);
+  kf_left_out_trial trial = {.lambda = asked->lambda, .most = asked->n};
+  kf_left_out_point p = {0};
+  kf_left_out *l;
+  uint64_t n;
+  assert_ok(b.ctx, kf_left_out_new(b.fitter, b.data, &(kf_left_out_options){.sample = 1500}, &l));
+  assert_int_equal(asked->n_all, kf_left_out_counts(l).n);
+  assert_ok(b.ctx, kf_left_out_try(l, &trial, &p, 1, &n));
+  assert_true(n == asked->n && p.loss == asked->points[asked->chosen].loss);
+  kf_left_out_free(l);
+  kf_lambda_choice_free(some);
+  kf_lambda_choice_free(asked);
+  free_bench(&b);
+}
+
+/* A fitter that has left rows out gives the model of a fresh one. */
+static void test_same_fit(void **state) {
+  (void)state;
+  bench b = make_bench(450, 40, 90, 2);
+  double lambda = kf_fitter_mean_eigenvalue(b.fitter);
+  kf_left_out_point p = {0};
+  kf_model *fresh, *after;
+  uint64_t n;
+  assert_ok(b.ctx, kf_fitter_fit(b.fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, 0,
+                                 KF_CENTRE_DEFAULT, &fresh));
+  for (int i = 0; i < 3; i++) { /* the same lambda, another, the same */
+    kf_left_out_trial trial = {.lambda = i == 1 ? 3 * lambda : lambda};
+    assert_ok(b.ctx, kf_left_out_try(b.l, &trial, &p, 1, &n));
+    assert_ok(b.ctx, kf_fitter_fit(b.fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, 0,
+                                   KF_CENTRE_DEFAULT, &after));
+    assert_memory_equal(fresh->map.transform, after->map.transform, 40 * 40 * sizeof(double));
+    assert_memory_equal(fresh->between, after->between, 40 * sizeof(double));
+    kf_model_free(after);
+  }
+  kf_model_free(fresh);
+  free_bench(&b);
+}
+
 /* Distances without a bound do not overflow the sums. */
 static void test_far_away(void **state) {
   (void)state;
@@ -468,7 +629,10 @@ int main(void) {
       cmocka_unit_test(test_paper),          cmocka_unit_test(test_groups),
       cmocka_unit_test(test_same_bits),      cmocka_unit_test(test_large_groups),
       cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_far_away),
+      cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
+      cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
+      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_same_fit),
+      cmocka_unit_test(test_balanced),
   };
   return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

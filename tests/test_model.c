@@ -9,7 +9,7 @@ static void check_eigen(uint32_t n, const double *a) {
   double *values = malloc(n * sizeof *values), *product = malloc(n * sizeof *product);
   memcpy(copy, a, (size_t)n * n * sizeof *copy);
   assert_ok(one, kf_eigen(one, n, copy, values, v));
-  double scale = 1e-300;
+  double scale = 1e-308;
   for (size_t i = 0; i < (size_t)n * n; i++) scale = fmax(scale, fabs(a[i]));
   for (size_t i = 0; i < n; i++) {
     for (size_t r = 0; r < n; r++) { /* A v = value v */
@@ -88,6 +88,122 @@ static void eigen_special(void **state) {
   for (size_t i = 0; i < n; i++)
     for (size_t j = 0; j < n; j++) a[i * n + j] = (i % 7 == j % 7) ? 1e150 : 0;
   check_eigen(n, a); /* huge, rank seven, exact multiplicities */
+}
+
+/* --- hard matrices of any size; `at` is one element of a symmetric one ------------------------- */
+
+static double pick(size_t i, uint64_t salt) { /* in [-1, 1) */
+  uint64_t seed = (i + 1) * 0x9e3779b97f4a7c15u ^ salt;
+  return fmax(-1, fmin(1, test_normal(&seed) / 4));
+}
+
+static bool beside(size_t i, size_t j) { return i + 1 == j || j + 1 == i; }
+
+static double zero_at(size_t i, size_t j, size_t n) { return 0 * (double)(i + j + n); }
+static double equal_at(size_t i, size_t j, size_t n) { return 3.7 + 0 * (double)(i + j + n); }
+static double diagonal_at(size_t i, size_t j, size_t n) { return i == j ? pick(i, n) : 0; }
+static double sign_at(size_t i, size_t j, size_t n) {
+  return pick((i < j ? i : j) * n + (i < j ? j : i), 1) < 0 ? -1 : 1;
+}
+/* Three eigenvalues, in many directions: D - v v^T D - D v v^T + …, a reflection of D. */
+static double cluster_at(size_t i, size_t j, size_t n) {
+  double length = 0, weighted = 0;
+  for (size_t k = 0; k < n; k++) {
+    double v = pick(k, 7) + 1.5;
+    length += v * v;
+    weighted += v * v * (double)(k % 3);
+  }
+  double x = pick(i, 7) + 1.5, y = pick(j, 7) + 1.5, tau = 2 / length;
+  double d = i == j ? (double)(i % 3) : 0;
+  return d + x * y * (tau * tau * weighted - tau * (double)(i % 3 + j % 3));
+}
+static double identity_at(size_t i, size_t j, size_t n) { /* but for rounding */
+  return (i == j) + 1e-15 * pick((i + 1) * (j + 1) + i + j, n);
+}
+static double wilkinson_at(size_t i, size_t j, size_t n) {
+  return i == j ? fabs((double)i - 0.5 * ((double)n - 1)) : beside(i, j);
+}
+static double glued_at(size_t i, size_t j, size_t n) { /* of Wilkinson's matrices of size 21 */
+  if (i == j) return fabs((double)(i % 21) - 10) + 0 * (double)n;
+  if (!beside(i, j)) return 0;
+  return (i < j ? j : i) % 21 == 0 ? 1e-14 : 1;
+}
+static double second_difference_at(size_t i, size_t j, size_t n) {
+  return i == j ? 2 : -(double)beside(i, j) + 0 * (double)n;
+}
+static double no_diagonal_at(size_t i, size_t j, size_t n) { return beside(i, j) + 0 * (double)n; }
+static double loose_at(size_t i, size_t j, size_t n) { /* couplings of 1, 1e-20, 1e-40, … */
+  return i == j ? (double)(i % 5) : beside(i, j) * pow(1e-20, (double)((i + j) % n % 9));
+}
+static double graded_at(size_t i, size_t j, size_t n) {
+  return pow(10, -16.0 * (double)(i + j) / (double)n) * (i == j ? 2 : 1);
+}
+static double steep_at(size_t i, size_t j, size_t n) { return pow(graded_at(i, j, n), 18); }
+static double arrow_at(size_t i, size_t j, size_t n) {
+  if (i == j) return (double)i / (double)n;
+  return i == 0 || j == 0 ? 1e-3 : 0;
+}
+static double rank_five_at(size_t i, size_t j, size_t n) {
+  double sum = 0;
+  for (size_t k = 0; k < 5; k++) sum += pick(i * 5 + k, n) * pick(j * 5 + k, n);
+  return sum;
+}
+static double tiny_at(size_t i, size_t j, size_t n) { return 1e-305 * sign_at(i, j, n); }
+static double denormal_at(size_t i, size_t j, size_t n) { return 1e-315 * sign_at(i, j, n); }
+static double huge_at(size_t i, size_t j, size_t n) { return 1e304 * sign_at(i, j, n); }
+
+static void eigen_hard(void **state) {
+  (void)state;
+  static double (*const kinds[])(size_t, size_t, size_t) = {
+      zero_at,      equal_at, diagonal_at,          sign_at,        cluster_at,  identity_at,
+      wilkinson_at, glued_at, second_difference_at, no_diagonal_at, loose_at,    graded_at,
+      steep_at,     arrow_at, rank_five_at,         tiny_at,        denormal_at, huge_at};
+  const uint32_t sizes[] = {1, 2, 3, 5, 31, 33, 64, 131, 211};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+      size_t n = sizes[s];
+      double *a = malloc(n * n * sizeof *a);
+      for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = kinds[k](i, j, n);
+      check_eigen((uint32_t)n, a);
+      free(a);
+    }
+}
+
+/* Wide enough for products that are shared out in parts. */
+static void eigen_wide(void **state) {
+  (void)state;
+  enum { n = 1030 };
+  double *a = malloc((size_t)n * n * sizeof *a), *copy = malloc((size_t)n * n * sizeof *a);
+  double *v[2], values[2][n], largest = 0, turned[n];
+  for (size_t i = 0; i < n; i++)
+    for (size_t j = 0; j <= i; j++) a[i * n + j] = a[j * n + i] = pick(i * n + j, 3);
+  for (unsigned t = 0; t < 2; t++) {
+    kf_ctx *ctx = test_ctx(1 + 2 * t, t == 0 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    v[t] = malloc((size_t)n * n * sizeof *v[t]);
+    memcpy(copy, a, (size_t)n * n * sizeof *a);
+    assert_ok(ctx, kf_eigen(ctx, n, copy, values[t], v[t]));
+    kf_ctx_free(ctx);
+  }
+  assert_memory_equal(values[0], values[1], sizeof values[0]);
+  assert_memory_equal(v[0], v[1], (size_t)n * n * sizeof *v[0]);
+  for (size_t i = 0; i < n; i += 37) {
+    for (size_t r = 0; r < n; r++) {
+      turned[r] = 0;
+      for (size_t c = 0; c < n; c++) turned[r] += a[r * n + c] * v[0][i * n + c];
+      largest = fmax(largest, fabs(turned[r] - values[0][i] * v[0][i * n + r]));
+    }
+    for (size_t j = 0; j < n; j++) {
+      double sum = 0;
+      for (size_t c = 0; c < n; c++) sum += v[0][i * n + c] * v[0][j * n + c];
+      largest = fmax(largest, fabs(sum - (i == j)));
+    }
+  }
+  assert_true(largest < 4e-15 * n);
+  free(a);
+  free(copy);
+  free(v[0]);
+  free(v[1]);
 }
 
 /* --- the fit ---------------------------------------------------------------------------------- */
@@ -424,7 +540,7 @@ static void confidence(void **state) {
   kf_model_free(back);
   m->reject_share = 1.5;
   assert_ok(ctx, kf_model_save(ctx, m, path));
-  assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is not a share above 0",
+  assert_error(ctx, KF_ERR_DATA, "metadata 'reject_share' is '1.5'",
                kf_model_load(ctx, path, &back));
   kf_data_free(rows);
   test_remove(folder);
@@ -492,6 +608,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(eigen_random),
       cmocka_unit_test(eigen_special),
+      cmocka_unit_test(eigen_hard),
+      cmocka_unit_test(eigen_wide),
       cmocka_unit_test(identities),
       cmocka_unit_test(same_bits_everywhere),
       cmocka_unit_test(singular),

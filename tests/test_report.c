@@ -93,7 +93,7 @@ static void assert_harmless(const char *text) {
 /* Writes a page, checks it, and returns it; the caller frees it. */
 static char *save(const kf_page *content, size_t *size) {
   const char *path = at("page.html");
-  assert_ok(ctx, kf_page_save(content, path, &ctx->err));
+  assert_ok(ctx, kf_page_save(ctx, content, path));
   char *text = test_read(path, size);
   text[*size] = '\0';
   assert_int_equal(strlen(text), *size);
@@ -261,8 +261,8 @@ static void same_bytes(void **state) {
   (void)state;
   page p;
   page_make(&p, ctx, 40, 64, 16, NULL);
-  assert_ok(ctx, kf_page_save(&p.content, at("a.html"), &ctx->err));
-  assert_ok(ctx, kf_page_save(&p.content, at("b.html"), &ctx->err));
+  assert_ok(ctx, kf_page_save(ctx, &p.content, at("a.html")));
+  assert_ok(ctx, kf_page_save(ctx, &p.content, at("b.html")));
   assert_same_file(at("a.html"), at("b.html"));
   page_free(&p);
 }
@@ -378,7 +378,7 @@ static void escaped(void **state) {
   p.content.title = "<b>\xFF\xC3&"; /* and what is no UTF-8 */
   p.content.train = "<i>.npy";
   size_t size;
-  assert_ok(ctx, kf_page_save(&p.content, at("page.html"), &ctx->err));
+  assert_ok(ctx, kf_page_save(ctx, &p.content, at("page.html")));
   char *text = test_read(at("page.html"), &size);
   text[size] = '\0';
   assert_well_formed(text, size);
@@ -433,8 +433,8 @@ static void not_written(void **state) {
   page_make(&p, ctx, 4, 8, 4, NULL);
   int before = test_entries(folder);
   assert_error(ctx, KF_ERR_IO, "absent/page.html",
-               kf_page_save(&p.content, at("absent/page.html"), &ctx->err));
-  assert_error(ctx, KF_ERR_IO, folder, kf_page_save(&p.content, folder, &ctx->err));
+               kf_page_save(ctx, &p.content, at("absent/page.html")));
+  assert_error(ctx, KF_ERR_IO, folder, kf_page_save(ctx, &p.content, folder));
   assert_int_equal(test_entries(folder), before);
   page_free(&p);
 }
@@ -456,10 +456,10 @@ static void write_pages(const char *where) {
     if (i < 2) page_add_text(&p, ctx);
     p.content.title = i == 1 ? hostile[7] : "A page";
     p.content.train = i == 1 ? hostile[6] : "train.npy";
-    assert_ok(ctx, kf_page_save(&p.content, test_path(where, pages[i].name), &ctx->err));
+    assert_ok(ctx, kf_page_save(ctx, &p.content, test_path(where, pages[i].name)));
     page_free(&p);
   }
-  assert_ok(ctx, kf_page_save(&(kf_page){0}, test_path(where, "empty.html"), &ctx->err));
+  assert_ok(ctx, kf_page_save(ctx, &(kf_page){0}, test_path(where, "empty.html")));
   kf_ctx_free(ctx);
 }
 

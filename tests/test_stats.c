@@ -378,6 +378,42 @@ static void scatter_matrices(void **state) {
   kf_ctx_free(ctx);
 }
 
+/* Many classes of 7 rows, which are summed alone, and classes of 1 to 10, which are summed by bits. S_w
+ * from the integers themselves: n_k M_k - s_k s_k^T, over n_k. */
+static void equal_counts(void **state) {
+  (void)state;
+  enum { EQUAL = 300, CLASSES = EQUAL + 10, ROWS = EQUAL * 7 + 55 };
+  static int32_t of[ROWS];
+  static long double sum[CLASSES][D], count[CLASSES], w[D][D];
+  static double s_w[D * D];
+  size_t at = 0;
+  for (int32_t k = 0; k < CLASSES; k++)
+    for (int32_t i = 0; i < (k < EQUAL ? 7 : k - EQUAL + 1); i++) of[at++] = k;
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  kf_data *data;
+  kf_stats *s;
+  assert_ok(ctx, kf_data_open_memory(ctx, rows, ROWS, D, of, NULL, CLASSES, &data));
+  assert_ok(ctx, kf_stats_new_from_data(ctx, data, NULL, &s));
+  assert_ok(ctx, kf_stats_scatter(ctx, s, s_w, NULL, NULL));
+  for (size_t i = 0; i < ROWS; i++) {
+    int64_t fixed[D];
+    fixed_row(rows + i * D, fixed);
+    count[of[i]]++;
+    for (size_t p = 0; p < D; p++) {
+      sum[of[i]][p] += (long double)fixed[p];
+      for (size_t q = 0; q < D; q++) w[p][q] += (long double)fixed[p] * (long double)fixed[q];
+    }
+  }
+  for (size_t p = 0; p < D; p++)
+    for (size_t q = 0; q < D; q++) {
+      for (size_t k = 0; k < CLASSES; k++) w[p][q] -= sum[k][p] * sum[k][q] / count[k];
+      assert_true(fabsl((long double)s_w[p * D + q] - w[p][q] * 0x1p-44L) < 1e-12L * ROWS);
+    }
+  kf_data_free(data);
+  kf_stats_free(s);
+  kf_ctx_free(ctx);
+}
+
 /* Narrow classes far apart: S_w is a tiny part of the moments and still right to 1e-12, against
  * exact sums over the integer rows (128-bit: n_k M_k - s_k s_k^T is an integer). */
 static void narrow_classes(void **state) {
@@ -461,23 +497,19 @@ static void files(void **state) {
   assert_ok(ctx, kf_stats_save(ctx, back, again));
   assert_same_file(path, again);
   kf_stats_free(back);
-  /* Sums and moments that no rows could give are refused, to the unit. */
+  /* Sums and moments that no rows could give are refused, to the unit; test_rules.c has more. */
   int64_t *sum = &s->sums[3], most = s->counts[0] * KF_FIXED_ONE, was = *sum;
   for (int beyond = -1; beyond <= 1; beyond++) {
     *sum = beyond == 0 ? most : beyond * (most + 1);
     assert_ok(ctx, kf_stats_save(ctx, s, again));
-    if (beyond != 0) {
-      assert_error(ctx, KF_ERR_DATA, "class 0, column 3", kf_stats_load(ctx, again, &back));
-    } else {
-      assert_ok(ctx, kf_stats_load(ctx, again, &back));
-      kf_stats_free(back);
-    }
+    assert_error(ctx, KF_ERR_DATA, beyond != 0 ? "class 0, column 3" : "sum of class 0 is longer",
+                 kf_stats_load(ctx, again, &back));
   }
   *sum = was;
   kf_i128 moment = s->moments[5], limit = (kf_i128)N << 44;
   s->moments[5] = -limit - 1;
   assert_ok(ctx, kf_stats_save(ctx, s, again));
-  assert_error(ctx, KF_ERR_DATA, "second moment number 5", kf_stats_load(ctx, again, &back));
+  assert_error(ctx, KF_ERR_DATA, "second moment (0, 5)", kf_stats_load(ctx, again, &back));
   s->moments[5] = moment;
   /* Any flipped byte is noticed. */
   size_t size;
@@ -540,6 +572,7 @@ int main(void) {
       cmocka_unit_test(raw_norms),
       cmocka_unit_test(names_are_matched),
       cmocka_unit_test(scatter_matrices),
+      cmocka_unit_test(equal_counts),
       cmocka_unit_test(narrow_classes),
       cmocka_unit_test(very_many_classes),
       cmocka_unit_test(files),

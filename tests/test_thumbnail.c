@@ -69,7 +69,7 @@ static kf_thumbnail read_golden(const char *name, uint32_t side) {
   char path[4096];
   kf_thumbnail t;
   snprintf(path, sizeof path, GOLDEN "%s", name);
-  if (kf_thumbnail_read(path, side, &t, &err) != KF_OK) {
+  if (kf_thumbnail_read(path, side, NULL, &t, &err) != KF_OK) {
     if (left_out()) test_skip("codec");
     fail_msg("%s", err.message);
   }
@@ -121,7 +121,7 @@ static void sides_keep_their_proportion(void **state) {
 
 static void assert_unreadable(const char *path, kf_status status, const char *cause) {
   kf_thumbnail t = {.width = 1, .uri = (char *)1};
-  assert_int_equal(kf_thumbnail_read(path, 64, &t, &err), status);
+  assert_int_equal(kf_thumbnail_read(path, 64, NULL, &t, &err), status);
   assert_true(t.uri == NULL && t.width == 0);
   if (strstr(err.message, cause) == NULL) fail_msg("'%s' without '%s'", err.message, cause);
 }
@@ -136,7 +136,7 @@ static void what_is_no_picture_fails(void **state) {
   assert_int_equal(mkfifo(at("pipe.jpg"), 0600), 0);
   assert_unreadable(at("pipe.jpg"), KF_ERR_DATA, "is not a regular file"); /* and does not wait */
   kf_thumbnail t;
-  assert_int_equal(kf_thumbnail_read(GOLDEN "exif1.png", 0, &t, &err), KF_ERR_ARG);
+  assert_int_equal(kf_thumbnail_read(GOLDEN "exif1.png", 0, NULL, &t, &err), KF_ERR_ARG);
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that the named groups need and that are not there yet.
-# usage: packages.sh GROUP...   (build test quick lint fuzz bench peers)
+# usage: packages.sh GROUP...   (build test quick lint valgrind fuzz bench peers)
 # shellcheck disable=SC2034 # the groups are used by name
 set -eu
 
@@ -8,6 +8,7 @@ build='gcc libc6-dev cmake ninja-build libjpeg-dev libspng-dev libwebp-dev zlib1
 test='pkg-config libcmocka-dev python3 python3-numpy python3-scipy groff-base'
 quick='clang clang-format cppcheck shellcheck pyflakes3'
 lint="$quick clang-tidy"
+valgrind='valgrind libc6-dbg'
 fuzz='clang libclang-rt-dev python3'
 bench='python3 python3-venv python3-pip time'
 peers='python3-faiss libopenblas0-pthread'

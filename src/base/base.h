@@ -7,9 +7,11 @@
 #include "kernel/kernel.h"
 
 #include <dirent.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
@@ -88,6 +90,22 @@ void kf_arena_free(kf_arena *arena); /* empty again; twice does no harm */
 #define KF_TAKE_ZERO(arena, pointer, count)                                                        \
   ((pointer) = kf_arena_take_zero((arena), (count), sizeof *(pointer)))
 
+/* --- a budget of memory that threads share (budget.c) ----------------------------------------- */
+
+typedef struct kf_budget {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  uint64_t most, used;    /* bytes */
+  uint64_t asked, served; /* turns of those who wait */
+} kf_budget;
+void kf_budget_start(kf_budget *budget, uint64_t most);
+void kf_budget_stop(kf_budget *budget);
+/* Waits until so many bytes are left, or nothing else is taken. The caller has none. */
+void kf_budget_take(kf_budget *budget, uint64_t bytes);
+/* More for a caller who has `own` bytes; false if it would have to wait. */
+bool kf_budget_try(kf_budget *budget, uint64_t own, uint64_t more);
+void kf_budget_give(kf_budget *budget, uint64_t bytes);
+
 /* --- names and classes (names.c) --------------------------------------------------------------- */
 
 /* A finished list of strings in one block of memory, such as class names. To find a name in it, make
@@ -156,11 +174,14 @@ double kf_ln_sum_exp(const double *x, size_t n, double scale);
 /* --- context and threads --------------------------------------------------------------------- */
 
 struct kf_pool;
+struct kf_held;
 struct kf_ctx {
   kf_ctx_options options;
   unsigned threads;
   const kf_kernels *kernels;
   struct kf_pool *pool; /* made by the first parallel call; NULL with one thread */
+  struct kf_held *held; /* files between kf_outputs_begin and its end (out.c); NULL: not now */
+  kf_budget pictures;   /* for decoding pictures, of all threads together */
   kf_err err;
 };
 
@@ -171,6 +192,11 @@ kf_err *kf_enter(kf_ctx *ctx);
   if ((ctx) == NULL) return KF_ERR_ARG;                                                            \
   kf_err *err = kf_enter(ctx);                                                                     \
   if (!(given)) return kf_fail(err, KF_ERR_ARG, "%s: an argument is NULL", __func__)
+
+/* Before that, in every public function that hands out an object: whatever goes wrong, the caller's
+ * pointer is NULL then, and freeing it does no harm. tests/out_parameters.py looks. */
+#define KF_NOTHING(out)                                                                            \
+  if ((out) != NULL) *(out) = NULL
 
 /* Copies the caller's options (NULL: all defaults) to `o`; fails if they use reserved space, to which
  * a newer header may give a meaning. Needs `err`. */
@@ -217,6 +243,9 @@ void kf_stage_end(kf_stage *stage);       /* twice does no harm */
 
 /* --- files ----------------------------------------------------------------------------------- */
 
+/* open(2) with O_CLOEXEC, and mode 0666 for a new file; begun again if a signal interrupts it. */
+int kf_open(const char *path, int flags);
+
 /* A regular file, or a part of one, open for reading at any offset, from any thread. */
 typedef struct kf_in {
   int fd;
@@ -241,23 +270,54 @@ kf_status kf_next_entry(DIR *folder, const char *path, const struct dirent **out
 char *kf_path_join(const char *folder, const char *name);
 char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name); /* in the arena */
 
-/* A file being written. kf_out_commit makes it appear under its name, complete and synced;
+/* The right to replace a file by something made of it (guard.c). */
+typedef struct kf_guard {
+  int fd;                        /* holds the lock; -1: no right */
+  uint64_t device, number, size; /* of the file, when it was locked */
+  struct timespec changed;
+} kf_guard;
+/* Waits until no other process has it. KF_ERR_IO if the file system has no locks. The error is in
+ * ctx->err. */
+kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path);
+/* Whether `path` is still the file as it was locked. */
+bool kf_guard_holds(const kf_guard *guard, const char *path);
+void kf_guard_release(kf_guard *guard); /* twice does no harm */
+/* Keeps other processes from working in a folder until *lock is closed. KF_ERR_IO if one is; if a
+ * folder cannot be locked there, that is logged, and *lock is -1. */
+kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock);
+
+/* A file being written (out.c). kf_out_commit makes it appear under its name, complete and synced;
  * kf_out_abort and a killed process leave nothing behind. */
 typedef struct kf_out {
+  kf_ctx *ctx;
   int fd;
-  char *path;
-  char *temporary; /* NULL: the file has no name yet (O_TMPFILE) */
+  char *path;              /* as given, for messages */
+  char *target, *folder;   /* where that leads, links followed */
+  char *temporary, *kept;  /* hidden names: of this file until it is moved, of the older one */
+  bool named, has_kept;    /* there are files of these names */
+  bool is_new;             /* there was no older file */
+  uint64_t device, number; /* of this file */
+  int folder_fd, unsynced; /* for syncing the folder; errno: why it cannot be */
+  kf_guard guard;          /* if the file must still be the one that was locked */
   uint64_t written;
-  unsigned char *buffer;
+  unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
 } kf_out;
-kf_status kf_out_open(kf_out *out, const char *path, kf_err *err);
+/* With a context, notes are logged, and between kf_outputs_begin and kf_outputs_commit a committed
+ * file waits for the others. ctx may be NULL. */
+kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err);
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
-/* Overwrites bytes written before. */
-kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
+/* Bytes at any place; the next kf_out_write goes on at the end of the file. */
+kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
+/* The file replaces the one that `guard` is about; the commit fails if that has changed. Takes the
+ * guard over. */
+void kf_out_replaces(kf_out *out, kf_guard *guard);
+/* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);
 /* Discards the file; does nothing after kf_out_commit or for a zeroed struct. */
 void kf_out_abort(kf_out *out);
+/* KF_ERR_ARG between kf_outputs_begin and its end, for a function that reads what it has written. */
+kf_status kf_refuse_held(const kf_ctx *ctx, const char *function, kf_err *err);
 /* Fails as kf_out_open does, before long work that would end in writing `path`. */
 kf_status kf_check_output(const char *path, kf_err *err);
 /* KF_ERR_ARG if writing `out_path` would replace the file that `in` reads. */

@@ -3,7 +3,7 @@
  * The pool is a fixed number of threads that take task numbers from one counter; the calling thread
  * works too. It is made by the first parallel call and lives as long as the context, since starting
  * threads can cost more than the work they do. */
-#include "base/base.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -158,7 +158,13 @@ static unsigned processors(void) {
   return n > 0 ? (unsigned)n : 1;
 }
 
+/* Bytes for decoding pictures, all threads together: a thread's share holds 10 million pixels that are
+ * turned, and the least of all a picture of as many pixels as are read by default. */
+#define PICTURE_SHARE  ((uint64_t)64 << 20)
+#define PICTURES_LEAST ((uint64_t)1 << 30)
+
 kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
+  KF_NOTHING(out);
   kf_ctx_options chosen = options != NULL ? *options : (kf_ctx_options){0};
   kf_err ignored; /* there is no context yet to keep it */
   if (out == NULL || chosen.threads > MAX_THREADS ||
@@ -172,13 +178,17 @@ kf_status kf_ctx_new(const kf_ctx_options *options, kf_ctx **out) {
   ctx->threads = chosen.threads > 0 ? chosen.threads : processors();
   if (ctx->threads > MAX_THREADS) ctx->threads = MAX_THREADS;
   ctx->kernels = kernels;
+  uint64_t shares = ctx->threads * PICTURE_SHARE;
+  kf_budget_start(&ctx->pictures, shares > PICTURES_LEAST ? shares : PICTURES_LEAST);
   *out = ctx;
   return KF_OK;
 }
 
 void kf_ctx_free(kf_ctx *ctx) {
   if (ctx == NULL) return;
+  kf_outputs_abort(ctx);
   pool_free(ctx->pool);
+  kf_budget_stop(&ctx->pictures);
   kf_free(ctx);
 }
 
@@ -212,10 +222,11 @@ kf_status kf_task_progress(kf_ctx *ctx, size_t worker, const char *what, uint64_
 
 void kf_log(kf_ctx *ctx, const char *format, ...) {
   if (ctx->options.log == NULL) return;
-  char text[sizeof ctx->err.message]; /* may begin with a path */
+  char text[sizeof ctx->err.message], shown[sizeof text]; /* may begin with a path */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  ctx->options.log(ctx->options.user, text);
+  kf_escape_message(text, shown, sizeof shown);
+  ctx->options.log(ctx->options.user, shown);
 }

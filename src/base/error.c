@@ -1,5 +1,5 @@
 /* error.c - status codes and messages. */
-#include "base/base.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,16 +24,16 @@ kf_status kf_fail_with(kf_err *err, kf_status status, kf_hint hint, const char *
                        const char *format, ...) {
   err->status = status;
   err->hint = hint;
+  char text[sizeof err->message];
   size_t n = 0;
-  if (path != NULL) n = (size_t)snprintf(err->message, KF_WHERE_SIZE, "%s: ", path);
+  if (path != NULL) n = (size_t)snprintf(text, KF_WHERE_SIZE, "%s: ", path);
   if (n >= KF_WHERE_SIZE) n = KF_WHERE_SIZE - 1;
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(err->message + n, sizeof err->message - n, format, arguments);
+  vsnprintf(text + n, sizeof text - n, format, arguments);
   va_end(arguments);
-  /* Messages quote paths and names from files: no control characters for a terminal. */
-  for (char *c = err->message; *c != '\0'; c++)
-    if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+  /* Messages quote paths and names from files, and end on terminals and in logs. */
+  kf_escape_message(text, err->message, sizeof err->message);
   return status;
 }
 

@@ -1,30 +1,25 @@
-/* io.c - reads at an offset, and writes files whole or not at all.
- *
- * A file being written has no name if the file system allows it (O_TMPFILE), so a killed process
- * leaves nothing behind; otherwise it has a temporary name in the same folder. Commit syncs the data,
- * names the file with rename(2), which replaces an older one in one step, and syncs the folder: after
- * a crash there is either the old file or the new one. */
+/* io.c - reads files at any offset; names of files and folders. out.c writes. */
 #include "base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-#define BUFFER_SIZE ((uint64_t)1 << 20)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
+int kf_open(const char *path, int flags) {
+  int fd;
+  do fd = open(path, flags | O_CLOEXEC, 0666);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   *in = (kf_in){.fd = -1};
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = kf_open(path, O_RDONLY | O_NONBLOCK);
   if (fd < 0) return kf_fail_errno(err, path, "cannot be opened", errno);
   struct stat info;
   kf_status status = KF_OK;
@@ -118,197 +113,4 @@ char *kf_path_join_in(kf_arena *arena, const char *folder, const char *name) {
   if (path != NULL)
     snprintf(path, size, "%s%s%s", folder, n > 0 && folder[n - 1] != '/' ? "/" : "", name);
   return path;
-}
-
-/* --- writing --------------------------------------------------------------------------------- */
-
-/* The folder a path is in: "a/b" -> "a/", "b" -> "./". The caller frees it. */
-static char *folder_of(const char *path) {
-  const char *slash = strrchr(path, '/');
-  size_t n = slash == NULL ? 0 : (size_t)(slash - path) + 1;
-  char *folder = kf_alloc(n + 3, 1);
-  if (folder == NULL) return NULL;
-  memcpy(folder, path, n);
-  memcpy(folder + n, n == 0 ? "./" : "", n == 0 ? 3 : 1);
-  return folder;
-}
-
-/* A name beside `path` that no other writer is likely to use. It is random, since process numbers
- * repeat in containers. */
-static char *temporary_name(const char *path) {
-  static atomic_uint counter;
-  uint64_t chance = atomic_fetch_add(&counter, 1u);
-  struct timespec now;
-  if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance &&
-      clock_gettime(CLOCK_REALTIME, &now) == 0)
-    chance += (uint64_t)now.tv_nsec << 32 ^ (uint64_t)getpid();
-  const char *slash = strrchr(path, '/');
-  size_t folder = slash == NULL ? 0 : (size_t)(slash - path) + 1;
-  size_t size = strlen(path) + 64;
-  char *name = kf_alloc(size, 1);
-  if (name == NULL) return NULL;
-  /* The base name is cut to keep within the limit of file names. */
-  snprintf(name, size, "%.*s.%.180s.%016" PRIx64 ".part", (int)folder, path, path + folder, chance);
-  return name;
-}
-
-#define SELF_SIZE 40
-static void self_path(int fd, char self[SELF_SIZE]) {
-  snprintf(self, SELF_SIZE, "/proc/self/fd/%d", fd);
-}
-
-static kf_status open_unnamed(kf_out *out, kf_err *err) {
-  char *folder = folder_of(out->path);
-  if (folder == NULL) return kf_fail_memory(err);
-  out->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-  kf_free(folder);
-  if (out->fd >= 0) { /* without /proc it could never be named */
-    char self[SELF_SIZE];
-    self_path(out->fd, self);
-    if (access(self, F_OK) != 0) {
-      close(out->fd);
-      out->fd = -1;
-    }
-  }
-  return KF_OK;
-}
-
-static kf_status open_named(kf_out *out, kf_err *err) {
-  out->temporary = temporary_name(out->path);
-  if (out->temporary == NULL) return kf_fail_memory(err);
-  out->fd = open(out->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  if (out->fd >= 0) return KF_OK;
-  kf_free(out->temporary);
-  out->temporary = NULL;
-  return kf_fail_errno(err, out->path, "cannot be created", errno);
-}
-
-kf_status kf_out_open(kf_out *out, const char *path, kf_err *err) {
-  *out = (kf_out){.fd = -1};
-  struct stat info;
-  bool exists = stat(path, &info) == 0;
-  if (exists && !S_ISREG(info.st_mode))
-    return kf_fail(err, KF_ERR_IO, "%s: cannot be created: is not a regular file", path);
-  /* If the path is a link to a file, that file is replaced. */
-  char target[PATH_MAX];
-  out->path = kf_strdup(exists && realpath(path, target) != NULL ? target : path);
-  if (out->path == NULL) return kf_fail_memory(err);
-  out->buffer = kf_alloc(BUFFER_SIZE, 1);
-  kf_status status = out->buffer == NULL ? kf_fail_memory(err) : open_unnamed(out, err);
-  if (status == KF_OK && out->fd < 0) status = open_named(out, err);
-  /* A file that only its owner may read stays so. */
-  if (status == KF_OK && exists && fchmod(out->fd, info.st_mode & 07777) != 0 && errno != EPERM)
-    status = kf_fail_errno(err, path, "cannot be given its permissions", errno);
-  if (status != KF_OK) kf_out_abort(out);
-  return status;
-}
-
-static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
-                          kf_err *err) {
-  const char *p = bytes;
-  while (n > 0) {
-    size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
-    ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0)
-      return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
-    p += put;
-    offset += (uint64_t)put;
-    n -= (uint64_t)put;
-  }
-  return KF_OK;
-}
-
-static kf_status flush(kf_out *out, kf_err *err) {
-  KF_TRY(write_at(out, out->written - out->buffered, out->buffer, out->buffered, err));
-  out->buffered = 0;
-  return KF_OK;
-}
-
-kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
-  if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
-  if (n > BUFFER_SIZE) {
-    KF_TRY(write_at(out, out->written, bytes, n, err));
-  } else if (n > 0) {
-    memcpy(out->buffer + out->buffered, bytes, n);
-    out->buffered += n;
-  }
-  out->written += n;
-  return KF_OK;
-}
-
-kf_status kf_out_rewrite(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err) {
-  KF_TRY(flush(out, err));
-  return write_at(out, offset, bytes, n, err);
-}
-
-/* Gives an unnamed file its temporary name, so that rename can move it. */
-static kf_status name_it(kf_out *out, kf_err *err) {
-  char self[SELF_SIZE];
-  self_path(out->fd, self);
-  char *name = temporary_name(out->path);
-  if (name == NULL) return kf_fail_memory(err);
-  if (linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) != 0) {
-    int code = errno;
-    kf_free(name);
-    return kf_fail_errno(err, out->path, "cannot be created", code);
-  }
-  out->temporary = name;
-  return KF_OK;
-}
-
-static kf_status sync_folder(const kf_out *out, kf_err *err) {
-  char *folder = folder_of(out->path);
-  if (folder == NULL) return kf_fail_memory(err);
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  kf_free(folder);
-  /* A folder that may be written but not read cannot be synced; the file itself is safe. */
-  if (fd < 0) return KF_OK;
-  int failed = fsync(fd) != 0 && errno != EINVAL && errno != EROFS;
-  int code = errno;
-  close(fd);
-  return failed ? kf_fail_errno(err, out->path, "its folder cannot be synced", code) : KF_OK;
-}
-
-static kf_status commit(kf_out *out, kf_err *err) {
-  KF_TRY(flush(out, err));
-  if (fsync(out->fd) != 0 && errno != EINVAL)
-    return kf_fail_errno(err, out->path, "cannot be synced", errno);
-  if (out->temporary == NULL) KF_TRY(name_it(out, err));
-  if (rename(out->temporary, out->path) != 0)
-    return kf_fail_errno(err, out->path, "cannot be replaced", errno);
-  kf_free(out->temporary); /* nothing left to remove */
-  out->temporary = NULL;
-  return sync_folder(out, err);
-}
-
-kf_status kf_out_commit(kf_out *out, kf_err *err) {
-  kf_status status = commit(out, err);
-  kf_out_abort(out);
-  return status;
-}
-
-void kf_out_abort(kf_out *out) {
-  if (out->path == NULL) return;
-  if (out->fd >= 0) close(out->fd);
-  if (out->temporary != NULL) unlink(out->temporary);
-  kf_free(out->temporary);
-  kf_free(out->buffer);
-  kf_free(out->path);
-  *out = (kf_out){.fd = -1};
-}
-
-kf_status kf_check_output(const char *path, kf_err *err) {
-  kf_out out;
-  KF_TRY(kf_out_open(&out, path, err));
-  kf_out_abort(&out);
-  return KF_OK;
-}
-
-kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
-  struct stat info;
-  if (stat(out_path, &info) != 0 || (uint64_t)info.st_dev != in->device ||
-      (uint64_t)info.st_ino != in->number)
-    return KF_OK;
-  return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
 }

@@ -13,6 +13,7 @@
 typedef struct parser {
   kf_json_doc *doc;
   char *at, *begin, *end; /* the copy of the source; *end is NUL */
+  uint32_t most;          /* values */
   const char *what;
   kf_err *err;
 } parser;
@@ -30,7 +31,9 @@ static void skip_space(parser *p) {
 
 static kf_status new_node(parser *p, kf_json_kind kind, uint32_t *number) {
   kf_json_doc *doc = p->doc;
-  if (doc->n > UINT32_MAX || !kf_grow((void **)&doc->nodes, &doc->room, doc->n, sizeof *doc->nodes))
+  if (doc->n >= p->most)
+    return kf_fail(p->err, KF_ERR_DATA, "%s holds more than %u JSON values", p->what, p->most);
+  if (!kf_grow((void **)&doc->nodes, &doc->room, doc->n, sizeof *doc->nodes))
     return kf_fail_memory(p->err);
   *number = (uint32_t)doc->n++;
   doc->nodes[*number] = (kf_json){.kind = kind};
@@ -222,34 +225,51 @@ static kf_status parse_value(parser *p, int depth, uint32_t *number) {
   return KF_OK;
 }
 
-kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
-                        kf_err *err) {
-  *doc = (kf_json_doc){0};
-  if (!kf_utf8_valid(text, length)) return kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
-  doc->text = kf_alloc(length + 1, 1);
-  if (doc->text == NULL) return kf_fail_memory(err);
-  memcpy(doc->text, text, length);
-  doc->text[length] = '\0';
-  parser p = {doc, doc->text, doc->text, doc->text + length, what, err};
+static kf_status parse_end(parser *p) {
+  skip_space(p);
+  return p->at == p->end ? KF_OK : bad(p, "something follows the end");
+}
+
+kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t most, const char *what,
+                       kf_err *err) {
+  *doc = (kf_json_doc){.text = text};
+  parser p = {doc, text, text, text + length, most, what, err};
   uint32_t whole;
-  skip_space(&p);
-  kf_status status = parse_value(&p, 0, &whole);
+  kf_status status = kf_utf8_valid(text, length)
+                         ? KF_OK
+                         : kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
   if (status == KF_OK) {
     skip_space(&p);
-    if (p.at != p.end) status = bad(&p, "something follows the end");
+    status = parse_value(&p, 0, &whole);
   }
+  if (status == KF_OK) status = parse_end(&p);
   if (status != KF_OK) kf_json_clear(doc);
   return status;
 }
 
+/* A copy with a NUL after it; NULL: out of memory. */
+static char *copy_text(const char *text, size_t length) {
+  char *copy = kf_alloc(length + 1, 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, text, length);
+  copy[length] = '\0';
+  return copy;
+}
+
+kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
+                        kf_err *err) {
+  *doc = (kf_json_doc){0};
+  char *copy = copy_text(text, length);
+  if (copy == NULL) return kf_fail_memory(err);
+  return kf_json_take(doc, copy, length, KF_JSON_VALUES, what, err);
+}
+
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
-  char *text;
-  uint64_t length;
+  char *text = NULL;
+  uint64_t length = 0;
   *doc = (kf_json_doc){0};
   KF_TRY(kf_read_file(path, limit, &text, &length, err));
-  kf_status status = kf_json_parse(doc, text, (size_t)length, path, err);
-  kf_free(text);
-  return status;
+  return kf_json_take(doc, text, (size_t)length, (uint32_t)(limit / 16 + 16), path, err);
 }
 
 kf_status kf_json_load_object(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
@@ -263,6 +283,50 @@ void kf_json_clear(kf_json_doc *doc) {
   kf_free(doc->nodes);
   kf_free(doc->text);
   *doc = (kf_json_doc){0};
+}
+
+/* --- lists of strings -------------------------------------------------------------------------- */
+
+static kf_status not_strings(const parser *p) {
+  return kf_fail(p->err, KF_ERR_DATA, "%s is not a JSON list of at most %u strings", p->what,
+                 p->most);
+}
+
+static kf_status parse_strings(parser *p, kf_json_strings *list) {
+  skip_space(p);
+  if (*p->at != '[') return not_strings(p);
+  p->at++;
+  skip_space(p);
+  for (bool more = *p->at != ']'; more;) {
+    if (list->n == p->most) return not_strings(p);
+    if (!kf_grow((void **)&list->string, &list->room, list->n, sizeof *list->string))
+      return kf_fail_memory(p->err);
+    skip_space(p);
+    if (*p->at != '"')
+      return kf_fail(p->err, KF_ERR_DATA, "entry %u of %s is not a string", list->n, p->what);
+    KF_TRY(parse_string(p, &list->string[list->n++]));
+    skip_space(p);
+    more = *p->at == ',';
+    if (!more && *p->at != ']') return bad(p, "',' or ']' is expected");
+    p->at += more;
+  }
+  p->at++;
+  return parse_end(p);
+}
+
+kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
+                                uint32_t most, const char *what, kf_err *err) {
+  *list = (kf_json_strings){.text = copy_text(text, length)};
+  if (list->text == NULL) return kf_fail_memory(err);
+  parser p = {NULL, list->text, list->text, list->text + length, most, what, err};
+  if (!kf_utf8_valid(text, length)) return kf_fail(err, KF_ERR_DATA, "%s is not valid UTF-8", what);
+  return parse_strings(&p, list);
+}
+
+void kf_json_strings_clear(kf_json_strings *list) {
+  kf_free((void *)list->string);
+  kf_free(list->text);
+  *list = (kf_json_strings){0};
 }
 
 /* --- access ----------------------------------------------------------------------------------- */

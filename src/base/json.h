@@ -31,10 +31,17 @@ typedef struct kf_json_doc {
 } kf_json_doc;
 
 /* Parses a whole text. `what` begins error messages: "FILE: the header". Refused: a key that appears
- * twice in an object, NUL in a string, more than 64 levels. */
+ * twice in an object, NUL in a string, more than 64 levels, more than KF_JSON_VALUES values. These
+ * take 32 bytes each, 48 while they grow, and 48 more if they are members of an object. */
 kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
                         kf_err *err);
-/* The same for a file of at most `limit` bytes. */
+#define KF_JSON_VALUES (1u << 20)
+/* The same without a copy of the text: it comes from kf_alloc, text[length] is NUL, and it is taken
+ * over even on failure. At most `most` values. */
+kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t most, const char *what,
+                       kf_err *err);
+/* The same for a file of at most `limit` bytes and limit / 16 + 16 values: memory stays below 7
+ * times the limit, whatever the file says. */
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err);
 /* The same; KF_ERR_DATA if the root is not an object. */
 kf_status kf_json_load_object(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err);
@@ -48,6 +55,19 @@ const kf_json *kf_json_next(const kf_json_doc *doc, const kf_json *node);
 bool kf_json_i64(const kf_json *node, int64_t *out);
 /* The text of a string; NULL for anything else, NULL included. */
 const char *kf_json_string(const kf_json *node);
+
+/* A list of strings without nodes, which may be long. */
+typedef struct kf_json_strings {
+  uint32_t n;
+  const char **string;
+  char *text; /* that they point into */
+  size_t room;
+} kf_json_strings;
+/* KF_ERR_DATA unless the text is a JSON list of at most `most` strings. It must be cleared even after
+ * a failure. */
+kf_status kf_json_strings_parse(kf_json_strings *list, const char *text, size_t length,
+                                uint32_t most, const char *what, kf_err *err);
+void kf_json_strings_clear(kf_json_strings *list);
 
 /* Adds a JSON string, with its quotation marks. */
 void kf_string_add_json(kf_string *text, const char *string);

@@ -88,7 +88,7 @@ static slot *dict_slot(const kf_dict *dict, const char *key, size_t length) {
 
 kf_dict *kf_dict_new(uint32_t expected) {
   uint64_t size = 16;
-  while (size < (uint64_t)expected * 2 + 2) size *= 2;
+  while (size < (uint64_t)expected * 2) size *= 2;
   kf_dict *dict = kf_alloc_zero(1, sizeof *dict);
   if (dict == NULL) return NULL;
   dict->slots = kf_alloc_zero(size, sizeof *dict->slots);

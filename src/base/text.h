@@ -37,4 +37,13 @@ void kf_string_add(kf_string *text, const char *bytes, size_t n);
 void kf_string_addf(kf_string *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void kf_string_clear(kf_string *text);
 
+/* --- text that may hold anything (escape.c) ---------------------------------------------------- */
+
+/* Whether a character is a control, a format character or an unusual line end. */
+bool kf_is_hidden(uint32_t c);
+/* All of text as kf_escape_next shows it, cut to `size` bytes with its NUL. */
+void kf_escape_message(const char *text, char *out, size_t size);
+/* Replaces *out by text without the escapes of kf_escape_next and without doubled backslashes. */
+void kf_unescape(const char *text, size_t length, kf_string *out);
+
 #endif

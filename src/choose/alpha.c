@@ -123,7 +123,8 @@ static kf_status try_alphas(fuse_job *j, kf_fuse_point *points, size_t n, uint64
   kf_left_out_point *tried = kf_alloc_zero(n, sizeof *tried);
   if (tried == NULL) return kf_fail_memory(&j->ctx->err);
   for (size_t i = 0; i < n; i++) tried[i].alpha = points[i].alpha;
-  kf_left_out_trial trial = {.lambda = points[0].lambda, .most = most, .what = "fusion"};
+  kf_left_out_trial trial = {
+      .lambda = points[0].lambda, .most = most, .fast = most > 0, .what = "fusion"};
   kf_status status = kf_left_out_try(j->left_out, &trial, tried, n, &j->choice->n);
   for (size_t i = 0; i < n; i++) {
     points[i].top1 = tried[i].top1;
@@ -209,9 +210,7 @@ static kf_status check_options(fuse_job *j) {
     o->n_alphas = sizeof usual_alphas / sizeof *usual_alphas;
   }
   if (o->n_alphas == 0) return kf_fail(err, KF_ERR_ARG, "the list of alphas is empty");
-  for (size_t i = 0; i < o->n_alphas; i++)
-    if (!(o->alphas[i] >= 0 && isfinite(o->alphas[i])))
-      return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
+  for (size_t i = 0; i < o->n_alphas; i++) KF_TRY(kf_check_alpha(o->alphas[i], err));
   if ((unsigned)o->centre > KF_CENTRE_MEAN)
     return kf_fail(err, KF_ERR_ARG, "invalid centre %d", (int)o->centre);
   if (!j->stats->normalized)
@@ -261,6 +260,7 @@ kf_status kf_fuse_choice_with(kf_fitter *fitter, const kf_data *data, const kf_t
 kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                              const kf_text *text, const kf_fuse_options *options,
                              kf_fuse_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && text != NULL && out != NULL);
   KF_OPTIONS(kf_fuse_options, o, options);
   kf_fitter *fitter;

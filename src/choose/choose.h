@@ -12,8 +12,8 @@ kf_criterion kf_criterion_for(kf_criterion criterion, kf_method method);
 
 /* Rows that are enough for a curve of losses: some hundred, or more if classes are few. */
 static inline uint64_t kf_curve_rows(uint32_t n_classes) {
-  uint64_t rows = (1u << 18) / n_classes;
-  return rows > 250 ? rows : 250;
+  const uint64_t least = 262, rows = (1u << 16) / n_classes;
+  return rows > least ? rows : least;
 }
 
 /* --- with a decomposition of S_w at hand ------------------------------------------------------ */

@@ -203,6 +203,7 @@ static uint32_t rank_between(const kf_stats *stats) {
 
 kf_status kf_dim_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                             const kf_dim_options *options, kf_dim_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_dim_options, o, options);
   KF_TRY(kf_check_method(o.method, err));

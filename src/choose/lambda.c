@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define MOST_POINTS 64u
+#define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
@@ -34,7 +35,10 @@ typedef struct lambda_search {
   kf_loo *loo;
   kf_row_list rows; /* that are left out in turn */
   kf_left_out *left_out;
-  uint64_t most; /* rows to leave out; 0: all of the sample */
+  kf_left_out_trial trial; /* how rows are left out for a point of the curve */
+  bool whole_sample;       /* its size was asked for */
+  uint64_t enough;         /* rows for the temperature at the best point; 0: all of the sample */
+  double settled;          /* the lambda that choice->all is of; NaN: of none */
   kf_lambda_choice *choice;
 } lambda_search;
 
@@ -62,18 +66,37 @@ static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
                            .loss_error = p->loss_error};
 }
 
-static kf_status try_left_out(lambda_search *s, double lambda, const char *what,
-                              kf_lambda_point *out, uint64_t *n) {
-  kf_left_out_point p = {0};
-  kf_left_out_trial trial = {.lambda = lambda, .most = s->most, .what = what};
-  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, n));
-  *out = point_of(lambda, &p);
+/* Rows that bring the standard error of ln(temperature) down to GOOD_ERROR, as n rows foretell it; 0:
+ * all there are. */
+static uint64_t rows_enough(const kf_left_out_point *p, uint64_t n) {
+  double ratio = p->temperature_error / GOOD_ERROR, rows = (double)n * ratio * ratio;
+  return rows < 0x1p32 ? (uint64_t)rows + 1 : 0;
+}
+
+/* Adds a point to the curve. */
+static kf_status add_point(lambda_search *s, double lambda, const char *what,
+                           kf_left_out_point *p) {
+  kf_lambda_choice *c = s->choice;
+  s->trial.lambda = lambda;
+  s->trial.what = what;
+  KF_TRY(kf_left_out_try(s->left_out, &s->trial, p, 1, &c->n));
+  c->points[c->n_points++] = point_of(lambda, p);
   return KF_OK;
 }
 
-static kf_status add_point(lambda_search *s, double lambda, const char *what) {
-  kf_lambda_choice *c = s->choice;
-  return try_left_out(s, lambda, what, &c->points[c->n_points++], &c->n);
+/* What is told of a lambda, and its temperature: in f64, with as many rows as the temperature needs.
+ * Those of the curve are among them; of_curve: the result with these alone. */
+static kf_status settle(lambda_search *s, double lambda, kf_left_out_point *of_curve) {
+  kf_left_out_point p = {0};
+  kf_left_out_trial trial = {.lambda = lambda,
+                             .most = s->whole_sample ? 0 : s->enough,
+                             .part = s->trial.most,
+                             .of_part = of_curve,
+                             .what = "temperature"};
+  KF_TRY(kf_left_out_try(s->left_out, &trial, &p, 1, &s->choice->n_all));
+  s->choice->all = point_of(lambda, &p);
+  s->settled = lambda;
+  return KF_OK;
 }
 
 /* Adds n relative lambdas to the curve, and finds its best point. */
@@ -81,7 +104,8 @@ static kf_status try_lambdas(lambda_search *s, const double *relative, size_t n,
   kf_lambda_choice *c = s->choice;
   kf_fuse_point tried[MOST_POINTS] = {0};
   if (s->left_out != NULL) {
-    for (size_t i = 0; i < n; i++) KF_TRY(add_point(s, relative[i] * c->mean_eigenvalue, what));
+    kf_left_out_point p = {0};
+    for (size_t i = 0; i < n; i++) KF_TRY(add_point(s, relative[i] * c->mean_eigenvalue, what, &p));
     find_best(c);
     return KF_OK;
   }
@@ -155,20 +179,25 @@ typedef struct descent {
   double loss[MOST_POINTS];
 } descent;
 
-static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
-  const kf_lambda_choice *c = s->choice;
-  double lambda = tenth_power(eighth) * c->mean_eigenvalue;
-  KF_TRY(add_point(s, lambda, "lambda"));
+static void add_loss(descent *d, int eighth, double loss) {
   size_t at = d->n++;
   for (; at > 0 && d->eighth[at - 1] > eighth; at--) {
     d->eighth[at] = d->eighth[at - 1];
     d->loss[at] = d->loss[at - 1];
   }
   d->eighth[at] = eighth;
-  d->loss[at] = c->points[c->n_points - 1].loss;
+  d->loss[at] = loss;
   d->best = 0;
   for (size_t i = 0; i < d->n; i++)
     if (d->loss[i] <= d->loss[d->best]) d->best = i;
+}
+
+static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
+  const kf_lambda_choice *c = s->choice;
+  kf_left_out_point p = {0};
+  KF_TRY(add_point(s, tenth_power(eighth) * c->mean_eigenvalue, "lambda", &p));
+  add_loss(d, eighth, p.loss);
+  if (d->eighth[d->best] == eighth) s->enough = rows_enough(&p, c->n);
   return KF_OK;
 }
 
@@ -222,16 +251,31 @@ static kf_status go_down(lambda_search *s, descent *d) {
   return KF_OK;
 }
 
+/* The lowest point of the parabola. By cosines it is the last, so it is settled at once, and the
+ * curve gets its share of that. */
+static kf_status try_lowest(lambda_search *s, descent *d) {
+  kf_lambda_choice *c = s->choice;
+  int lowest = lowest_eighth(d);
+  if (was_tried(d, lowest)) return KF_OK;
+  if (!s->trial.fast) return descend_at(s, d, lowest);
+  double lambda = tenth_power(lowest) * c->mean_eigenvalue;
+  kf_left_out_point p = {0};
+  KF_TRY(settle(s, lambda, &p));
+  c->points[c->n_points++] = point_of(lambda, &p);
+  return KF_OK;
+}
+
 static kf_status descend(lambda_search *s) {
   descent d = {0};
-  s->most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
+  bool distances = s->choice->metric == KF_METRIC_EUCLIDEAN;
+  s->trial.most = kf_curve_rows(kf_fitter_stats(s->fitter)->n_classes);
+  s->trial.fast = !distances;
   KF_TRY(descend_at(s, &d, 0));
   KF_TRY(descend_at(s, &d, -STEP));
   KF_TRY(bracket(s, &d));
-  int lowest = lowest_eighth(&d);
-  if (!was_tried(&d, lowest)) KF_TRY(descend_at(s, &d, lowest));
+  KF_TRY(try_lowest(s, &d));
   find_best(s->choice);
-  return s->choice->metric == KF_METRIC_EUCLIDEAN ? go_down(s, &d) : KF_OK;
+  return distances ? go_down(s, &d) : KF_OK;
 }
 
 /* --- together --------------------------------------------------------------------------------- */
@@ -263,11 +307,15 @@ static kf_status choose(lambda_search *s, const kf_lambda_options *o) {
   c->standard_error = kf_standard_error(c->points[c->best].top1, c->n);
   c->chosen = pick(c, o->one_se != 0);
   c->lambda = c->points[c->chosen].lambda;
-  c->all = c->points[c->chosen];
-  c->n_all = c->n;
-  if (s->left_out == NULL || c->n == kf_left_out_counts(s->left_out).n) return KF_OK;
-  s->most = 0;
-  KF_TRY(try_left_out(s, c->lambda, "temperature", &c->all, &c->n_all));
+  bool whole = s->left_out == NULL || (!s->trial.fast && c->n == kf_left_out_counts(s->left_out).n);
+  if (whole) {
+    c->all = c->points[c->chosen];
+    c->n_all = c->n;
+  } else if (s->settled != c->lambda) {
+    kf_left_out_point p = {0};
+    KF_TRY(settle(s, c->lambda, &p));
+    c->points[c->chosen] = point_of(c->lambda, &p);
+  }
   c->standard_error = kf_standard_error(c->all.top1, c->n_all);
   return KF_OK;
 }
@@ -319,7 +367,8 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
                                 const kf_lambda_options *options, kf_lambda_choice **out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
   KF_TRY(check_options(options, &ctx->err));
-  lambda_search s = {.ctx = ctx, .fitter = fitter};
+  lambda_search s = {
+      .ctx = ctx, .fitter = fitter, .whole_sample = options->sample > 0, .settled = (double)NAN};
   s.choice = kf_alloc_tail(sizeof *s.choice, MOST_POINTS, sizeof *s.choice->points);
   kf_status status = s.choice != NULL ? run(&s, fitter, data, options) : kf_fail_memory(&ctx->err);
   kf_loo_free(s.loo);
@@ -328,17 +377,33 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
   KF_HAND_OUT(status, out, s.choice, kf_lambda_choice_free);
 }
 
+/* Few rows tell how many are needed. */
+static kf_status measure(kf_left_out *l, const kf_lambda_options *o, uint64_t few, double lambda,
+                         kf_left_out_point *p) {
+  kf_left_out_trial trial = {.lambda = lambda, .most = few, .fast = true, .what = "temperature"};
+  uint64_t n, all = kf_left_out_counts(l).n;
+  if (all == 0) return KF_OK;
+  if (o->sample == 0 && few < all) {
+    KF_TRY(kf_left_out_try(l, &trial, p, 1, &n));
+    trial.part = few;
+    trial.most = rows_enough(p, n);
+  } else {
+    trial.most = 0;
+  }
+  trial.fast = false;
+  return kf_left_out_try(l, &trial, p, 1, &n);
+}
+
 kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lambda_options *o,
                             double lambda, kf_lambda_point *out) {
-  kf_left_out_options by = {.metric = kf_metric_for(o->metric, kf_fitter_stats(fitter)->normalized),
+  const kf_stats *stats = kf_fitter_stats(fitter);
+  kf_left_out_options by = {.metric = kf_metric_for(o->metric, stats->normalized),
                             .sample = o->sample,
                             .groups = o->groups};
-  kf_left_out_trial trial = {.lambda = lambda, .what = "temperature"};
   kf_left_out_point p = {.loss = NAN};
   kf_left_out *l;
-  uint64_t n;
   KF_TRY(kf_left_out_new(fitter, data, &by, &l));
-  kf_status status = kf_left_out_counts(l).n > 0 ? kf_left_out_try(l, &trial, &p, 1, &n) : KF_OK;
+  kf_status status = measure(l, o, kf_curve_rows(stats->n_classes), lambda, &p);
   kf_left_out_free(l);
   *out = point_of(lambda, &p);
   return status;
@@ -346,6 +411,7 @@ kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lam
 
 kf_status kf_lambda_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                const kf_lambda_options *options, kf_lambda_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_lambda_options, o, options);
   KF_TRY(check_options(&o, err));

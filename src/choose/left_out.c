@@ -34,11 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEANS       64u        /* class means that are turned together */
-#define PRODUCTS    (1u << 20) /* numbers in a product of matrices, about */
-#define LEAST_BATCH 16u        /* rows, unless there are fewer */
-#define MOST_BATCH  512u       /* rows, unless a group has more */
-#define NO_SCATTER  1e-10      /* gamma this small, next to the largest, is rounding */
+#define MEANS 64u /* class means, or rows, that are turned together */
 
 /* --- making it --------------------------------------------------------------------------------- */
 
@@ -137,15 +133,17 @@ static kf_status turn_text(kf_left_out *l, const float *text) {
   return KF_OK;
 }
 
-/* --- reading the rows, once -------------------------------------------------------------------- */
+/* --- reading the rows, each once --------------------------------------------------------------- */
 
 typedef struct reading {
   kf_left_out *l;
-  const kf_data *data; /* the rows of the plan, in its order */
+  const uint64_t *at;  /* the rows to read, by their place in the plan */
+  const kf_data *data; /* the same as a data set */
 } reading;
 
 typedef struct reading_scratch {
   int32_t *fixed;  /* [D] */
+  double *rows;    /* [MEANS][D] */
   double *columns; /* [D][MEANS] */
 } reading_scratch;
 
@@ -153,6 +151,7 @@ static void take_scratch(const void *argument, void *scratch, kf_arena *arena) {
   const reading *r = argument;
   reading_scratch *s = scratch;
   KF_TAKE(arena, s->fixed, r->l->dim);
+  KF_TAKE(arena, s->rows, (uint64_t)r->l->dim * MEANS);
   KF_TAKE(arena, s->columns, (uint64_t)r->l->dim * MEANS);
 }
 
@@ -162,29 +161,31 @@ static kf_status read_batch(void *argument, const kf_batch *b, kf_err *err) {
   const kf_left_out *l = r->l;
   const kf_kernels *kernels = l->ctx->kernels;
   reading_scratch *scratch = b->scratch;
-  uint32_t dim = l->dim;
-  double *to = l->turned + b->first * dim;
+  uint64_t dim = l->dim;
   for (uint64_t i = 0; i < b->n; i++) {
-    const float *row = b->rows + i * dim;
-    if (b->labels[i] != l->rows.label[b->first + i])
+    uint64_t at = r->at[b->first + i];
+    double *to = scratch->rows + i * dim;
+    if (b->labels[i] != l->rows.label[at])
       return kf_fail_row(err, r->data, b->first + i, KF_HINT_NONE, "has changed meanwhile");
-    KF_TRY(kf_row_seen(l->stats, kernels, row, b->norm2[i], r->data, b->first + i, scratch->fixed,
-                       to + i * dim, err));
-    if (l->length != NULL)
-      l->length[b->first + i] = sqrt(kernels->dot(dim, to + i * dim, to + i * dim));
+    KF_TRY(kf_row_seen(l->stats, kernels, b->rows + i * dim, b->norm2[i], r->data, b->first + i,
+                       scratch->fixed, to, err));
+    if (l->length != NULL) l->length[at] = sqrt(kernels->dot(dim, to, to));
   }
-  kf_turn_rows(l->ctx->kernels, l->dim, l->turn, l->centre, to, b->n, scratch->columns, to);
+  kf_turn_rows(kernels, dim, l->turn, l->centre, scratch->rows, b->n, scratch->columns,
+               scratch->rows);
+  for (uint64_t i = 0; i < b->n; i++) {
+    uint64_t at = r->at[b->first + i];
+    memcpy(l->turned + at * dim, scratch->rows + i * dim, dim * sizeof *l->turned);
+    l->there[at] = true;
+  }
   return KF_OK;
 }
 
-static kf_status read_rows(kf_left_out *l) {
+static kf_status read_rows(kf_left_out *l, const uint64_t *at, const uint64_t *row, uint64_t n) {
   kf_ctx *ctx = l->ctx;
-  KF_TAKE(&l->arena, l->turned, l->rows.n * l->dim);
-  if (l->text != NULL) KF_TAKE(&l->arena, l->length, l->rows.n);
-  if (l->arena.failed) return kf_fail_memory(&ctx->err);
   kf_data *data;
-  KF_TRY(kf_data_new_pick(l->data, l->rows.row, l->rows.n, &data, &ctx->err));
-  reading r = {.l = l, .data = data};
+  KF_TRY(kf_data_new_pick(l->data, row, n, &data, &ctx->err));
+  reading r = {.l = l, .at = at, .data = data};
   kf_pass pass = {.rows = MEANS,
                   .work = read_batch,
                   .argument = &r,
@@ -195,12 +196,34 @@ static kf_status read_rows(kf_left_out *l) {
   return status;
 }
 
+kf_status kf_left_out_read(kf_left_out *l, const bool *blocks) {
+  kf_arena arena = {0};
+  uint64_t *at, *row, n = 0;
+  KF_TAKE(&arena, at, l->rows.n);
+  KF_TAKE(&arena, row, l->rows.n);
+  kf_status status = arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;
+  for (uint64_t k = 0; status == KF_OK && k < l->n_blocks; k++)
+    for (uint64_t i = l->start[k]; blocks[k] && i < l->start[k + 1]; i++) {
+      if (l->there[i]) continue;
+      at[n] = i;
+      row[n++] = l->rows.row[i];
+    }
+  if (n > 0) status = read_rows(l, at, row, n);
+  kf_arena_free(&arena);
+  return status;
+}
+
 static kf_status prepare(kf_left_out *l, const kf_left_out_options *o) {
   KF_TRY(list_classes(l));
   KF_TRY(kf_left_out_plan(l, o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE));
   KF_TRY(turn_classes(l));
   if (o->text != NULL) KF_TRY(turn_text(l, o->text));
-  return read_rows(l);
+  KF_TAKE_ZERO(&l->arena, l->there, l->rows.n);
+  KF_TAKE(&l->arena, l->turned, l->rows.n * l->dim);
+  if (l->text != NULL) KF_TAKE(&l->arena, l->length, l->rows.n);
+  kf_view_make(&l->view, l, &l->arena);
+  kf_benches_make(l, &l->arena);
+  return l->arena.failed ? kf_fail_memory(&l->ctx->err) : KF_OK;
 }
 
 kf_status kf_left_out_check(const kf_fitter *fitter, kf_metric metric, kf_centre centre) {
@@ -240,415 +263,3 @@ void kf_left_out_free(kf_left_out *l) {
 }
 
 kf_left_out_count kf_left_out_counts(const kf_left_out *l) { return l->count; }
-
-/* --- a lambda ---------------------------------------------------------------------------------- */
-
-/* How many of the eigenvalues, which fall, are more than rounding. */
-static uint32_t count_directions(const double *gamma, uint32_t n) {
-  uint32_t rank = 0;
-  while (rank < n && gamma[rank] > NO_SCATTER * gamma[0]) rank++;
-  return rank;
-}
-
-/* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
- * its eigenvectors y they are sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class k lies at sqrt(gamma /
- * n_k) y_k along them. */
-static kf_status few_classes(kf_view *v, kf_arena *scratch) {
-  const kf_left_out *l = v->l;
-  kf_ctx *ctx = l->ctx;
-  uint64_t dim = l->dim, n = l->n;
-  double *columns, *weighted, *square, *vectors;
-  KF_TAKE(scratch, columns, dim * n);
-  KF_TAKE(scratch, weighted, n * dim);
-  KF_TAKE(scratch, square, n * n);
-  KF_TAKE(scratch, vectors, n * n);
-  KF_TAKE(&v->arena, v->gamma, n);
-  if (scratch->failed || v->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t j = 0; j < n; j++)
-    for (uint64_t d = 0; d < dim; d++) {
-      double x = l->means[j * dim + d] * v->root[d];
-      weighted[j * dim + d] = x * sqrt((double)l->stats->counts[l->number[j]]);
-      columns[d * n + j] = weighted[j * dim + d];
-    }
-  KF_TRY(kf_multiply(
-      ctx, (kf_product){.a = columns, .b = columns, .c = square, .m = n, .n = n, .depth = dim}));
-  KF_TRY(kf_eigen(ctx, l->n, square, v->gamma, vectors));
-  v->rank = count_directions(v->gamma, l->n);
-  KF_TAKE(&v->arena, v->directions, dim * v->rank);
-  KF_TAKE(&v->arena, v->means, n * v->rank);
-  if (v->arena.failed) return kf_fail_memory(&ctx->err);
-  double *turned = square; /* [n][rank] the vectors in columns, over sqrt(gamma) */
-  for (uint64_t j = 0; j < n; j++)
-    for (uint64_t i = 0; i < v->rank; i++) {
-      double root = sqrt(v->gamma[i]), y = vectors[i * n + j];
-      turned[j * v->rank + i] = y / root;
-      v->means[j * v->rank + i] = y * root / sqrt((double)l->stats->counts[l->number[j]]);
-    }
-  return kf_multiply(
-      ctx, (kf_product){
-               .a = weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n});
-}
-
-/* With more, they are the eigenvectors of S_b in the whitened space. */
-static kf_status many_classes(kf_view *v, kf_arena *scratch) {
-  const kf_left_out *l = v->l;
-  kf_ctx *ctx = l->ctx;
-  uint64_t dim = l->dim, n = l->n;
-  const double *between = kf_fitter_between(l->fitter);
-  double *square, *vectors, *columns;
-  KF_TAKE(scratch, square, dim * dim);
-  KF_TAKE(scratch, vectors, dim * dim);
-  KF_TAKE(scratch, columns, dim * n);
-  KF_TAKE(&v->arena, v->gamma, dim);
-  if (scratch->failed || v->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t i = 0; i < dim; i++)
-    for (uint64_t j = i; j < dim; j++)
-      square[i * dim + j] = square[j * dim + i] = between[i * dim + j] * (v->root[i] * v->root[j]);
-  KF_TRY(kf_eigen(ctx, l->dim, square, v->gamma, vectors));
-  v->rank = count_directions(v->gamma, l->dim);
-  KF_TAKE(&v->arena, v->directions, dim * v->rank);
-  KF_TAKE(&v->arena, v->means, n * v->rank);
-  if (v->arena.failed) return kf_fail_memory(&ctx->err);
-  for (uint64_t d = 0; d < dim; d++)
-    for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = vectors[i * dim + d];
-  for (uint64_t j = 0; j < n; j++)
-    for (uint64_t d = 0; d < dim; d++) columns[d * n + j] = l->means[j * dim + d] * v->root[d];
-  return kf_multiply(
-      ctx,
-      (kf_product){
-          .a = columns, .b = v->directions, .c = v->means, .m = n, .n = v->rank, .depth = dim});
-}
-
-static kf_status set_metrics(kf_view *v) {
-  const kf_left_out *l = v->l;
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    KF_TAKE(&v->arena, v->columns[m], (uint64_t)v->rank * l->n);
-    KF_TAKE_ZERO(&v->arena, v->squares[m], l->n);
-  }
-  if (v->arena.failed) return kf_fail_memory(&l->ctx->err);
-  for (uint32_t k = 0; k < l->n_kinds; k++)
-    for (uint64_t d = 0; d < v->rank; d++) {
-      double inverse = kf_view_narrowing(v, l->kinds[k].count, d);
-      for (uint32_t at = l->kinds[k].first; at < l->kinds[k].last; at++) {
-        uint64_t j = l->by_kind[at];
-        double z = v->means[j * v->rank + d], part = z;
-        for (uint32_t m = 0; m < v->metrics; m++) {
-          v->columns[m][d * l->n + j] = part;
-          v->squares[m][j] += part * z;
-          part *= inverse;
-        }
-      }
-    }
-  return KF_OK;
-}
-
-static kf_status start_view(kf_view *v, const kf_left_out *l, double lambda) {
-  kf_ctx *ctx = l->ctx;
-  const double *values = kf_fitter_values(l->fitter);
-  KF_TRY(kf_fitter_lambda(l->fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &lambda));
-  v->l = l;
-  v->shrunk = kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
-  v->metrics = v->shrunk ? 3 : 1;
-  v->kappa = v->shrunk ? kf_fitter_kappa(l->fitter) : 0;
-  v->noise = (double)(l->stats->rows - l->n);
-  v->prior = l->euclidean ? kf_fitter_prior(l->fitter) : 0;
-  v->largest = kf_largest_count(l->stats->counts, l->stats->n_classes);
-  if (KF_TAKE(&v->arena, v->root, l->dim) == NULL) return kf_fail_memory(&ctx->err);
-  double least = values[l->dim - 1] + lambda; /* values fall */
-  if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
-    return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
-  for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
-  kf_arena scratch = {0};
-  kf_status status = l->n <= l->dim ? few_classes(v, &scratch) : many_classes(v, &scratch);
-  kf_arena_free(&scratch);
-  return status == KF_OK ? set_metrics(v) : status;
-}
-
-/* --- all rows ---------------------------------------------------------------------------------- */
-
-typedef struct batch {
-  uint64_t first, last; /* blocks, in the list of those chosen */
-} batch;
-
-/* A worker's memory; rows: of the largest batch. */
-typedef struct bench {
-  uint32_t *own;      /* [rows] place of the row's class among `classes` */
-  uint32_t *classes;  /* [rows] different ones, by place */
-  double *whitened;   /* [D][rows] in columns */
-  double *z;          /* [rows][rank] along the directions of class means */
-  double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
-  double *product[3]; /* [2 rows][n] */
-  double *wide;       /* [2 r][D] of a block */
-  double *u;          /* [2 r][rank] of a block */
-  double *scores;     /* [r][n] */
-  double *text;       /* [rows][n] */
-  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
-  kf_block block;
-} bench;
-
-typedef struct trial {
-  const kf_left_out *l;
-  const kf_left_out_trial *asked;
-  const kf_left_out_point *points;
-  size_t n_points;
-  kf_view view;
-  uint64_t *large; /* [n_large] blocks to fit again without */
-  uint64_t n_large;
-  uint64_t *blocks; /* [n_blocks] the others that were chosen */
-  uint64_t n_blocks;
-  batch *batches;
-  uint64_t n_batches;
-  uint64_t most_rows;     /* of a batch */
-  bench *benches;         /* [threads] */
-  kf_likelihood *softmax; /* [threads][n_points] */
-  kf_arena arena;
-} trial;
-
-static void bench_make(const trial *t, bench *b, kf_arena *arena) {
-  const kf_left_out *l = t->l;
-  const kf_view *v = &t->view;
-  uint64_t dim = l->dim, rows = t->most_rows, n = l->n, r2 = 2 * l->largest;
-  KF_TAKE(arena, b->own, rows);
-  KF_TAKE(arena, b->classes, rows);
-  KF_TAKE(arena, b->whitened, rows * dim);
-  KF_TAKE(arena, b->z, rows * v->rank);
-  KF_TAKE(arena, b->columns, 2 * rows * v->rank);
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    KF_TAKE(arena, b->product[m], 2 * rows * n);
-    KF_TAKE(arena, b->block.product[m], r2 * n);
-  }
-  KF_TAKE(arena, b->wide, r2 * dim);
-  KF_TAKE(arena, b->u, r2 * v->rank);
-  KF_TAKE(arena, b->scores, l->largest * n);
-  if (l->text != NULL) {
-    KF_TAKE(arena, b->text, rows * n);
-    KF_TAKE(arena, b->both, n);
-  }
-  KF_TAKE(arena, b->powers, 2 * n);
-  if (t->asked->see != NULL) KF_TAKE(arena, b->seen, l->stats->n_classes);
-  kf_block_make(&b->block, l->largest, v, arena);
-}
-
-/* The class of the i-th row of the batch among those of the batch; rows of a class follow one
- * another as a rule, so the last one is looked at first. */
-static uint32_t class_in_batch(bench *b, uint32_t place, uint32_t *n_classes) {
-  for (uint32_t k = *n_classes; k > 0; k--)
-    if (b->classes[k - 1] == place) return k - 1;
-  b->classes[*n_classes] = place;
-  return (*n_classes)++;
-}
-
-/* Rows [at, …) of the plan to the directions of class means, and their products with all class
- * means; those of their own class means as well. */
-static void multiply(const trial *t, bench *b, const uint64_t *at, uint64_t n) {
-  const kf_left_out *l = t->l;
-  const kf_view *v = &t->view;
-  const kf_kernels *kernels = l->ctx->kernels;
-  size_t dim = l->dim, rank = v->rank;
-  uint32_t n_classes = 0;
-  for (uint64_t i = 0; i < n; i++) {
-    const double *x = l->turned + at[i] * dim;
-    b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[at[i]]], &n_classes);
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = x[d] * v->root[d];
-  }
-  memset(b->z, 0, n * rank * sizeof *b->z);
-  kernels->gemm_tn(b->whitened, n, v->directions, rank, b->z, rank, n, rank, dim);
-  size_t stride = n + n_classes;
-  for (size_t d = 0; d < rank; d++) {
-    for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * rank + d];
-    for (uint32_t k = 0; k < n_classes; k++)
-      b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * rank + d];
-  }
-  for (uint32_t m = 0; m < v->metrics; m++) {
-    memset(b->product[m], 0, stride * l->n * sizeof *b->product[m]);
-    kernels->gemm_tn(b->columns, stride, v->columns[m], l->n, b->product[m], l->n, stride, l->n,
-                     rank);
-  }
-}
-
-/* The cosines of rows with text; `whitened` is used for their columns. */
-static void multiply_text(const trial *t, bench *b, const uint64_t *at, uint64_t n) {
-  const kf_left_out *l = t->l;
-  size_t dim = l->dim;
-  for (uint64_t i = 0; i < n; i++)
-    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[at[i] * dim + d];
-  for (uint64_t i = 0; i < n; i++)
-    memcpy(b->text + i * l->n, l->text_centre, l->n * sizeof *b->text);
-  l->ctx->kernels->gemm_tn(b->whitened, n, l->text, l->n, b->text, l->n, n, l->n, dim);
-  for (uint64_t i = 0; i < n; i++)
-    for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[at[i]];
-}
-
-/* U of a block whose first row is the i-th of a batch of n, with its products. */
-static void set_block(const trial *t, bench *b, const uint64_t *at, uint64_t i, uint64_t n) {
-  const kf_left_out *l = t->l;
-  const kf_view *v = &t->view;
-  kf_block *to = &b->block;
-  uint64_t dim = l->dim, rank = v->rank, r = to->r;
-  to->label = l->rows.label + at[i];
-  to->wide = b->wide;
-  to->u = b->u;
-  for (uint64_t k = 0; k < r; k++) {
-    uint64_t place = b->classes[b->own[i + k]], own = n + b->own[i + k];
-    const double *x = l->turned + at[i + k] * dim, *mean = l->means + place * dim;
-    for (uint64_t d = 0; d < dim; d++) {
-      b->wide[k * dim + d] = (x[d] - mean[d]) * v->root[d];
-      b->wide[(r + k) * dim + d] = x[d] * v->root[d];
-    }
-    const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
-    for (uint64_t d = 0; d < rank; d++) {
-      b->u[k * rank + d] = z[d] - of_class[d];
-      b->u[(r + k) * rank + d] = z[d];
-    }
-    for (uint32_t m = 0; m < v->metrics; m++) {
-      const double *row = b->product[m] + (i + k) * l->n, *class = b->product[m] + own * l->n;
-      for (uint32_t j = 0; j < l->n; j++) to->product[m][k * l->n + j] = row[j] - class[j];
-      memcpy(to->product[m] + (r + k) * l->n, row, l->n * sizeof *row);
-    }
-  }
-}
-
-static void show_scores(const trial *t, bench *b, uint64_t at, const double *scores) {
-  const kf_left_out *l = t->l;
-  for (uint32_t k = 0; k < l->stats->n_classes; k++)
-    b->seen[k] = l->place[k] >= 0 ? scores[l->place[k]] : NAN;
-  t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen);
-}
-
-/* The rows of a block, the i-th of the batch and those after it. */
-static void judge_block(const trial *t, bench *b, const uint64_t *at, uint64_t i, size_t worker) {
-  const kf_left_out *l = t->l;
-  for (uint32_t k = 0; k < b->block.r; k++) {
-    uint32_t own = (uint32_t)l->place[l->rows.label[at[i + k]]];
-    const double *scores = b->scores + (size_t)k * l->n, *given = scores;
-    if (isnan(scores[own])) continue;
-    for (size_t p = 0; p < t->n_points; p++) {
-      if (l->text != NULL) {
-        for (uint32_t j = 0; j < l->n; j++)
-          b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
-        given = b->both;
-      }
-      kf_likelihood_add(&t->softmax[worker * t->n_points + p], given, l->n, own, b->powers);
-      if (p == 0 && t->asked->see != NULL) show_scores(t, b, at[i + k], given);
-    }
-  }
-}
-
-static kf_status try_batch(void *argument, size_t i, size_t worker, kf_err *err) {
-  const trial *t = argument;
-  const kf_left_out *l = t->l;
-  bench *b = &t->benches[worker];
-  uint64_t n = 0, *at = kf_alloc(t->most_rows, sizeof *at);
-  if (at == NULL) return kf_fail_memory(err);
-  for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
-    for (uint64_t r = l->start[t->blocks[k]]; r < l->start[t->blocks[k] + 1]; r++) at[n++] = r;
-  multiply(t, b, at, n);
-  if (l->text != NULL) multiply_text(t, b, at, n);
-  uint64_t row = 0;
-  for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++, row += b->block.r) {
-    b->block.r = (uint32_t)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
-    set_block(t, b, at, row, n);
-    kf_block_score(&t->view, &b->block, b->scores);
-    judge_block(t, b, at, row, worker);
-  }
-  kf_free(at);
-  return kf_task_progress(l->ctx, worker, t->asked->what, t->n_large + i + 1,
-                          t->n_large + t->n_batches, err);
-}
-
-/* Fits again without each of the large blocks. */
-static kf_status try_large(trial *t, uint64_t i) {
-  const kf_left_out *l = t->l;
-  kf_ctx *ctx = l->ctx;
-  kf_arena arena = {0};
-  bench b = {0};
-  uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first, *at;
-  b.block.r = (uint32_t)r;
-  KF_TAKE(&arena, at, r);
-  KF_TAKE(&arena, b.scores, r * l->n);
-  KF_TAKE(&arena, b.powers, 2 * (uint64_t)l->n);
-  if (l->text != NULL) {
-    KF_TAKE(&arena, b.whitened, r * l->dim);
-    KF_TAKE(&arena, b.text, r * l->n);
-    KF_TAKE(&arena, b.both, l->n);
-  }
-  if (t->asked->see != NULL) KF_TAKE(&arena, b.seen, l->stats->n_classes);
-  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
-  if (status == KF_OK)
-    status =
-        kf_again_score(&t->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
-  if (status == KF_OK) {
-    for (uint64_t k = 0; k < r; k++) at[k] = first + k;
-    if (l->text != NULL) multiply_text(t, &b, at, r);
-    judge_block(t, &b, at, 0, 0);
-    status = kf_task_progress(ctx, 0, t->asked->what, i + 1, t->n_large + t->n_batches, &ctx->err);
-  }
-  kf_arena_free(&arena);
-  return status;
-}
-
-/* Which blocks are left out, and in what batches: large ones for the products, but enough of them
- * for all threads. */
-static kf_status plan_trial(trial *t) {
-  const kf_left_out *l = t->l;
-  uint64_t most = t->asked->most, share = l->n_blocks, rows = 0, limit = PRODUCTS / l->n;
-  if (most > 0 && most < l->rows.n)
-    share = (uint64_t)((double)l->n_blocks * ((double)most / (double)l->rows.n));
-  if (share < 1) share = 1;
-  uint64_t each = l->rows.n / (4 * (uint64_t)l->ctx->threads);
-  if (limit > each) limit = each;
-  limit = limit < LEAST_BATCH ? LEAST_BATCH : limit > MOST_BATCH ? MOST_BATCH : limit;
-  KF_TAKE(&t->arena, t->large, l->n_blocks);
-  KF_TAKE(&t->arena, t->blocks, l->n_blocks);
-  KF_TAKE(&t->arena, t->batches, l->n_blocks);
-  if (t->arena.failed) return kf_fail_memory(&l->ctx->err);
-  for (uint64_t k = 0; k < l->n_blocks; k++) {
-    if (!kf_takes(k, share, l->n_blocks)) continue;
-    uint64_t r = l->start[k + 1] - l->start[k];
-    if (kf_again_pays(l, r)) {
-      t->large[t->n_large++] = k;
-      continue;
-    }
-    if (t->n_blocks == 0 || rows + r > limit) {
-      t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
-      rows = 0;
-    }
-    rows += r;
-    if (rows > t->most_rows) t->most_rows = rows;
-    t->blocks[t->n_blocks++] = k;
-    t->batches[t->n_batches - 1].last = t->n_blocks;
-  }
-  return KF_OK;
-}
-
-static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
-  const kf_left_out *l = t->l;
-  kf_ctx *ctx = l->ctx;
-  KF_TRY(plan_trial(t));
-  KF_TRY(start_view(&t->view, l, t->asked->lambda));
-  KF_TAKE_ZERO(&t->arena, t->benches, ctx->threads);
-  KF_TAKE(&t->arena, t->softmax, ctx->threads * t->n_points);
-  for (unsigned i = 0; !t->arena.failed && i < ctx->threads; i++)
-    bench_make(t, &t->benches[i], &t->arena);
-  if (t->arena.failed) return kf_fail_memory(&ctx->err);
-  for (size_t i = 0; i < ctx->threads * t->n_points; i++)
-    t->softmax[i] = kf_likelihood_new(l->euclidean);
-  for (uint64_t i = 0; i < t->n_large; i++) KF_TRY(try_large(t, i));
-  KF_TRY(kf_parallel(ctx, t->n_batches, try_batch, t));
-  for (size_t p = 0; p < t->n_points; p++) {
-    for (unsigned i = 1; i < ctx->threads; i++)
-      kf_likelihood_join(&t->softmax[p], &t->softmax[i * t->n_points + p]);
-    kf_likelihood_find(&t->softmax[p], &points[p]);
-    *n = t->softmax[p].n;
-  }
-  return KF_OK;
-}
-
-kf_status kf_left_out_try(kf_left_out *l, const kf_left_out_trial *asked, kf_left_out_point *points,
-                          size_t n_points, uint64_t *n) {
-  trial t = {.l = l, .asked = asked, .points = points, .n_points = n_points};
-  kf_status status = run_trial(&t, points, n);
-  kf_arena_free(&t.view.arena);
-  kf_arena_free(&t.arena);
-  return status;
-}

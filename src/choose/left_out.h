@@ -36,6 +36,8 @@ typedef struct kf_left_out_point {
   double temperature; /* with the least loss */
   double loss;        /* mean of -ln p of the true class, p = softmax(temperature * score) */
   double loss_error;  /* its standard error */
+  /* The standard error of ln(temperature); infinite if the loss is least at an end of those tried. */
+  double temperature_error;
   uint64_t top1, top5;
 } kf_left_out_point;
 
@@ -44,8 +46,13 @@ typedef struct kf_left_out_point {
 typedef void (*kf_left_out_fn)(void *argument, uint64_t row, int32_t label, const double *scores);
 
 typedef struct kf_left_out_trial {
-  double lambda;      /* absolute */
-  uint64_t most;      /* leave out about this many of the rows, spread evenly; 0: all */
+  double lambda; /* absolute */
+  uint64_t most; /* leave out about this many of the rows, spread evenly; 0: all */
+  bool fast;     /* cosines in f32: losses to 1e-4 (docs/choosing.md) */
+  /* Of the rows left out, those that a trial with `most` this large leaves out make a second result
+   * [n_points]. 0, NULL: not wanted. */
+  uint64_t part;
+  kf_left_out_point *of_part;
   const char *what;   /* for progress */
   kf_left_out_fn see; /* NULL: nobody; scores are those of the first point */
   void *argument;

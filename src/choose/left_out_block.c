@@ -7,7 +7,7 @@
 
 #define LEAST_PIVOT 0x1p-44
 
-void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena) {
+void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena) {
   uint64_t r2 = 2 * r;
   KF_TAKE(arena, b->omega, r * r);
   KF_TAKE(arena, b->b, r * r);
@@ -26,8 +26,8 @@ void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena) {
     KF_TAKE(arena, m->g0c, r2);
     KF_TAKE(arena, m->g1c, r2);
   }
-  KF_TAKE(arena, b->weighted, v->rank * r2);
-  KF_TAKE(arena, b->columns, v->rank * r2);
+  KF_TAKE(arena, b->weighted, rank * r2);
+  KF_TAKE(arena, b->columns, rank * r2);
   KF_TAKE(arena, b->own_h, 3 * r2);
   for (int i = 0; i < 4; i++) KF_TAKE(arena, b->t[i], r2);
 }

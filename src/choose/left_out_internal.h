@@ -11,6 +11,33 @@ typedef struct kf_class_kind {
   uint32_t first, last; /* in by_kind */
 } kf_class_kind;
 
+/* Everything that depends on lambda (left_out_view.c). Class means have a part in `rank` directions
+ * only. */
+typedef struct kf_view {
+  const kf_left_out *l;
+  bool shrunk;
+  double kappa;
+  double noise;   /* 1 / the variance of a row in any direction of the whitened space: N - K */
+  double prior;   /* of kf_prior2, by distances; 0: none */
+  double largest; /* number of rows of a class */
+  uint32_t rank;
+  uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
+  bool fast;          /* products are in f32 */
+  double *root;       /* [D] of 1 / (w + lambda) */
+  double *gamma;      /* [rank] */
+  double *directions; /* [D][rank] in columns */
+  double *means;      /* [n][rank] class means along them */
+  double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
+  float *directions_f32, *columns_f32[3]; /* the same, if products are in f32 */
+  double *squares[3];                     /* [n] squared lengths in the three metrics */
+  bool has_gram;
+  double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
+  /* Scratch. */
+  double *whitened, *weighted; /* [D][n], [n][D] */
+  float *whitened_f32;         /* [D][n] */
+  double *square, *vectors;    /* [n][n] */
+} kf_view;
+
 struct kf_left_out {
   kf_ctx *ctx;
   kf_fitter *fitter;
@@ -35,9 +62,14 @@ struct kf_left_out {
   uint64_t *start; /* [n_blocks + 1] */
   uint64_t n_blocks;
   uint64_t largest; /* rows of a block, without those that are fitted again */
+  bool *there;      /* [rows.n] which rows were read */
   double *turned;   /* [rows.n][D] centred */
   double *length;   /* [rows.n] of each row, not centred; with text */
   kf_left_out_count count;
+  /* Memory of trials, which come one after the other. */
+  kf_view view;
+  struct kf_bench *benches; /* [threads] */
+  uint64_t most_rows;       /* of a batch */
   kf_arena arena;
 };
 
@@ -46,26 +78,24 @@ struct kf_left_out {
 /* Sets rows, blocks and count. */
 kf_status kf_left_out_plan(kf_left_out *l, uint64_t sample);
 
-/* --- a lambda (left_out.c) --------------------------------------------------------------------- */
+/* --- rows (left_out.c) ------------------------------------------------------------------------- */
 
-/* Everything that depends on lambda. Class means have a part in `rank` directions only. */
-typedef struct kf_view {
-  const kf_left_out *l;
-  bool shrunk;
-  double kappa;
-  double noise;   /* 1 / the variance of a row in any direction of the whitened space: N - K */
-  double prior;   /* of kf_prior2, by distances; 0: none */
-  double largest; /* number of rows of a class */
-  uint32_t rank;
-  uint32_t metrics;   /* 3, or 1 if class means are not shrunk */
-  double *root;       /* [D] of 1 / (w + lambda) */
-  double *gamma;      /* [rank] */
-  double *directions; /* [D][rank] in columns */
-  double *means;      /* [n][rank] class means along them */
-  double *columns[3]; /* [rank][n] the same in columns: as they are, divided by D, by D^2 */
-  double *squares[3]; /* [n] squared lengths in the three metrics */
-  kf_arena arena;
-} kf_view;
+/* Reads the rows of these blocks [n_blocks] that were not read yet. */
+kf_status kf_left_out_read(kf_left_out *l, const bool *blocks);
+
+/* --- a trial (left_out_trial.c) ---------------------------------------------------------------- */
+
+/* Takes the memory of all workers. */
+void kf_benches_make(kf_left_out *l, kf_arena *arena);
+
+/* --- a lambda (left_out_view.c) ---------------------------------------------------------------- */
+
+/* Takes the memory. */
+void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena);
+/* Goes to a lambda (absolute). fast: products of cosines in f32 are good enough. */
+kf_status kf_view_set(kf_view *v, double lambda, bool fast);
+/* Makes `gram`, where classes have equally many rows; half of it is computed. */
+kf_status kf_view_multiply_means(kf_view *v);
 
 /* D^-1 of a class with `count` rows, in direction d < rank. */
 static inline double kf_view_narrowing(const kf_view *v, double count, uint64_t d) {
@@ -116,8 +146,8 @@ typedef struct kf_block {
   double *own_h;        /* [3][2r] */
   double *t[4];         /* [2r] */
 } kf_block;
-/* Takes the arrays for blocks of up to r rows, except `product`. */
-void kf_block_make(kf_block *b, uint64_t r, const kf_view *v, kf_arena *arena);
+/* Takes the arrays for blocks of up to r rows and this rank, except `product`. */
+void kf_block_make(kf_block *b, uint64_t r, uint64_t rank, kf_arena *arena);
 /* Scores [r][n]; NaN for classes that have no rows left. */
 void kf_block_score(const kf_view *v, kf_block *b, double *scores);
 
@@ -134,12 +164,13 @@ kf_status kf_again_score(const kf_view *v, uint64_t r, const int32_t *label, con
 
 #define KF_TEMPERATURES 9u /* each twice the one before */
 
-/* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of its
- * square. */
+/* Sums over rows, as integers of 2^-40: of -ln p at each temperature, of its derivative, and of the
+ * squares of both. */
 typedef struct kf_likelihood {
   double first; /* temperature */
   uint64_t n;
   kf_i128 loss[KF_TEMPERATURES], slope[KF_TEMPERATURES], square[KF_TEMPERATURES];
+  kf_i128 slope_square[KF_TEMPERATURES];
   uint64_t top1, top5;
 } kf_likelihood;
 kf_likelihood kf_likelihood_new(bool euclidean);

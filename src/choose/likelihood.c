@@ -72,7 +72,9 @@ void kf_likelihood_add(kf_likelihood *s, const double *scores, uint32_t n, uint3
     add_powers(powers, gaps, n, &all, &moment);
     double loss = kf_ln(all) - temperature * gaps[own];
     s->loss[i] += fixed(loss);
-    s->slope[i] += fixed(moment / all - gaps[own]);
+    double slope = moment / all - gaps[own];
+    s->slope[i] += fixed(slope);
+    s->slope_square[i] += fixed(slope * slope);
     s->square[i] += fixed(loss * loss);
     temperature *= 2;
   }
@@ -93,11 +95,24 @@ void kf_likelihood_join(kf_likelihood *s, const kf_likelihood *other) {
   for (uint32_t i = 0; i < KF_TEMPERATURES; i++) {
     s->loss[i] += other->loss[i];
     s->slope[i] += other->slope[i];
+    s->slope_square[i] += other->slope_square[i];
     s->square[i] += other->square[i];
   }
   s->n += other->n;
   s->top1 += other->top1;
   s->top5 += other->top5;
+}
+
+/* The temperature is where the mean of slopes is 0, between the i-th temperature and the next: its
+ * variance is that of the mean over the square of the mean's rise. */
+static double error_of_temperature(const kf_likelihood *s, uint32_t i, double temperature) {
+  double scale = 1 / (UNIT * (double)s->n), low = ldexp(s->first, (int)i);
+  double d0 = (double)s->slope[i] * scale, d1 = (double)s->slope[i + 1] * scale;
+  double v0 = (double)s->slope_square[i] * scale - d0 * d0;
+  double v1 = (double)s->slope_square[i + 1] * scale - d1 * d1;
+  double variance = v0 + (v1 - v0) * (temperature / low - 1), rise = (d1 - d0) / low;
+  if (!(rise > 0)) return INFINITY;
+  return sqrt(fmax(variance, 0) / (double)s->n) / (rise * temperature);
 }
 
 void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *p) {
@@ -108,12 +123,14 @@ void kf_likelihood_find(const kf_likelihood *s, kf_left_out_point *p) {
   double low = ldexp(s->first, (int)i), f0 = (double)s->loss[i] * scale;
   p->temperature = low;
   p->loss = f0;
+  p->temperature_error = INFINITY;
   if (i + 1 < KF_TEMPERATURES && s->slope[i] < 0) {
     double f1 = (double)s->loss[i + 1] * scale, u;
     double d0 = (double)s->slope[i] * scale * low * LN2;
     double d1 = (double)s->slope[i + 1] * scale * 2 * low * LN2;
     p->loss = least_between(f0, d0, f1, d1, &u);
     p->temperature = low * kf_exp(u * LN2);
+    p->temperature_error = error_of_temperature(s, i, p->temperature);
   }
   double variance = (double)s->square[i] * scale - f0 * f0;
   p->loss_error = sqrt(fmax(variance, 0) / (double)s->n);

@@ -197,6 +197,7 @@ static kf_status hand_out(k_job *j, kf_k_choice **out) {
 
 kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_options *options,
                           kf_k_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, gallery != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (o.folds != 0 || o.metric != KF_METRIC_DEFAULT)
@@ -215,6 +216,7 @@ kf_status kf_k_choice_new(kf_ctx *ctx, const kf_gallery *gallery, const kf_k_opt
 kf_status kf_k_choice_new_by_folds(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                    const kf_model *model, const kf_k_options *options,
                                    kf_k_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && data != NULL && model != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (o.folds == 0) o.folds = KF_DEFAULT_FOLDS;
@@ -255,6 +257,7 @@ static kf_status choose_in_turn(kf_ctx *ctx, const kf_data *data, const kf_model
 
 kf_status kf_k_choice_new_for_rows(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                    const kf_k_options *options, kf_k_choice **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_k_options, o, options);
   if (!data->has_labels)

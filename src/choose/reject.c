@@ -7,6 +7,7 @@
 #include "choose/choose.h"
 #include "choose/left_out.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -105,6 +106,13 @@ static kf_status by_loo(best_scores *best, kf_fitter *fitter, const kf_data *dat
 
 /* --- both ------------------------------------------------------------------------------------- */
 
+/* A threshold among the scores there can be: leaving out by formula may go past them by rounding. */
+static double limit(double score, const kf_reject_options *o) {
+  if (o->metric == KF_METRIC_EUCLIDEAN) return fmin(-score, DBL_MAX);
+  double most = o->text != NULL ? 1 + o->alpha : 1;
+  return fmax(-most, fmin(most, score));
+}
+
 kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_reject_options *o,
                               double *out) {
   kf_ctx *ctx = kf_fitter_ctx(fitter);
@@ -121,8 +129,7 @@ kf_status kf_reject_threshold(kf_fitter *fitter, const kf_data *data, const kf_r
     status = kf_fail(&ctx->err, KF_ERR_MATH,
                      "a threshold for unknown rows cannot be chosen: no class has two rows%s",
                      o->groups != NULL ? " of different groups" : "");
-  double sign = o->metric == KF_METRIC_EUCLIDEAN ? -1 : 1;
-  if (status == KF_OK) *out = sign * kf_score_reached_by(best.at, n, o->share);
+  if (status == KF_OK) *out = limit(kf_score_reached_by(best.at, n, o->share), o);
   kf_free(best.at);
   return status;
 }

@@ -120,7 +120,7 @@ static kf_status judge(shots_job *j, draw *d, const kf_model *model, kf_part par
   bool images = classifier == KF_SHOTS_KOOFU;
   kf_eval_options options = {
       .include_raw = images ? KF_ON : KF_OFF, .part = part, .truth = j->options.truth};
-  kf_eval_result r;
+  kf_eval_result r = {0};
   KF_TRY(kf_eval(j->ctx, model, j->test, &options, &r));
   set_point(d, classifier, r.n, r.top1, r.top5);
   if (images) set_point(d, KF_SHOTS_RAW, r.n, r.raw_top1, r.raw_top5);
@@ -286,6 +286,7 @@ static kf_status run(shots_job *j) {
 
 kf_status kf_shots_new(kf_ctx *ctx, const kf_data *data, const kf_data *test, const kf_text *text,
                        const kf_shots_options *options, kf_shots **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && test != NULL && out != NULL);
   KF_OPTIONS(kf_shots_options, o, options);
   shots_job j = {.ctx = ctx, .data = data, .test = test, .text = text, .options = o};

@@ -87,6 +87,7 @@ static kf_status make(kf_sweep_job *j, const kf_sweep_options *o, kf_sweep_plan 
 
 kf_status kf_sweep_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *train,
                        const kf_data *test, const kf_sweep_options *options, kf_sweep **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && out != NULL);
   KF_OPTIONS(kf_sweep_options, o, options);
   KF_TRY(check_data(stats, train, test, &o, err));

@@ -135,7 +135,7 @@ static kf_status make_hits(const kf_sweep_job *j, const kf_sweep_work *w, size_t
 static kf_status rank_rows(kf_sweep_job *j, const kf_sweep_work *w, const kf_judge *judge,
                            rank_hits *h, kf_eval_result *counts) {
   const kf_stats *between = j->plan->options.between;
-  kf_ranker *ranker;
+  kf_ranker *ranker = NULL;
   KF_TRY(kf_ranker_new(j->ctx, j->model, between != NULL ? between : j->stats,
                        setting_of(j, w)->metric == KF_METRIC_EUCLIDEAN, judge->known.mask, h->dims,
                        h->n_dims, &ranker));

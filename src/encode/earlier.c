@@ -17,7 +17,7 @@
 
 static bool meta_is(const kf_st *st, const char *key, uint64_t value) {
   const char *text = kf_st_meta(st, key);
-  uint64_t stored;
+  uint64_t stored = 0;
   return text != NULL && kf_parse_hex64(text, &stored) && stored == value;
 }
 

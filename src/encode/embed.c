@@ -93,7 +93,7 @@ static kf_status check_options(const embedding *e, kf_err *err) {
 /* Fails before the work, rather than after it, if the file cannot be written. */
 static kf_status check_output(const char *path, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, false, &w, err));
+  KF_TRY(kf_stw_open(NULL, path, false, &w, err));
   kf_stw_abort(w);
   return KF_OK;
 }
@@ -170,7 +170,7 @@ static kf_status code_rows(embedding *e, uint64_t first, uint64_t n, unsigned ch
   uint64_t size = e->run.dim * kf_type_size(kf_type_of(e->run.dtype)), kept = 0, at = 0;
   for (uint64_t i = 0; i < n; i++) {
     unsigned char *code = e->code + kept * size;
-    uint64_t row;
+    uint64_t row = 0;
     bad[i] = 0;
     if (e->known[i] != 0) {
       kf_earlier_find(&e->earlier, e->sums[first + i], &row);
@@ -381,7 +381,7 @@ static kf_status fill(embedding *e, kf_stw *w, kf_err *err) {
 
 static kf_status assemble(embedding *e, const char *path, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, false, &w, err));
+  KF_TRY(kf_stw_open(e->ctx, path, false, &w, err));
   return kf_stw_end(w, fill(e, w, err), err);
 }
 
@@ -422,6 +422,7 @@ static kf_status embed(embedding *e, const char *path, kf_err *err) {
                           .shard_size = o->shard > 0 ? o->shard : SHARD};
   e->made_with = settings_checksum(e);
   e->made_of = list_checksum(e->pictures, false);
+  KF_TRY(kf_refuse_held(e->ctx, "kf_embed", err));
   KF_TRY(check_options(e, err));
   KF_TRY(check_output(path, err));
   KF_TRY(stamp_shards(e, err));

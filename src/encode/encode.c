@@ -28,10 +28,10 @@ static kf_status want(const kf_tower_config *tower, const char *which, kf_err *e
 /* --- one picture ----------------------------------------------------------------------------- */
 
 /* Reads a file into pixels[3][size][size]. */
-static kf_status read_picture(const kf_encoder *e, const char *path, float *pixels, uint64_t *sum,
-                              kf_err *err) {
+static kf_status read_picture(kf_ctx *ctx, const kf_encoder *e, const char *path, float *pixels,
+                              uint64_t *sum, kf_err *err) {
   kf_image image;
-  KF_TRY(kf_image_read_sum(path, e->max_pixels, &image, sum, err));
+  KF_TRY(kf_image_read_sum(path, e->max_pixels, &ctx->pictures, &image, sum, err));
   kf_status status = kf_preprocess_run(&e->preprocess, &image, path, pixels, err);
   kf_image_clear(&image);
   return status;
@@ -41,7 +41,7 @@ kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char
                               float *pixels) {
   KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
   KF_TRY(want(&encoder->config.image, "an image", err));
-  return read_picture(encoder, path, pixels, NULL, err);
+  return read_picture(ctx, encoder, path, pixels, NULL, err);
 }
 
 /* --- groups ---------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const flo
     return KF_OK;
   }
   uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
-  kf_status status = read_picture(j->e, j->paths[i], buffer, sum, err);
+  kf_status status = read_picture(j->ctx, j->e, j->paths[i], buffer, sum, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;

@@ -160,6 +160,7 @@ static kf_status load(kf_ctx *ctx, const char *folder, const kf_encoder_options 
 
 kf_status kf_encoder_load(kf_ctx *ctx, const char *folder, const kf_encoder_options *options,
                           kf_encoder **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, folder != NULL && out != NULL);
   KF_OPTIONS(kf_encoder_options, o, options);
   if (o.precision > KF_PRECISION_BF16 || (int)o.precision < 0)

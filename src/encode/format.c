@@ -75,7 +75,7 @@ static bool ends_unread(const char *path) {
 
 /* The first bytes of a regular file; 0: it cannot be read. Does not wait for pipes. */
 static size_t first_bytes(const char *path, uint8_t bytes[FIRST]) {
-  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  int fd = kf_open(path, O_RDONLY | O_NONBLOCK);
   if (fd < 0) return 0;
   struct stat info;
   ssize_t n = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? pread(fd, bytes, FIRST, 0) : 0;

@@ -2,16 +2,24 @@
 #include "encode/codec.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 void kf_image_clear(kf_image *image) {
   kf_free(image->rgb);
+  if (image->budget != NULL) kf_budget_give(image->budget, image->taken);
   *image = (kf_image){0};
 }
 
 /* Longer sides are absurd; below this the weights of a resize take at most some 400 MB. */
 #define MAX_SIDE (1u << 24)
 
-kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err *err) {
+/* What a picture takes when it is decoded, and the weights of a resize. */
+static uint64_t held(uint64_t width, uint64_t height) {
+  return 3 * width * height + 24 * (width + height);
+}
+
+kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, uint64_t decoder,
+                        kf_err *err) {
   unsigned long long w = width, h = height, most = codec->max_pixels;
   if (width == 0 || height == 0)
     return kf_fail_file(err, codec->name, "has an impossible size of %llu x %llu pixels", w, h);
@@ -23,6 +31,9 @@ kf_status kf_codec_size(kf_codec *codec, uint64_t width, uint64_t height, kf_err
   if (width > MAX_SIDE || height > MAX_SIDE)
     return kf_fail_file(err, codec->name, "has %llu x %llu pixels; a side may have at most %u", w,
                         h, MAX_SIDE);
+  uint64_t turned = 3 * width * height; /* once the decoder is gone */
+  codec->cost = held(width, height) + (decoder > turned ? decoder : turned);
+  if (codec->look) return KF_OK;
   codec->image = (kf_image){
       .width = (uint32_t)width, .height = (uint32_t)height, .rgb = kf_alloc(width * height, 3)};
   return codec->image.rgb != NULL ? KF_OK : kf_fail_memory(err);
@@ -70,14 +81,18 @@ static kf_status decode(kf_codec *codec, kf_err *err) {
   return strcmp(format, "PNG") == 0 ? kf_png_decode(codec, err) : kf_webp_decode(codec, err);
 }
 
-kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
-                          kf_image *out, kf_err *err) {
-  *out = (kf_image){0};
-  kf_codec codec = {.bytes = bytes,
+static kf_codec codec_for(const void *bytes, size_t n, uint64_t max_pixels, const char *name) {
+  return (kf_codec){.bytes = bytes,
                     .n = n,
                     .max_pixels = max_pixels != 0 ? max_pixels : KF_MAX_PIXELS,
                     .name = name,
                     .orientation = 1};
+}
+
+kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
+                          kf_image *out, kf_err *err) {
+  *out = (kf_image){0};
+  kf_codec codec = codec_for(bytes, n, max_pixels, name);
   kf_status status = decode(&codec, err);
   if (status == KF_OK) status = turn(&codec.image, codec.orientation, err);
   if (status == KF_OK)
@@ -87,22 +102,82 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
   return status;
 }
 
+/* --- files ------------------------------------------------------------------------------------- */
+
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
-  return kf_image_read_sum(path, max_pixels, out, NULL, err);
+  return kf_image_read_sum(path, max_pixels, NULL, out, NULL, err);
 }
 
-kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
-                            kf_err *err) {
-  *out = (kf_image){0};
+/* What the file itself takes; whatever is wrong with it, reading it says. */
+static uint64_t size_of(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0 || info.st_size < 0) return 0;
+  return (uint64_t)info.st_size < KF_MAX_IMAGE_FILE ? (uint64_t)info.st_size : KF_MAX_IMAGE_FILE;
+}
+
+/* A file on its way to a picture. */
+typedef struct reading {
+  const char *path;
+  uint64_t max_pixels;
+  kf_budget *budget;
+  uint64_t taken; /* from the budget */
   char *bytes;
   uint64_t n;
-  if (sum != NULL) *sum = KF_NO_SUM;
-  KF_TRY(kf_read_file(path, KF_MAX_IMAGE_FILE, &bytes, &n, err));
+  uint64_t *sum; /* of the bytes; NULL: not wanted */
+} reading;
+
+static kf_status read_bytes(reading *r, uint64_t take, kf_err *err) {
+  if (r->budget != NULL) kf_budget_take(r->budget, take);
+  r->taken = take;
+  KF_TRY(kf_read_file(r->path, KF_MAX_IMAGE_FILE, &r->bytes, &r->n, err));
+  if (r->sum == NULL) return KF_OK;
   kf_checksum of_bytes;
   kf_checksum_start(&of_bytes);
-  if (sum != NULL) kf_checksum_add(&of_bytes, bytes, n);
-  if (sum != NULL) *sum = kf_checksum_value(&of_bytes);
-  kf_status status = kf_image_decode(bytes, (size_t)n, max_pixels, path, out, err);
-  kf_free(bytes);
+  kf_checksum_add(&of_bytes, r->bytes, r->n);
+  *r->sum = kf_checksum_value(&of_bytes);
+  return KF_OK;
+}
+
+static void drop_bytes(reading *r) {
+  kf_free(r->bytes);
+  r->bytes = NULL;
+  if (r->budget != NULL) kf_budget_give(r->budget, r->taken);
+  r->taken = 0;
+}
+
+/* Takes what decoding will need. Whoever must wait for it lets go of the file first, and reads it
+ * again: otherwise two that wait for each other would do so for ever. */
+static kf_status take_room(reading *r, kf_err *err) {
+  kf_codec codec = codec_for(r->bytes, (size_t)r->n, r->max_pixels, r->path);
+  codec.look = true;
+  KF_TRY(decode(&codec, err));
+  uint64_t all = r->taken + codec.cost;
+  if (kf_budget_try(r->budget, r->taken, codec.cost)) {
+    r->taken = all;
+    return KF_OK;
+  }
+  drop_bytes(r);
+  return read_bytes(r, all, err);
+}
+
+static kf_status decode_bytes(reading *r, kf_image *out, kf_err *err) {
+  if (r->budget != NULL) KF_TRY(take_room(r, err));
+  return kf_image_decode(r->bytes, (size_t)r->n, r->max_pixels, r->path, out, err);
+}
+
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_budget *budget, kf_image *out,
+                            uint64_t *sum, kf_err *err) {
+  *out = (kf_image){0};
+  reading r = {.path = path, .max_pixels = max_pixels, .budget = budget, .sum = sum};
+  if (sum != NULL) *sum = KF_NO_SUM;
+  kf_status status = read_bytes(&r, budget != NULL ? size_of(path) : 0, err);
+  if (status == KF_OK) status = decode_bytes(&r, out, err);
+  if (status == KF_OK && budget != NULL) { /* the picture keeps its part */
+    uint64_t rest = held(out->width, out->height);
+    out->budget = budget;
+    out->taken = rest < r.taken ? rest : r.taken;
+    r.taken -= out->taken;
+  }
+  drop_bytes(&r);
   return status;
 }

@@ -9,7 +9,9 @@
 /* A picture as the reference's Pillow would hold it after exif_transpose and convert("RGB"). */
 typedef struct kf_image {
   uint32_t width, height;
-  uint8_t *rgb; /* [height][width][3], kf_free */
+  uint8_t *rgb;      /* [height][width][3], kf_free */
+  kf_budget *budget; /* that `taken` bytes are given back to; NULL: none */
+  uint64_t taken;
 } kf_image;
 
 /* Pillow's limit. */
@@ -23,10 +25,12 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
                           kf_image *out, kf_err *err);
 /* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
-/* The same, with the checksum of the file's bytes even if they are not a picture (NULL: not wanted);
- * KF_NO_SUM if they cannot be read. */
-kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_image *out, uint64_t *sum,
-                            kf_err *err);
+/* The same within a budget (NULL: at once), and with the checksum of the file's bytes even if they
+ * are not a picture (NULL: not wanted); KF_NO_SUM if they cannot be read. What the file, its decoder
+ * and the picture take is taken from the budget before, and given back by kf_image_clear. A thread may
+ * have one such picture at a time. */
+kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_budget *budget, kf_image *out,
+                            uint64_t *sum, kf_err *err);
 #define KF_NO_SUM         0u
 #define KF_MAX_IMAGE_FILE ((uint64_t)1 << 30) /* bytes */
 void kf_image_clear(kf_image *image);

@@ -109,6 +109,17 @@ static void read_rows(jpeg_reader *r) {
   }
 }
 
+/* What the library takes: some rows or, if the file has several scans, all coefficients. */
+static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg) {
+  uint64_t bytes = 64 * (uint64_t)jpeg->image_width;
+  if (!jpeg_has_multiple_scans((j_decompress_ptr)(uintptr_t)jpeg)) return bytes;
+  for (int i = 0; i < jpeg->num_components; i++) {
+    const jpeg_component_info *c = &jpeg->comp_info[i];
+    bytes += (uint64_t)c->width_in_blocks * c->height_in_blocks * sizeof(JBLOCK);
+  }
+  return bytes;
+}
+
 /* May be jumped out of at any call of the library. */
 static kf_status read_jpeg(jpeg_reader *r) {
   kf_codec *codec = r->codec;
@@ -122,7 +133,9 @@ static kf_status read_jpeg(jpeg_reader *r) {
     return kf_fail_file(r->err, codec->name, "is a JPEG of %d components; 1, 3 and 4 are supported",
                         components);
   codec->orientation = orientation_of(&r->jpeg);
-  KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height, r->err));
+  KF_TRY(
+      kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height, memory_of(&r->jpeg), r->err));
+  if (codec->look) return KF_OK;
   r->jpeg.out_color_space = components == 4 ? JCS_CMYK : JCS_RGB;
   if (components == 4 && (r->line = kf_alloc(codec->image.width, 4)) == NULL)
     return kf_fail_memory(r->err);

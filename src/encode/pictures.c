@@ -229,7 +229,7 @@ static kf_status walk_classes(walk *w, const entries *e, const level *own, size_
 
 /* Folders of models and of pictures are easily mixed up. */
 static bool is_model(const char *folder) {
-  int at = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int at = kf_open(folder, O_RDONLY | O_DIRECTORY);
   bool found = at >= 0 && faccessat(at, "config.json", F_OK, 0) == 0;
   if (at >= 0) close(at);
   return found;
@@ -357,7 +357,8 @@ static kf_status take_line(void *argument, uint64_t line, const char *text, size
 }
 
 static kf_status read_list(kf_pictures *list, const char *path, kf_err *err) {
-  const char *slash = strrchr(path, '/');
+  /* A stream is in no folder. */
+  const char *slash = kf_starts_with(path, "/dev/fd/") ? NULL : strrchr(path, '/');
   list_reading job = {.list = list, .path = path, .classes = -1};
   job.folder = join(list, NULL, path, slash != NULL ? (size_t)(slash - path) + 1 : 0);
   if (job.folder == NULL) return kf_fail_memory(err);
@@ -422,6 +423,7 @@ static kf_status finish(kf_pictures *list, kf_status status, kf_pictures **out, 
 
 kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                            kf_pictures **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, paths != NULL && n_paths > 0 && out != NULL);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);
@@ -438,6 +440,7 @@ kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths
 }
 
 kf_status kf_pictures_open_list(kf_ctx *ctx, const char *path, kf_pictures **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_pictures *list = kf_alloc_zero(1, sizeof *list);
   if (list == NULL) return kf_fail_memory(err);

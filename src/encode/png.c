@@ -197,7 +197,8 @@ static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
   if (error == 0) error = spng_set_png_buffer(png, codec->bytes, codec->n);
   if (error == 0) error = spng_get_ihdr(png, &head);
   if (error != 0) return fail(codec, error, err);
-  KF_TRY(kf_codec_size(codec, head.width, head.height, err));
+  KF_TRY(kf_codec_size(codec, head.width, head.height, 32 * (uint64_t)head.width, err));
+  if (codec->look) return KF_OK;
   error = spng_decode_image(png, NULL, 0, SPNG_FMT_RAW, SPNG_DECODE_PROGRESSIVE);
   if (error == 0 && head.color_type == SPNG_COLOR_TYPE_INDEXED)
     error = spng_get_plte(png, &palette);

@@ -45,6 +45,7 @@ static kf_status make(kf_reader *r, uint64_t block, kf_reader **out, kf_err *err
 
 kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data, const kf_reader_options *options,
                               kf_reader **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_reader_options, o, options);
   kf_reader r = {.data = data, .rows = data->rows, .dim = data->dim};
@@ -54,6 +55,7 @@ kf_status kf_reader_open_data(kf_ctx *ctx, const kf_data *data, const kf_reader_
 kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
                                   const kf_pictures *pictures, const kf_reader_options *options,
                                   kf_reader **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, encoder != NULL && pictures != NULL && out != NULL);
   KF_OPTIONS(kf_reader_options, o, options);
   kf_reader r = {.encoder = encoder,
@@ -66,6 +68,7 @@ kf_status kf_reader_open_pictures(kf_ctx *ctx, const kf_encoder *encoder,
 
 kf_status kf_reader_open_texts(kf_ctx *ctx, const kf_encoder *encoder, const char *const *texts,
                                uint64_t n, const kf_reader_options *options, kf_reader **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, encoder != NULL && texts != NULL && out != NULL);
   KF_OPTIONS(kf_reader_options, o, options);
   if (n == 0) return kf_fail(err, KF_ERR_ARG, "kf_reader_open_texts: there is no text");

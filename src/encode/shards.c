@@ -100,18 +100,36 @@ static bool still_there(int fd, const char *path) {
          own.st_ino == named.st_ino;
 }
 
-/* Leaves shards->locked at -1 if it should be tried again. */
+/* A link would lead to a folder of somebody else's choice. */
+static kf_status check_folder(const char *folder, kf_err *err) {
+  struct stat info;
+  if (lstat(folder, &info) != 0) return kf_fail_errno(err, folder, "cannot be examined", errno);
+  if (S_ISDIR(info.st_mode)) return KF_OK;
+  return kf_fail(err, KF_ERR_IO, "%s: is %s; finished shards would be kept there", folder,
+                 S_ISLNK(info.st_mode) ? "a symbolic link, not a folder" : "not a folder");
+}
+
+static int lock_fd(int fd) {
+  int failed;
+  do failed = flock(fd, LOCK_EX | LOCK_NB);
+  while (failed != 0 && errno == EINTR);
+  return failed;
+}
+
+/* Leaves shards->locked at -1 if it should be tried again. A lock file that is there already, left
+ * by a process that was killed, says nothing: only the lock itself counts. */
 static kf_status try_lock(kf_shards *shards, kf_err *err) {
   if (mkdir(shards->folder, 0777) != 0 && errno != EEXIST)
     return kf_fail_errno(err, shards->folder, "cannot be created", errno);
-  if (!kf_is_directory(shards->folder))
-    return kf_fail(err, KF_ERR_IO, "%s: is not a folder; finished shards would be kept there",
-                   shards->folder);
-  int fd = open(shards->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  KF_TRY(check_folder(shards->folder, err));
+  int fd = kf_open(shards->lock, O_RDWR | O_CREAT | O_EXCL);
+  shards->made_lock = fd >= 0;
+  if (fd < 0 && errno == EEXIST) fd = kf_open(shards->lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0 && errno == EACCES) fd = kf_open(shards->lock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0)
     return errno == ENOENT ? KF_OK : kf_fail_errno(err, shards->lock, "cannot be created", errno);
   kf_status status = KF_OK;
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+  if (lock_fd(fd) != 0)
     status = errno == EWOULDBLOCK
                  ? kf_fail(err, KF_ERR_IO, "%s: another process is working on these pictures",
                            shards->folder)
@@ -161,7 +179,7 @@ static kf_status describe(kf_stw *w, const kf_embed_run *run, kf_err *err) {
 
 static kf_status write_manifest(const kf_shards *shards, kf_err *err) {
   kf_stw *w;
-  KF_TRY(kf_stw_open(shards->manifest, true, &w, err));
+  KF_TRY(kf_stw_open(NULL, shards->manifest, true, &w, err));
   return kf_stw_end(w, describe(w, &shards->run, err), err);
 }
 
@@ -224,6 +242,11 @@ static kf_status enter(kf_shards *shards, bool anew, kf_err *err) {
   return status;
 }
 
+/* Nothing stays in a folder that turns out not to be ours. */
+static void drop_lock(const kf_shards *shards) {
+  if (shards->locked >= 0 && shards->made_lock) unlink(shards->lock);
+}
+
 kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
                          kf_err *err) {
   *shards = (kf_shards){.run = *run, .locked = -1};
@@ -238,7 +261,10 @@ kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run 
     shards->lock = kf_path_join_in(a, folder, "lock");
   }
   kf_status status = a->failed ? kf_fail_memory(err) : enter(shards, anew, err);
-  if (status != KF_OK) kf_shards_close(shards);
+  if (status != KF_OK) {
+    drop_lock(shards);
+    kf_shards_close(shards);
+  }
   return status;
 }
 
@@ -337,6 +363,6 @@ kf_status kf_shards_save(const kf_shards *shards, uint64_t i, const kf_shard_con
   const char *path = shard_path(shards, i);
   drop_link(path);
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
+  KF_TRY(kf_stw_open(NULL, path, true, &w, err));
   return kf_stw_end(w, fill_shard(w, &shards->run, i, content, err), err);
 }

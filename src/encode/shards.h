@@ -25,10 +25,11 @@ typedef struct kf_shards {
   const char *folder, *manifest, *lock; /* paths; folder NULL: not open */
   char *path;                           /* room for the path of a shard */
   int locked;                           /* the lock file; -1: none */
+  bool made_lock;                       /* by this run: there was none */
   bool begun; /* by this run: the folder holds nothing of an earlier one */
 } kf_shards;
 
-/* Opens or makes OUT.parts, for this process alone. KF_ERR_ARG if it belongs to another run, unless
+/* Opens or makes OUT.parts, for this process alone; a link is refused. KF_ERR_ARG if it belongs to another run, unless
  * `anew`: then its contents are removed. Only files of our own are ever removed. */
 kf_status kf_shards_open(kf_shards *shards, const char *out, const kf_embed_run *run, bool anew,
                          kf_err *err);

@@ -168,11 +168,12 @@ static kf_status shrink(kf_image *image, uint32_t side, kf_err *err) {
   return KF_OK;
 }
 
-kf_status kf_thumbnail_read(const char *path, uint32_t side, kf_thumbnail *out, kf_err *err) {
+kf_status kf_thumbnail_read(const char *path, uint32_t side, kf_budget *budget, kf_thumbnail *out,
+                            kf_err *err) {
   *out = (kf_thumbnail){0};
   if (side == 0) return kf_fail(err, KF_ERR_ARG, "a thumbnail has at least one pixel");
   kf_image image;
-  KF_TRY(kf_image_read(path, 0, &image, err));
+  KF_TRY(kf_image_read_sum(path, 0, budget, &image, NULL, err));
   kf_status status = shrink(&image, side, err);
   if (status == KF_OK) status = encode(&image, path, &out->uri, err);
   if (status == KF_OK) {

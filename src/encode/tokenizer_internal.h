@@ -8,7 +8,7 @@
 
 #define KF_TOKENS_MAX         0x100000u /* one more than the largest id accepted; CLIP has 49,408 */
 #define KF_ADDED_MAX          256u      /* added tokens */
-#define KF_TOKENIZER_FILE_MAX ((uint64_t)64 << 20) /* bytes; CLIP's files have 0.5 to 4 MB */
+#define KF_TOKENIZER_FILE_MAX ((uint64_t)16 << 20) /* bytes; CLIP's files have 0.5 to 4 MB */
 
 /* A token that is found in the text itself, before it is cut into words. */
 typedef struct kf_added {

@@ -103,7 +103,9 @@ static kf_status decode_still(kf_codec *codec, size_t n, kf_err *err) {
   WebPBitstreamFeatures features;
   VP8StatusCode code = WebPGetFeatures(codec->bytes, n, &features);
   if (code != VP8_STATUS_OK) return fail(codec, code, err);
-  KF_TRY(kf_codec_size(codec, (uint64_t)features.width, (uint64_t)features.height, err));
+  uint64_t width = (uint64_t)features.width, height = (uint64_t)features.height;
+  KF_TRY(kf_codec_size(codec, width, height, 4 * width * height, err));
+  if (codec->look) return KF_OK;
   size_t size = (size_t)codec->image.width * codec->image.height * 3;
   return decode_at(codec, codec->bytes, n, codec->image.rgb, size, err);
 }
@@ -115,8 +117,10 @@ static kf_status decode_frame(kf_codec *codec, const chunks *found, kf_err *err)
     return kf_fail_file(err, codec->name, "is an animated WebP without a frame");
   uint64_t x = 2 * (uint64_t)le24(head), y = 2 * (uint64_t)le24(head + 3);
   uint64_t width = le24(head + 6) + UINT64_C(1), height = le24(head + 9) + UINT64_C(1);
-  KF_TRY(kf_codec_size(codec, le24(found->canvas.data + 4) + UINT64_C(1),
-                       le24(found->canvas.data + 7) + UINT64_C(1), err));
+  uint64_t across = le24(found->canvas.data + 4) + UINT64_C(1);
+  uint64_t down = le24(found->canvas.data + 7) + UINT64_C(1);
+  KF_TRY(kf_codec_size(codec, across, down, 4 * across * down, err));
+  if (codec->look) return KF_OK;
   const kf_image *image = &codec->image;
   if (x + width > image->width || y + height > image->height)
     return kf_fail_file(err, codec->name, "is a damaged WebP: its first frame is outside");

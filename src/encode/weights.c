@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_MAX  ((uint64_t)64 << 20) /* bytes */
+#define INDEX_MAX  ((uint64_t)16 << 20) /* bytes */
 #define MOST_FILES 256u                 /* each stays open while weights are read */
 
 enum { SAMPLE = 4096 }; /* bytes of a tensor that tell models apart */

@@ -68,6 +68,7 @@ static kf_status check_arguments(const float *rows, uint64_t n, uint32_t dim, co
 kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const int32_t *labels, const char *const *names, uint32_t n_classes,
                               kf_data **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, out != NULL);
   KF_TRY(check_arguments(rows, n, dim, labels, names, n_classes, err));
   memory_data *m = kf_alloc_zero(1, sizeof *m);

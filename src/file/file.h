@@ -88,9 +88,9 @@ kf_status kf_st_classes(const kf_st *st, uint32_t *n, kf_names *names, kf_err *e
 
 /* Tensors are declared first, then written in the same order, any number of bytes at a time. */
 typedef struct kf_stw kf_stw;
-/* checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
+/* ctx: as in kf_out_open. checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
  * hex digits. */
-kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err);
+kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err);
 /* Metadata "format" and "version" (1), which come first. */
 kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
@@ -102,6 +102,10 @@ kf_status kf_stw_declare(kf_stw *w, const char *name, kf_type type, uint32_t ndi
                          const uint64_t *shape, kf_err *err);
 /* Appends bytes of the current tensor; the first call writes the header. */
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err);
+/* From now on, bytes of tensors are added to `sum` as well; NULL: no longer. */
+void kf_stw_watch(kf_stw *w, kf_checksum *sum);
+/* As kf_out_replaces. */
+void kf_stw_replaces(kf_stw *w, kf_guard *guard);
 /* Checks that every declared byte was written, and commits the file. Frees w in any case. */
 kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
@@ -118,15 +122,50 @@ typedef struct kf_st_field {
   uint32_t ndim;
   uint64_t shape[2]; /* one dimension: {n, 1} */
   void *memory;      /* NULL: declared and expected only */
-  bool any_sign;     /* integers may be negative */
 } kf_st_field;
 kf_status kf_stw_declare_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
 kf_status kf_stw_write_fields(kf_stw *w, const kf_st_field *fields, size_t n, kf_err *err);
 /* Fails unless all are in the file with type and shape. Call it before taking memory for them. */
 kf_status kf_st_expect_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
-/* Reads all; KF_ERR_DATA naming tensor and element if a float is not finite or an I64 is negative
- * without any_sign. */
+/* Reads all, unchecked. */
 kf_status kf_st_read_fields(const kf_st *st, const kf_st_field *fields, size_t n, kf_err *err);
+
+/* --- what must hold of files of koofu (rules.c) ------------------------------------------------ */
+
+__extension__ typedef __int128 kf_i128;
+__extension__ typedef unsigned __int128 kf_u128;
+
+/* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
+#define KF_MAX_ROWS ((uint64_t)1 << 40)
+
+/* The most that prototypes may count next to text, so that no score overflows. */
+#define KF_MAX_ALPHA 1e6
+
+typedef enum kf_kind {
+  KF_KIND_MODEL = 1,
+  KF_KIND_GALLERY = 2,
+  KF_KIND_STATS = 4,
+  KF_KIND_SET = 8 /* a data set */
+} kf_kind;
+
+/* What a file holds, or a part of it. Rules about what is not there are left out. */
+typedef struct kf_contents {
+  kf_kind kind;
+  const char *path;
+  const kf_st *st; /* the header; NULL: rules about metadata are left out */
+  const kf_st_field *fields;
+  size_t n_fields;
+  const kf_kernels *kernels; /* for rows of f32 */
+  const kf_i128 *moments;    /* statistics: the upper triangle */
+  uint64_t first;            /* number of the first row in memory, for messages */
+  bool direction, unit;      /* gallery: rows are not zero; they have unit length */
+  uint32_t n_classes;        /* gallery: labels are below */
+} kf_contents;
+/* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in
+ * docs/formats.md is broken: those of the header, before memory is taken for tensors, and those of
+ * tensors in memory. */
+kf_status kf_check_header(kf_kind kind, const kf_st *st, kf_err *err);
+kf_status kf_check_tensors(const kf_contents *contents, kf_err *err);
 
 /* --- which encoder embeddings come from (origin.c) --------------------------------------------- */
 
@@ -189,6 +228,21 @@ kf_status kf_lines_each(const kf_in *in, kf_line_fn use, void *argument, kf_err 
 kf_status kf_lines_read(const char *path, kf_line_fn use, void *argument, kf_err *err);
 
 /* --- paths ------------------------------------------------------------------------------------- */
+
+typedef enum kf_format {
+  KF_FORMAT_NPY,
+  KF_FORMAT_SAFETENSORS,
+  KF_FORMAT_FVECS,
+  KF_FORMAT_FBIN,
+  KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
+  KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
+  KF_FORMAT_OTHER  /* labels: text */
+} kf_format;
+/* By the ending of the path. */
+kf_format kf_format_of(const char *path);
+/* The same for a file that exists: without an ending, as a stream's copy has none, .npy, .npz and
+ * .safetensors are told by their first bytes. */
+kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err);
 
 /* Whether a path ends like a picture: .jpg, .jpeg, .png or .webp, in any case. */
 bool kf_is_picture(const char *path);

@@ -6,17 +6,6 @@
 
 /* --- paths (paths.c) ------------------------------------------------------------------------- */
 
-typedef enum kf_format {
-  KF_FORMAT_NPY,
-  KF_FORMAT_SAFETENSORS,
-  KF_FORMAT_FVECS,
-  KF_FORMAT_FBIN,
-  KF_FORMAT_NPZ,   /* an archive of .npy, or one array of it: "FILE.npz:NAME" */
-  KF_FORMAT_TABLE, /* .csv and .tsv, for labels alone */
-  KF_FORMAT_OTHER  /* labels: text */
-} kf_format;
-/* By the ending of the path. */
-kf_format kf_format_of(const char *path);
 
 /* The ":NAME" of "FILE.npz:NAME", or NULL. */
 const char *kf_npz_suffix(const char *path);

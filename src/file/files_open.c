@@ -301,6 +301,7 @@ static kf_status list_files(const char *const *paths, size_t n, kf_data_options 
 
 kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                        const kf_data_options *options, kf_data **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, paths != NULL && out != NULL);
   KF_OPTIONS(kf_data_options, o, options);
   KF_TRY(check_arguments(paths, n_paths, &o, err));

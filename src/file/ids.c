@@ -15,8 +15,8 @@ enum { IDS_AT_ONCE = 256 };
 kf_status kf_ids_open(kf_ids *ids, const kf_st *st, uint64_t rows, kf_err *err) {
   const kf_st_tensor *ends, *bytes;
   *ids = (kf_ids){0};
-  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL && kf_st_find(st, KF_TENSOR_ID_BYTES) == NULL)
-    return KF_OK;
+  KF_TRY(kf_check_header(KF_KIND_SET, st, err));
+  if (kf_st_find(st, KF_TENSOR_ID_ENDS) == NULL) return KF_OK;
   KF_TRY(
       kf_st_expect(st, KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, (int64_t[]){(int64_t)rows}, &ends, err));
   KF_TRY(kf_st_expect(st, KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, (int64_t[]){-1}, &bytes, err));
@@ -32,36 +32,30 @@ static kf_status read_ends(const kf_ids *ids, const kf_in *in, uint64_t first, s
   ends[0] = 0;
   KF_TRY(kf_in_read(in, ids->ends + (first - before) * sizeof *ends, ends + 1 - before,
                     (n + before) * sizeof *ends, err));
-  for (size_t i = 0; i < n; i++)
-    if (ends[i] < 0 || ends[i + 1] <= ends[i] || (uint64_t)ends[i + 1] > ids->n_bytes ||
-        ends[i + 1] - ends[i] > KF_LINE_MAX)
-      return kf_fail_file(err, in->path,
-                          "the id of row %" PRIu64 " goes from byte %" PRId64 " to %" PRId64
-                          " of %" PRIu64 "; an id has 1 to %d bytes",
-                          first + i, ends[i], ends[i + 1], ids->n_bytes, KF_LINE_MAX);
   return KF_OK;
 }
 
-static kf_status check_bytes(const kf_in *in, uint64_t first, size_t n, const int64_t *ends,
-                             const char *bytes, kf_err *err) {
-  for (size_t i = 0; i < n; i++) {
-    const char *id = bytes + (ends[i] - ends[0]);
-    size_t length = (size_t)(ends[i + 1] - ends[i]);
-    if (memchr(id, '\0', length) != NULL || !kf_utf8_valid(id, length))
-      return kf_fail_file(err, in->path, "the id of row %" PRIu64 " is not valid UTF-8", first + i);
-  }
-  return KF_OK;
+/* n ids between ends[0] and ends[n]; bytes NULL: they have not been read yet. */
+static kf_status check(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n, int64_t *ends,
+                       char *bytes, kf_err *err) {
+  const kf_st_field fields[] = {{KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, {n + 1, 1}, ends},
+                                {KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, {ids->n_bytes, 1}, bytes}};
+  return kf_check_tensors(
+      &(kf_contents){
+          .kind = KF_KIND_SET, .path = in->path, .fields = fields, .n_fields = 2, .first = first},
+      err);
 }
 
 static kf_status fetch_few(const kf_ids *ids, const kf_in *in, uint64_t first, size_t n,
                            uint64_t *lengths, kf_string *out, kf_err *err) {
   int64_t ends[IDS_AT_ONCE + 1];
   KF_TRY(read_ends(ids, in, first, n, ends, err));
+  KF_TRY(check(ids, in, first, n, ends, NULL, err));
   size_t size = (size_t)(ends[n] - ends[0]);
   char *bytes = kf_alloc(size, 1);
   if (bytes == NULL) return kf_fail_memory(err);
   kf_status status = kf_in_read(in, ids->bytes + (uint64_t)ends[0], bytes, size, err);
-  if (status == KF_OK) status = check_bytes(in, first, n, ends, bytes, err);
+  if (status == KF_OK) status = check(ids, in, first, n, ends, bytes, err);
   for (size_t i = 0; status == KF_OK && i < n; i++) lengths[i] = (uint64_t)(ends[i + 1] - ends[i]);
   if (status == KF_OK) kf_string_add(out, bytes, size);
   kf_free(bytes);

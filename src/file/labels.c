@@ -53,7 +53,9 @@ kf_status kf_labels_open(kf_labels *labels, const char *path, const char *column
                          kf_err *err) {
   *labels = (kf_labels){0};
   kf_npy npy;
-  switch (kf_format_of(path)) {
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, err));
+  switch (format) {
   case KF_FORMAT_NPY:
     KF_TRY(kf_npy_open(&npy, path, err));
     return kf_labels_open_npy(labels, &npy, err);

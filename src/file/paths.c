@@ -28,6 +28,30 @@ kf_format kf_format_of(const char *path) {
   return KF_FORMAT_OTHER;
 }
 
+static kf_format format_of_bytes(const unsigned char *bytes, size_t n) {
+  uint64_t header =
+      0; /* a .safetensors file begins with the length of its JSON, which begins with '{' */
+  if (n >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return KF_FORMAT_NPY;
+  if (n >= 4 && memcmp(bytes, "PK\3\4", 4) == 0) return KF_FORMAT_NPZ;
+  for (size_t i = 0; i < 8 && n >= 9; i++) header |= (uint64_t)bytes[i] << 8 * i;
+  bool json = header >= 2 && header <= KF_HEADER_CAP && bytes[8] == '{';
+  return json ? KF_FORMAT_SAFETENSORS : KF_FORMAT_OTHER;
+}
+
+kf_status kf_format_of_file(const char *path, kf_format *out, kf_err *err) {
+  const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+  *out = kf_format_of(path);
+  if (*out != KF_FORMAT_OTHER || strchr(name, '.') != NULL) return KF_OK;
+  kf_in in;
+  KF_TRY(kf_in_open(&in, path, err));
+  unsigned char bytes[9];
+  size_t n = in.size < sizeof bytes ? (size_t)in.size : sizeof bytes;
+  kf_status status = kf_in_read(&in, 0, bytes, n, err);
+  if (status == KF_OK) *out = format_of_bytes(bytes, n);
+  kf_in_close(&in);
+  return status;
+}
+
 /* --- orders ---------------------------------------------------------------------------------- */
 
 int kf_by_bytes(const void *a, const void *b) {

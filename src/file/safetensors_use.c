@@ -89,38 +89,16 @@ kf_status kf_st_meta_i64(const kf_st *st, const char *key, int64_t *out, kf_err 
                       key, text);
 }
 
-static kf_status copy_names(const kf_st *st, const kf_json_doc *doc, kf_names *out, kf_err *err) {
-  const kf_json *list = &doc->nodes[0];
-  if (list->kind != KF_JSON_LIST || list->count > KF_MAX_CLASSES)
-    return kf_fail_file(err, st->in.path,
-                        "metadata 'classes' is not a JSON list of at most %u strings",
-                        KF_MAX_CLASSES);
-  const char **names = kf_alloc(list->count, sizeof *names);
-  if (names == NULL) return kf_fail_memory(err);
-  kf_status status = KF_OK;
-  uint32_t n = 0;
-  for (const kf_json *item = kf_json_first(doc, list); item != NULL && status == KF_OK;
-       item = kf_json_next(doc, item)) {
-    names[n] = kf_json_string(item);
-    if (names[n] == NULL)
-      status = kf_fail_file(err, st->in.path, "entry %u of metadata 'classes' is not a string", n);
-    n++;
-  }
-  if (status == KF_OK) status = kf_names_copy(names, n, out, err);
-  kf_free(names);
-  return status;
-}
-
 kf_status kf_st_meta_names(const kf_st *st, kf_names *out, kf_err *err) {
   *out = (kf_names){0};
   const char *text = kf_st_meta(st, "classes");
   if (text == NULL) return KF_OK;
   char what[KF_WHERE_SIZE];
   snprintf(what, sizeof what, "%.4200s: metadata 'classes'", st->in.path);
-  kf_json_doc doc;
-  KF_TRY(kf_json_parse(&doc, text, strlen(text), what, err));
-  kf_status status = copy_names(st, &doc, out, err);
-  kf_json_clear(&doc);
+  kf_json_strings list;
+  kf_status status = kf_json_strings_parse(&list, text, strlen(text), KF_MAX_CLASSES, what, err);
+  if (status == KF_OK) status = kf_names_copy(list.string, list.n, out, err);
+  kf_json_strings_clear(&list);
   if (status == KF_OK) status = kf_names_check(out, st->in.path, err);
   if (status != KF_OK) kf_names_clear(out);
   return status;

@@ -18,14 +18,15 @@ struct kf_stw {
   bool checksum;
   uint64_t digits; /* offset of the checksum in the file */
   kf_checksum sum;
+  kf_checksum *watch; /* of what the caller is interested in; NULL: nothing */
 };
 
-static kf_status start(kf_stw *w, const char *path, kf_err *err) {
-  KF_TRY(kf_out_open(&w->out, path, err));
+static kf_status start(kf_stw *w, kf_ctx *ctx, const char *path, kf_err *err) {
+  KF_TRY(kf_out_open(&w->out, ctx, path, err));
   return w->checksum ? kf_stw_meta(w, "checksum", no_digits, err) : KF_OK;
 }
 
-kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err) {
+kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err) {
   /* Files are recognised by their endings: under another one we could not read our own. */
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
     return kf_fail(err, KF_ERR_ARG, "%s: the name must end in .safetensors", path);
@@ -33,7 +34,7 @@ kf_status kf_stw_open(const char *path, bool checksum, kf_stw **out, kf_err *err
   if (w == NULL) return kf_fail_memory(err);
   w->checksum = checksum;
   kf_checksum_start(&w->sum);
-  KF_HAND_OUT(start(w, path, err), out, w, kf_stw_abort);
+  KF_HAND_OUT(start(w, ctx, path, err), out, w, kf_stw_abort);
 }
 
 void kf_stw_abort(kf_stw *w) {
@@ -148,6 +149,7 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
 kf_status kf_stw_write(kf_stw *w, const void *bytes, uint64_t n, kf_err *err) {
   if (!w->started) KF_TRY(write_header(w, err));
   w->written += n;
+  if (w->watch != NULL) kf_checksum_add(w->watch, bytes, n);
   return put(w, bytes, n, err);
 }
 
@@ -160,10 +162,13 @@ static kf_status finish(kf_stw *w, kf_err *err) {
   if (w->checksum) {
     char digits[17];
     snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->sum));
-    KF_TRY(kf_out_rewrite(&w->out, w->digits, digits, 16, err));
+    KF_TRY(kf_out_write_at(&w->out, w->digits, digits, 16, err));
   }
   return kf_out_commit(&w->out, err);
 }
+
+void kf_stw_watch(kf_stw *w, kf_checksum *sum) { w->watch = sum; }
+void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guard); }
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);

@@ -53,10 +53,10 @@ static kf_status sink_open(kf_saver *save, const char *path, uint64_t id_bytes, 
   /* Mapped rows are no longer what an encoder gives. */
   if (save->spec->map == NULL && !data->mapped) layout.origin = &data->origin;
   if (kf_format_of(path) == KF_FORMAT_NPY) {
-    KF_TRY(kf_out_open(&out->npy, path, err));
+    KF_TRY(kf_out_open(&out->npy, save->ctx, path, err));
     return kf_npy_write_header(&out->npy, layout.type, layout.rows, layout.dim, err);
   }
-  KF_TRY(kf_stw_open(path, false, &out->native, err));
+  KF_TRY(kf_stw_open(save->ctx, path, false, &out->native, err));
   KF_TRY(kf_stw_format(out->native, "koofu.dataset", err));
   KF_TRY(kf_stw_declare_set(out->native, &layout, err));
   if (data->made_with == 0 || save->spec->map != NULL) return KF_OK;

@@ -106,6 +106,9 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
   kf_in in;
   KF_TRY(kf_in_open(&in, path, err));
   kf_in_close(&in);
+  const char *slash = strrchr(path, '/');
+  if (strchr(slash != NULL ? slash : path, '.') == NULL)
+    return kf_fail_file(err, path, "is not .npy, .npz or .safetensors by its first bytes");
   return kf_fail_hint(
       err, KF_ERR_DATA, kf_is_picture(path) ? KF_HINT_PICTURES : KF_HINT_NONE,
       "%s: unknown file extension; koofu reads .npy, .npz, .safetensors, .fvecs and .fbin", path);
@@ -114,7 +117,9 @@ static kf_status refuse_ending(const char *path, kf_err *err) {
 kf_status kf_shard_open(kf_shard *shard, const char *path, const kf_data_options *options,
                         kf_names *names, kf_err *err) {
   *shard = (kf_shard){0};
-  switch (kf_format_of(path)) {
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, err));
+  switch (format) {
   case KF_FORMAT_NPY: return open_npy(shard, path, err);
   case KF_FORMAT_SAFETENSORS: return open_safetensors(shard, path, options, names, err);
   case KF_FORMAT_NPZ: return kf_npz_open_rows(shard, path, options, err);

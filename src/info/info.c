@@ -212,17 +212,21 @@ static kf_status describe(kf_ctx *ctx, info *out, const char *path) {
   KF_TRY(kf_in_open(&in, path, &ctx->err));
   out->base.bytes = in.size;
   kf_in_close(&in);
-  if (kf_ends_with(path, ".safetensors")) return describe_safetensors(ctx, out, path);
-  if (kf_ends_with(path, ".npy")) return describe_npy(out, path, &ctx->err);
-  if (kf_ends_with(path, ".npz")) return describe_npz(ctx, out, path);
-  if (kf_ends_with(path, ".csv") || kf_ends_with(path, ".tsv"))
-    return describe_table(out, path, &ctx->err);
-  if (kf_ends_with(path, ".fvecs")) return describe_vectors(ctx, &out->base, path, "fvecs");
-  if (kf_ends_with(path, ".fbin")) return describe_vectors(ctx, &out->base, path, "fbin");
-  return describe_text(out, path, &ctx->err);
+  kf_format format;
+  KF_TRY(kf_format_of_file(path, &format, &ctx->err));
+  switch (format) {
+  case KF_FORMAT_SAFETENSORS: return describe_safetensors(ctx, out, path);
+  case KF_FORMAT_NPY: return describe_npy(out, path, &ctx->err);
+  case KF_FORMAT_NPZ: return describe_npz(ctx, out, path);
+  case KF_FORMAT_TABLE: return describe_table(out, path, &ctx->err);
+  case KF_FORMAT_FVECS: return describe_vectors(ctx, &out->base, path, "fvecs");
+  case KF_FORMAT_FBIN: return describe_vectors(ctx, &out->base, path, "fbin");
+  default: return describe_text(out, path, &ctx->err);
+  }
 }
 
 kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   info *i = kf_alloc_zero(1, sizeof *i);
   if (i == NULL) return kf_fail_memory(err);

@@ -3,11 +3,14 @@
 
 #define COLUMNS (NV * LANES)
 
-/* Packs columns [0, width) of rows [0, depth), padded with zeros to `full`. */
-static void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, size_t width, size_t full,
-                             REAL *to) {
-  for (size_t k = 0; k < depth; k++)
-    for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
+/* Packs columns [0, width) of rows [0, depth), padded with zeros to `full`, a constant. */
+static inline void NAME(pack_panel)(const REAL *from, size_t ld, size_t depth, size_t width,
+                                    size_t full, REAL *to) {
+  if (width == full)
+    for (size_t k = 0; k < depth; k++) memcpy(to + k * full, from + k * ld, full * sizeof *to);
+  else
+    for (size_t k = 0; k < depth; k++)
+      for (size_t j = 0; j < full; j++) to[k * full + j] = j < width ? from[k * ld + j] : 0;
 }
 
 /* Continues MR x COLUMNS sums from c over `depth` steps. */
@@ -45,8 +48,9 @@ static void NAME(gemm_edge)(const REAL *a, const REAL *b, size_t depth, REAL *c,
   for (size_t i = 0; i < m; i++) memcpy(c + i * ldc, full + i * COLUMNS, n * sizeof *c);
 }
 
-/* A block has 64 rows of c and 192 steps of the sum: 96 KiB of a and 36 KiB of b are packed at a
- * time (f64, AVX-512). The sum continues from c, so blocking does not change its order. */
+/* A block has 192 rows of c and 128 steps of the sum: 192 KiB of a, for the second cache, and 32 KiB
+ * of b are packed at a time (f64, AVX-512). The sum continues from c, so blocking does not change its
+ * order. */
 static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ldb, REAL *c,
                              size_t ldc, size_t m, size_t n, size_t depth) {
   REAL packed_a[GEMM_ROWS * GEMM_DEPTH] __attribute__((aligned(64)));

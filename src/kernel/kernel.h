@@ -175,20 +175,34 @@ typedef struct kf_kernels {
    * are above `high`, and those from low to high. */
   void (*count_band)(const float *x, const float *scale, const float *offset, size_t n, float low,
                      float high, uint32_t *above, uint32_t *within);
-  /* Reflects m rows of q [m][stride] in their first n columns: row += -tau * (row . v) * v, with a
-   * canonical dot product. */
-  void (*reflect)(size_t n, double tau, const double *v, double *q, size_t stride, size_t m);
-  /* One row of the tridiagonalisation (src/model/eigen.c) in a single pass: first the rank-two
-   * update a[i] -= v[i]*w_r + w[i]*v_r, then y[i] += a[i]*x_r; returns the canonical dot product of
-   * the new a with x. */
-  double (*tridiagonal_row)(size_t n, double *a, const double *v, const double *w, double v_r,
-                            double w_r, const double *x, double x_r, double *y);
+  /* out[k] = the canonical dot product of x with row k of rows [m][ld], over n columns. */
+  void (*row_dots)(const double *rows, size_t ld, size_t m, size_t n, const double *x, double *out);
+  /* y[i] += sum_k factor[k] * rows[k][i] for i < n, k < m. */
+  void (*add_rows)(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
+                   double *y);
+  /* Eight rows of a symmetric matrix times x, added to y: rows n … n + 7 of the lower triangle with
+   * the whole of the 8 x 8 block on the diagonal; a [8][ld], n a multiple of 8. First
+   * y[i] += a[t][i] * x[n + t] for i < n + 8, t = 0, 1, …; then y[n + t] += the canonical dot
+   * product of the first n elements of a[t] and x. */
+  void (*symmetric_rows)(size_t n, const double *a, size_t ld, const double *x, double *y);
   /* The canonical dot product of two f64 vectors. */
   double (*dot)(size_t n, const double *x, const double *y);
   /* Applies `count` plane rotations in turn to rows of q [..][stride], columns [0, n): rotation t
    * takes rows p = first - t and p + 1 to (c*q_p - s*q_{p+1}, s*q_p + c*q_{p+1}). */
   void (*rotate)(double *q, size_t stride, size_t n, size_t first, const double *c, const double *s,
                  size_t count);
+
+  /* --- the secular equation (src/model/secular.c); the gap of pole j is (d[j] - origin) - x --- */
+  /* sums[0] = sum of z[j] * q, sums[1] = sum of q * q with q = z[j] / gap, both canonical. */
+  void (*secular_sums)(size_t n, const double *d, const double *z, double origin, double x,
+                       double sums[2]);
+  /* out[j] = the product over i = 0, 1, … n - 1 of the gap of pole j to root i, with origin[i] and
+   * x[i], divided by d[j] - d[i] unless i = j; for j in [first, last). */
+  void (*secular_weights)(size_t n, const double *d, const double *origin, const double *x,
+                          size_t first, size_t last, double *out);
+  /* out[j] = z[j] / gap; returns their canonical sum of squares. */
+  double (*secular_vector)(size_t n, const double *d, const double *z, double origin, double x,
+                           double *out);
 
   /* --- towers (net.h) ------------------------------------------------------------------------ */
   const kf_net_kernel *net_f32, *net_bf16;

@@ -152,18 +152,21 @@ static void count_band(const float *x, const float *scale, const float *offset, 
   }
 }
 
-static void reflect(size_t n, double tau, const double *v, double *q, size_t stride, size_t m) {
-  for (size_t r = 0; r < m; r++) {
-    double *row = q + r * stride, factor = -tau * dot(n, row, v);
-    for (size_t i = 0; i < n; i++) row[i] += factor * v[i];
-  }
+static void row_dots(const double *rows, size_t ld, size_t m, size_t n, const double *x,
+                     double *out) {
+  for (size_t k = 0; k < m; k++) out[k] = dot(n, rows + k * ld, x);
 }
 
-static double tridiagonal_row(size_t n, double *a, const double *v, const double *w, double v_r,
-                              double w_r, const double *x, double x_r, double *y) {
-  for (size_t i = 0; i < n; i++) a[i] -= v[i] * w_r + w[i] * v_r;
-  for (size_t i = 0; i < n; i++) y[i] += a[i] * x_r;
-  return dot(n, a, x);
+static void add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
+                     double *y) {
+  for (size_t k = 0; k < m; k++)
+    for (size_t i = 0; i < n; i++) y[i] += factor[k] * rows[k * ld + i];
+}
+
+static void symmetric_rows(size_t n, const double *a, size_t ld, const double *x, double *y) {
+  for (size_t t = 0; t < 8; t++)
+    for (size_t i = 0; i < n + 8; i++) y[i] += a[t * ld + i] * x[n + t];
+  for (size_t t = 0; t < 8; t++) y[n + t] += dot(n, a + t * ld, x);
 }
 
 static void rotate(double *q, size_t stride, size_t n, size_t first, const double *c,
@@ -176,6 +179,41 @@ static void rotate(double *q, size_t stride, size_t n, size_t first, const doubl
       upper[i] = s[t] * l + c[t] * u;
     }
   }
+}
+
+/* --- the secular equation -------------------------------------------------------------------- */
+
+static void secular_sums(size_t n, const double *d, const double *z, double origin, double x,
+                         double sums[2]) {
+  double value[8] = {0}, slope[8] = {0};
+  for (size_t j = 0; j < n; j++) {
+    double q = z[j] / ((d[j] - origin) - x);
+    value[j % 8] += z[j] * q;
+    slope[j % 8] += q * q;
+  }
+  sums[0] = kf_add_lanes(value);
+  sums[1] = kf_add_lanes(slope);
+}
+
+static void secular_weights(size_t n, const double *d, const double *origin, const double *x,
+                            size_t first, size_t last, double *out) {
+  for (size_t j = first; j < last; j++) {
+    out[j] = 1;
+    for (size_t i = 0; i < n; i++) {
+      double gap = (d[j] - origin[i]) - x[i];
+      out[j] *= i == j ? gap : gap / (d[j] - d[i]);
+    }
+  }
+}
+
+static double secular_vector(size_t n, const double *d, const double *z, double origin, double x,
+                             double *out) {
+  double lane[8] = {0};
+  for (size_t j = 0; j < n; j++) {
+    out[j] = z[j] / ((d[j] - origin) - x);
+    lane[j % 8] += out[j] * out[j];
+  }
+  return kf_add_lanes(lane);
 }
 
 const kf_kernels kf_kernels_plain = {
@@ -191,10 +229,14 @@ const kf_kernels kf_kernels_plain = {
     .gemm_tn = gemm_tn,
     .gemm_tn_f32 = gemm_tn_f32,
     .count_band = count_band,
-    .reflect = reflect,
-    .tridiagonal_row = tridiagonal_row,
+    .row_dots = row_dots,
+    .add_rows = add_rows,
+    .symmetric_rows = symmetric_rows,
     .dot = dot,
     .rotate = rotate,
+    .secular_sums = secular_sums,
+    .secular_weights = secular_weights,
+    .secular_vector = secular_vector,
     .net_f32 = &kf_net_plain_f32,
     .net_bf16 = &kf_net_plain_bf16,
 };

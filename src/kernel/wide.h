@@ -11,21 +11,23 @@
 #include <immintrin.h>
 #include <string.h>
 
+/* MR x NV: rows and vectors of a product's tile, whose sums stay in registers. */
 #ifdef __AVX512F__
 #define WIDTH 8
-#define MR    8
+#define MR    6
+#define NV    4
 typedef double doubles __attribute__((vector_size(64)));
 typedef float floats __attribute__((vector_size(64)));
 typedef int ints __attribute__((vector_size(64)));
 #else
 #define WIDTH 4
 #define MR    4
+#define NV    3
 typedef double doubles __attribute__((vector_size(32)));
 typedef float floats __attribute__((vector_size(32)));
 typedef int ints __attribute__((vector_size(32)));
 #endif
 #define PARTS (8 / WIDTH)
-#define NV    3 /* vectors in a row of a product's tile: MR x NV sums stay in registers */
 
 static inline doubles load_f64(const double *p) {
   doubles x;
@@ -170,8 +172,8 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 
 /* --- products -------------------------------------------------------------------------------- */
 
-#define GEMM_ROWS  64
-#define GEMM_DEPTH 192
+#define GEMM_ROWS  192
+#define GEMM_DEPTH 128
 
 #define REAL    double
 #define VEC     doubles
@@ -206,51 +208,157 @@ static void wide_count_band(const float *x, const float *scale, const float *off
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Four rows at a time: a single dot product would wait for its own additions. */
-static void wide_reflect(size_t n, double tau, const double *v, double *q, size_t stride,
-                         size_t m) {
-  size_t whole = n - n % 8;
-  for (; m >= 4; m -= 4, q += 4 * stride) {
-    doubles sum[4][PARTS] = {{{0}}};
-    for (size_t i = 0; i < whole; i += 8)
-      for (size_t p = 0; p < PARTS; p++) {
-        doubles x = load_f64(v + i + p * WIDTH);
-        UNROLL
-        for (size_t t = 0; t < 4; t++) sum[t][p] += load_f64(q + t * stride + i + p * WIDTH) * x;
-      }
+/* Canonical sums of the products of four rows with x, over whole groups of eight columns; with
+ * `add`, y += the rows times f on the way. */
+static inline void four_rows(const double *a, size_t ld, size_t whole, const double *x, double *y,
+                             const double *f, bool add, doubles sum[4][PARTS]) {
+  for (size_t i = 0; i < whole; i += 8) {
     UNROLL
-    for (size_t t = 0; t < 4; t++) {
-      double lane[8], *row = q + t * stride;
-      memcpy(lane, sum[t], sizeof lane);
-      for (size_t i = whole; i < n; i++) lane[i - whole] += row[i] * v[i];
-      double factor = -tau * kf_add_lanes(lane);
-      for (size_t i = 0; i < n; i++) row[i] += factor * v[i];
+    for (size_t p = 0; p < PARTS; p++) {
+      size_t column = i + p * WIDTH;
+      doubles at = load_f64(x + column), to = add ? load_f64(y + column) : at;
+      UNROLL
+      for (size_t t = 0; t < 4; t++) {
+        doubles row = load_f64(a + t * ld + column);
+        sum[t][p] += row * at;
+        if (add) to += row * f[t];
+      }
+      if (add) store_f64(y + column, to);
     }
   }
-  kf_kernels_plain.reflect(n, tau, v, q, stride, m);
 }
 
-static double wide_tridiagonal_row(size_t n, double *a, const double *v, const double *w,
-                                   double v_r, double w_r, const double *x, double x_r, double *y) {
+/* Four rows at a time: a single dot product would wait for its own additions. */
+static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, const double *x,
+                          double *out) {
+  size_t whole = n - n % 8;
+  for (; m >= 4; m -= 4, rows += 4 * ld, out += 4) {
+    doubles sum[4][PARTS] = {{{0}}};
+    four_rows(rows, ld, whole, x, NULL, NULL, false, sum);
+    for (size_t t = 0; t < 4; t++) {
+      double lane[8];
+      memcpy(lane, sum[t], sizeof lane);
+      for (size_t i = whole; i < n; i++) lane[i - whole] += rows[t * ld + i] * x[i];
+      out[t] = kf_add_lanes(lane);
+    }
+  }
+  for (size_t t = 0; t < m; t++) out[t] = wide_dot(n, rows + t * ld, x);
+}
+
+static void wide_add_rows(const double *rows, size_t ld, size_t m, size_t n, const double *factor,
+                          double *y) {
+  size_t i = 0;
+  for (; i + 4 * WIDTH <= n; i += 4 * WIDTH) {
+    doubles sum[4];
+    UNROLL
+    for (size_t v = 0; v < 4; v++) sum[v] = load_f64(y + i + v * WIDTH);
+    for (size_t k = 0; k < m; k++) {
+      UNROLL
+      for (size_t v = 0; v < 4; v++) sum[v] += load_f64(rows + k * ld + i + v * WIDTH) * factor[k];
+    }
+    UNROLL
+    for (size_t v = 0; v < 4; v++) store_f64(y + i + v * WIDTH, sum[v]);
+  }
+  if (i < n) kf_kernels_plain.add_rows(rows + i, ld, m, n - i, factor, y + i);
+}
+
+static void wide_symmetric_rows(size_t n, const double *a, size_t ld, const double *x, double *y) {
+  double dots[8];
+  for (size_t r = 0; r < 8; r += 4) {
+    doubles sum[4][PARTS] = {{{0}}};
+    four_rows(a + r * ld, ld, n, x, y, x + n + r, true, sum);
+    for (size_t t = 0; t < 4; t++) dots[r + t] = add_lanes(sum[t]);
+    kf_kernels_plain.add_rows(a + r * ld + n, ld, 4, 8, x + n + r, y + n);
+  }
+  for (size_t t = 0; t < 8; t++) y[n + t] += dots[t];
+}
+
+/* --- the secular equation -------------------------------------------------------------------- */
+
+static inline void secular_step(const double *d, const double *z, double origin, double x,
+                                doubles value[PARTS], doubles slope[PARTS]) {
+  UNROLL
+  for (size_t p = 0; p < PARTS; p++) {
+    doubles weight = load_f64(z + p * WIDTH);
+    doubles q = weight / ((load_f64(d + p * WIDTH) - origin) - x);
+    value[p] += weight * q;
+    slope[p] += q * q;
+  }
+}
+
+static void wide_secular_sums(size_t n, const double *d, const double *z, double origin, double x,
+                              double sums[2]) {
+  doubles value[PARTS] = {{0}}, slope[PARTS] = {{0}};
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8) secular_step(d + i, z + i, origin, x, value, slope);
+  double lanes[2][8];
+  memcpy(lanes[0], value, sizeof lanes[0]);
+  memcpy(lanes[1], slope, sizeof lanes[1]);
+  for (size_t lane = 0; i < n; i++, lane++) {
+    double q = z[i] / ((d[i] - origin) - x);
+    lanes[0][lane] += z[i] * q;
+    lanes[1][lane] += q * q;
+  }
+  sums[0] = kf_add_lanes(lanes[0]);
+  sums[1] = kf_add_lanes(lanes[1]);
+}
+
+/* Factors [from, to) of the weights of four vectors of poles, whose own roots are not among them. */
+static inline void weigh(const double *d, const double *origin, const double *x, size_t from,
+                         size_t to, const doubles pole[4], doubles product[4]) {
+  for (size_t i = from; i < to; i++) {
+    UNROLL
+    for (size_t v = 0; v < 4; v++) product[v] *= ((pole[v] - origin[i]) - x[i]) / (pole[v] - d[i]);
+  }
+}
+
+static void wide_secular_weights(size_t n, const double *d, const double *origin, const double *x,
+                                 size_t first, size_t last, double *out) {
+  enum { STEP = 4 * WIDTH };
+  for (; first + STEP <= last; first += STEP) {
+    doubles pole[4], product[4];
+    double own[STEP];
+    for (size_t v = 0; v < 4; v++) {
+      pole[v] = load_f64(d + first + v * WIDTH);
+      product[v] = (doubles){0} + 1;
+    }
+    weigh(d, origin, x, 0, first, pole, product);
+    memcpy(own, product, sizeof own);
+    for (size_t j = first; j < first + STEP; j++)
+      for (size_t i = first; i < first + STEP; i++) {
+        double gap = (d[j] - origin[i]) - x[i];
+        own[j - first] *= i == j ? gap : gap / (d[j] - d[i]);
+      }
+    memcpy(product, own, sizeof own);
+    weigh(d, origin, x, first + STEP, n, pole, product);
+    memcpy(out + first, product, sizeof own);
+  }
+  kf_kernels_plain.secular_weights(n, d, origin, x, first, last, out);
+}
+
+static double wide_secular_vector(size_t n, const double *d, const double *z, double origin,
+                                  double x, double *out) {
   doubles sum[PARTS] = {{0}};
   size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     UNROLL
-    for (int p = 0; p < PARTS; p++) {
-      size_t at = i + (size_t)p * WIDTH;
-      doubles row = load_f64(a + at) - (load_f64(v + at) * w_r + load_f64(w + at) * v_r);
-      store_f64(a + at, row);
-      store_f64(y + at, load_f64(y + at) + row * x_r);
-      sum[p] += row * load_f64(x + at);
+    for (size_t p = 0; p < PARTS; p++) {
+      size_t at = i + p * WIDTH;
+      doubles q = load_f64(z + at) / ((load_f64(d + at) - origin) - x);
+      store_f64(out + at, q);
+      sum[p] += q * q;
     }
   }
-  for (size_t lane = 0; i < n; i++, lane++) {
-    a[i] -= v[i] * w_r + w[i] * v_r;
-    y[i] += a[i] * x_r;
-    sum[lane / WIDTH][lane % WIDTH] += a[i] * x[i];
+  double lane[8];
+  memcpy(lane, sum, sizeof lane);
+  for (size_t t = 0; i < n; i++, t++) {
+    out[i] = z[i] / ((d[i] - origin) - x);
+    lane[t] += out[i] * out[i];
   }
-  return add_lanes(sum);
+  return kf_add_lanes(lane);
 }
+
+/* --- rotations ------------------------------------------------------------------------------- */
 
 /* The upper row of each rotation is the lower row of the one before, so it stays in registers. */
 static void rotate_columns(double *q, size_t stride, size_t first, const double *c, const double *s,
@@ -284,8 +392,10 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
     .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
     .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
     .quantize = wide_quantize, .moment = moments, .scan = scans, .gemm_tn = wide_gemm_tn_f64,      \
-    .gemm_tn_f32 = wide_gemm_tn_f32, .count_band = wide_count_band, .reflect = wide_reflect,       \
-    .tridiagonal_row = wide_tridiagonal_row, .dot = wide_dot, .rotate = wide_rotate,               \
+    .gemm_tn_f32 = wide_gemm_tn_f32, .count_band = wide_count_band, .row_dots = wide_row_dots,     \
+    .add_rows = wide_add_rows, .symmetric_rows = wide_symmetric_rows, .dot = wide_dot,             \
+    .rotate = wide_rotate, .secular_sums = wide_secular_sums,                                      \
+    .secular_weights = wide_secular_weights, .secular_vector = wide_secular_vector,                \
     .net_f32 = f32, .net_bf16 = bf16                                                               \
   }
 

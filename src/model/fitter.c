@@ -69,8 +69,10 @@ struct kf_fitter {
   double *vectors;        /* [D][D] rows are eigenvectors: V */
   double *between_in_v;   /* [D][D] V S_b V^T, its upper triangle */
   double *c;              /* [D][D] scratch: C, then U^T with its rows scaled */
-  double *u;              /* [D][D] V^T in step 3, then rows are eigenvectors of C */
+  double *u;              /* [D][D] V^T in step 3, then rows are eigenvectors of C: U */
   double *scale;          /* [D] (w + lambda)^(-1/2) */
+  double *gamma;          /* [D] eigenvalues of C, falling */
+  double decomposed;      /* the lambda that u, scale and gamma are of; NaN: of none */
   double mean_eigenvalue; /* of S_w */
   double noise;           /* an eigenvalue this small is rounding */
   uint32_t rank;          /* of S_w */
@@ -168,6 +170,7 @@ static kf_status prepare(kf_fitter *f) {
   KF_TAKE(&f->arena, f->c, n * n);
   KF_TAKE(&f->arena, f->u, n * n);
   KF_TAKE(&f->arena, f->scale, n);
+  KF_TAKE(&f->arena, f->gamma, n);
   if (f->arena.failed) return kf_fail_memory(&ctx->err);
   KF_TRY(kf_progress(ctx, "fit", 0, STEPS));
   if (f->within == f->between) {
@@ -196,6 +199,7 @@ kf_status kf_fitter_new(kf_ctx *ctx, const kf_stats *within, const kf_stats *bet
   f->between = between;
   f->dim = within->dim;
   f->method = method == KF_METHOD_PAPER ? KF_METHOD_PAPER : KF_METHOD_SHRUNK;
+  f->decomposed = (double)NAN;
   KF_HAND_OUT(prepare(f), out, f, kf_fitter_free);
 }
 
@@ -283,6 +287,24 @@ static void whiten_between(kf_fitter *f, double largest_scale) {
   }
 }
 
+kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
+  *out = (kf_directions){.scale = f->scale, .gamma = f->gamma, .u = f->u};
+  if (lambda == f->decomposed) return KF_OK;
+  f->decomposed = (double)NAN;
+  for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);
+  double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
+  whiten_between(f, largest_scale);
+  KF_TRY(kf_eigen(f->ctx, f->dim, f->c, f->gamma, f->u));
+  double noise = f->dim * DBL_EPSILON * fabs(f->gamma[0]);
+  for (uint32_t i = 0; i < f->dim; i++)
+    f->gamma[i] = f->gamma[i] < noise ? 0 : f->gamma[i] * largest_scale * largest_scale;
+  if (!isfinite(f->gamma[0]))
+    return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision",
+                   lambda);
+  f->decomposed = lambda;
+  return KF_OK;
+}
+
 /* Flips directions so that the largest component (the first of equal ones) is positive. */
 static void fix_signs(kf_map *map) {
   for (uint64_t l = 0; l < map->dim_out; l++) {
@@ -294,15 +316,11 @@ static void fix_signs(kf_map *map) {
   }
 }
 
-static kf_status rotate(kf_fitter *f, double largest_scale, kf_model *m) {
+static kf_status rotate(kf_fitter *f, kf_model *m) {
   uint64_t n = f->dim, kept = m->map.dim_out;
-  KF_TRY(kf_eigen(f->ctx, f->dim, f->c, m->between, f->u));
-  double noise = f->dim * DBL_EPSILON * fabs(m->between[0]);
-  for (uint32_t i = 0; i < f->dim; i++)
-    m->between[i] = m->between[i] < noise ? 0 : m->between[i] * largest_scale * largest_scale;
-  if (!isfinite(m->between[0]))
-    return kf_fail(&f->ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision",
-                   m->map.lambda);
+  kf_directions directions;
+  KF_TRY(kf_fitter_decompose(f, m->map.lambda, &directions));
+  memcpy(m->between, f->gamma, f->dim * sizeof *f->gamma);
   double *left = f->c; /* [D][L]: U^T with its rows scaled */
   for (uint64_t k = 0; k < n; k++)
     for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
@@ -378,10 +396,7 @@ static kf_status fit_model(kf_fitter *f, double lambda, kf_centre centre, kf_mod
   m->prior = kf_fitter_prior(f);
   memcpy(m->map.mean, f->mean, f->dim * sizeof *f->mean);
   memcpy(m->within, f->values, f->dim * sizeof *m->within);
-  for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);
-  double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
-  whiten_between(f, largest_scale);
-  KF_TRY(rotate(f, largest_scale, m));
+  KF_TRY(rotate(f, m));
   KF_TRY(set_signal(f, m));
   KF_TRY(kf_progress(f->ctx, "fit", 4, STEPS));
   KF_TRY(set_all_classes(f, m));

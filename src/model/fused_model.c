@@ -303,11 +303,16 @@ static kf_status combine(kf_ctx *ctx, const kf_model *model, const kf_text *text
   KF_HAND_OUT(status, out, f.out, kf_model_free);
 }
 
+kf_status kf_check_alpha(double alpha, kf_err *err) {
+  if (alpha >= 0 && alpha <= KF_MAX_ALPHA) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "alpha must be a number from 0 to %.0f", KF_MAX_ALPHA);
+}
+
 kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *text, double alpha,
                              kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
-  if (!(alpha >= 0 && isfinite(alpha)))
-    return kf_fail(err, KF_ERR_ARG, "alpha is %g, it must be finite and not negative", alpha);
+  KF_TRY(kf_check_alpha(alpha, err));
   if (!model->map.normalized)
     return kf_fail(err, KF_ERR_ARG,
                    "text cannot be added to a model that keeps the lengths of rows");
@@ -317,6 +322,7 @@ kf_status kf_model_new_fused(kf_ctx *ctx, const kf_model *model, const kf_text *
 
 kf_status kf_model_new_with_text(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   if (model->text == NULL)
     return kf_fail(err, KF_ERR_ARG, "the model has no text; fuse it with text first");

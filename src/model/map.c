@@ -168,7 +168,7 @@ kf_status kf_map_rows_shifted(const kf_map *map, const kf_kernels *kernels, cons
                        out + i * map->dim_out);
   kf_free(buffer);
   if (finite) return KF_OK;
-  /* A fitted map does not do that to a finite row, but one from a file may. */
+  /* No row of f32 is mapped so far (rules.c), but one less a caller's text mean may be. */
   if (normalize) return kf_fail(err, KF_ERR_MATH, "mapped rows overflow f64");
   return kf_fail_range(map, err);
 }

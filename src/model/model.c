@@ -1,6 +1,7 @@
 /* model.c - the life of a model, its classes, and one more class without refitting. */
 #include "model/model.h"
 
+#include <math.h>
 #include <string.h>
 
 kf_status kf_model_create(uint32_t dim_in, uint32_t dim_out, uint32_t n_classes,
@@ -108,7 +109,7 @@ void kf_shrink_means(const kf_model *m, const int64_t *counts, uint32_t n, doubl
   for (uint64_t t = 0; m->signal != NULL && t < n; t++)
     for (uint64_t i = 0; i < l; i++) {
       double share = (double)counts[t] * m->signal[i];
-      mapped[t * l + i] *= share / (1 + share);
+      if (isfinite(share)) mapped[t * l + i] *= share / (1 + share); /* otherwise it is all of it */
     }
 }
 
@@ -193,6 +194,7 @@ static kf_status add_class(kf_ctx *ctx, const kf_model *model, const kf_stats *s
 
 kf_status kf_model_new_with_class(kf_ctx *ctx, const kf_model *model, const char *name,
                                   const kf_data *samples, kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && name != NULL && samples != NULL && out != NULL);
   const kf_map *map = &model->map;
   KF_TRY(kf_map_check_data(map, samples, err));

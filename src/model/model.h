@@ -113,6 +113,8 @@ kf_status kf_model_copy(const kf_model *from, kf_model *to, kf_err *err);
 kf_status kf_model_make_signal(kf_model *model, kf_err *err);
 /* Makes room for text, zeroed. */
 kf_status kf_model_make_text(kf_model *model, kf_err *err);
+/* KF_ERR_ARG unless alpha is 0 to KF_MAX_ALPHA. */
+kf_status kf_check_alpha(double alpha, kf_err *err);
 /* Copies text and alpha to a model with room for it and as many classes or more. */
 void kf_model_copy_text(const kf_model *from, kf_model *to);
 /* Predicts what classes with only text or only rows lack, for class `only` (-1: for all). */
@@ -173,6 +175,14 @@ kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_ce
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,
                             kf_centre centre, kf_model **out);
+/* What makes T at one lambda: C = U^T diag(gamma) U of fitter.c. Kept until another lambda comes, so
+ * those who choose and kf_fitter_fit solve one eigenproblem together. */
+typedef struct kf_directions {
+  const double *scale; /* [D] (w + lambda)^(-1/2) */
+  const double *gamma; /* [D] falling; rounding is 0 */
+  const double *u;     /* [D][D] rows are eigenvectors */
+} kf_directions;
+kf_status kf_fitter_decompose(kf_fitter *fitter, double lambda, kf_directions *out);
 /* A lambda as an absolute number; an error if no fit is possible with it. */
 kf_status kf_fitter_lambda(const kf_fitter *fitter, kf_lambda lambda, double *out);
 kf_ctx *kf_fitter_ctx(const kf_fitter *fitter);
@@ -208,6 +218,9 @@ typedef struct kf_product {
   bool upper;
 } kf_product;
 kf_status kf_multiply(kf_ctx *ctx, kf_product product);
+/* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
+ * shares with the others, but a few for each thread. */
+size_t kf_task_rows(const kf_ctx *ctx, size_t n);
 /* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
  * scratch, [D][n]. */
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,

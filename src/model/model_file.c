@@ -13,8 +13,8 @@ enum { MOST_FIELDS = MAP_FIELDS + CLASS_FIELDS + 1 + TEXT_FIELDS };
 
 static void map_fields(const kf_map *map, kf_st_field *to) {
   uint64_t d = map->dim_in, l = map->dim_out;
-  to[0] = (kf_st_field){"transform", KF_TYPE_F64, 2, {l, d}, map->transform, false};
-  to[1] = (kf_st_field){"mean", KF_TYPE_F64, 1, {d, 1}, map->mean, false};
+  to[0] = (kf_st_field){"transform", KF_TYPE_F64, 2, {l, d}, map->transform};
+  to[1] = (kf_st_field){"mean", KF_TYPE_F64, 1, {d, 1}, map->mean};
 }
 
 /* What a model may have or lack. */
@@ -26,23 +26,23 @@ typedef struct model_parts {
 static size_t model_fields(const kf_model *m, model_parts parts, kf_st_field fields[MOST_FIELDS]) {
   uint64_t d = m->map.dim_in, l = m->map.dim_out, k = m->n_classes;
   const kf_st_field of_classes[CLASS_FIELDS] = {
-      {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within, false},
-      {"between_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->between, false},
-      {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts, false},
-      {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means, false},
-      {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes, false},
-      {"prototype_lengths", KF_TYPE_F64, 1, {k, 1}, m->lengths, false},
+      {"within_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->within},
+      {"between_eigenvalues", KF_TYPE_F64, 1, {d, 1}, m->between},
+      {"counts", KF_TYPE_I64, 1, {k, 1}, m->counts},
+      {"class_means", KF_TYPE_F32, 2, {k, d}, m->class_means},
+      {"prototypes", KF_TYPE_F32, 2, {k, l}, m->prototypes},
+      {"prototype_lengths", KF_TYPE_F64, 1, {k, 1}, m->lengths},
   };
   const kf_st_field of_text[TEXT_FIELDS] = {
-      {"text", KF_TYPE_F32, 2, {k, d}, m->text, false},
-      {"fused_prototypes", KF_TYPE_F32, 2, {k, l}, m->fused, false},
-      {"text_given", KF_TYPE_U8, 1, {k, 1}, m->text_given, false},
+      {"text", KF_TYPE_F32, 2, {k, d}, m->text},
+      {"fused_prototypes", KF_TYPE_F32, 2, {k, l}, m->fused},
+      {"text_given", KF_TYPE_U8, 1, {k, 1}, m->text_given},
   };
   size_t n = MAP_FIELDS;
   map_fields(&m->map, fields);
   memcpy(fields + n, of_classes, sizeof of_classes);
   n += CLASS_FIELDS;
-  if (parts.signal) fields[n++] = (kf_st_field){"signal", KF_TYPE_F64, 1, {d, 1}, m->signal, false};
+  if (parts.signal) fields[n++] = (kf_st_field){"signal", KF_TYPE_F64, 1, {d, 1}, m->signal};
   if (!parts.text) return n;
   memcpy(fields + n, of_text, sizeof of_text);
   return n + TEXT_FIELDS;
@@ -98,7 +98,7 @@ static kf_status write_all(kf_stw *w, const kf_model *m, kf_err *err) {
 kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
   KF_ENTER(ctx, model != NULL && path != NULL);
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
+  KF_TRY(kf_stw_open(ctx, path, true, &w, err));
   return kf_stw_end(w, write_all(w, model, err), err);
 }
 
@@ -117,21 +117,16 @@ static kf_status read_dims(const kf_st *st, uint32_t *dim_in, uint32_t *dim_out,
   return KF_OK;
 }
 
+/* The header has been checked (rules.c), except for what must be there. */
 static kf_status read_map_meta(const kf_st *st, kf_map *map, kf_err *err) {
   int64_t normalized;
   KF_TRY(kf_st_meta_i64(st, "normalized", &normalized, err));
   KF_TRY(kf_st_meta_f64(st, "lambda", &map->lambda, err));
   const char *centre = kf_st_meta(st, "centre");
-  bool mean = centre != NULL && strcmp(centre, "mean") == 0;
-  if (centre == NULL || (!mean && strcmp(centre, "none") != 0))
-    return kf_fail_file(err, st->in.path, "metadata 'centre' is neither 'none' nor 'mean'");
-  if (!(map->lambda >= 0)) return kf_fail_file(err, st->in.path, "metadata 'lambda' is negative");
-  const char *method = kf_st_meta(st, "method");
-  if (method != NULL && strcmp(method, "shrunk") != 0)
-    return kf_fail_file(err, st->in.path, "metadata 'method' is not 'shrunk'");
-  map->method = method != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
+  if (centre == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'centre'");
+  map->method = kf_st_meta(st, "method") != NULL ? KF_METHOD_SHRUNK : KF_METHOD_PAPER;
   map->normalized = normalized != 0;
-  map->centre = mean ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
+  map->centre = strcmp(centre, "mean") == 0 ? KF_CENTRE_MEAN : KF_CENTRE_NONE;
   return KF_OK;
 }
 
@@ -143,6 +138,12 @@ kf_status kf_map_load(const kf_st *st, kf_map *map, kf_arena *arena, kf_err *err
   kf_st_field fields[MAP_FIELDS];
   map_fields(map, fields);
   KF_TRY(kf_st_read_fields(st, fields, MAP_FIELDS, err));
+  KF_TRY(kf_check_tensors(&(kf_contents){.kind = KF_KIND_GALLERY,
+                                         .path = st->in.path,
+                                         .st = st,
+                                         .fields = fields,
+                                         .n_fields = MAP_FIELDS},
+                          err));
   KF_TRY(read_map_meta(st, map, err));
   kf_map_finish(map);
   return KF_OK;
@@ -167,26 +168,9 @@ static kf_status create(const kf_st *st, model_parts parts, kf_model **out, kf_e
   return status;
 }
 
-static kf_status check_signal(const kf_st *st, const kf_model *m, kf_err *err) {
-  for (uint32_t i = 0; m->signal != NULL && i < m->map.dim_in; i++)
-    if (!(m->signal[i] >= 0))
-      return kf_fail_file(err, st->in.path, "tensor 'signal' is negative at element %u", i);
-  return KF_OK;
-}
-
-static kf_status read_confidence(const kf_st *st, kf_model *m, kf_err *err) {
-  const char *path = st->in.path;
-  if (kf_st_meta(st, "temperature") != NULL) {
-    KF_TRY(kf_st_meta_f64(st, "temperature", &m->temperature, err));
-    if (!(m->temperature > 0))
-      return kf_fail_file(err, path, "metadata 'temperature' is not above 0");
-  }
-  if (kf_st_meta(st, "reject") == NULL) return KF_OK;
-  KF_TRY(kf_st_meta_f64(st, "reject", &m->reject, err));
-  KF_TRY(kf_st_meta_f64(st, "reject_share", &m->reject_share, err));
-  if (!(m->reject_share > 0 && m->reject_share <= 1))
-    return kf_fail_file(err, path, "metadata 'reject_share' is not a share above 0");
-  return KF_OK;
+/* What a model may have. */
+static kf_status read_if_there(const kf_st *st, const char *key, double *out, kf_err *err) {
+  return kf_st_meta(st, key) != NULL ? kf_st_meta_f64(st, key, out, err) : KF_OK;
 }
 
 static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
@@ -194,42 +178,47 @@ static kf_status read_meta(const kf_st *st, kf_model *m, kf_err *err) {
   KF_TRY(kf_st_meta_i64(st, "rows", &rows, err));
   KF_TRY(kf_st_meta_i64(st, "within_rank", &rank, err));
   KF_TRY(kf_st_meta_f64(st, "mean_eigenvalue", &m->mean_eigenvalue, err));
-  if (rows < 0 || rank < 0 || rank > m->map.dim_in)
-    return kf_fail_file(err, st->in.path, "invalid rows or rank in the metadata");
   m->rows = (uint64_t)rows;
   m->rank = (uint32_t)rank;
-  if (m->text != NULL) KF_TRY(kf_st_meta_f64(st, "alpha", &m->alpha, err));
-  if (!(m->alpha >= 0)) return kf_fail_file(err, st->in.path, "metadata 'alpha' is negative");
-  KF_TRY(check_signal(st, m, err));
-  if (kf_st_meta(st, "prior") != NULL) KF_TRY(kf_st_meta_f64(st, "prior", &m->prior, err));
-  if (!(m->prior >= 0)) return kf_fail_file(err, st->in.path, "metadata 'prior' is negative");
-  KF_TRY(read_confidence(st, m, err));
+  KF_TRY(read_if_there(st, "alpha", &m->alpha, err));
+  KF_TRY(read_if_there(st, "temperature", &m->temperature, err));
+  KF_TRY(read_if_there(st, "reject", &m->reject, err));
+  KF_TRY(read_if_there(st, "reject_share", &m->reject_share, err));
+  KF_TRY(read_if_there(st, "prior", &m->prior, err));
   KF_TRY(kf_st_origin(st, &m->map.origin, err));
   return read_map_meta(st, &m->map, err);
 }
 
-static kf_status read_all(const kf_st *st, kf_model **out, kf_err *err) {
+static kf_status read_all(const kf_st *st, const kf_kernels *kernels, kf_model **out, kf_err *err) {
   KF_TRY(kf_st_check_file(st, FORMAT, "a koofu model", err));
+  KF_TRY(kf_check_header(KF_KIND_MODEL, st, err));
   model_parts parts = {.signal = kf_st_find(st, "signal") != NULL,
                        .text = kf_st_meta(st, "alpha") != NULL};
   kf_st_field fields[MOST_FIELDS];
   KF_TRY(create(st, parts, out, err));
   if (parts.signal) KF_TRY(kf_model_make_signal(*out, err));
   if (parts.text) KF_TRY(kf_model_make_text(*out, err));
-  size_t n = model_fields(*out, parts, fields);
-  KF_TRY(kf_st_read_fields(st, fields, n, err));
+  kf_contents contents = {.kind = KF_KIND_MODEL,
+                          .path = st->in.path,
+                          .st = st,
+                          .fields = fields,
+                          .n_fields = model_fields(*out, parts, fields),
+                          .kernels = kernels};
+  KF_TRY(kf_st_read_fields(st, fields, contents.n_fields, err));
   KF_TRY(read_meta(st, *out, err));
+  KF_TRY(kf_check_tensors(&contents, err));
   if (parts.text) kf_model_weigh(*out);
   kf_map_finish(&(*out)->map);
   return KF_OK;
 }
 
 kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
   kf_model *m = NULL;
-  kf_status status = read_all(&st, &m, err);
+  kf_status status = read_all(&st, ctx->kernels, &m, err);
   kf_st_close(&st);
   if (status == KF_OK) m->map.origin.any = ctx->options.any_encoder != 0;
   KF_HAND_OUT(status, out, m, kf_model_free);

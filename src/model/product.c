@@ -4,11 +4,10 @@
 
 #include <string.h>
 
-#define ROW_BLOCK 64u
-
 typedef struct product_job {
   const kf_kernels *kernels;
   kf_product p;
+  size_t share;
 } product_job;
 
 static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *err) {
@@ -16,7 +15,7 @@ static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *e
   (void)err;
   const product_job *j = argument;
   const kf_product *p = &j->p;
-  size_t first = i * ROW_BLOCK, rows = p->m - first < ROW_BLOCK ? p->m - first : ROW_BLOCK;
+  size_t first = i * j->share, rows = p->m - first < j->share ? p->m - first : j->share;
   size_t from = p->upper ? first : 0;
   double *c = p->c + first * p->n;
   memset(c, 0, rows * p->n * sizeof *c);
@@ -25,9 +24,16 @@ static kf_status product_rows(void *argument, size_t i, size_t worker, kf_err *e
   return KF_OK;
 }
 
+size_t kf_task_rows(const kf_ctx *ctx, size_t n) {
+  enum { STEP = 48, MOST = 192 }; /* whole tiles of every kernel; what a kernel packs at a time */
+  size_t share = (n / (2 * (size_t)ctx->threads) + STEP - 1) / STEP * STEP;
+  if (share > MOST) return MOST;
+  return share > STEP ? share : STEP;
+}
+
 kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
-  product_job j = {.kernels = ctx->kernels, .p = product};
-  return kf_parallel(ctx, (product.m + ROW_BLOCK - 1) / ROW_BLOCK, product_rows, &j);
+  product_job j = {.kernels = ctx->kernels, .p = product, .share = kf_task_rows(ctx, product.m)};
+  return kf_parallel(ctx, (product.m + j.share - 1) / j.share, product_rows, &j);
 }
 
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,

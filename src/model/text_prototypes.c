@@ -125,6 +125,7 @@ static kf_status build(kf_ctx *ctx, const kf_data *data, const kf_text_options *
 
 kf_status kf_text_new(kf_ctx *ctx, const kf_data *data, const kf_text_options *options,
                       kf_text **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_text_options, o, options);
   if (o.n_names > KF_MAX_CLASSES)
@@ -230,6 +231,7 @@ static kf_status take_from_model(const kf_model *m, kf_text *t, kf_err *err) {
 }
 
 kf_status kf_text_new_of_model(kf_ctx *ctx, const kf_model *model, kf_text **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && out != NULL);
   if (model->text == NULL) return kf_fail(err, KF_ERR_ARG, "the model has no text");
   kf_text *t = kf_alloc_zero(1, sizeof *t);
@@ -321,6 +323,7 @@ kf_status kf_zero_shot_new(kf_ctx *ctx, const kf_model *model, uint32_t dim, con
 
 kf_status kf_model_new_zero_shot(kf_ctx *ctx, const kf_model *model, const kf_text *text,
                                  kf_centre centre, kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && text != NULL && out != NULL);
   KF_TRY(check_zero_shot(model, text, centre, err));
   KF_TRY(kf_text_match(ctx, text, "the model", &model->names, model->n_classes));

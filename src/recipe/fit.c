@@ -20,8 +20,7 @@ static kf_status check_text(const kf_fit_job *j, bool normalized, kf_err *err) {
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with S_b from other statistics");
   if (!normalized)
     return kf_fail(err, KF_ERR_ARG, "text cannot be combined with rows that are not normalised");
-  if (o->alpha != NULL && !(*o->alpha >= 0 && isfinite(*o->alpha)))
-    return kf_fail(err, KF_ERR_ARG, "alpha must be finite and not negative");
+  if (o->alpha != NULL) KF_TRY(kf_check_alpha(*o->alpha, err));
   if (o->alpha == NULL && !j->has_rows)
     return kf_fail_hint(err, KF_ERR_ARG, KF_HINT_ALPHA,
                         "alpha is chosen from the rows themselves, not from statistics");
@@ -116,7 +115,7 @@ kf_status kf_fit_try_dims(kf_fit_job *j) {
 /* Leaves rows out once more where lambda (or alpha, with text) was given. */
 static kf_status measure_temperature(kf_fit_job *j) {
   const kf_fit_options *o = &j->options;
-  double lambda;
+  double lambda = 0;
   KF_TRY(kf_fitter_lambda(j->fitter, j->lambda, &lambda));
   if (o->text == NULL) {
     kf_lambda_options by = lambda_options(o);
@@ -306,6 +305,8 @@ void kf_fit_end(kf_fit_job *j) {
 
 kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options, kf_model **out,
                  kf_fit_report **report) {
+  KF_NOTHING(out);
+  KF_NOTHING(report);
   KF_ENTER(ctx, out != NULL && (data != NULL || (options != NULL && options->stats != NULL)));
   KF_OPTIONS(kf_fit_options, o, options);
   kf_fit_job j;
@@ -322,6 +323,7 @@ kf_status kf_fit(kf_ctx *ctx, const kf_data *data, const kf_fit_options *options
 
 kf_status kf_fit_stats(kf_ctx *ctx, const kf_stats *stats, const kf_fit_options *options,
                        kf_model **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, stats != NULL && out != NULL);
   KF_OPTIONS(kf_fit_options, o, options);
   o.stats = stats;

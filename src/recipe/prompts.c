@@ -351,6 +351,7 @@ static kf_status build(builder *b) {
 }
 
 kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prompts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, options != NULL && out != NULL);
   KF_OPTIONS(kf_prompts_options, o, options);
   if (o.classes == NULL && o.names == NULL) return kf_fail(err, KF_ERR_ARG, "no class names");
@@ -368,6 +369,7 @@ kf_status kf_prompts_new(kf_ctx *ctx, const kf_prompts_options *options, kf_prom
 }
 
 kf_status kf_prompts_read(kf_ctx *ctx, const char *path, kf_prompts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_prompts *p = kf_alloc_zero(1, sizeof *p);
   if (p == NULL) return kf_fail_memory(err);
@@ -441,6 +443,7 @@ uint64_t kf_prompts_checksum(const kf_prompts *p, const kf_encoder *encoder) {
 kf_status kf_text_new_from_prompts(kf_ctx *ctx, const kf_encoder *encoder,
                                    const kf_prompts *prompts, const kf_text_options *options,
                                    kf_text **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, encoder != NULL && prompts != NULL && out != NULL);
   if (prompts->classes == NULL) return kf_fail(err, KF_ERR_ARG, "the prompts have no classes");
   return encode(ctx, encoder, prompts, options, out, KF_F32, NULL);

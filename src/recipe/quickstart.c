@@ -3,6 +3,8 @@
  * another. */
 #include "recipe/recipe.h"
 
+#include <unistd.h>
+
 /* For a large lambda the map leaves cosines as they are: this is the raw space, left out row by row
  * like the others. In units of the mean eigenvalue. */
 static const double RAW_LAMBDA = 1e9;
@@ -19,6 +21,7 @@ typedef struct quickstart {
   kf_stats *stats;
   kf_text *text; /* NULL: class names take no part */
   kf_report_job report;
+  int lock; /* of the folder; -1: none */
   kf_quickstart_result result;
 } quickstart;
 
@@ -189,8 +192,10 @@ static kf_status fit_and_report(quickstart *q) {
   const char *model = kf_path_join_in(&q->paths, q->folder, "model.safetensors");
   const char *page = kf_path_join_in(&q->paths, q->folder, "report.html");
   if (q->paths.failed) return kf_fail_memory(&ctx->err);
+  KF_TRY(kf_outputs_begin(ctx)); /* the page is about this model */
   KF_TRY(kf_model_save(ctx, j->model, model));
   KF_TRY(kf_report_finish(j, page));
+  KF_TRY(kf_outputs_commit(ctx));
   fill_result(q);
   return KF_OK;
 }
@@ -201,7 +206,7 @@ static kf_status run(quickstart *q) {
   KF_TRY(check_pictures(q));
   KF_TRY(kf_quickstart_may_write(q->pictures, q->folder, &q->ctx->err));
   KF_TRY(make_prompts(q, &prompts));
-  kf_status status = kf_quickstart_begin(q->ctx, q->folder, q->name, &q->made);
+  kf_status status = kf_quickstart_begin(q->ctx, q->folder, q->name, &q->made, &q->lock);
   if (status == KF_OK) status = embed(q);
   if (status == KF_OK) status = embed_names(q, prompts);
   kf_prompts_free(prompts);
@@ -215,6 +220,7 @@ static quickstart start(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
                       .pictures = pictures,
                       .options = *o,
                       .folder = folder,
+                      .lock = -1,
                       .name = o->name != NULL ? o->name : "pictures"};
 }
 
@@ -239,10 +245,13 @@ kf_status kf_quickstart(kf_ctx *ctx, const kf_encoder *encoder, const kf_picture
                         kf_quickstart_result *out) {
   KF_ENTER(ctx, encoder != NULL && pictures != NULL && folder != NULL);
   KF_OPTIONS(kf_quickstart_options, o, options);
+  KF_TRY(kf_refuse_held(ctx, __func__, err));
   quickstart q = start(ctx, encoder, pictures, &o, folder);
   kf_status status = run(&q);
+  kf_outputs_abort(ctx);
   if (status == KF_OK && out != NULL) *out = q.result;
   if (status != KF_OK && q.made) kf_quickstart_undo(folder);
+  if (q.lock >= 0) close(q.lock);
   kf_report_clear(&q.report);
   kf_text_free(q.text);
   kf_stats_free(q.stats);

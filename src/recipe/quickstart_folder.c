@@ -30,8 +30,8 @@ enum { MOST_ABOUT = 65536 }; /* bytes */
 /* What the folder was made from, to be freed; NULL: it does not say. */
 static char *read_source(const char *about) {
   kf_err ignored;
-  char *text, *source = NULL;
-  uint64_t n;
+  char *text = NULL, *source = NULL;
+  uint64_t n = 0;
   size_t head = sizeof first_words - 1;
   if (kf_read_file(about, MOST_ABOUT, &text, &n, &ignored) != KF_OK) return NULL;
   if (kf_starts_with(text, first_words)) {
@@ -78,9 +78,11 @@ kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folde
   return status;
 }
 
-static kf_status write_about(const char *about, const char *name, kf_err *err) {
+static kf_status write_about(kf_ctx *ctx, const char *about, const char *name) {
+  kf_err *err = &ctx->err;
   kf_out out = {0};
-  KF_TRY(kf_out_open(&out, about, err));
+  if (about == NULL) return kf_fail_memory(err);
+  KF_TRY(kf_out_open(&out, ctx, about, err));
   kf_string text = {0};
   kf_string_add(&text, first_words, sizeof first_words - 1);
   for (const char *c = name; *c != '\0'; c++) kf_string_add(&text, *c == '\n' ? " " : c, 1);
@@ -92,21 +94,24 @@ static kf_status write_about(const char *about, const char *name, kf_err *err) {
   return status;
 }
 
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made) {
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
+                              int *lock) {
   kf_err *err = &ctx->err;
   kf_arena paths = {0};
   char *source = NULL;
   *made = mkdir(folder, 0777) == 0;
   if (!*made && errno != EEXIST) return kf_fail_errno(err, folder, "cannot be created", errno);
   if (!kf_is_directory(folder)) return kf_fail(err, KF_ERR_IO, "%s: is not a folder", folder);
-  kf_status status = check(folder, &paths, &source, err);
+  kf_status status = kf_lock_folder(ctx, folder, lock);
+  if (status != KF_OK) *made = false; /* it is that of the other process by now */
+  if (status == KF_OK) status = check(folder, &paths, &source, err);
   for (size_t i = 0; status == KF_OK && i < sizeof outputs / sizeof *outputs; i++) {
     const char *path = kf_path_join_in(&paths, folder, outputs[i]);
     status = path != NULL ? kf_check_output(path, err) : kf_fail_memory(err);
   }
   if (status == KF_OK && source != NULL && strcmp(source, name) != 0)
     kf_log(ctx, "%s: what was made from %s is replaced", folder, source);
-  if (status == KF_OK) status = write_about(kf_path_join_in(&paths, folder, ABOUT), name, err);
+  if (status == KF_OK) status = write_about(ctx, kf_path_join_in(&paths, folder, ABOUT), name);
   kf_free(source);
   kf_arena_free(&paths);
   return status;

@@ -79,9 +79,10 @@ void kf_worst_rows_free(kf_worst_row *rows, size_t n);
 /* KF_ERR_ARG if the folder is among the pictures, or holds a file that would be replaced and is not
  * from an earlier quickstart. */
 kf_status kf_quickstart_may_write(const kf_pictures *pictures, const char *folder, kf_err *err);
-/* Makes the folder, unless it is there, checks that all files can be written, and says in it what it
- * is. Errors go to the context. */
-kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made);
+/* Makes the folder, unless it is there, locks it until *lock (-1: none) is closed, checks that all
+ * files can be written, and says in it what it is. Errors go to the context. */
+kf_status kf_quickstart_begin(kf_ctx *ctx, const char *folder, const char *name, bool *made,
+                              int *lock);
 /* Removes a folder in which nothing else has been written. */
 void kf_quickstart_undo(const char *folder);
 

@@ -214,7 +214,7 @@ static kf_status write_page(const kf_report_job *j, const char *path) {
                   .shots = j->shots,
                   .worst = j->worst,
                   .n_worst = j->n_worst};
-  kf_status status = kf_page_save(&page, path, &j->ctx->err);
+  kf_status status = kf_page_save(j->ctx, &page, path);
   kf_free(joined.cells);
   return status;
 }

@@ -20,6 +20,7 @@ typedef struct page_job {
   uint64_t slots[KF_MAX_THUMBNAILS];
   char *paths[KF_MAX_THUMBNAILS];
   kf_thumbnail thumbnails[KF_MAX_THUMBNAILS];
+  kf_budget *budget; /* of their pictures */
 } page_job;
 
 /* The name of a query or the id of a row; NULL: none. */
@@ -56,11 +57,12 @@ static kf_status make_thumbnail(void *argument, size_t i, size_t worker, kf_err 
   (void)worker;
   page_job *j = argument;
   kf_err own = {0};
-  kf_status status = kf_thumbnail_read(j->paths[i], SIDE, &j->thumbnails[i], &own);
+  kf_status status = kf_thumbnail_read(j->paths[i], SIDE, j->budget, &j->thumbnails[i], &own);
   return status == KF_ERR_MEM ? kf_fail_memory(err) : KF_OK;
 }
 
 static kf_status add_pictures(kf_ctx *ctx, page_job *j, uint64_t *shown) {
+  j->budget = &ctx->pictures;
   KF_TRY(find_files(j, &ctx->err));
   KF_TRY(kf_parallel(ctx, j->n, make_thumbnail, j));
   for (size_t i = 0; i < j->n; i++) {
@@ -85,7 +87,7 @@ static kf_status write_page(kf_ctx *ctx, page_job *j, const char *path,
                             kf_search_page_result *result) {
   KF_TRY(check_answers(j->answers, &ctx->err));
   if (j->options->thumbnails != KF_OFF) KF_TRY(add_pictures(ctx, j, &result->thumbnails));
-  return kf_answers_save(j->answers, path, &result->bytes, &ctx->err);
+  return kf_answers_save(ctx, j->answers, path, &result->bytes);
 }
 
 kf_status kf_search_page_write(kf_ctx *ctx, const kf_gallery *gallery, const char *const *queries,

@@ -19,7 +19,7 @@ static int by_margin(const void *a, const void *b) {
 static void take_picture(kf_worst_row *row) {
   kf_err ignored;
   kf_thumbnail picture;
-  if (kf_thumbnail_read(row->id, SIDE, &picture, &ignored) != KF_OK) return;
+  if (kf_thumbnail_read(row->id, SIDE, NULL, &picture, &ignored) != KF_OK) return;
   row->picture = picture.uri;
   row->width = picture.width;
   row->height = picture.height;

@@ -35,7 +35,7 @@ typedef struct kf_page {
 
 /* Writes one HTML page that needs nothing else: no network, no script. The same content gives the
  * same bytes. */
-kf_status kf_page_save(const kf_page *page, const char *path, kf_err *err);
+kf_status kf_page_save(kf_ctx *ctx, const kf_page *page, const char *path);
 
 /* A small picture on a page. */
 typedef struct kf_picture {
@@ -58,7 +58,7 @@ typedef struct kf_answers {
 } kf_answers;
 
 /* Writes a page of them, as kf_page_save does; *bytes is its size. */
-kf_status kf_answers_save(const kf_answers *answers, const char *path, uint64_t *bytes,
-                          kf_err *err);
+kf_status kf_answers_save(kf_ctx *ctx, const kf_answers *answers, const char *path,
+                          uint64_t *bytes);
 
 #endif

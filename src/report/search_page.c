@@ -121,7 +121,7 @@ static void put_header(kf_string *out, const kf_answers *a, const char *title) {
   kf_put(out, "</dl>\n</header>\n");
 }
 
-kf_status kf_answers_save(const kf_answers *a, const char *path, uint64_t *bytes, kf_err *err) {
+kf_status kf_answers_save(kf_ctx *ctx, const kf_answers *a, const char *path, uint64_t *bytes) {
   const char *title = a->title != NULL ? a->title : "Koo-Fu search";
   kf_string out = {0};
   locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
@@ -130,7 +130,7 @@ kf_status kf_answers_save(const kf_answers *a, const char *path, uint64_t *bytes
   for (uint64_t i = 0; i < a->n; i++) put_query(&out, a, i);
   kf_put(&out, "</main>\n<footer>Made by koofu " KF_VERSION ".</footer>\n</body>\n</html>\n");
   uselocale(before);
-  kf_status status = kf_page_write(&out, path, err);
+  kf_status status = kf_page_write(ctx, &out, path);
   *bytes = out.n;
   kf_string_clear(&out);
   return status;

@@ -18,7 +18,7 @@ bool kf_lambda_range(const kf_page *c, bool swept, double *low, double *high) {
 
 static kf_shown read_lambda(double x, double factor) {
   if (!(factor > 0)) return kf_showf("λ = %.40s", kf_show_real(x).text);
-  return kf_showf("λ = %.24s (%.24s)", kf_show_real(x).text, kf_show_times(x * factor).text);
+  return kf_showf("λ = %.28s (%.28s)", kf_show_real(x).text, kf_show_times(x * factor).text);
 }
 
 static bool by_likelihood(const kf_lambda_choice *choice) {

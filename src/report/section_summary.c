@@ -26,7 +26,7 @@ static void put_model_facts(kf_string *out, const kf_model *model) {
   kf_shown value = kf_showf("%u → %u", kf_model_dim_in(model), kf_model_dim_out(model));
   put_fact(out, "dimensions", value.text, NULL);
   value = kf_show_real(lambda);
-  if (mean > 0) value = kf_showf("%.24s = %.24s", value.text, kf_show_times(lambda / mean).text);
+  if (mean > 0) value = kf_showf("%.28s = %.28s", value.text, kf_show_times(lambda / mean).text);
   put_fact(out, "λ", value.text, NULL);
   if (kf_model_fused(model)) put_fact(out, "α", kf_show_real(kf_model_alpha(model)).text, NULL);
 }

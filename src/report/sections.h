@@ -15,7 +15,7 @@
  * `pictures`, data URIs as images, whatever names hold. `style`: more rules, or NULL. */
 void kf_page_begin(kf_string *out, const char *title, bool pictures, const char *style);
 /* Writes a finished page; KF_ERR_MEM if there was no memory for it. */
-kf_status kf_page_write(const kf_string *text, const char *path, kf_err *err);
+kf_status kf_page_write(kf_ctx *ctx, const kf_string *text, const char *path);
 
 void kf_section_begin(kf_string *out, const char *id, const char *heading);
 void kf_section_end(kf_string *out);

@@ -9,31 +9,6 @@ void kf_put(kf_string *out, const char *markup) { kf_string_add(out, markup, str
 
 /* --- foreign text ----------------------------------------------------------------------------- */
 
-/* U+202A to U+202E and U+2066 to U+2069, which would reverse what is next to a name: an isolate
- * left open in a name swallows the end of the one that the page puts around it. */
-static bool turns_around(const char *text) {
-  unsigned char second = (unsigned char)text[1], third = (unsigned char)text[2];
-  return (unsigned char)text[0] == 0xE2 && ((second == 0x80 && third >= 0xAA && third <= 0xAE) ||
-                                            (second == 0x81 && third >= 0xA6 && third <= 0xA9));
-}
-
-/* The length of the character that begins here. */
-static size_t step(const char *text) {
-  size_t room = strnlen(text, 4);
-  for (size_t n = 1; n <= room; n++)
-    if (kf_utf8_valid(text, n)) return n;
-  return 1;
-}
-
-/* Whether a character may appear: valid UTF-8 and no control (U+0000 to U+001F, U+007F to
- * U+009F). */
-static bool is_allowed(const char *text, size_t n) {
-  unsigned char lead = (unsigned char)text[0];
-  if (lead < 0x20 || lead == 0x7F || !kf_utf8_valid(text, n)) return false;
-  if (n == 2 && lead == 0xC2 && (unsigned char)text[1] < 0xA0) return false;
-  return n != 3 || !turns_around(text);
-}
-
 static void put_character(kf_string *out, const char *text, size_t n) {
   switch (n == 1 ? text[0] : 0) {
   case '&': kf_put(out, "&amp;"); break;
@@ -46,22 +21,25 @@ static void put_character(kf_string *out, const char *text, size_t n) {
 }
 
 size_t kf_characters(const char *text) {
+  char shown[KF_SHOWN_SIZE];
   size_t count = 0;
-  for (; *text != '\0'; text += step(text)) count++;
+  for (size_t at = 0; kf_escape_next(text, &at, shown) > 0;) count++;
   return count;
 }
 
+/* What would be an escape elsewhere, such as a mark that turns a line around (an isolate left open in
+ * a name swallows the end of the one that the page puts around it), is one character here. */
 void kf_put_text(kf_string *out, const char *text, size_t most) {
-  size_t all = kf_characters(text), shown = most > 0 && all > most ? most - 1 : all;
-  for (size_t i = 0; i < shown; i++) {
-    size_t n = step(text);
-    if (is_allowed(text, n))
-      put_character(out, text, n);
+  size_t all = kf_characters(text), number = most > 0 && all > most ? most - 1 : all, at = 0;
+  for (size_t i = 0; i < number; i++) {
+    char shown[KF_SHOWN_SIZE];
+    size_t before = at, n = kf_escape_next(text, &at, shown);
+    if (n == at - before && memcmp(shown, text + before, n) == 0)
+      put_character(out, shown, n);
     else
       kf_put(out, "\uFFFD");
-    text += n;
   }
-  if (shown < all) kf_put(out, "…");
+  if (number < all) kf_put(out, "…");
 }
 
 /* --- numbers ---------------------------------------------------------------------------------- */
@@ -123,6 +101,7 @@ static kf_shown show_power(double value) {
 
 kf_shown kf_show_real(double value) {
   double size = fabs(value);
+  if (isnan(value)) return kf_showf("–");
   if (isfinite(value) && value != 0 && (size < 9.99e-5 || size >= 99999.5))
     return show_power(value);
   return kf_showf("%s%.4g", value < 0 ? "−" : "", size);

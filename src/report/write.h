@@ -20,9 +20,9 @@ kf_shown kf_show_count(uint64_t n);                                             
 kf_shown kf_show_percent(uint64_t hits, uint64_t n);  /* 54.83 %, with a narrow space */
 kf_shown kf_show_interval(uint64_t hits, uint64_t n); /* 53.05–56.61 */
 kf_shown kf_show_points(double share);                /* 0.0773 is 7.73, with a true minus */
-kf_shown kf_show_real(double value);                  /* 0.4657; 2.5 × 10⁻⁷ */
-kf_shown kf_show_times(double value);                 /* 0.75x */
-kf_shown kf_show_bytes(double bytes);                 /* 2.05 GB */
+kf_shown kf_show_real(double value);  /* 0.4657; 2.5 × 10⁻⁷; at most 28 bytes */
+kf_shown kf_show_times(double value); /* 0.75x */
+kf_shown kf_show_bytes(double bytes); /* 2.05 GB */
 
 /* hits / n; 0 if n is 0. */
 double kf_share(uint64_t hits, uint64_t n);

@@ -171,6 +171,7 @@ static kf_status analyse(kf_trial *trial, const kf_analysis_options *o, kf_arena
 
 kf_status kf_analysis_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_analysis **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_eval_options space = kf_one_space(&o);

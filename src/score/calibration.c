@@ -89,6 +89,7 @@ static kf_status calibrate(kf_trial *trial, double given, kf_calibration *out) {
 
 kf_status kf_calibration_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                              const kf_analysis_options *options, kf_calibration **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_eval_options space = kf_one_space(&o);

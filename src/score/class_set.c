@@ -20,6 +20,7 @@ static kf_status new_set(const char *from, kf_names *names, kf_class_set **out, 
 }
 
 kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_names names;
   KF_TRY(kf_names_read(path, &names, err));
@@ -27,6 +28,7 @@ kf_status kf_class_set_load(kf_ctx *ctx, const char *path, kf_class_set **out) {
 }
 
 kf_status kf_class_set_new(kf_ctx *ctx, const char *const *names, uint32_t n, kf_class_set **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, (names != NULL || n == 0) && out != NULL);
   kf_names copy = {0};
   if (n > 0) KF_TRY(kf_names_take(names, n, &copy, err));

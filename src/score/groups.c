@@ -70,6 +70,7 @@ static kf_status new_marked(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_s
 
 kf_status kf_class_set_new_kin(kf_ctx *ctx, const kf_hierarchy *h, const kf_class_set *set,
                                kf_kin kin, kf_class_set **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, h != NULL && set != NULL && out != NULL);
   if ((unsigned)kin > KF_KIN_DESCENDANTS)
     return kf_fail(err, KF_ERR_ARG, "invalid kin %d", (int)kin);
@@ -121,6 +122,7 @@ static kf_status find_groups(const kf_hierarchy *h, const kf_class_set *first,
 
 kf_status kf_class_groups_new(kf_ctx *ctx, const kf_hierarchy *hierarchy, const kf_class_set *first,
                               const kf_class_set *second, kf_class_set **out) {
+  for (size_t g = 0; g < KF_GROUPS && out != NULL; g++) KF_NOTHING(out + g);
   KF_ENTER(ctx, hierarchy != NULL && first != NULL && second != NULL && out != NULL);
   unsigned char *groups = kf_alloc_zero(hierarchy->classes.n, 1);
   if (groups == NULL) return kf_fail_memory(err);

@@ -157,6 +157,7 @@ static kf_status load(kf_hierarchy *h, const char *names, kf_err *err) {
 }
 
 kf_status kf_hierarchy_load(kf_ctx *ctx, const char *path, const char *names, kf_hierarchy **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   size_t length = strlen(path);
   kf_hierarchy *h = kf_alloc_tail(sizeof *h, length + 1, 1);

@@ -165,6 +165,7 @@ static kf_status load(kf_truth *truth, const kf_truth_options *o, kf_err *err) {
 
 kf_status kf_truth_load(kf_ctx *ctx, const char *path, const kf_truth_options *options,
                         kf_truth **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_truth_options, o, options);
   size_t length = strlen(path);

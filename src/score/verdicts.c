@@ -20,6 +20,7 @@ static void keep(void *argument, kf_tally *tally, const kf_answer *row) {
 
 kf_status kf_verdicts_new(kf_ctx *ctx, const kf_model *model, const kf_data *data,
                           const kf_analysis_options *options, kf_verdicts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, model != NULL && data != NULL && out != NULL);
   KF_OPTIONS(kf_analysis_options, o, options);
   kf_verdicts *v = kf_alloc_tail(sizeof *v, data->rows, 1);
@@ -50,33 +51,13 @@ typedef struct answers {
 
 enum { NO_LINE = -2, NO_CLASS = -1 };
 
-/* Undoes the escapes \t, \n, \r, \\ and \x1b of class names in tables. */
-static void unescape(const char *text, size_t length, kf_string *out) {
-  static const char from[] = "tnr\\", into[] = "\t\n\r\\";
-  out->n = 0;
-  kf_string_add(out, "", 0);
-  for (size_t i = 0; i < length; i++) {
-    const char *known = text[i] == '\\' && i + 1 < length ? strchr(from, text[i + 1]) : NULL;
-    if (known != NULL && *known != '\0') {
-      kf_string_add(out, &into[known - from], 1);
-      i++;
-    } else if (text[i] == '\\' && i + 3 < length && text[i + 1] == 'x') {
-      char digits[3] = {text[i + 2], text[i + 3], '\0'}, c = (char)strtol(digits, NULL, 16);
-      kf_string_add(out, &c, 1);
-      i += 3;
-    } else {
-      kf_string_add(out, text + i, 1);
-    }
-  }
-}
-
 static kf_status read_class(answers *a, uint64_t line, const char *text, size_t length,
                             int32_t *out, kf_err *err) {
   uint64_t number;
   *out = NO_CLASS;
   if (length == 0) return KF_OK; /* neighbours without labels */
   if (a->map != NULL) {
-    unescape(text, length, &a->name);
+    kf_unescape(text, length, &a->name);
     if (a->name.failed) return kf_fail_memory(err);
     *out = (int32_t)kf_dict_find(a->map, a->name.data, a->name.n);
     return KF_OK;
@@ -162,6 +143,7 @@ static kf_status judge_file(kf_ctx *ctx, answers *a, const kf_truth *truth,
 
 kf_status kf_verdicts_read(kf_ctx *ctx, const char *path, const kf_data *data,
                            const kf_truth *truth, const kf_class_set *set, kf_verdicts **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && (data != NULL || truth != NULL) && out != NULL);
   answers a = {.path = path, .data = data, .rows = data != NULL ? data->rows : truth->rows};
   a.n_classes = truth != NULL ? truth->n_classes : data->n_classes;

@@ -25,6 +25,7 @@ static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
 
 kf_status kf_gallery_load(kf_ctx *ctx, const char *path, const kf_gallery_load_options *options,
                           kf_gallery **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_load_options, o, options);
   kf_gallery *g;

@@ -35,7 +35,9 @@ struct kf_gallery {
   uint32_t k;     /* neighbours that should vote; 0: not known */
   kf_names names; /* n = 0: no names */
   kf_origin origin;
-  bool in_memory; /* there is no file: the index has the rows */
+  uint32_t n_batches;
+  uint64_t *batches; /* [n_batches] checksums of what was added, the last one last */
+  bool in_memory;    /* there is no file: the index has the rows */
   bool in_place;
   bool sound; /* every row has been checked */
   kf_index *index;
@@ -51,6 +53,7 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
 /* --- the file (gallery_file.c) --------------------------------------------------------------- */
 
 #define KF_GALLERY_FORMAT "koofu.gallery"
+#define KF_TENSOR_BATCHES "batches"
 
 /* Opens a gallery and checks all of it but the rows; there is no index yet. */
 kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err);

@@ -6,7 +6,6 @@
 #include "search/gallery.h"
 #include "search/index.h"
 
-#include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -27,16 +26,20 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
   return kf_fail_file(err, g->in.path, "changed since it was loaded");
 }
 
-static kf_status check_row(const kf_gallery *g, uint64_t row, double norm2, kf_err *err) {
-  const char *cause = NULL;
-  if (!isfinite(norm2))
-    cause = "has a NaN or an infinity";
-  else if (g->space.metric == KF_METRIC_COSINE && norm2 == 0)
-    cause = "is zero and has no direction";
-  else if (g->space.metric == KF_METRIC_COSINE && g->space.map != NULL && !(fabs(norm2 - 1) < 1e-5))
-    cause = "does not have unit length, as mapped rows of a cosine gallery must";
-  if (cause == NULL) return KF_OK;
-  return kf_fail(err, KF_ERR_DATA, "%s, row %llu: %s", g->in.path, (unsigned long long)row, cause);
+/* Checks what is in memory of a gallery. */
+static kf_status check(const kf_gallery *g, const kf_kernels *kernels, const kf_st_field *fields,
+                       size_t n, uint64_t first, kf_err *err) {
+  bool cosine = g->space.metric == KF_METRIC_COSINE;
+  return kf_check_tensors(&(kf_contents){.kind = KF_KIND_GALLERY,
+                                         .path = g->in.path,
+                                         .fields = fields,
+                                         .n_fields = n,
+                                         .kernels = kernels,
+                                         .first = first,
+                                         .direction = cosine,
+                                         .unit = cosine && g->space.map != NULL,
+                                         .n_classes = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES},
+                          err);
 }
 
 kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
@@ -48,19 +51,8 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
     return KF_OK;
   }
   KF_TRY(kf_in_read(&g->in, g->offset + first * size, rows, n * size, err));
-  for (uint64_t i = 0; !g->sound && i < n; i++)
-    KF_TRY(check_row(g, first + i, kernels->norm2(rows + i * dim, dim), err));
-  return KF_OK;
-}
-
-static kf_status read_k(const kf_st *st, kf_gallery *g, kf_err *err) {
-  int64_t k;
-  if (kf_st_meta(st, "k") == NULL) return KF_OK;
-  KF_TRY(kf_st_meta_i64(st, "k", &k, err));
-  if (k < 1 || k > KF_MAX_NEIGHBOURS)
-    return kf_fail_file(err, st->in.path, "metadata 'k' is not 1 to %d", KF_MAX_NEIGHBOURS);
-  g->k = (uint32_t)k;
-  return KF_OK;
+  kf_st_field field = {KF_TENSOR_ROWS, KF_TYPE_F32, 2, {n, dim}, rows};
+  return g->sound ? KF_OK : check(g, kernels, &field, 1, first, err);
 }
 
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
@@ -73,12 +65,12 @@ static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   g->offset = rows->offset;
   g->space.dim = (uint32_t)rows->shape[1];
   const char *metric = kf_st_meta(st, "metric");
-  for (int m = KF_METRIC_COSINE; metric != NULL && m <= KF_METRIC_INNER; m++)
+  if (metric == NULL) return kf_fail_file(err, st->in.path, "there is no metadata 'metric'");
+  for (int m = KF_METRIC_COSINE; m <= KF_METRIC_INNER; m++)
     if (strcmp(metric, kf_metric_name((kf_metric)m)) == 0) g->space.metric = (kf_metric)m;
-  if (g->space.metric == KF_METRIC_DEFAULT)
-    return kf_fail_file(err, st->in.path,
-                        "metadata 'metric' is not 'cosine', 'euclidean' or 'inner'");
-  KF_TRY(read_k(st, g, err));
+  int64_t k = 0;
+  if (kf_st_meta(st, "k") != NULL) KF_TRY(kf_st_meta_i64(st, "k", &k, err));
+  g->k = (uint32_t)k;
   if (kf_st_find(st, "transform") == NULL) return KF_OK;
   KF_TRY(kf_map_load(st, &g->map, &g->arena, err));
   g->space.map = &g->map;
@@ -106,15 +98,11 @@ static kf_status read_labels(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TAKE(&g->arena, g->labels, g->rows);
   if (g->arena.failed) return kf_fail_memory(err);
   KF_TRY(kf_st_read_all(st, labels, g->labels, err));
-  uint32_t limit = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES;
+  kf_st_field field = {KF_TENSOR_LABELS, KF_TYPE_I32, 1, {g->rows, 1}, g->labels};
+  KF_TRY(check(g, NULL, &field, 1, 0, err));
   g->n_classes = g->names.n;
-  for (uint64_t i = 0; i < g->rows; i++) {
-    int32_t label = g->labels[i];
-    if (label < KF_LABEL_NONE || label >= (int64_t)limit)
-      return kf_fail_file(err, st->in.path, "the label of row %llu is %d, it must be -1 to %u",
-                          (unsigned long long)i, label, limit - 1);
-    if (label >= (int64_t)g->n_classes) g->n_classes = (uint32_t)label + 1;
-  }
+  for (uint64_t i = 0; i < g->rows; i++)
+    if (g->labels[i] >= (int64_t)g->n_classes) g->n_classes = (uint32_t)g->labels[i] + 1;
   return kf_gallery_count(g, err);
 }
 
@@ -151,17 +139,34 @@ static kf_status read_ids(const kf_st *st, kf_gallery *g, kf_err *err) {
     uint64_t left = g->rows - first;
     KF_TRY(take_ids(st, &ids, first, left < IDS_AT_ONCE ? left : IDS_AT_ONCE, g, err));
   }
-  if ((uint64_t)g->id_ends[g->rows - 1] == ids.n_bytes) return KF_OK;
-  return kf_fail_file(err, st->in.path, "the ids end at byte %lld of %llu",
-                      (long long)g->id_ends[g->rows - 1], (unsigned long long)ids.n_bytes);
+  const kf_st_field fields[] = {{KF_TENSOR_ID_ENDS, KF_TYPE_I64, 1, {g->rows, 1}, g->id_ends},
+                                {KF_TENSOR_ID_BYTES, KF_TYPE_U8, 1, {ids.n_bytes, 1}, NULL}};
+  return check(g, NULL, fields, 2, 0, err);
+}
+
+static kf_status read_batches(const kf_st *st, kf_gallery *g, kf_err *err) {
+  const kf_st_tensor *batches;
+  if (kf_st_find(st, KF_TENSOR_BATCHES) == NULL) return KF_OK;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_BATCHES, KF_TYPE_U64, 1, (int64_t[]){-1}, &batches, err));
+  if (batches->shape[0] < 1 || batches->shape[0] > KF_MAX_BATCHES)
+    return kf_fail_file(err, st->in.path,
+                        "tensor '" KF_TENSOR_BATCHES "' has %llu elements, not 1 "
+                        "to %d",
+                        (unsigned long long)batches->shape[0], KF_MAX_BATCHES);
+  g->n_batches = (uint32_t)batches->shape[0];
+  KF_TAKE(&g->arena, g->batches, g->n_batches);
+  if (g->arena.failed) return kf_fail_memory(err);
+  return kf_st_read_all(st, batches, g->batches, err);
 }
 
 static kf_status read_all(const kf_st *st, kf_gallery *g, kf_err *err) {
   KF_TRY(kf_st_check_file(st, KF_GALLERY_FORMAT, "a koofu gallery", err));
+  KF_TRY(kf_check_header(KF_KIND_GALLERY, st, err));
   KF_TRY(kf_st_origin(st, &g->origin, err));
   KF_TRY(read_space(st, g, err));
   KF_TRY(read_labels(st, g, err));
-  return read_ids(st, g, err);
+  KF_TRY(read_ids(st, g, err));
+  return read_batches(st, g, err);
 }
 
 kf_status kf_gallery_open(const char *path, kf_gallery **out, kf_err *err) {

@@ -102,6 +102,7 @@ kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, u
 
 kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                          const kf_gallery_options *options, kf_gallery **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_gallery_options, o, options);
   if (o.ids != NULL || o.append_to != NULL)

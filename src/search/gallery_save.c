@@ -2,9 +2,17 @@
  *
  * Rows are streamed (file/save.c). Those of an existing gallery are copied unchanged, so the file
  * is the one that all rows together would have given. Ids are kept in memory while the file is
- * written, as they are when it is loaded. */
+ * written, as they are when it is loaded.
+ *
+ * A gallery that grows in place is locked from before it is read until it is replaced (base/guard.c).
+ * Whoever adds rows and never learns whether that was done, because the machine went down, should be
+ * able to say it again. So the file ends with the checksums of the last batches that were added, and
+ * a batch that is among them is not added again. The checksum is known once the rows are written, at
+ * the end of the file; a repetition is rare enough for that to be wasted. */
 #include "search/gallery.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct writer {
@@ -23,6 +31,11 @@ typedef struct writer {
   uint64_t n_lines, n_ids; /* of the file with ids: lines read, ids kept */
   const char *ids;         /* its name */
   bool own_ids;            /* ids are those inside the data */
+  kf_guard guard;          /* of the old gallery, if it is to be replaced; fd -1: it is not */
+  bool grows;              /* the old gallery is to be replaced */
+  bool again;              /* even if the batch is there already */
+  bool repeated;           /* it is */
+  kf_checksum batch;
   kf_stw *file;
   kf_arena arena;
 } writer;
@@ -117,6 +130,11 @@ static kf_status read_ids(writer *w, const char *path, kf_err *err) {
 
 /* --- the file -------------------------------------------------------------------------------- */
 
+/* In the file: those of the old gallery, or the last of them, and one more. */
+static uint64_t n_batches(const writer *w) {
+  return w->old->n_batches < KF_MAX_BATCHES ? w->old->n_batches + 1 : KF_MAX_BATCHES;
+}
+
 static kf_status declare(const writer *w, kf_err *err) {
   kf_set_layout layout = {.rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0),
                           .dim = w->space.dim,
@@ -130,7 +148,10 @@ static kf_status declare(const writer *w, kf_err *err) {
   KF_TRY(kf_stw_meta(w->file, "metric", kf_metric_name(w->space.metric), err));
   if (w->k > 0) KF_TRY(kf_stw_meta_i64(w->file, "k", w->k, err));
   if (w->space.map != NULL) KF_TRY(kf_map_declare(w->file, w->space.map, err));
-  return kf_stw_declare_set(w->file, &layout, err);
+  KF_TRY(kf_stw_declare_set(w->file, &layout, err));
+  if (!w->grows) return KF_OK;
+  return kf_stw_declare(w->file, KF_TENSOR_BATCHES, KF_TYPE_U64, 1, (uint64_t[]){n_batches(w)},
+                        err);
 }
 
 static kf_status copy_rows(const writer *w, kf_err *err) {
@@ -156,7 +177,46 @@ static kf_status copy_ids(const writer *w, kf_err *err) {
   return KF_OK;
 }
 
-static kf_status write_tensors(const writer *w, kf_err *err) {
+/* The new rows as they are in the file, and their number. */
+static kf_status write_rows(writer *w) {
+  uint64_t n = kf_saver_rows(w->rows);
+  kf_checksum_start(&w->batch);
+  kf_checksum_add(&w->batch, &n, sizeof n);
+  kf_stw_watch(w->file, &w->batch);
+  kf_status status = kf_saver_write_rows(w->rows, w->file);
+  kf_stw_watch(w->file, NULL);
+  return status;
+}
+
+static kf_status write_labels(writer *w) {
+  kf_stw_watch(w->file, &w->batch);
+  kf_status status = kf_saver_write_labels(w->rows, w->number, w->file);
+  kf_stw_watch(w->file, NULL);
+  return status;
+}
+
+static uint64_t batch_checksum(writer *w) {
+  for (uint64_t i = 0; i < w->n_ids; i++) {
+    int64_t end = w->id_ends[i] - old_id_bytes(w);
+    kf_checksum_add(&w->batch, &end, sizeof end);
+  }
+  kf_checksum_add(&w->batch, w->id_bytes.data, w->id_bytes.n);
+  return kf_checksum_value(&w->batch);
+}
+
+/* Ends the file, unless the batch is in the gallery already. */
+static kf_status write_batches(writer *w, kf_err *err) {
+  const kf_gallery *old = w->old;
+  uint64_t sum = batch_checksum(w), kept = n_batches(w) - 1;
+  for (uint32_t i = 0; i < old->n_batches; i++)
+    w->repeated = w->repeated || (old->batches[i] == sum && !w->again);
+  if (w->repeated) return KF_OK;
+  if (kept > 0)
+    KF_TRY(kf_stw_write(w->file, old->batches + old->n_batches - kept, kept * sizeof sum, err));
+  return kf_stw_write(w->file, &sum, sizeof sum, err);
+}
+
+static kf_status write_tensors(writer *w, kf_err *err) {
   kf_stw *file = w->file;
   const kf_gallery *old = w->old;
   bool ids = w->id_ends != NULL;
@@ -165,16 +225,17 @@ static kf_status write_tensors(const writer *w, kf_err *err) {
     KF_TRY(kf_stw_write(file, old->id_ends, old->rows * sizeof *old->id_ends, err));
   if (ids) KF_TRY(kf_stw_write(file, w->id_ends, w->n_ids * sizeof *w->id_ends, err));
   if (old != NULL) KF_TRY(copy_rows(w, err));
-  KF_TRY(kf_saver_write_rows(w->rows, file));
+  KF_TRY(write_rows(w));
   if (w->data->has_labels && old != NULL)
     KF_TRY(kf_stw_write(file, old->labels, old->rows * sizeof *old->labels, err));
-  if (w->data->has_labels) KF_TRY(kf_saver_write_labels(w->rows, w->number, file));
+  if (w->data->has_labels) KF_TRY(write_labels(w));
   if (ids && old != NULL) KF_TRY(copy_ids(w, err));
-  return ids ? kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err) : KF_OK;
+  if (ids) KF_TRY(kf_stw_write(file, w->id_bytes.data, w->id_bytes.n, err));
+  return w->grows ? write_batches(w, err) : KF_OK;
 }
 
 static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
-  KF_TRY(kf_stw_open(path, true, &w->file, err));
+  KF_TRY(kf_stw_open(w->ctx, path, true, &w->file, err));
   KF_TRY(kf_saver_new(w->ctx, w->data, &w->spec, &w->rows));
   if (w->ids != NULL || w->own_ids) KF_TAKE(&w->arena, w->id_ends, kf_saver_rows(w->rows));
   if (w->arena.failed) return kf_fail_memory(err);
@@ -182,6 +243,12 @@ static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
   if (w->own_ids) KF_TRY(kf_data_each_id(w->data, take_own_id, w, err));
   KF_TRY(declare(w, err));
   KF_TRY(write_tensors(w, err));
+  if (w->repeated) {
+    kf_log(w->ctx, "%s: these %llu rows have been added to it already; it is left as it is",
+           w->old->in.path, (unsigned long long)kf_saver_rows(w->rows));
+    return KF_OK;
+  }
+  if (w->grows) kf_stw_replaces(w->file, &w->guard);
   kf_stw *file = w->file;
   w->file = NULL; /* freed by the commit in any case */
   KF_TRY(kf_stw_commit(file, err));
@@ -189,11 +256,37 @@ static kf_status write_gallery(writer *w, const char *path, kf_err *err) {
   return KF_OK;
 }
 
+/* --- the old gallery --------------------------------------------------------------------------- */
+
+/* By names, since another process may replace the file between two looks at it. */
+static bool same_place(const char *a, const char *b) {
+  char one[PATH_MAX], two[PATH_MAX];
+  return strcmp(a, b) == 0 ||
+         (realpath(a, one) != NULL && realpath(b, two) != NULL && strcmp(one, two) == 0);
+}
+
+/* Opens the old gallery and, if it is to grow, makes sure that nobody else replaces it. */
+static kf_status open_old(writer *w, const char *old, const char *path, kf_err *err) {
+  w->grows = same_place(old, path);
+  if (!w->grows) return kf_gallery_open(old, &w->old, err);
+  for (int i = 0; i < 100; i++) {
+    KF_TRY(kf_guard_take(&w->guard, w->ctx, old));
+    KF_TRY(kf_gallery_open(old, &w->old, err));
+    if (w->guard.device == w->old->in.device && w->guard.number == w->old->in.number &&
+        kf_guard_holds(&w->guard, old))
+      return KF_OK;
+    kf_gallery_free(w->old); /* replaced by someone who does not ask for the lock */
+    w->old = NULL;
+    kf_guard_release(&w->guard);
+  }
+  return kf_fail(err, KF_ERR_IO, "%s: others keep replacing it", old);
+}
+
 static kf_status save(writer *w, const kf_model *model, const kf_gallery_options *o,
                       const char *path, kf_err *err) {
   w->origin = w->data->origin;
   if (o->append_to != NULL) {
-    KF_TRY(kf_gallery_open(o->append_to, &w->old, err));
+    KF_TRY(open_old(w, o->append_to, path, err));
     w->old->origin.any = w->ctx->options.any_encoder != 0;
   }
   w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
@@ -229,9 +322,11 @@ kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *mode
   KF_ENTER(ctx, data != NULL && path != NULL);
   KF_OPTIONS(kf_gallery_options, o, options);
   KF_TRY(kf_data_refuse_overwrite(data, path, err));
-  writer w = {.ctx = ctx, .data = data, .ids = o.ids};
+  writer w = {.ctx = ctx, .data = data, .ids = o.ids, .again = o.again != 0, .guard = {.fd = -1}};
   kf_status status = save(&w, model, &o, path, err);
+  if (o.repeated != NULL) *o.repeated = w.repeated;
   kf_stw_abort(w.file);
+  kf_guard_release(&w.guard);
   kf_saver_free(w.rows);
   kf_string_clear(&w.id_bytes);
   kf_arena_free(&w.arena);

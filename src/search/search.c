@@ -71,6 +71,7 @@ static kf_status new_index(kf_ctx *ctx, const origin *from, uint64_t n, const kf
 
 kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                        const kf_index_options *options, kf_index **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, (rows != NULL || n == 0) && out != NULL);
   KF_OPTIONS(kf_index_options, o, options);
   if (dim < 1 || dim > KF_MAX_DIM)
@@ -80,6 +81,7 @@ kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
 
 kf_status kf_index_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_index_options *options,
                                  kf_index **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_index_options, o, options);
   return new_index(ctx, &(origin){.dim = data->dim, .data = data}, data->rows, &o, out);

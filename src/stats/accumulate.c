@@ -88,7 +88,7 @@ static kf_status add_batch(void *argument, const kf_batch *b, kf_err *err) {
     j->ctx->kernels->quantize(row, stats->dim, scale, x);
     add_to_class(j, label, x);
   }
-  if (kept > 0) kf_moments_add(j->moments, b->worker, fixed, kept, 0);
+  if (kept > 0) kf_moments_add(j->moments, b->worker, fixed, kept, 1);
   return KF_OK;
 }
 
@@ -108,7 +108,7 @@ static kf_status run(job *j, const char *what) {
                                   .argument = j,
                                   .scratch_size = sizeof(int32_t *),
                                   .make_scratch = make_scratch}));
-  kf_moments_flush(j->moments, 0);
+  kf_moments_flush(j->moments, 1);
   return KF_OK;
 }
 

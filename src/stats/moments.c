@@ -82,27 +82,26 @@ static void multiply(const kf_moments *m, worker *w) {
   w->filled = 0;
 }
 
-static void flush(kf_moments *m, worker *w, unsigned shift) {
+static void flush(kf_moments *m, worker *w, int64_t weight) {
   if (w->pending == 0) return;
   if (w->filled > 0) multiply(m, w);
   pthread_mutex_lock(&m->lock);
   kf_i128 *to = m->totals;
   for (uint32_t r = 0; r < m->dim; r++)
-    for (uint32_t c = r; c < m->dim; c++)
-      *to++ += (kf_i128)w->products[r * m->width + c] * ((kf_i128)1 << shift);
+    for (uint32_t c = r; c < m->dim; c++) *to++ += (kf_i128)w->products[r * m->width + c] * weight;
   pthread_mutex_unlock(&m->lock);
   memset(w->products, 0, m->width * m->width * sizeof *w->products);
   w->pending = 0;
 }
 
-void kf_moments_flush(kf_moments *m, unsigned shift) {
-  for (size_t t = 0; t < m->n_workers; t++) flush(m, &m->workers[t], shift);
+void kf_moments_flush(kf_moments *m, int64_t weight) {
+  for (size_t t = 0; t < m->n_workers; t++) flush(m, &m->workers[t], weight);
 }
 
-void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, unsigned shift) {
+void kf_moments_add(kf_moments *m, size_t number, const int32_t *x, size_t n, int64_t weight) {
   const kf_moment_kernel *kernel = m->kernel;
   worker *w = &m->workers[number];
-  if (w->pending + n > FLUSH_ROWS) flush(m, w, shift);
+  if (w->pending + n > FLUSH_ROWS) flush(m, w, weight);
   w->pending += n;
   while (n > 0) {
     size_t room = kernel->rows - w->filled, taken = n < room ? n : room;

@@ -18,27 +18,37 @@
  * where the brackets are exact. If the rows of each class are equal, r_k = 0 and M = A, so S_w is zero
  * and not rounding noise.
  *
- * A comes from the kernel of the second moments, whose rows have no weights: class k takes part once
+ * A comes from the kernel of the second moments, whose rows have no weights. Where many classes have the
+ * same number of rows, they are summed alone, and the sum counts n_k times; the others take part once
  * for each bit of n_k, and the sums of bit b count 2^b times. */
 #include "stats/stats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CLASS_BLOCK 128u
-#define ROW_BLOCK   64u
+#define ROW_BLOCK   96u
+#define SAVED       256u /* rows of a sum: about what it costs to add one to the totals */
+
+typedef struct counted {
+  int64_t count;
+  uint32_t class;
+} counted;
 
 typedef struct scatter {
   kf_ctx *ctx;
   kf_arena arena;
   const kf_stats *stats;
   int32_t *class_mean; /* [K][dim] g_k */
+  bool *inexact;       /* [K] r_k is not zero */
   kf_i128 *a;          /* triangle of A */
   int64_t *g, *r;      /* [dim] of all rows */
-  /* The classes that take part in the sum of one bit of the counts. */
-  uint32_t *chosen;
+  counted *by_count;   /* [K] classes that have not been summed */
+  uint32_t n_counted;
+  uint32_t *chosen; /* [K] classes of one sum, each counting `weight` times */
   size_t n_chosen;
-  unsigned bit;
+  int64_t weight;
   size_t block;
   int32_t *rows; /* [workers][block][dim] */
   kf_moments *moments;
@@ -65,8 +75,13 @@ static kf_status round_class(void *argument, size_t k, size_t worker, kf_err *er
   const scatter *t = argument;
   const kf_stats *s = t->stats;
   uint64_t at = (uint64_t)k * s->dim;
-  for (uint32_t i = 0; s->counts[k] > 0 && i < s->dim; i++)
-    t->class_mean[at + i] = (int32_t)divide_rounded(s->sums[at + i], s->counts[k]);
+  int64_t rest = 0;
+  for (uint32_t i = 0; s->counts[k] > 0 && i < s->dim; i++) {
+    int64_t mean = divide_rounded(s->sums[at + i], s->counts[k]);
+    t->class_mean[at + i] = (int32_t)mean;
+    rest |= s->sums[at + i] - s->counts[k] * mean;
+  }
+  t->inexact[k] = rest != 0;
   return KF_OK;
 }
 
@@ -95,28 +110,62 @@ static kf_status add_class_means(void *argument, size_t i, size_t worker, kf_err
   for (size_t r = 0; r < n; r++)
     memcpy(rows + r * dim, t->class_mean + (uint64_t)t->chosen[first + r] * dim,
            dim * sizeof *rows);
-  kf_moments_add(t->moments, worker, rows, n, t->bit);
+  kf_moments_add(t->moments, worker, rows, n, t->weight);
+  return KF_OK;
+}
+
+static kf_status sum_chosen(scatter *t, int64_t weight) {
+  size_t blocks = (t->n_chosen + t->block - 1) / t->block;
+  t->weight = weight;
+  KF_TRY(kf_parallel_limited(t->ctx, kf_moments_workers(t->moments), blocks, add_class_means, t));
+  kf_moments_flush(t->moments, weight);
+  t->n_chosen = 0;
+  return KF_OK;
+}
+
+static int by_rising_count(const void *a, const void *b) {
+  const counted *x = a, *y = b;
+  if (x->count != y->count) return x->count < y->count ? -1 : 1;
+  return x->class < y->class ? -1 : 1;
+}
+
+/* Sums classes with the same number of rows where that saves enough; leaves the others. */
+static kf_status sum_equal_counts(scatter *t) {
+  const kf_stats *s = t->stats;
+  uint32_t left = 0, end;
+  for (uint32_t k = 0; k < s->n_classes; k++) t->by_count[k] = (counted){s->counts[k], k};
+  qsort(t->by_count, s->n_classes, sizeof *t->by_count, by_rising_count);
+  for (uint32_t i = 0; i < s->n_classes; i = end) {
+    int64_t count = t->by_count[i].count;
+    for (end = i; end < s->n_classes && t->by_count[end].count == count;) end++;
+    uint64_t bits = (uint64_t)__builtin_popcountll((unsigned long long)count);
+    bool alone = bits > 1 && (bits - 1) * (end - i) >= SAVED;
+    for (uint32_t k = i; k < end; k++)
+      if (alone)
+        t->chosen[t->n_chosen++] = t->by_count[k].class;
+      else
+        t->by_count[left++] = t->by_count[k];
+    if (alone) KF_TRY(sum_chosen(t, count));
+  }
+  t->n_counted = left;
   return KF_OK;
 }
 
 static kf_status sum_class_means(scatter *t) {
-  const kf_stats *s = t->stats;
+  KF_TRY(sum_equal_counts(t));
   int64_t all_bits = 0;
-  for (uint32_t k = 0; k < s->n_classes; k++) all_bits |= s->counts[k];
-  for (t->bit = 0; all_bits >> t->bit != 0; t->bit++) {
-    t->n_chosen = 0;
-    for (uint32_t k = 0; k < s->n_classes; k++)
-      if (s->counts[k] >> t->bit & 1) t->chosen[t->n_chosen++] = k;
-    size_t blocks = (t->n_chosen + t->block - 1) / t->block;
-    KF_TRY(kf_parallel_limited(t->ctx, kf_moments_workers(t->moments), blocks, add_class_means, t));
-    kf_moments_flush(t->moments, t->bit);
+  for (uint32_t i = 0; i < t->n_counted; i++) all_bits |= t->by_count[i].count;
+  for (unsigned bit = 0; all_bits >> bit != 0; bit++) {
+    for (uint32_t i = 0; i < t->n_counted; i++)
+      if (t->by_count[i].count >> bit & 1) t->chosen[t->n_chosen++] = t->by_count[i].class;
+    KF_TRY(sum_chosen(t, (int64_t)1 << bit));
   }
   return KF_OK;
 }
 
 /* --- E ---------------------------------------------------------------------------------------- */
 
-/* Rows [64 i, 64 i + 64) of e, from their diagonal block on, += left^T right. */
+/* Rows [96 i, 96 i + 96) of e, from their diagonal block on, += left^T right. */
 static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   (void)err;
@@ -128,29 +177,35 @@ static kf_status multiply_rows(void *argument, size_t i, size_t worker, kf_err *
   return KF_OK;
 }
 
-static kf_status add_class_block(scatter *t) {
-  size_t blocks = (t->stats->dim + ROW_BLOCK - 1) / ROW_BLOCK;
-  if (t->depth > 0) KF_TRY(kf_parallel(t->ctx, blocks, multiply_rows, t));
-  t->depth = 0;
+/* Rows of left and right for the class at `at` in the block. */
+static kf_status fill_class(void *argument, size_t at, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const scatter *t = argument;
+  const kf_stats *s = t->stats;
+  uint64_t k = t->chosen[t->n_chosen + at], from = k * s->dim;
+  uint64_t h = 2 * at * s->dim, r = h + s->dim;
+  int64_t n = s->counts[k];
+  for (uint32_t i = 0; i < s->dim; i++) {
+    int64_t mean = t->class_mean[from + i], rest = s->sums[from + i] - n * mean;
+    t->left[h + i] = t->right[r + i] = (double)mean + (double)rest / (2 * (double)n);
+    t->left[r + i] = t->right[h + i] = (double)rest;
+  }
   return KF_OK;
 }
 
 static kf_status sum_remainders(scatter *t) {
   const kf_stats *s = t->stats;
-  for (uint32_t k = 0; k < s->n_classes; k++) {
-    int64_t n = s->counts[k];
-    uint64_t at = (uint64_t)k * s->dim, h = t->depth * s->dim, r = h + s->dim;
-    bool any = false;
-    for (uint32_t i = 0; n > 0 && i < s->dim; i++) {
-      int64_t mean = t->class_mean[at + i], rest = s->sums[at + i] - n * mean;
-      any |= rest != 0;
-      t->left[h + i] = t->right[r + i] = (double)mean + (double)rest / (2 * (double)n);
-      t->left[r + i] = t->right[h + i] = (double)rest;
-    }
-    if (any) t->depth += 2;
-    if (t->depth == 2 * CLASS_BLOCK) KF_TRY(add_class_block(t));
+  size_t n = 0, blocks = (s->dim + ROW_BLOCK - 1) / ROW_BLOCK;
+  for (uint32_t k = 0; k < s->n_classes; k++)
+    if (t->inexact[k]) t->chosen[n++] = k;
+  for (t->n_chosen = 0; t->n_chosen < n; t->n_chosen += CLASS_BLOCK) {
+    size_t classes = n - t->n_chosen < CLASS_BLOCK ? n - t->n_chosen : CLASS_BLOCK;
+    t->depth = 2 * classes;
+    KF_TRY(kf_parallel(t->ctx, classes, fill_class, t));
+    KF_TRY(kf_parallel(t->ctx, blocks, multiply_rows, t));
   }
-  return add_class_block(t);
+  return KF_OK;
 }
 
 /* --- together --------------------------------------------------------------------------------- */
@@ -188,6 +243,8 @@ static kf_status allocate(scatter *t) {
   KF_TAKE(&t->arena, t->g, dim);
   KF_TAKE_ZERO(&t->arena, t->r, dim);
   KF_TAKE(&t->arena, t->chosen, k);
+  KF_TAKE(&t->arena, t->by_count, k);
+  KF_TAKE(&t->arena, t->inexact, k);
   KF_TAKE(&t->arena, t->left, 2 * (uint64_t)CLASS_BLOCK * dim);
   KF_TAKE(&t->arena, t->right, 2 * (uint64_t)CLASS_BLOCK * dim);
   KF_TAKE_ZERO(&t->arena, t->e, dim * dim);

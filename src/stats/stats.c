@@ -38,6 +38,7 @@ void kf_stats_free(kf_stats *s) {
 
 kf_status kf_stats_new(kf_ctx *ctx, uint32_t dim, uint32_t n_classes, const char *const *names,
                        const kf_stats_options *options, kf_stats **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
   kf_names list = {0};
@@ -128,6 +129,7 @@ kf_status kf_find_exponent(kf_ctx *ctx, const kf_data *data, bool unlabelled, in
 
 kf_status kf_stats_new_from_data(kf_ctx *ctx, const kf_data *data, const kf_stats_options *options,
                                  kf_stats **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, data != NULL && out != NULL);
   KF_OPTIONS(kf_stats_options, o, options);
   if (!data->has_labels)

@@ -4,9 +4,6 @@
 
 #include "file/file.h"
 
-__extension__ typedef __int128 kf_i128;
-__extension__ typedef unsigned __int128 kf_u128;
-
 /* All integers are in units of 2^-exponent (moments: 2^-2 exponent). */
 struct kf_stats {
   uint32_t dim;
@@ -21,9 +18,6 @@ struct kf_stats {
   kf_origin origin;
   kf_arena arena; /* of the arrays */
 };
-
-/* No sum overflows up to this many rows: class sums stay below 2^22 * 2^40, moments below 2^84. */
-#define KF_MAX_ROWS ((uint64_t)1 << 40)
 
 static inline uint64_t kf_triangle(uint32_t dim) { return (uint64_t)dim * (dim + 1u) / 2; }
 /* Index of element (i, j), i <= j. */
@@ -42,8 +36,8 @@ kf_status kf_check_statistics_of(const kf_stats *stats, const kf_data *data, kf_
 kf_status kf_measure_within(kf_ctx *ctx, const kf_stats *stats, double *trace, double *norm2);
 
 /* Sums of X X^T over integer rows |X| <= 2^22, divided among workers (moments.c). kf_moments_flush adds
- * the sums, times 2^shift, to the caller's triangle `totals`; between two flushes the shift must stay
- * the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so
+ * the sums, times `weight`, to the caller's triangle `totals`; between two flushes the weight must
+ * stay the same. `calls`: of kf_moments_add; all but the last with a multiple of KF_MOMENT_ROWS rows, so
  * that blocks fill without gaps. */
 #define KF_MOMENT_ROWS 64u
 typedef struct kf_moments kf_moments;
@@ -51,8 +45,8 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
                          kf_moments **out);
 void kf_moments_free(kf_moments *m);
 size_t kf_moments_workers(const kf_moments *m);
-void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, unsigned shift);
-void kf_moments_flush(kf_moments *m, unsigned shift);
+void kf_moments_add(kf_moments *m, size_t worker, const int32_t *x, size_t n, int64_t weight);
+void kf_moments_flush(kf_moments *m, int64_t weight);
 
 /* The factor that turns a row of squared length norm2 into integers. */
 double kf_fixed_scale(bool normalized, int exponent, double norm2);

@@ -12,10 +12,10 @@ enum { MOMENTS_AT_ONCE = 65536 };
 enum { COUNTS, SUMS, HIGH, LOW, FIELDS };
 static void list_fields(kf_st_field fields[FIELDS], uint32_t dim, uint32_t classes) {
   uint64_t triangle = kf_triangle(dim);
-  fields[COUNTS] = (kf_st_field){"counts", KF_TYPE_I64, 1, {classes, 1}, NULL, false};
-  fields[SUMS] = (kf_st_field){"class_sums", KF_TYPE_I64, 2, {classes, dim}, NULL, true};
-  fields[HIGH] = (kf_st_field){"moments_high", KF_TYPE_I64, 1, {triangle, 1}, NULL, true};
-  fields[LOW] = (kf_st_field){"moments_low", KF_TYPE_U64, 1, {triangle, 1}, NULL, true};
+  fields[COUNTS] = (kf_st_field){"counts", KF_TYPE_I64, 1, {classes, 1}, NULL};
+  fields[SUMS] = (kf_st_field){"class_sums", KF_TYPE_I64, 2, {classes, dim}, NULL};
+  fields[HIGH] = (kf_st_field){"moments_high", KF_TYPE_I64, 1, {triangle, 1}, NULL};
+  fields[LOW] = (kf_st_field){"moments_low", KF_TYPE_U64, 1, {triangle, 1}, NULL};
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static kf_status write_all(kf_stw *w, const kf_stats *s, kf_err *err) {
 kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path) {
   KF_ENTER(ctx, stats != NULL && path != NULL);
   kf_stw *w;
-  KF_TRY(kf_stw_open(path, true, &w, err));
+  KF_TRY(kf_stw_open(ctx, path, true, &w, err));
   return kf_stw_end(w, write_all(w, stats, err), err);
 }
 
@@ -74,49 +74,17 @@ static kf_status read_half(const kf_st *st, const char *name, kf_stats *s, int s
   return status;
 }
 
-/* Sums that no rows could give might overflow later, so they are refused: |X| <= 2^22 bounds a class
- * sum by 2^22 n_k and a moment by 2^44 N. */
-static kf_status check_sums(const kf_st *st, kf_stats *s, int64_t rows, kf_err *err) {
-  const char *path = st->in.path;
-  for (uint32_t k = 0; k < s->n_classes; k++) {
-    int64_t n = s->counts[k];
-    if ((uint64_t)n > KF_MAX_ROWS - s->rows)
-      return kf_fail_file(err, path, "class %u cannot have %lld rows", k, (long long)n);
-    s->rows += (uint64_t)n;
-    for (uint32_t i = 0; i < s->dim; i++) {
-      int64_t sum = s->sums[(uint64_t)k * s->dim + i];
-      if (sum > n * KF_FIXED_ONE || sum < -n * KF_FIXED_ONE)
-        return kf_fail_file(err, path, "the sum of class %u, column %u is too large for %lld rows",
-                            k, i, (long long)n);
-    }
-  }
-  if (rows < 0 || s->rows != (uint64_t)rows)
-    return kf_fail_file(err, path,
-                        "the counts of the classes add up to %llu rows, but the header says %lld",
-                        (unsigned long long)s->rows, (long long)rows);
-  kf_i128 limit = (kf_i128)s->rows << (2 * KF_FIXED_BITS);
-  for (uint64_t i = 0; i < kf_triangle(s->dim); i++)
-    if (s->moments[i] > limit || s->moments[i] < -limit)
-      return kf_fail_file(err, path, "second moment number %llu is too large for %llu rows",
-                          (unsigned long long)i, (unsigned long long)s->rows);
-  return KF_OK;
-}
-
 typedef struct header {
   int64_t dim, rows, normalized, exponent;
 } header;
 
 static kf_status read_header(const kf_st *st, header *h, kf_err *err) {
   KF_TRY(kf_st_check_file(st, FORMAT, "a koofu statistics file", err));
+  KF_TRY(kf_check_header(KF_KIND_STATS, st, err));
   KF_TRY(kf_st_meta_i64(st, "dim", &h->dim, err));
   KF_TRY(kf_st_meta_i64(st, "rows", &h->rows, err));
   KF_TRY(kf_st_meta_i64(st, "normalized", &h->normalized, err));
-  KF_TRY(kf_st_meta_i64(st, "exponent", &h->exponent, err));
-  if (h->dim >= 1 && h->dim <= KF_MAX_DIM && h->exponent >= -200 && h->exponent <= 200 &&
-      (h->normalized == 0 || h->exponent == KF_FIXED_BITS))
-    return KF_OK;
-  return kf_fail_file(err, st->in.path, "dim %lld with exponent %lld is impossible",
-                      (long long)h->dim, (long long)h->exponent);
+  return kf_st_meta_i64(st, "exponent", &h->exponent, err);
 }
 
 static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t rows,
@@ -127,7 +95,15 @@ static kf_status fill(const kf_st *st, kf_stats *s, kf_st_field *fields, int64_t
   KF_TRY(kf_st_read_fields(st, fields, HIGH, err));
   KF_TRY(read_half(st, "moments_high", s, 64, err));
   KF_TRY(read_half(st, "moments_low", s, 0, err));
-  return check_sums(st, s, rows, err);
+  KF_TRY(kf_check_tensors(&(kf_contents){.kind = KF_KIND_STATS,
+                                         .path = st->in.path,
+                                         .st = st,
+                                         .fields = fields,
+                                         .n_fields = HIGH,
+                                         .moments = s->moments},
+                          err));
+  s->rows = (uint64_t)rows;
+  return KF_OK;
 }
 
 static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
@@ -149,6 +125,7 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
 }
 
 kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {
+  KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));

@@ -139,9 +139,11 @@ static kf_status open_synth(kf_ctx *ctx, const kf_synth_options *options, bool t
 }
 
 kf_status kf_synth_open(kf_ctx *ctx, const kf_synth_options *options, kf_data **out) {
+  KF_NOTHING(out);
   return open_synth(ctx, options, false, out);
 }
 
 kf_status kf_synth_open_text(kf_ctx *ctx, const kf_synth_options *options, kf_data **out) {
+  KF_NOTHING(out);
   return open_synth(ctx, options, true, out);
 }

@@ -9,11 +9,13 @@
 #define KF_VERSION_MINOR 2
 #define KF_VERSION_PATCH 0
 #define KF_VERSION "0.2.0"
+#define KF_SHOWN_SIZE 16
 #define KF_LABEL_NONE (-1)
 #define KF_LABEL_BAD (-2)
 #define KF_MAX_DIM 65536u
 #define KF_MAX_CLASSES 4194304u
 #define KF_MAX_NEIGHBOURS 1024u
+#define KF_MAX_BATCHES 64
 #define KF_PICTURE_BLOCK 256u
 #define KF_GROUPS 6
 #define KF_CALIBRATION_BINS 15
@@ -59,8 +61,10 @@ typedef enum kf_hint {
   KF_HINT_ORDER = 23,
   KF_HINT_LABEL_COLUMN = 24,
   KF_HINT_ANY_ENCODER = 25,
-  KF_HINT_CENTRE = 26
+  KF_HINT_CENTRE = 26,
+  KF_HINT_OTHER_NAME = 27
 } kf_hint;
+KF_API size_t kf_escape_next(const char *text, size_t *at, char shown[16]);
 typedef struct kf_ctx kf_ctx;
 typedef enum kf_isa {
   KF_ISA_AUTO = 0,
@@ -339,7 +343,9 @@ typedef struct kf_gallery_options {
   const char *ids;
   const char *append_to;
   uint32_t k;
-  uint64_t reserved[7];
+  int again;
+  int *repeated;
+  uint64_t reserved[6];
 } kf_gallery_options;
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
@@ -611,6 +617,16 @@ typedef struct kf_info {
 } kf_info;
 KF_API kf_status kf_info_read(kf_ctx *ctx, const char *path, kf_info **out);
 KF_API void kf_info_free(kf_info *info);
+typedef struct kf_output kf_output;
+KF_API kf_status kf_output_open(kf_ctx *ctx, const char *path, kf_output **out);
+KF_API kf_status kf_output_write(kf_ctx *ctx, kf_output *output, const void *bytes, uint64_t n);
+KF_API kf_status kf_output_write_at(kf_ctx *ctx, kf_output *output, uint64_t offset,
+                                    const void *bytes, uint64_t n);
+KF_API kf_status kf_output_commit(kf_ctx *ctx, kf_output *output);
+KF_API void kf_output_free(kf_output *output);
+KF_API kf_status kf_outputs_begin(kf_ctx *ctx);
+KF_API kf_status kf_outputs_commit(kf_ctx *ctx);
+KF_API void kf_outputs_abort(kf_ctx *ctx);
 typedef struct kf_truth kf_truth;
 typedef struct kf_truth_options {
   const char *classes;

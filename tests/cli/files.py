@@ -100,3 +100,42 @@ def differences(a, b):
     both = {**{("tensor", k): v for k, v in tensors.items()}, **{("", k): v for k, v in metadata.items()}}
     those = {**{("tensor", k): v for k, v in others.items()}, **{("", k): v for k, v in other.items()}}
     return {key[1] for key in both.keys() | those.keys() if both.get(key) != those.get(key)}
+
+
+def xxh64(data):
+    """XXH64 with seed 0, as in docs/formats.md."""
+    mask, p = (1 << 64) - 1, (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
+
+    def rotate(x, n):
+        return (x << n | x >> (64 - n)) & mask
+
+    def step(lane, word):
+        return rotate((lane + word * p[1]) & mask, 31) * p[0] & mask
+    at, h = 0, p[4]
+    if len(data) >= 32:
+        lanes = [(p[0] + p[1]) & mask, p[1], 0, -p[0] & mask]
+        for at in range(0, len(data) - 31, 32):
+            lanes = [step(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", data, at))]
+        at += 32
+        h = sum(rotate(lane, n) for lane, n in zip(lanes, (1, 7, 12, 18))) & mask
+        for lane in lanes:
+            h = ((h ^ step(0, lane)) * p[0] + p[3]) & mask
+    h = (h + len(data)) & mask
+    for at in range(at, len(data) - 7, 8):
+        h = (rotate(h ^ step(0, struct.unpack_from("<Q", data, at)[0]), 27) * p[0] + p[3]) & mask
+    at = len(data) - len(data) % 8
+    if len(data) % 8 >= 4:
+        h = (rotate(h ^ struct.unpack_from("<I", data, at)[0] * p[0] & mask, 23) * p[1] + p[2]) & mask
+        at += 4
+    for byte in data[at:]:
+        h = rotate(h ^ byte * p[4] & mask, 11) * p[0] & mask
+    h = (h ^ h >> 33) * p[1] & mask
+    h = (h ^ h >> 29) * p[2] & mask
+    return h ^ h >> 32
+
+
+def reseal(data):
+    """A file of koofu with its checksum computed again."""
+    at = data.index(b'"checksum":"') + 12
+    blank = data[:at] + b"0" * 16 + data[at + 16:]
+    return data[:at] + b"%016x" % xxh64(blank) + data[at + 16:]

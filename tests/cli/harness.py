@@ -12,6 +12,7 @@ import traceback
 TESTS = []
 
 USAGE, BAD_DATA, IO = 2, 3, 4
+SLOWNESS = float(os.environ.get("KOOFU_SLOWNESS", 1))
 
 
 class Skipped(Exception):
@@ -104,14 +105,18 @@ class Box:
         except (OSError, Failed) as reason:
             raise Skipped("the program cannot be run by another user than root") from reason
 
-    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, limits=None, cwd=""):
-        """limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
+    def run(self, *words, env=None, feed=None, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=120, limits=None, cwd="",
+            pass_fds=()):
+        """feed: what comes through a pipe as standard input; limits: {resource.RLIMIT_...: soft limit}; the hard ones stay."""
         words = self.command(*words)
         more = {} if self.user is None else {"user": self.user, "group": self.user, "extra_groups": []}
         if limits:
             more["preexec_fn"] = lambda: set_limits(limits)
-        process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdin=subprocess.DEVNULL,
-                                 stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False, **more)
+        more.update({"stdin": stdin} if feed is None else {"input": feed})
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a program that refuses something need not read what it is fed
+        process = subprocess.run(words, cwd=self.path(cwd), env=self.environment(**(env or {})), stdout=stdout,
+                                 stderr=subprocess.PIPE, timeout=timeout * SLOWNESS, check=False, pass_fds=pass_fds, **more)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         if process.stdout is None:
             process.stdout = b""
         return Result(words, process)
@@ -149,11 +154,13 @@ class Box:
 
 
 def run_all(program, wanted):
-    """Runs the registered tests whose names hold one of `wanted`, or all. 0: passed, 1: failed, 77: all skipped."""
+    """Runs the registered tests whose names hold one of `wanted`, or all, but none of those after a dash. 0: passed, 1:
+    failed, 77: all skipped."""
+    unwanted, wanted = [w[1:] for w in wanted if w[0] == "-"], [w for w in wanted if w[0] != "-"]
     passed = failed = skipped = 0
     for function in TESTS:
         name = f"{function.__module__.removeprefix('test_')}.{function.__name__}"
-        if wanted and not any(w in name for w in wanted):
+        if (wanted and not any(w in name for w in wanted)) or any(w in name for w in unwanted):
             continue
         box = Box(program)
         try:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Sessions with the command line.
 
-usage: run.py path/to/koofu [test_FILE.py ...] [part of a test's name ...]
+usage: run.py path/to/koofu [test_FILE.py ...] [part of a test's name ...] [-part of a test's name ...]
 
-Without files: those of all tests/cli/test_*.py. Without names: every test in them. Status 77: all were skipped.
+Without files: those of all tests/cli/test_*.py. Without names: every test in them; those after a dash are left out.
+Status 77: all were skipped. KOOFU_SLOWNESS=20 in the environment: the program takes that many times as long as usual.
 """
 
 import importlib

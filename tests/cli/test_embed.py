@@ -373,6 +373,27 @@ def one_process_at_a_time(box):
 
 
 @test
+def a_lock_that_was_left_behind(box):
+    """Only a lock that is held counts; of one that is not, nothing remains."""
+    photos(box, "p", ["cat", "dog"], 3)
+    box.write(f"{PARTS}/lock", "")
+    box.works("embed", CLIP, "p", "-o", OUT)
+    check(not os.path.exists(box.path(PARTS)), "the folder is gone")
+    box.write(f"{PARTS}/shard-00000000.safetensors", "of somebody else")
+    box.refuses(IO, "embed", CLIP, "p", "--no-resume", "-o", OUT, naming=[PARTS, "no manifest"])  # and leaves no lock there
+
+
+@test
+def parts_that_are_a_link(box):
+    photos(box, "p", ["cat", "dog"], 3)
+    os.mkdir(box.path("elsewhere"))
+    for target in ("elsewhere", "nowhere"):
+        os.symlink(target, box.path(PARTS))
+        box.refuses(IO, "embed", CLIP, "p", "-o", OUT, naming=[PARTS, "symbolic link"])
+        os.unlink(box.path(PARTS))
+
+
+@test
 def a_full_disk_loses_nothing(box):
     paths = many(box, "m", 400)
     box.works("embed", CLIP, "m", "-o", "one.safetensors")

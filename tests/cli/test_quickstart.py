@@ -1,12 +1,13 @@
 """koofu quickstart: from a folder of pictures to a classifier."""
 
+import fcntl
 import json
 import os
 import random
 import re
 
 from files import png, read_safetensors
-from harness import BAD_DATA, IO, USAGE, check, equal, test
+from harness import BAD_DATA, IO, USAGE, Skipped, check, equal, test
 from photos import CLIP, TEXT, VISION, photos
 
 FILES = {"embeddings.safetensors", "text.safetensors", "model.safetensors", "report.html", "about.txt"}
@@ -88,6 +89,38 @@ def all_figures_are_of_the_same_rows(box):
     about = json.loads(box.works("fit", "photos-koofu/embeddings.safetensors", "-o", "m.safetensors", "--json", "-q").out)
     check(about["by_lambda"]["n"] < 900, "all rows are left out for every lambda")
     equal((about["n"], printed["nearest class mean, Koo-Fu"]), (900, f"{100 * about['top1']:.2f}"), "as koofu fit says")
+
+
+@test
+def one_at_a_time(box):
+    photos(box, "photos", ["a", "b"], 8)
+    os.mkdir(box.path("out"))
+    lock = os.open(box.path("out"), os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        box.refuses(IO, "quickstart", "photos", "--encoder", CLIP, "-o", "out", naming=["out: another process"])
+    finally:
+        os.close(lock)
+    box.works("quickstart", "photos", "--encoder", CLIP, "-o", "out")
+
+
+@test
+def model_and_page_go_together(box):
+    """The page cannot be replaced, which shows when everything else is done."""
+    photos(box, "photos", ["a", "b"], 8)
+    if os.geteuid() != 0:
+        raise Skipped("only root can make a file of another user")
+    box.works("quickstart", "photos", "--encoder", CLIP, "-o", "out", "--no-text")
+    box.become_nobody()
+    before = box.read("out/model.safetensors")
+    for path, mode in (("out", 0o1777), ("out/report.html", 0o644)):
+        os.chown(box.path(path), 0, 0)
+        os.chmod(box.path(path), mode)
+    photos(box, "photos", ["c"], 8)
+    result = box.run("quickstart", "photos", "--encoder", CLIP, "-o", "out", "--no-text")
+    equal(result.status, IO, f"{result}")
+    check("report.html: cannot be replaced" in result.err, f"{result}")
+    equal(box.read("out/model.safetensors"), before, "the model")
 
 
 @test

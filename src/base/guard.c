@@ -1,0 +1,111 @@
+/* guard.c - the right to replace a file by something made of it, such as a gallery with more rows.
+ *
+ * Whoever wants to do that locks the file itself (flock). The lock is the kernel's: it ends with the
+ * process, no file is left behind, and readers never ask for it. A file is replaced by another one,
+ * so the lock of the old one says nothing about the new one: whoever gets it looks whether the file
+ * still has its name, and otherwise begins again with the new one. Before the rename, out.c makes
+ * sure that the file is still the one that was read, since other programs may replace it without
+ * asking. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool same_state(const kf_guard *guard, const struct stat *info) {
+  return guard->device == (uint64_t)info->st_dev && guard->number == (uint64_t)info->st_ino &&
+         guard->size == (uint64_t)info->st_size && guard->changed.tv_sec == info->st_mtim.tv_sec &&
+         guard->changed.tv_nsec == info->st_mtim.tv_nsec;
+}
+
+bool kf_guard_holds(const kf_guard *guard, const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && same_state(guard, &info);
+}
+
+void kf_guard_release(kf_guard *guard) {
+  if (guard->fd >= 0) close(guard->fd);
+  *guard = (kf_guard){.fd = -1};
+}
+
+/* 0, EWOULDBLOCK or what else went wrong. */
+static int lock_fd(int fd) {
+  int failed;
+  do failed = flock(fd, LOCK_EX | LOCK_NB);
+  while (failed != 0 && errno == EINTR);
+  return failed == 0 ? 0 : errno;
+}
+
+/* The same. Over NFS a lock needs a file that is open for writing. */
+static int try_lock(kf_guard *guard, const char *path) {
+  int code = lock_fd(guard->fd);
+  if (code != EBADF) return code;
+  close(guard->fd);
+  guard->fd = kf_open(path, O_RDWR | O_NONBLOCK);
+  return guard->fd < 0 ? errno : lock_fd(guard->fd);
+}
+
+/* Waits a little, longer each time. */
+static kf_status wait_for_lock(kf_ctx *ctx, const char *path, unsigned round) {
+  if (round == 0) kf_log(ctx, "%s: another process is changing it; waiting", path);
+  long ms = round < 5 ? 1L << round : 50;
+  nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+  return kf_progress(ctx, "wait", 0, 0);
+}
+
+/* *retry: nobody has the lock any more, or the file is another one by now. */
+static kf_status lock_once(kf_guard *guard, kf_ctx *ctx, const char *path, unsigned *round,
+                           bool *retry) {
+  kf_err *err = &ctx->err;
+  *retry = true;
+  guard->fd = kf_open(path, O_RDONLY | O_NONBLOCK);
+  if (guard->fd < 0) return kf_fail_errno(err, path, "cannot be opened", errno);
+  int code = try_lock(guard, path);
+  if (code == EWOULDBLOCK) return wait_for_lock(ctx, path, (*round)++);
+  if (code != 0)
+    return kf_fail_hint(err, KF_ERR_IO, KF_HINT_OTHER_NAME,
+                        "%s: cannot be locked, and two processes at once would lose rows: %s", path,
+                        strerror(code));
+  struct stat info;
+  if (fstat(guard->fd, &info) != 0) return kf_fail_errno(err, path, "cannot be examined", errno);
+  guard->device = (uint64_t)info.st_dev;
+  guard->number = (uint64_t)info.st_ino;
+  guard->size = (uint64_t)info.st_size;
+  guard->changed = info.st_mtim;
+  if (stat(path, &info) == 0)
+    *retry = !same_state(guard, &info);
+  else if (errno != ENOENT) /* then the next round says that it is gone */
+    return kf_fail_errno(err, path, "cannot be examined", errno);
+  return KF_OK;
+}
+
+kf_status kf_guard_take(kf_guard *guard, kf_ctx *ctx, const char *path) {
+  *guard = (kf_guard){.fd = -1};
+  unsigned round = 0;
+  bool retry = true;
+  while (retry) {
+    kf_guard_release(guard);
+    kf_status status = lock_once(guard, ctx, path, &round, &retry);
+    if (status != KF_OK) {
+      kf_guard_release(guard);
+      return status;
+    }
+  }
+  return KF_OK;
+}
+
+kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock) {
+  *lock = kf_open(folder, O_RDONLY | O_DIRECTORY);
+  int code = *lock < 0 ? errno : lock_fd(*lock);
+  if (code == 0) return KF_OK;
+  if (*lock >= 0) close(*lock);
+  *lock = -1;
+  if (code == EWOULDBLOCK)
+    return kf_fail(&ctx->err, KF_ERR_IO, "%s: another process is working in this folder", folder);
+  kf_log(ctx, "%s: cannot be locked, so let no other process work in it: %s", folder,
+         strerror(code));
+  return KF_OK;
+}

@@ -1,0 +1,419 @@
+/* out.c - writes files whole or not at all (docs/reliability.md has the contract).
+ *
+ * A file being written has no name if the file system allows it (O_TMPFILE), so a killed process
+ * leaves nothing behind; otherwise it has a temporary name in the same folder. A commit has four
+ * steps:
+ *
+ *     1  the data are written and synced
+ *     2  the file gets its temporary name, and its folder is opened
+ *     3  rename(2) puts it in its place, which replaces an older file in one step
+ *     4  the folder is synced
+ *
+ * Whatever may fail comes before the third step: it needs memory, space and descriptors, and failing
+ * leaves the older file as it was. After it the call succeeds. A folder that cannot be synced is
+ * logged: the file is there for every process, and only a power cut could bring the older one back.
+ *
+ * Several files go through each step together. Before the third, the older files get a second name
+ * each (link(2)), from which they are put back if one of the renames fails. */
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUFFER_SIZE ((uint64_t)1 << 20)
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static size_t folder_length(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? 0 : (size_t)(slash - path) + 1;
+}
+
+/* The folder a path is in: "a/b" -> "a/", "b" -> "./". The caller frees it. */
+static char *folder_of(const char *path) {
+  size_t n = folder_length(path);
+  char *folder = kf_alloc(n + 3, 1);
+  if (folder == NULL) return NULL;
+  memcpy(folder, path, n);
+  memcpy(folder + n, n == 0 ? "./" : "", n == 0 ? 3 : 1);
+  return folder;
+}
+
+/* A hidden name beside `path` that no other writer is likely to use. It is random, since process
+ * numbers repeat in containers. */
+static char *hidden_name(const char *path, const char *ending) {
+  static atomic_uint counter;
+  uint64_t chance = atomic_fetch_add(&counter, 1u);
+  struct timespec now;
+  if (getrandom(&chance, sizeof chance, GRND_NONBLOCK) != sizeof chance &&
+      clock_gettime(CLOCK_REALTIME, &now) == 0)
+    chance += (uint64_t)now.tv_nsec << 32 ^ (uint64_t)getpid();
+  size_t folder = folder_length(path), size = strlen(path) + 64;
+  char *name = kf_alloc(size, 1);
+  if (name == NULL) return NULL;
+  /* The base name is cut to keep within the limit of file names. */
+  snprintf(name, size, "%.*s.%.180s.%016" PRIx64 "%s", (int)folder, path, path + folder, chance,
+           ending);
+  return name;
+}
+
+/* Replaces a path that is a link by what it points to. false: it is not a link, or points too far. */
+static bool follow(char path[PATH_MAX], bool *too_far) {
+  char link[PATH_MAX];
+  ssize_t length = readlink(path, link, sizeof link - 1);
+  if (length < 0) return false;
+  link[length] = '\0';
+  size_t folder = link[0] == '/' ? 0 : folder_length(path);
+  *too_far = folder + (size_t)length >= PATH_MAX;
+  if (*too_far) return false;
+  memcpy(path + folder, link, (size_t)length + 1);
+  return true;
+}
+
+/* Where a path leads. If it is a link, the file it points to is replaced or, as open(2) would,
+ * created. errno 0: it may not be replaced. */
+static bool find_target(const char *path, char target[PATH_MAX], struct stat *old, bool *exists) {
+  *exists = stat(path, old) == 0;
+  if (*exists && !S_ISREG(old->st_mode)) {
+    errno = 0;
+    return false;
+  }
+  if (*exists) return realpath(path, target) != NULL;
+  if (errno != ENOENT || strlen(path) >= PATH_MAX) return false;
+  enum { MOST_LINKS = 40 };
+  bool too_far = false;
+  strcpy(target, path);
+  for (int links = 0; !too_far && follow(target, &too_far); links++) too_far = links == MOST_LINKS;
+  errno = ELOOP;
+  return !too_far;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+#define SELF_SIZE 40
+static void self_path(int fd, char self[SELF_SIZE]) {
+  snprintf(self, SELF_SIZE, "/proc/self/fd/%d", fd);
+}
+
+static void open_unnamed(kf_out *out) {
+  out->fd = kf_open(out->folder, O_TMPFILE | O_WRONLY);
+  if (out->fd < 0) return;
+  char self[SELF_SIZE];
+  self_path(out->fd, self);
+  if (access(self, F_OK) == 0) return;
+  close(out->fd); /* without /proc it could never be named */
+  out->fd = -1;
+}
+
+static kf_status open_named(kf_out *out, kf_err *err) {
+  out->fd = kf_open(out->temporary, O_CREAT | O_EXCL | O_WRONLY);
+  if (out->fd < 0) return kf_fail_errno(err, out->path, "cannot be created", errno);
+  out->named = true;
+  return KF_OK;
+}
+
+/* A file that others could not read stays so, and bits that mean more than reading, writing and
+ * executing are not handed on. A file of another owner may forbid, but not permit. */
+static kf_status copy_mode(const kf_out *out, const struct stat *old, kf_err *err) {
+  struct stat own;
+  if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
+  mode_t mode = old->st_mode & 0777;
+  if (old->st_uid != own.st_uid)
+    mode = (mode | 0600) & own.st_mode & 0777;
+  else if (old->st_gid != own.st_gid && fchown(out->fd, (uid_t)-1, old->st_gid) != 0)
+    mode &= 0707 | (mode & 0007) << 3; /* our group is not the one that was meant */
+  /* Some file systems have no modes. */
+  if (fchmod(out->fd, mode) == 0 || errno == EPERM) return KF_OK;
+  return kf_fail_errno(err, out->path, "cannot be given its permissions", errno);
+}
+
+static kf_status open_target(kf_out *out, const char *path, kf_err *err) {
+  struct stat old;
+  bool exists;
+  char target[PATH_MAX];
+  if (!find_target(path, target, &old, &exists))
+    return errno != 0
+               ? kf_fail_errno(err, path, "cannot be created", errno)
+               : kf_fail(err, KF_ERR_IO, "%s: cannot be created: is not a regular file", path);
+  out->path = kf_strdup(path);
+  out->target = kf_strdup(target);
+  out->folder = folder_of(target);
+  out->temporary = hidden_name(target, ".part");
+  out->kept = hidden_name(target, ".old");
+  out->buffer = kf_alloc(BUFFER_SIZE, 1);
+  if (out->path == NULL || out->target == NULL || out->folder == NULL || out->temporary == NULL ||
+      out->kept == NULL || out->buffer == NULL)
+    return kf_fail_memory(err);
+  open_unnamed(out);
+  if (out->fd < 0) KF_TRY(open_named(out, err));
+  return exists ? copy_mode(out, &old, err) : KF_OK;
+}
+
+kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
+  *out = (kf_out){.ctx = ctx, .fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  kf_status status = open_target(out, path, err);
+  if (status != KF_OK) kf_out_abort(out);
+  return status;
+}
+
+void kf_out_abort(kf_out *out) {
+  if (out->buffer != NULL && out->fd >= 0) close(out->fd);
+  if (out->buffer != NULL && out->folder_fd >= 0) close(out->folder_fd);
+  if (out->named) unlink(out->temporary);
+  if (out->has_kept) unlink(out->kept);
+  if (out->buffer != NULL) kf_guard_release(&out->guard);
+  kf_free(out->path);
+  kf_free(out->target);
+  kf_free(out->folder);
+  kf_free(out->temporary);
+  kf_free(out->kept);
+  kf_free(out->buffer);
+  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+}
+
+kf_status kf_check_output(const char *path, kf_err *err) {
+  kf_out out;
+  KF_TRY(kf_out_open(&out, NULL, path, err));
+  kf_out_abort(&out);
+  return KF_OK;
+}
+
+kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err) {
+  struct stat info;
+  if (stat(out_path, &info) != 0 || (uint64_t)info.st_dev != in->device ||
+      (uint64_t)info.st_ino != in->number)
+    return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "%s is both an input and the output", out_path);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                          kf_err *err) {
+  const char *p = bytes;
+  while (n > 0) {
+    size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
+    ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0)
+      return kf_fail_errno(err, out->path, "cannot be written", put < 0 ? errno : ENOSPC);
+    p += put;
+    offset += (uint64_t)put;
+    n -= (uint64_t)put;
+  }
+  return KF_OK;
+}
+
+static kf_status flush(kf_out *out, kf_err *err) {
+  KF_TRY(write_at(out, out->written - out->buffered, out->buffer, out->buffered, err));
+  out->buffered = 0;
+  return KF_OK;
+}
+
+kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
+  if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
+  if (n > BUFFER_SIZE) {
+    KF_TRY(write_at(out, out->written, bytes, n, err));
+  } else if (n > 0) {
+    memcpy(out->buffer + out->buffered, bytes, n);
+    out->buffered += n;
+  }
+  out->written += n;
+  return KF_OK;
+}
+
+kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
+                          kf_err *err) {
+  KF_TRY(flush(out, err));
+  KF_TRY(write_at(out, offset, bytes, n, err));
+  if (offset + n > out->written) out->written = offset + n;
+  return KF_OK;
+}
+
+/* 0, or why not; some file systems cannot sync. */
+static int sync_fd(int fd) {
+  int failed;
+  do failed = fsync(fd);
+  while (failed != 0 && errno == EINTR);
+  return failed == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+}
+
+static kf_status sync_data(kf_out *out, kf_err *err) {
+  KF_TRY(flush(out, err));
+  int code = sync_fd(out->fd);
+  return code == 0 ? KF_OK : kf_fail_errno(err, out->path, "cannot be synced", code);
+}
+
+/* --- putting files in their places ------------------------------------------------------------ */
+
+static bool is_file(const char *path, uint64_t device, uint64_t number) {
+  struct stat info;
+  return lstat(path, &info) == 0 && (uint64_t)info.st_dev == device &&
+         (uint64_t)info.st_ino == number;
+}
+
+/* Gives an unnamed file its temporary name, for rename to move. */
+static kf_status name_it(kf_out *out, kf_err *err) {
+  char self[SELF_SIZE];
+  self_path(out->fd, self);
+  int failed;
+  do failed = linkat(AT_FDCWD, self, AT_FDCWD, out->temporary, AT_SYMLINK_FOLLOW);
+  while (failed != 0 && errno == EINTR);
+  if (failed != 0) return kf_fail_errno(err, out->path, "cannot be created", errno);
+  out->named = true;
+  return KF_OK;
+}
+
+static kf_status get_ready(kf_out *out, kf_err *err) {
+  struct stat own;
+  if (fstat(out->fd, &own) != 0) return kf_fail_errno(err, out->path, "cannot be examined", errno);
+  out->device = (uint64_t)own.st_dev;
+  out->number = (uint64_t)own.st_ino;
+  if (!out->named) KF_TRY(name_it(out, err));
+  out->folder_fd = kf_open(out->folder, O_RDONLY | O_DIRECTORY);
+  out->unsynced = out->folder_fd < 0 ? errno : 0;
+  /* A folder may be one to write to and not to read; then it cannot be synced, which is logged. */
+  if (out->folder_fd >= 0 || out->unsynced == EACCES) return KF_OK;
+  return kf_fail_errno(err, out->path, "cannot be created", out->unsynced);
+}
+
+/* A second name for the older file, from which it can be put back. */
+static kf_status keep_older(kf_out *out, kf_err *err) {
+  int failed;
+  do failed = link(out->target, out->kept);
+  while (failed != 0 && errno == EINTR);
+  out->has_kept = failed == 0;
+  out->is_new = failed != 0 && errno == ENOENT;
+  /* Some files cannot have a second name. */
+  if (out->has_kept || out->is_new || errno == EPERM || errno == EMLINK || errno == ENOTSUP)
+    return KF_OK;
+  return kf_fail_errno(err, out->path, "cannot be replaced", errno);
+}
+
+static int rename_file(const char *from, const char *to) {
+  int failed;
+  do failed = rename(from, to);
+  while (failed != 0 && errno == EINTR);
+  return failed;
+}
+
+static kf_status move(kf_out *out, kf_err *err) {
+  if (out->guard.fd >= 0 && !kf_guard_holds(&out->guard, out->target))
+    return kf_fail(err, KF_ERR_IO,
+                   "%s: was changed by another process in the meantime; it is left as it is now, "
+                   "so try again",
+                   out->path);
+  int failed = rename_file(out->temporary, out->target), code = errno;
+  /* Over a network the answer may be lost, and the second try then finds nothing to move. */
+  if (failed != 0 && !is_file(out->target, out->device, out->number))
+    return kf_fail_errno(err, out->path, "cannot be replaced", code);
+  out->named = false; /* nothing left to remove */
+  return KF_OK;
+}
+
+static void sync_folder(kf_out *out) {
+  if (out->folder_fd >= 0) out->unsynced = sync_fd(out->folder_fd);
+  if (out->unsynced == 0 || out->ctx == NULL) return;
+  kf_log(out->ctx,
+         "%s: is in its place, but a power cut may still undo that: its folder cannot be synced: "
+         "%s",
+         out->path, strerror(out->unsynced));
+}
+
+static void put_back(kf_out *out, kf_err *err) {
+  int failed = -1;
+  if (out->has_kept)
+    failed = rename_file(out->kept, out->target);
+  else if (out->is_new)
+    failed = unlink(out->target);
+  if (failed == 0) {
+    out->has_kept = false;
+    if (out->folder_fd >= 0) sync_fd(out->folder_fd);
+    return;
+  }
+  kf_err before = *err;
+  kf_fail(err, KF_ERR_IO, "%.2500s; %.2400s is new already", before.message, out->path);
+}
+
+/* The first file is moved last: if it is new, the others are. */
+static kf_status put_in_place(kf_out *files, size_t n, kf_err *err) {
+  for (size_t i = 0; i < n; i++) KF_TRY(get_ready(&files[i], err));
+  for (size_t i = 0; n > 1 && i < n; i++) KF_TRY(keep_older(&files[i], err));
+  kf_status status = KF_OK;
+  size_t left = n;
+  while (left > 0 && (status = move(&files[left - 1], err)) == KF_OK) left--;
+  for (size_t i = left; left > 0 && i < n; i++) put_back(&files[i], err);
+  for (size_t i = 0; left == 0 && i < n; i++) sync_folder(&files[i]);
+  return status;
+}
+
+/* --- several files together -------------------------------------------------------------------- */
+
+struct kf_held {
+  kf_out *files;
+  size_t n, room;
+};
+
+static kf_status hold(struct kf_held *held, kf_out *out, kf_err *err) {
+  for (size_t i = 0; i < held->n; i++)
+    if (strcmp(held->files[i].target, out->target) == 0)
+      return kf_fail(err, KF_ERR_ARG, "%s: is written twice", out->path);
+  if (!kf_grow((void **)&held->files, &held->room, held->n, sizeof *out))
+    return kf_fail_memory(err);
+  held->files[held->n++] = *out;
+  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  return KF_OK;
+}
+
+kf_status kf_out_commit(kf_out *out, kf_err *err) {
+  kf_status status = sync_data(out, err);
+  struct kf_held *held = out->ctx != NULL ? out->ctx->held : NULL;
+  if (status == KF_OK) status = held != NULL ? hold(held, out, err) : put_in_place(out, 1, err);
+  kf_out_abort(out);
+  return status;
+}
+
+kf_status kf_refuse_held(const kf_ctx *ctx, const char *function, kf_err *err) {
+  if (ctx->held == NULL) return KF_OK;
+  return kf_fail(err, KF_ERR_ARG, "%s: reads what it has written, so it cannot be one of several",
+                 function);
+}
+
+kf_status kf_outputs_begin(kf_ctx *ctx) {
+  KF_ENTER(ctx, true);
+  if (ctx->held != NULL)
+    return kf_fail(err, KF_ERR_ARG, "kf_outputs_begin: they have begun already");
+  ctx->held = kf_alloc_zero(1, sizeof *ctx->held);
+  return ctx->held != NULL ? KF_OK : kf_fail_memory(err);
+}
+
+void kf_outputs_abort(kf_ctx *ctx) {
+  struct kf_held *held = ctx != NULL ? ctx->held : NULL;
+  if (held == NULL) return;
+  for (size_t i = 0; i < held->n; i++) kf_out_abort(&held->files[i]);
+  kf_free(held->files);
+  kf_free(held);
+  ctx->held = NULL;
+}
+
+kf_status kf_outputs_commit(kf_ctx *ctx) {
+  KF_ENTER(ctx, true);
+  if (ctx->held == NULL) return kf_fail(err, KF_ERR_ARG, "kf_outputs_commit: nothing has begun");
+  kf_status status = put_in_place(ctx->held->files, ctx->held->n, err);
+  kf_outputs_abort(ctx);
+  return status;
+}
+
+void kf_out_replaces(kf_out *out, kf_guard *guard) {
+  out->guard = *guard;
+  *guard = (kf_guard){.fd = -1};
+}

@@ -1,0 +1,418 @@
+/* left_out_trial.c - rows left out at one lambda: in batches, for the products with all class means,
+ * then block by block (left_out_block.c), then row by row into the likelihood (left_out.c has the
+ * formulas, and the names). */
+#include "choose/left_out_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PRODUCTS    (1u << 17) /* numbers in a product of matrices, about */
+#define LEAST_BATCH 16u        /* rows, unless there are fewer */
+#define MOST_BATCH  512u       /* rows, unless a group has more */
+
+typedef struct batch {
+  uint64_t first, last; /* blocks, in the list of those chosen */
+} batch;
+
+/* A worker's memory; rows: of the largest batch. */
+typedef struct kf_bench {
+  uint64_t *at;       /* [rows] in the plan */
+  uint32_t *own;      /* [rows] place of the row's class among `classes` */
+  uint32_t *classes;  /* [rows] different ones, by place */
+  double *whitened;   /* [D][rows] in columns */
+  double *z;          /* [rows][rank] along the directions of class means */
+  double *columns;    /* [rank][2 rows] z, then the class means of the batch, in columns */
+  double *product[3]; /* [2 rows][n] */
+  /* The same, if products are in f32. */
+  float *whitened_f32, *z_f32, *columns_f32, *product_f32[3];
+  double *wide;                 /* [2 r][D] of a block */
+  double *u;                    /* [2 r][rank] of a block */
+  double *scores;               /* [r][n] */
+  double *text;                 /* [rows][n] */
+  double *both, *powers, *seen; /* [n], [2n], [n_classes] */
+  kf_block block;
+} kf_bench;
+
+typedef struct trial {
+  kf_left_out *l;
+  const kf_left_out_trial *asked;
+  const kf_left_out_point *points;
+  size_t n_points;
+  bool *chosen;    /* [n_blocks of the plan] */
+  bool *in_part;   /* the same */
+  uint64_t *large; /* [n_large] blocks to fit again without */
+  uint64_t n_large;
+  uint64_t *blocks; /* [n_blocks] the others that were chosen */
+  uint64_t n_blocks;
+  batch *batches;
+  uint64_t n_batches;
+  kf_likelihood *softmax; /* [threads][2][n_points]: other rows, then those of the part */
+  kf_arena arena;
+} trial;
+
+/* --- memory ------------------------------------------------------------------------------------ */
+
+/* Rows of a batch: many for the products, but enough batches for all threads. */
+static uint64_t batch_limit(const kf_left_out *l) {
+  uint64_t limit = PRODUCTS / l->n, each = l->rows.n / (4 * (uint64_t)l->ctx->threads);
+  if (limit > each) limit = each;
+  return limit < LEAST_BATCH ? LEAST_BATCH : limit > MOST_BATCH ? MOST_BATCH : limit;
+}
+
+static void bench_make(const kf_left_out *l, kf_bench *b, kf_arena *arena) {
+  uint64_t dim = l->dim, rows = l->most_rows, n = l->n, r2 = 2 * l->largest;
+  uint64_t rank = n < dim ? n : dim;
+  KF_TAKE(arena, b->at, rows);
+  KF_TAKE(arena, b->own, rows);
+  KF_TAKE(arena, b->classes, rows);
+  KF_TAKE(arena, b->whitened, rows * dim);
+  KF_TAKE(arena, b->z, rows * rank);
+  KF_TAKE(arena, b->columns, 2 * rows * rank);
+  if (!l->euclidean) {
+    KF_TAKE(arena, b->whitened_f32, rows * dim);
+    KF_TAKE(arena, b->z_f32, rows * rank);
+    KF_TAKE(arena, b->columns_f32, 2 * rows * rank);
+  }
+  for (uint32_t m = 0; m < l->view.metrics; m++) {
+    KF_TAKE(arena, b->product[m], 2 * rows * n);
+    if (!l->euclidean) KF_TAKE(arena, b->product_f32[m], 2 * rows * n);
+    KF_TAKE(arena, b->block.product[m], r2 * n);
+  }
+  KF_TAKE(arena, b->wide, r2 * dim);
+  KF_TAKE(arena, b->u, r2 * rank);
+  KF_TAKE(arena, b->scores, l->largest * n);
+  if (l->text != NULL) {
+    KF_TAKE(arena, b->text, rows * n);
+    KF_TAKE(arena, b->both, n);
+  }
+  KF_TAKE(arena, b->powers, 2 * n);
+  KF_TAKE(arena, b->seen, l->stats->n_classes);
+  kf_block_make(&b->block, l->largest, rank, arena);
+}
+
+void kf_benches_make(kf_left_out *l, kf_arena *arena) {
+  uint64_t limit = batch_limit(l);
+  l->most_rows = limit < l->largest ? l->largest : limit < l->rows.n ? limit : l->rows.n;
+  KF_TAKE_ZERO(arena, l->benches, l->ctx->threads);
+  for (unsigned i = 0; !arena->failed && i < l->ctx->threads; i++)
+    bench_make(l, &l->benches[i], arena);
+}
+
+/* --- products ---------------------------------------------------------------------------------- */
+
+/* The class of the i-th row of the batch among those of the batch; rows of a class follow one
+ * another as a rule, so the last one is looked at first. */
+static uint32_t class_in_batch(kf_bench *b, uint32_t place, uint32_t *n_classes) {
+  for (uint32_t k = *n_classes; k > 0; k--)
+    if (b->classes[k - 1] == place) return k - 1;
+  b->classes[*n_classes] = place;
+  return (*n_classes)++;
+}
+
+/* Products of the batch's rows, and of its classes unless `gram` has them, with all class means. */
+static void multiply_exact(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
+  const kf_left_out *l = v->l;
+  size_t rank = v->rank, stride = n + n_classes;
+  for (size_t d = 0; d < rank; d++) {
+    for (uint64_t i = 0; i < n; i++) b->columns[d * stride + i] = b->z[i * rank + d];
+    for (uint32_t k = 0; k < n_classes; k++)
+      b->columns[d * stride + n + k] = v->means[(size_t)b->classes[k] * rank + d];
+  }
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    memset(b->product[m], 0, stride * l->n * sizeof *b->product[m]);
+    l->ctx->kernels->gemm_tn(b->columns, stride, v->columns[m], l->n, b->product[m], l->n, stride,
+                             l->n, rank);
+  }
+}
+
+/* The same in f32. */
+static void multiply_fast(const kf_view *v, kf_bench *b, uint64_t n, uint32_t n_classes) {
+  const kf_left_out *l = v->l;
+  size_t rank = v->rank, stride = n + n_classes;
+  for (size_t d = 0; d < rank; d++) {
+    for (uint64_t i = 0; i < n; i++) b->columns_f32[d * stride + i] = b->z_f32[i * rank + d];
+    for (uint32_t k = 0; k < n_classes; k++)
+      b->columns_f32[d * stride + n + k] = (float)v->means[(size_t)b->classes[k] * rank + d];
+  }
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    memset(b->product_f32[m], 0, stride * l->n * sizeof *b->product_f32[m]);
+    l->ctx->kernels->gemm_tn_f32(b->columns_f32, stride, v->columns_f32[m], l->n, b->product_f32[m],
+                                 l->n, stride, l->n, rank);
+  }
+}
+
+/* The n rows of a batch to the directions of class means. */
+static void turn_exact(const kf_view *v, kf_bench *b, uint64_t n) {
+  const kf_left_out *l = v->l;
+  size_t dim = l->dim, rank = v->rank;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++)
+      b->whitened[d * n + i] = l->turned[b->at[i] * dim + d] * v->root[d];
+  memset(b->z, 0, n * rank * sizeof *b->z);
+  l->ctx->kernels->gemm_tn(b->whitened, n, v->directions, rank, b->z, rank, n, rank, dim);
+}
+
+/* The same in f32. */
+static void turn_fast(const kf_view *v, kf_bench *b, uint64_t n) {
+  const kf_left_out *l = v->l;
+  size_t dim = l->dim, rank = v->rank;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++)
+      b->whitened_f32[d * n + i] = (float)(l->turned[b->at[i] * dim + d] * v->root[d]);
+  memset(b->z_f32, 0, n * rank * sizeof *b->z_f32);
+  l->ctx->kernels->gemm_tn_f32(b->whitened_f32, n, v->directions_f32, rank, b->z_f32, rank, n, rank,
+                               dim);
+  for (size_t i = 0; i < n * rank; i++) b->z[i] = (double)b->z_f32[i];
+}
+
+static void multiply(const kf_left_out *l, kf_bench *b, uint64_t n) {
+  const kf_view *v = &l->view;
+  uint32_t n_classes = 0;
+  for (uint64_t i = 0; i < n; i++)
+    b->own[i] = class_in_batch(b, (uint32_t)l->place[l->rows.label[b->at[i]]], &n_classes);
+  if (v->has_gram) n_classes = 0;
+  if (v->fast) {
+    turn_fast(v, b, n);
+    multiply_fast(v, b, n, n_classes);
+  } else {
+    turn_exact(v, b, n);
+    multiply_exact(v, b, n, n_classes);
+  }
+}
+
+/* The cosines of rows with text; `whitened` is used for their columns. */
+static void multiply_text(const kf_left_out *l, kf_bench *b, uint64_t n) {
+  size_t dim = l->dim;
+  for (uint64_t i = 0; i < n; i++)
+    for (size_t d = 0; d < dim; d++) b->whitened[d * n + i] = l->turned[b->at[i] * dim + d];
+  for (uint64_t i = 0; i < n; i++)
+    memcpy(b->text + i * l->n, l->text_centre, l->n * sizeof *b->text);
+  l->ctx->kernels->gemm_tn(b->whitened, n, l->text, l->n, b->text, l->n, n, l->n, dim);
+  for (uint64_t i = 0; i < n; i++)
+    for (uint32_t j = 0; j < l->n; j++) b->text[i * l->n + j] /= l->length[b->at[i]];
+}
+
+/* Products with class means of the k-th row of a block, the i-th of a batch of n. */
+static void set_products(const kf_view *v, kf_bench *b, uint64_t i, uint64_t n, uint64_t k) {
+  uint64_t classes = v->l->n, own = n + b->own[i], r = b->block.r;
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    double *within = b->block.product[m] + k * classes, *whole = within + r * classes;
+    if (v->fast) {
+      const float *row = b->product_f32[m] + i * classes, *mean = b->product_f32[m] + own * classes;
+      for (uint64_t j = 0; j < classes; j++) {
+        whole[j] = (double)row[j];
+        within[j] = (double)row[j] - (double)mean[j];
+      }
+      continue;
+    }
+    const double *row = b->product[m] + i * classes;
+    const double *mean = v->has_gram ? v->gram[m] + (uint64_t)b->classes[b->own[i]] * classes
+                                     : b->product[m] + own * classes;
+    for (uint64_t j = 0; j < classes; j++) within[j] = row[j] - mean[j];
+    memcpy(whole, row, classes * sizeof *row);
+  }
+}
+
+/* U of a block whose first row is the i-th of a batch of n, with its products. */
+static void set_block(const kf_left_out *l, kf_bench *b, uint64_t i, uint64_t n) {
+  const kf_view *v = &l->view;
+  kf_block *to = &b->block;
+  uint64_t dim = l->dim, rank = v->rank, r = to->r;
+  to->label = l->rows.label + b->at[i];
+  to->wide = b->wide;
+  to->u = b->u;
+  for (uint64_t k = 0; k < r; k++) {
+    uint64_t place = b->classes[b->own[i + k]];
+    const double *x = l->turned + b->at[i + k] * dim, *mean = l->means + place * dim;
+    for (uint64_t d = 0; d < dim; d++) {
+      b->wide[k * dim + d] = (x[d] - mean[d]) * v->root[d];
+      b->wide[(r + k) * dim + d] = x[d] * v->root[d];
+    }
+    const double *z = b->z + (i + k) * rank, *of_class = v->means + place * rank;
+    for (uint64_t d = 0; d < rank; d++) {
+      b->u[k * rank + d] = z[d] - of_class[d];
+      b->u[(r + k) * rank + d] = z[d];
+    }
+    set_products(v, b, i + k, n, k);
+  }
+}
+
+/* --- rows -------------------------------------------------------------------------------------- */
+
+static void show_scores(const trial *t, kf_bench *b, uint64_t at, const double *scores) {
+  const kf_left_out *l = t->l;
+  for (uint32_t k = 0; k < l->stats->n_classes; k++)
+    b->seen[k] = l->place[k] >= 0 ? scores[l->place[k]] : NAN;
+  t->asked->see(t->asked->argument, l->rows.row[at], l->rows.label[at], b->seen);
+}
+
+/* The rows of a block, the i-th of the batch and those after it. */
+static void judge_block(const trial *t, kf_bench *b, uint64_t i, bool in_part, size_t worker) {
+  const kf_left_out *l = t->l;
+  kf_likelihood *sums = t->softmax + (2 * worker + in_part) * t->n_points;
+  for (uint32_t k = 0; k < b->block.r; k++) {
+    uint64_t at = b->at[i + k];
+    uint32_t own = (uint32_t)l->place[l->rows.label[at]];
+    const double *scores = b->scores + (size_t)k * l->n, *given = scores;
+    if (isnan(scores[own])) continue;
+    for (size_t p = 0; p < t->n_points; p++) {
+      if (l->text != NULL) {
+        for (uint32_t j = 0; j < l->n; j++)
+          b->both[j] = b->text[(i + k) * l->n + j] + t->points[p].alpha * scores[j];
+        given = b->both;
+      }
+      kf_likelihood_add(&sums[p], given, l->n, own, b->powers);
+      if (p == 0 && t->asked->see != NULL) show_scores(t, b, at, given);
+    }
+  }
+}
+
+static kf_status try_batch(void *argument, size_t i, size_t worker, kf_err *err) {
+  const trial *t = argument;
+  const kf_left_out *l = t->l;
+  kf_bench *b = &l->benches[worker];
+  uint64_t n = 0, row = 0;
+  for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++)
+    for (uint64_t r = l->start[t->blocks[k]]; r < l->start[t->blocks[k] + 1]; r++) b->at[n++] = r;
+  multiply(l, b, n);
+  if (l->text != NULL) multiply_text(l, b, n);
+  for (uint64_t k = t->batches[i].first; k < t->batches[i].last; k++, row += b->block.r) {
+    b->block.r = (uint32_t)(l->start[t->blocks[k] + 1] - l->start[t->blocks[k]]);
+    set_block(l, b, row, n);
+    kf_block_score(&l->view, &b->block, b->scores);
+    judge_block(t, b, row, t->in_part[t->blocks[k]], worker);
+  }
+  return kf_task_progress(l->ctx, worker, t->asked->what, t->n_large + i + 1,
+                          t->n_large + t->n_batches, err);
+}
+
+/* Fits again without each of the large blocks. */
+static kf_status try_large(trial *t, uint64_t i) {
+  const kf_left_out *l = t->l;
+  kf_ctx *ctx = l->ctx;
+  kf_arena arena = {0};
+  kf_bench b = {0};
+  uint64_t first = l->start[t->large[i]], r = l->start[t->large[i] + 1] - first;
+  b.block.r = (uint32_t)r;
+  KF_TAKE(&arena, b.at, r);
+  KF_TAKE(&arena, b.scores, r * l->n);
+  KF_TAKE(&arena, b.powers, 2 * (uint64_t)l->n);
+  if (l->text != NULL) {
+    KF_TAKE(&arena, b.whitened, r * l->dim);
+    KF_TAKE(&arena, b.text, r * l->n);
+    KF_TAKE(&arena, b.both, l->n);
+  }
+  if (t->asked->see != NULL) KF_TAKE(&arena, b.seen, l->stats->n_classes);
+  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : KF_OK;
+  if (status == KF_OK)
+    status =
+        kf_again_score(&l->view, r, l->rows.label + first, l->turned + first * l->dim, b.scores);
+  if (status == KF_OK) {
+    for (uint64_t k = 0; k < r; k++) b.at[k] = first + k;
+    if (l->text != NULL) multiply_text(l, &b, r);
+    judge_block(t, &b, 0, t->in_part[t->large[i]], 0);
+    status = kf_task_progress(ctx, 0, t->asked->what, i + 1, t->n_large + t->n_batches, &ctx->err);
+  }
+  kf_arena_free(&arena);
+  return status;
+}
+
+/* --- together ---------------------------------------------------------------------------------- */
+
+/* How many of the blocks make about this many rows; 0: all. */
+static uint64_t blocks_for(const kf_left_out *l, uint64_t rows) {
+  if (rows == 0 || rows >= l->rows.n) return l->n_blocks;
+  uint64_t share = (uint64_t)((double)l->n_blocks * ((double)rows / (double)l->rows.n));
+  return share > 0 ? share : 1;
+}
+
+/* Which blocks are left out: the part, spread evenly, and so many of the others, spread evenly. */
+static void choose_blocks(trial *t) {
+  const kf_left_out *l = t->l;
+  uint64_t part = t->asked->part > 0 ? blocks_for(l, t->asked->part) : 0, seen = 0;
+  uint64_t all = blocks_for(l, t->asked->most), others = l->n_blocks - part;
+  for (uint64_t k = 0; k < l->n_blocks; k++) {
+    t->in_part[k] = kf_takes(k, part, l->n_blocks);
+    t->chosen[k] = t->in_part[k] || (all > part && kf_takes(seen++, all - part, others));
+  }
+}
+
+static void make_batches(trial *t) {
+  const kf_left_out *l = t->l;
+  uint64_t rows = 0;
+  for (uint64_t k = 0; k < l->n_blocks; k++) {
+    if (!t->chosen[k]) continue;
+    uint64_t r = l->start[k + 1] - l->start[k];
+    if (kf_again_pays(l, r)) {
+      t->large[t->n_large++] = k;
+      continue;
+    }
+    if (t->n_blocks == 0 || rows + r > l->most_rows) {
+      t->batches[t->n_batches++] = (batch){.first = t->n_blocks};
+      rows = 0;
+    }
+    rows += r;
+    t->blocks[t->n_blocks++] = k;
+    t->batches[t->n_batches - 1].last = t->n_blocks;
+  }
+}
+
+/* Whether half of the products of all class means with one another is less work than those of the
+ * classes whose rows are left out. */
+static bool gram_pays(const trial *t) {
+  const kf_left_out *l = t->l;
+  uint64_t classes = 0;
+  int32_t last = -1;
+  if (l->view.fast || l->view.gram[0] == NULL) return false;
+  for (uint64_t k = 0; k < t->n_blocks; k++)
+    for (uint64_t i = l->start[t->blocks[k]]; i < l->start[t->blocks[k] + 1]; i++) {
+      classes += l->rows.label[i] != last;
+      last = l->rows.label[i];
+    }
+  return 4 * classes > 3 * (uint64_t)l->n;
+}
+
+static kf_status plan_trial(trial *t) {
+  const kf_left_out *l = t->l;
+  KF_TAKE(&t->arena, t->chosen, l->n_blocks);
+  KF_TAKE(&t->arena, t->in_part, l->n_blocks);
+  KF_TAKE(&t->arena, t->large, l->n_blocks);
+  KF_TAKE(&t->arena, t->blocks, l->n_blocks);
+  KF_TAKE(&t->arena, t->batches, l->n_blocks);
+  KF_TAKE(&t->arena, t->softmax, 2 * l->ctx->threads * t->n_points);
+  if (t->arena.failed) return kf_fail_memory(&l->ctx->err);
+  for (size_t i = 0; i < 2 * l->ctx->threads * t->n_points; i++)
+    t->softmax[i] = kf_likelihood_new(l->euclidean);
+  choose_blocks(t);
+  make_batches(t);
+  return kf_left_out_read(t->l, t->chosen);
+}
+
+static kf_status run_trial(trial *t, kf_left_out_point *points, uint64_t *n) {
+  kf_left_out *l = t->l;
+  kf_ctx *ctx = l->ctx;
+  size_t n_points = t->n_points;
+  KF_TRY(plan_trial(t));
+  kf_likelihood *others = t->softmax, *part = t->softmax + n_points;
+  KF_TRY(kf_view_set(&l->view, t->asked->lambda, t->asked->fast));
+  if (gram_pays(t)) KF_TRY(kf_view_multiply_means(&l->view));
+  for (uint64_t i = 0; i < t->n_large; i++) KF_TRY(try_large(t, i));
+  KF_TRY(kf_parallel(ctx, t->n_batches, try_batch, t));
+  for (size_t i = 2 * n_points; i < 2 * ctx->threads * n_points; i++)
+    kf_likelihood_join(&t->softmax[i % (2 * n_points)], &t->softmax[i]);
+  for (size_t p = 0; p < n_points; p++) {
+    if (t->asked->of_part != NULL) kf_likelihood_find(&part[p], &t->asked->of_part[p]);
+    kf_likelihood_join(&others[p], &part[p]);
+    kf_likelihood_find(&others[p], &points[p]);
+    *n = others[p].n;
+  }
+  return KF_OK;
+}
+
+kf_status kf_left_out_try(kf_left_out *l, const kf_left_out_trial *asked, kf_left_out_point *points,
+                          size_t n_points, uint64_t *n) {
+  trial t = {.l = l, .asked = asked, .points = points, .n_points = n_points};
+  kf_status status = run_trial(&t, points, n);
+  kf_arena_free(&t.arena);
+  return status;
+}

@@ -1,0 +1,181 @@
+/* left_out_view.c - what leaving rows out needs at one lambda: the directions of class means, and
+ * class means along them in the three metrics (left_out.c has the formulas, and the names).
+ *
+ * Memory is taken once for all lambdas. */
+#include "choose/left_out_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define NO_SCATTER 1e-10 /* gamma this small, next to the largest, is rounding */
+#define MEANS      64u   /* class means that are turned together */
+#define MOST_GRAM  4u    /* times D: products of class means are kept for up to this many classes */
+
+void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
+  uint64_t dim = l->dim, n = l->n, rank = n < dim ? n : dim;
+  v->l = l;
+  v->shrunk = kf_fitter_method(l->fitter) == KF_METHOD_SHRUNK;
+  v->metrics = v->shrunk ? 3 : 1;
+  v->kappa = v->shrunk ? kf_fitter_kappa(l->fitter) : 0;
+  v->noise = (double)(l->stats->rows - l->n);
+  v->prior = l->euclidean ? kf_fitter_prior(l->fitter) : 0;
+  v->largest = kf_largest_count(l->stats->counts, l->stats->n_classes);
+  KF_TAKE(arena, v->root, dim);
+  KF_TAKE(arena, v->gamma, dim);
+  KF_TAKE(arena, v->directions, dim * rank);
+  KF_TAKE(arena, v->means, n * rank);
+  KF_TAKE(arena, v->whitened, dim * n);
+  if (!l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
+  if (!l->euclidean && n > dim) KF_TAKE(arena, v->whitened_f32, dim * n);
+  if (n <= dim) {
+    KF_TAKE(arena, v->weighted, n * dim);
+    KF_TAKE(arena, v->square, n * n);
+    KF_TAKE(arena, v->vectors, n * n);
+  }
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    KF_TAKE(arena, v->squares[m], n);
+    KF_TAKE(arena, v->columns[m], rank * n);
+    if (!l->euclidean) KF_TAKE(arena, v->columns_f32[m], rank * n);
+    if (l->n_kinds == 1 && n <= MOST_GRAM * dim) KF_TAKE(arena, v->gram[m], n * n);
+  }
+}
+
+/* How many of the eigenvalues, which fall, are more than rounding. */
+static uint32_t count_directions(const double *gamma, uint32_t n) {
+  uint32_t rank = 0;
+  while (rank < n && gamma[rank] > NO_SCATTER * gamma[0]) rank++;
+  return rank;
+}
+
+static void narrow(const double *from, uint64_t n, float *to) {
+  for (uint64_t i = 0; i < n; i++) to[i] = (float)from[i];
+}
+
+/* With fewer classes than columns, the directions are those of the matrix sqrt(n_i n_j) m_i.m_j. With
+ * its eigenvectors y they are sum_k sqrt(n_k) y_k m_k / sqrt(gamma), and class k lies at sqrt(gamma /
+ * n_k) y_k along them. */
+static kf_status few_classes(kf_view *v) {
+  const kf_left_out *l = v->l;
+  kf_ctx *ctx = l->ctx;
+  uint64_t dim = l->dim, n = l->n;
+  double *columns = v->whitened;
+  for (uint64_t j = 0; j < n; j++)
+    for (uint64_t d = 0; d < dim; d++) {
+      double x = l->means[j * dim + d] * v->root[d];
+      v->weighted[j * dim + d] = x * sqrt((double)l->stats->counts[l->number[j]]);
+      columns[d * n + j] = v->weighted[j * dim + d];
+    }
+  KF_TRY(kf_multiply(
+      ctx, (kf_product){.a = columns, .b = columns, .c = v->square, .m = n, .n = n, .depth = dim}));
+  KF_TRY(kf_eigen(ctx, l->n, v->square, v->gamma, v->vectors));
+  v->rank = count_directions(v->gamma, l->n);
+  double *turned = v->square; /* [n][rank] the vectors in columns, over sqrt(gamma) */
+  for (uint64_t j = 0; j < n; j++)
+    for (uint64_t i = 0; i < v->rank; i++) {
+      double root = sqrt(v->gamma[i]), y = v->vectors[i * n + j];
+      turned[j * v->rank + i] = y / root;
+      v->means[j * v->rank + i] = y * root / sqrt((double)l->stats->counts[l->number[j]]);
+    }
+  KF_TRY(kf_multiply(
+      ctx,
+      (kf_product){
+          .a = v->weighted, .b = turned, .c = v->directions, .m = dim, .n = v->rank, .depth = n}));
+  if (v->fast) narrow(v->directions, dim * v->rank, v->directions_f32);
+  return KF_OK;
+}
+
+/* Class means along the directions, in f32. */
+static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const kf_view *v = argument;
+  const kf_left_out *l = v->l;
+  uint64_t first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS, rank = v->rank;
+  float *turned = kf_alloc_zero(n * rank, sizeof *turned);
+  if (turned == NULL) return kf_fail_memory(err);
+  l->ctx->kernels->gemm_tn_f32(v->whitened_f32 + first, l->n, v->directions_f32, rank, turned, rank,
+                               n, rank, l->dim);
+  for (uint64_t t = 0; t < n * rank; t++) v->means[first * rank + t] = (double)turned[t];
+  kf_free(turned);
+  return KF_OK;
+}
+
+/* With more, they are those of the fitter. */
+static kf_status many_classes(kf_view *v, double lambda) {
+  const kf_left_out *l = v->l;
+  uint64_t dim = l->dim, n = l->n;
+  kf_directions found;
+  KF_TRY(kf_fitter_decompose(l->fitter, lambda, &found));
+  memcpy(v->gamma, found.gamma, dim * sizeof *v->gamma);
+  v->rank = count_directions(v->gamma, l->dim);
+  for (uint64_t d = 0; d < dim; d++)
+    for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = found.u[i * dim + d];
+  if (v->fast) {
+    narrow(v->directions, dim * v->rank, v->directions_f32);
+    for (uint64_t j = 0; j < n; j++)
+      for (uint64_t d = 0; d < dim; d++)
+        v->whitened_f32[d * n + j] = (float)(l->means[j * dim + d] * v->root[d]);
+    return kf_parallel(l->ctx, (n + MEANS - 1) / MEANS, turn_fast, v);
+  }
+  for (uint64_t j = 0; j < n; j++)
+    for (uint64_t d = 0; d < dim; d++) v->whitened[d * n + j] = l->means[j * dim + d] * v->root[d];
+  return kf_multiply(
+      l->ctx,
+      (kf_product){
+          .a = v->whitened, .b = v->directions, .c = v->means, .m = n, .n = v->rank, .depth = dim});
+}
+
+static void set_metrics(kf_view *v) {
+  const kf_left_out *l = v->l;
+  for (uint32_t m = 0; m < v->metrics; m++) memset(v->squares[m], 0, l->n * sizeof *v->squares[m]);
+  for (uint32_t k = 0; k < l->n_kinds; k++)
+    for (uint64_t d = 0; d < v->rank; d++) {
+      double inverse = kf_view_narrowing(v, l->kinds[k].count, d);
+      for (uint32_t at = l->kinds[k].first; at < l->kinds[k].last; at++) {
+        uint64_t j = l->by_kind[at];
+        double z = v->means[j * v->rank + d], part = z;
+        for (uint32_t m = 0; m < v->metrics; m++) {
+          if (v->fast)
+            v->columns_f32[m][d * l->n + j] = (float)part;
+          else
+            v->columns[m][d * l->n + j] = part;
+          v->squares[m][j] += part * z;
+          part *= inverse;
+        }
+      }
+    }
+}
+
+kf_status kf_view_set(kf_view *v, double lambda, bool fast) {
+  const kf_left_out *l = v->l;
+  kf_ctx *ctx = l->ctx;
+  const double *values = kf_fitter_values(l->fitter);
+  KF_TRY(kf_fitter_lambda(l->fitter, (kf_lambda){lambda, KF_LAMBDA_ABSOLUTE}, &lambda));
+  double least = values[l->dim - 1] + lambda; /* values fall */
+  if (!(least > 1e-290 && least > 1e-200 * kf_fitter_mean_eigenvalue(l->fitter)))
+    return kf_fail(&ctx->err, KF_ERR_MATH, "lambda %g is too small for double precision", lambda);
+  v->fast = fast && !l->euclidean;
+  v->has_gram = false;
+  for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
+  KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda));
+  set_metrics(v);
+  return KF_OK;
+}
+
+/* The first product is by rows of its upper triangle; the rest is the same. */
+kf_status kf_view_multiply_means(kf_view *v) {
+  uint64_t n = v->l->n;
+  for (uint32_t m = 0; m < v->metrics; m++) {
+    double *gram = v->gram[m];
+    KF_TRY(kf_multiply(v->l->ctx, (kf_product){.a = v->columns[0],
+                                               .b = v->columns[m],
+                                               .c = gram,
+                                               .m = n,
+                                               .n = n,
+                                               .depth = v->rank,
+                                               .upper = true}));
+    for (uint64_t i = 0; i < n; i++)
+      for (uint64_t j = 0; j < i; j++) gram[i * n + j] = gram[j * n + i];
+  }
+  v->has_gram = true;
+  return KF_OK;
+}

@@ -1,0 +1,180 @@
+/* rules.c - what must hold of models, galleries, statistics and ids: one table.
+ *
+ * A checksum guards against damage, not against a file that was made wrong. So every number that is
+ * used is checked when it is loaded, here and nowhere else, and code above need not expect a NaN, an
+ * index out of range or a length that is not one. docs/formats.md lists the same rules, and a test
+ * breaks each of them.
+ *
+ * What koofu writes must pass, rounded as it is, and so must files of other writers that compute in
+ * f32. Tolerances:
+ *   unit rows: 1e-5 of the square. Rounding to f32 moves every element by at most 2^-24 of itself, so
+ *     the square by 1.2e-7; the rest is for sums in f32.
+ *   statistics of unit rows: 1e-4. Rounding to multiples of 2^-22 moves a row by at most sqrt(D) 2^-23,
+ *     which is 3.1e-5 for D = 65,536, and its square by twice that.
+ *   the mean eigenvalue: 2e-6 of the largest. A fit sets eigenvalues to 0 that rounding made negative,
+ *     down to -1e-6 of the largest.
+ * Elements of a map of at most 1e200 and rows of f32 give mapped rows that are finite in f64. */
+#include "file/rules.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#define ROWS_MOST ((double)KF_MAX_ROWS)
+#define MAP       (KF_KIND_MODEL | KF_KIND_GALLERY)
+#define MODEL     KF_KIND_MODEL
+#define GALLERY   KF_KIND_GALLERY
+#define STATS     KF_KIND_STATS
+#define IDS       (KF_KIND_SET | KF_KIND_GALLERY)
+
+/* clang-format off */
+static const kf_rule rules[] = {
+    /* metadata */
+    {MODEL, "rows", "a whole number, 1 to 2^40", kf_rule_whole, 1, ROWS_MOST, NULL, true},
+    {STATS, "rows", "a whole number, 0 to 2^40", kf_rule_whole, 0, ROWS_MOST, NULL, true},
+    {STATS, "dim", "a whole number, 1 to 65,536", kf_rule_whole, 1, KF_MAX_DIM, NULL, true},
+    {MAP | STATS, "normalized", "`0` or `1`", kf_rule_word, 0, 0, "0,1", true},
+    {STATS, "exponent", "a whole number, -200 to 200; 22 if `normalized` is `1`", kf_rule_exponent, -200, 200, NULL, true},
+    {MAP, "centre", "`none` or `mean`", kf_rule_word, 0, 0, "none,mean", true},
+    {MAP, "method", "`shrunk`", kf_rule_word, 0, 0, "shrunk", true},
+    {MAP, "lambda", "a number, 0 or above", kf_rule_number, 0, DBL_MAX, NULL, true},
+    {MODEL, "mean_eigenvalue", "a number, 0 or above", kf_rule_number, 0, DBL_MAX, NULL, true},
+    {MODEL, "within_rank", "a whole number, 0 to 65,536", kf_rule_whole, 0, KF_MAX_DIM, NULL, true},
+    {MODEL, "prior", "a number above 0, at most 2", kf_rule_positive, 0, 2, NULL, true},
+    {MODEL, "prior", "only if `normalized` is `0`", kf_rule_only_if, 0, 0, "normalized=0", true},
+    {MODEL, "prior", "only if `method` is `shrunk`", kf_rule_only_if, 0, 0, "method=shrunk", true},
+    {MODEL, "temperature", "a number above 0", kf_rule_positive, 0, DBL_MAX, NULL, true},
+    {MODEL, "reject_share", "a number above 0, at most 1", kf_rule_positive, 0, 1, NULL, true},
+    {MODEL, "reject_share", "present with `reject`, absent without", kf_rule_together, 0, 0, "reject", true},
+    {MODEL, "alpha", "a number, 0 to 10^6", kf_rule_number, 0, KF_MAX_ALPHA, NULL, true},
+    {MODEL, "alpha", "present with `text`, absent without", kf_rule_together, 0, 0, "text", true},
+    {MODEL, "alpha", "present with `fused_prototypes`, absent without", kf_rule_together, 0, 0, "fused_prototypes", true},
+    {MODEL, "alpha", "present with `text_given`, absent without", kf_rule_together, 0, 0, "text_given", true},
+    {MODEL, "alpha", "only if `normalized` is `1`", kf_rule_only_if, 0, 0, "normalized=1", true},
+    {MODEL, "reject", "a number: at most 1 + `alpha` (without text: 1) in size, to 10^-3, or 0 or above if `normalized` is `0`", kf_rule_reject, 0, 0, NULL, true},
+    {MODEL, "signal", "only if `method` is `shrunk`", kf_rule_only_if, 0, 0, "method=shrunk", true},
+    {MODEL, "signal", "only if `centre` is `mean`", kf_rule_only_if, 0, 0, "centre=mean", true},
+    {GALLERY, "metric", "`cosine`, `euclidean` or `inner`", kf_rule_word, 0, 0, "cosine,euclidean,inner", true},
+    {GALLERY, "k", "a whole number, 1 to 1,024", kf_rule_whole, 1, KF_MAX_NEIGHBOURS, NULL, true},
+    {GALLERY, "mean", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "normalized", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "centre", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {GALLERY, "lambda", "present with a map (the tensor transform), absent without", kf_rule_together, 0, 0, "transform", true},
+    {IDS, "id_ends", "present with `id_bytes`, absent without", kf_rule_together, 0, 0, "id_bytes", true},
+
+    /* the map */
+    {MAP, "transform", "finite, at most 10^200 in size", kf_rule_elements, -1e200, 1e200, NULL, false},
+    {MAP, "transform", "no row of zeros", kf_rule_directions, 0, 0, NULL, false},
+    {MAP, "mean", "finite, at most 2^128 in size", kf_rule_elements, -0x1p128, 0x1p128, NULL, false},
+    {MAP, "mean", "at most 1 long, to 10^-4, if `normalized` is `1`", kf_rule_mean, 0, 0, NULL, false},
+
+    /* models */
+    {MODEL, "within_eigenvalues", "finite, 0 or above", kf_rule_elements, 0, DBL_MAX, NULL, false},
+    {MODEL, "within_eigenvalues", "falling", kf_rule_falling, 0, 0, NULL, false},
+    {MODEL, "within_eigenvalues", "above 0 for the first `within_rank`, 0 for the others", kf_rule_rank, 0, 0, NULL, false},
+    {MODEL, "within_eigenvalues", "`mean_eigenvalue` on average, to 2 10^-6 of the first", kf_rule_trace, 0, 0, NULL, false},
+    {MODEL, "between_eigenvalues", "finite, 0 or above", kf_rule_elements, 0, DBL_MAX, NULL, false},
+    {MODEL, "between_eigenvalues", "falling", kf_rule_falling, 0, 0, NULL, false},
+    {MODEL, "signal", "finite, 0 or above", kf_rule_elements, 0, DBL_MAX, NULL, false},
+    {MODEL, "signal", "falling", kf_rule_falling, 0, 0, NULL, false},
+    {MODEL | STATS, "counts", "0 to 2^40", kf_rule_elements, 0, ROWS_MOST, NULL, false},
+    {MODEL, "counts", "above 0 for a class at least", kf_rule_some, 0, 0, NULL, false},
+    {MODEL, "class_means", "finite", kf_rule_elements, -FLT_MAX, FLT_MAX, NULL, false},
+    {MODEL, "class_means", "zeros where `counts` is 0", kf_rule_zeros, 0, 0, "counts", false},
+    {MODEL, "prototype_lengths", "finite, 0 or above", kf_rule_elements, 0, DBL_MAX, NULL, false},
+    {MODEL, "prototype_lengths", "0 where `counts` is 0", kf_rule_zeros, 0, 0, "counts", false},
+    {MODEL, "prototypes", "finite", kf_rule_elements, -FLT_MAX, FLT_MAX, NULL, false},
+    {MODEL, "prototypes", "unit rows where `prototype_lengths` is above 0, zeros elsewhere", kf_rule_units, 0, 0, "prototype_lengths", false},
+    {MODEL, "text_given", "0 or 1", kf_rule_elements, 0, 1, NULL, false},
+    {MODEL, "text_given", "1 for at least two classes with rows", kf_rule_given, 0, 0, NULL, false},
+    {MODEL, "text", "finite", kf_rule_elements, -FLT_MAX, FLT_MAX, NULL, false},
+    {MODEL, "text", "unit rows where `text_given` is 1, unit rows or zeros where only `counts` is above 0, zeros elsewhere", kf_rule_text, 0, 0, NULL, false},
+    {MODEL, "fused_prototypes", "finite", kf_rule_elements, -FLT_MAX, FLT_MAX, NULL, false},
+    {MODEL, "fused_prototypes", "the row of `prototypes` where `counts` is above 0, unit rows or zeros where only `text_given` is 1, zeros elsewhere", kf_rule_fused, 0, 0, NULL, false},
+
+    /* statistics */
+    {STATS, "counts", "`rows` in all", kf_rule_total, 0, 0, NULL, false},
+    {STATS, "class_sums", "at most 2^22 and 2^(128 + `exponent`) times `counts` in size", kf_rule_class_sums, 0, 0, NULL, false},
+    {STATS, "class_sums", "at most 2^22 times `counts` long, to 10^-4, if `normalized` is `1`", kf_rule_class_lengths, 0, 0, NULL, false},
+    {STATS, "moments_high", "moments at most 2^44 and 2^(256 + 2 `exponent`) times `rows` in size", kf_rule_moments, 0, 0, NULL, false},
+    {STATS, "moments_high", "moments (i, i) at least the sum over classes of `class_sums`^2 / `counts`, to 10^-8", kf_rule_squares, 0, 0, NULL, false},
+    {STATS, "moments_high", "the square of moment (i, j) at most the product of (i, i) and (j, j), to 10^-9", kf_rule_products, 0, 0, NULL, false},
+    {STATS, "moments_high", "moments (i, i) 2^44 times `rows` in all, to 10^-4, if `normalized` is `1`", kf_rule_lengths, 0, 0, NULL, false},
+
+    /* galleries and ids */
+    {GALLERY, "embeddings", "finite", kf_rule_gallery_rows, 0, 0, NULL, false},
+    {GALLERY, "embeddings", "not zero if `metric` is `cosine`, and then unit rows with a map", kf_rule_gallery_units, 0, 0, NULL, false},
+    {GALLERY, "labels", "-1 to K - 1, with K names in `classes`; without names -1 to 2^22 - 1", kf_rule_labels, 0, 0, NULL, false},
+    {IDS, "id_ends", "rising from 0 in steps of 1 to 65,536, none beyond `id_bytes`", kf_rule_id_ends, 0, 0, NULL, false},
+    {GALLERY, "id_ends", "the last one is the length of `id_bytes`", kf_rule_id_last, 0, 0, NULL, false},
+    {IDS, "id_bytes", "each id is UTF-8 without NUL", kf_rule_id_bytes, 0, 0, NULL, false},
+};
+/* clang-format on */
+
+const kf_rule *kf_rules(size_t *n) {
+  *n = sizeof rules / sizeof *rules;
+  return rules;
+}
+
+static kf_status check_all(const kf_contents *c, bool header, kf_err *err) {
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+    if ((rules[i].of & c->kind) != 0 && rules[i].header == header)
+      KF_TRY(rules[i].check(&rules[i], c, err));
+  return KF_OK;
+}
+
+kf_status kf_check_header(kf_kind kind, const kf_st *st, kf_err *err) {
+  return check_all(&(kf_contents){.kind = kind, .path = st->in.path, .st = st}, true, err);
+}
+
+kf_status kf_check_tensors(const kf_contents *c, kf_err *err) { return check_all(c, false, err); }
+
+/* --- what checks share ------------------------------------------------------------------------- */
+
+const kf_st_field *kf_field(const kf_contents *c, const char *name) {
+  for (size_t i = 0; i < c->n_fields; i++)
+    if (strcmp(c->fields[i].name, name) == 0) return &c->fields[i];
+  return NULL;
+}
+
+double kf_field_at(const kf_st_field *f, uint64_t i) {
+  switch (f->type) {
+  case KF_TYPE_F64: return ((const double *)f->memory)[i];
+  case KF_TYPE_F32: return (double)((const float *)f->memory)[i];
+  case KF_TYPE_I64: return (double)((const int64_t *)f->memory)[i];
+  default: return ((const unsigned char *)f->memory)[i];
+  }
+}
+
+bool kf_meta_is(const kf_contents *c, const char *key, const char *value) {
+  const char *given = c->st != NULL ? kf_st_meta(c->st, key) : NULL;
+  return given != NULL && strcmp(given, value) == 0;
+}
+
+double kf_meta_number(const kf_contents *c, const char *key) {
+  const char *text = c->st != NULL ? kf_st_meta(c->st, key) : NULL, *end;
+  return text != NULL ? kf_parse_f64(text, &end) : 0;
+}
+
+kf_status kf_fail_element(const kf_rule *rule, const kf_contents *c, const kf_st_field *f,
+                          uint64_t i, kf_err *err) {
+  char place[64], is[64];
+  unsigned long long row = c->first + i / f->shape[1], column = i % f->shape[1];
+  double value = kf_field_at(f, i);
+  if (f->ndim == 1)
+    snprintf(place, sizeof place, "%llu", row);
+  else
+    snprintf(place, sizeof place, "[%llu, %llu]", row, column);
+  if (isfinite(value))
+    snprintf(is, sizeof is, "%.9g", value);
+  else
+    snprintf(is, sizeof is, "not finite");
+  return kf_fail_file(err, c->path, "element %s of tensor '%s' is %s; it must be: %s", place,
+                      f->name, is, rule->says);
+}
+
+kf_status kf_fail_tensor_row(const kf_rule *rule, const kf_contents *c, uint64_t row,
+                             const char *what, kf_err *err) {
+  return kf_fail_file(err, c->path, "row %llu of tensor '%s' %s; it must be: %s",
+                      (unsigned long long)(c->first + row), rule->subject, what, rule->says);
+}

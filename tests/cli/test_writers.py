@@ -1,0 +1,174 @@
+"""Two writers at once, repeated appends, several outputs together, odd outputs."""
+
+import fcntl
+import os
+import random
+import subprocess
+import time
+
+from harness import IO, USAGE, Skipped, check, equal, test
+from files import data_set, npy, read_safetensors
+
+
+def numbered(box, n):
+    """n files of one row each, whose number is in it."""
+    for i in range(n):
+        box.write(f"{i}.npy", npy([[float(i), 1.0, 0.0]]))
+    return [f"{i}.npy" for i in range(n)]
+
+
+def numbers_in(box, name):
+    return [int(row[0]) for row in read_safetensors(box.read(name))[0]["embeddings"]]
+
+
+@test
+def appends_at_the_same_time(box):
+    names = numbered(box, 41)
+    box.works("index", names[0], "--metric", "euclidean", "-o", "g.safetensors")
+    for round in range(10):
+        processes = [box.start("index", name, "--append", "g.safetensors", "-q") for name in names[1 + 4 * round:5 + 4 * round]]
+        for process in processes:
+            err = process.communicate(timeout=60)[1]
+            equal((process.returncode, err), (0, b""), "an append beside others")
+    equal(sorted(numbers_in(box, "g.safetensors")), list(range(41)), "rows")
+    equal({f for f in box.files() if not f.endswith(".npy")}, {"g.safetensors"}, "files")
+
+
+@test
+def searches_do_not_wait(box):
+    box.write("x.safetensors", data_set())
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    with open(box.path("g.safetensors"), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as an append that takes its time
+        box.works("search", "g.safetensors", "x.safetensors", "-k", 1, timeout=20)
+        box.works("index", "x.safetensors", "--append", "g.safetensors", "-o", "other.safetensors", timeout=20)
+        waiting = box.start("index", "x.safetensors", "--append", "g.safetensors")
+        time.sleep(0.5)
+        check(waiting.poll() is None, "an append waits")
+        waiting.terminate()
+        err = waiting.communicate(timeout=20)[1].decode()
+        check("another process is changing it; waiting" in err and "stopped by a signal" in err, err)
+    box.works("index", "x.safetensors", "--append", "g.safetensors", timeout=20)
+
+
+@test
+def appends_that_are_killed(box):
+    """Killed at any moment and repeated until one comes to its end, each append adds its row once."""
+    names = numbered(box, 25)
+    box.works("index", names[0], "--metric", "euclidean", "-o", "g.safetensors")
+    rng = random.Random(time.time_ns())
+    kills = 0
+    for name in names[1:]:
+        for patience in range(1, 100):
+            process = box.start("index", name, "--append", "g.safetensors", "-q")
+            try:
+                process.communicate(timeout=rng.uniform(0, 0.01) * patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                kills += 1
+                continue
+            equal(process.returncode, 0, f"appending {name}")
+            break
+    equal(numbers_in(box, "g.safetensors"), list(range(25)), f"rows after {kills} kills")
+    check(kills > 0, "some were killed")
+
+
+@test
+def the_same_rows_again(box):
+    box.write("x.safetensors", data_set())
+    box.write("y.safetensors", data_set(seed=2))
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    box.works("index", "y.safetensors", "--append", "g.safetensors")
+    before = box.read("g.safetensors")
+    result = box.works("index", "y.safetensors", "--append", "g.safetensors")
+    check("g.safetensors: these 60 rows have been added to it already" in result.err and "--again" in result.err, f"{result}")
+    check("wrote" not in result.err, f"{result}")
+    equal(box.read("g.safetensors"), before, "the gallery")
+    result = box.works("index", "y.safetensors", "--append", "g.safetensors", "--again")
+    check("wrote g.safetensors: 180 rows" in result.err, f"{result}")
+    result = box.works("index", "y.safetensors", "--append", "g.safetensors", "-o", "h.safetensors")
+    check("wrote h.safetensors: 240 rows" in result.err, f"another file is always written: {result}")
+    box.refuses(USAGE, "index", "x.safetensors", "-o", "i.safetensors", "--again", naming="--append")
+
+
+def pairs(box):
+    """Commands that write several files, and the files."""
+    box.write("x.safetensors", data_set())
+    box.write("names.txt", "ant\nbee\n")
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    yield (["search", "g.safetensors", "--itself", "-k", 2, "-o", "shared/n.npy"], ["n.npy", "n_scores.npy"])
+    yield (["search", "g.safetensors", "--itself", "-k", 2, "-o", "shared/n.tsv", "--html", "shared/n.html"], ["n.tsv", "n.html"])
+    yield (["synth", "--classes", 3, "--dim", 8, "-o", "shared/r.safetensors", "--text", "shared/t.safetensors"], ["r.safetensors", "t.safetensors"])
+    yield (["prompts", "--classes", "names.txt", "--templates", "builtin1", "-o", "shared/p.txt", "--label-output", "shared/l.txt"], ["p.txt", "l.txt"])
+    yield (["eval", "m.safetensors", "x.safetensors", "--per-class", "shared/c.tsv", "--confusions", "shared/f.tsv"], ["c.tsv", "f.tsv"])
+
+
+@test
+def both_or_neither(box):
+    """One of two files cannot be replaced, which nobody knows before the rename: it is somebody else's, in a folder where
+    everyone may make files, but not touch those of others."""
+    if os.geteuid() != 0:
+        raise Skipped("only root can make a file of another user")
+    os.mkdir(box.path("shared"))
+    commands = list(pairs(box))
+    box.become_nobody()
+    os.chown(box.path("shared"), 0, 0)
+    os.chmod(box.path("shared"), 0o1777)
+    for words, files in commands:
+        for theirs in files:
+            for name in files:
+                box.write(f"shared/{name}", "old")
+                os.chown(box.path(f"shared/{name}"), 0 if name == theirs else box.user, 0)
+            box.refuses(IO, *words, naming=[f"{theirs}: cannot be replaced", "not permitted"])
+            for name in files:
+                equal(box.read(f"shared/{name}"), b"old", f"{name} after a failed {words[0]}")
+        os.chown(box.path(f"shared/{theirs}"), box.user, 0)
+        box.works(*words)
+        for name in files:
+            check(box.read(f"shared/{name}") != b"old", f"{name} after {words[0]}")
+        equal({f for f in os.listdir(box.path("shared"))}, set(files), "files")
+        for name in files:
+            os.unlink(box.path(f"shared/{name}"))
+
+
+@test
+def a_name_that_is_taken_meanwhile(box):
+    """While the first file is being made, a folder appears under the name of the second."""
+    words = ["synth", "--classes", 1000, "--dim", 512, "--per-class", 60, "-o", "r.safetensors", "--text", "t.safetensors"]
+    box.write("r.safetensors", "old")
+    process = box.start(*words)
+    time.sleep(0.3)
+    check(process.poll() is None, "synth is over too soon")
+    os.mkdir(box.path("t.safetensors"))
+    err = process.communicate(timeout=120)[1].decode()
+    equal(process.returncode, IO, err)
+    check("t.safetensors" in err, err)
+    equal(box.read("r.safetensors"), b"old", "the rows, if the text cannot be written")
+    equal(box.files(), {"r.safetensors", "t.safetensors"}, "files")
+
+
+@test
+def dangling_links(box):
+    box.write("x.safetensors", data_set())
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    os.mkdir(box.path("disk"))
+    for words, name in ((["stats", "x.safetensors", "-o"], "s.safetensors"), (["classify", "m.safetensors", "x.safetensors", "-o"], "a.tsv")):
+        os.symlink(f"disk/{name}", box.path(name))
+        box.works(*words, name)
+        check(os.path.islink(box.path(name)), f"{name} is still a link")
+        check(os.path.getsize(box.path(f"disk/{name}")) > 0, f"{name} leads to the file")
+        os.symlink("absent/x", box.path(f"lost-{name}"))
+        box.refuses(IO, *words, f"lost-{name}", naming=[f"lost-{name}", "No such file"])
+
+
+@test
+def bits_that_are_not_handed_on(box):
+    box.write("x.safetensors", data_set())
+    box.works("fit", "x.safetensors", "-o", "m.safetensors")
+    for words, name in ((["stats", "x.safetensors", "-o"], "s.safetensors"), (["classify", "m.safetensors", "x.safetensors", "-o"], "a.tsv")):
+        box.write(name, "old")
+        os.chmod(box.path(name), 0o7754)
+        box.works(*words, name)
+        equal(os.stat(box.path(name)).st_mode & 0o7777, 0o754, f"mode of {name}")
