@@ -110,7 +110,7 @@ const cli_command index_command = {
         "A gallery is one .safetensors file with the rows in f32, their labels, class names and "
         "ids, if any, and the map of the model. Queries are then given in the original space: "
         "'koofu search' maps them as the rows were mapped. Without --model, rows and queries are "
-        "compared in the original space. For cosine, rows are scaled to unit length.\n\n"
+        "compared in the original space, as they are given.\n\n"
         "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
         "If the map of the model was fitted on these rows, it has pulled them together, and their "
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "

@@ -360,8 +360,8 @@ const cli_command search_command = {
     .operands = "GALLERY [QUERIES...|PICTURES...|WORDS...]",
     .summary = "find the nearest rows of every query",
     .details =
-        "The nearest rows are exact: the same as comparing with every row in double precision. Of "
-        "equal scores the lower row number comes first. Queries are given in the original space; "
+        "The nearest rows are exact: the same as comparing with every row without any rounding. Of "
+        "equally near rows the lower number comes first. Queries are given in the original space; "
         "a gallery made with a model carries the map and applies it to them.\n\n"
         "The answers are printed as text, best first: a header line and one line per query, "
         "separated by tabs, with its number, counted from 0, then row, label (if the gallery has "

@@ -667,9 +667,10 @@ KF_API int kf_model_class_has_text(const kf_model *model, uint32_t k);
  *
  * An index keeps an 8-bit copy of its rows. A first pass over that copy finds every row that could
  * belong to the answer (the rounding error of each row is measured, so this is certain, not just
- * likely); then scores in double precision, of the rows as given, decide. The answer is what a
- * comparison with every row in double precision gives, to the bit, for any number of threads,
- * instruction set and number of queries at a time. See docs/numerics.md.
+ * likely); then scores of the rows as given decide, in double precision and, where that cannot tell
+ * two rows apart, in exact arithmetic. The answer is that of a comparison with every row without any
+ * rounding, for any number of threads, instruction set and number of queries at a time. See
+ * docs/numerics.md.
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct kf_index kf_index;
@@ -680,13 +681,14 @@ typedef struct kf_index_options {
   kf_metric metric; /* KF_METRIC_DEFAULT: cosine */
   /* 1: do not copy the rows. The array or data set must outlive the index and stay as it is; it is
    * read again for the few rows that the first pass leaves. Memory: one byte per value instead of
-   * five, and 4 bytes per row. */
+   * five, and 4 bytes per row (cosine: 12). */
   int rows_in_place;
   uint64_t reserved[4];
 } kf_index_options;
 
-/* An index over rows [n][dim]. For cosine they are scaled to unit length and rounded to f32 once. A
- * NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is n = 0. */
+/* An index over rows [n][dim]. For cosine they may have any length: cosines are those of the rows as
+ * given. A NaN or infinite row, and for cosine a zero row, is KF_ERR_DATA naming the row; so is
+ * n = 0. */
 KF_API kf_status kf_index_new(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                               const kf_index_options *options, kf_index **out);
 /* The same over the rows of a data set; labels are ignored. A bad row is an error even with
@@ -726,10 +728,10 @@ typedef struct kf_search_report {
 } kf_search_report;
 
 /* The k nearest rows of each query [n][dim], best first: row numbers into rows [n][k]; cosines,
- * inner products or Euclidean distances into scores [n][k] (or NULL). Of equal scores (for
- * distances: equal squares, of which scores are the roots) the lower row number comes first. 1 <= k
- * <= KF_MAX_NEIGHBOURS, and k <= the number of rows searched. Counts are added to report (or
- * NULL). */
+ * inner products or Euclidean distances into scores [n][k] (or NULL). Of equally near rows the lower
+ * number comes first. Rows that are not equally near may have equal scores, which are rounded; scores
+ * never rise (distances never fall) along a list. 1 <= k <= KF_MAX_NEIGHBOURS, and k <= the number of
+ * rows searched. Counts are added to report (or NULL). */
 KF_API kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, uint64_t n,
                            uint32_t k, const kf_search_options *options, int64_t *rows,
                            double *scores, kf_search_report *report);
@@ -781,7 +783,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
- * per value. */
+ * per value, and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);

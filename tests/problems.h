@@ -7,6 +7,7 @@
 #ifndef KF_TEST_PROBLEMS_H
 #define KF_TEST_PROBLEMS_H
 
+#include "exact_order.h"
 #include "test.h"
 
 #include "search/search.h"
@@ -138,6 +139,27 @@ static inline void signs(const shape *s, uint64_t i, float *x) {
   }
 }
 
+/* Whole multiples of a few rows of small integers, and sums of two of these: rows that are parallel
+ * without being equal, and others with the same cosine by chance. */
+static inline void multiples(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i), which = test_random(&state) % 9, other = test_random(&state) % 9;
+  float times = (float)(1 + test_random(&state) % 11), plus = (float)(test_random(&state) % 3 / 2);
+  uint64_t a = s->seed * 31 + which, b = s->seed * 31 + other;
+  for (uint32_t j = 0; j < s->dim; j++) {
+    x[j] = times * ((float)(test_random(&a) % 5) - 2);
+    x[j] += plus * times * ((float)(test_random(&b) % 5) - 2);
+  }
+}
+
+/* Around one direction, at angles of 1e-3 to 1e-7 and lengths of three decades. */
+static inline void narrow_cone(const shape *s, uint64_t i, float *x) {
+  uint64_t state = hash(s, i);
+  double angle = pow(10, -3 - (double)(s->seed % 5)), length = pow(10, 3 * test_uniform(&state));
+  normals(s, 0, 1, x);
+  for (uint32_t j = 0; j < s->dim; j++)
+    x[j] = (float)(length * ((double)x[j] + angle * test_normal(&state)));
+}
+
 static inline void some_zero(const shape *s, uint64_t i, float *x) {
   normals(s, i, i % 3 == 0 ? 0 : 1, x);
 }
@@ -253,6 +275,8 @@ static const kind kinds[] = {
     {.name = "one-hot", .row = one_hot},
     {.name = "ternary", .row = ternary},
     {.name = "signs", .row = signs},
+    {.name = "multiples", .row = multiples},
+    {.name = "narrow cone", .row = narrow_cone},
     {.name = "some zero", .row = some_zero, .zeros = true},
     {.name = "negative products", .row = negative_products, .own_queries = true},
     {.name = "far queries", .row = far_queries, .own_queries = true},
@@ -320,7 +344,8 @@ static inline void free_problem(problem *p) {
 
 /* --- brute force ----------------------------------------------------------------------------- */
 
-/* All rows in the order of their nearness to each query, and their scores. */
+/* All rows in the order of their nearness to each query, and their scores. The order is that of the
+ * exact scores, and of row numbers where these are equal. */
 typedef struct answer {
   const problem *problem;
   kf_metric metric;
@@ -341,51 +366,76 @@ static inline double sum_by_hand(const float *x, const float *y, uint32_t dim, b
 
 typedef struct ranked {
   double value; /* smaller is better: minus the product, or the squared distance */
+  double error; /* more than rounding can do to it */
   int64_t row;
+  const float *query, *x;
+  const problem *problem;
+  kf_metric metric;
+  exact_score *exact; /* once it has been needed */
 } ranked;
 
+static inline void find_exact(ranked *r) {
+  if (r->exact != NULL) return;
+  r->exact = malloc(sizeof *r->exact);
+  assert_non_null(r->exact);
+  *r->exact = exact_score_of(r->metric, r->query, r->x, r->problem->shape.dim);
+}
+
+/* Exact scores are looked at only where rounded ones are close. */
 static inline int by_rank(const void *a, const void *b) {
-  const ranked *x = a, *y = b;
-  if (x->value != y->value) return x->value < y->value ? -1 : 1;
+  ranked *x = (ranked *)(uintptr_t)a, *y = (ranked *)(uintptr_t)b;
+  if (fabs(x->value - y->value) > x->error + y->error) return x->value < y->value ? -1 : 1;
+  if (memcmp(x->x, y->x, x->problem->shape.dim * sizeof *x->x) != 0) {
+    find_exact(x);
+    find_exact(y);
+    int order = exact_order(x->metric, x->exact, y->exact);
+    if (order != 0) return -order;
+  }
   return x->row < y->row ? -1 : 1;
 }
 
-/* A copy of n rows, of unit length for cosine. */
-static inline float *ready(const float *rows, uint64_t n, uint32_t dim, kf_metric metric) {
-  float *out = malloc(n * dim * sizeof *out);
-  assert_non_null(out);
-  memcpy(out, rows, n * dim * sizeof *out);
-  for (uint64_t i = 0; metric == KF_METRIC_COSINE && i < n; i++) {
-    const float *x = rows + i * dim;
-    kf_unit_f32(x, sum_by_hand(x, x, dim, false), dim, out + i * dim);
-  }
-  return out;
+/* What decides: minus the cosine or the product, or the squared distance. */
+static inline double value_by_hand(const float *q, const float *x, uint32_t dim, kf_metric metric) {
+  if (metric == KF_METRIC_EUCLIDEAN) return sum_by_hand(q, x, dim, true);
+  double dot = sum_by_hand(q, x, dim, false);
+  if (metric == KF_METRIC_COSINE)
+    dot /= sqrt(sum_by_hand(q, q, dim, false) * sum_by_hand(x, x, dim, false));
+  return 0 - dot;
+}
+
+static inline ranked rank_row(const problem *p, kf_metric metric, uint64_t q, uint64_t i) {
+  uint32_t dim = p->shape.dim;
+  const float *query = p->queries + q * dim, *x = p->rows + i * dim;
+  double value = value_by_hand(query, x, dim, metric), size = 1;
+  if (metric == KF_METRIC_EUCLIDEAN) size = value;
+  if (metric == KF_METRIC_INNER)
+    size = sqrt(sum_by_hand(query, query, dim, false)) * sqrt(sum_by_hand(x, x, dim, false));
+  return (ranked){.value = value,
+                  .error = (dim + 20) * 0x1p-52 * size,
+                  .row = (int64_t)i,
+                  .query = query,
+                  .x = x,
+                  .problem = p,
+                  .metric = metric};
 }
 
 static inline answer solve(const problem *p, kf_metric metric) {
   uint64_t n = p->shape.n;
-  uint32_t dim = p->shape.dim;
   bool euclid = metric == KF_METRIC_EUCLIDEAN;
   answer a = {.problem = p, .metric = metric};
   a.rows = calloc(p->n_queries * n, sizeof *a.rows);
   a.scores = calloc(p->n_queries * n, sizeof *a.scores);
   ranked *all = malloc(n * sizeof *all);
   assert_true(a.rows != NULL && a.scores != NULL && all != NULL);
-  float *rows = ready(p->rows, n, dim, metric);
-  float *queries = ready(p->queries, p->n_queries, dim, metric);
   for (uint64_t q = 0; q < p->n_queries; q++) {
-    for (uint64_t i = 0; i < n; i++) {
-      double sum = sum_by_hand(queries + q * dim, rows + i * dim, dim, euclid);
-      all[i] = (ranked){euclid ? sum : 0 - sum, (int64_t)i};
-    }
+    for (uint64_t i = 0; i < n; i++) all[i] = rank_row(p, metric, q, i);
     qsort(all, n, sizeof *all, by_rank);
     for (uint64_t t = 0; t < n; t++) {
       a.rows[q * n + t] = all[t].row;
       a.scores[q * n + t] = euclid ? sqrt(all[t].value) : 0 - all[t].value;
+      free(all[t].exact);
     }
   }
-  free(rows);
-  free(queries);
   free(all);
   return a;
 }
@@ -438,17 +488,22 @@ static inline bool same_bits(double x, double y) {
 }
 
 /* How many queries were answered wrongly, in a row number or in a bit of a score (scores may be
- * NULL), and the first such place in words. */
+ * NULL), and the first such place in words. A score that rounding has put out of order is that of
+ * the row before. */
 static inline uint64_t count_wrong(const answer *a, uint32_t k, const int64_t *leave_out,
                                    const int64_t *rows, const double *scores, char text[256]) {
   uint64_t n = a->problem->shape.n, wrong = 0;
   for (uint64_t q = 0; q < a->problem->n_queries; q++) {
     uint64_t at = q * n, t;
+    double score = a->metric == KF_METRIC_EUCLIDEAN ? 0 : INFINITY;
     for (t = 0; t < k; t++, at++) {
       if (leave_out != NULL && a->rows[at] == leave_out[q]) at++;
       uint64_t place = q * k + t;
       if (rows[place] != a->rows[at]) break;
-      if (scores != NULL && !same_bits(scores[place], a->scores[at])) break;
+      bool better =
+          a->metric == KF_METRIC_EUCLIDEAN ? a->scores[at] < score : a->scores[at] > score;
+      if (!better) score = a->scores[at];
+      if (scores != NULL && !same_bits(scores[place], score)) break;
     }
     if (t == k) continue;
     if (wrong++ == 0)

@@ -41,16 +41,12 @@ def canonical(product, dim):
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))
 
 
-def unit(np, rows):
-    """Rows of unit length, as koofu rounds them to f32."""
-    x = rows.astype(np.float32).astype(np.float64)
-    norm2 = canonical(lambda i, j: x[:, i:j] * x[:, i:j], x.shape[1])
-    return (x * (1 / np.sqrt(norm2))[:, None]).astype(np.float32).astype(np.float64)
-
-
 def brute_force(np, rows, queries, k):
-    x, q = unit(np, rows), unit(np, queries)
+    """By cosine: the canonical dot product over the root of the product of squared lengths."""
+    x, q = (a.astype(np.float32).astype(np.float64) for a in (rows, queries))
+    x2, q2 = (canonical(lambda i, j: a[:, i:j] * a[:, i:j], a.shape[1]) for a in (x, q))
     score = canonical(lambda i, j: q[:, None, i:j] * x[None, :, i:j], x.shape[1])
+    score /= np.sqrt(q2[:, None] * x2)
     best = np.argsort(-score, axis=1, kind="stable")[:, :k]
     return best, np.take_along_axis(score, best, axis=1)
 

@@ -1,8 +1,11 @@
-/* test_search_random.c - the search beside brute force on small problems drawn at random: metric,
- * shape, data, threads, batches, rows left out. A failure names the seed of its problem. */
+/* test_search_random.c - the search beside brute force in exact arithmetic, on small problems drawn
+ * at random: metric, shape, data, threads, batches, rows left out. A failure names the seed of its
+ * problem. */
 #include "problems.h"
 
-enum { PROBLEMS = 600, FIRST_SEED = 20240601 };
+#include "search/exact.h"
+
+enum { PROBLEMS = 2000, FIRST_SEED = 20240601 };
 
 /* Between 1 and limit, small numbers as often as large ones. */
 static uint64_t draw(uint64_t limit, uint64_t *state) {
@@ -50,7 +53,53 @@ static void random_problems(void **state) {
   for (uint64_t i = 0; i < PROBLEMS; i++) one_problem(FIRST_SEED + i);
 }
 
+/* --- the arithmetic --------------------------------------------------------------------------- */
+
+static void compare_pair(const problem *p, kf_metric metric, const float *q, const float *x,
+                         const float *y, uint64_t count[3]) {
+  uint32_t dim = p->shape.dim;
+  exact_score a = exact_score_of(metric, q, x, dim), b = exact_score_of(metric, q, y, dim);
+  int want = exact_order(metric, &a, &b);
+  int fine = kf_fine_compare(kf_exact_fine(metric, q, x, dim), kf_exact_fine(metric, q, y, dim));
+  int found = kf_exact_compare(metric, q, x, y, dim);
+  if (found != want || kf_exact_compare(metric, q, y, x, dim) != -want ||
+      (fine != 0 && fine != want))
+    fail_msg("%s, %s, D %u, seed %" PRIu64 ": %d and %d, wanted %d", p->kind->name,
+             metric_name(metric), dim, p->shape.seed, found, fine, want);
+  count[want == 0 ? 0 : fine == 0 ? 1 : 2]++;
+}
+
+/* Pairs of rows of every kind, and rows that differ in one element by as little as can be. */
+static void exact_comparisons(void **state) {
+  (void)state;
+  enum { ROWS = 24 };
+  uint64_t count[3] = {0}; /* equal; told apart exactly; in a hundred bits */
+  for (size_t t = 0; t < N_KINDS; t++)
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+      uint32_t dim = (uint32_t)(seed * seed);
+      problem p = make_problem(&kinds[t], ROWS, dim, ROWS, seed);
+      float *near = malloc(dim * sizeof *near);
+      for (uint64_t i = 0; i < ROWS; i++) {
+        const float *q = p.queries + i * dim, *x = p.rows + i * dim;
+        memcpy(near, x, dim * sizeof *near);
+        near[i % dim] = nextafterf(near[i % dim], 0);
+        for (kf_metric metric = KF_METRIC_COSINE; metric <= KF_METRIC_INNER; metric++) {
+          compare_pair(&p, metric, q, x, x, count);
+          compare_pair(&p, metric, q, x, near, count);
+          compare_pair(&p, metric, x, x, near, count);
+          compare_pair(&p, metric, q, x, p.rows + (i + 1) % ROWS * dim, count);
+        }
+      }
+      free(near);
+      free_problem(&p);
+    }
+  print_message("%" PRIu64 " pairs equal, %" PRIu64 " told apart exactly, %" PRIu64 " before\n",
+                count[0], count[1], count[2]);
+  for (int i = 0; i < 3; i++) assert_true(count[i] > 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(random_problems)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(exact_comparisons),
+                                     cmocka_unit_test(random_problems)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

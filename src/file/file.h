@@ -158,7 +158,7 @@ typedef struct kf_contents {
   const kf_kernels *kernels; /* for rows of f32 */
   const kf_i128 *moments;    /* statistics: the upper triangle */
   uint64_t first;            /* number of the first row in memory, for messages */
-  bool unit;                 /* gallery: rows have unit length */
+  bool direction, unit;      /* gallery: rows are not zero; they have unit length */
   uint32_t n_classes;        /* gallery: labels are below */
 } kf_contents;
 /* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in

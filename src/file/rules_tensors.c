@@ -183,21 +183,21 @@ static double norm2_of(const kf_contents *c, const kf_st_field *f, uint64_t row)
 
 kf_status kf_rule_gallery_rows(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
-  for (uint64_t i = 0; f != NULL && !c->unit && i < f->shape[0]; i++)
+  for (uint64_t i = 0; f != NULL && !c->direction && i < f->shape[0]; i++)
     if (!isfinite(norm2_of(c, f, i))) return fail_row(c, i, "has a NaN or an infinity", err);
   return KF_OK;
 }
 
-/* A row that is not finite does not have unit length either: one look at it is enough. */
+/* A row that is not finite has no direction either: one look at it is enough. */
 kf_status kf_rule_gallery_units(const kf_rule *rule, const kf_contents *c, kf_err *err) {
   const kf_st_field *f = subject_of(rule, c);
-  for (uint64_t i = 0; f != NULL && c->unit && i < f->shape[0]; i++) {
+  for (uint64_t i = 0; f != NULL && c->direction && i < f->shape[0]; i++) {
     double norm2 = norm2_of(c, f, i);
-    if (fabs(norm2 - 1) < 1e-5) continue;
-    return fail_row(c, i,
-                    isfinite(norm2) ? "does not have unit length, as rows of a cosine gallery must"
-                                    : "has a NaN or an infinity",
-                    err);
+    if (!isfinite(norm2)) return fail_row(c, i, "has a NaN or an infinity", err);
+    if (norm2 == 0) return fail_row(c, i, "is zero and has no direction", err);
+    if (c->unit && !(fabs(norm2 - 1) < 1e-5))
+      return fail_row(c, i, "does not have unit length, as mapped rows of a cosine gallery must",
+                      err);
   }
   return KF_OK;
 }

@@ -136,14 +136,11 @@ static kf_status shift_rows(const kf_kernels *kernels, const float *rows, const 
 static kf_status shift_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                                 const double *norm2, const double *shift, uint64_t n, float *out,
                                 kf_err *err) {
-  uint32_t dim = space->dim;
-  bool unit = space->metric == KF_METRIC_COSINE;
+  bool unit = space->metric == KF_METRIC_COSINE; /* then no map puts rows out of range */
   if (space->map != NULL)
     return kf_map_rows_shifted(space->map, kernels, rows, norm2, shift, n, unit, out, err);
-  if (shift != NULL) return shift_rows(kernels, rows, norm2, shift, n, dim, out, err);
-  for (uint64_t i = 0; unit && i < n; i++)
-    kf_unit_f32(rows + i * dim, norm2[i], dim, out + i * dim);
-  if (!unit) memcpy(out, rows, n * dim * sizeof *out);
+  if (shift != NULL) return shift_rows(kernels, rows, norm2, shift, n, space->dim, out, err);
+  memcpy(out, rows, n * space->dim * sizeof *out);
   return KF_OK;
 }
 

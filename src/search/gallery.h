@@ -70,7 +70,8 @@ kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint6
 /* The space in which rows of a data set are compared: that of a map, or the original one (NULL). */
 kf_status kf_space_for(const kf_map *map, const kf_data *data, kf_metric metric, kf_space *out,
                        kf_err *err);
-/* Rows of the original space and their squared lengths to rows as the scores see them. */
+/* Rows of the original space and their squared lengths to rows of this one; without a map they are
+ * copied. */
 kf_status kf_to_space(const kf_space *space, const kf_kernels *kernels, const float *rows,
                       const double *norm2, uint64_t n, float *out, kf_err *err);
 /* kf_gallery_search for queries that messages count from `first` on. */

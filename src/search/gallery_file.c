@@ -29,13 +29,15 @@ kf_status kf_gallery_unchanged(const kf_gallery *g, kf_err *err) {
 /* Checks what is in memory of a gallery. */
 static kf_status check(const kf_gallery *g, const kf_kernels *kernels, const kf_st_field *fields,
                        size_t n, uint64_t first, kf_err *err) {
+  bool cosine = g->space.metric == KF_METRIC_COSINE;
   return kf_check_tensors(&(kf_contents){.kind = KF_KIND_GALLERY,
                                          .path = g->in.path,
                                          .fields = fields,
                                          .n_fields = n,
                                          .kernels = kernels,
                                          .first = first,
-                                         .unit = g->space.metric == KF_METRIC_COSINE,
+                                         .direction = cosine,
+                                         .unit = cosine && g->space.map != NULL,
                                          .n_classes = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES},
                           err);
 }

@@ -312,7 +312,7 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
                            .dim = w->space.dim,
                            .dtype = KF_F32,
                            .refuse_zero = cosine,
-                           .map = cosine || w->space.map != NULL ? map_rows : NULL,
+                           .map = w->space.map != NULL ? map_rows : NULL,
                            .argument = &w->space};
   return write_gallery(w, path, err);
 }

@@ -23,10 +23,16 @@ static double rounding_share(const kf_index *index) { return (index->dim + 64) *
 
 /* --- one row to 8 bits ----------------------------------------------------------------------- */
 
-/* y = x - centre; returns the largest |y_i|. */
-static double centre_row(const kf_index *index, const float *x, double *y) {
+/* What brings a row of this squared length to the length at which it is compared; zeros stay. */
+static double scale_of(const kf_index *index, double norm2) {
+  if (index->metric != KF_METRIC_COSINE) return 1;
+  return norm2 > 0 ? 1 / sqrt(norm2) : 0;
+}
+
+/* y = scale x - centre; returns the largest |y_i|. */
+static double centre_row(const kf_index *index, const float *x, double scale, double *y) {
   double largest = 0;
-  for (uint32_t i = 0; i < index->dim; i++) y[i] = (double)x[i] - index->centre[i];
+  for (uint32_t i = 0; i < index->dim; i++) y[i] = (double)x[i] * scale - index->centre[i];
   for (uint32_t i = 0; i < index->dim; i++) largest = fabs(y[i]) > largest ? fabs(y[i]) : largest;
   return largest;
 }
@@ -55,10 +61,14 @@ static void place(kf_index *index, uint64_t row, const int8_t *bytes) {
     for (uint32_t j = 0; j < 4; j++) to[j] = (uint8_t)(bytes[i + j] + 128);
 }
 
+static double row_scale(const kf_index *index, uint64_t row) {
+  return index->norm2 != NULL ? scale_of(index, index->norm2[row]) : 1;
+}
+
 /* Packs a row, and widens the bounds of its block. */
 static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, const float *x,
                     kf_row_block *block, double *y, int8_t *bytes) {
-  double largest = centre_row(index, x, y);
+  double largest = centre_row(index, x, row_scale(index, row), y);
   double length2 = kernels->dot(index->dim, y, y);
   double h = index->metric == KF_METRIC_EUCLIDEAN ? length2 / 2
                                                   : -kernels->dot(index->dim, index->centre, y);
@@ -73,6 +83,7 @@ static void set_row(kf_index *index, const kf_kernels *kernels, uint64_t row, co
     memset(bytes, 0, index->padded);
     index->offset[row] = -INFINITY;
   }
+  block->longest = fmaxf(block->longest, up(sqrt(length2)));
   place(index, row, bytes);
 }
 
@@ -88,16 +99,20 @@ static void fill_row(kf_index *index, uint64_t row, int8_t *bytes) {
 kf_query kf_query_start(const kf_index *index, const kf_kernels *kernels, const float *x,
                         double *scratch) {
   double *p = scratch, *other = scratch + index->dim;
-  kf_query q = {.largest = centre_row(index, x, p)};
+  kf_query q = {.norm2 = kernels->norm2(x, index->dim)};
+  double scale = scale_of(index, q.norm2);
+  q.largest = centre_row(index, x, scale, p);
   double length2 = kernels->dot(index->dim, p, p);
   q.base = length2;
   q.length = sqrt(length2) * SLACK;
   if (index->metric != KF_METRIC_EUCLIDEAN) {
-    for (uint32_t i = 0; i < index->dim; i++) other[i] = (double)x[i];
+    for (uint32_t i = 0; i < index->dim; i++) other[i] = (double)x[i] * scale;
     q.base = kernels->dot(index->dim, other, index->centre);
     q.length += 2 * index->centre_length;
   }
   if (!(q.length < LONGEST)) q.largest = INFINITY;
+  q.share = (index->dim + 64) * 0x1p-54; /* (D/2 + 32) u, more than needed */
+  if (index->metric == KF_METRIC_INNER) q.share *= sqrt(q.norm2) * SLACK;
   return q;
 }
 
@@ -118,7 +133,7 @@ void kf_query_round(const kf_index *index, const kf_kernels *kernels, const floa
     query->by_length = query->by_error = query->fixed = INFINITY;
     return;
   }
-  centre_row(index, x, scratch);
+  centre_row(index, x, scale_of(index, query->norm2), scratch);
   round_row(index, factor, scratch, bytes);
   for (uint32_t i = 0; i < index->dim; i++) bytes2 += bytes[i] * bytes[i];
   double error = sqrt(kernels->dot(index->dim, scratch, scratch)) * SLACK;
@@ -137,6 +152,13 @@ double kf_key(const kf_index *index, const kf_query *query, double score) {
   return index->metric == KF_METRIC_EUCLIDEAN ? (query->base - score) / 2 : score - query->base;
 }
 
+double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score) {
+  double gamma = rounding_share(index), length = kf_row_length(index, query, row, score);
+  if (index->metric != KF_METRIC_EUCLIDEAN)
+    return gamma * query->length * (length + index->centre_length);
+  return 2 * gamma * (query->length + length) * (query->length + length);
+}
+
 /* --- the centre ------------------------------------------------------------------------------ */
 
 #define SAMPLE 1024u
@@ -146,23 +168,27 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The mean of a sample of rows, without those that are far longer than most. Any centre gives the
+/* The mean of a sample of rows as they are compared, without those that are far longer than most. Any centre gives the
  * same answers; a good one leaves small numbers to round. */
 static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err *err) {
   uint32_t dim = index->dim;
   uint64_t n = index->n < SAMPLE ? index->n : SAMPLE;
   float *rows;
-  double *length2, *sorted;
+  double *length2, *sorted, *scale;
   kf_arena arena = {0};
   KF_TAKE(&arena, rows, n * dim);
   KF_TAKE(&arena, length2, n);
   KF_TAKE(&arena, sorted, n);
+  KF_TAKE(&arena, scale, n);
   kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   for (uint64_t i = 0; status == KF_OK && i < n; i++) {
     uint64_t row = (uint64_t)((double)i / (double)n * (double)index->n);
     float *x = rows + i * dim;
     status = index->source.fetch(index->source.self, kernels, row, 1, x, err);
-    if (status == KF_OK) sorted[i] = length2[i] = kernels->norm2(x, dim);
+    if (status != KF_OK) break;
+    double norm2 = kernels->norm2(x, dim);
+    scale[i] = scale_of(index, norm2);
+    sorted[i] = length2[i] = index->metric == KF_METRIC_COSINE ? norm2 > 0 : norm2;
   }
   uint64_t used = 0;
   if (status == KF_OK) {
@@ -170,7 +196,7 @@ static kf_status find_centre(kf_index *index, const kf_kernels *kernels, kf_err 
     for (uint64_t i = 0; i < n; i++)
       if (length2[i] <= 16 * sorted[n / 2] && length2[i] < LONGEST * LONGEST) {
         used++;
-        for (uint32_t j = 0; j < dim; j++) index->centre[j] += (double)rows[i * dim + j];
+        for (uint32_t j = 0; j < dim; j++) index->centre[j] += (double)rows[i * dim + j] * scale[i];
       }
     for (uint32_t j = 0; used > 0 && j < dim; j++) index->centre[j] /= (double)used;
     index->centre_length = sqrt(kernels->dot(dim, index->centre, index->centre)) * SLACK;
@@ -200,6 +226,7 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
   if (!index->in_place) KF_TAKE(arena, index->rows, index->n * index->dim);
+  if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
 
@@ -226,7 +253,11 @@ typedef struct build_scratch {
 static void build_rows(kf_index *index, const kf_kernels *kernels, uint64_t number, uint64_t n,
                        const float *rows, const build_scratch *s) {
   uint64_t first = number * index->block_rows;
-  for (uint64_t i = 0; i < n; i++) s->largest[i] = centre_row(index, rows + i * index->dim, s->y);
+  for (uint64_t i = 0; i < n; i++) {
+    const float *x = rows + i * index->dim;
+    if (index->norm2 != NULL) index->norm2[first + i] = kernels->norm2(x, index->dim);
+    s->largest[i] = centre_row(index, x, row_scale(index, first + i), s->y);
+  }
   kf_row_block block = {.scale = block_scale(s->largest, n)};
   for (uint64_t i = 0; i < n; i++)
     set_row(index, kernels, first + i, rows + i * index->dim, &block, s->y, s->bytes);
@@ -261,13 +292,15 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   return status;
 }
 
-/* The median over blocks of the factor with which their offsets come to 2^27. */
-static kf_status find_least_factor(kf_index *index, kf_err *err) {
+/* The longest row, and the median over blocks of the factor with which their offsets come to
+ * 2^27. */
+static kf_status sum_up_blocks(kf_index *index, kf_err *err) {
   double *factor = kf_alloc(index->n_blocks, sizeof *factor);
   if (factor == NULL) return kf_fail_memory(err);
   uint64_t n = 0;
   for (uint64_t i = 0; i < index->n_blocks; i++) {
     const kf_row_block *b = &index->blocks[i];
+    index->longest = fmax(index->longest, (double)b->longest);
     if (b->scale > 0) factor[n++] = (double)b->offset / (double)b->scale * 0x1p-27;
   }
   qsort(factor, n, sizeof *factor, by_value);
@@ -299,7 +332,7 @@ kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric,
   if (status == KF_OK) status = find_centre(index, ctx->kernels, &ctx->err);
   build_job j = {.ctx = ctx, .index = index};
   if (status == KF_OK) status = kf_parallel(ctx, (size_t)index->n_blocks, build_block, &j);
-  if (status == KF_OK) status = find_least_factor(index, &ctx->err);
+  if (status == KF_OK) status = sum_up_blocks(index, &ctx->err);
   KF_HAND_OUT(status, out, index, kf_index_free);
 }
 
@@ -318,5 +351,6 @@ uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t places = index->n_blocks * index->block_rows;
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
+  if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
   return index->in_place ? bytes : bytes + index->n * index->dim * sizeof(float);
 }

@@ -1,7 +1,8 @@
 /* index.h - the contents of an index, and the bounds that the first pass of a search relies on.
  * Stays in this room. docs/numerics.md has the proof.
  *
- * With the centre m, a row x and a query q are y = x - m and p = q - m. Rows are ranked by the key
+ * With the centre m, a row x and a query q are y = x - m and p = q - m; for cosine, x and q are at
+ * unit length here, and here alone. Rows are ranked by the key
  *
  *     a = p . y - h        h = -m . y   (q . x = a + q . m)
  *                          h = |y|^2/2  (|q - x|^2 = |p|^2 - 2 a)
@@ -13,13 +14,16 @@
 
 #include "search/search.h"
 
+#include <math.h>
+
 /* Bounds over the rows of one block, except those that are always candidates. */
 typedef struct kf_row_block {
-  float scale;  /* y is about scale * bytes */
-  float length; /* not less than any |y| */
-  float error;  /* not less than any |y - scale * bytes| */
-  float offset; /* the largest |h| */
-  float fixed;  /* the part of the margin that does not depend on the query */
+  float scale;   /* y is about scale * bytes */
+  float length;  /* not less than any |y| */
+  float error;   /* not less than any |y - scale * bytes| */
+  float offset;  /* the largest |h| */
+  float fixed;   /* the part of the margin that does not depend on the query */
+  float longest; /* not less than any |y|, of all rows */
 } kf_row_block;
 
 struct kf_index {
@@ -28,9 +32,11 @@ struct kf_index {
   uint64_t n;
   uint32_t dim, padded; /* kf_scan_dim(dim) */
   bool in_place;
-  float *rows; /* [n][dim]; NULL: in place */
+  float *rows;   /* [n][dim] as given; NULL: in place */
+  double *norm2; /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */
+  double longest;       /* not less than any |y| */
 
   /* The 8-bit copy, in panels, and h of each row; the last block is filled up. */
   uint32_t block_rows; /* a multiple of KF_PANELS_STEP * KF_PANEL */
@@ -50,9 +56,11 @@ struct kf_index {
 
 /* A query. First it is centred, then rounded with a factor that several queries may share. */
 typedef struct kf_query {
+  double norm2;   /* the canonical squared length of the query as given */
   double largest; /* |p_i|; infinite: too long, and every row is a candidate */
   double base;    /* q . m, or |p|^2 */
   double length;  /* not less than |q| + |m| (dot products) or |p| (distances) */
+  double share;   /* of a score that rounding may change: for kf_score_error */
   /* Set by rounding: the weight of a block's length and of its error in the margin, and a constant.
    */
   double by_length, by_error, fixed;
@@ -94,9 +102,32 @@ static inline int32_t kf_floor(double least, double margin, double value_of_one,
   if (floor > KF_SCAN_LIMIT) return KF_SCAN_LIMIT;
   return floor > KF_SCAN_ALL ? (int32_t)floor : KF_SCAN_ALL; /* also if it is NaN */
 }
-/* The key of a canonical score (dot product or squared distance): larger is nearer. It never falls
- * when the score gets better. */
+/* The key of a canonical score (cosine, dot product or squared distance): larger is nearer. It
+ * never falls when the score gets better. */
 double kf_key(const kf_index *index, const kf_query *query, double score);
+/* Not less than |y| of a row with this canonical score. */
+static inline double kf_row_length(const kf_index *index, const kf_query *query, uint64_t row,
+                                   double score) {
+  if (index->metric == KF_METRIC_COSINE) return 2 + index->centre_length;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return query->length + 2 * sqrt(score);
+  bool bounded = index->offset[row] > -INFINITY;
+  return bounded ? (double)index->blocks[row / index->block_rows].length : index->longest;
+}
+/* How far a canonical score may be from the exact one. */
+static inline double kf_score_error(const kf_index *index, const kf_query *query, uint64_t row,
+                                    double score) {
+  if (index->metric == KF_METRIC_COSINE) return query->share;
+  if (index->metric == KF_METRIC_EUCLIDEAN) return query->share * score;
+  return query->share * (kf_row_length(index, query, row, score) + index->centre_length);
+}
+/* How far its key may be from that of the exact one. */
+double kf_key_error(const kf_index *index, const kf_query *query, uint64_t row, double score);
+/* The canonical cosine of two rows with this dot product and these squared lengths. That of a row
+ * with itself is 1. */
+static inline double kf_cosine(double dot, double norm2, double other_norm2) {
+  double lengths2 = norm2 * other_norm2; /* below 2^545, and at least 2^-596 unless it is zero */
+  return lengths2 > 0 ? dot / sqrt(lengths2) : 0;
+}
 
 /* --- groups of queries (query_groups.c) ------------------------------------------------------ */
 
@@ -106,7 +137,7 @@ typedef struct kf_query_groups {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_scan_kernel *scan;
-  const float *x;     /* [n][dim] the queries, as the scores see them */
+  const float *x;     /* [n][dim] the queries */
   uint32_t n;         /* queries at hand */
   uint32_t n_groups;  /* of scan->group queries; the last one may be smaller */
   uint32_t *order;    /* [n] place i holds query order[i] */

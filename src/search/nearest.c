@@ -53,7 +53,8 @@ static uint32_t capacity_for(uint32_t k) { return 2 * k + 256; }
 
 /* How many queries a finder takes at a time, of n. */
 static uint32_t batch_for(uint32_t k, uint64_t n) {
-  uint64_t each = capacity_for(k) * sizeof(kf_pending) + k * (sizeof(double) + sizeof(kf_scored));
+  uint64_t each = capacity_for(k) * sizeof(kf_pending) +
+                  k * (sizeof(double) + sizeof(kf_scored) + sizeof(kf_fine));
   uint64_t most = BATCH_BYTES / each;
   if (most > BATCH) most = BATCH;
   if (most > n) most = n;
@@ -68,6 +69,7 @@ static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err
   kf_pending *pending;
   double *lower;
   kf_scored *scored;
+  kf_fine *fine;
   f->r = r;
   f->index = index;
   f->k = r->k;
@@ -81,14 +83,17 @@ static kf_status finder_make(finder *f, const request *r, uint32_t batch, kf_err
   KF_TAKE(arena, pending, batch * capacity);
   KF_TAKE(arena, lower, batch * k);
   KF_TAKE(arena, scored, batch * k);
+  KF_TAKE(arena, fine, batch * k);
   if (arena->failed) {
     kf_arena_free(arena);
     *f = (finder){0};
     return kf_fail_memory(err);
   }
   for (uint32_t i = 0; i < batch; i++)
-    f->lists[i] = (kf_shortlist){
-        .pending = pending + i * capacity, .lower = lower + i * k, .scored = scored + i * k};
+    f->lists[i] = (kf_shortlist){.pending = pending + i * capacity,
+                                 .lower = lower + i * k,
+                                 .scored = scored + i * k,
+                                 .fine = fine + i * k};
   return KF_OK;
 }
 
@@ -256,9 +261,10 @@ static kf_status finish(finder *f, uint32_t i, kf_err *err) {
   kf_scorer scorer = scorer_for(f, i);
   KF_TRY(kf_shortlist_settle(list, f->k, &scorer, err));
   f->candidates += scorer.candidates;
+  double value = -INFINITY; /* rounding may have put scores out of order: then they are equal */
   for (uint32_t t = 0; t < f->k; t++) {
     uint64_t at = query_at(f, i) * f->k + t;
-    double value = list->scored[t].value;
+    if (!(list->scored[t].value < value)) value = list->scored[t].value;
     r->rows[at] = (int64_t)list->scored[t].row;
     if (r->scores != NULL)
       r->scores[at] = f->index->metric == KF_METRIC_EUCLIDEAN ? sqrt(value) : -value;

@@ -118,8 +118,14 @@ kf_status kf_prototypes_new(kf_ctx *ctx, const kf_model *model, kf_metric metric
   if (status == KF_OK && p->n == 0)
     status = kf_fail(err, KF_ERR_DATA, "no class of the model takes part");
   row_source from = {rows, p->dim};
-  kf_source source = {.rows = p->n, .dim = p->dim, .fetch = fetch_prototypes, .self = &from};
-  kf_metric metric_of_rows = part == KF_PART_FUSED ? KF_METRIC_INNER : p->metric;
+  kf_source source = {.rows = p->n,
+                      .dim = p->dim,
+                      .fetch = fetch_prototypes,
+                      .self = &from,
+                      .canonical = true}; /* as probabilities see them */
+  /* Prototypes and queries are unit rows for cosine: their dot products are the scores. */
+  bool distances = p->metric == KF_METRIC_EUCLIDEAN && part != KF_PART_FUSED;
+  kf_metric metric_of_rows = distances ? KF_METRIC_EUCLIDEAN : KF_METRIC_INNER;
   if (status == KF_OK) status = kf_index_build(ctx, &source, metric_of_rows, false, &p->index);
   kf_arena_free(&arena); /* the index has rows of its own */
   KF_HAND_OUT(status, out, p, kf_prototypes_free);

@@ -1,5 +1,5 @@
 /* search.c - the public face of the index: rows from the caller or from a data set, and queries,
- * all checked, and scaled to unit length for cosine. */
+ * all checked. */
 #include "search/search.h"
 
 #include <math.h>
@@ -17,20 +17,13 @@ kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool d
                  norm2 == 0 ? "is zero and has no direction" : "has a NaN or an infinity");
 }
 
-/* Checks rows [n][dim], counted from `first` on in messages, and makes them ready for a metric; out
- * may be rows. */
-static kf_status ready_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
-                            const float *rows, uint64_t first, uint64_t n, uint32_t dim, float *out,
+/* Checks rows [n][dim], counted from `first` on in messages. */
+static kf_status check_rows(const kf_kernels *kernels, kf_metric metric, const char *what,
+                            const float *rows, uint64_t first, uint64_t n, uint32_t dim,
                             kf_err *err) {
-  for (uint64_t i = 0; i < n; i++) {
-    const float *x = rows + i * dim;
-    double norm2 = kernels->norm2(x, dim);
-    KF_TRY(kf_check_norm2(what, first + i, norm2, metric == KF_METRIC_COSINE, err));
-    if (metric == KF_METRIC_COSINE)
-      kf_unit_f32(x, norm2, dim, out + i * dim);
-    else if (out != rows)
-      memcpy(out + i * dim, x, dim * sizeof *x);
-  }
+  for (uint64_t i = 0; i < n; i++)
+    KF_TRY(kf_check_norm2(what, first + i, kernels->norm2(rows + i * dim, dim),
+                          metric == KF_METRIC_COSINE, err));
   return KF_OK;
 }
 
@@ -48,14 +41,15 @@ static kf_status fetch_origin(const void *self, const kf_kernels *kernels, uint6
                               uint64_t n, float *rows, kf_err *err) {
   const origin *from = self;
   uint32_t dim = from->dim;
-  if (from->rows != NULL)
-    return ready_rows(kernels, from->metric, "row", from->rows + first * dim, first, n, dim, rows,
-                      err);
+  if (from->rows != NULL) {
+    memcpy(rows, from->rows + first * dim, n * dim * sizeof *rows);
+    return check_rows(kernels, from->metric, "row", rows, first, n, dim, err);
+  }
   KF_TRY(from->data->fetch(from->data, kernels, first, n, rows, NULL, err));
   kf_err plain;
   for (uint64_t i = 0; i < n; i++)
-    if (ready_rows(kernels, from->metric, "row", rows + i * dim, first + i, 1, dim, rows + i * dim,
-                   &plain) != KF_OK)
+    if (check_rows(kernels, from->metric, "row", rows + i * dim, first + i, 1, dim, &plain) !=
+        KF_OK)
       return kf_fail_row(err, from->data, first + i, KF_HINT_NONE, "is NaN%s",
                          from->metric == KF_METRIC_COSINE ? ", infinite or zero" : " or infinite");
   return KF_OK;
@@ -117,16 +111,15 @@ kf_status kf_search(kf_ctx *ctx, const kf_index *index, const float *queries, ui
   KF_OPTIONS(kf_search_options, o, options);
   if (o.text_mean != NULL) return kf_fail(err, KF_ERR_ARG, "kf_search: text_mean is for galleries");
   KF_TRY(kf_check_neighbours(k, kf_rows_taking_part(kf_index_rows(index), o.leave_out, n), err));
-  uint32_t dim = kf_index_dim(index);
-  float *ready = kf_alloc(n, dim * sizeof *ready);
-  if (ready == NULL) return kf_fail_memory(err);
-  uint64_t candidates = 0;
+  KF_TRY(check_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n,
+                    kf_index_dim(index), err));
+  uint64_t candidates = 0, size = kf_index_dim(index) * sizeof *queries;
+  float *aligned = kf_alloc(n, size); /* each is read for many rows */
+  if (aligned == NULL) return kf_fail_memory(err);
+  if (n > 0) memcpy(aligned, queries, n * size);
   kf_status status =
-      ready_rows(ctx->kernels, kf_index_metric(index), "query", queries, 0, n, dim, ready, err);
-  if (status == KF_OK)
-    status =
-        kf_index_nearest_parallel(ctx, index, ready, n, k, o.leave_out, rows, scores, &candidates);
-  kf_free(ready);
+      kf_index_nearest_parallel(ctx, index, aligned, n, k, o.leave_out, rows, scores, &candidates);
+  kf_free(aligned);
   if (status == KF_OK && report != NULL) {
     report->queries += n;
     report->candidates += candidates;

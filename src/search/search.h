@@ -6,15 +6,16 @@
 
 /* --- the engine ------------------------------------------------------------------------------ */
 
-/* Where the rows of an index come from, as the scores see them (for cosine: unit rows). `fetch` may
- * be called from any worker thread. */
+/* Where the rows of an index come from. Lengths do not matter for cosine, and a zero row has a
+ * cosine of 0 with any other. `fetch` may be called from any worker thread. */
 typedef struct kf_source {
   uint64_t rows;
   uint32_t dim;
   kf_status (*fetch)(const void *self, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, kf_err *err);
   const void *self;
-  void *owned; /* freed with the index, or when building it fails; may be NULL */
+  void *owned;    /* freed with the index, or when building it fails; may be NULL */
+  bool canonical; /* canonical scores decide, as they are; otherwise exact ones do */
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must
@@ -22,7 +23,7 @@ typedef struct kf_source {
 kf_status kf_index_build(kf_ctx *ctx, const kf_source *source, kf_metric metric, bool in_place,
                          kf_index **out);
 
-/* The k nearest rows of n queries, which are as the scores see them, on the calling thread. k has
+/* The k nearest rows of n queries in the space of the rows, on the calling thread. k has
  * been checked (kf_check_neighbours); leave_out, scores and candidates may be NULL. The number of
  * rows scored is added to *candidates. */
 kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, const float *queries,
@@ -33,7 +34,7 @@ kf_status kf_index_nearest(const kf_index *index, const kf_kernels *kernels, con
 kf_status kf_index_nearest_parallel(kf_ctx *ctx, const kf_index *index, const float *queries,
                                     uint64_t n, uint32_t k, const int64_t *leave_out, int64_t *rows,
                                     double *scores, uint64_t *candidates);
-/* Hands out, for each of n < 2^32 queries, every row whose canonical score (dot product, or
+/* Hands out, for each of n < 2^32 queries, every row whose canonical score (cosine, dot product or
  * squared distance) is as good as least_score[i] or better, and some others; in no order. On the
  * calling thread. */
 typedef void (*kf_reach_fn)(void *argument, uint64_t query, uint64_t row);

@@ -3,7 +3,10 @@
  * A row comes with bounds of its key. Once k rows are known to have keys of at least `least`, a row
  * whose upper bound is below that is out: it cannot even tie. The remaining rows are scored from
  * the largest upper bound down, and as soon as k scores are known that the next upper bound does
- * not reach, the answer is complete. */
+ * not reach, the answer is complete.
+ *
+ * Scores are canonical sums in f64. Where two are so close that their rounding may have put them in
+ * the wrong order, they are taken again in a hundred bits and, if that is not enough, exactly. */
 #include "search/shortlist.h"
 
 #include <math.h>
@@ -16,6 +19,7 @@ static void forget_bounds(kf_shortlist *list, uint32_t k) {
 void kf_shortlist_start(kf_shortlist *list, uint32_t k) {
   list->least = -INFINITY;
   list->n_pending = list->n_scored = 0;
+  list->refined = false;
   forget_bounds(list, k);
 }
 
@@ -66,22 +70,12 @@ static double key_of(const kf_scorer *s, double value) {
   return kf_key(s->index, s->query, s->index->metric == KF_METRIC_EUCLIDEAN ? value : -value);
 }
 
-static void note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, kf_scored s) {
-  kf_scored *to = list->scored;
-  uint32_t at = list->n_scored;
-  if (at == k) at = k - 1;
-  if (list->n_scored == k &&
-      (s.value > to[at].value || (s.value == to[at].value && s.row > to[at].row)))
-    return;
-  for (; at > 0 &&
-         (s.value < to[at - 1].value || (s.value == to[at - 1].value && s.row < to[at - 1].row));
-       at--)
-    to[at] = to[at - 1];
-  to[at] = s;
-  if (list->n_scored < k) list->n_scored++;
-  if (list->n_scored < k) return;
-  double key = key_of(scorer, to[k - 1].value);
-  if (key > list->least) list->least = key;
+/* A lower bound of its key or, where rows are in the order of exact scores, of that of its exact
+ * score. */
+static double least_key(const kf_scorer *s, const kf_scored *scored) {
+  double key = key_of(s, scored->value);
+  if (s->index->source.canonical) return key;
+  return key - kf_key_error(s->index, s->query, scored->row, scored->value);
 }
 
 static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t n,
@@ -96,6 +90,105 @@ static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t
   return KF_OK;
 }
 
+static double value_error(const kf_scorer *s, const kf_scored *scored) {
+  return kf_score_error(s->index, s->query, scored->row, scored->value);
+}
+
+static const kf_fine unknown = {NAN, NAN};
+
+static void refine(kf_shortlist *list, uint32_t k) {
+  for (uint32_t i = 0; i < k && !list->refined; i++) list->fine[i] = unknown;
+  list->refined = true;
+}
+
+/* A row that is about to be noted. */
+typedef struct newcomer {
+  kf_scored scored;
+  double clear; /* a score that is farther away than this certainly is better, or worse */
+  kf_fine fine;
+} newcomer;
+
+static newcomer newcomer_of(const kf_scorer *s, kf_scored scored) {
+  const kf_index *index = s->index;
+  newcomer x = {.scored = scored, .clear = -1, .fine = unknown};
+  if (index->source.canonical) return x;
+  x.clear = 2 * s->query->share;
+  /* A distance of more than twice this one differs by far more than their errors. */
+  if (index->metric == KF_METRIC_EUCLIDEAN) x.clear *= 1.5 * scored.value;
+  if (index->metric == KF_METRIC_INNER) x.clear *= index->longest + index->centre_length;
+  return x;
+}
+
+/* Whether a row is nearer than the one at place `at`: 1, or -1 if it is farther, or 0. *out is what
+ * canonical scores say, and stays where they can tell. */
+static kf_status compare_closely(kf_shortlist *list, uint32_t k, const kf_scorer *s, newcomer *x,
+                                 uint32_t at, int *out, kf_err *err) {
+  const float *rows[2];
+  const kf_index *index = s->index;
+  const kf_scored *y = &list->scored[at];
+  if (fabs(y->value - x->scored.value) > value_error(s, &x->scored) + value_error(s, y))
+    return KF_OK;
+  *out = 0;
+  KF_TRY(find_rows(s, (uint64_t[]){x->scored.row, y->row}, 2, rows, err));
+  if (x->scored.value == y->value && memcmp(rows[0], rows[1], index->dim * sizeof **rows) == 0)
+    return KF_OK;
+  refine(list, k);
+  kf_fine *fine[] = {&x->fine, &list->fine[at]};
+  for (int i = 0; i < 2; i++)
+    if (isnan(fine[i]->high)) *fine[i] = kf_exact_fine(index->metric, s->x, rows[i], index->dim);
+  *out = kf_fine_compare(*fine[0], *fine[1]);
+  if (*out == 0) *out = kf_exact_compare(index->metric, s->x, rows[0], rows[1], index->dim);
+  return KF_OK;
+}
+
+/* Whether a row comes before the one at place `at`. */
+static inline kf_status comes_before(kf_shortlist *list, uint32_t k, const kf_scorer *s,
+                                     newcomer *x, uint32_t at, bool *out, kf_err *err) {
+  const kf_scored *y = &list->scored[at];
+  double apart = y->value - x->scored.value;
+  int nearer = (apart > 0) - (apart < 0);
+  if (!(fabs(apart) > x->clear)) KF_TRY(compare_closely(list, k, s, x, at, &nearer, err));
+  *out = nearer != 0 ? nearer > 0 : x->scored.row < y->row;
+  return KF_OK;
+}
+
+static void insert(kf_shortlist *list, uint32_t k, const newcomer *x, uint32_t at) {
+  if (list->n_scored < k) list->n_scored++;
+  size_t after = list->n_scored - at - 1;
+  if (!isnan(x->fine.high)) refine(list, k);
+  memmove(list->scored + at + 1, list->scored + at, after * sizeof *list->scored);
+  list->scored[at] = x->scored;
+  if (!list->refined) return;
+  memmove(list->fine + at + 1, list->fine + at, after * sizeof *list->fine);
+  list->fine[at] = x->fine;
+}
+
+/* Few places are looked at from the last one on, which is where most rows go; of many, the place is
+ * found by halving. */
+static kf_status note_score(kf_shortlist *list, uint32_t k, const kf_scorer *scorer, newcomer x,
+                            kf_err *err) {
+  uint32_t low = 0, high = list->n_scored;
+  bool full = high == k;
+  double clear = x.clear > 0 ? x.clear : 0;
+  while (high > 0 && high <= FEW && list->scored[high - 1].value - x.scored.value > clear) high--;
+  while (low < high) {
+    bool before, last = high == list->n_scored && full;
+    uint32_t at = last || high <= FEW ? high - 1 : low + (high - low) / 2;
+    KF_TRY(comes_before(list, k, scorer, &x, at, &before, err));
+    if (before)
+      high = at;
+    else if (last)
+      return KF_OK;
+    else
+      low = at + 1;
+  }
+  insert(list, k, &x, high);
+  if (list->n_scored < k) return KF_OK;
+  double key = least_key(scorer, &list->scored[k - 1]);
+  if (key > list->least) list->least = key;
+  return KF_OK;
+}
+
 static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint64_t *numbers,
                        uint32_t n, kf_err *err) {
   const float *rows[KF_SCORE_ROWS];
@@ -103,9 +196,12 @@ static kf_status score(kf_shortlist *list, uint32_t k, kf_scorer *s, const uint6
   bool euclidean = s->index->metric == KF_METRIC_EUCLIDEAN;
   KF_TRY(find_rows(s, numbers, n, rows, err));
   (euclidean ? s->kernels->distances : s->kernels->dots)(s->x, rows, n, s->index->dim, value);
-  for (uint32_t i = 0; i < n; i++)
-    note_score(list, k, s,
-               (kf_scored){.value = euclidean ? value[i] : -value[i], .row = numbers[i]});
+  for (uint32_t i = 0; s->index->norm2 != NULL && i < n; i++)
+    value[i] = kf_cosine(value[i], s->query->norm2, s->index->norm2[numbers[i]]);
+  for (uint32_t i = 0; i < n; i++) {
+    kf_scored scored = {.value = euclidean ? value[i] : -value[i], .row = numbers[i]};
+    KF_TRY(note_score(list, k, s, newcomer_of(s, scored), err));
+  }
   s->candidates += n;
   return KF_OK;
 }
@@ -140,12 +236,14 @@ static kf_pending pop(kf_shortlist *list) {
 }
 
 /* Rows lie anywhere in memory, so they are prefetched some time before they are scored. Of long
- * rows only the beginning: the processor then prefetches the rest itself. */
+ * rows only the beginning: the processor then prefetches the rest itself. (Always inline: gcc takes
+ * a call of this for one without effect, and drops it.) */
 #define AHEAD       (4 * KF_SCORE_ROWS)
 #define AHEAD_BYTES 1024u
-static void prefetch(const kf_index *index, uint64_t row) {
+static inline __attribute__((always_inline)) void prefetch(const kf_index *index, uint64_t row) {
   const char *x = (const char *)(index->rows + row * index->dim);
   size_t bytes = index->dim * sizeof(float);
+  if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
   for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
 }
 
@@ -181,10 +279,15 @@ kf_status kf_shortlist_settle(kf_shortlist *list, uint32_t k, kf_scorer *scorer,
   return KF_OK;
 }
 
-/* Replaces the lower bounds by the best scores, if these are better. */
+/* Replaces the lower bounds by the best scores, if these are better. Errors differ, so they are
+ * made to rise. */
 static void take_scores_as_bounds(kf_shortlist *list, uint32_t k, const kf_scorer *scorer) {
-  if (list->n_scored < k || key_of(scorer, list->scored[k - 1].value) < list->lower[0]) return;
-  for (uint32_t i = 0; i < k; i++) list->lower[i] = key_of(scorer, list->scored[k - 1 - i].value);
+  if (list->n_scored < k || least_key(scorer, &list->scored[k - 1]) < list->lower[0]) return;
+  for (uint32_t i = 0; i < k; i++) {
+    double key = least_key(scorer, &list->scored[i]);
+    double *to = &list->lower[k - 1 - i];
+    *to = i > 0 && to[1] < key ? to[1] : key;
+  }
 }
 
 kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capacity, double margin,
@@ -201,7 +304,8 @@ kf_status kf_shortlist_make_room(kf_shortlist *list, uint32_t k, uint32_t capaci
 kf_status kf_shortlist_merge(kf_shortlist *list, const kf_shortlist *other, uint32_t k,
                              uint32_t capacity, double margin, kf_scorer *scorer, kf_err *err) {
   if (other->least > list->least) list->least = other->least;
-  for (uint32_t i = 0; i < other->n_scored; i++) note_score(list, k, scorer, other->scored[i]);
+  for (uint32_t i = 0; i < other->n_scored; i++)
+    KF_TRY(note_score(list, k, scorer, newcomer_of(scorer, other->scored[i]), err));
   for (uint32_t i = 0; i < k; i++) note_lower(list, k, other->lower[i]);
   for (uint32_t i = 0; i < other->n_pending; i++) {
     if (other->pending[i].upper < list->least) continue;

@@ -2,6 +2,7 @@
 #ifndef KF_SHORTLIST_H
 #define KF_SHORTLIST_H
 
+#include "search/exact.h"
 #include "search/index.h"
 
 /* A row with an upper bound of its key. */
@@ -12,7 +13,7 @@ typedef struct kf_pending {
 
 /* A row with its canonical score; smaller values are nearer. */
 typedef struct kf_scored {
-  double value; /* minus the dot product, or the squared distance */
+  double value; /* minus the cosine or the dot product, or the squared distance */
   uint64_t row;
 } kf_scored;
 
@@ -22,7 +23,9 @@ typedef struct kf_shortlist {
   uint32_t n_pending, n_scored;
   kf_pending *pending; /* [capacity] */
   double *lower;       /* [k] the best lower bounds so far, the smallest first */
-  kf_scored *scored;   /* [k] in order: by value, then by row */
+  kf_scored *scored;   /* [k] in order: by score, then by row */
+  kf_fine *fine;       /* [k] of them; high is NaN where it is not known */
+  bool refined;        /* some are; otherwise `fine` is not in use */
 } kf_shortlist;
 
 /* Empties the list. */
@@ -40,8 +43,8 @@ typedef struct kf_scorer {
   const kf_index *index;
   const kf_kernels *kernels;
   const kf_query *query;
-  const float *x;      /* the query as the scores see it */
-  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place */
+  const float *x;      /* the query as given */
+  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place; at least 2 */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u
