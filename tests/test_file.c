@@ -162,6 +162,37 @@ static void write_shards(void) {
   write_text("shards/.hidden.npy", "not looked at");
 }
 
+static kf_status count_match(void *n, const char *path, kf_err *err) {
+  (void)err;
+  struct stat info;
+  assert_int_equal(lstat(path, &info), 0);
+  ++*(int *)n;
+  return KF_OK;
+}
+
+static void test_patterns(void **state) {
+  (void)state;
+  static const struct {
+    const char *pattern;
+    int n;
+  } cases[] = {{"p/*", 4},          {"p/*/*", 4},          {"p/d?/a*", 3},
+               {"p//d[12]//a1", 2}, {"p/*/.*", 1 + 2 * 2}, {"p/d1/\\*", 1},
+               {"p/[!d]", 2},       {"p/d1/a1", 1},        {"p/d1/a1/*", 0},
+               {"absent/*", 0},     {"p/*/absent", 0},     {"p/d2/", 1}};
+  mkdir(at("p"), 0777);
+  mkdir(at("p/d1"), 0777);
+  mkdir(at("p/d2"), 0777);
+  static const char *const files[] = {"p/x",    "p/y",     "p/d1/a1", "p/d1/a2",
+                                      "p/d1/*", "p/d2/a1", "p/d2/.a"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) write_text(files[i], "x");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int n = 0;
+    kf_err err = {0};
+    assert_int_equal(kf_match_paths(at(cases[i].pattern), count_match, &n, &err), KF_OK);
+    if (n != cases[i].n) fail_msg("%s: %d matches instead of %d", cases[i].pattern, n, cases[i].n);
+  }
+}
+
 static void test_shards(void **state) {
   (void)state;
   write_shards();
@@ -886,6 +917,7 @@ int main(void) {
       cmocka_unit_test(test_safetensors_tensor_names),
       cmocka_unit_test(test_vecs),
       cmocka_unit_test(test_wide_fvecs),
+      cmocka_unit_test(test_patterns),
       cmocka_unit_test(test_shards),
       cmocka_unit_test(test_literal_brackets),
       cmocka_unit_test(test_shard_labels),

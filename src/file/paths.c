@@ -7,7 +7,6 @@
 #include "file/file_internal.h"
 
 #include <errno.h>
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -177,22 +176,18 @@ static kf_status append_folder(kf_paths *list, const char *path, bool label, kf_
   return KF_OK;
 }
 
-static kf_status append_matches(kf_paths *list, const char *pattern, bool label, kf_err *err) {
-  glob_t found;
-  int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
-  if (result == GLOB_NOMATCH && label) return append(list, NULL, pattern, err);
-  if (result == GLOB_NOMATCH)
-    return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
-  if (result == GLOB_NOSPACE) return kf_fail_memory(err);
-  if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
+static kf_status append_match(void *list, const char *path, kf_err *err) {
+  return append(list, NULL, path, err);
+}
 
+static kf_status append_matches(kf_paths *list, const char *pattern, bool label, kf_err *err) {
   size_t first = list->n;
-  kf_status status = KF_OK;
-  for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++)
-    status = append(list, NULL, found.gl_pathv[i], err);
-  globfree(&found);
+  KF_TRY(kf_match_paths(pattern, append_match, list, err));
+  if (list->n == first && label) return append(list, NULL, pattern, err);
+  if (list->n == first)
+    return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   sort_from(list, first);
-  return status;
+  return KF_OK;
 }
 
 /* A file whose name looks like a pattern is still a file. */

@@ -22,7 +22,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -76,7 +75,6 @@
   X(opendir)                                                                                       \
   X(fdopendir)                                                                                     \
   X(readdir)                                                                                       \
-  X(glob)                                                                                          \
   X(mkostemp)                                                                                      \
   X(fdopen)                                                                                        \
   X(fcntl)                                                                                         \
@@ -294,11 +292,6 @@ SHOWN DIR *fdopendir(int fd) { return fails(KIND_fdopendir) ? NULL : NEXT(fdopen
 
 SHOWN struct dirent *readdir(DIR *folder) {
   return fails(KIND_readdir) ? NULL : NEXT(readdir)(folder);
-}
-
-SHOWN int glob(const char *pattern, int flags, int (*error)(const char *, int), glob_t *out) {
-  if (!fails(KIND_glob)) return NEXT(glob)(pattern, flags, error, out);
-  return errno == ENOMEM ? GLOB_NOSPACE : GLOB_ABORTED;
 }
 
 /* Every command koofu gives takes one argument of at most a pointer's size, or none. */

@@ -303,7 +303,7 @@ def mutate_metadata(header, rng):
             key, value = entry[i]
             if how == "drop":
                 del entry[i]
-            elif how == "inner" and isinstance(value, str) and value[:1] in "[{":
+            elif how == "inner" and isinstance(value, str) and value.startswith(("[", "{")):
                 inner = parse_json(value)
                 mutate_value(inner, rng)
                 entry[i] = (key, print_json(inner))

@@ -45,7 +45,6 @@ HOWS = {  # errors of each kind of call; 'short': fewer bytes than asked for
     "fchown": (errno.EPERM, errno.EIO),
     "readlink": (errno.EIO,), "realpath": COMMON,
     "opendir": (errno.EMFILE, errno.EIO), "fdopendir": COMMON, "readdir": (errno.EIO,),
-    "glob": (errno.EIO, errno.ENOMEM),
     "mkostemp": (errno.ENOSPC, errno.EMFILE),
     "fdopen": (errno.ENOMEM,),
     "fcntl": (errno.EMFILE,),
@@ -60,7 +59,7 @@ UNKNOWN = ("creat", "fopen", "fopen64", "freopen", "fread", "getline", "getdelim
            "sendfile", "copy_file_range", "splice", "truncate", "fallocate", "sync_file_range", "syncfs", "msync", "mremap", "tmpfile",
            "mkstemp", "mkdtemp", "mkstemps", "mkostemps", "linkat2", "symlinkat", "mkdirat", "scandir", "nftw", "fts_open", "lockf",
            "socket", "pipe", "pipe2", "eventfd", "fork", "vfork", "posix_spawn", "popen", "system", "execve", "dlopen", "valloc", "pvalloc",
-           "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob64", "statx", "getentropy", "dup",
+           "reallocarray", "open64", "openat64", "pread64", "pwrite64", "mmap64", "readdir64", "glob", "glob64", "statx", "getentropy", "dup",
            "dup2", "dup3", "utimensat", "futimens", "chown", "chmod", "remove")
 NOT_MET = ("faccessat",)  # imported, but called only while a command fails anyway
 LOOKS = ("stat", "lstat", "fstat", "fstatat", "access", "faccessat")  # a file that cannot be looked at may count as one that is not there
@@ -149,22 +148,17 @@ def run(lab, name, world, kind, how, mode, at):
     check_end(result)
     unseen = how in ("short", "EINTR") or kind == "getrandom" or (kind in ("fchmod", "fchown") and how == "EPERM")
     hold(not unseen or result.status == OK, "it fails, although nothing is wrong")
-    check_outcome(lab, s, result, allowed=allowed_for(kind, result),
+    check_outcome(lab, s, result, allowed=allowed_for(kind),
                   may_litter=kind in REMOVES, may_stay=True, torn_stdout=kind in ("write", "close"))
     if kind == "memory" and result.status != OK:
-        hold(b"memory" in result.err or unmatched(result), "out of memory is called something else")
+        hold(b"memory" in result.err, "out of memory is called something else")
     return s.command
 
 
-def allowed_for(kind, result):
-    if kind == "memory" and not unmatched(result):
+def allowed_for(kind):
+    if kind == "memory":
         return (INTERNAL,)
     return (INTERNAL, BAD_DATA, IO) if kind in LOOKS else (INTERNAL, IO)
-
-
-def unmatched(result):
-    """The C library's glob calls a folder that it has no memory for one without files."""
-    return b"no file matches this pattern" in result.err
 
 
 def check_outcome(lab, s, result, allowed, may_litter=False, may_stay=False, torn_stdout=False):

@@ -16,7 +16,7 @@ from mutate import mutate
 
 MEMORY = 2 << 30        # address space of a run
 PEAK = 300 << 20        # memory of which it may use
-PEAK_PICTURE = 1 << 30  # for a picture just below the limit on pixels
+PEAK_PICTURE = 3 << 29  # for a picture just below the limit on pixels: it is decoded alone
 NOT_A_NUMBER = re.compile(rb"(?<![\w.])[+-]?(nan|inf|infinity)(?![\w])", re.I)
 # What a message may call the file, if it is about how two of them go together.
 ROLE = re.compile(r"\b(model|text|data|data set|rows?|statistics|gallery|labels?)\b")
@@ -190,7 +190,9 @@ def run(lab, name, seed, number):
         hold(result.status in (USAGE, BAD_DATA, IO), lambda: f"status {result.status} for a bad file")
         check_message(result)
         text = result.err.decode("utf-8", "replace")
-        hold(target in text or any(word.removeprefix(IN) in text for word in words if word.startswith(IN)) or ROLE.search(text) or subject.loose,
+        options = any(word in text for word in words if word.startswith("--"))  # that ask for what this file does not have
+        hold(target in text or any(word.removeprefix(IN) in text for word in words if word.startswith(IN)) or ROLE.search(text) or
+             (result.status == USAGE and options) or subject.loose,
              f"the message names neither {target} nor what it is")
         hold(result.out == b"", "it fails, but prints something")
         left = [n for n in left if ".parts/" not in n]
