@@ -10,7 +10,8 @@
 #include "owned.h"
 #include "search_parts.h"
 
-#include <glob.h>
+#include <dirent.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,11 +20,15 @@ enum { OWN_MEAN_LEAST = 10 };
 
 /* --- what an operand is ----------------------------------------------------------------------- */
 
+/* In the current folder; what has a slash is a path anyway. */
 static int matches_files(const char *operand) {
-  glob_t found;
-  int yes = strpbrk(operand, "*?[") != NULL && glob(operand, GLOB_NOSORT, NULL, &found) == 0;
-  if (yes) globfree(&found);
-  return yes;
+  if (!strpbrk(operand, "*?[")) return 0;
+  DIR *folder = opendir(".");
+  const struct dirent *entry = NULL;
+  while (folder && (entry = readdir(folder)) && fnmatch(operand, entry->d_name, FNM_PERIOD) != 0) {
+  }
+  if (folder) closedir(folder);
+  return entry != NULL;
 }
 
 static int looks_like_file(const char *operand) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the fuzz targets until they have had a number of executions in all, or for some time each.
+"""Runs the fuzz targets until they have had a number of executions in all, or for some time each. With both, the time
+ends the whole run: nothing begins after it.
 
-usage: run.py BINARIES [--executions N | --seconds N] [--jobs N] [--found FOLDER] [--seed N] [TARGET...]
+usage: run.py BINARIES [--executions N] [--seconds N] [--jobs N] [--found FOLDER] [--seed N] [TARGET...]
 
 BINARIES is the folder of the programs fuzz_TARGET. Each starts from corpus/TARGET beside this file, which is left as it
 is; what it finds goes to FOLDER/TARGET (default: corpus-found), and is used again. A finding fails the run; its input
@@ -17,7 +18,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PORTION = 100_000  # executions of one process; then the next one starts from what all have found
+PORTION = 50_000  # executions of one process; then the next one starts from what all have found
 # Longer inputs only cost time; a sound parser needs far less memory and time than it is given here, and no single block
 # above malloc_limit_mb.
 LIMITS = ["-max_len=70000", "-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
@@ -64,13 +65,15 @@ def parse():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n\n")[0])
     parser.add_argument("binaries")
     parser.add_argument("--executions", type=int)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--found", default=os.path.join(HERE, "corpus-found"))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     options = parser.parse_args()
     options.found = os.path.abspath(options.found)
+    options.deadline = time.monotonic() + (options.seconds if options.executions and options.seconds else 10**9)
+    options.seconds = options.seconds or 60
     options.targets = options.targets or targets_in(options.binaries)
     if not options.targets:
         parser.error(f"{options.binaries}: no fuzz targets")
@@ -83,7 +86,7 @@ def main():
     targets = [Target(name, options) for name in options.targets]
 
     def step(number, target, portion):
-        if not target.finding:
+        if not target.finding and time.monotonic() < options.deadline:
             target.run(portion, number)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(lambda item: step(item[0], *item[1]), enumerate(plan(targets, options))))

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -292,28 +291,43 @@ static kf_status add_one(walk *w, const char *path, kf_err *err) {
   return add(w->list, copy, copy, NULL, err);
 }
 
+/* What a pattern matches. */
+typedef struct match_list {
+  char **path;
+  size_t n, room;
+} match_list;
+
+static kf_status keep_match(void *argument, const char *path, kf_err *err) {
+  match_list *list = argument;
+  if (!kf_grow((void **)&list->path, &list->room, list->n, sizeof *list->path))
+    return kf_fail_memory(err);
+  list->path[list->n] = kf_strdup(path);
+  return list->path[list->n++] != NULL ? KF_OK : kf_fail_memory(err);
+}
+
 /* Adds the folders, and the files that look like pictures. */
-static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
-  glob_t found;
-  int result = glob(pattern, GLOB_NOSORT, NULL, &found); /* its own order follows the locale */
-  if (result == GLOB_NOMATCH)
-    return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
-  if (result == GLOB_NOSPACE) return kf_fail_memory(err);
-  if (result != 0) return kf_fail(err, KF_ERR_IO, "%s: cannot list this pattern", pattern);
-  qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, kf_by_bytes);
-  kf_status status = KF_OK;
+static kf_status use_matches(walk *w, const char *pattern, const match_list *found, kf_err *err) {
   size_t used = 0;
-  for (size_t i = 0; i < found.gl_pathc && status == KF_OK; i++) {
-    const char *path = found.gl_pathv[i];
+  if (found->n == 0) return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
+  qsort(found->path, found->n, sizeof *found->path, kf_by_bytes);
+  for (size_t i = 0; i < found->n; i++) {
+    const char *path = found->path[i];
     kf_look look = kf_is_directory(path) ? KF_LOOK_PICTURE : kf_look_at(path);
     if (look == KF_LOOK_UNREAD) note_unread(w, path);
     if (look != KF_LOOK_PICTURE) continue;
-    status = add_one(w, path, err);
+    KF_TRY(add_one(w, path, err));
     used++;
   }
-  globfree(&found);
-  if (status == KF_OK && used == 0)
-    status = kf_fail_file(err, pattern, "matches neither JPEG, PNG or WebP pictures nor folders");
+  if (used > 0) return KF_OK;
+  return kf_fail_file(err, pattern, "matches neither JPEG, PNG or WebP pictures nor folders");
+}
+
+static kf_status add_matches(walk *w, const char *pattern, kf_err *err) {
+  match_list found = {0};
+  kf_status status = kf_match_paths(pattern, keep_match, &found, err);
+  if (status == KF_OK) status = use_matches(w, pattern, &found, err);
+  for (size_t i = 0; i < found.n; i++) kf_free(found.path[i]);
+  kf_free(found.path);
   return status;
 }
 

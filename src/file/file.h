@@ -249,6 +249,10 @@ bool kf_is_picture(const char *path);
 /* Compares two strings through pointers to them, for qsort. */
 int kf_by_bytes(const void *a, const void *b);
 
+/* Calls `use` for each path that matches a pattern, in no order (pattern.c). */
+typedef kf_status (*kf_match_fn)(void *argument, const char *path, kf_err *err);
+kf_status kf_match_paths(const char *pattern, kf_match_fn use, void *argument, kf_err *err);
+
 /* Strings collected one by one, each once. */
 typedef struct kf_name_set {
   char **name;

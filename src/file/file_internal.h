@@ -18,10 +18,6 @@ typedef struct kf_paths {
 /* Compares two paths through pointers to them, for qsort: numbers in them by value, ties and all else
  * by bytes. A total order. */
 int kf_by_number(const void *a, const void *b);
-
-/* Calls `use` for each path that matches a pattern, in no order (pattern.c). */
-typedef kf_status (*kf_match_fn)(void *argument, const char *path, kf_err *err);
-kf_status kf_match_paths(const char *pattern, kf_match_fn use, void *argument, kf_err *err);
 /* Replaces folders and patterns by the files they stand for, each in the order of numbers. For labels, a
  * folder stands for its label files, and a pattern without a match is kept: opening it then fails. */
 kf_status kf_paths_expand(const char *const *given, size_t n, bool labels, kf_paths *out,
