@@ -22,10 +22,10 @@ static void begin(cli_table *t) {
 static int is_formula(const char *text) {
   const char *first = text + strspn(text, "'");
   if (!*first || !strchr("=+-@\t\r", *first)) return 0;
-  char *end;
-  int number = strspn(text, "0123456789.eE+-") == strlen(text);
-  if (number) strtod(text, &end);
-  return !number || *end;
+  if (text[strspn(text, "0123456789.eE+-")]) return 1;
+  char *end = NULL;
+  strtod(text, &end);
+  return *end != '\0';
 }
 
 /* RFC 4180. */

@@ -276,13 +276,19 @@ static void set_element(const draft *d, const kf_st *st, const edit *e, uint64_t
   assert_non_null(t);
   char *to = d->data + (t->offset - data_offset) + e->element * kf_type_size(t->type);
   assert_true(e->element < t->bytes / kf_type_size(t->type));
-  switch (t->type) {
-  case KF_TYPE_F64: memcpy(to, &e->value, 8); break;
-  case KF_TYPE_F32: memcpy(to, &(float){(float)e->value}, 4); break;
-  case KF_TYPE_I64:
-  case KF_TYPE_U64: memcpy(to, &(int64_t){(int64_t)e->value}, 8); break;
-  case KF_TYPE_I32: memcpy(to, &(int32_t){(int32_t)e->value}, 4); break;
-  default: *to = (char)(unsigned char)e->value;
+  if (t->type == KF_TYPE_F64) {
+    memcpy(to, &e->value, 8);
+  } else if (t->type == KF_TYPE_F32) {
+    float x = (float)e->value;
+    memcpy(to, &x, 4);
+  } else if (t->type == KF_TYPE_I64 || t->type == KF_TYPE_U64) {
+    int64_t x = (int64_t)e->value;
+    memcpy(to, &x, 8);
+  } else if (t->type == KF_TYPE_I32) {
+    int32_t x = (int32_t)e->value;
+    memcpy(to, &x, 4);
+  } else {
+    *to = (char)(unsigned char)e->value;
   }
 }
 

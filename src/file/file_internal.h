@@ -6,7 +6,6 @@
 
 /* --- paths (paths.c) ------------------------------------------------------------------------- */
 
-
 /* The ":NAME" of "FILE.npz:NAME", or NULL. */
 const char *kf_npz_suffix(const char *path);
 

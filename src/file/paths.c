@@ -184,8 +184,7 @@ static kf_status append_matches(kf_paths *list, const char *pattern, bool label,
   size_t first = list->n;
   KF_TRY(kf_match_paths(pattern, append_match, list, err));
   if (list->n == first && label) return append(list, NULL, pattern, err);
-  if (list->n == first)
-    return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
+  if (list->n == first) return kf_fail(err, KF_ERR_IO, "%s: no file matches this pattern", pattern);
   sort_from(list, first);
   return KF_OK;
 }

@@ -24,8 +24,7 @@ static bool find_sums(const kf_contents *c, sums *s) {
               .classes = class_sums->shape[0],
               .dim = class_sums->shape[1],
               .rows = kf_meta_number(c, "rows"),
-              .largest =
-                  fmin(KF_FIXED_ONE, ldexp(1.0, 128 + (int)kf_meta_number(c, "exponent")))};
+              .largest = fmin(KF_FIXED_ONE, ldexp(1.0, 128 + (int)kf_meta_number(c, "exponent")))};
   return true;
 }
 

@@ -209,21 +209,21 @@ static void wide_count_band(const float *x, const float *scale, const float *off
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
 /* Canonical sums of the products of four rows with x, over whole groups of eight columns; with
- * `add`, y += the rows times f on the way. */
+ * y (not NULL), y += the rows times f on the way. */
 static inline void four_rows(const double *a, size_t ld, size_t whole, const double *x, double *y,
-                             const double *f, bool add, doubles sum[4][PARTS]) {
+                             const double *f, doubles sum[4][PARTS]) {
   for (size_t i = 0; i < whole; i += 8) {
     UNROLL
     for (size_t p = 0; p < PARTS; p++) {
       size_t column = i + p * WIDTH;
-      doubles at = load_f64(x + column), to = add ? load_f64(y + column) : at;
+      doubles at = load_f64(x + column), to = y != NULL ? load_f64(y + column) : at;
       UNROLL
       for (size_t t = 0; t < 4; t++) {
         doubles row = load_f64(a + t * ld + column);
         sum[t][p] += row * at;
-        if (add) to += row * f[t];
+        if (y != NULL) to += row * f[t];
       }
-      if (add) store_f64(y + column, to);
+      if (y != NULL) store_f64(y + column, to);
     }
   }
 }
@@ -234,7 +234,7 @@ static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, con
   size_t whole = n - n % 8;
   for (; m >= 4; m -= 4, rows += 4 * ld, out += 4) {
     doubles sum[4][PARTS] = {{{0}}};
-    four_rows(rows, ld, whole, x, NULL, NULL, false, sum);
+    four_rows(rows, ld, whole, x, NULL, NULL, sum);
     for (size_t t = 0; t < 4; t++) {
       double lane[8];
       memcpy(lane, sum[t], sizeof lane);
@@ -266,7 +266,7 @@ static void wide_symmetric_rows(size_t n, const double *a, size_t ld, const doub
   double dots[8];
   for (size_t r = 0; r < 8; r += 4) {
     doubles sum[4][PARTS] = {{{0}}};
-    four_rows(a + r * ld, ld, n, x, y, x + n + r, true, sum);
+    four_rows(a + r * ld, ld, n, x, y, x + n + r, sum);
     for (size_t t = 0; t < 4; t++) dots[r + t] = add_lanes(sum[t]);
     kf_kernels_plain.add_rows(a + r * ld + n, ld, 4, 8, x + n + r, y + n);
   }
