@@ -537,6 +537,17 @@ static void test_rows_enough(void **state) {
   free_bench(&b);
 }
 
+/* With many classes and few rows, a quarter of the rows at most. */
+static void test_rows_of_many_classes(void **state) {
+  (void)state;
+  bench b = make_bench(3000, 6, 1500, 0.5);
+  kf_lambda_choice *c;
+  assert_ok(b.ctx, kf_lambda_choice_new(b.ctx, b.stats, b.data, NULL, &c));
+  assert_true(c->n_all > 2 * c->n && c->n_all <= 750);
+  kf_lambda_choice_free(c);
+  free_bench(&b);
+}
+
 /* A fitter that has left rows out gives the model of a fresh one. */
 static void test_same_fit(void **state) {
   (void)state;
@@ -631,8 +642,8 @@ int main(void) {
       cmocka_unit_test(test_useless_groups), cmocka_unit_test(test_copies),
       cmocka_unit_test(test_far_away),       cmocka_unit_test(test_fast),
       cmocka_unit_test(test_part),           cmocka_unit_test(test_temperature_error),
-      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_same_fit),
-      cmocka_unit_test(test_balanced),
+      cmocka_unit_test(test_rows_enough),    cmocka_unit_test(test_rows_of_many_classes),
+      cmocka_unit_test(test_same_fit),       cmocka_unit_test(test_balanced),
   };
   return test_result(cmocka_run_group_tests(tests, NULL, NULL), sizeof tests / sizeof *tests);
 }

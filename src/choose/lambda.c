@@ -21,6 +21,7 @@
 
 #define MOST_POINTS 64u
 #define GOOD_ERROR  0.03 /* of ln(temperature): docs/choosing.md says what it costs */
+#define MANY_SCORES (1u << 19)
 
 /* Half decades from 0.003 to 30, and no further than some 10^-6 and 10^5. */
 enum { FIRST_HALF = -5, LAST_HALF = 3, LEAST_HALF = -13, MOST_HALF = 11, MORE_HALVES = 2 };
@@ -66,11 +67,14 @@ static kf_lambda_point point_of(double lambda, const kf_left_out_point *p) {
                            .loss_error = p->loss_error};
 }
 
-/* Rows that bring the standard error of ln(temperature) down to GOOD_ERROR, as n rows foretell it; 0:
- * all there are. */
-static uint64_t rows_enough(const kf_left_out_point *p, uint64_t n) {
+/* Rows that bring the standard error of ln(temperature) down to GOOD_ERROR, as n rows foretell it; but
+ * where classes are many and rows few, no more than a quarter of them, since each is compared with
+ * all classes. */
+static uint64_t rows_enough(const kf_stats *stats, const kf_left_out_point *p, uint64_t n) {
   double ratio = p->temperature_error / GOOD_ERROR, rows = (double)n * ratio * ratio;
-  return rows < 0x1p32 ? (uint64_t)rows + 1 : 0;
+  uint64_t most = stats->rows / 4, cheap = MANY_SCORES / stats->n_classes;
+  if (most < cheap) most = cheap;
+  return rows < (double)most ? (uint64_t)rows + 1 : most;
 }
 
 /* Adds a point to the curve. */
@@ -197,7 +201,7 @@ static kf_status descend_at(lambda_search *s, descent *d, int eighth) {
   kf_left_out_point p = {0};
   KF_TRY(add_point(s, tenth_power(eighth) * c->mean_eigenvalue, "lambda", &p));
   add_loss(d, eighth, p.loss);
-  if (d->eighth[d->best] == eighth) s->enough = rows_enough(&p, c->n);
+  if (d->eighth[d->best] == eighth) s->enough = rows_enough(kf_fitter_stats(s->fitter), &p, c->n);
   return KF_OK;
 }
 
@@ -378,15 +382,15 @@ kf_status kf_lambda_choice_with(kf_fitter *fitter, const kf_data *data,
 }
 
 /* Few rows tell how many are needed. */
-static kf_status measure(kf_left_out *l, const kf_lambda_options *o, uint64_t few, double lambda,
-                         kf_left_out_point *p) {
+static kf_status measure(kf_left_out *l, const kf_stats *stats, const kf_lambda_options *o,
+                         uint64_t few, double lambda, kf_left_out_point *p) {
   kf_left_out_trial trial = {.lambda = lambda, .most = few, .fast = true, .what = "temperature"};
   uint64_t n, all = kf_left_out_counts(l).n;
   if (all == 0) return KF_OK;
   if (o->sample == 0 && few < all) {
     KF_TRY(kf_left_out_try(l, &trial, p, 1, &n));
     trial.part = few;
-    trial.most = rows_enough(p, n);
+    trial.most = rows_enough(stats, p, n);
   } else {
     trial.most = 0;
   }
@@ -403,7 +407,7 @@ kf_status kf_lambda_measure(kf_fitter *fitter, const kf_data *data, const kf_lam
   kf_left_out_point p = {.loss = NAN};
   kf_left_out *l;
   KF_TRY(kf_left_out_new(fitter, data, &by, &l));
-  kf_status status = measure(l, o, kf_curve_rows(stats->n_classes), lambda, &p);
+  kf_status status = measure(l, stats, o, kf_curve_rows(stats->n_classes), lambda, &p);
   kf_left_out_free(l);
   *out = point_of(lambda, &p);
   return status;
