@@ -171,12 +171,12 @@ static void save(kf_ctx *ctx, const kf_data *data) {
   fuzz_same_bytes(once, twice);
 }
 
-void fuzz_keep_data(kf_ctx *ctx, const char *const *paths, size_t n) {
+void fuzz_keep_data(kf_ctx *ctx, const char *const *files, size_t n) {
   for (int lenient = 0; lenient < 2; lenient++) {
     kf_data *data;
     kf_data_options options = {
         .skip_bad = lenient, .allow_unlabelled = lenient, .allow_unknown = lenient};
-    if (kf_data_open(ctx, paths, n, &options, &data) != KF_OK) {
+    if (kf_data_open(ctx, files, n, &options, &data) != KF_OK) {
       if (kf_errmsg(ctx)[0] == '\0') abort(); /* every failure has a message */
       continue;
     }

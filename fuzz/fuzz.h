@@ -33,7 +33,7 @@ int fuzz_with_checked_file(const uint8_t *data, size_t size,
 void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options);
 
 /* The same for several files at once. What can be saved is the same data set when it is read again. */
-void fuzz_keep_data(kf_ctx *ctx, const char *const *paths, size_t n);
+void fuzz_keep_data(kf_ctx *ctx, const char *const *files, size_t n);
 
 /* A data file of n rows with one column, for label files to go with. */
 const char *fuzz_plain_rows(uint32_t n);
