@@ -13,6 +13,7 @@ static kf_status parse_all(kf_json_doc *doc, const char *text, size_t length, kf
   assert_non_null(copy);
   memcpy(copy, text, length);
   copy[length] = '\0';
+  *err = (kf_err){0};
   return kf_json_take(doc, copy, length, KF_JSON_VALUES, "it", err);
 }
 
