@@ -5,7 +5,7 @@ usage: run.py BINARIES [--executions N] [--seconds N] [--jobs N] [--found FOLDER
 
 Targets take turns of a minute. With --executions they do so until all of them together have had N: a slow target has as
 much time as a fast one, and fewer executions. With --seconds each has N seconds (default: 60); with both, the whole run
-ends after N seconds, whatever has been done. Every minute a line says how far it is, so a run that is cut off still tells.
+ends after N seconds, whatever has been done, and turns are shorter if not all would have one. Every minute a line says how far it is, so a run that is cut off still tells.
 
 BINARIES is the folder of the programs fuzz_TARGET. Each starts from corpus/TARGET beside this file, which is left as it
 is; what it finds goes to FOLDER/TARGET (default: corpus-found), and is used again. A finding fails the run; its input
@@ -22,7 +22,7 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TURN = 60  # seconds of one process; then the next one starts from what all have found
+TURN = 60  # seconds of one process at most; then the next one starts from what all have found
 # Longer inputs only cost time; a sound parser needs far less memory and time than it is given here, and no single block
 # above malloc_limit_mb.
 LIMITS = ["-max_len=70000", "-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=256"]
@@ -62,11 +62,12 @@ def turns(targets, options):
             yield from ((target, min(TURN, options.seconds - begun), -1) for target in targets)
         return
     deadline = time.monotonic() + (options.seconds or 10**9)
+    turn = max(1, min(TURN, (options.seconds or 10**9) * options.jobs // len(targets)))  # so that all have one
     for target in itertools.cycle(targets):
         seconds, runs = int(deadline - time.monotonic()), options.executions - sum(t.done for t in targets)
         if seconds <= 0 or runs <= 0 or all(t.finding for t in targets):
             return
-        yield target, min(TURN, seconds), runs
+        yield target, min(turn, seconds), runs
 
 
 class Work:

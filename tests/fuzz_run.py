@@ -69,6 +69,7 @@ def main():
         status, last, log = folder.run("--executions", "1000000", "--seconds", "3")
         check(status == 0 and 0 < last[0] < 1000, f"ends in time: {status} {last}")
         check(all(0 < int(seconds) <= 3 for _, seconds, _ in log), f"no turn beyond the end: {log}")
+        check([seconds for _, seconds, _ in log[:2]] == ["2", "2"], f"turns that are short enough for all: {log}")
         os.remove(os.path.join(path, "slow"))
         folder.write("fuzz_b.bad", "")
         status, last, log = folder.run("--executions", "600")
