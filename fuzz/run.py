@@ -5,7 +5,8 @@ usage: run.py BINARIES [--executions N] [--seconds N] [--jobs N] [--found FOLDER
 
 Targets take turns of a minute. With --executions they do so until all of them together have had N: a slow target has as
 much time as a fast one, and fewer executions. With --seconds each has N seconds (default: 60); with both, the whole run
-ends after N seconds, whatever has been done, and turns are shorter if not all would have one. Every minute a line says how far it is, so a run that is cut off still tells.
+ends after N seconds, whatever has been done, and turns are shorter if not all would have one. Every minute a line says how
+far it is, so a run that is cut off still tells.
 
 BINARIES is the folder of the programs fuzz_TARGET. Each starts from corpus/TARGET beside this file, which is left as it
 is; what it finds goes to FOLDER/TARGET (default: corpus-found), and is used again. A finding fails the run; its input
