@@ -2,7 +2,11 @@
  *
  * The pool is a fixed number of threads that take task numbers from one counter; the calling thread
  * works too. It is made by the first parallel call and lives as long as the context, since starting
- * threads can cost more than the work they do. */
+ * threads can cost more than the work they do.
+ *
+ * Jobs may be short: a product with a vector takes some ten microseconds, about as long as waking a
+ * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits only
+ * for workers that have joined its job: one that wakes up late, on a busy machine, is not missed. */
 #include "base/text.h"
 
 #include <pthread.h>
@@ -11,6 +15,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 1024u
+#define LOOKS       500 /* before a thread sleeps: 10 to 20 microseconds */
 
 typedef struct pool_worker {
   struct kf_pool *pool;
@@ -22,9 +27,12 @@ typedef struct kf_pool {
   pthread_mutex_t lock;
   pthread_cond_t start; /* a new job, or the end */
   pthread_cond_t done;  /* the last worker has left a job */
-  uint64_t job;         /* number of the current job */
-  bool stop;
-  unsigned busy; /* workers still inside the current job */
+  int looks;            /* 0 where there are more threads than processors */
+  atomic_ullong job;    /* number of the current job; written under lock, as the next four */
+  atomic_bool stop;
+  atomic_uint busy; /* workers inside the current job */
+  bool open;        /* workers may join it */
+  unsigned asleep;  /* workers waiting for `start` */
 
   /* The current job. */
   kf_task_fn task;
@@ -59,15 +67,34 @@ static void run_tasks(kf_pool *pool, size_t worker) {
   }
 }
 
+static void pause_thread(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* Waits for a job that is not `seen`; with the lock. false: the pool ends. */
+static bool next_job(kf_pool *pool, uint64_t seen) {
+  pthread_mutex_unlock(&pool->lock);
+  for (int i = 0; i < pool->looks && pool->job == seen && !pool->stop; i++) pause_thread();
+  pthread_mutex_lock(&pool->lock);
+  while (pool->job == seen && !pool->stop) {
+    pool->asleep++;
+    pthread_cond_wait(&pool->start, &pool->lock);
+    pool->asleep--;
+  }
+  return !pool->stop;
+}
+
 static void *worker_main(void *argument) {
   const pool_worker *self = argument;
   kf_pool *pool = self->pool;
   uint64_t seen = 0;
   pthread_mutex_lock(&pool->lock);
-  for (;;) {
-    while (pool->job == seen && !pool->stop) pthread_cond_wait(&pool->start, &pool->lock);
-    if (pool->stop) break;
+  while (next_job(pool, seen)) {
     seen = pool->job;
+    if (!pool->open || self->number >= pool->limit) continue;
+    pool->busy++;
     pthread_mutex_unlock(&pool->lock);
     run_tasks(pool, self->number);
     pthread_mutex_lock(&pool->lock);
@@ -90,6 +117,16 @@ static void pool_free(kf_pool *pool) {
   kf_free(pool);
 }
 
+static unsigned processors(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    int n = CPU_COUNT(&set);
+    if (n > 0) return (unsigned)n;
+  }
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (unsigned)n : 1;
+}
+
 /* A pool with fewer threads still does all the work, so a thread that cannot be started is not an
  * error. */
 static kf_pool *pool_new(unsigned n_workers) {
@@ -98,6 +135,7 @@ static kf_pool *pool_new(unsigned n_workers) {
   pthread_mutex_init(&pool->lock, NULL);
   pthread_cond_init(&pool->start, NULL);
   pthread_cond_init(&pool->done, NULL);
+  pool->looks = n_workers < processors() ? LOOKS : 0;
   for (unsigned t = 0; t < n_workers; t++) {
     pool_worker *w = &pool->workers[t];
     *w = (pool_worker){.pool = pool, .number = (size_t)t + 1};
@@ -105,6 +143,23 @@ static kf_pool *pool_new(unsigned n_workers) {
     pool->n_workers++;
   }
   return pool;
+}
+
+/* Waits for the workers that have joined. */
+static kf_status finish_job(kf_ctx *ctx) {
+  kf_pool *pool = ctx->pool;
+  pthread_mutex_lock(&pool->lock);
+  pool->open = false;
+  if (pool->busy > 0 && pool->looks > 0) {
+    pthread_mutex_unlock(&pool->lock);
+    for (int i = 0; i < pool->looks && pool->busy > 0; i++) pause_thread();
+    pthread_mutex_lock(&pool->lock);
+  }
+  while (pool->busy > 0) pthread_cond_wait(&pool->done, &pool->lock);
+  bool failed = atomic_load(&pool->failed) < pool->n;
+  if (failed) ctx->err = pool->err;
+  pthread_mutex_unlock(&pool->lock);
+  return failed ? ctx->err.status : KF_OK;
 }
 
 kf_status kf_parallel(kf_ctx *ctx, size_t n, kf_task_fn task, void *argument) {
@@ -131,32 +186,16 @@ kf_status kf_parallel_limited(kf_ctx *ctx, size_t workers, size_t n, kf_task_fn 
   pool->limit = workers;
   atomic_store(&pool->next, 0);
   atomic_store(&pool->failed, n);
-  pool->busy = pool->n_workers;
+  pool->open = true;
   pool->job++;
-  pthread_cond_broadcast(&pool->start);
+  if (pool->asleep > 0) pthread_cond_broadcast(&pool->start);
   pthread_mutex_unlock(&pool->lock);
 
   run_tasks(pool, 0);
-
-  pthread_mutex_lock(&pool->lock);
-  while (pool->busy > 0) pthread_cond_wait(&pool->done, &pool->lock);
-  bool failed = atomic_load(&pool->failed) < n;
-  if (failed) ctx->err = pool->err;
-  pthread_mutex_unlock(&pool->lock);
-  return failed ? ctx->err.status : KF_OK;
+  return finish_job(ctx);
 }
 
 /* --- the context ----------------------------------------------------------------------------- */
-
-static unsigned processors(void) {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    int n = CPU_COUNT(&set);
-    if (n > 0) return (unsigned)n;
-  }
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 ? (unsigned)n : 1;
-}
 
 /* Bytes for decoding pictures, all threads together: a thread's share holds 10 million pixels that are
  * turned, and the least of all a picture of as many pixels as are read by default. */

@@ -33,13 +33,16 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
   }
 }
 
-/* One strip times three: 4 x 12 sums in twelve registers. */
+/* One strip times three: 4 x 12 sums in twelve registers. They begin at MAGIC: 128 rows sum to at most
+ * 2^51, so a sum stays within 2^52 … 2^53, where the bits of consecutive integers are consecutive. */
+#define MAGIC 0x1.8p52
 static void moment_micro(const double *a, const double *b, size_t n, int64_t *sums, size_t stride) {
+  const __m256i magic = _mm256_castpd_si256(_mm256_set1_pd(MAGIC));
   __m256d sum[4][3];
   UNROLL
   for (int i = 0; i < 4; i++) {
     UNROLL
-    for (int v = 0; v < 3; v++) sum[i][v] = _mm256_setzero_pd();
+    for (int v = 0; v < 3; v++) sum[i][v] = _mm256_set1_pd(MAGIC);
   }
   for (size_t r = 0; r < n; r++, a += STRIP, b += STRIP) {
     __m256d row[3];
@@ -56,10 +59,9 @@ static void moment_micro(const double *a, const double *b, size_t n, int64_t *su
   for (size_t i = 0; i < 4; i++) {
     UNROLL
     for (size_t v = 0; v < 3; v++) {
-      double part[4];
-      _mm256_storeu_pd(part, sum[i][v]);
-      UNROLL
-      for (size_t k = 0; k < 4; k++) sums[i * stride + 4 * v + k] += (int64_t)part[k];
+      __m256i *to = (__m256i *)(sums + i * stride + 4 * v);
+      __m256i added = _mm256_sub_epi64(_mm256_castpd_si256(sum[i][v]), magic);
+      _mm256_storeu_si256(to, _mm256_add_epi64(_mm256_loadu_si256(to), added));
     }
   }
 }

@@ -15,7 +15,7 @@
 #include "kernel/wide.h"
 
 #define EDGE 32
-#define ROWS 224
+#define ROWS 448
 #define KIND (ROWS / 2 * EDGE) /* dwords of one kind of digit in a panel: [pairs][EDGE] */
 
 /* Two rows of 16-bit digits, interleaved as pairs. */
@@ -59,30 +59,56 @@ static inline void digit_sums(const int32_t *a, const int32_t *b, size_t pairs, 
   }
 }
 
-static void moment_micro(const int32_t *a, const int32_t *b, size_t pairs, int64_t *sums,
-                         size_t stride) {
-  __m512i hh[8][2], ll[8][2], mm[8][2];
-  digit_sums(a, b, pairs, hh);
-  digit_sums(a + KIND, b + KIND, pairs, ll);
-  digit_sums(a + 2 * KIND, b + 2 * KIND, pairs, mm);
-  UNROLL
-  for (size_t i = 0; i < 8; i++) {
+/* 32 x 32 sums of one kind of digit. */
+static void digit_tile(const int32_t *a, const int32_t *b, size_t pairs, int32_t *to) {
+  for (size_t i = 0; i < EDGE; i += 8, to += 8 * EDGE) {
+    __m512i sum[8][2];
+    digit_sums(a + i, b, pairs, sum);
     UNROLL
-    for (size_t v = 0; v < 2; v++) {
-      __m512i h = hh[i][v], l = ll[i][v];
-      __m512i mixed = _mm512_sub_epi32(mm[i][v], _mm512_add_epi32(h, l));
-      int64_t *to = sums + i * stride + 16 * v;
-      add_shifted(to, h, 24);
-      add_shifted(to, mixed, 12);
-      add_shifted(to, l, 0);
+    for (size_t r = 0; r < 8; r++) {
+      _mm512_store_si512(to + r * EDGE, sum[r][0]);
+      _mm512_store_si512(to + r * EDGE + 16, sum[r][1]);
     }
   }
 }
 
+/* to[0..8) += 2^24 h + 2^12 mixed + l */
+static inline void add_digits(int64_t *to, const int32_t *h, __m256i mixed, const int32_t *l) {
+  __m512i high = _mm512_cvtepi32_epi64(_mm256_load_si256((const __m256i *)h));
+  __m512i low = _mm512_cvtepi32_epi64(_mm256_load_si256((const __m256i *)l));
+  __m512i sum = _mm512_add_epi64(_mm512_slli_epi64(high, 12), _mm512_cvtepi32_epi64(mixed));
+  sum = _mm512_add_epi64(_mm512_slli_epi64(sum, 12), low);
+  _mm512_storeu_si512(to, _mm512_add_epi64(_mm512_loadu_si512(to), sum));
+}
+
+/* One kind of digit after the other: a kind of two panels, 28 KiB, stays in the first cache for the
+ * whole tile, and all three would not. The 64-bit sums, which do not fit the second, are fetched
+ * meanwhile. */
 static void moment_tile(const void *a, const void *b, size_t n, int64_t *sums, size_t stride) {
   const int32_t *p = a, *q = b;
-  for (size_t i = 0; i < EDGE; i += 8)
-    moment_micro(p + i, q, (n + 1) / 2, sums + i * stride, stride);
+  size_t pairs = (n + 1) / 2;
+  int32_t high[EDGE * EDGE] __attribute__((aligned(64)));
+  int32_t low[EDGE * EDGE] __attribute__((aligned(64)));
+  digit_tile(p, q, pairs, high);
+  digit_tile(p + KIND, q + KIND, pairs, low);
+  for (size_t i = 0; i < EDGE; i += 8) {
+    __m512i both[8][2];
+    for (size_t r = i; r < i + 8; r++)
+      for (size_t j = 0; j < EDGE; j += 8) __builtin_prefetch(sums + r * stride + j);
+    digit_sums(p + 2 * KIND + i, q + 2 * KIND, pairs, both);
+    UNROLL
+    for (size_t r = 0; r < 8; r++) {
+      UNROLL
+      for (size_t v = 0; v < 2; v++) {
+        const int32_t *h = high + (i + r) * EDGE + 16 * v, *l = low + (i + r) * EDGE + 16 * v;
+        int64_t *to = sums + (i + r) * stride + 16 * v;
+        __m512i mixed = _mm512_sub_epi32(
+            both[r][v], _mm512_add_epi32(_mm512_load_si512(h), _mm512_load_si512(l)));
+        add_digits(to, h, _mm512_castsi512_si256(mixed), l);
+        add_digits(to + 8, h + 8, _mm512_extracti64x4_epi64(mixed, 1), l + 8);
+      }
+    }
+  }
 }
 
 static const kf_moment_kernel moment = {

@@ -27,9 +27,8 @@ static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c
     for (int v = 0; v < NV; v++) row[v] = NAME(load)(b + k * COLUMNS + (size_t)v * LANES);
     UNROLL
     for (int i = 0; i < MR; i++) {
-      REAL x = a[k * MR + (size_t)i];
       UNROLL
-      for (int v = 0; v < NV; v++) sum[i][v] += x * row[v];
+      for (int v = 0; v < NV; v++) sum[i][v] += NAME(times)(a + k * MR + i, row[v]);
     }
   }
   UNROLL
@@ -37,6 +36,12 @@ static void NAME(gemm_micro)(const REAL *a, const REAL *b, size_t depth, REAL *c
     UNROLL
     for (int v = 0; v < NV; v++) NAME(store)(c + (size_t)i * ldc + (size_t)v * LANES, sum[i][v]);
   }
+}
+
+/* The tile below is fetched while this one is computed: c is larger than the caches. */
+static inline void NAME(prefetch_tile)(const REAL *c, size_t ldc, size_t rows) {
+  for (size_t i = 0; i < rows; i++)
+    for (size_t j = 0; j < COLUMNS; j += 64 / sizeof *c) __builtin_prefetch(c + i * ldc + j);
 }
 
 /* A tile at the edge of c goes through a buffer of full size. */
@@ -63,6 +68,7 @@ static void NAME(gemm_block)(const REAL *a, size_t lda, const REAL *b, size_t ld
     for (size_t i = 0; i < m; i += MR) {
       size_t rows = m - i < MR ? m - i : MR;
       REAL *to = c + i * ldc + j;
+      if (i + 2 * MR <= m) NAME(prefetch_tile)(to + MR * ldc, ldc, MR);
       if (rows == MR && columns == COLUMNS)
         NAME(gemm_micro)(packed_a + i * depth, packed_b, depth, to, ldc);
       else

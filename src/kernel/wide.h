@@ -45,6 +45,24 @@ static inline floats load_f32(const float *p) {
 
 static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
+/* The product of a row with *x. The AVX-512 instruction takes *x from memory by itself; compilers would
+ * broadcast it to a register once, which costs Zen 4 more than loading it for each product. */
+#ifdef __AVX512F__
+static inline doubles times_f64(const double *x, doubles row) {
+  doubles product;
+  __asm__("vmulpd %2%{1to8%}, %1, %0" : "=v"(product) : "v"(row), "m"(*x));
+  return product;
+}
+static inline floats times_f32(const float *x, floats row) {
+  floats product;
+  __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(row), "m"(*x));
+  return product;
+}
+#else
+static inline doubles times_f64(const double *x, doubles row) { return *x * row; }
+static inline floats times_f32(const float *x, floats row) { return *x * row; }
+#endif
+
 /* What GCC's vector types lack, or need two instructions for; store_i32 rounds to nearest even. */
 #ifdef __AVX512F__
 static inline doubles widen(const float *p) { return (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
@@ -208,17 +226,21 @@ static void wide_count_band(const float *x, const float *scale, const float *off
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
 
-/* Canonical sums of the products of four rows with x, over whole groups of eight columns; with
+/* Rows taken together: a single dot product would wait for its own additions, and more of them than
+ * fit the registers would not be faster. */
+#define TOGETHER WIDTH
+
+/* Canonical sums of the products of TOGETHER rows with x, over whole groups of eight columns; with
  * y (not NULL), y += the rows times f on the way. */
-static inline void four_rows(const double *a, size_t ld, size_t whole, const double *x, double *y,
-                             const double *f, doubles sum[4][PARTS]) {
+static inline void rows_together(const double *a, size_t ld, size_t whole, const double *x,
+                                 double *y, const double *f, doubles sum[TOGETHER][PARTS]) {
   for (size_t i = 0; i < whole; i += 8) {
     UNROLL
     for (size_t p = 0; p < PARTS; p++) {
       size_t column = i + p * WIDTH;
       doubles at = load_f64(x + column), to = y != NULL ? load_f64(y + column) : at;
       UNROLL
-      for (size_t t = 0; t < 4; t++) {
+      for (size_t t = 0; t < TOGETHER; t++) {
         doubles row = load_f64(a + t * ld + column);
         sum[t][p] += row * at;
         if (y != NULL) to += row * f[t];
@@ -228,14 +250,13 @@ static inline void four_rows(const double *a, size_t ld, size_t whole, const dou
   }
 }
 
-/* Four rows at a time: a single dot product would wait for its own additions. */
 static void wide_row_dots(const double *rows, size_t ld, size_t m, size_t n, const double *x,
                           double *out) {
   size_t whole = n - n % 8;
-  for (; m >= 4; m -= 4, rows += 4 * ld, out += 4) {
-    doubles sum[4][PARTS] = {{{0}}};
-    four_rows(rows, ld, whole, x, NULL, NULL, sum);
-    for (size_t t = 0; t < 4; t++) {
+  for (; m >= TOGETHER; m -= TOGETHER, rows += TOGETHER * ld, out += TOGETHER) {
+    doubles sum[TOGETHER][PARTS] = {{{0}}};
+    rows_together(rows, ld, whole, x, NULL, NULL, sum);
+    for (size_t t = 0; t < TOGETHER; t++) {
       double lane[8];
       memcpy(lane, sum[t], sizeof lane);
       for (size_t i = whole; i < n; i++) lane[i - whole] += rows[t * ld + i] * x[i];
@@ -264,11 +285,18 @@ static void wide_add_rows(const double *rows, size_t ld, size_t m, size_t n, con
 
 static void wide_symmetric_rows(size_t n, const double *a, size_t ld, const double *x, double *y) {
   double dots[8];
-  for (size_t r = 0; r < 8; r += 4) {
-    doubles sum[4][PARTS] = {{{0}}};
-    four_rows(a + r * ld, ld, n, x, y, x + n + r, sum);
-    for (size_t t = 0; t < 4; t++) dots[r + t] = add_lanes(sum[t]);
-    kf_kernels_plain.add_rows(a + r * ld + n, ld, 4, 8, x + n + r, y + n);
+  for (size_t r = 0; r < 8; r += TOGETHER) {
+    doubles sum[TOGETHER][PARTS] = {{{0}}};
+    rows_together(a + r * ld, ld, n, x, y, x + n + r, sum);
+    for (size_t t = 0; t < TOGETHER; t++) dots[r + t] = add_lanes(sum[t]);
+    UNROLL
+    for (size_t p = 0; p < PARTS; p++) { /* the block on the diagonal */
+      size_t column = n + p * WIDTH;
+      doubles to = load_f64(y + column);
+      for (size_t t = 0; t < TOGETHER; t++)
+        to += load_f64(a + (r + t) * ld + column) * x[n + r + t];
+      store_f64(y + column, to);
+    }
   }
   for (size_t t = 0; t < 8; t++) y[n + t] += dots[t];
 }

@@ -88,25 +88,37 @@ static kf_status solve(eigen *g, double *values) {
   return kf_parallel(g->ctx, (n + 7) / 8, give_rows, g);
 }
 
+static uint64_t rounded(uint32_t n) { return ((uint64_t)n + 7) / 8 * 8; }
+
+/* Of a row; never a large power of two. */
+static uint64_t stride(uint32_t n) { return rounded(n) | 8; }
+
+uint64_t kf_eigen_room(uint32_t n) { return rounded(n) * (4 * stride(n) + 3); }
+
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
+                      double *room) {
+  uint64_t whole = rounded(n), matrix = whole * stride(n);
+  eigen g = {.ctx = ctx,
+             .t = {.n = n,
+                   .ld = stride(n),
+                   .a = room,
+                   .d = room + 4 * matrix,
+                   .e = room + 4 * matrix + whole,
+                   .tau = room + 4 * matrix + 2 * whole},
+             .a = a,
+             .z = room + matrix,
+             .scratch = {room + 2 * matrix, room + 3 * matrix},
+             .vectors = vectors};
+  g.order = kf_alloc(n, sizeof *g.order);
+  kf_status status = g.order == NULL ? kf_fail_memory(&ctx->err) : solve(&g, values);
+  kf_free(g.order);
+  return status;
+}
+
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors) {
-  uint64_t whole = ((uint64_t)n + 7) / 8 * 8, ld = whole | 8; /* never a large power of two */
-  eigen g = {.ctx = ctx, .t = {.n = n, .ld = ld}, .a = a, .vectors = vectors};
-  uint64_t matrix = whole * ld;
-  kf_arena arena = {0};
-  double *all, *vector; /* one block of memory: it takes large pages */
-  KF_TAKE(&arena, all, 4 * matrix);
-  KF_TAKE(&arena, vector, 3 * whole);
-  KF_TAKE(&arena, g.order, n);
-  if (!arena.failed) {
-    g.t.a = all;
-    g.z = all + matrix;
-    g.scratch[0] = g.z + matrix;
-    g.scratch[1] = g.scratch[0] + matrix;
-    g.t.d = vector;
-    g.t.e = vector + whole;
-    g.t.tau = g.t.e + whole;
-  }
-  kf_status status = arena.failed ? kf_fail_memory(&ctx->err) : solve(&g, values);
-  kf_arena_free(&arena);
+  double *room = kf_alloc(kf_eigen_room(n), sizeof *room); /* in one piece: it takes large pages */
+  kf_status status =
+      room == NULL ? kf_fail_memory(&ctx->err) : kf_eigen_in(ctx, n, a, values, vectors, room);
+  kf_free(room);
   return status;
 }

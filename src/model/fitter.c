@@ -72,6 +72,7 @@ struct kf_fitter {
   double *u;              /* [D][D] V^T in step 3, then rows are eigenvectors of C: U */
   double *scale;          /* [D] (w + lambda)^(-1/2) */
   double *gamma;          /* [D] eigenvalues of C, falling */
+  double *room;           /* of the eigensolver */
   double decomposed;      /* the lambda that u, scale and gamma are of; NaN: of none */
   double mean_eigenvalue; /* of S_w */
   double noise;           /* an eigenvalue this small is rounding */
@@ -99,7 +100,7 @@ static kf_status decompose(kf_fitter *f) {
   double *s_w = f->c, trace = 0;
   for (uint32_t i = 0; i < f->dim; i++) trace += s_w[(uint64_t)i * f->dim + i];
   f->mean_eigenvalue = trace / f->dim;
-  KF_TRY(kf_eigen(f->ctx, f->dim, s_w, f->values, f->vectors));
+  KF_TRY(kf_eigen_in(f->ctx, f->dim, s_w, f->values, f->vectors, f->room));
   /* S_w is positive semi-definite by construction. */
   double largest = fabs(f->values[0]), smallest = f->values[f->dim - 1];
   f->noise = f->dim * DBL_EPSILON * largest;
@@ -114,13 +115,39 @@ static kf_status decompose(kf_fitter *f) {
   return KF_OK;
 }
 
+/* Rows [first, end) of a matrix, for a task. */
+#define ROW_BLOCK 32u
+static uint64_t block_end(uint64_t n, size_t block) {
+  uint64_t end = (block + (uint64_t)1) * ROW_BLOCK;
+  return end < n ? end : n;
+}
+
+static kf_status by_rows(kf_ctx *ctx, uint64_t rows, kf_task_fn task, void *argument) {
+  return kf_parallel(ctx, (size_t)((rows + ROW_BLOCK - 1) / ROW_BLOCK), task, argument);
+}
+
+static kf_status scale_rows(void *argument, size_t block, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_fitter *f = argument;
+  uint64_t n = f->dim, end = block_end(n, block);
+  double *s_w = f->c, *s_b = f->between_in_v;
+  for (uint64_t i = block * (uint64_t)ROW_BLOCK; i < end; i++)
+    for (uint64_t j = 0; j < n; j++) {
+      double scale = f->column[i] * f->column[j];
+      s_w[i * n + j] *= scale;
+      s_b[i * n + j] *= scale;
+    }
+  return KF_OK;
+}
+
 /* Divides rows and columns of S_w and S_b by the deviations within classes. A column that does not
  * vary within classes is divided by its deviation between them, and left alone if it is constant. */
-static void scale_columns(kf_fitter *f) {
+static kf_status scale_columns(kf_fitter *f) {
   uint64_t n = f->dim;
   double *s_w = f->c, *s_b = f->between_in_v, mean = 0;
   for (uint64_t i = 0; i < n; i++) f->column[i] = 1;
-  if (f->method == KF_METHOD_PAPER) return;
+  if (f->method == KF_METHOD_PAPER) return KF_OK;
   for (uint64_t i = 0; i < n; i++) mean += s_w[i * n + i];
   f->total = !(mean > 0);
   if (f->total) {
@@ -133,23 +160,13 @@ static void scale_columns(kf_fitter *f) {
     if (scatter > 0) f->column[i] = sqrt(mean / scatter);
     if (!isfinite(f->column[i])) f->column[i] = 1;
   }
-  for (uint64_t i = 0; i < n; i++)
-    for (uint64_t j = 0; j < n; j++) {
-      double scale = f->column[i] * f->column[j];
-      s_w[i * n + j] *= scale;
-      s_b[i * n + j] *= scale;
-    }
-}
-
-static void transpose(const double *from, double *to, uint64_t n) {
-  for (uint64_t i = 0; i < n; i++)
-    for (uint64_t j = 0; j < n; j++) to[j * n + i] = from[i * n + j];
+  return by_rows(f->ctx, n, scale_rows, f);
 }
 
 static kf_status turn_between(kf_fitter *f) {
   uint64_t n = f->dim;
   double *half = f->c; /* S_b V^T */
-  transpose(f->vectors, f->u, n);
+  kf_transpose(n, n, f->vectors, f->u);
   kf_product first = {.a = f->between_in_v, .b = f->u, .c = half, .m = n, .n = n, .depth = n};
   kf_product second = {
       .a = f->u, .b = half, .c = f->between_in_v, .m = n, .n = n, .depth = n, .upper = true};
@@ -165,13 +182,17 @@ static kf_status prepare(kf_fitter *f) {
   KF_TAKE(&f->arena, f->mean, n);
   KF_TAKE(&f->arena, f->column, n);
   KF_TAKE(&f->arena, f->values, n);
-  KF_TAKE(&f->arena, f->vectors, n * n);
-  KF_TAKE(&f->arena, f->between_in_v, n * n);
-  KF_TAKE(&f->arena, f->c, n * n);
-  KF_TAKE(&f->arena, f->u, n * n);
   KF_TAKE(&f->arena, f->scale, n);
   KF_TAKE(&f->arena, f->gamma, n);
+  uint64_t matrix = (n * n + 7) / 8 * 8;
+  double *all; /* the matrices in one piece: it takes large pages */
+  KF_TAKE(&f->arena, all, 4 * matrix);
+  KF_TAKE(&f->arena, f->room, kf_eigen_room(f->dim));
   if (f->arena.failed) return kf_fail_memory(&ctx->err);
+  f->vectors = all;
+  f->between_in_v = all + matrix;
+  f->c = all + 2 * matrix;
+  f->u = all + 3 * matrix;
   KF_TRY(kf_progress(ctx, "fit", 0, STEPS));
   if (f->within == f->between) {
     KF_TRY(kf_stats_scatter(ctx, f->within, f->c, f->between_in_v, f->mean));
@@ -180,7 +201,7 @@ static kf_status prepare(kf_fitter *f) {
     KF_TRY(kf_stats_scatter(ctx, f->between, NULL, f->between_in_v, f->mean));
   }
   KF_TRY(kf_progress(ctx, "fit", 1, STEPS));
-  scale_columns(f);
+  KF_TRY(scale_columns(f));
   KF_TRY(decompose(f));
   KF_TRY(kf_progress(ctx, "fit", 2, STEPS));
   KF_TRY(turn_between(f));
@@ -276,15 +297,21 @@ kf_status kf_fitter_lambda(const kf_fitter *f, kf_lambda lambda, double *out) {
   return KF_OK;
 }
 
-/* c := C, divided by the square of the largest scale, so that no lambda makes it overflow. */
-static void whiten_between(kf_fitter *f, double largest_scale) {
-  uint64_t n = f->dim;
-  for (uint64_t i = 0; i < n; i++) {
-    double scale = f->scale[i] / largest_scale;
+/* Rows of c := C, divided by the square of the largest scale, so that no lambda makes it overflow;
+ * and the columns of the same numbers. */
+static kf_status whiten_rows(void *argument, size_t block, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_fitter *f = argument;
+  uint64_t n = f->dim, end = block_end(n, block);
+  double largest = f->scale[n - 1]; /* eigenvalues fall, so scales rise */
+  for (uint64_t i = block * (uint64_t)ROW_BLOCK; i < end; i++) {
+    double scale = f->scale[i] / largest;
     for (uint64_t j = i; j < n; j++)
       f->c[j * n + i] = f->c[i * n + j] =
-          f->between_in_v[i * n + j] * (scale * (f->scale[j] / largest_scale));
+          f->between_in_v[i * n + j] * (scale * (f->scale[j] / largest));
   }
+  return KF_OK;
 }
 
 kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
@@ -292,9 +319,9 @@ kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
   if (lambda == f->decomposed) return KF_OK;
   f->decomposed = (double)NAN;
   for (uint32_t i = 0; i < f->dim; i++) f->scale[i] = 1 / sqrt(f->values[i] + lambda);
-  double largest_scale = f->scale[f->dim - 1]; /* eigenvalues fall, so scales rise */
-  whiten_between(f, largest_scale);
-  KF_TRY(kf_eigen(f->ctx, f->dim, f->c, f->gamma, f->u));
+  double largest_scale = f->scale[f->dim - 1];
+  KF_TRY(by_rows(f->ctx, f->dim, whiten_rows, f));
+  KF_TRY(kf_eigen_in(f->ctx, f->dim, f->c, f->gamma, f->u, f->room));
   double noise = f->dim * DBL_EPSILON * fabs(f->gamma[0]);
   for (uint32_t i = 0; i < f->dim; i++)
     f->gamma[i] = f->gamma[i] < noise ? 0 : f->gamma[i] * largest_scale * largest_scale;
@@ -305,15 +332,28 @@ kf_status kf_fitter_decompose(kf_fitter *f, double lambda, kf_directions *out) {
   return KF_OK;
 }
 
-/* Flips directions so that the largest component (the first of equal ones) is positive. */
-static void fix_signs(kf_map *map) {
-  for (uint64_t l = 0; l < map->dim_out; l++) {
+typedef struct model_job {
+  const kf_fitter *fitter;
+  kf_model *model;
+} model_job;
+
+/* Rows of T in the units of the columns, turned so that the largest component (the first of equal
+ * ones) is positive. */
+static kf_status finish_directions(void *argument, size_t block, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const model_job *j = argument;
+  const kf_map *map = &j->model->map;
+  uint64_t end = block_end(map->dim_out, block);
+  for (uint64_t l = block * (uint64_t)ROW_BLOCK; l < end; l++) {
     double *row = map->transform + l * map->dim_in, largest = 0;
+    for (uint32_t i = 0; i < map->dim_in; i++) row[i] *= j->fitter->column[i];
     for (uint32_t i = 0; i < map->dim_in; i++)
       if (fabs(row[i]) > fabs(largest)) largest = row[i];
     if (largest < 0)
       for (uint32_t i = 0; i < map->dim_in; i++) row[i] = -row[i];
   }
+  return KF_OK;
 }
 
 static kf_status rotate(kf_fitter *f, kf_model *m) {
@@ -322,14 +362,13 @@ static kf_status rotate(kf_fitter *f, kf_model *m) {
   KF_TRY(kf_fitter_decompose(f, m->map.lambda, &directions));
   memcpy(m->between, f->gamma, f->dim * sizeof *f->gamma);
   double *left = f->c; /* [D][L]: U^T with its rows scaled */
+  kf_transpose(kept, n, f->u, left);
   for (uint64_t k = 0; k < n; k++)
-    for (uint64_t l = 0; l < kept; l++) left[k * kept + l] = f->u[l * n + k] * f->scale[k];
+    for (uint64_t l = 0; l < kept; l++) left[k * kept + l] *= f->scale[k];
   kf_product product = {
       .a = left, .b = f->vectors, .c = m->map.transform, .m = kept, .n = n, .depth = n};
   KF_TRY(kf_multiply(f->ctx, product));
-  for (uint64_t l = 0; l < kept; l++)
-    for (uint64_t i = 0; i < n; i++) m->map.transform[l * n + i] *= f->column[i];
-  fix_signs(&m->map);
+  KF_TRY(by_rows(f->ctx, kept, finish_directions, &(model_job){.fitter = f, .model = m}));
   kf_map_finish(&m->map);
   return KF_OK;
 }
@@ -364,14 +403,9 @@ double kf_fitter_kappa(const kf_fitter *f) {
 
 /* --- classes -------------------------------------------------------------------------------- */
 
-typedef struct classes_job {
-  const kf_fitter *fitter;
-  kf_model *model;
-} classes_job;
-
 static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
-  const classes_job *j = argument;
+  const model_job *j = argument;
   uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = j->model->n_classes - first;
   return kf_model_set_classes(j->model, j->fitter->ctx->kernels, first,
                               left < KF_MAP_ROWS ? left : KF_MAP_ROWS, j->fitter->between, first,
@@ -379,7 +413,7 @@ static kf_status set_classes(void *argument, size_t i, size_t worker, kf_err *er
 }
 
 static kf_status set_all_classes(const kf_fitter *f, kf_model *m) {
-  classes_job j = {.fitter = f, .model = m};
+  model_job j = {.fitter = f, .model = m};
   return kf_parallel(f->ctx, (m->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, set_classes, &j);
 }
 

@@ -17,9 +17,7 @@ void kf_map_make(kf_map *map, uint32_t dim_in, uint32_t dim_out, kf_arena *arena
 }
 
 void kf_map_finish(kf_map *map) {
-  for (uint64_t l = 0; l < map->dim_out; l++)
-    for (uint64_t d = 0; d < map->dim_in; d++)
-      map->transposed[d * map->dim_out + l] = map->transform[l * map->dim_in + d];
+  kf_transpose(map->dim_out, map->dim_in, map->transform, map->transposed);
 }
 
 void kf_map_copy(const kf_map *from, kf_map *to) {

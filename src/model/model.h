@@ -221,6 +221,8 @@ kf_status kf_multiply(kf_ctx *ctx, kf_product product);
 /* How many of n rows or columns of a product a task takes: large parts, since each part packs what it
  * shares with the others, but a few for each thread. */
 size_t kf_task_rows(const kf_ctx *ctx, size_t n);
+/* to [columns][rows] = the transpose of from [rows][columns]. */
+void kf_transpose(size_t rows, size_t columns, const double *from, double *to);
 /* Rows [n][D] turned: out [n][D] = x turn - centre (NULL: none), turn [D][D]. x may be out. columns:
  * scratch, [D][n]. */
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
@@ -229,6 +231,10 @@ void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, con
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
+/* The same in memory of the caller: kf_eigen_room(n) doubles, which a second problem finds in place. */
+kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
+                      double *room);
+uint64_t kf_eigen_room(uint32_t n);
 
 /* --- text (text_prototypes.c, text_match.c) -------------------------------------------------- */
 

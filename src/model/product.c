@@ -36,6 +36,14 @@ kf_status kf_multiply(kf_ctx *ctx, kf_product product) {
   return kf_parallel(ctx, (product.m + j.share - 1) / j.share, product_rows, &j);
 }
 
+void kf_transpose(size_t rows, size_t columns, const double *from, double *to) {
+  enum { BLOCK = 8 }; /* a cache line of both */
+  for (size_t i = 0; i < rows; i += BLOCK)
+    for (size_t j = 0; j < columns; j += BLOCK)
+      for (size_t c = j; c < columns && c < j + BLOCK; c++)
+        for (size_t r = i; r < rows && r < i + BLOCK; r++) to[c * rows + r] = from[r * columns + c];
+}
+
 void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, const double *centre,
                   const double *x, size_t n, double *columns, double *out) {
   for (size_t i = 0; i < n; i++)

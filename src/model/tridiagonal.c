@@ -18,11 +18,10 @@
 #include <math.h>
 #include <string.h>
 
-#define PANEL     32u   /* reflections made together */
-#define ROW_BLOCK 96u   /* rows of A updated together */
-#define BACK      96u   /* reflections applied together */
-#define WIDE      1024u /* rows from which on the product with a vector is shared out … */
-#define PARTS     8u    /* … in this many parts */
+#define PANEL     32u /* reflections made together */
+#define ROW_BLOCK 96u /* rows of A updated together */
+#define BACK      96u /* reflections applied together */
+#define PARTS     8u  /* of a product with a vector, at most */
 
 typedef struct reduction {
   kf_ctx *ctx;
@@ -59,7 +58,11 @@ static size_t part_start(size_t size, size_t parts, size_t part) {
   return (size_t)((double)size * sqrt((double)part / (double)parts)) / 8 * 8;
 }
 
-static size_t count_parts(size_t size) { return size >= WIDE ? PARTS : 1; }
+/* A part should take a few microseconds at least. */
+static size_t count_parts(size_t size) {
+  if (size >= 1024) return PARTS;
+  return size >= 384 ? 2 : 1;
+}
 
 static kf_status multiply_part(void *argument, size_t part, size_t worker, kf_err *err) {
   (void)worker;

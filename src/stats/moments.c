@@ -9,20 +9,20 @@
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-/* A worker takes dim^2 * 8 bytes; together they take at most this, unless there is only one. */
+/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there is only one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
   char *packed;      /* [panels][panel_size]: a block */
   size_t filled;     /* rows in the block, a multiple of the kernel's step */
-  int64_t *products; /* [width][width]; tiles on and above the diagonal */
+  int64_t *products; /* [tiles][edge][edge], see tile_at */
   uint64_t pending;  /* rows in products and block */
 } worker;
 
 struct kf_moments {
   const kf_moment_kernel *kernel;
   uint32_t dim;
-  size_t panels, width;
+  size_t panels;
   size_t n_workers;
   worker *workers;
   kf_i128 *totals;      /* the caller's triangle */
@@ -30,8 +30,17 @@ struct kf_moments {
   kf_arena arena;       /* of the workers */
 };
 
-static size_t worker_count(const kf_ctx *ctx, size_t width, uint64_t calls) {
-  uint64_t most = WORKER_BYTES / ((uint64_t)width * width * sizeof(int64_t));
+/* The tile of panels p <= q; a row of tiles begins on the diagonal. */
+static uint64_t tile_at(const kf_moments *m, uint64_t p, uint64_t q) {
+  uint64_t before = p * m->panels - p * (p + 1) / 2;
+  return (before + q) * m->kernel->edge * m->kernel->edge;
+}
+
+/* Sums of a worker. */
+static uint64_t product_count(const kf_moments *m) { return tile_at(m, m->panels, m->panels); }
+
+static size_t worker_count(const kf_ctx *ctx, const kf_moments *m, uint64_t calls) {
+  uint64_t most = WORKER_BYTES / (product_count(m) * sizeof(int64_t));
   if (most > calls) most = calls;
   if (most > ctx->threads) most = ctx->threads;
   return most > 0 ? (size_t)most : 1;
@@ -44,15 +53,14 @@ kf_status kf_moments_new(kf_ctx *ctx, uint32_t dim, uint64_t calls, kf_i128 *tot
   m->kernel = ctx->kernels->moment;
   m->dim = dim;
   m->panels = (dim + m->kernel->edge - 1) / m->kernel->edge;
-  m->width = m->panels * m->kernel->edge;
   m->totals = totals;
   pthread_mutex_init(&m->lock, NULL);
-  m->n_workers = worker_count(ctx, m->width, calls);
+  m->n_workers = worker_count(ctx, m, calls);
   KF_TAKE_ZERO(&m->arena, m->workers, m->n_workers);
   for (size_t t = 0; !m->arena.failed && t < m->n_workers; t++) {
     worker *w = &m->workers[t];
     w->packed = kf_arena_take(&m->arena, m->panels, m->kernel->panel_size);
-    KF_TAKE_ZERO(&m->arena, w->products, (uint64_t)m->width * m->width);
+    KF_TAKE_ZERO(&m->arena, w->products, product_count(m));
   }
   KF_HAND_OUT(m->arena.failed ? kf_fail_memory(&ctx->err) : KF_OK, out, m, kf_moments_free);
 }
@@ -71,13 +79,13 @@ size_t kf_moments_workers(const kf_moments *m) { return m->n_workers; }
 static void multiply(const kf_moments *m, worker *w) {
   enum { GROUP = 4 };
   const kf_moment_kernel *kernel = m->kernel;
-  size_t size = kernel->panel_size, edge = kernel->edge;
+  size_t size = kernel->panel_size;
   if (kernel->begin != NULL) kernel->begin();
   for (size_t first = 0; first < m->panels; first += GROUP)
     for (size_t q = first; q < m->panels; q++)
       for (size_t p = first; p < first + GROUP && p <= q; p++)
         kernel->tile(w->packed + p * size, w->packed + q * size, w->filled,
-                     w->products + p * edge * m->width + q * edge, m->width);
+                     w->products + tile_at(m, p, q), kernel->edge);
   if (kernel->end != NULL) kernel->end();
   w->filled = 0;
 }
@@ -87,10 +95,16 @@ static void flush(kf_moments *m, worker *w, int64_t weight) {
   if (w->filled > 0) multiply(m, w);
   pthread_mutex_lock(&m->lock);
   kf_i128 *to = m->totals;
-  for (uint32_t r = 0; r < m->dim; r++)
-    for (uint32_t c = r; c < m->dim; c++) *to++ += (kf_i128)w->products[r * m->width + c] * weight;
+  size_t edge = m->kernel->edge;
+  for (size_t r = 0; r < m->dim; r++)
+    for (size_t q = r / edge; q < m->panels; q++) {
+      const int64_t *from = w->products + tile_at(m, r / edge, q) + r % edge * edge;
+      size_t first = q * edge < r ? r - q * edge : 0;
+      size_t end = m->dim - q * edge < edge ? m->dim - q * edge : edge;
+      for (size_t c = first; c < end; c++) *to++ += (kf_i128)from[c] * weight;
+    }
   pthread_mutex_unlock(&m->lock);
-  memset(w->products, 0, m->width * m->width * sizeof *w->products);
+  memset(w->products, 0, product_count(m) * sizeof *w->products);
   w->pending = 0;
 }
 
