@@ -54,7 +54,8 @@ static int save(cli_run *cli, const kf_data *data, const kf_model *model) {
                                 .ids = a->index.ids,
                                 .append_to = a->index.append,
                                 .again = a->index.again,
-                                .repeated = &repeated};
+                                .repeated = &repeated,
+                                .dtype = (kf_dtype)a->dtype};
   TRY(take_k(cli, data, model, &options.k));
   uint64_t all = rows_in(cli, a->index.append) + kf_data_rows(data);
   kf_status status = kf_gallery_save(cli->ctx, data, model, &options, a->output);
@@ -80,6 +81,7 @@ static int run(cli_run *cli) {
 }
 
 static const char *const gallery_metrics[] = {"cosine", "euclidean", "inner", NULL};
+static const char *const gallery_dtypes[] = {"f32", "f16", NULL}; /* in the order of kf_dtype */
 
 static const cli_group own_options = {
     "Options",
@@ -91,6 +93,9 @@ static const cli_group own_options = {
         {METRIC(gallery_metrics),
          .help = "cosine, euclidean or inner, the inner product (default: cosine; euclidean for "
                  "a model fitted without normalising)"},
+        {CHOICE("dtype", dtype, "TYPE", KF_F32, gallery_dtypes),
+         .help = "type of the rows: f32 (default), or f16, half the file and memory (default with "
+                 "--append: that of the gallery)"},
         {NEIGHBOURS, .automatic = 1,
          .help = "neighbours that should vote, 1 to 1024, or auto: kept for 'koofu classify' and "
                  "'koofu eval -k auto'"},
@@ -107,10 +112,13 @@ const cli_command index_command = {
     .operands = "DATA...",
     .summary = "make a searchable gallery of rows",
     .details =
-        "A gallery is one .safetensors file with the rows in f32, their labels, class names and "
-        "ids, if any, and the map of the model. Queries are then given in the original space: "
+        "A gallery is one .safetensors file with the rows, their labels, class names and ids, if "
+        "any, and the map of the model. Queries are then given in the original space: "
         "'koofu search' maps them as the rows were mapped. Without --model, rows and queries are "
         "compared in the original space, as they are given.\n\n"
+        "With --dtype f16, rows are rounded to f16, to nearest even, and searches are exact for "
+        "the "
+        "rounded rows. Numbers that f16 cannot hold, above 65,504, are an error.\n\n"
         "With -k auto, k is chosen from the rows, which must have labels, and kept in the gallery. "
         "If the map of the model was fitted on these rows, it has pulled them together, and their "
         "votes say little; so the rows are divided into folds, and each fold looks for neighbours "
@@ -134,6 +142,7 @@ const cli_command index_command = {
     .examples = EXAMPLES(
         {"Photos, in the space of a model", "koofu index photos.npy --labels photos.txt --model "
                                             "model.safetensors -o gallery.safetensors"},
+        {"In half the space", "koofu index photos.npy --dtype f16 -o compact.safetensors"},
         {"More of them", "koofu index new.npy --labels new.txt --append gallery.safetensors"}),
     .run = run,
 };

@@ -149,12 +149,20 @@ void say_written(cli_run *cli, const char *path, const char *format, ...) {
   say(cli, "wrote %s: %s (%s)", path, text, show_seconds(now() - cli->begun).text);
 }
 
+/* The type of the rows in a file of ours: that of --dtype, unless they were added to others. */
+static const char *dtype_written(const cli_run *cli, const kf_info *info) {
+  for (size_t i = 0; i < info->n_tensors && strcmp(info->kind, "gallery") == 0; i++)
+    if (strcmp(info->tensors[i].name, "embeddings") == 0)
+      return strcmp(info->tensors[i].dtype, "F16") == 0 ? "f16" : "f32";
+  return kf_dtype_name((kf_dtype)cli->args.dtype);
+}
+
 /* By the file itself, so rows that were left out are not counted. */
 void say_data_written(cli_run *cli, const char *path) {
   kf_info *info;
   if (cli->args.common.quiet || kf_info_read(cli->ctx, path, &info) != KF_OK) return;
   say_written(cli, path, "%s of %u %s, %s", show_counted(info->rows, "row", "rows").text,
-              info->dim_out ? info->dim_out : info->dim, kf_dtype_name((kf_dtype)cli->args.dtype),
+              info->dim_out ? info->dim_out : info->dim, dtype_written(cli, info),
               info->classes ? show_counted(info->classes, "class", "classes").text : "no labels");
   kf_info_free(info);
 }

@@ -684,7 +684,11 @@ typedef struct kf_index_options {
    * read again for the few rows that the first pass leaves. Memory: one byte per value instead of
    * five, and 4 bytes per row (cosine: 12). */
   int rows_in_place;
-  uint64_t reserved[4];
+  /* KF_F16: rows are rounded to f16, to nearest even, and scores are those of the rounded rows. Memory:
+   * three bytes per value instead of five. A number beyond the range of f16 (65,504), and for cosine
+   * a row that becomes zero, is KF_ERR_DATA naming the row. KF_F32: as given. */
+  kf_dtype dtype;
+  uint64_t reserved[3];
 } kf_index_options;
 
 /* An index over rows [n][dim]. For cosine they may have any length: cosines are those of the rows as
@@ -762,18 +766,22 @@ typedef struct kf_gallery_options {
    * for a repeated call: nothing is written, and that is logged and KF_OK. 1: add it again. */
   int again;
   int *repeated; /* set to 1 if that happened, otherwise to 0; NULL: not wanted */
-  uint64_t reserved[6];
+  /* KF_F32, or KF_F16: half of the file, three bytes of memory per value instead of five. Rows are
+   * rounded to nearest even, as kf_index_options has it, and everything then is about the rounded
+   * rows. Rows that are appended take the type of the gallery; KF_F16 for one in f32 is KF_ERR_ARG. */
+  kf_dtype dtype;
+  uint64_t reserved[5];
 } kf_gallery_options;
 #define KF_MAX_BATCHES 64
 
 /* Writes the rows of a data set as a gallery, streamed: mapped by the model (NULL: in the original
- * space), in f32, with labels, class names and ids, and with the map inside, so that queries are
- * given in the original space. With skip_bad, bad rows are left out. */
+ * space), with labels, class names and ids, and with the map inside, so that queries are given in
+ * the original space. With skip_bad, bad rows are left out. */
 KF_API kf_status kf_gallery_save(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                  const kf_gallery_options *options, const char *path);
 
 typedef struct kf_gallery_load_options {
-  /* 1: the f32 rows stay in the file, which must not change, and are read for candidates only (as
+  /* 1: the rows stay in the file, which must not change, and are read for candidates only (as
    * rows_in_place in kf_index_options). */
   int rerank_from_disk;
   uint64_t reserved[4];
@@ -784,7 +792,7 @@ KF_API kf_status kf_gallery_load(kf_ctx *ctx, const char *path,
                                  const kf_gallery_load_options *options, kf_gallery **out);
 /* A gallery in memory, without a file: the rows of a data set, mapped by the model (NULL: in the
  * original space), with their labels. options->ids and append_to must be NULL. Memory: five bytes
- * per value, and 8 per row (cosine: 16). */
+ * per value (KF_F16: three), and 8 per row (cosine: 16). */
 KF_API kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model,
                                 const kf_gallery_options *options, kf_gallery **out);
 KF_API void kf_gallery_free(kf_gallery *gallery);
@@ -793,7 +801,8 @@ KF_API uint64_t kf_gallery_rows(const kf_gallery *gallery);
 KF_API uint32_t kf_gallery_dim_in(const kf_gallery *gallery); /* of queries */
 KF_API uint32_t kf_gallery_dim(const kf_gallery *gallery);    /* of its own rows */
 KF_API kf_metric kf_gallery_metric(const kf_gallery *gallery);
-KF_API int kf_gallery_mapped(const kf_gallery *gallery); /* 1: it carries a map */
+KF_API kf_dtype kf_gallery_dtype(const kf_gallery *gallery); /* of its rows: KF_F32 or KF_F16 */
+KF_API int kf_gallery_mapped(const kf_gallery *gallery);     /* 1: it carries a map */
 KF_API uint32_t kf_gallery_k(const kf_gallery *gallery); /* neighbours that should vote; 0: none */
 /* Whether its map is that of a model, to the bit (1 or 0). */
 KF_API int kf_gallery_made_with(const kf_gallery *gallery, const kf_model *model);

@@ -303,6 +303,7 @@ typedef struct problem {
   shape shape;
   uint64_t n_queries;
   float *rows;    /* [n][dim] */
+  float *given;   /* the same before they were rounded to f16; NULL: they were not */
   float *queries; /* [n_queries][dim] */
 } problem;
 
@@ -337,8 +338,33 @@ static inline problem make_problem(const kind *of, uint64_t n, uint32_t dim, uin
   return p;
 }
 
+/* Rounds the rows to f16, if none becomes infinite, or zeros where it was not. The index gets them as
+ * they were. */
+static inline void round_problem(problem *p) {
+  uint64_t size = p->shape.n * p->shape.dim;
+  uint16_t *half = malloc(size * sizeof *half);
+  float *rounded = malloc(size * sizeof *rounded);
+  assert_true(half != NULL && rounded != NULL);
+  kf_kernels_plain.f32_to_f16(p->rows, size, half);
+  kf_kernels_plain.f16_to_f32(half, size, rounded);
+  bool fits = true;
+  for (uint64_t i = 0; fits && i < p->shape.n; i++) {
+    double before = kf_kernels_plain.norm2(p->rows + i * p->shape.dim, p->shape.dim);
+    double after = kf_kernels_plain.norm2(rounded + i * p->shape.dim, p->shape.dim);
+    fits = isfinite(after) && (after > 0 || before == 0);
+  }
+  free(half);
+  if (fits) {
+    p->given = p->rows;
+    p->rows = rounded;
+  } else {
+    free(rounded);
+  }
+}
+
 static inline void free_problem(problem *p) {
   free(p->rows);
+  free(p->given);
   free(p->queries);
 }
 
@@ -458,10 +484,12 @@ static inline kf_index *index_of(kf_ctx *ctx, const problem *p, kf_metric metric
                                  const kf_data *data) {
   kf_index *index;
   kf_index_options options = {.metric = metric, .rows_in_place = in_place};
+  const float *rows = p->given != NULL ? p->given : p->rows;
+  if (p->given != NULL) options.dtype = KF_F16;
   if (data != NULL)
     assert_ok(ctx, kf_index_new_from_data(ctx, data, &options, &index));
   else
-    assert_ok(ctx, kf_index_new(ctx, p->rows, p->shape.n, p->shape.dim, &options, &index));
+    assert_ok(ctx, kf_index_new(ctx, rows, p->shape.n, p->shape.dim, &options, &index));
   return index;
 }
 
@@ -526,8 +554,8 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
   kf_ctx *ctx = test_ctx(h->threads, h->isa);
   kf_data *data = NULL;
   if (h->from_data)
-    assert_ok(ctx,
-              kf_data_open_memory(ctx, p->rows, p->shape.n, p->shape.dim, NULL, NULL, 0, &data));
+    assert_ok(ctx, kf_data_open_memory(ctx, p->given != NULL ? p->given : p->rows, p->shape.n,
+                                       p->shape.dim, NULL, NULL, 0, &data));
   kf_index *index = index_of(ctx, p, a->metric, h->in_place, data);
   for (size_t i = 0; i < n_ks; i++) {
     uint32_t k = ks[i];
@@ -539,10 +567,11 @@ static inline void check(const answer *a, const how *h, const uint32_t *ks, size
     if (status != KF_OK) snprintf(text, sizeof text, "%s", kf_errmsg(ctx));
     if (status != KF_OK || count_wrong(a, k, leave_out, rows, scores, text) > 0)
       fail_msg("%s, %s, seed %" PRIu64 ": N %" PRIu64 ", D %u, k %u, %s, threads %u, batch %" PRIu64
-               "%s%s%s: %s",
+               "%s%s%s%s: %s",
                p->kind->name, metric_name(a->metric), p->shape.seed, p->shape.n, p->shape.dim, k,
                kf_isa_name(h->isa), h->threads, h->batch, h->in_place ? ", in place" : "",
-               h->from_data ? ", from data" : "", leave_out != NULL ? ", leaving out" : "", text);
+               p->given != NULL ? ", f16" : "", h->from_data ? ", from data" : "",
+               leave_out != NULL ? ", leaving out" : "", text);
     free(rows);
     free(scores);
   }

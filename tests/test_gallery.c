@@ -318,6 +318,64 @@ static void mapped_to_zero(void **state) {
   free_world(&w);
 }
 
+/* Rows in f16: rounded to nearest even, half the size, and what does not fit is refused by name. */
+static void half_rows(void **state) {
+  (void)state;
+  /* Halfway between two f16, to the even one: down, up; the least f16, and half of it. */
+  float rows[3][4] = {
+      {1 + 0x1p-11f, 1 + 0x3p-11f, 0x1p-24f, 0x1p-25f}, {65504, -2, 3, 4}, {1, 2, 3, 4}};
+  const float rounded[3][4] = {{1, 1 + 0x1p-9f, 0x1p-24f, 0}, {65504, -2, 3, 4}, {1, 2, 3, 4}};
+  kf_gallery_options half = {.metric = KF_METRIC_COSINE, .dtype = KF_F16}, whole = {0};
+  const char *path = at("f16.safetensors"), *other = at("f32.safetensors");
+  kf_data *data = data_of(rows[0], 3, 4, NULL, 0), *read;
+  float found[6][4];
+  kf_gallery *g;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &half, path));
+  read = must_open(path, NULL);
+  assert_ok(ctx, kf_data_get(ctx, read, 0, 3, found[0], NULL));
+  assert_memory_equal(found, rounded, sizeof rounded);
+  kf_data_free(read);
+  /* Rows that are added take the type of the gallery. */
+  whole.append_to = path;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &whole, path));
+  read = must_open(path, NULL);
+  assert_ok(ctx, kf_data_get(ctx, read, 0, 6, found[0], NULL));
+  for (int i = 0; i < 6; i++) assert_memory_equal(found[i], rounded[i % 3], sizeof rounded[0]);
+  kf_data_free(read);
+  g = load(path, 0);
+  assert_int_equal(kf_gallery_dtype(g), KF_F16);
+  uint64_t bytes = kf_index_bytes(kf_gallery_index(g));
+  kf_gallery_free(g);
+  whole.append_to = NULL;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &whole, other));
+  half.append_to = other;
+  assert_error(ctx, KF_ERR_ARG, "rows are f32", kf_gallery_save(ctx, data, NULL, &half, other));
+  whole.append_to = other;
+  assert_ok(ctx, kf_gallery_save(ctx, data, NULL, &whole, other));
+  g = load(other, 0);
+  assert_int_equal(kf_index_bytes(kf_gallery_index(g)), bytes + 6 * 4 * 2);
+  kf_gallery_free(g);
+  /* Too large, and zero in f16. */
+  half.append_to = NULL;
+  rows[1][2] = 65520;
+  assert_error(ctx, KF_ERR_DATA, "row 1: column 2 is 65520, too large for f16",
+               kf_gallery_save(ctx, data, NULL, &half, other));
+  assert_error(ctx, KF_ERR_DATA, "row 1: column 2 is 65520, too large for f16",
+               kf_gallery_new(ctx, data, NULL, &half, &g));
+  rows[1][2] = 3;
+  for (int i = 0; i < 4; i++) rows[2][i] = 0x1p-26f;
+  assert_error(ctx, KF_ERR_DATA, "row 2: is zero in f16",
+               kf_gallery_save(ctx, data, NULL, &half, other));
+  assert_error(ctx, KF_ERR_DATA, "row 2: is zero in f16",
+               kf_gallery_new(ctx, data, NULL, &half, &g));
+  half.dtype = KF_BF16;
+  assert_error(ctx, KF_ERR_ARG, "f32 or f16, not bf16",
+               kf_gallery_save(ctx, data, NULL, &half, other));
+  half.dtype = (kf_dtype)9;
+  assert_error(ctx, KF_ERR_ARG, "invalid dtype 9", kf_gallery_new(ctx, data, NULL, &half, &g));
+  kf_data_free(data);
+}
+
 /* Stops before anything is done. */
 static int stop(void *user, const char *what, uint64_t done, uint64_t total) {
   (void)total;
@@ -379,6 +437,7 @@ int main(void) {
       cmocka_unit_test(bad_rows_left_out),
       cmocka_unit_test(refused_outputs),
       cmocka_unit_test(mapped_to_zero),
+      cmocka_unit_test(half_rows),
       cmocka_unit_test(cancelled),
       cmocka_unit_test(metric_names),
   };

@@ -119,6 +119,57 @@ static void map_first(void **state) {
   free_world(&q);
 }
 
+/* A gallery in f16 is one of the rounded rows, to the bit: with every metric, with a map or without,
+ * from disk, in memory, and when it is asked with its own rows. */
+static void as_rounded(void **state) {
+  (void)state;
+  enum { K = 9 };
+  world w = make_world(300, DIM, CLASSES, 2, 21), q = make_world(60, DIM, CLASSES, 2, 22);
+  kf_data *data = data_of(w.rows, w.n, DIM, w.labels, 0);
+  kf_model *m = fit_world(&w, 0, KF_CENTRE_MEAN);
+  int64_t *a = malloc(w.n * K * sizeof *a), *b = malloc(w.n * K * sizeof *b);
+  double *x = malloc(w.n * K * sizeof *x), *y = malloc(w.n * K * sizeof *y);
+  for (int way = 0; way < 12; way++) {
+    kf_metric metric = (kf_metric)(1 + way % 3);
+    kf_gallery_options options = {.metric = metric, .dtype = KF_F16};
+    const char *path = at("half.safetensors");
+    assert_ok(ctx, kf_gallery_save(ctx, data, way % 2 ? m : NULL, &options, path));
+    kf_data *rounded = must_open(path, NULL);
+    uint32_t dim = kf_data_dim(rounded);
+    float *rows = malloc(w.n * dim * sizeof *rows);
+    assert_ok(ctx, kf_data_get(ctx, rounded, 0, w.n, rows, NULL));
+    kf_gallery *g = NULL, *same = plain_gallery(rows, w.n, dim, NULL, metric);
+    if (way < 4)
+      assert_ok(ctx, kf_gallery_new(ctx, data, way % 2 ? m : NULL, &options, &g));
+    else
+      g = load(path, way < 8);
+    assert_int_equal(kf_gallery_dtype(g), KF_F16);
+    assert_int_equal(kf_gallery_dtype(same), KF_F32);
+    assert_ok(ctx, kf_gallery_search_itself(ctx, g, 0, w.n, K, a, x, NULL));
+    assert_ok(ctx, kf_gallery_search_itself(ctx, same, 0, w.n, K, b, y, NULL));
+    assert_memory_equal(a, b, w.n * K * sizeof *a);
+    assert_memory_equal(x, y, w.n * K * sizeof *x);
+    if (way % 2 == 0) {
+      assert_ok(ctx, kf_gallery_search(ctx, g, q.rows, q.n, K, NULL, a, x, NULL));
+      assert_ok(ctx, kf_gallery_search(ctx, same, q.rows, q.n, K, NULL, b, y, NULL));
+      assert_memory_equal(a, b, q.n * K * sizeof *a);
+      assert_memory_equal(x, y, q.n * K * sizeof *x);
+    }
+    kf_gallery_free(g);
+    kf_gallery_free(same);
+    kf_data_free(rounded);
+    free(rows);
+  }
+  free(a);
+  free(b);
+  free(x);
+  free(y);
+  kf_model_free(m);
+  kf_data_free(data);
+  free_world(&w);
+  free_world(&q);
+}
+
 /* A gallery in the original space answers as an index over the same rows does. */
 static void as_an_index(void **state) {
   (void)state;
@@ -310,13 +361,10 @@ static void options_from_the_future(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(naive_loops),
-      cmocka_unit_test(map_first),
-      cmocka_unit_test(as_an_index),
-      cmocka_unit_test(same_answers),
-      cmocka_unit_test(leave_one_out),
-      cmocka_unit_test(bad_questions),
-      cmocka_unit_test(options_from_the_future),
+      cmocka_unit_test(naive_loops),   cmocka_unit_test(map_first),
+      cmocka_unit_test(as_rounded),    cmocka_unit_test(as_an_index),
+      cmocka_unit_test(same_answers),  cmocka_unit_test(leave_one_out),
+      cmocka_unit_test(bad_questions), cmocka_unit_test(options_from_the_future),
   };
   return cmocka_run_group_tests_name("gallery_search", tests, make_test_folder, remove_test_folder);
 }

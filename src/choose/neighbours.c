@@ -124,7 +124,8 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
   kf_status status =
       kf_fold_model(ctx, fold, j->model->map.method, j->lambda, dim, j->model->map.centre, &model);
   if (status == KF_OK)
-    status = kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, &gallery);
+    status =
+        kf_gallery_make(ctx, fold->others, &model->map, dim, j->options.metric, KF_F32, &gallery);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, &ctx->err);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, &ctx->err);
   if (status == KF_OK) status = search_fold(j, gallery, data, rows.label);

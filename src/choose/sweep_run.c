@@ -252,7 +252,7 @@ static kf_status make_shared(kf_sweep_job *j, const kf_sweep_work *w, shared *s)
     return kf_zero_shot_new(j->ctx, j->model, dim, j->plan->options.text, c->text, &s->model);
   if (c->k > 0)
     return kf_gallery_make(j->ctx, j->train, c->raw ? NULL : &j->model->map, c->dim, c->metric,
-                           &s->gallery);
+                           KF_F32, &s->gallery);
   return KF_OK;
 }
 

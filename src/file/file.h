@@ -32,6 +32,10 @@ void kf_decode_f32(const kf_kernels *kernels, kf_type type, const void *in, size
  * element that is finite in f32 but not in the type, or n. */
 size_t kf_encode_f32(const kf_kernels *kernels, kf_type type, const float *in, size_t n, void *out);
 
+/* Reads n elements of a float type at an offset of a file as f32. */
+kf_status kf_in_read_f32(const kf_in *in, const kf_kernels *kernels, kf_type type, uint64_t at,
+                         uint64_t n, float *out, kf_err *err);
+
 /* --- safetensors: reading -------------------------------------------------------------------- */
 
 typedef struct kf_st_tensor {
@@ -158,7 +162,8 @@ typedef struct kf_contents {
   const kf_kernels *kernels; /* for rows of f32 */
   const kf_i128 *moments;    /* statistics: the upper triangle */
   uint64_t first;            /* number of the first row in memory, for messages */
-  bool direction, unit;      /* gallery: rows are not zero; they have unit length */
+  bool direction, unit;      /* gallery: rows are not zero; they have unit length, */
+  bool half;                 /* before they were rounded to f16 */
   uint32_t n_classes;        /* gallery: labels are below */
 } kf_contents;
 /* KF_ERR_DATA naming file, tensor or key, place and cause if a rule of the table in
@@ -433,7 +438,7 @@ typedef struct kf_save_spec {
   uint32_t dim;     /* of the mapped rows */
   kf_dtype dtype;
   bool keep_bad;    /* write bad rows (skip_bad) as zeros instead of leaving them out */
-  bool refuse_zero; /* a row that is mapped to zero is KF_ERR_DATA */
+  bool refuse_zero; /* a row that is mapped or rounded to zero is KF_ERR_DATA */
   /* rows[n][data->dim] and their squared lengths to out[n][dim], on a worker. Bad rows are zeros with
    * norm2 0 and must give zeros. NULL: the rows as they are. */
   kf_status (*map)(const void *argument, const kf_kernels *kernels, const float *rows,

@@ -195,7 +195,7 @@ kf_status kf_rule_gallery_units(const kf_rule *rule, const kf_contents *c, kf_er
     double norm2 = norm2_of(c, f, i);
     if (!isfinite(norm2)) return fail_row(c, i, "has a NaN or an infinity", err);
     if (norm2 == 0) return fail_row(c, i, "is zero and has no direction", err);
-    if (c->unit && !(fabs(norm2 - 1) < 1e-5))
+    if (c->unit && !(fabs(norm2 - 1) < (c->half ? 1e-3 : 1e-5)))
       return fail_row(c, i, "does not have unit length, as mapped rows of a cosine gallery must",
                       err);
   }

@@ -125,15 +125,28 @@ static void make_scratch(const void *argument, void *own, kf_arena *arena) {
   KF_TAKE(arena, s->bytes, values * kf_type_size(save->type));
 }
 
+/* Whether every number of a row that was rounded to 16 bits is a zero. */
+static bool all_zero(kf_type type, const unsigned char *bytes, uint32_t dim) {
+  const uint16_t *x = (const uint16_t *)(const void *)bytes; /* rows begin at even places */
+  uint32_t i = 0;
+  if (type != KF_TYPE_F16 && type != KF_TYPE_BF16) return false;
+  while (i < dim && (x[i] & 0x7FFF) == 0) i++;
+  return i == dim;
+}
+
 static kf_status encode_row(const kf_saver *save, uint64_t row, const float *values, scratch *s,
                             kf_err *err) {
   const kf_kernels *kernels = save->ctx->kernels;
   uint32_t dim = save->spec->dim;
   size_t fits = kf_encode_f32(kernels, save->type, values, dim, s->bytes + s->n);
-  s->n += dim * kf_type_size(save->type);
+  uint64_t size = dim * kf_type_size(save->type);
+  s->n += size;
   if (save->spec->refuse_zero && kernels->norm2(values, dim) == 0)
     return kf_fail_row(err, save->data, row, KF_HINT_NONE,
                        "is mapped to zero and has no direction");
+  if (save->spec->refuse_zero && all_zero(save->type, s->bytes + s->n - size, dim))
+    return kf_fail_row(err, save->data, row, KF_HINT_NONE, "is zero in %s and has no direction",
+                       kf_dtype_name(save->spec->dtype));
   if (fits == dim) return KF_OK;
   return kf_fail_row(err, save->data, row, KF_HINT_NONE, "column %zu is %g, too large for %s", fits,
                      (double)values[fits], kf_dtype_name(save->spec->dtype));

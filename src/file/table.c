@@ -24,23 +24,26 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
 
 static size_t buffered(uint64_t left) { return left < BUFFERED ? (size_t)left : BUFFERED; }
 
-static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
-                              uint64_t first, uint64_t n, float *rows, kf_err *err) {
-  uint64_t size = kf_type_size(table->type);
-  uint64_t total = n * table->dim;
-  uint64_t at = table->offset + first * table->dim * size;
-  if (table->type == KF_TYPE_F32) return kf_in_read(in, at, rows, total * size, err);
-
+kf_status kf_in_read_f32(const kf_in *in, const kf_kernels *kernels, kf_type type, uint64_t at,
+                         uint64_t n, float *out, kf_err *err) {
+  uint64_t size = kf_type_size(type);
+  if (type == KF_TYPE_F32) return kf_in_read(in, at, out, n * size, err);
   alignas(64) unsigned char raw[BUFFERED * 8];
-  while (total > 0) {
-    size_t count = buffered(total);
+  while (n > 0) {
+    size_t count = buffered(n);
     KF_TRY(kf_in_read(in, at, raw, count * size, err));
-    kf_decode_f32(kernels, table->type, raw, count, rows);
-    rows += count;
+    kf_decode_f32(kernels, type, raw, count, out);
+    out += count;
     at += count * size;
-    total -= count;
+    n -= count;
   }
   return KF_OK;
+}
+
+static kf_status fetch_by_row(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
+                              uint64_t first, uint64_t n, float *rows, kf_err *err) {
+  uint64_t at = table->offset + first * table->dim * kf_type_size(table->type);
+  return kf_in_read_f32(in, kernels, table->type, at, n * table->dim, rows, err);
 }
 
 static kf_status fetch_by_column(const kf_table *table, const kf_in *in, const kf_kernels *kernels,

@@ -15,7 +15,11 @@
 #include <string.h>
 
 static kf_status build_index(kf_ctx *ctx, kf_gallery *g) {
-  kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = kf_gallery_fetch, .self = g};
+  kf_source source = {.rows = g->rows,
+                      .dim = g->space.dim,
+                      .fetch = kf_gallery_fetch,
+                      .self = g,
+                      .half = g->space.dtype == KF_F16};
   KF_TRY(kf_index_build(ctx, &source, g->space.metric, g->in_place, &g->index));
   g->sound = true;
   /* Up to here the file was read from end to end, from now on at random. */
@@ -57,6 +61,7 @@ uint32_t kf_gallery_dim_in(const kf_gallery *g) {
 }
 uint32_t kf_gallery_dim(const kf_gallery *g) { return g->space.dim; }
 kf_metric kf_gallery_metric(const kf_gallery *g) { return g->space.metric; }
+kf_dtype kf_gallery_dtype(const kf_gallery *g) { return g->space.dtype; }
 int kf_gallery_mapped(const kf_gallery *g) { return g->space.map != NULL; }
 uint32_t kf_gallery_k(const kf_gallery *g) { return g->k; }
 int kf_gallery_has_labels(const kf_gallery *g) { return g->labels != NULL; }

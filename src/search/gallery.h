@@ -10,6 +10,7 @@
 typedef struct kf_space {
   uint32_t dim;
   kf_metric metric;  /* never KF_METRIC_DEFAULT */
+  kf_dtype dtype;    /* of rows that are kept: KF_F32 or KF_F16 */
   const kf_map *map; /* that leads there; NULL: it is the original space */
 } kf_space;
 
@@ -48,7 +49,7 @@ struct kf_gallery {
 
 /* kf_gallery_new by the first `dim` directions of a map (NULL: in the original space). */
 kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, uint32_t dim,
-                          kf_metric metric, kf_gallery **out);
+                          kf_metric metric, kf_dtype dtype, kf_gallery **out);
 
 /* --- the file (gallery_file.c) --------------------------------------------------------------- */
 

@@ -38,6 +38,7 @@ static kf_status check(const kf_gallery *g, const kf_kernels *kernels, const kf_
                                          .first = first,
                                          .direction = cosine,
                                          .unit = cosine && g->space.map != NULL,
+                                         .half = g->space.dtype == KF_F16,
                                          .n_classes = g->names.n > 0 ? g->names.n : KF_MAX_CLASSES},
                           err);
 }
@@ -45,19 +46,24 @@ static kf_status check(const kf_gallery *g, const kf_kernels *kernels, const kf_
 kf_status kf_gallery_fetch(const void *gallery, const kf_kernels *kernels, uint64_t first,
                            uint64_t n, float *rows, kf_err *err) {
   const kf_gallery *g = gallery;
-  uint64_t dim = g->space.dim, size = dim * sizeof *rows;
+  uint64_t dim = g->space.dim;
+  kf_type type = kf_type_of(g->space.dtype);
   if (g->in_memory) {
-    memcpy(rows, g->index->rows + first * dim, n * size);
+    kf_index_copy(g->index, kernels, first, n, rows);
     return KF_OK;
   }
-  KF_TRY(kf_in_read(&g->in, g->offset + first * size, rows, n * size, err));
-  kf_st_field field = {KF_TENSOR_ROWS, KF_TYPE_F32, 2, {n, dim}, rows};
+  KF_TRY(kf_in_read_f32(&g->in, kernels, type, g->offset + first * dim * kf_type_size(type),
+                        n * dim, rows, err));
+  kf_st_field field = {KF_TENSOR_ROWS, KF_TYPE_F32, 2, {n, dim}, rows}; /* as they are in memory */
   return g->sound ? KF_OK : check(g, kernels, &field, 1, first, err);
 }
 
 static kf_status read_space(const kf_st *st, kf_gallery *g, kf_err *err) {
   const kf_st_tensor *rows;
-  KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, KF_TYPE_F32, 2, (int64_t[]){-1, -1}, &rows, err));
+  const kf_st_tensor *found = kf_st_find(st, KF_TENSOR_ROWS);
+  g->space.dtype = found != NULL && found->type == KF_TYPE_F16 ? KF_F16 : KF_F32;
+  KF_TRY(kf_st_expect(st, KF_TENSOR_ROWS, kf_type_of(g->space.dtype), 2, (int64_t[]){-1, -1}, &rows,
+                      err));
   if (rows->shape[0] < 1 || rows->shape[1] < 1 || rows->shape[1] > KF_MAX_DIM)
     return kf_fail_file(err, st->in.path, "invalid gallery of %llu rows of %llu columns",
                         (unsigned long long)rows->shape[0], (unsigned long long)rows->shape[1]);

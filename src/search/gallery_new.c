@@ -24,6 +24,9 @@ static kf_status fetch_mapped(const void *self, const kf_kernels *kernels, uint6
     if (kernels->norm2(rows + i * dim, (size_t)dim) == 0)
       status = kf_fail_row(err, m->data, first + i, KF_HINT_NONE,
                            "is mapped to zero and has no direction");
+  if (status == KF_OK && m->space->dtype == KF_F16)
+    status = kf_round_f16(kernels, m->data, first, n, m->space->dim,
+                          m->space->metric == KF_METRIC_COSINE, rows, err);
   kf_arena_free(&arena);
   return status;
 }
@@ -77,14 +80,20 @@ static kf_status make(const maker *m, const kf_map *map, kf_gallery *g) {
   g->origin = m->data->origin;
   if (map != NULL) KF_TRY(kf_origin_join(&g->origin, &map->origin, err));
   KF_TRY(take_labels(m, g));
-  kf_source source = {.rows = g->rows, .dim = g->space.dim, .fetch = fetch_mapped, .self = m};
+  kf_source source = {.rows = g->rows,
+                      .dim = g->space.dim,
+                      .fetch = fetch_mapped,
+                      .self = m,
+                      .half = g->space.dtype == KF_F16};
   return kf_index_build(m->ctx, &source, g->space.metric, false, &g->index);
 }
 
 kf_status kf_gallery_make(kf_ctx *ctx, const kf_data *data, const kf_map *map, uint32_t dim,
-                          kf_metric metric, kf_gallery **out) {
+                          kf_metric metric, kf_dtype dtype, kf_gallery **out) {
   kf_space space;
+  KF_TRY(kf_check_rows_dtype(dtype, &ctx->err));
   KF_TRY(kf_space_for(map, data, metric, &space, &ctx->err));
+  space.dtype = dtype;
   if (map != NULL) space.dim = dim;
   kf_data *good = NULL;
   kf_arena arena = {0};
@@ -108,7 +117,7 @@ kf_status kf_gallery_new(kf_ctx *ctx, const kf_data *data, const kf_model *model
   if (o.ids != NULL || o.append_to != NULL)
     return kf_fail(err, KF_ERR_ARG, "kf_gallery_new: ids and append_to are for files");
   const kf_map *map = model != NULL ? &model->map : NULL;
-  KF_TRY(kf_gallery_make(ctx, data, map, map != NULL ? map->dim_out : 0, o.metric, out));
+  KF_TRY(kf_gallery_make(ctx, data, map, map != NULL ? map->dim_out : 0, o.metric, o.dtype, out));
   (*out)->k = o.k;
   return KF_OK;
 }

@@ -42,15 +42,24 @@ typedef struct writer {
 
 /* --- the space of the rows -------------------------------------------------------------------- */
 
-static kf_status choose_space(writer *w, const kf_model *model, kf_metric metric, kf_err *err) {
+static kf_status choose_space(writer *w, const kf_model *model, const kf_gallery_options *o,
+                              kf_err *err) {
   const kf_data *data = w->data;
-  if (w->old == NULL)
-    return kf_space_for(model != NULL ? &model->map : NULL, data, metric, &w->space, err);
+  kf_metric metric = o->metric;
+  KF_TRY(kf_check_rows_dtype(o->dtype, err));
+  if (w->old == NULL) {
+    KF_TRY(kf_space_for(model != NULL ? &model->map : NULL, data, metric, &w->space, err));
+    w->space.dtype = o->dtype;
+    return KF_OK;
+  }
   if ((unsigned)metric > KF_METRIC_INNER) return kf_fail_metric(metric, err);
   w->space = w->old->space;
   if (metric != KF_METRIC_DEFAULT && metric != w->space.metric)
     return kf_fail(err, KF_ERR_ARG, "%s: its metric is '%s', so rows cannot be added for '%s'",
                    w->old->in.path, kf_metric_name(w->space.metric), kf_metric_name(metric));
+  if (o->dtype == KF_F16 && w->space.dtype != KF_F16)
+    return kf_fail(err, KF_ERR_ARG, "%s: its rows are f32, so rows cannot be added in f16",
+                   w->old->in.path);
   if (model != NULL)
     return kf_fail(err, KF_ERR_ARG, "%s: rows are added with its own map, not with a model",
                    w->old->in.path);
@@ -138,7 +147,7 @@ static uint64_t n_batches(const writer *w) {
 static kf_status declare(const writer *w, kf_err *err) {
   kf_set_layout layout = {.rows = kf_saver_rows(w->rows) + (w->old != NULL ? w->old->rows : 0),
                           .dim = w->space.dim,
-                          .type = KF_TYPE_F32,
+                          .type = kf_type_of(w->space.dtype),
                           .labels = w->data->has_labels,
                           .names = w->old != NULL ? &w->names : &w->data->names,
                           .origin = &w->origin,
@@ -156,16 +165,23 @@ static kf_status declare(const writer *w, kf_err *err) {
 
 static kf_status copy_rows(const writer *w, kf_err *err) {
   const kf_gallery *old = w->old;
-  uint64_t chunk = kf_data_chunk(old->space.dim), size = old->space.dim * sizeof(float);
-  float *rows = kf_alloc(chunk, size);
-  kf_status status = rows == NULL ? kf_fail_memory(err) : KF_OK;
+  uint64_t dim = old->space.dim, chunk = kf_data_chunk(old->space.dim);
+  kf_type type = kf_type_of(old->space.dtype);
+  float *rows;
+  char *bytes;
+  kf_arena arena = {0};
+  KF_TAKE(&arena, rows, chunk * dim);
+  KF_TAKE(&arena, bytes, chunk * dim * kf_type_size(type));
+  kf_status status = arena.failed ? kf_fail_memory(err) : KF_OK;
   for (uint64_t first = 0; status == KF_OK && first < old->rows; first += chunk) {
     uint64_t n = old->rows - first < chunk ? old->rows - first : chunk;
     status = kf_progress(w->ctx, "copy", first, old->rows);
     if (status == KF_OK) status = kf_gallery_fetch(old, w->ctx->kernels, first, n, rows, err);
-    if (status == KF_OK) status = kf_stw_write(w->file, rows, n * size, err);
+    if (status != KF_OK) break;
+    kf_encode_f32(w->ctx->kernels, type, rows, n * dim, bytes); /* exact: they were of this type */
+    status = kf_stw_write(w->file, bytes, n * dim * kf_type_size(type), err);
   }
-  kf_free(rows);
+  kf_arena_free(&arena);
   return status == KF_OK ? kf_gallery_unchanged(old, err) : status;
 }
 
@@ -290,7 +306,7 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
     w->old->origin.any = w->ctx->options.any_encoder != 0;
   }
   w->own_ids = o->ids == NULL && w->data->fetch_ids != NULL;
-  KF_TRY(choose_space(w, model, o->metric, err));
+  KF_TRY(choose_space(w, model, o, err));
   if (model != NULL) KF_TRY(kf_origin_join(&w->origin, &model->map.origin, err));
   if (w->old != NULL) KF_TRY(kf_origin_join(&w->origin, &w->old->origin, err));
   w->k = o->k == 0 && w->old != NULL ? w->old->k : o->k;
@@ -310,7 +326,7 @@ static kf_status save(writer *w, const kf_model *model, const kf_gallery_options
   bool cosine = w->space.metric == KF_METRIC_COSINE;
   w->spec = (kf_save_spec){.what = "index",
                            .dim = w->space.dim,
-                           .dtype = KF_F32,
+                           .dtype = w->space.dtype,
                            .refuse_zero = cosine,
                            .map = w->space.map != NULL ? map_rows : NULL,
                            .argument = &w->space};

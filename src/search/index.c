@@ -225,7 +225,10 @@ static kf_status make_arrays(kf_index *index, kf_err *err) {
   index->packed = kf_arena_take(arena, places, index->padded);
   KF_TAKE(arena, index->offset, places);
   KF_TAKE(arena, index->blocks, index->n_blocks);
-  if (!index->in_place) KF_TAKE(arena, index->rows, index->n * index->dim);
+  if (!index->in_place && index->source.half)
+    KF_TAKE(arena, index->halves, index->n * index->dim);
+  else if (!index->in_place)
+    KF_TAKE(arena, index->rows, index->n * index->dim);
   if (index->metric == KF_METRIC_COSINE) KF_TAKE(arena, index->norm2, index->n);
   return arena->failed ? kf_fail_memory(err) : KF_OK;
 }
@@ -274,16 +277,18 @@ static kf_status build_block(void *argument, size_t i, size_t worker, kf_err *er
   const kf_kernels *kernels = j->ctx->kernels;
   uint64_t first = (uint64_t)i * index->block_rows, left = index->n - first;
   uint64_t n = left < index->block_rows ? left : index->block_rows;
-  float *rows = index->in_place ? NULL : index->rows + first * index->dim;
+  float *rows = index->rows != NULL ? index->rows + first * index->dim : NULL;
   build_scratch s;
   kf_arena arena = {0};
   KF_TAKE(&arena, s.y, index->dim);
   KF_TAKE(&arena, s.largest, n);
   KF_TAKE(&arena, s.bytes, index->padded);
-  if (index->in_place) KF_TAKE(&arena, rows, n * index->dim);
+  if (index->rows == NULL) KF_TAKE(&arena, rows, n * index->dim);
   kf_status status = arena.failed
                          ? kf_fail_memory(err)
                          : index->source.fetch(index->source.self, kernels, first, n, rows, err);
+  if (status == KF_OK && index->halves != NULL)
+    kernels->f32_to_f16(rows, n * index->dim, index->halves + first * index->dim);
   if (status == KF_OK) build_rows(index, kernels, i, n, rows, &s);
   kf_arena_free(&arena);
   bool long_work = index->n * index->dim > (1u << 26);
@@ -347,10 +352,21 @@ uint64_t kf_index_rows(const kf_index *index) { return index->n; }
 uint32_t kf_index_dim(const kf_index *index) { return index->dim; }
 kf_metric kf_index_metric(const kf_index *index) { return index->metric; }
 
+void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                   float *rows) {
+  uint64_t dim = index->dim;
+  if (index->halves != NULL)
+    kernels->f16_to_f32(index->halves + first * dim, n * dim, rows);
+  else
+    memcpy(rows, index->rows + first * dim, n * dim * sizeof *rows);
+}
+
 uint64_t kf_index_bytes(const kf_index *index) {
   uint64_t places = index->n_blocks * index->block_rows;
   uint64_t bytes = places * (index->padded + sizeof(float)) + index->dim * sizeof(double) +
                    index->n_blocks * sizeof *index->blocks;
   if (index->norm2 != NULL) bytes += index->n * sizeof *index->norm2;
-  return index->in_place ? bytes : bytes + index->n * index->dim * sizeof(float);
+  if (index->in_place) return bytes;
+  return bytes +
+         index->n * index->dim * (index->halves != NULL ? sizeof *index->halves : sizeof(float));
 }

@@ -32,8 +32,9 @@ struct kf_index {
   uint64_t n;
   uint32_t dim, padded; /* kf_scan_dim(dim) */
   bool in_place;
-  float *rows;   /* [n][dim] as given; NULL: in place */
-  double *norm2; /* [n] their canonical squared lengths; cosine only */
+  float *rows;      /* [n][dim] as given; NULL: in place, or */
+  uint16_t *halves; /* [n][dim] in f16, if the source is */
+  double *norm2;    /* [n] their canonical squared lengths; cosine only */
   double *centre;
   double centre_length; /* not less than the length of the centre */
   double longest;       /* not less than any |y| */
@@ -128,6 +129,10 @@ static inline double kf_cosine(double dot, double norm2, double other_norm2) {
   double lengths2 = norm2 * other_norm2; /* below 2^545, and at least 2^-596 unless it is zero */
   return lengths2 > 0 ? dot / sqrt(lengths2) : 0;
 }
+
+/* Rows that the index keeps, as f32. */
+void kf_index_copy(const kf_index *index, const kf_kernels *kernels, uint64_t first, uint64_t n,
+                   float *rows);
 
 /* --- groups of queries (query_groups.c) ------------------------------------------------------ */
 

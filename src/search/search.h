@@ -16,6 +16,7 @@ typedef struct kf_source {
   const void *self;
   void *owned;    /* freed with the index, or when building it fails; may be NULL */
   bool canonical; /* canonical scores decide, as they are; otherwise exact ones do */
+  bool half;      /* every number is one of f16, and the index keeps rows as such */
 } kf_source;
 
 /* in_place: rows that the first pass leaves over are fetched again from the source, which must
@@ -50,6 +51,13 @@ kf_status kf_check_neighbours(uint32_t k, uint64_t rows, kf_err *err);
  * or zero while its direction counts. */
 kf_status kf_check_norm2(const char *what, uint64_t number, double norm2, bool direction,
                          kf_err *err);
+/* KF_ERR_ARG unless it is a type that rows of an index can have. */
+kf_status kf_check_rows_dtype(kf_dtype dtype, kf_err *err);
+/* Rounds rows [n][dim] to f16, to nearest even. KF_ERR_DATA, naming a row of the data set (NULL: by
+ * its number, counted from `first` on), if a number is too large or, if `direction` counts, a row
+ * becomes zero. */
+kf_status kf_round_f16(const kf_kernels *kernels, const kf_data *data, uint64_t first, uint64_t n,
+                       uint32_t dim, bool direction, float *rows, kf_err *err);
 /* out = x scaled to unit length by its canonical squared length, rounded once; zeros stay zeros. */
 void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 

@@ -83,9 +83,11 @@ static kf_status find_rows(const kf_scorer *s, const uint64_t *numbers, uint32_t
   const kf_index *index = s->index;
   for (uint32_t i = 0; i < n; i++) {
     float *fetched = s->fetched + i * index->dim;
-    rows[i] = index->in_place ? fetched : index->rows + numbers[i] * index->dim;
+    rows[i] = index->rows != NULL ? index->rows + numbers[i] * index->dim : fetched;
     if (index->in_place)
       KF_TRY(index->source.fetch(index->source.self, s->kernels, numbers[i], 1, fetched, err));
+    else if (index->halves != NULL)
+      kf_index_copy(index, s->kernels, numbers[i], 1, fetched);
   }
   return KF_OK;
 }
@@ -241,8 +243,10 @@ static kf_pending pop(kf_shortlist *list) {
 #define AHEAD       (4 * KF_SCORE_ROWS)
 #define AHEAD_BYTES 1024u
 static inline __attribute__((always_inline)) void prefetch(const kf_index *index, uint64_t row) {
-  const char *x = (const char *)(index->rows + row * index->dim);
-  size_t bytes = index->dim * sizeof(float);
+  bool half = index->halves != NULL;
+  const char *x = half ? (const char *)(index->halves + row * index->dim)
+                       : (const char *)(index->rows + row * index->dim);
+  size_t bytes = index->dim * (half ? sizeof *index->halves : sizeof(float));
   if (index->norm2 != NULL) __builtin_prefetch(index->norm2 + row);
   for (size_t at = 0; at < bytes && at < AHEAD_BYTES; at += 64) __builtin_prefetch(x + at);
 }

@@ -44,7 +44,7 @@ typedef struct kf_scorer {
   const kf_kernels *kernels;
   const kf_query *query;
   const float *x;      /* the query as given */
-  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place; at least 2 */
+  float *fetched;      /* [KF_SCORE_ROWS][dim], for rows in place or in f16; at least 2 */
   uint64_t candidates; /* rows scored so far */
 } kf_scorer;
 #define KF_SCORE_ROWS 4u

@@ -155,6 +155,7 @@ def make_models(m):
     m.koofu("index", "set.safetensors", "-o", "plain.safetensors")
     m.koofu("index", "set.safetensors", "--model", "shrunk.safetensors", "-k", 3, "-o", "gallery.safetensors")
     m.koofu("index", "x.npy", "--metric", "euclidean", "-o", "bare.safetensors")
+    m.koofu("index", "set.safetensors", "--dtype", "f16", "-o", "compact.safetensors")
 
 
 def make_pictures(m):

@@ -79,7 +79,7 @@ def subjects():
         Subject("raw", "raw.safetensors", "safetensors", *MODEL),
         Subject("stats", "stats.safetensors", "safetensors", *STATS), Subject("stats-raw", "stats-raw.safetensors", "safetensors", *STATS),
         Subject("gallery", "gallery.safetensors", "safetensors", *GALLERY), Subject("plain", "plain.safetensors", "safetensors", *GALLERY),
-        Subject("bare", "bare.safetensors", "safetensors", *GALLERY),
+        Subject("bare", "bare.safetensors", "safetensors", *GALLERY), Subject("compact", "compact.safetensors", "safetensors", *GALLERY),
         Subject("text", "text.safetensors", "safetensors", *TEXT),
         Subject("set", "set.safetensors", "safetensors", *ROWS, *LABELLED), Subject("embedded", "embedded.safetensors", "safetensors", *ROWS, use("fit", "@", *OUT)),
         Subject("npy", "x.npy", "npy", *ROWS), Subject("npy8", "x8.npy", "npy", *ROWS), Subject("columns", "columns.npy", "npy", *ROWS),

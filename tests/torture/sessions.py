@@ -90,6 +90,8 @@ def all_sessions():
         session("index", "index", "@x.npy", *labels, "--ids", "@ids.txt", "--model", "@shrunk.safetensors", *out, **one),
         session("append", "index", "@test.safetensors", "--ids", "@more-ids.txt", "--append", "g.safetensors", old={"g.safetensors": "gallery.safetensors"}, writes=["g.safetensors"]),
         session("append-to", "index", "@test.safetensors", "--ids", "@more-ids.txt", "--append", "@plain.safetensors", *out, **one),
+        session("index-f16", "index", "@set.safetensors", "--dtype", "f16", *out, **one),
+        session("search-f16", "search", "@compact.safetensors", "@q.npy", "-k", 3),
         session("search", "search", "@gallery.safetensors", "@q.npy", "-k", 3),
         session("search-npy", "search", "@plain.safetensors", "@q.npy", "-o", "near.npy", old=standing("near.npy", "near_scores.npy"),
                 writes=["near.npy", "near_scores.npy"]),
