@@ -55,6 +55,8 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 
 /* --- prototypes ------------------------------------------------------------------------------ */
 
+#define KF_CLASSIFY_ROWS 256u /* queries that pass over the prototypes together */
+
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
  * length for cosine. Only of classes that take part: not of those without rows. */
 typedef struct kf_prototypes {
@@ -115,7 +117,7 @@ void kf_classifying_clear(kf_classifying *c);
 /* --- probabilities (probabilities.c) ---------------------------------------------------------- */
 
 /* The scores of a row for all prototypes, [p->n]: larger is nearer, for distances minus half their
- * squares. */
+ * squares. Canonical; with very many prototypes cosines are sums in f32. */
 typedef void (*kf_scores_fn)(void *argument, uint64_t row, const double *scores);
 /* Hands out those of n queries, as kf_prototypes_queries makes them, in order, on the calling
  * thread. */
