@@ -191,7 +191,7 @@ kf_status kf_classify_probabilities(kf_ctx *ctx, const kf_model *model, const fl
   j.prototypes = c.prototypes;
   j.top = c.top;
   kf_pass pass = {
-      .rows = KF_CLASSIFY_ROWS, .rows_only = true, .work = classify_batch, .argument = &j};
+      .rows = kf_classify_rows(ctx, n), .rows_only = true, .work = classify_batch, .argument = &j};
   if (status == KF_OK && n > 0) status = kf_each_batch(ctx, c.data, &pass);
   kf_classifying_clear(&c);
   return status;
