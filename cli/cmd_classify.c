@@ -18,8 +18,8 @@
 /* Rows are read, classified and printed in blocks of at most this many bytes, and this many products
  * per thread: half a second of plain C, so that a signal is noticed soon. */
 enum { BLOCK_BYTES = 16 << 20, BLOCK_PRODUCTS = 1 << 30 };
-/* ... but at least this many rows per thread, to keep it busy. */
-enum { LEAST_ROWS = 64 };
+/* ... but at least this many rows per thread: prototypes are made ready for every block. */
+enum { LEAST_ROWS = 512 };
 
 /* A run: its inputs, the current block, and the output. */
 typedef struct classify_job {

@@ -174,21 +174,23 @@ static void check_gemm_f32(const kf_kernels *fast, const kf_kernels *plain) {
   }
 }
 
-static void check_band(const kf_kernels *fast, const kf_kernels *plain) {
-  static float x[MOST], scale[MOST], offset[MOST];
+static void check_list(const kf_kernels *fast, const kf_kernels *plain) {
+  static float x[MOST], far[MOST], scale[MOST], offset[MOST];
+  static uint32_t list[2][MOST];
   for (size_t s = 0; s < N_SIZES; s++) {
-    size_t n = sizes[s];
+    size_t n = sizes[s], i = n / 2;
     fill_f32(x, n, s);
+    fill_f32(far, n, s + 10);
     fill_f32(scale, n, s + 20);
     fill_f32(offset, n, s + 40);
-    float edge = x[n / 2] * scale[n / 2] - offset[n / 2]; /* exactly one of the values */
-    const float bands[][2] = {{-0.1f, 0.1f}, {edge, edge}, {edge, INFINITY}, {-INFINITY, edge}};
+    float edge = (x[i] + 0.3f * far[i]) * scale[i] - offset[i]; /* exactly one of the values */
+    const float lows[] = {0.1f, edge, INFINITY, -INFINITY};
     for (size_t t = 0; t < 4; t++) {
-      uint32_t a[2], b[2];
-      fast->count_band(x, scale, offset, n, bands[t][0], bands[t][1], &a[0], &a[1]);
-      plain->count_band(x, scale, offset, n, bands[t][0], bands[t][1], &b[0], &b[1]);
-      assert_bits(a, b, sizeof a);
-      assert_true(t == 0 || n == 0 || a[1] > 0);
+      size_t a = fast->list_reaching(x, far, 0.3f, scale, offset, n, lows[t], list[0]);
+      size_t b = plain->list_reaching(x, far, 0.3f, scale, offset, n, lows[t], list[1]);
+      assert_int_equal(a, b);
+      assert_bits(list[0], list[1], a * sizeof *list[0]);
+      assert_true(t != 1 || n == 0 || a > 0);
     }
   }
 }
@@ -288,7 +290,7 @@ static const check checks[] = {
     {"canonical_sums", check_sums, KF_ISA_AVX2}, {"not_finite", check_not_finite, KF_ISA_PLAIN},
     {"quantize", check_quantize, KF_ISA_AVX2},   {"moments", check_moments, KF_ISA_PLAIN},
     {"scan", check_all_scans, KF_ISA_PLAIN},     {"gemm", check_gemm, KF_ISA_AVX2},
-    {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},   {"band", check_band, KF_ISA_AVX2},
+    {"gemm_f32", check_gemm_f32, KF_ISA_AVX2},   {"list", check_list, KF_ISA_AVX2},
     {"vectors", check_vectors, KF_ISA_AVX2},     {"rotations", check_rotate, KF_ISA_AVX2},
     {"secular", check_secular, KF_ISA_AVX2}};
 enum { N_CHECKS = sizeof checks / sizeof *checks, N_ISAS = KF_ISA_AMX + 1 };

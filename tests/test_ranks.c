@@ -120,6 +120,33 @@ static void some_dimensions(void **state) {
   clear_problem(&p);
 }
 
+/* So many directions that several settings share a look at the prototypes: the ranks are those of
+ * each setting alone. Some rows are prototypes of other classes or nothing like their own, which puts
+ * the right class at every rank. */
+static void many_at_once(void **state) {
+  (void)state;
+  enum { D = 160, CLASSES = 90 };
+  uint32_t dims[D];
+  for (uint32_t l = 0; l < D; l++) dims[l] = l + 1;
+  for (int raw = 0; raw < 2; raw++) {
+    problem p = make_problem(900, D, CLASSES, raw, KF_ISA_AUTO);
+    for (uint64_t i = p.w.n / 2; i < p.w.n; i += 3) p.w.labels[i] = (int32_t)(i * 7 % CLASSES);
+    kf_model *model;
+    assert_ok(p.ctx, kf_fit_stats(p.ctx, p.stats, NULL, &model));
+    for (int metric = KF_METRIC_COSINE; metric <= KF_METRIC_EUCLIDEAN; metric++) {
+      uint64_t *all = count_ranks(&p, model, (kf_metric)metric, dims, D);
+      for (uint32_t l = 0; l < D; l++) {
+        uint64_t *alone = count_ranks(&p, model, (kf_metric)metric, dims + l, 1);
+        assert_memory_equal(all + 2 * l, alone, 2 * sizeof *all);
+        free(alone);
+      }
+      free(all);
+    }
+    kf_model_free(model);
+    clear_problem(&p);
+  }
+}
+
 /* Classes with the same rows, and rows that lie exactly between: close calls throughout. */
 static void close_calls(void **state) {
   (void)state;
@@ -283,10 +310,10 @@ static void same_on_every_isa(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dimension),   cmocka_unit_test(some_dimensions),
-      cmocka_unit_test(close_calls),       cmocka_unit_test(far_off),
-      cmocka_unit_test(short_prototypes),  cmocka_unit_test(several_right),
-      cmocka_unit_test(same_on_every_isa),
+      cmocka_unit_test(every_dimension), cmocka_unit_test(some_dimensions),
+      cmocka_unit_test(many_at_once),    cmocka_unit_test(close_calls),
+      cmocka_unit_test(far_off),         cmocka_unit_test(short_prototypes),
+      cmocka_unit_test(several_right),   cmocka_unit_test(same_on_every_isa),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

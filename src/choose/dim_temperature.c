@@ -3,12 +3,15 @@
  * Rows lose length with every direction that is left out, and prototypes hardly do beyond K - 1 of
  * them, so cosines grow and the temperature of all dimensions makes probabilities too sure. There is
  * no closed form (dims.c says why); so the rows of each fold get their scores from a model of the
- * others. */
+ * others. With very many classes a fit costs more than the scores of some hundred rows, so these come
+ * from one fold. */
 #include "choose/choose.h"
 #include "choose/left_out_internal.h"
 
-#define BATCH       64u
-#define FIRST_SHARE 0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
+#define BATCH        64u
+#define MANY_CLASSES 4096u
+#define FEW_ROWS     512u /* enough for an error of a few per cent; each is compared with all classes */
+#define FIRST_SHARE  0x1p-7 /* of the temperature of all: with one dimension cosines are 1 or -1 */
 
 typedef struct folds_job {
   kf_ctx *ctx;
@@ -16,6 +19,7 @@ typedef struct folds_job {
   const kf_dim_temperature *options;
   kf_lambda lambda;
   kf_row_list sample;
+  bool many;           /* classes */
   kf_likelihood *sums; /* [threads] */
   kf_stage stage;
   /* Of one fold. */
@@ -62,6 +66,15 @@ static kf_status score_batch(void *argument, const kf_batch *b, kf_err *err) {
   return kf_prototypes_scores(j->prototypes, s->queries, b->n, add_row, &(scored_batch){j, b}, err);
 }
 
+/* Keeps `most` of the rows, spread evenly. */
+static void keep_some(kf_row_list *rows, uint64_t most) {
+  uint64_t n = rows->n;
+  if (n <= most) return;
+  rows->n = 0;
+  for (uint64_t i = 0; i < n; i++)
+    if (kf_takes(i, most, n)) kf_row_list_add(rows, rows->row[i], rows->label[i]);
+}
+
 /* The rows of the fold that are in the sample. */
 static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *model) {
   kf_err *err = &j->ctx->err;
@@ -72,6 +85,7 @@ static kf_status score_rows(folds_job *j, const kf_fold *fold, const kf_model *m
       kf_prototypes_new(j->ctx, model, KF_METRIC_DEFAULT, false,
                         model->text != NULL ? KF_PART_FUSED : KF_PART_IMAGES, NULL, &p);
   if (status == KF_OK) status = kf_fold_sampled(fold, &j->sample, &rows, err);
+  if (status == KF_OK && j->many) keep_some(&rows, FEW_ROWS);
   if (status == KF_OK) status = kf_data_new_pick(j->data, rows.row, rows.n, &data, err);
   j->prototypes = p;
   j->unit = unit_of(fold->without);
@@ -103,7 +117,10 @@ static kf_status score_fold(void *argument, const kf_fold *fold) {
 static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
   const kf_stats *stats = kf_fitter_stats(fitter);
   kf_ctx *ctx = j->ctx;
-  uint64_t labelled, most = j->options->sample > 0 ? j->options->sample : KF_LEFT_OUT_SAMPLE;
+  const kf_dim_temperature *o = j->options;
+  uint64_t labelled, most = o->sample > 0 ? o->sample : KF_LEFT_OUT_SAMPLE;
+  j->many = stats->n_classes > MANY_CLASSES && o->sample == 0 && o->groups == NULL;
+  if (j->many) most = UINT64_MAX; /* few of one fold are kept */
   KF_TRY(kf_sample_rows(ctx, j->data, most, &j->sample, &labelled));
   for (unsigned i = 0; i < ctx->threads; i++) {
     j->sums[i] = kf_likelihood_new(!stats->normalized);
@@ -112,10 +129,11 @@ static kf_status run(folds_job *j, const kf_fitter *fitter, double *out) {
   kf_folding folding = {.stats = stats,
                         .data = j->data,
                         .folds = KF_DEFAULT_FOLDS,
+                        .taken = j->many ? 1 : 0,
                         .groups = j->options->groups,
                         .work = score_fold,
                         .argument = j};
-  kf_stage_begin(&j->stage, ctx, "temperature", folding.folds);
+  kf_stage_begin(&j->stage, ctx, "temperature", j->many ? 1 : folding.folds);
   kf_status status = kf_each_fold(ctx, &folding, &labelled);
   kf_stage_end(&j->stage);
   KF_TRY(status);

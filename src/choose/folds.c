@@ -149,7 +149,8 @@ kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *f, uint64_t *labelled) {
     status = f->groups != NULL ? kf_fold_groups(&all, f->groups, f->folds, &of, err)
                                : kf_fold_rows(&all, f->data->n_classes, f->folds, &of, err);
   if (status == KF_OK) status = kf_stats_copy(ctx, f->stats, &rest);
-  for (uint32_t number = 0; status == KF_OK && number < f->folds; number++) {
+  uint32_t taken = f->taken > 0 ? f->taken : f->folds;
+  for (uint32_t number = 0; status == KF_OK && number < taken; number++) {
     kf_fold fold = {.number = number, .without = rest};
     kf_row_list others = {0};
     status = take_fold(f, &all, of, &fold, &others, err);

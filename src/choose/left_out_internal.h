@@ -34,7 +34,6 @@ typedef struct kf_view {
   double *gram[3]; /* [n][n] their products with one another; NULL: never kept */
   /* Scratch. */
   double *whitened, *weighted; /* [D][n], [n][D] */
-  float *whitened_f32;         /* [D][n] */
   double *square, *vectors;    /* [n][n] */
 } kf_view;
 

@@ -26,7 +26,6 @@ void kf_view_make(kf_view *v, const kf_left_out *l, kf_arena *arena) {
   KF_TAKE(arena, v->means, n * rank);
   KF_TAKE(arena, v->whitened, dim * n);
   if (!l->euclidean) KF_TAKE(arena, v->directions_f32, dim * rank);
-  if (!l->euclidean && n > dim) KF_TAKE(arena, v->whitened_f32, dim * n);
   if (n <= dim) {
     KF_TAKE(arena, v->weighted, n * dim);
     KF_TAKE(arena, v->square, n * n);
@@ -84,18 +83,50 @@ static kf_status few_classes(kf_view *v) {
   return KF_OK;
 }
 
+/* Class means [first, first + n) of a task. */
+typedef struct span {
+  uint64_t first, n;
+} span;
+
+static span span_of(const kf_left_out *l, size_t i) {
+  uint64_t first = i * MEANS, left = l->n - first;
+  return (span){first, left < MEANS ? left : MEANS};
+}
+
+static kf_status each_span(kf_view *v, kf_task_fn task) {
+  return kf_parallel(v->l->ctx, (v->l->n + MEANS - 1) / MEANS, task, v);
+}
+
 /* Class means along the directions, in f32. */
 static kf_status turn_fast(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)worker;
   const kf_view *v = argument;
   const kf_left_out *l = v->l;
-  uint64_t first = i * MEANS, left = l->n - first, n = left < MEANS ? left : MEANS, rank = v->rank;
-  float *turned = kf_alloc_zero(n * rank, sizeof *turned);
+  span s = span_of(l, i);
+  uint64_t rank = v->rank, dim = l->dim;
+  float *turned = kf_alloc_zero(s.n * (rank + dim), sizeof *turned);
   if (turned == NULL) return kf_fail_memory(err);
-  l->ctx->kernels->gemm_tn_f32(v->whitened_f32 + first, l->n, v->directions_f32, rank, turned, rank,
-                               n, rank, l->dim);
-  for (uint64_t t = 0; t < n * rank; t++) v->means[first * rank + t] = (double)turned[t];
+  float *whitened = turned + s.n * rank; /* in columns */
+  for (uint64_t j = 0; j < s.n; j++)
+    for (uint64_t d = 0; d < dim; d++)
+      whitened[d * s.n + j] = (float)(l->means[(s.first + j) * dim + d] * v->root[d]);
+  l->ctx->kernels->gemm_tn_f32(whitened, s.n, v->directions_f32, rank, turned, rank, s.n, rank,
+                               dim);
+  for (uint64_t t = 0; t < s.n * rank; t++) v->means[s.first * rank + t] = (double)turned[t];
   kf_free(turned);
+  return KF_OK;
+}
+
+/* Whitened class means, in columns. */
+static kf_status whiten(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  const kf_view *v = argument;
+  const kf_left_out *l = v->l;
+  span s = span_of(l, i);
+  for (uint64_t d = 0; d < l->dim; d++)
+    for (uint64_t j = s.first; j < s.first + s.n; j++)
+      v->whitened[d * l->n + j] = l->means[j * l->dim + d] * v->root[d];
   return KF_OK;
 }
 
@@ -111,38 +142,56 @@ static kf_status many_classes(kf_view *v, double lambda) {
     for (uint64_t i = 0; i < v->rank; i++) v->directions[d * v->rank + i] = found.u[i * dim + d];
   if (v->fast) {
     narrow(v->directions, dim * v->rank, v->directions_f32);
-    for (uint64_t j = 0; j < n; j++)
-      for (uint64_t d = 0; d < dim; d++)
-        v->whitened_f32[d * n + j] = (float)(l->means[j * dim + d] * v->root[d]);
-    return kf_parallel(l->ctx, (n + MEANS - 1) / MEANS, turn_fast, v);
+    return each_span(v, turn_fast);
   }
-  for (uint64_t j = 0; j < n; j++)
-    for (uint64_t d = 0; d < dim; d++) v->whitened[d * n + j] = l->means[j * dim + d] * v->root[d];
+  KF_TRY(each_span(v, whiten));
   return kf_multiply(
       l->ctx,
       (kf_product){
           .a = v->whitened, .b = v->directions, .c = v->means, .m = n, .n = v->rank, .depth = dim});
 }
 
-static void set_metrics(kf_view *v) {
+/* D^-1 of each class of a span, [rank]; classes of one count share it. */
+static void find_narrowings(const kf_view *v, span s, double *room, const double **of_class) {
   const kf_left_out *l = v->l;
-  for (uint32_t m = 0; m < v->metrics; m++) memset(v->squares[m], 0, l->n * sizeof *v->squares[m]);
-  for (uint32_t k = 0; k < l->n_kinds; k++)
-    for (uint64_t d = 0; d < v->rank; d++) {
-      double inverse = kf_view_narrowing(v, l->kinds[k].count, d);
-      for (uint32_t at = l->kinds[k].first; at < l->kinds[k].last; at++) {
-        uint64_t j = l->by_kind[at];
-        double z = v->means[j * v->rank + d], part = z;
-        for (uint32_t m = 0; m < v->metrics; m++) {
-          if (v->fast)
-            v->columns_f32[m][d * l->n + j] = (float)part;
-          else
-            v->columns[m][d * l->n + j] = part;
-          v->squares[m][j] += part * z;
-          part *= inverse;
-        }
+  for (uint64_t j = 0; j < s.n; j++) {
+    int64_t count = l->stats->counts[l->number[s.first + j]];
+    if (j > 0 && count == l->stats->counts[l->number[s.first + j - 1]]) {
+      of_class[j] = of_class[j - 1];
+      continue;
+    }
+    double *to = room + j * v->rank;
+    for (uint64_t d = 0; d < v->rank; d++) to[d] = kf_view_narrowing(v, (double)count, d);
+    of_class[j] = to;
+  }
+}
+
+/* Class means in the three metrics. */
+static kf_status set_metrics(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const kf_view *v = argument;
+  uint64_t n = v->l->n;
+  span s = span_of(v->l, i);
+  const double *narrowing[MEANS];
+  double *room = kf_alloc(s.n * v->rank, sizeof *room);
+  if (room == NULL) return kf_fail_memory(err);
+  find_narrowings(v, s, room, narrowing);
+  for (uint32_t m = 0; m < v->metrics; m++)
+    memset(v->squares[m] + s.first, 0, s.n * sizeof *v->squares[m]);
+  for (uint64_t d = 0; d < v->rank; d++)
+    for (uint64_t j = s.first; j < s.first + s.n; j++) {
+      double z = v->means[j * v->rank + d], part = z, inverse = narrowing[j - s.first][d];
+      for (uint32_t m = 0; m < v->metrics; m++) {
+        if (v->fast)
+          v->columns_f32[m][d * n + j] = (float)part;
+        else
+          v->columns[m][d * n + j] = part;
+        v->squares[m][j] += part * z;
+        part *= inverse;
       }
     }
+  kf_free(room);
+  return KF_OK;
 }
 
 kf_status kf_view_set(kf_view *v, double lambda, bool fast) {
@@ -157,8 +206,7 @@ kf_status kf_view_set(kf_view *v, double lambda, bool fast) {
   v->has_gram = false;
   for (uint32_t d = 0; d < l->dim; d++) v->root[d] = 1 / sqrt(values[d] + lambda);
   KF_TRY(l->n <= l->dim ? few_classes(v) : many_classes(v, lambda));
-  set_metrics(v);
-  return KF_OK;
+  return each_span(v, set_metrics);
 }
 
 /* The first product is by rows of its upper triangle; the rest is the same. */

@@ -2,309 +2,306 @@
  *
  * With the first L directions, a row z and a prototype p have the product z.p = sum over l <= L of
  * z_l p_l, and one more direction adds one term. So the products with all prototypes are running
- * sums, continued from one L to the next in f32. A value that ranks prototypes follows from each by
- * a scale and an offset of the prototype at L:
+ * sums in f32. A value that ranks prototypes follows from each by the prototype's length at L:
  *
  *     cosine:    z.p / |p|             (|z| is the same for all)
  *     distance:  z.p - |p|^2 / 2       (|z - p|^2 = |z|^2 - 2 (z.p - |p|^2 / 2))
  *
- * What is wanted is the rank of the right class: how many others come before it. A class whose
- * value differs from that of the right one by more than rounding can explain is simply counted;
- * those in between are compared as kf_eval does, by canonical scores of f32 rows with L columns.
- * So every rank is the one that a model with L dimensions gives. */
-#include "choose/ranks.h"
+ * What is wanted is the rank of the right class: how many others come before it. Its own values are
+ * computed first, at every setting. All other classes are looked at once for a stretch of settings,
+ * at one of these, the others being so near that no product can differ by more than |z'||p'|, the
+ * lengths of row and prototype in the directions between them. A class that cannot reach the right
+ * one within the stretch is done with; the few that are left are taken from setting to setting. Ranks
+ * beyond KF_RANKS are not told apart, so a row that has fallen so far needs no more classes.
+ *
+ * A class whose value differs from that of the right one by more than rounding can explain is simply
+ * counted; others are compared as kf_eval does, by canonical scores of f32 rows with L columns. So
+ * every rank is the one that a model with L dimensions gives. */
+#include "choose/ranks_internal.h"
 
 #include <math.h>
 #include <string.h>
 
 #define SMALLEST 1e-290 /* has an inverse */
 #define LARGEST  1e30   /* in f32: sums stay far from its range */
+#define PANEL    2048u  /* prototypes at a time: their sums stay in the cache */
 
-struct kf_ranker {
-  const kf_kernels *kernels;
-  const kf_model *model; /* with the most dimensions */
-  bool euclidean;
-  const uint32_t *dims; /* [n_dims], rising */
-  size_t n_dims;
-  uint32_t most;    /* the last of them */
-  uint32_t n;       /* prototypes */
-  int32_t *number;  /* [n] class numbers, rising */
-  int32_t *place;   /* [n_classes], or -1 */
-  double *mapped;   /* [n][most] mapped class means */
-  float *column;    /* [n] one more of them, of priors; zeros without */
-  double size;      /* by which f32 values are divided: that of the largest prototype */
-  float *columns;   /* [most][n] the same divided by size */
-  float *scale;     /* [n_dims][n] for cosine; [n] ones for distances */
-  float *offset;    /* [n_dims][n] for distances; [n] zeros for cosine */
-  double *longest;  /* [n_dims] of the prototypes, divided by size */
-  double *steepest; /* [n_dims] the largest scale; infinite if f32 cannot hold one */
-  kf_arena arena;
-};
+/* What is known of the right class of a row at a setting. */
+typedef struct right_value {
+  double low, high; /* other classes of such a value are close calls */
+  double canonical; /* of the nearest right class */
+  uint32_t nearest; /* the number of prototypes: not known yet */
+} right_value;
 
-/* --- making it ------------------------------------------------------------------------------- */
-
-static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned char *mask) {
-  for (uint32_t k = 0; k < stats->n_classes; k++) {
-    bool takes_part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
-    r->place[k] = takes_part ? (int32_t)r->n : -1;
-    if (takes_part) r->number[r->n++] = (int32_t)k;
-  }
-}
-
-static kf_status map_classes(kf_ranker *r, const kf_stats *stats, kf_err *err) {
-  const kf_map *m = &r->model->map;
-  uint64_t d = m->dim_in, l = m->dim_out;
-  double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(m), sizeof *means);
-  if (means == NULL) return kf_fail_memory(err);
-  double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
-  for (uint32_t first = 0; first < stats->n_classes; first += KF_MAP_ROWS) {
-    uint32_t left = stats->n_classes - first, n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
-    kf_map_class_means(m, r->kernels, stats, first, n, scratch, means, mapped);
-    kf_shrink_means(r->model, stats->counts + first, n, mapped);
-    for (uint32_t t = 0; t < n; t++)
-      if (r->place[first + t] >= 0)
-        memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
-               r->most * sizeof *mapped);
-  }
-  kf_free(means);
-  return KF_OK;
-}
-
-/* The scale of a prototype. If it is all but orthogonal to the first directions, it may be too
- * short there for f32; then only canonical scores can tell. */
-static float take_scale(kf_ranker *r, size_t t, double length2, bool zero) {
-  bool held = length2 > 0x1p-240;
-  double scale = held ? 1 / sqrt(length2) : 0;
-  r->steepest[t] = fmax(r->steepest[t], held || zero ? scale : INFINITY);
-  return (float)scale;
-}
-
-/* Scale or offset of prototype j for every number of dimensions. */
-static void measure(kf_ranker *r, uint32_t j) {
-  const double *p = r->mapped + (uint64_t)j * r->most;
-  double length2 = 0, inverse = 1 / r->size, column = (double)r->column[j] * inverse;
-  double prior2 = column * column;
-  bool zero = true;
-  size_t t = 0;
-  for (uint32_t l = 0; l < r->most; l++) {
-    double x = p[l] * inverse;
-    zero &= p[l] == 0;
-    r->columns[(uint64_t)l * r->n + j] = (float)x;
-    length2 += x * x;
-    if (l + 1 < r->dims[t]) continue;
-    if (r->euclidean)
-      r->offset[t * r->n + j] = (float)((length2 + prior2) / 2);
-    else
-      r->scale[t * r->n + j] = take_scale(r, t, length2, zero);
-    r->longest[t] = fmax(r->longest[t], sqrt(length2 + prior2));
-    t++;
-  }
-}
-
-static void set_priors(kf_ranker *r, const kf_stats *stats) {
-  double largest = kf_largest_count(stats->counts, stats->n_classes);
-  double prior = r->euclidean ? r->model->prior : 0;
-  for (uint32_t j = 0; j < r->n; j++)
-    r->column[j] = kf_prior_column(prior, largest, stats->counts[r->number[j]]);
-}
-
-static kf_status prepare(kf_ranker *r, const kf_stats *stats, const unsigned char *mask,
-                         kf_err *err) {
-  kf_arena *arena = &r->arena;
-  KF_TAKE(arena, r->number, stats->n_classes);
-  KF_TAKE(arena, r->place, stats->n_classes);
-  if (arena->failed) return kf_fail_memory(err);
-  list_classes(r, stats, mask);
-  uint64_t n = r->n, scales = r->euclidean ? 1 : r->n_dims, offsets = r->euclidean ? r->n_dims : 1;
-  KF_TAKE(arena, r->mapped, n * r->most);
-  KF_TAKE(arena, r->column, n);
-  KF_TAKE(arena, r->columns, n * r->most);
-  KF_TAKE(arena, r->scale, n * scales);
-  KF_TAKE_ZERO(arena, r->offset, n * offsets);
-  KF_TAKE_ZERO(arena, r->longest, r->n_dims);
-  KF_TAKE_ZERO(arena, r->steepest, r->n_dims);
-  if (arena->failed) return kf_fail_memory(err);
-  KF_TRY(map_classes(r, stats, err));
-  set_priors(r, stats);
-  for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
-  for (uint64_t j = 0; j < n; j++) r->size = fmax(r->size, (double)r->column[j]);
-  bool vanishes = r->size > 0 && r->size < 0x1p-149;
-  r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
-  if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
-    return kf_fail_range(&r->model->map, err);
-  for (uint64_t j = 0; r->euclidean && j < n; j++) r->scale[j] = 1;
-  for (uint32_t j = 0; j < r->n; j++) measure(r, j);
-  return KF_OK;
-}
-
-kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
-                        const unsigned char *mask, const uint32_t *dims, size_t n_dims,
-                        kf_ranker **out) {
-  kf_ranker *r = kf_alloc_zero(1, sizeof *r);
-  if (r == NULL) return kf_fail_memory(&ctx->err);
-  r->kernels = ctx->kernels;
-  r->model = model;
-  r->euclidean = euclidean;
-  r->dims = dims;
-  r->n_dims = n_dims;
-  r->most = dims[n_dims - 1];
-  KF_HAND_OUT(prepare(r, stats, mask, &ctx->err), out, r, kf_ranker_free);
-}
-
-void kf_ranker_free(kf_ranker *r) {
-  if (r == NULL) return;
-  kf_arena_free(&r->arena);
-  kf_free(r);
-}
-
-/* --- a close call: canonical scores ---------------------------------------------------------- */
-
-typedef struct close_call {
-  const kf_ranker *r;
-  const double *z; /* [most] the row */
-  uint32_t dim;
-  float *row, *prototype; /* [most + 1] scratch */
-} close_call;
-
-/* Smaller is nearer: minus the cosine, or the squared distance. */
-static double canonical_value(const close_call *c, uint32_t j) {
-  const kf_kernels *kernels = c->r->kernels;
-  const double *p = c->r->mapped + (uint64_t)j * c->r->most;
-  const float *rows[1] = {c->prototype};
-  double value, length = kf_unit_row(kernels, p, c->dim, c->prototype);
-  if (!c->r->euclidean) {
-    kernels->dots(c->row, rows, 1, c->dim, &value);
-    return -value;
-  }
-  for (uint32_t i = 0; i < c->dim; i++) c->prototype[i] = (float)((double)c->prototype[i] * length);
-  bool longer = c->r->model->prior > 0; /* by a column, as in prototypes.c */
-  c->prototype[c->dim] = c->r->column[j];
-  c->row[c->dim] = 0;
-  kernels->distances(c->row, rows, 1, c->dim + (longer ? 1 : 0), &value);
-  return value;
-}
-
-/* How many wrong classes come before the first right one, among those with values from low to
- * high. */
-static uint32_t decide(const close_call *c, const kf_right *right, const float *x,
-                       const float *scale, const float *offset, float low, float high) {
-  const kf_ranker *r = c->r;
-  if (r->euclidean)
-    for (uint32_t i = 0; i < c->dim; i++) c->row[i] = (float)c->z[i];
-  else
-    kf_unit_row(r->kernels, c->z, c->dim, c->row);
-  double best = INFINITY;
-  uint32_t first = r->n, before = 0;
-  for (int pass = 0; pass < 2; pass++) /* the first right one, then the wrong ones before it */
-    for (uint32_t j = 0; j < r->n; j++) {
-      float value = x[j] * scale[j] - offset[j];
-      if (!(value >= low && value <= high) || kf_is_right(right, r->number[j]) == (pass == 1))
-        continue;
-      double canonical = canonical_value(c, j);
-      if (pass == 0 && (canonical < best || first == r->n)) {
-        best = canonical;
-        first = j;
-      } else if (pass == 1) {
-        before += canonical < best || (canonical == best && j < first);
-      }
-    }
-  return before;
-}
-
-/* --- ranks ----------------------------------------------------------------------------------- */
+/* What a row needs to be looked at in a stretch. */
+typedef struct row_stretch {
+  float low;   /* no class below can reach the right one */
+  float reach; /* the longer part of the row between the setting `at` and an end */
+  bool done;   /* its ranks are KF_RANKS throughout */
+} row_stretch;
 
 typedef struct work {
-  double *mapped;  /* [KF_MAP_ROWS][dim_out] */
-  double *scratch; /* for the map */
-  float *z;        /* [most][KF_MAP_ROWS] mapped rows divided by their size */
-  float *sums;     /* [KF_MAP_ROWS][n] */
-  float *row, *prototype;
-  double length2[KF_MAP_ROWS]; /* of the first L columns of z */
+  double *mapped;         /* [KF_MAP_ROWS][dim_out] */
+  double *scratch;        /* for the map */
+  float *z;               /* [most][KF_MAP_ROWS] mapped rows divided by their size */
+  double *scaled;         /* [KF_MAP_ROWS][most] the same numbers */
+  double *length;         /* [KF_MAP_ROWS][n_dims] of the rows of z at each setting */
+  right_value *right;     /* [KF_MAP_ROWS][n_dims] */
+  row_stretch *stretches; /* [KF_MAP_ROWS][n_stretches] */
+  float *sums;            /* [KF_MAP_ROWS][PANEL] */
+  uint32_t *list;         /* [PANEL] */
+  float *row, *prototype; /* [most + 1] for canonical scores */
 } work;
 
+/* A row at work. */
+typedef struct ranked_row {
+  const kf_ranker *r;
+  work *w;
+  uint64_t i;
+  const kf_right *right;
+  unsigned char *ranks; /* [n_dims] */
+} ranked_row;
+
 static void take_work(work *w, const kf_ranker *r, kf_arena *arena) {
-  KF_TAKE(arena, w->mapped, KF_MAP_ROWS * (uint64_t)r->model->map.dim_out);
+  uint64_t rows = KF_MAP_ROWS;
+  KF_TAKE(arena, w->mapped, rows * r->model->map.dim_out);
   KF_TAKE(arena, w->scratch, 2 * kf_map_scratch(&r->model->map));
-  KF_TAKE(arena, w->z, KF_MAP_ROWS * (uint64_t)r->most);
-  KF_TAKE(arena, w->sums, KF_MAP_ROWS * (uint64_t)r->n);
+  KF_TAKE(arena, w->z, rows * r->most);
+  KF_TAKE(arena, w->scaled, rows * r->most);
+  KF_TAKE(arena, w->length, rows * r->n_dims);
+  KF_TAKE(arena, w->right, rows * r->n_dims);
+  KF_TAKE(arena, w->stretches, rows * r->n_stretches);
+  KF_TAKE(arena, w->sums, rows * PANEL);
+  KF_TAKE(arena, w->list, PANEL);
   KF_TAKE(arena, w->row, r->most + 1);
   KF_TAKE(arena, w->prototype, r->most + 1);
 }
 
+/* --- a close call: canonical scores ---------------------------------------------------------- */
+
+/* Smaller is nearer: minus the cosine, or the squared distance. w->row holds the row. */
+static double canonical_value(const kf_ranker *r, work *w, uint32_t dim, uint32_t j) {
+  const kf_kernels *kernels = r->kernels;
+  const double *p = r->mapped + (uint64_t)j * r->most;
+  const float *rows[1] = {w->prototype};
+  double value, length = kf_unit_row(kernels, p, dim, w->prototype);
+  if (!r->euclidean) {
+    kernels->dots(w->row, rows, 1, dim, &value);
+    return -value;
+  }
+  for (uint32_t i = 0; i < dim; i++) w->prototype[i] = (float)((double)w->prototype[i] * length);
+  bool longer = r->model->prior > 0; /* by a column, as in prototypes.c */
+  w->prototype[dim] = r->column[j];
+  w->row[dim] = 0;
+  kernels->distances(w->row, rows, 1, dim + (longer ? 1 : 0), &value);
+  return value;
+}
+
+/* The nearest right class, by canonical scores. */
+static void find_nearest(const ranked_row *row, uint32_t dim, right_value *known) {
+  const kf_ranker *r = row->r;
+  for (uint32_t s = 0; s < row->right->n; s++) {
+    int32_t j = r->place[row->right->classes[s]];
+    if (j < 0) continue;
+    double value = canonical_value(r, row->w, dim, (uint32_t)j);
+    bool tie = value == known->canonical && (uint32_t)j < known->nearest;
+    if (known->nearest < r->n && value >= known->canonical && !tie) continue;
+    known->canonical = value;
+    known->nearest = (uint32_t)j;
+  }
+}
+
+/* Whether the wrong class j comes before the nearest right one at setting t. */
+static bool comes_before(const ranked_row *row, size_t t, uint32_t j) {
+  const kf_ranker *r = row->r;
+  work *w = row->w;
+  const double *z = w->mapped + row->i * r->model->map.dim_out;
+  right_value *known = &w->right[row->i * r->n_dims + t];
+  uint32_t dim = r->dims[t];
+  if (r->euclidean)
+    for (uint32_t i = 0; i < dim; i++) w->row[i] = (float)z[i];
+  else
+    kf_unit_row(r->kernels, z, dim, w->row);
+  if (known->nearest == r->n) find_nearest(row, dim, known);
+  double value = canonical_value(r, w, dim, j);
+  return value < known->canonical || (value == known->canonical && j < known->nearest);
+}
+
+/* --- rows ------------------------------------------------------------------------------------ */
+
 /* Mapped rows in f32, divided by their size: |z|, or for distances that of the prototypes. Rows
  * too far from all prototypes for f32 get an infinite length, which leaves them to canonical
  * scores. */
-static kf_status take_rows(const kf_ranker *r, work *w, uint64_t n, kf_err *err) {
-  uint32_t d = r->model->map.dim_out;
-  for (uint64_t i = 0; i < n; i++) {
-    const double *z = w->mapped + i * d;
-    double largest = 0;
-    for (uint32_t l = 0; l < r->most; l++) largest = fmax(largest, fabs(z[l]));
-    if (!isfinite(largest) || (r->euclidean && largest > 3e38))
-      return kf_fail_range(&r->model->map, err);
-    double size = r->euclidean ? r->size : largest > SMALLEST ? largest * sqrt(r->most) : 1;
-    bool held = largest / size < LARGEST;
-    double inverse = held ? 1 / size : 0;
-    for (uint32_t l = 0; l < r->most; l++) w->z[l * KF_MAP_ROWS + i] = (float)(z[l] * inverse);
-    w->length2[i] = held ? 0 : INFINITY;
+static kf_status take_row(const kf_ranker *r, work *w, uint64_t i, kf_err *err) {
+  const double *z = w->mapped + i * r->model->map.dim_out;
+  double *scaled = w->scaled + i * r->most, *length = w->length + i * r->n_dims;
+  double largest = 0;
+  for (uint32_t l = 0; l < r->most; l++) largest = fmax(largest, fabs(z[l]));
+  if (!isfinite(largest) || (r->euclidean && largest > 3e38))
+    return kf_fail_range(&r->model->map, err);
+  double size = r->euclidean ? r->size : largest > SMALLEST ? largest * sqrt(r->most) : 1;
+  bool held = largest / size < LARGEST;
+  double inverse = held ? 1 / size : 0, length2 = held ? 0 : INFINITY;
+  for (size_t t = 0, l = 0; t < r->n_dims; t++) {
+    for (; l < r->dims[t]; l++) {
+      float x = (float)(z[l] * inverse);
+      w->z[l * KF_MAP_ROWS + i] = x;
+      scaled[l] = (double)x;
+      length2 += scaled[l] * scaled[l];
+    }
+    length[t] = sqrt(length2);
   }
-  memset(w->sums, 0, n * r->n * sizeof *w->sums);
   return KF_OK;
 }
 
-/* How far a value may be from that of the canonical scores: sums of L products in f32; rounding
- * of rows and prototypes to f32 on both sides, of scale, offset and value; and what is lost
- * below the range of f32, 2^-150 each time: numbers and products here, which a scale may make
- * large, and the numbers of canonical distances, which are not divided by size. */
-static double doubt(const kf_ranker *r, size_t t, double length) {
-  double dim = (double)r->dims[t], gamma = (dim + 16) * 0x1p-24 * 1.01, lost = dim * 0x1p-147;
-  if (!r->euclidean) return gamma * length + lost * (1 + r->steepest[t]);
-  double both = length + r->longest[t];
+/* How far a value at setting t may be from that of the canonical scores: sums of products in f32, at
+ * setting `at` if that has more; rounding of rows and prototypes to f32 on both sides, of lengths,
+ * offsets and values; and what is lost below the range of f32, 2^-150 each time: numbers and products
+ * here, which a scale may make large, and the numbers of canonical distances, which are not divided
+ * by size. */
+static double doubt(const kf_ranker *r, const kf_stretch *s, size_t t, const double *length) {
+  size_t most = t > s->at ? t : s->at;
+  double dim = (double)r->dims[most], gamma = (dim + 16) * 0x1p-24 * 1.01, lost = dim * 0x1p-147;
+  if (!r->euclidean) return gamma * length[most] * s->growth + lost * (1 + r->steepest[t]);
+  double both = length[most] + r->longest[most];
   lost *= 1 + 1 / r->size;
   return gamma * both * both + lost * (1 + both) + lost * lost;
 }
 
-static uint32_t rank_row(const kf_ranker *r, work *w, uint64_t i, size_t t, const kf_right *right) {
-  const float *x = w->sums + i * r->n;
-  const float *scale = r->scale + (r->euclidean ? 0 : t * r->n);
-  const float *offset = r->offset + (r->euclidean ? t * r->n : 0);
-  float best = -INFINITY;
-  for (uint32_t s = 0; s < right->n; s++) {
-    int32_t j = r->place[right->classes[s]];
-    if (j >= 0) best = fmaxf(best, x[j] * scale[j] - offset[j]);
+/* Values of prototype j at the settings of a stretch, from its product x at one of them. */
+static void find_values(const kf_ranker *r, const double *scaled, const kf_stretch *s, uint32_t j,
+                        double x, double *values) {
+  const double *p = r->mapped + (uint64_t)j * r->most, inverse = 1 / r->size;
+  double scale = (double)s->first_scale[j], sums[KF_STRETCH] = {0}, sum = 0;
+  double length2 = r->euclidean ? 2 * (double)s->offset[j] : scale > 0 ? 1 / (scale * scale) : 0;
+  uint32_t l = r->dims[s->first];
+  for (size_t t = s->first; t < s->last; t++) {
+    for (; l < r->dims[t]; l++) {
+      double y = p[l] * inverse;
+      sum += scaled[l] * y;
+      length2 += y * y;
+    }
+    sums[t - s->first] = sum;
+    values[t - s->first] = length2;
   }
-  if (best == -INFINITY) return KF_RANKS; /* no right class takes part */
-  double around = 2 * doubt(r, t, sqrt(w->length2[i]));
-  float low = nextafterf((float)((double)best - around), -INFINITY);
-  float high = nextafterf((float)((double)best + around), INFINITY);
-  uint32_t above, within;
-  r->kernels->count_band(x, scale, offset, r->n, low, high, &above, &within);
-  if (within <= 1 || above >= KF_RANKS) return above;
-  close_call c = {.r = r,
-                  .z = w->mapped + i * r->model->map.dim_out,
-                  .dim = r->dims[t],
-                  .row = w->row,
-                  .prototype = w->prototype};
-  return above + decide(&c, right, x, scale, offset, low, high);
+  x -= sums[s->at - s->first];
+  for (size_t t = 0; t < s->last - s->first; t++) {
+    double product = x + sums[t];
+    if (r->euclidean)
+      values[t] = product - values[t] / 2;
+    else
+      values[t] = values[t] > 0 ? product / sqrt(values[t]) : 0;
+  }
+}
+
+/* The right classes at all settings; false if none takes part. */
+static bool take_right(const ranked_row *row) {
+  const kf_ranker *r = row->r;
+  const double *scaled = row->w->scaled + row->i * r->most;
+  right_value *to = row->w->right + row->i * r->n_dims;
+  bool any = false;
+  for (uint32_t c = 0; c < row->right->n; c++) {
+    int32_t j = r->place[row->right->classes[c]];
+    double values[KF_STRETCH], x = 0;
+    uint32_t l = 0;
+    for (size_t i = 0; j >= 0 && i < r->n_stretches; i++) {
+      const kf_stretch *s = &r->stretches[i];
+      for (; l < r->dims[s->at]; l++)
+        x += scaled[l] * (r->mapped[(uint64_t)j * r->most + l] / r->size);
+      find_values(r, scaled, s, (uint32_t)j, x, values);
+      for (size_t t = s->first; t < s->last; t++)
+        to[t].low = any ? fmax(to[t].low, values[t - s->first]) : values[t - s->first];
+    }
+    any |= j >= 0;
+  }
+  return any;
+}
+
+/* The difference of two lengths, of which one is a part of the other. */
+static double part(double all, double part) {
+  return isfinite(all) ? sqrt(fmax(all * all - part * part, 0) + 0x1p-40 * all * all) : 0;
+}
+
+/* What the row needs in each stretch. */
+static void take_stretches(const ranked_row *row) {
+  const kf_ranker *r = row->r;
+  work *w = row->w;
+  const double *length = w->length + row->i * r->n_dims;
+  right_value *right = w->right + row->i * r->n_dims;
+  bool any = take_right(row);
+  memset(row->ranks, any ? 0 : KF_RANKS, r->n_dims);
+  for (size_t i = 0; i < r->n_stretches; i++) {
+    const kf_stretch *s = &r->stretches[i];
+    double low = INFINITY, most = 0;
+    for (size_t t = s->first; any && t < s->last; t++) {
+      double around = doubt(r, s, t, length), value = right[t].low;
+      right[t] = (right_value){value - 2 * around, value + 2 * around, 0, r->n};
+      low = fmin(low, right[t].low);
+      most = fmax(most, around);
+    }
+    double reach =
+        fmax(part(length[s->at], length[s->first]), part(length[s->last - 1], length[s->at]));
+    bool alone = s->last == s->first + 1;
+    w->stretches[row->i * r->n_stretches + i] =
+        (row_stretch){.low = nextafterf((float)(low - most), -INFINITY),
+                      .reach = alone ? 0 : (float)(reach * (1 + 0x1p-20)),
+                      .done = !any};
+  }
+}
+
+/* --- ranks ----------------------------------------------------------------------------------- */
+
+/* Takes a wrong class through a stretch; true if all ranks there are KF_RANKS now. */
+static bool take_class(const ranked_row *row, const kf_stretch *s, uint32_t j, double x) {
+  const kf_ranker *r = row->r;
+  const right_value *right = row->w->right + row->i * r->n_dims;
+  double values[KF_STRETCH];
+  bool done = true;
+  find_values(r, row->w->scaled + row->i * r->most, s, j, x, values);
+  for (size_t t = s->first; t < s->last; t++) {
+    double value = values[t - s->first];
+    if (row->ranks[t] == KF_RANKS) continue;
+    if (value > right[t].high || (value >= right[t].low && comes_before(row, t, j)))
+      row->ranks[t]++;
+    done &= row->ranks[t] == KF_RANKS;
+  }
+  return done;
+}
+
+/* Prototypes [from, from + n) in a stretch. */
+static void rank_row(const ranked_row *row, size_t number, uint32_t from, uint32_t n) {
+  const kf_ranker *r = row->r;
+  work *w = row->w;
+  const kf_stretch *s = &r->stretches[number];
+  row_stretch *known = &w->stretches[row->i * r->n_stretches + number];
+  if (known->done) return;
+  const float *x = w->sums + row->i * PANEL;
+  const float *scale = known->low > 0 ? s->first_scale : s->last_scale; /* products below 0 rise */
+  size_t found = r->kernels->list_reaching(x, s->far + from, known->reach, scale + from,
+                                           s->offset + from, n, known->low, w->list);
+  for (size_t k = 0; !known->done && k < found; k++) {
+    uint32_t j = from + w->list[k];
+    if (!kf_is_right(row->right, r->number[j]))
+      known->done = take_class(row, s, j, (double)x[w->list[k]]);
+  }
 }
 
 static void rank_rows(const kf_ranker *r, work *w, uint64_t n, const kf_right *right,
                       unsigned char *ranks) {
-  uint32_t from = 0;
-  for (size_t t = 0; t < r->n_dims; t++) {
-    uint32_t to = r->dims[t];
-    r->kernels->gemm_tn_f32(w->z + (uint64_t)from * KF_MAP_ROWS, KF_MAP_ROWS,
-                            r->columns + (uint64_t)from * r->n, r->n, w->sums, r->n, n, r->n,
-                            to - from);
-    for (uint64_t i = 0; i < n; i++) {
-      for (uint32_t l = from; l < to; l++) {
-        double z = (double)w->z[l * KF_MAP_ROWS + i];
-        w->length2[i] += z * z;
-      }
-      uint32_t rank = rank_row(r, w, i, t, &right[i]);
-      ranks[i * r->n_dims + t] = (unsigned char)(rank < KF_RANKS ? rank : KF_RANKS);
+  for (uint64_t i = 0; i < n; i++)
+    take_stretches(&(ranked_row){r, w, i, &right[i], ranks + i * r->n_dims});
+  for (uint32_t first = 0; first < r->n; first += PANEL) {
+    uint32_t classes = r->n - first < PANEL ? r->n - first : PANEL, from = 0;
+    memset(w->sums, 0, n * PANEL * sizeof *w->sums);
+    for (size_t s = 0; s < r->n_stretches; s++) {
+      uint32_t to = r->dims[r->stretches[s].at];
+      r->kernels->gemm_tn_f32(w->z + (uint64_t)from * KF_MAP_ROWS, KF_MAP_ROWS,
+                              r->columns + (uint64_t)from * r->n + first, r->n, w->sums, PANEL, n,
+                              classes, to - from);
+      from = to;
+      for (uint64_t i = 0; i < n; i++)
+        rank_row(&(ranked_row){r, w, i, &right[i], ranks + i * r->n_dims}, s, first, classes);
     }
-    from = to;
   }
 }
 
@@ -319,7 +316,7 @@ kf_status kf_ranker_rank(const kf_ranker *r, const float *rows, const double *no
     uint64_t count = n - first < KF_MAP_ROWS ? n - first : KF_MAP_ROWS;
     kf_map_rows_f64(&r->model->map, r->kernels, rows + first * dim, norm2 + first, count, w.scratch,
                     w.mapped);
-    status = take_rows(r, &w, count, err);
+    for (uint64_t i = 0; status == KF_OK && i < count; i++) status = take_row(r, &w, i, err);
     if (status == KF_OK) rank_rows(r, &w, count, right + first, ranks + first * r->n_dims);
   }
   kf_arena_free(&arena);

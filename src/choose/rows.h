@@ -79,6 +79,7 @@ typedef struct kf_folding {
   const kf_stats *stats; /* of the data */
   const kf_data *data;
   uint32_t folds;
+  uint32_t taken;         /* folds that are handed out, the first ones; 0: all */
   bool others;            /* kf_fold.others is wanted */
   const uint32_t *groups; /* rows of a group are in the same fold; NULL: folds are stratified */
   kf_status (*work)(void *argument, const kf_fold *fold);
@@ -90,7 +91,7 @@ kf_status kf_fold_model(kf_ctx *ctx, const kf_fold *fold, kf_method method, kf_l
 /* The rows of a fold that are in the sample and whose class has others left. */
 kf_status kf_fold_sampled(const kf_fold *fold, const kf_row_list *sample, kf_row_list *out,
                           kf_err *err);
-/* Hands every fold of the labelled rows to `work`, one after the other; its errors KF_ERR_ARG and
+/* Hands the folds of the labelled rows to `work`, one after the other; its errors KF_ERR_ARG and
  * KF_ERR_MATH get the number of the fold. Errors go to the context. */
 kf_status kf_each_fold(kf_ctx *ctx, const kf_folding *folding, uint64_t *labelled);
 /* A lambda for folds, which have fewer rows and less scatter: an absolute one becomes relative,

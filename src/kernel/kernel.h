@@ -171,10 +171,10 @@ typedef struct kf_kernels {
   /* The same in f32. */
   void (*gemm_tn_f32)(const float *a, size_t lda, const float *b, size_t ldb, float *c, size_t ldc,
                       size_t m, size_t n, size_t depth);
-  /* Counts the n values x[i] * scale[i] - offset[i], product and difference rounded to f32, that
-   * are above `high`, and those from low to high. */
-  void (*count_band)(const float *x, const float *scale, const float *offset, size_t n, float low,
-                     float high, uint32_t *above, uint32_t *within);
+  /* Lists, rising, the i < n with (x[i] + reach * far[i]) * scale[i] - offset[i] >= low, each step
+   * rounded to f32, in list [n]; returns how many there are. */
+  size_t (*list_reaching)(const float *x, const float *far, float reach, const float *scale,
+                          const float *offset, size_t n, float low, uint32_t *list);
   /* out[k] = the canonical dot product of x with row k of rows [m][ld], over n columns. */
   void (*row_dots)(const double *rows, size_t ld, size_t m, size_t n, const double *x, double *out);
   /* y[i] += sum_k factor[k] * rows[k][i] for i < n, k < m. */

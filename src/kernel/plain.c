@@ -142,14 +142,12 @@ static void gemm_tn_f32(const float *a, size_t lda, const float *b, size_t ldb, 
       for (size_t j = 0; j < n; j++) c[i * ldc + j] += a[k * lda + i] * b[k * ldb + j];
 }
 
-static void count_band(const float *x, const float *scale, const float *offset, size_t n, float low,
-                       float high, uint32_t *above, uint32_t *within) {
-  *above = *within = 0;
-  for (size_t i = 0; i < n; i++) {
-    float value = x[i] * scale[i] - offset[i];
-    *above += value > high;
-    *within += value >= low && value <= high;
-  }
+static size_t list_reaching(const float *x, const float *far, float reach, const float *scale,
+                            const float *offset, size_t n, float low, uint32_t *list) {
+  size_t found = 0;
+  for (size_t i = 0; i < n; i++)
+    if ((x[i] + reach * far[i]) * scale[i] - offset[i] >= low) list[found++] = (uint32_t)i;
+  return found;
 }
 
 static void row_dots(const double *rows, size_t ld, size_t m, size_t n, const double *x,
@@ -228,7 +226,7 @@ const kf_kernels kf_kernels_plain = {
     .moment = &moment,
     .gemm_tn = gemm_tn,
     .gemm_tn_f32 = gemm_tn_f32,
-    .count_band = count_band,
+    .list_reaching = list_reaching,
     .row_dots = row_dots,
     .add_rows = add_rows,
     .symmetric_rows = symmetric_rows,

@@ -75,6 +75,7 @@ static inline void store_f16(uint16_t *p, floats x) {
 static inline void store_i32(int32_t *p, doubles x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtpd_epi32((__m512d)x));
 }
+static inline unsigned lanes_set(ints x) { return _mm512_test_epi32_mask((__m512i)x, (__m512i)x); }
 #else
 static inline doubles widen(const float *p) { return (doubles)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
 static inline floats load_f16(const uint16_t *p) {
@@ -86,6 +87,7 @@ static inline void store_f16(uint16_t *p, floats x) {
 static inline void store_i32(int32_t *p, doubles x) {
   _mm_storeu_si128((__m128i *)p, _mm256_cvtpd_epi32((__m256d)x));
 }
+static inline unsigned lanes_set(ints x) { return (unsigned)_mm256_movemask_ps((__m256)x); }
 #endif
 
 static inline double add_lanes(const doubles sum[PARTS]) {
@@ -205,23 +207,22 @@ static double wide_dot(size_t n, const double *x, const double *y) {
 #define NAME(x) x##_f32
 #include "kernel/gemm.h"
 
-/* --- counting -------------------------------------------------------------------------------- */
+/* --- listing --------------------------------------------------------------------------------- */
 
-static void wide_count_band(const float *x, const float *scale, const float *offset, size_t n,
-                            float low, float high, uint32_t *above, uint32_t *within) {
+static size_t wide_list_reaching(const float *x, const float *far, float reach, const float *scale,
+                                 const float *offset, size_t n, float low, uint32_t *list) {
   enum { STEP = 2 * WIDTH };
-  ints over = {0}, in = {0};
-  size_t i = 0;
+  size_t i = 0, found = 0;
   for (; i + STEP <= n; i += STEP) {
-    floats value = load_f32(x + i) * load_f32(scale + i) - load_f32(offset + i);
-    over -= value > high;
-    in -= (value >= low) & (value <= high);
+    floats value = (load_f32(x + i) + load_f32(far + i) * reach) * load_f32(scale + i);
+    for (unsigned left = lanes_set(value - load_f32(offset + i) >= low); left != 0;
+         left &= left - 1)
+      list[found++] = (uint32_t)(i + (size_t)__builtin_ctz(left));
   }
-  kf_kernels_plain.count_band(x + i, scale + i, offset + i, n - i, low, high, above, within);
-  for (int lane = 0; lane < STEP; lane++) {
-    *above += (uint32_t)over[lane];
-    *within += (uint32_t)in[lane];
-  }
+  size_t more = kf_kernels_plain.list_reaching(x + i, far + i, reach, scale + i, offset + i, n - i,
+                                               low, list + found);
+  for (size_t k = found; k < found + more; k++) list[k] += (uint32_t)i;
+  return found + more;
 }
 
 /* --- eigenvectors ---------------------------------------------------------------------------- */
@@ -420,9 +421,9 @@ static void wide_rotate(double *q, size_t stride, size_t n, size_t first, const 
     .isa = which, .f16_to_f32 = wide_f16_to_f32, .f32_to_f16 = wide_f32_to_f16,                    \
     .norm2 = wide_norm2, .dots = wide_dots, .distances = wide_distances,                           \
     .quantize = wide_quantize, .moment = moments, .scan = scans, .gemm_tn = wide_gemm_tn_f64,      \
-    .gemm_tn_f32 = wide_gemm_tn_f32, .count_band = wide_count_band, .row_dots = wide_row_dots,     \
-    .add_rows = wide_add_rows, .symmetric_rows = wide_symmetric_rows, .dot = wide_dot,             \
-    .rotate = wide_rotate, .secular_sums = wide_secular_sums,                                      \
+    .gemm_tn_f32 = wide_gemm_tn_f32, .list_reaching = wide_list_reaching,                          \
+    .row_dots = wide_row_dots, .add_rows = wide_add_rows, .symmetric_rows = wide_symmetric_rows,   \
+    .dot = wide_dot, .rotate = wide_rotate, .secular_sums = wide_secular_sums,                     \
     .secular_weights = wide_secular_weights, .secular_vector = wide_secular_vector,                \
     .net_f32 = f32, .net_bf16 = bf16                                                               \
   }

@@ -171,6 +171,9 @@ void kf_fitter_free(kf_fitter *fitter);
 /* The model at one lambda, without text. */
 kf_status kf_fitter_fit(kf_fitter *fitter, kf_lambda lambda, uint32_t dim, kf_centre centre,
                         kf_model **out);
+/* The same with all dimensions, for callers that map class means themselves: means and prototypes are
+ * zeros. */
+kf_status kf_fitter_fit_map(kf_fitter *fitter, kf_lambda lambda, kf_centre centre, kf_model **out);
 /* The model that kf_fitter_fit gives with the first `dim` directions of one that it gave before,
  * and another centre, without decomposing anything again. */
 kf_status kf_fitter_shorten(const kf_fitter *fitter, const kf_model *model, uint32_t dim,

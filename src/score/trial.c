@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define BATCH 256u
+#define BATCH KF_CLASSIFY_ROWS
 
 kf_status kf_trial_start(kf_trial *trial, kf_ctx *ctx, const kf_model *model, const kf_data *data,
                          const kf_eval_options *o, uint32_t top) {

@@ -246,7 +246,8 @@ kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uin
   kf_classifying c;
   kf_status status = kf_classifying_start(&c, ctx, model, rows, n, &o);
   classify_job j = {.prototypes = c.prototypes, .top = c.top, .classes = classes, .scores = scores};
-  kf_pass pass = {.rows = KF_MAP_ROWS, .rows_only = true, .work = classify_batch, .argument = &j};
+  kf_pass pass = {
+      .rows = kf_classify_rows(ctx, n), .rows_only = true, .work = classify_batch, .argument = &j};
   if (status == KF_OK) status = kf_each_batch(ctx, c.data, &pass);
   kf_classifying_clear(&c);
   return status;

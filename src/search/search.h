@@ -63,6 +63,13 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 
 /* --- prototypes ------------------------------------------------------------------------------ */
 
+#define KF_CLASSIFY_ROWS 256u /* queries that pass over the prototypes together, at most */
+/* The same for n queries: few enough for all threads to have some. */
+static inline uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n) {
+  uint64_t each = n / ctx->threads;
+  return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
+}
+
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
  * length for cosine. Only of classes that take part: not of those without rows. */
 typedef struct kf_prototypes {
@@ -123,7 +130,7 @@ void kf_classifying_clear(kf_classifying *c);
 /* --- probabilities (probabilities.c) ---------------------------------------------------------- */
 
 /* The scores of a row for all prototypes, [p->n]: larger is nearer, for distances minus half their
- * squares. */
+ * squares. Canonical; with very many prototypes cosines are sums in f32. */
 typedef void (*kf_scores_fn)(void *argument, uint64_t row, const double *scores);
 /* Hands out those of n queries, as kf_prototypes_queries makes them, in order, on the calling
  * thread. */

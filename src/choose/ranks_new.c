@@ -1,0 +1,297 @@
+/* ranks_new.c - making a ranker: mapped class means, and what is known of them in each stretch of
+ * settings (ranks.c says what for). */
+#include "choose/ranks_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SMALLEST     1e-290 /* has an inverse */
+#define MOST_GROWTH  4.0    /* of a prototype within a stretch */
+#define SLACK        0.03   /* what a stretch may add to a cosine, about */
+#define PROFILED     512u   /* prototypes that tell how lengths grow */
+#define ROUNDED_UP   (1 + 0x1p-20)
+#define LENGTH_ERROR 0x1p-40 /* of a squared length, relative: sums and differences in f64 */
+
+typedef struct making {
+  kf_ranker *r;
+  kf_ctx *ctx;
+  const kf_stats *stats;
+  /* The most of each worker. */
+  double *longest, *steepest; /* [threads][n_dims] */
+  double *growth;             /* [threads][n_dims] by stretch */
+} making;
+
+/* --- mapped class means ------------------------------------------------------------------------ */
+
+static void list_classes(kf_ranker *r, const kf_stats *stats, const unsigned char *mask) {
+  for (uint32_t k = 0; k < stats->n_classes; k++) {
+    bool takes_part = stats->counts[k] > 0 && (mask == NULL || mask[k]);
+    r->place[k] = takes_part ? (int32_t)r->n : -1;
+    if (takes_part) r->number[r->n++] = (int32_t)k;
+  }
+}
+
+static kf_status map_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  const making *m = argument;
+  const kf_ranker *r = m->r;
+  const kf_map *map = &r->model->map;
+  const kf_stats *stats = m->stats;
+  uint64_t d = map->dim_in, l = map->dim_out;
+  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = stats->n_classes - first;
+  uint32_t n = left < KF_MAP_ROWS ? left : KF_MAP_ROWS;
+  double *means = kf_alloc(KF_MAP_ROWS * (d + l) + kf_map_scratch(map), sizeof *means);
+  if (means == NULL) return kf_fail_memory(err);
+  double *mapped = means + KF_MAP_ROWS * d, *scratch = mapped + KF_MAP_ROWS * l;
+  kf_map_class_means(map, r->kernels, stats, first, n, scratch, means, mapped);
+  kf_shrink_means(r->model, stats->counts + first, n, mapped);
+  for (uint32_t t = 0; t < n; t++)
+    if (r->place[first + t] >= 0)
+      memcpy(r->mapped + (uint64_t)r->place[first + t] * r->most, mapped + t * l,
+             r->most * sizeof *mapped);
+  kf_free(means);
+  return KF_OK;
+}
+
+static void set_priors(kf_ranker *r, const kf_stats *stats) {
+  double largest = kf_largest_count(stats->counts, stats->n_classes);
+  double prior = r->euclidean ? r->model->prior : 0;
+  for (uint32_t j = 0; j < r->n; j++)
+    r->column[j] = kf_prior_column(prior, largest, stats->counts[r->number[j]]);
+}
+
+static kf_status find_size(kf_ranker *r, kf_err *err) {
+  uint64_t n = r->n;
+  for (uint64_t i = 0; i < n * r->most; i++) r->size = fmax(r->size, fabs(r->mapped[i]));
+  for (uint64_t j = 0; j < n; j++) r->size = fmax(r->size, (double)r->column[j]);
+  bool vanishes = r->size > 0 && r->size < 0x1p-149;
+  r->size = r->size > SMALLEST ? r->size * sqrt(r->most) : 1;
+  if (!isfinite(r->size) || (r->euclidean && (r->size > 1e37 || vanishes)))
+    return kf_fail_range(&r->model->map, err);
+  return KF_OK;
+}
+
+/* --- stretches --------------------------------------------------------------------------------- */
+
+/* sums[l]: of the squares of the first l columns of prototypes of unit length; some are enough. */
+static void profile(const kf_ranker *r, double *sums) {
+  memset(sums, 0, (r->most + 1) * sizeof *sums);
+  uint64_t step = r->n / PROFILED + 1;
+  for (uint64_t j = 0; j < r->n; j += step) {
+    const double *p = r->mapped + j * r->most;
+    double length2 = 0;
+    for (uint32_t l = 0; l < r->most; l++) length2 += p[l] / r->size * (p[l] / r->size);
+    for (uint32_t l = 0; length2 > 0 && l < r->most; l++)
+      sums[l + 1] += p[l] / r->size * (p[l] / r->size) / length2;
+  }
+  for (uint32_t l = 0; l < r->most; l++) sums[l + 1] += sums[l];
+}
+
+/* What columns [from, to) may add to a cosine of the first `all`, for rows of even columns. */
+static double slack(const double *sums, uint32_t from, uint32_t to, uint32_t all) {
+  double share = (sums[to] - sums[from]) * (double)(to - from);
+  return sqrt(share / (sums[all] * (double)all));
+}
+
+/* The stretch that begins at this setting: of 1, 2, 4, … settings. */
+static kf_stretch stretch_from(const kf_ranker *r, const double *sums, size_t first) {
+  kf_stretch s = {.first = first, .last = first + 1, .at = first};
+  for (size_t width = 2; width <= KF_STRETCH && first + width <= r->n_dims; width *= 2) {
+    size_t at = first + width / 2, last = first + width;
+    uint32_t from = r->dims[first], middle = r->dims[at], to = r->dims[last - 1];
+    if (!(slack(sums, from, middle, from) <= SLACK && slack(sums, middle, to, from) <= SLACK))
+      break;
+    s = (kf_stretch){.first = first, .last = last, .at = at};
+  }
+  return s;
+}
+
+static kf_status plan(kf_ranker *r, kf_err *err) {
+  double *sums = kf_alloc((uint64_t)r->most + 1, sizeof *sums);
+  if (sums == NULL) return kf_fail_memory(err);
+  profile(r, sums);
+  for (size_t first = 0; first < r->n_dims; first = r->stretches[r->n_stretches - 1].last)
+    r->stretches[r->n_stretches++] = stretch_from(r, sums, first);
+  kf_free(sums);
+  return KF_OK;
+}
+
+/* Stretches in which a prototype grows much become single settings; false if there are none. */
+static bool divide(kf_ranker *r, kf_stretch *scratch) {
+  size_t n = 0;
+  for (size_t s = 0; s < r->n_stretches; s++) {
+    const kf_stretch *old = &r->stretches[s];
+    if (old->growth <= MOST_GROWTH || old->last == old->first + 1) {
+      scratch[n++] = (kf_stretch){.first = old->first, .last = old->last, .at = old->at};
+      continue;
+    }
+    for (size_t t = old->first; t < old->last; t++)
+      scratch[n++] = (kf_stretch){.first = t, .last = t + 1, .at = t};
+  }
+  bool divided = n > r->n_stretches;
+  if (divided) memcpy(r->stretches, scratch, n * sizeof *scratch);
+  r->n_stretches = n;
+  return divided;
+}
+
+/* --- what is known of prototypes --------------------------------------------------------------- */
+
+/* 1 / the length of a prototype. If it is all but orthogonal to the first directions, it may be too
+ * short there for f32; then only canonical scores can tell. */
+static float inverse_length(double length2, bool zero, double *steepest) {
+  bool held = length2 > 0x1p-240;
+  double scale = held ? 1 / sqrt(length2) : 0;
+  *steepest = fmax(*steepest, held || zero ? scale : INFINITY);
+  return (float)scale;
+}
+
+static float part_length(double length2, double of_all) {
+  return (float)(sqrt(fmax(length2, 0) + LENGTH_ERROR * of_all) * ROUNDED_UP);
+}
+
+/* Prototype j at all settings of a stretch; length2: of its first dims[first - 1] columns. Returns
+ * that of its first dims[last - 1]. */
+static double measure_stretch(const making *m, size_t number, uint32_t j, double length2,
+                              bool *zero, size_t worker) {
+  const kf_ranker *r = m->r;
+  const kf_stretch *s = &r->stretches[number];
+  const double *p = r->mapped + (uint64_t)j * r->most, inverse = 1 / r->size;
+  double prior = (double)r->column[j] * inverse, first2 = 0, at2 = 0;
+  uint32_t l = s->first > 0 ? r->dims[s->first - 1] : 0;
+  for (size_t t = s->first; t < s->last; t++) {
+    double *longest = &m->longest[worker * r->n_dims + t];
+    double *steepest = &m->steepest[worker * r->n_dims + t];
+    for (; l < r->dims[t]; l++) {
+      length2 += p[l] * inverse * (p[l] * inverse);
+      *zero &= p[l] == 0;
+    }
+    float scale = inverse_length(length2, *zero, steepest);
+    *longest = fmax(*longest, sqrt(length2 + prior * prior));
+    if (t == s->first) first2 = length2;
+    if (t == s->at) at2 = length2;
+    if (t == s->first && r->euclidean) s->offset[j] = (float)((length2 + prior * prior) / 2);
+    if (t == s->first && !r->euclidean) s->first_scale[j] = scale;
+    if (t + 1 == s->last && !r->euclidean) s->last_scale[j] = scale;
+  }
+  if (s->last == s->first + 1) return length2;
+  s->far[j] = part_length(fmax(at2 - first2, length2 - at2), length2);
+  double *growth = &m->growth[worker * r->n_dims + number];
+  if (!*zero) *growth = fmax(*growth, first2 > 0 ? sqrt(length2 / first2) : INFINITY);
+  return length2;
+}
+
+static kf_status measure_some(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)err;
+  const making *m = argument;
+  const kf_ranker *r = m->r;
+  uint32_t first = (uint32_t)i * KF_MAP_ROWS, left = r->n - first;
+  uint32_t last = first + (left < KF_MAP_ROWS ? left : KF_MAP_ROWS);
+  for (uint32_t l = 0; l < r->most; l++)
+    for (uint32_t j = first; j < last; j++)
+      r->columns[(uint64_t)l * r->n + j] = (float)(r->mapped[(uint64_t)j * r->most + l] / r->size);
+  for (uint32_t j = first; j < last; j++) {
+    bool zero = true;
+    double length2 = 0;
+    for (size_t s = 0; s < r->n_stretches; s++)
+      length2 = measure_stretch(m, s, j, length2, &zero, worker);
+  }
+  return KF_OK;
+}
+
+static void take_stretches(kf_ranker *r) {
+  for (size_t i = 0; i < r->n_stretches; i++) {
+    kf_stretch *s = &r->stretches[i];
+    bool alone = s->last == s->first + 1;
+    s->far = r->zeros;
+    s->first_scale = s->last_scale = r->ones;
+    s->offset = r->zeros;
+    if (!alone) KF_TAKE(&r->arena, s->far, r->n);
+    if (r->euclidean) {
+      KF_TAKE(&r->arena, s->offset, r->n);
+    } else {
+      KF_TAKE(&r->arena, s->first_scale, r->n);
+      s->last_scale = s->first_scale;
+      if (!alone) KF_TAKE(&r->arena, s->last_scale, r->n);
+    }
+  }
+}
+
+static kf_status measure(making *m) {
+  kf_ranker *r = m->r;
+  size_t n_dims = r->n_dims;
+  take_stretches(r);
+  if (r->arena.failed) return kf_fail_memory(&m->ctx->err);
+  memset(m->longest, 0, m->ctx->threads * n_dims * sizeof *m->longest);
+  memset(m->steepest, 0, m->ctx->threads * n_dims * sizeof *m->steepest);
+  memset(m->growth, 0, m->ctx->threads * n_dims * sizeof *m->growth);
+  KF_TRY(kf_parallel(m->ctx, (r->n + KF_MAP_ROWS - 1) / KF_MAP_ROWS, measure_some, m));
+  for (size_t t = 0; t < n_dims; t++) {
+    r->longest[t] = r->steepest[t] = 0;
+    if (t < r->n_stretches) r->stretches[t].growth = 1;
+    for (size_t w = t; w < m->ctx->threads * n_dims; w += n_dims) {
+      r->longest[t] = fmax(r->longest[t], m->longest[w]);
+      r->steepest[t] = fmax(r->steepest[t], m->steepest[w]);
+      if (t < r->n_stretches) r->stretches[t].growth = fmax(r->stretches[t].growth, m->growth[w]);
+    }
+  }
+  return KF_OK;
+}
+
+/* --- together ---------------------------------------------------------------------------------- */
+
+static kf_status prepare(making *m, const unsigned char *mask, kf_arena *scratch) {
+  kf_ranker *r = m->r;
+  kf_arena *arena = &r->arena;
+  const kf_stats *stats = m->stats;
+  kf_err *err = &m->ctx->err;
+  kf_stretch *divided;
+  KF_TAKE(arena, r->number, stats->n_classes);
+  KF_TAKE(arena, r->place, stats->n_classes);
+  if (arena->failed) return kf_fail_memory(err);
+  list_classes(r, stats, mask);
+  uint64_t n = r->n, each = (uint64_t)m->ctx->threads * r->n_dims;
+  KF_TAKE(arena, r->mapped, n * r->most);
+  KF_TAKE(arena, r->column, n);
+  KF_TAKE(arena, r->columns, n * r->most);
+  KF_TAKE(arena, r->longest, r->n_dims);
+  KF_TAKE(arena, r->steepest, r->n_dims);
+  KF_TAKE(arena, r->stretches, r->n_dims);
+  KF_TAKE_ZERO(arena, r->zeros, n);
+  KF_TAKE(arena, r->ones, n);
+  KF_TAKE(scratch, m->longest, each);
+  KF_TAKE(scratch, m->steepest, each);
+  KF_TAKE(scratch, m->growth, each);
+  KF_TAKE(scratch, divided, r->n_dims);
+  if (arena->failed || scratch->failed) return kf_fail_memory(err);
+  for (uint64_t j = 0; j < n; j++) r->ones[j] = 1;
+  KF_TRY(kf_parallel(m->ctx, (stats->n_classes + KF_MAP_ROWS - 1) / KF_MAP_ROWS, map_some, m));
+  set_priors(r, stats);
+  KF_TRY(find_size(r, err));
+  KF_TRY(plan(r, err));
+  KF_TRY(measure(m));
+  return divide(r, divided) ? measure(m) : KF_OK;
+}
+
+kf_status kf_ranker_new(kf_ctx *ctx, const kf_model *model, const kf_stats *stats, bool euclidean,
+                        const unsigned char *mask, const uint32_t *dims, size_t n_dims,
+                        kf_ranker **out) {
+  kf_ranker *r = kf_alloc_zero(1, sizeof *r);
+  if (r == NULL) return kf_fail_memory(&ctx->err);
+  r->kernels = ctx->kernels;
+  r->model = model;
+  r->euclidean = euclidean;
+  r->dims = dims;
+  r->n_dims = n_dims;
+  r->most = dims[n_dims - 1];
+  making m = {.r = r, .ctx = ctx, .stats = stats};
+  kf_arena scratch = {0};
+  kf_status status = prepare(&m, mask, &scratch);
+  kf_arena_free(&scratch);
+  KF_HAND_OUT(status, out, r, kf_ranker_free);
+}
+
+void kf_ranker_free(kf_ranker *r) {
+  if (r == NULL) return;
+  kf_arena_free(&r->arena);
+  kf_free(r);
+}
