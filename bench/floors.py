@@ -58,7 +58,9 @@ FLOORS = [
     Floor("choosing", "choosing λ, default", STATISTICS, COST, {"all": 1}),
     Floor("choosing", "choosing λ, --method paper", STATISTICS, COST, {"all": 1}),
     Floor("classes", "fit, default", limit("10 s"), COST, {"all": 1}),
+    Floor("classes", "fit --method paper", limit("10 s"), COST, {"all": 1}),
     Floor("classes", "fit --dim auto", limit("30 s"), COST, {"all": 1}),
+    Floor("classes", "fit --method paper --dim auto", limit("30 s"), COST, {"all": 1}),
     Floor("latency", "1 query", READING, COST, {"all": 1.3}),
 ]
 for dim in SEARCHED:
