@@ -18,7 +18,7 @@ from rows_choosing import choosing, many_classes
 from rows_encoder import kernels, towers
 from rows_fit import fits, solver, statistics
 from rows_search import latency, paper, search
-from table import Table
+from table import Table, write_block
 
 GROUPS = {"stats": statistics, "fit": fits, "solver": solver, "choosing": choosing, "classes": many_classes,
           "search": search, "latency": latency, "kernels": kernels, "encoder": towers, "paper": paper}
@@ -41,6 +41,8 @@ def arguments():
                    help="what is measured; for machines that others use, too: processor, with one thread")
     p.add_argument("--quick", action="store_true", help="tiny sizes, to check the benchmarks; floors are not checked")
     p.add_argument("--markdown", action="store_true", help="the table as docs/performance.md has it")
+    p.add_argument("--write", metavar="PAGE.md", help="put the table into the block of PAGE.md for this machine's best "
+                   "instruction set")
     p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
     p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
     p.add_argument("--data", choices=("gaussian", "synth"), default="gaussian", help="rows of search (default: %(default)s)")
@@ -61,6 +63,13 @@ def remarks(o, load):
     return (f"{cpu()}; {o.threads} threads; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}")
 
 
+def write(path, name, text):
+    with open(path) as f:
+        page = f.read()
+    with open(path, "w") as f:
+        f.write(write_block(page, name, text))
+
+
 def main():
     o = arguments()
     load = os.getloadavg()[0]
@@ -77,8 +86,10 @@ def main():
     if not o.quick and usual_search:
         for line in table.unused(o.only, bench.isas):
             table.fail(line)
-    print(remarks(o, load), end="\n\n")
-    print(table.markdown() if o.markdown else table.plain())
+    head = remarks(o, load)
+    print(head, table.markdown() if o.markdown else table.plain(), sep="\n\n")
+    if o.write:
+        write(o.write, bench.isas[0], f"{head}\n\n{table.markdown()}")
     failures = table.failures()
     print("".join(f"\nFAILED: {line}" for line in failures))
     return 1 if failures else 0

@@ -59,7 +59,9 @@ def exact_scores(base, queries, metric):
 def check(b, group, what, isa):
     """koofu's last neighbours must be those of float64, where that can tell scores apart."""
     base, queries = np.load(b.path("base.npy"), mmap_mode="r"), np.load(b.path("queries.npy"))
-    found = np.load(b.path(f"found-{isa}.npy"))
+    answer = np.load(b.path(f"found-{isa}.npz"))
+    found = answer["found"]
+    b.say(f"{what} ({isa}): {answer['candidates'] / len(found):.0f} candidates a query")
     some = np.linspace(0, len(found) - 1, min(CHECKED, len(found))).astype(int)
     scores, wrong = exact_scores(base, queries[some], b.o.metric), 0
     for row, ours in zip(scores, found[some]):

@@ -5,7 +5,7 @@ usage: sides_search.py '{"kind": "koofu" | "faiss", "folder": …, "k": …, "th
 
 The folder holds base.npy and queries.npy. A line `N CALLS` asks for the median of so many calls with N queries
 each. FAISS is tuned for the sizes, and the first word of what it says is the seconds of the best settings. koofu
-leaves its last neighbours in found-ISA.npy.
+leaves its last neighbours, and how many rows it scored in double precision for them, in found-ISA.npz.
 """
 
 import ctypes
@@ -105,12 +105,12 @@ class Ours:
     def __init__(self, o, base):
         from library import Index, Koofu, load
         lib = load(o["library"])
-        self.k, self.out = o["k"], os.path.join(o["folder"], f"found-{o['isa']}.npy")
+        self.k, self.out = o["k"], os.path.join(o["folder"], f"found-{o['isa']}.npz")
         self.version = f"koofu {lib.kf_version().decode()}"
         self.index = Index(Koofu(lib, o["threads"], o["isa"]), base, o["metric"])
 
     def search(self, queries):
-        self.found, _ = self.index.search(queries, self.k)
+        self.found, self.candidates = self.index.search(queries, self.k)
 
 
 def main():
@@ -134,7 +134,7 @@ def main():
             times.append(clock(lambda: side.search(queries[start:start + size]))[:2])
             count += 1
         if o["kind"] == "koofu":
-            np.save(side.out, side.found)
+            np.savez(side.out, found=side.found, candidates=side.candidates)
         return tuple(map(statistics.median, zip(*times)))
 
     serve(what, answer)

@@ -14,6 +14,22 @@ Row = namedtuple("Row", "group what isa ours against other ratio low high floor 
 Skipped = namedtuple("Skipped", "group what isa against why")
 
 
+BLOCK = "<!-- make bench: {} -->", "<!-- end -->"
+
+
+def write_block(page, name, text):
+    """The page with the text in its block of that name; a block that is not there yet goes after the last one."""
+    begin, end = BLOCK[0].format(name), BLOCK[1]
+    block = f"{begin}\n{text}\n{end}"
+    if begin in page:
+        before, rest = page.split(begin, 1)
+        return before + block + rest.split(end, 1)[1]
+    if end not in page:
+        raise ValueError("no block of make bench on this page")
+    before, after = page.rsplit(end, 1)
+    return f"{before}{end}\n\n{block}{after}"
+
+
 class Sample:
     """The times of one side, in the order of its rounds."""
 

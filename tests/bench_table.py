@@ -16,7 +16,7 @@ sys.path.insert(0, BENCH)
 
 from floors import FLOORS, Floor, limit  # noqa: E402
 from side import MISSING, Missing, Side  # noqa: E402
-from table import COST, FASTER, Sample, Skipped, Table, figure, spread  # noqa: E402
+from table import COST, FASTER, Sample, Skipped, Table, figure, spread, write_block  # noqa: E402
 
 PEER, TIGHT = "a peer", Floor("fit", "a fit", "a peer", FASTER, {"avx512": 5, "amx": 10})
 CHEAP = Floor("fit", "a fit", "a plain fit", COST, {"all": 2.5})
@@ -147,6 +147,28 @@ class Printing(unittest.TestCase):
         self.assertEqual(lines[2], "| fit | a fit | avx512 | 2.00 s (1.00 – 3.00) | a peer | 20.0 s (10.0 – 60.0) | "
                                    "10.0 (10.0 – 20.0) | ≥ 5 | kept |")
         self.assertEqual(len(t.plain().splitlines()), 3)
+
+
+class Pages(unittest.TestCase):
+    PAGE = "a\n<!-- make bench: avx512 -->\nold\n<!-- end -->\nb\n"
+
+    def test_a_block_is_replaced_and_nothing_else(self):
+        page = write_block(self.PAGE, "avx512", "new")
+        self.assertEqual(page, self.PAGE.replace("old", "new"))
+        self.assertEqual(write_block(page, "avx512", "old"), self.PAGE)
+
+    def test_a_new_one_goes_after_the_last(self):
+        page = write_block(self.PAGE, "amx", "tiles")
+        self.assertEqual(page, self.PAGE.replace("<!-- end -->", "<!-- end -->\n\n<!-- make bench: amx -->\ntiles\n<!-- end -->"))
+        self.assertEqual(write_block(page, "avx512", "new"), page.replace("old", "new"))
+
+    def test_a_page_without_blocks_is_refused(self):
+        with self.assertRaises(ValueError):
+            write_block("a\n", "amx", "tiles")
+
+    def test_ours_has_blocks(self):
+        with open(os.path.join(BENCH, "..", "docs", "performance.md")) as f:
+            self.assertIn("tiles", write_block(f.read(), "amx", "tiles"))
 
 
 class Rows(unittest.TestCase):
