@@ -73,6 +73,11 @@ def fits(b):
                 b.table.skip("fit", what, isa, other, why)
 
 
+def f64_peak(isa):
+    """AMX has no f64."""
+    return "f64", "avx512" if isa == "amx" else isa
+
+
 def solver(b):
     """The eigensolver and the fit of statistics, which does not depend on the number of rows."""
     dims = b.size((768, 1024, 2048), (96, 128))
@@ -84,6 +89,7 @@ def solver(b):
     sides = {}
     for dim in dims:
         for isa, side in ours.items():
+            sides[isa, "product", dim] = lambda side=side, dim=dim: side.ask(f"product {dim}")
             sides[isa, "eigen", dim] = lambda side=side, dim=dim: side.ask(f"eigen {dim}")
             sides[isa, "fit", dim] = lambda side=side, dim=dim: side.ask(f"fit {stats[dim]}")
     try:
@@ -93,9 +99,13 @@ def solver(b):
         why = None
     except Missing as missing:
         why = str(missing)
-    times = b.turns(sides)
+    with b.c_side("ceilings", b.o.threads) as ceilings:
+        sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(" ".join(f64_peak(isa))) for isa in b.isas})
+        times = b.turns(sides)
     for isa in b.isas:
         for dim in dims:
+            b.table.compare("solver", f"product, D = {dim}", isa, times[isa, "product", dim], peak("f64"),
+                            times[isa, "peak"] * (2e-9 * dim**3))
             solver_rows(b, isa, dim, dims[0], times, why)
     for side in [*ours.values()] + ([lapack] if why is None else []):
         side.stop()

@@ -44,6 +44,7 @@ def torch(o):
     import torch
     import transformers
 
+    transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(o["threads"])
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[o["precision"]]
     model = transformers.CLIPVisionModelWithProjection.from_pretrained(o["folder"]).eval().to(dtype)

@@ -2,8 +2,9 @@
  *
  *     solver THREADS ISA [-v]
  *
- * A line `eigen D` asks for all eigenvectors of a scatter matrix, `fit STATS.safetensors` for a
- * model from statistics in memory. -v prints the stages of every fit to standard error. */
+ * A line `eigen D` asks for all eigenvectors of a scatter matrix, `product D` for the product of two
+ * square matrices, `fit STATS.safetensors` for a model from statistics in memory. -v prints the
+ * stages of every fit to standard error. */
 #include "model/model.h"
 #include "serve.h"
 
@@ -19,7 +20,7 @@ typedef struct solver {
   kf_stats *stats;
 } solver;
 
-/* --- eigenvectors ---------------------------------------------------------------------------- */
+/* --- matrices -------------------------------------------------------------------------------- */
 
 /* Uniform in [-1, 1). */
 static double next(uint64_t *seed) {
@@ -74,6 +75,16 @@ static kf_status eigen(solver *s, uint32_t n, bench_time *spent) {
   return status;
 }
 
+static kf_status product(solver *s, uint32_t n, bench_time *spent) {
+  kf_status status = make_matrix(s, n);
+  if (status != KF_OK) return status;
+  bench_time start = bench_now();
+  status = kf_multiply(
+      s->ctx, (kf_product){.a = s->a, .b = s->a, .c = s->copy, .m = n, .n = n, .depth = n});
+  *spent = bench_since(start);
+  return status;
+}
+
 /* --- fits ------------------------------------------------------------------------------------ */
 
 /* Called before the first stage with 0, and after stage n with n. */
@@ -112,6 +123,8 @@ static int answer(void *user, char *line, bench_time *spent) {
   kf_status status = KF_ERR_ARG;
   if (strncmp(line, "eigen ", 6) == 0)
     status = eigen(s, (uint32_t)strtoul(line + 6, NULL, 10), spent);
+  else if (strncmp(line, "product ", 8) == 0)
+    status = product(s, (uint32_t)strtoul(line + 8, NULL, 10), spent);
   else if (strncmp(line, "fit ", 4) == 0)
     status = fit(s, line + 4, spent);
   if (status != KF_OK) fprintf(stderr, "solver: '%s': %s\n", line, kf_errmsg(s->ctx));
