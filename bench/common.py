@@ -71,6 +71,8 @@ class Bench:
         self.binary = os.path.join(options.build, "koofu")
         self.library = os.path.abspath(os.path.join(options.build, "libkoofu.so"))
         self.isas = [isa for isa in options.isa if self.works(isa)]
+        if not self.isas:
+            raise SystemExit(f"bench: this machine has none of {', '.join(options.isa)}")
 
     def works(self, isa):
         return subprocess.run([self.binary, "demo", "--isa", isa, "--classes", "3", "--dim", "8", "--per-class", "3",

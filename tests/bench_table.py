@@ -4,8 +4,10 @@ usage: bench_table.py
 """
 
 import contextlib
+import io
 import os
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -161,6 +163,8 @@ class Pages(unittest.TestCase):
         page = write_block(self.PAGE, "amx", "tiles")
         self.assertEqual(page, self.PAGE.replace("<!-- end -->", "<!-- end -->\n\n<!-- make bench: amx -->\ntiles\n<!-- end -->"))
         self.assertEqual(write_block(page, "avx512", "new"), page.replace("old", "new"))
+        third = write_block(page, "avx2", "small")
+        self.assertLess(third.index("tiles"), third.index("small"))
 
     def test_a_page_without_blocks_is_refused(self):
         with self.assertRaises(ValueError):
@@ -224,6 +228,61 @@ class Rows(unittest.TestCase):
         t = self.run_groups(["avx512"], clock="processor")
         limits = [r for r in t.rows if r.against.startswith("limit")]
         self.assertTrue(limits and all(isinstance(r, Skipped) for r in limits))
+
+
+class Status(unittest.TestCase):
+    """What the program prints and returns, with a group that measures nothing."""
+
+    def run_main(self, theirs, **options):
+        try:
+            import bench
+        except ImportError as reason:
+            self.skipTest(str(reason))
+        o = types.SimpleNamespace(only=["fit"], isa=["avx512"], repeat=3, threads=2, clock="wall", quick=False,
+                                  markdown=False, write=None, dims=None, metric="cosine", data="gaussian", work=None)
+        o.__dict__.update(options)
+
+        def group(b):
+            if theirs:
+                b.table.compare("fit", "a fit", "avx512", Sample([1, 1, 1]), PEER, Sample([theirs] * 3))
+
+        def make(_, t, __):
+            return types.SimpleNamespace(table=t, isas=["avx512"], say=lambda _: None)
+        with mock.patch.object(bench, "arguments", lambda: o), mock.patch.object(bench, "Bench", make), \
+             mock.patch.object(bench, "FLOORS", [TIGHT]), mock.patch.dict(bench.GROUPS, fit=group), \
+             contextlib.redirect_stdout(io.StringIO()) as out:
+            return bench.main(), out.getvalue()
+
+    def test_all_is_well(self):
+        status, out = self.run_main(6)
+        self.assertEqual(status, 0)
+        self.assertIn("kept", out)
+        self.assertNotIn("FAILED", out)
+
+    def test_a_missed_floor_is_named(self):
+        status, out = self.run_main(4)
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: fit: a fit (avx512) against a peer: 4.00, the floor is ≥ 5", out)
+
+    def test_a_floor_without_its_row_fails(self):
+        status, out = self.run_main(None)
+        self.assertEqual(status, 1)
+        self.assertIn("there is a floor, and no such row", out)
+
+    def test_quick_never_misses_a_floor(self):
+        status, out = self.run_main(4, quick=True)
+        self.assertEqual(status, 0)
+        self.assertIn("the figures mean nothing", out)
+
+    def test_the_page_is_written(self):
+        with tempfile.NamedTemporaryFile("w+", suffix=".md") as page:
+            page.write(Pages.PAGE)
+            page.flush()
+            self.run_main(6, write=page.name)
+            page.seek(0)
+            text = page.read()
+        self.assertIn("| 6.00 | ≥ 5 | kept |", text)
+        self.assertNotIn("old", text)
 
 
 class Sides(unittest.TestCase):
