@@ -81,6 +81,7 @@ def main():
             begun = len(table.rows)
             bench.say(f"--- {name}")
             GROUPS[name](bench)
+            bench.stop_sides()
             for cells in table.lines(table.rows[begun:]):
                 bench.say("  ".join(filter(None, cells)))
     if not o.quick and usual_search:

@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from side import Side
-from table import Sample
+from side import Missing, Side
+from table import FASTER, Sample
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ISAS = ("amx", "avx512", "avx2")
@@ -68,6 +68,7 @@ class Bench:
 
     def __init__(self, options, table, work):
         self.o, self.table, self.work = options, table, work
+        self.sides, self.absent = [], {}
         self.binary = os.path.join(options.build, "koofu")
         self.library = os.path.abspath(os.path.join(options.build, "libkoofu.so"))
         self.isas = [isa for isa in options.isa if self.works(isa)]
@@ -120,13 +121,33 @@ class Bench:
         """A turn of koofu with one instruction set."""
         return lambda: self.run(*words, "--isa", isa, "--threads", self.o.threads)
 
+    def side(self, name, command, environment=None):
+        """One that runs until stop_sides."""
+        self.sides.append(Side(name, command, environment))
+        return self.sides[-1]
+
     def c_side(self, name, *words):
-        return Side(name, [os.path.join(self.o.build, "bench", f"bench_{name}"), *map(str, words)])
+        return self.side(name, [os.path.join(self.o.build, "bench", f"bench_{name}"), *map(str, words)])
 
     def python_side(self, file, environment=None, python=sys.executable, **request):
         request.setdefault("threads", self.o.threads)
-        return Side(request["kind"], [python, os.path.join(HERE, file), json.dumps(request)],
-                    environment or blas_environment(self.o.threads))
+        return self.side(request["kind"], [python, os.path.join(HERE, file), json.dumps(request)],
+                         environment or blas_environment(self.o.threads))
+
+    def peer(self, start, *names):
+        """The side that `start` makes, or None where it is not installed. `names`: what rows call it."""
+        try:
+            side = start()
+        except Missing as missing:
+            self.absent.update(dict.fromkeys(names, str(missing)))
+            return None
+        self.say(side.what)
+        return side
+
+    def stop_sides(self):
+        for side in self.sides:
+            side.stop()
+        self.sides = []
 
     def turns(self, sides):
         """The sides in turn, round by round, so that noise meets all alike: {name: Sample}."""
@@ -138,6 +159,13 @@ class Bench:
         return {name: Sample(t) for name, t in times.items()}
 
     # --- rows -------------------------------------------------------------------------------------
+
+    def compare(self, group, what, isa, ours, against, other, sense=FASTER):
+        """A row beside a peer that may be absent: `other` is None then."""
+        if other is None:
+            self.table.skip(group, what, isa, against, self.absent[against])
+        else:
+            self.table.compare(group, what, isa, ours, against, other, sense)
 
     def limit(self, group, what, isa, ours, against, seconds, sense):
         """A limit is for the wall clock and two threads."""

@@ -62,5 +62,3 @@ def many_classes(b):
                 b.table.compare("classes", name, isa, times[isa, name], "fit, λ given", times[isa, "fit, λ given"], COST)
                 seconds = 30 if "--dim auto" in name else 10
                 b.limit("classes", name, isa, times[isa, name], limit(f"{seconds} s"), seconds, COST)
-    for side in engines.values():
-        side.stop()

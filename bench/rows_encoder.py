@@ -102,33 +102,26 @@ def towers(b):
 
 def compare_towers(b, what, precision, folder, billions):
     request = {"folder": folder, "precision": precision, "pixels": b.path("pixels.npy"), "library": b.library}
-    ours = {isa: b.python_side("sides_encoder.py", kind="koofu", isa=isa, out=b.path(f"{isa}.npy"), **request)
-            for isa in b.isas}
-    torch = None
-    try:
-        if not b.o.torch:
-            raise Missing("no PyTorch; tools/oracle_python.sh installs it")
-        torch = b.python_side("sides_encoder.py", python=b.o.torch, kind="torch", out=b.path("torch.npy"), **request)
-        b.say(f"{torch.what}: {what}")
-    except Missing as missing:
-        why = str(missing)
-    with b.c_side("ceilings", b.o.threads) as ceilings:
-        sides = {isa: side.ask for isa, side in ours.items()}
-        if torch:
-            sides[PYTORCH] = torch.ask
-        for isa in b.isas:
-            sides[isa, "peak"] = peak_turn(ceilings, isa, precision)
-        times = b.turns(sides)
+    sides, ceilings = {}, b.c_side("ceilings", b.o.threads)
+    for isa in b.isas:
+        sides[isa] = b.python_side("sides_encoder.py", kind="koofu", isa=isa, out=b.path(f"{isa}.npy"), **request).ask
+        sides[isa, "peak"] = peak_turn(ceilings, isa, precision)
+    torch = b.peer(lambda: torch_side(b, request), PYTORCH)
+    if torch:
+        sides[PYTORCH] = torch.ask
+    times = b.turns(sides)
+    b.stop_sides()
     for isa in b.isas:
         if torch:
-            b.table.compare("encoder", what, isa, times[isa], PYTORCH, times[PYTORCH])
             check(b, what, isa, precision)
-        else:
-            b.table.skip("encoder", what, isa, PYTORCH, why)
-        b.table.compare("encoder", what, isa, times[isa], peak(peak_kind(isa, precision)),
-                        times[isa, "peak"] * billions)
-    for side in [*ours.values()] + ([torch] if torch else []):
-        side.stop()
+        b.compare("encoder", what, isa, times[isa], PYTORCH, times.get(PYTORCH))
+        b.table.compare("encoder", what, isa, times[isa], peak(peak_kind(isa, precision)), times[isa, "peak"] * billions)
+
+
+def torch_side(b, request):
+    if not b.o.torch:
+        raise Missing("no PyTorch; tools/oracle_python.sh installs it")
+    return b.python_side("sides_encoder.py", python=b.o.torch, kind="torch", out=b.path("torch.npy"), **request)
 
 
 def check(b, what, isa, precision):
@@ -142,12 +135,12 @@ def check(b, what, isa, precision):
 def kernels(b):
     """Products alone, without attention and norms."""
     shapes = b.size(SHAPES, ((50, 64, 64),))
-    with b.c_side("kernels", b.o.threads) as ours, b.c_side("ceilings", b.o.threads) as ceilings:
-        for isa in b.isas:
-            for precision in ("f32", "bf16"):
-                sides = {shape: lambda ask=" ".join(map(str, (isa, precision, *shape))): ours.ask(ask) for shape in shapes}
-                sides["peak"] = peak_turn(ceilings, isa, precision)
-                times = b.turns(sides)
-                for shape in shapes:
-                    b.table.compare("kernels", product(shape, precision), isa, times[shape],
-                                    peak(peak_kind(isa, precision)), times["peak"] * (2e-9 * np.prod(shape, dtype=float)))
+    ours, ceilings = b.c_side("kernels", b.o.threads), b.c_side("ceilings", b.o.threads)
+    for isa in b.isas:
+        for precision in ("f32", "bf16"):
+            sides = {shape: lambda ask=" ".join(map(str, (isa, precision, *shape))): ours.ask(ask) for shape in shapes}
+            sides["peak"] = peak_turn(ceilings, isa, precision)
+            times = b.turns(sides)
+            for shape in shapes:
+                b.table.compare("kernels", product(shape, precision), isa, times[shape], peak(peak_kind(isa, precision)),
+                                times["peak"] * (2e-9 * np.prod(shape, dtype=float)))

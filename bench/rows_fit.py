@@ -6,11 +6,10 @@ import numpy as np
 
 from common import tensors
 from floors import GIVEN, GRID, LAPACK, LDA, growth, limit, peak
-from side import Missing
 from table import COST, Sample
 
 FULL, TINY = (1000, 768), (20, 48)  # classes and dimensions
-GRID_FITS = 13 * 5
+GRID_FITS, TWICE = 13 * 5, f"{LAPACK}, twice"
 # The products of each pair of columns and row, and what they are multiplied as: src/kernel.
 MOMENTS = {"amx": ("int8", 9), "avx512": ("int16", 3), "avx2": ("f64", 1)}
 
@@ -18,10 +17,10 @@ MOMENTS = {"amx": ("int8", 9), "avx512": ("int16", 3), "avx2": ("f64", 1)}
 def statistics(b):
     (classes, dim), per_class = b.size(FULL, TINY), b.size(1281, 10)
     rows, data, out = classes * per_class, b.world(classes, dim, per_class, "f16"), b.path("out.safetensors")
-    with b.c_side("ceilings", b.o.threads) as ceilings:
-        sides = {isa: b.command(isa, "stats", data, "-o", out) for isa in b.isas}
-        sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"{MOMENTS[isa][0]} {isa}") for isa in b.isas})
-        times = b.turns(sides)
+    ceilings = b.c_side("ceilings", b.o.threads)
+    sides = {isa: b.command(isa, "stats", data, "-o", out) for isa in b.isas}
+    sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"{MOMENTS[isa][0]} {isa}") for isa in b.isas})
+    times = b.turns(sides)
     what = f"statistics, {FULL[1]} f16"
     for isa in b.isas:
         kind, products = MOMENTS[isa]
@@ -50,27 +49,18 @@ def fits(b):
         sides[isa, "fit, λ given"] = b.command(isa, *fit, "--method", "paper", "--lambda", "0.3x")
         sides[isa, "fit, λ given, shrunk"] = b.command(isa, *fit, "--lambda", "0.3x")
         sides[isa, "fit, default"] = b.command(isa, *fit)
-    try:
-        lda, grid = (b.python_side("sides_fit.py", kind=kind, folder=folder) for kind in ("lda", "grid"))
-        sides[LDA], sides[GRID] = lda.ask, grid.ask
-        b.say(f"{lda.what}; {grid.what}")
-        why = None
-    except Missing as missing:
-        why = str(missing)
+    for name, kind in ((LDA, "lda"), (GRID, "grid")):
+        side = b.peer(lambda kind=kind: b.python_side("sides_fit.py", kind=kind, folder=folder), name)
+        if side:
+            sides[name] = side.ask
     times = b.turns(sides)
-    if why is None:
-        lda.stop()
-        grid.stop()
+    if GRID in times:
         times[GRID] = times[GRID] * GRID_FITS + times[LDA]  # which is fitted to all rows at the end
     for isa in b.isas:
-        given = times[isa, GIVEN]
-        b.table.compare("fit", "fit, λ given, shrunk", isa, times[isa, "fit, λ given, shrunk"], GIVEN, given, COST)
-        b.table.compare("fit", "fit, default", isa, times[isa, "fit, default"], GIVEN, given, COST)
+        for what in ("fit, λ given, shrunk", "fit, default"):
+            b.table.compare("fit", what, isa, times[isa, what], GIVEN, times[isa, GIVEN], COST)
         for what, other in (("fit, λ given", LDA), ("fit, default", LDA), ("fit, default", GRID)):
-            if why is None:
-                b.table.compare("fit", what, isa, times[isa, what], other, times[other])
-            else:
-                b.table.skip("fit", what, isa, other, why)
+            b.compare("fit", what, isa, times[isa, what], other, times.get(other))
 
 
 def f64_peak(isa):
@@ -81,47 +71,33 @@ def f64_peak(isa):
 def solver(b):
     """The eigensolver and the fit of statistics, which does not depend on the number of rows."""
     dims = b.size((768, 1024, 2048), (96, 128))
-    stats = {}
+    stats = {dim: b.path(f"stats-{dim}.safetensors") for dim in dims}
     for dim in dims:
-        stats[dim] = b.path(f"stats-{dim}.safetensors")
         b.run("stats", b.world(b.size(FULL, TINY)[0], dim, 5), "-o", stats[dim])
-    ours = {isa: b.c_side("solver", b.o.threads, isa) for isa in b.isas}
-    sides = {}
-    for dim in dims:
-        for isa, side in ours.items():
-            sides[isa, "product", dim] = lambda side=side, dim=dim: side.ask(f"product {dim}")
-            sides[isa, "eigen", dim] = lambda side=side, dim=dim: side.ask(f"eigen {dim}")
-            sides[isa, "fit", dim] = lambda side=side, dim=dim: side.ask(f"fit {stats[dim]}")
-    try:
-        lapack = b.python_side("sides_fit.py", kind="lapack")
+    sides, ceilings = {}, b.c_side("ceilings", b.o.threads)
+    for isa in b.isas:
+        ours = b.c_side("solver", b.o.threads, isa)
+        for dim in dims:
+            for name, line in (("product", f"product {dim}"), ("eigen", f"eigen {dim}"), ("fit", f"fit {stats[dim]}")):
+                sides[isa, name, dim] = lambda ours=ours, line=line: ours.ask(line)
+        sides[isa, "peak"] = lambda isa=isa: ceilings.ask(" ".join(f64_peak(isa)))
+    lapack = b.peer(lambda: b.python_side("sides_fit.py", kind="lapack"), LAPACK, TWICE)
+    if lapack:
         sides.update({("lapack", dim): lambda dim=dim: lapack.ask(dim) for dim in dims})
-        b.say(lapack.what)
-        why = None
-    except Missing as missing:
-        why = str(missing)
-    with b.c_side("ceilings", b.o.threads) as ceilings:
-        sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(" ".join(f64_peak(isa))) for isa in b.isas})
-        times = b.turns(sides)
+    times = b.turns(sides)
     for isa in b.isas:
         for dim in dims:
-            b.table.compare("solver", f"product, D = {dim}", isa, times[isa, "product", dim], peak("f64"),
-                            times[isa, "peak"] * (2e-9 * dim**3))
-            solver_rows(b, isa, dim, dims[0], times, why)
-    for side in [*ours.values()] + ([lapack] if why is None else []):
-        side.stop()
+            solver_rows(b, isa, dim, dims[0], times)
 
 
-def solver_rows(b, isa, dim, least, times, why):
-    eigen, fit = times[isa, "eigen", dim], times[isa, "fit", dim]
-    fit_name, both = f"fit of statistics, D = {dim}", f"{LAPACK}, twice"
-    if why is None:
-        b.table.compare("solver", f"eigenvectors, D = {dim}", isa, eigen, LAPACK, times["lapack", dim])
-        b.table.compare("solver", fit_name, isa, fit, both, times["lapack", dim] * 2)
-    else:
-        b.table.skip("solver", f"eigenvectors, D = {dim}", isa, LAPACK, why)
-        b.table.skip("solver", fit_name, isa, both, why)
+def solver_rows(b, isa, dim, least, times):
+    lapack, fit, what = times.get(("lapack", dim)), times[isa, "fit", dim], f"fit of statistics, D = {dim}"
+    b.table.compare("solver", f"product, D = {dim}", isa, times[isa, "product", dim], peak("f64"),
+                    times[isa, "peak"] * (2e-9 * dim**3))
+    b.compare("solver", f"eigenvectors, D = {dim}", isa, times[isa, "eigen", dim], LAPACK, lapack)
+    b.compare("solver", what, isa, fit, TWICE, lapack and lapack * 2)
     if dim == least:
-        b.limit("solver", fit_name, isa, fit, limit("0.12 s"), 0.12, COST)
+        b.limit("solver", what, isa, fit, limit("0.12 s"), 0.12, COST)
     else:
         scaled = Sample([times[isa, "fit", least].median * (dim / least) ** 3])
-        b.table.compare("solver", fit_name, isa, fit, growth(least), scaled, COST)
+        b.table.compare("solver", what, isa, fit, growth(least), scaled, COST)

@@ -75,9 +75,8 @@ def check(b, group, what, isa):
 # --- sides ----------------------------------------------------------------------------------------
 
 
-def koofu_side(b, isa, k=K, sizes=()):
-    return b.python_side("sides_search.py", kind="koofu", folder=b.work, isa=isa, k=k, metric=b.o.metric, sizes=sizes,
-                         library=b.library)
+def koofu_side(b, isa, k=K):
+    return b.python_side("sides_search.py", kind="koofu", folder=b.work, isa=isa, k=k, metric=b.o.metric, library=b.library)
 
 
 def mkl():
@@ -88,13 +87,13 @@ def mkl():
     return {"LD_PRELOAD": f"{folder}/libiomp5.so {folder}/{found[-1]}"} if found and "libiomp5.so" in names else None
 
 
-def faiss_side(b, level, sizes):
-    """The fastest FAISS there is, tuned for queries of these sizes: of the virtual environment with its own
-    BLAS and with MKL, and Debian's. `level`: the instruction sets that it is held to."""
+def fastest_faiss(b, level, sizes):
+    """Of what there is, tuned for queries of these sizes: that of the virtual environment with its own BLAS and
+    with MKL, and Debian's. `level`: the instruction sets that it is held to."""
     sources = [(sys.executable, {})] + ([(sys.executable, mkl())] if mkl() else [])
     if os.path.exists(DEBIAN_PYTHON) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN_PYTHON):
         sources.append((DEBIAN_PYTHON, {}))
-    best, why = None, []
+    best, least, why = None, float("inf"), []
     for python, preload in sources:
         try:
             side = b.python_side("sides_search.py", {**blas_environment(b.o.threads, level), **preload}, python,
@@ -102,14 +101,13 @@ def faiss_side(b, level, sizes):
         except Missing as missing:
             why.append(str(missing))
             continue
-        side.seconds, side.what = float(side.what.split(maxsplit=1)[0]), side.what.split(maxsplit=1)[1]
-        if best is None or side.seconds < best.seconds:
-            best, side = side, best
+        seconds, side.what = side.what.split(maxsplit=1)
+        if float(seconds) < least:
+            best, side, least = side, best, float(seconds)
         if side:
-            side.stop()
+            side.stop()  # the slower one, which holds all rows
     if best is None:
         raise Missing("; ".join(dict.fromkeys(why)))
-    b.say(f"{best.what} ({level})")
     return best
 
 
@@ -118,12 +116,17 @@ def levels(b):
     return {isa: "avx2" if isa == "avx2" or not cpu_has("avx512bw") else "avx512" for isa in b.isas}
 
 
-def faiss_sides(b, sizes):
-    """By level; and why there are none."""
-    try:
-        return {level: faiss_side(b, level, sizes) for level in sorted(set(levels(b).values()))}, None
-    except Missing as missing:
-        return {}, str(missing)
+def search_sides(b, sizes, line):
+    """Turns of koofu by instruction set and of FAISS by level, for each size."""
+    sides = {}
+    for isa in b.isas:
+        side = koofu_side(b, isa)
+        sides.update({(isa, size): lambda side=side, size=size: side.ask(line(size)) for size in sizes})
+    for level in sorted(set(levels(b).values())):
+        side = b.peer(lambda level=level: fastest_faiss(b, level, sizes), FAISS)
+        if side:
+            sides.update({(level, FAISS, size): lambda side=side, size=size: side.ask(line(size)) for size in sizes})
+    return sides
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -131,22 +134,15 @@ def faiss_sides(b, sizes):
 
 def compare_search(b, group, n, n_queries, dim, what):
     make_rows(b, n, n_queries, dim)
-    ours = {isa: koofu_side(b, isa) for isa in b.isas}
-    theirs, why = faiss_sides(b, [n_queries])
-    with b.c_side("ceilings", b.o.threads) as ceilings:
-        sides = {isa: lambda side=side: side.ask(f"{n_queries} 1") for isa, side in ours.items()}
-        sides.update({(level, FAISS): lambda side=side: side.ask(f"{n_queries} 1") for level, side in theirs.items()})
-        sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"int8 {isa}") for isa in b.isas})
-        times = b.turns(sides)
-    for side in (*ours.values(), *theirs.values()):
-        side.stop()
+    sides, ceilings = search_sides(b, [n_queries], lambda size: f"{size} 1"), b.c_side("ceilings", b.o.threads)
+    sides.update({(isa, "peak"): lambda isa=isa: ceilings.ask(f"int8 {isa}") for isa in b.isas})
+    times = b.turns(sides)
+    b.stop_sides()
     for isa in b.isas:
         check(b, group, what, isa)
-        if theirs:
-            b.table.compare(group, what, isa, times[isa], FAISS, times[levels(b)[isa], FAISS])
-        else:
-            b.table.skip(group, what, isa, FAISS, why)
-        b.table.compare(group, what, isa, times[isa], peak("int8"), times[isa, "peak"] * (2e-9 * n * n_queries * dim))
+        ours = times[isa, n_queries]
+        b.compare(group, what, isa, ours, FAISS, times.get((levels(b)[isa], FAISS, n_queries)))
+        b.table.compare(group, what, isa, ours, peak("int8"), times[isa, "peak"] * (2e-9 * n * n_queries * dim))
 
 
 def search(b):
@@ -165,23 +161,11 @@ def latency(b):
     of them stays in the last cache."""
     n, dim, sizes, calls = b.size(1000000, 10000), 256, (1, 4, 16), b.size(20, 3)
     make_rows(b, n, 1000, dim)
-    ours = {isa: koofu_side(b, isa, sizes=sizes) for isa in b.isas}
-    theirs, why = faiss_sides(b, sizes)
-    with b.c_side("ceilings", b.o.threads) as ceilings:
-        sides = {READING: lambda: ceilings.ask(f"memory {n * dim}")}
-        for size in sizes:
-            for isa, side in ours.items():
-                sides[isa, size] = lambda side=side, size=size: side.ask(f"{size} {calls}")
-            for level, side in theirs.items():
-                sides[level, FAISS, size] = lambda side=side, size=size: side.ask(f"{size} {calls}")
-        times = b.turns(sides)
-    for side in (*ours.values(), *theirs.values()):
-        side.stop()
+    sides, ceilings = search_sides(b, sizes, lambda size: f"{size} {calls}"), b.c_side("ceilings", b.o.threads)
+    sides[READING] = lambda: ceilings.ask(f"memory {n * dim}")
+    times = b.turns(sides)
     for size in sizes:
         what = f"{size} {'query' if size == 1 else 'queries'}"
         for isa in b.isas:
             b.table.compare("latency", what, isa, times[isa, size], READING, times[READING], COST)
-            if theirs:
-                b.table.compare("latency", what, isa, times[isa, size], FAISS, times[levels(b)[isa], FAISS, size])
-            else:
-                b.table.skip("latency", what, isa, FAISS, why)
+            b.compare("latency", what, isa, times[isa, size], FAISS, times.get((levels(b)[isa], FAISS, size)))

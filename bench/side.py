@@ -42,12 +42,6 @@ class Side:
         self.process.stdout.close()
         self.process.wait()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-
 
 def clock(work):
     """Both times of work(), and what it returns."""

@@ -193,7 +193,7 @@ class Rows(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.Bench.say",
                          "common.Bench.c_side", "common.Bench.python_side", "rows_fit.as_arrays", "rows_search.make_rows",
-                         "rows_search.faiss_side", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
+                         "rows_search.fastest_faiss", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
                          "numpy.save", "numpy.random.default_rng"):
                 stack.enter_context(mock.patch(name, side_effect=options.get(name), **self.ANSWERS.get(name, {})))
             b = main.Bench(o, t, "")
@@ -202,8 +202,8 @@ class Rows(unittest.TestCase):
         return t
 
     ANSWERS = {"common.Bench.run": {"return_value": (1, 2)}, "rows_fit.as_arrays": {"return_value": ("", "x", "y")},
-               **{name: {"return_value": mock.MagicMock(ask=lambda *_: (1, 2), __enter__=lambda side: side)}
-                  for name in ("common.Bench.c_side", "common.Bench.python_side", "rows_search.faiss_side")}}
+               **{name: {"return_value": mock.MagicMock(ask=lambda *_: (1, 2))}
+                  for name in ("common.Bench.c_side", "common.Bench.python_side", "rows_search.fastest_faiss")}}
 
     def test_every_floor_has_its_row(self):
         isas = ["amx", "avx512", "avx2"]
@@ -214,7 +214,7 @@ class Rows(unittest.TestCase):
     def test_rows_are_skipped_without_their_peers(self):
         gone = Missing("not installed")
         t = self.run_groups(["avx512"], **{"common.Bench.python_side": lambda file, *_, **o: self.without_peers(o)},
-                            **{"rows_search.faiss_side": gone})
+                            **{"rows_search.fastest_faiss": gone})
         self.assertEqual(list(t.unused(self.bench.USUAL, ["avx512"])), [])
         skipped = {(r.group, r.against) for r in t.rows if isinstance(r, Skipped)}
         self.assertEqual({group for group, _ in skipped}, {"fit", "solver", "search", "latency", "encoder"})
@@ -247,7 +247,8 @@ class Status(unittest.TestCase):
                 b.table.compare("fit", "a fit", "avx512", Sample([1, 1, 1]), PEER, Sample([theirs] * 3))
 
         def make(_, t, __):
-            return types.SimpleNamespace(table=t, isas=["avx512"], say=lambda _: None)
+            return types.SimpleNamespace(table=t, isas=["avx512"], say=lambda _: None,
+                                         stop_sides=lambda: None)
         with mock.patch.object(bench, "arguments", lambda: o), mock.patch.object(bench, "Bench", make), \
              mock.patch.object(bench, "FLOORS", [TIGHT]), mock.patch.dict(bench.GROUPS, fit=group), \
              contextlib.redirect_stdout(io.StringIO()) as out:
@@ -289,12 +290,15 @@ class Sides(unittest.TestCase):
     """The protocol alone, with sides that measure nothing."""
 
     def start(self, code):
-        return Side("a side", [sys.executable, "-B", "-c", f"import sys; sys.path.insert(0, {BENCH!r}); from side import *; " + code])
+        code = f"import sys; sys.path.insert(0, {BENCH!r}); from side import *; {code}"
+        side = Side("a side", [sys.executable, "-B", "-c", code])
+        self.addCleanup(side.stop)
+        return side
 
     def test_a_side_answers_each_line(self):
-        with self.start("serve('a peer 1.0', lambda line: (float(line), 2))") as side:
-            self.assertEqual(side.what, "a peer 1.0")
-            self.assertEqual([side.ask("0.5"), side.ask("0.25")], [(0.5, 2), (0.25, 2)])
+        side = self.start("serve('a peer 1.0', lambda line: (float(line), 2))")
+        self.assertEqual(side.what, "a peer 1.0")
+        self.assertEqual([side.ask("0.5"), side.ask("0.25")], [(0.5, 2), (0.25, 2)])
 
     def test_one_that_is_not_there_says_why(self):
         with self.assertRaisesRegex(Missing, "no such module"):
@@ -302,9 +306,9 @@ class Sides(unittest.TestCase):
         self.assertEqual(MISSING, 77)
 
     def test_one_that_dies_is_an_error(self):
-        with self.start("serve('a peer', lambda line: sys.exit(3))") as side:
-            with self.assertRaisesRegex(RuntimeError, "died at 'x' with 3"):
-                side.ask("x")
+        side = self.start("serve('a peer', lambda line: sys.exit(3))")
+        with self.assertRaisesRegex(RuntimeError, "died at 'x' with 3"):
+            side.ask("x")
 
 
 if __name__ == "__main__":
