@@ -70,6 +70,15 @@ def write(path, name, text):
         f.write(write_block(page, name, text))
 
 
+def run_group(bench, name):
+    begun = len(bench.table.rows)
+    bench.say(f"--- {name}")
+    GROUPS[name](bench)
+    bench.stop_sides()
+    for cells in bench.table.lines(bench.table.rows[begun:]):
+        bench.say("  ".join(filter(None, cells)))
+
+
 def main():
     o = arguments()
     load = os.getloadavg()[0]
@@ -77,14 +86,13 @@ def main():
     table = Table(FLOORS, checked=not o.quick)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)
-        for name in o.only:
-            begun = len(table.rows)
-            bench.say(f"--- {name}")
-            GROUPS[name](bench)
-            bench.stop_sides()
-            for cells in table.lines(table.rows[begun:]):
-                bench.say("  ".join(filter(None, cells)))
-    if not o.quick and usual_search:
+        try:
+            for name in o.only:
+                run_group(bench, name)
+        except KeyboardInterrupt:
+            table.fail("interrupted: the table is not complete")
+        bench.stop_sides()
+    if not o.quick and usual_search and not table.wrong:
         for line in table.unused(o.only, bench.isas):
             table.fail(line)
     head = remarks(o, load)

@@ -243,6 +243,9 @@ class Status(unittest.TestCase):
         o.__dict__.update(options)
 
         def group(b):
+            if theirs is KeyboardInterrupt:
+                b.table.skip("fit", "a fit", "avx512", PEER, "none")
+                raise theirs
             if theirs:
                 b.table.compare("fit", "a fit", "avx512", Sample([1, 1, 1]), PEER, Sample([theirs] * 3))
 
@@ -269,6 +272,12 @@ class Status(unittest.TestCase):
         status, out = self.run_main(None)
         self.assertEqual(status, 1)
         self.assertIn("there is a floor, and no such row", out)
+
+    def test_what_is_there_is_printed_after_an_interruption(self):
+        status, out = self.run_main(KeyboardInterrupt)
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: interrupted", out)
+        self.assertIn("a fit", out)
 
     def test_quick_never_misses_a_floor(self):
         status, out = self.run_main(4, quick=True)
