@@ -60,7 +60,7 @@ def remarks(o, load):
     clock = "" if o.clock == "wall" else "; PROCESSOR TIME"
     busy = "; NOT QUIET: others used the machine" if load > 0.5 and o.clock == "wall" else ""
     size = "; QUICK: the figures mean nothing" if o.quick else ""
-    return (f"{cpu()}; {o.threads} threads; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}")
+    return f"{cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
 
 
 def write(path, name, text):
