@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
+.PHONY: all demo test oracle install bench lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -38,26 +38,14 @@ oracle:
 install: all
 	@DESTDIR='$(DESTDIR)' $(CMAKE) --install $(BUILD) --prefix '$(PREFIX)'
 
-bench: all
-	@tools/packages.sh bench
+# One table of speed, each figure beside a peer or a ceiling; fails where a floor is missed. ARGS: options
+# of bench/bench.py, such as --only search, --repeat 3 or --quick.
+bench:
+	@tools/packages.sh build bench
 	@tools/packages.sh peers || echo "koofu: Debian's FAISS is left out"
-	@bench/run.sh $(BUILD)
-
-# ARGS: options of bench/search.py, such as --latency.
-bench-search: all
-	@tools/packages.sh bench
-	@tools/packages.sh peers || echo "koofu: Debian's FAISS is left out"
-	@bench/run.sh $(BUILD) search $(ARGS)
-
-# ARGS: options of bench/choosing.py, such as --rows.
-bench-choosing: all
-	@python3 bench/choosing.py $(BUILD)/koofu $(ARGS)
-
-# PyTorch and transformers, which are large, go into a virtual environment of their own. ARGS: options of
-# bench/encode.py, such as --sizes.
-bench-encode: all
-	@tools/packages.sh bench
-	@bench/run.sh $(BUILD) encode $(ARGS)
+	@$(CMAKE) -S . -B $(BUILD) -G Ninja -DKOOFU_BENCH=ON > /dev/null
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+	@bench/run.sh $(BUILD) $(ARGS)
 
 lint:
 	@tools/packages.sh build test lint

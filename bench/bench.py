@@ -1,132 +1,108 @@
-"""koofu against scikit-learn, in one run on one machine.
+"""One table of what koofu's speed is, each figure beside a peer or a ceiling of the same run.
 
-usage: bench.py KOOFU [--work FOLDER] [--threads N] [--repeat N] [--peers N] [--rows N] [--quick]
+usage: bench.py BUILD [options]        (make bench ARGS='options')
 
-Prints Markdown: medians with the range of all runs, and ratios of medians. Everything is read from
-the page cache (each file is read once before it is timed).
+Rounds are interleaved, so that noise meets all sides alike; figures are medians with the range of all rounds. The
+table goes to standard output, what happens to standard error. The exit status is 1 where a floor (floors.py) is
+missed or an answer is wrong; rows whose peer is not installed are skipped, and say so.
 """
 
 import argparse
 import os
-import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
-import numpy as np
+from common import ISAS, Bench, cpu
+from floors import FLOORS
+from rows_choosing import choosing, many_classes
+from rows_encoder import kernels, towers
+from rows_fit import fits, solver, statistics
+from rows_search import latency, paper, search
+from table import Table, write_block
 
-from common import ISAS, cpu, summary, synth, tensors, timed
-
-DIM, CLASSES = 768, 1000
-
-
-def available(koofu):
-    """The instruction sets that this machine has, by asking for each."""
-    def works(isa):
-        return subprocess.run([koofu, "demo", "--isa", isa, "--classes", "3", "--dim", "8", "--per-class", "3",
-                               "--test-per-class", "1", "-q"],
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-    return [isa for isa in ISAS if works(isa)]
+GROUPS = {"stats": statistics, "fit": fits, "solver": solver, "choosing": choosing, "classes": many_classes,
+          "search": search, "latency": latency, "kernels": kernels, "encoder": towers, "paper": paper}
+USUAL = [name for name in GROUPS if name != "paper"]
 
 
-def sklearn_fit(x, y):
-    """From the .npy to a fitted model, as one would do it with scikit-learn."""
-    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-    start = time.perf_counter()
-    rows, labels = np.load(x), np.load(y)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    LinearDiscriminantAnalysis(solver="eigen", shrinkage=0.1).fit(rows, labels)
-    return time.perf_counter() - start
+def words(text):
+    return text.split(",")
 
 
-def read_once(path):
-    with open(path, "rb") as f:
-        while f.read(1 << 24):
-            pass
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("build", help="the build folder")
+    p.add_argument("--only", type=words, default=USUAL, metavar="GROUP,…",
+                   help=f"some groups of rows, of {', '.join(GROUPS)} (default: all but paper)")
+    p.add_argument("--isa", type=words, default=ISAS, metavar="NAME,…", help="instruction sets (default: all there are)")
+    p.add_argument("--repeat", type=int, default=5, help="rounds (default: %(default)s)")
+    p.add_argument("--threads", type=int, default=2, help="for all sides; floors are for two (default: %(default)s)")
+    p.add_argument("--clock", choices=("wall", "processor"), default="wall",
+                   help="what is measured; for machines that others use, too: processor, with one thread")
+    p.add_argument("--quick", action="store_true", help="tiny sizes, to check the benchmarks; floors are not checked")
+    p.add_argument("--markdown", action="store_true", help="the table as docs/performance.md has it")
+    p.add_argument("--write", metavar="PAGE.md", help="put the table into the block of PAGE.md for this machine's best "
+                   "instruction set")
+    p.add_argument("--dims", type=lambda text: [int(t) for t in text.split(",")], help="of search, instead of the usual")
+    p.add_argument("--metric", choices=("cosine", "euclidean"), default="cosine", help="of search (default: %(default)s)")
+    p.add_argument("--data", choices=("gaussian", "synth"), default="gaussian", help="rows of search (default: %(default)s)")
+    p.add_argument("--torch", metavar="PYTHON", help="a Python with PyTorch and transformers, for the encoder")
+    p.add_argument("--work", help="folder for temporary files, some gigabytes")
+    o = p.parse_args()
+    unknown = [name for name in o.only if name not in GROUPS] + [name for name in o.isa if name not in ISAS]
+    if unknown:
+        p.error(f"unknown: {', '.join(unknown)}")
+    return o
 
 
-def bench_fit(args, work, isas):
-    data, x, y, model = (os.path.join(work, n) for n in ("d.safetensors", "x.npy", "y.npy", "m.safetensors"))
-    per_class = 10 if args.quick else 100
-    synth(args.koofu, data, DIM, CLASSES, per_class)
-    rows = tensors(data)
-    np.save(x, rows["embeddings"])
-    np.save(y, rows["labels"])
-    os.remove(data)
-    read_once(x)
-    runs = {isa: [] for isa in isas if isa != "plain"}
-    peer = []
-    for round_ in range(max(args.repeat, args.peers)):  # interleaved, so that noise meets all alike
-        for isa in runs:
-            if round_ < args.repeat:
-                runs[isa].append(timed([args.koofu, "fit", x, "--labels", y, "--method", "paper", "--lambda", "0.3x", "-q", "-o", model, "--isa", isa,
-                                        "--threads", str(args.threads)]))
-        if round_ < args.peers:
-            try:
-                peer.append(sklearn_fit(x, y))
-            except ImportError as missing:
-                print(f"(no peer: {missing})\n")
-                args.peers = 0
-    print(f"### From .npy to model: {per_class * CLASSES:,} × {DIM} f32, {CLASSES:,} classes, "
-          f"{args.threads} threads\n\n| program | time | ratio |\n| --- | --- | --- |")
-    base = statistics.median(peer) if peer else None
-    if peer:
-        print(f"| scikit-learn LDA, solver 'eigen', shrinkage 0.1 | {summary(peer)} | 1 |")
-    for isa, seconds in runs.items():
-        ratio = f"{base / statistics.median(seconds):.0f} times faster" if peer else "–"
-        print(f"| koofu fit, {isa} | {summary(seconds)} | {ratio} |")
-    print(flush=True)
-    targets = {"amx": 30, "avx2": 10}
-    return [f"fit with {isa} is {base / statistics.median(runs[isa]):.1f} times faster, not {want}"
-            for isa, want in targets.items()
-            if peer and not args.quick and isa in runs and base / statistics.median(runs[isa]) < want]
+def remarks(o, load):
+    """What one has to know about the figures."""
+    clock = "" if o.clock == "wall" else "; PROCESSOR TIME"
+    busy = "; NOT QUIET: others used the machine" if load > 0.5 and o.clock == "wall" else ""
+    size = "; QUICK: the figures mean nothing" if o.quick else ""
+    return f"{cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
 
 
-def bench_stats(args, work, isas):
-    data, out = os.path.join(work, "big.safetensors"), os.path.join(work, "s.safetensors")
-    per_class = max(1, args.rows // CLASSES)
-    rows = per_class * CLASSES
-    synth(args.koofu, data, DIM, CLASSES, per_class, "--dtype", "f16")
-    read_once(data)
-    print(f"### Statistics: {rows:,} × {DIM} f16, {CLASSES:,} classes, {args.threads} threads\n\n"
-          "| instruction set | time | rows/s |\n| --- | --- | --- |")
-    missed = []
-    for isa in isas:
-        if isa == "plain":
-            continue
-        seconds = [timed([args.koofu, "stats", data, "-q", "-o", out, "--isa", isa, "--threads",
-                          str(args.threads)]) for _ in range(args.repeat)]
-        rate = rows / statistics.median(seconds)
-        print(f"| {isa} | {summary(seconds)} | {rate:,.0f} |", flush=True)
-        if isa == "amx" and not args.quick and rate < 300000:
-            missed.append(f"stats with amx reads {rate:,.0f} rows/s, not 300,000")
-    print()
-    return missed
+def write(path, name, text):
+    with open(path) as f:
+        page = f.read()
+    with open(path, "w") as f:
+        f.write(write_block(page, name, text))
+
+
+def run_group(bench, name):
+    begun = len(bench.table.rows)
+    bench.say(f"--- {name}")
+    GROUPS[name](bench)
+    bench.stop_sides()
+    for cells in bench.table.lines(bench.table.rows[begun:]):
+        bench.say("  ".join(filter(None, cells)))
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("koofu")
-    p.add_argument("--work", help="folder for temporary files")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--repeat", type=int, default=5, help="runs of koofu")
-    p.add_argument("--peers", type=int, default=2, help="runs of the peer")
-    p.add_argument("--rows", type=int, default=1281000, help="rows for the statistics")
-    p.add_argument("--quick", action="store_true", help="a tenth of the rows for the fit; no targets")
-    args = p.parse_args()
-    work = tempfile.mkdtemp(dir=args.work)
-    try:
-        isas = available(args.koofu)
-        print(f"Machine: {cpu()}; numpy {np.__version__}; OPENBLAS_CORETYPE="
-              f"{os.environ.get('OPENBLAS_CORETYPE', '(unset)')}\n")
-        missed = bench_fit(args, work, isas) + bench_stats(args, work, isas)
-    finally:
-        shutil.rmtree(work)
-    for line in missed:
-        print(f"TARGET MISSED: {line}")
-    return 1 if missed else 0
+    o = arguments()
+    load = os.getloadavg()[0]
+    usual_search = not o.dims and o.metric == "cosine" and o.data == "gaussian"
+    table = Table(FLOORS, checked=not o.quick)
+    with tempfile.TemporaryDirectory(dir=o.work) as work:
+        bench = Bench(o, table, work)
+        try:
+            for name in o.only:
+                run_group(bench, name)
+        except KeyboardInterrupt:
+            table.fail("interrupted: the table is not complete")
+        bench.stop_sides()
+    if not o.quick and usual_search and not table.wrong:
+        for line in table.unused(o.only, bench.isas):
+            table.fail(line)
+    head = remarks(o, load)
+    print(head, table.markdown() if o.markdown else table.plain(), sep="\n\n")
+    if o.write:
+        write(o.write, bench.isas[0], f"{head}\n\n{table.markdown()}")
+    failures = table.failures()
+    print("".join(f"\nFAILED: {line}" for line in failures))
+    return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

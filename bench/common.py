@@ -1,18 +1,22 @@
-"""What the benchmarks share: the machine, times and data."""
+"""What the groups of rows share: the machine, data, sides, turns."""
 
 import json
 import os
 import platform
 import re
-import shutil
-import statistics
 import struct
 import subprocess
+import sys
 import time
 
 import numpy as np
 
-ISAS = ("amx", "avx512", "avx2", "plain")
+from side import Missing, Side
+from table import FASTER, Sample
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ISAS = ("amx", "avx512", "avx2")
+PATIENCE = 20  # seconds: what takes longer has two rounds and no more
 
 
 def cpu():
@@ -26,22 +30,20 @@ def cpu_has(flag):
         return re.search(rf"^flags\s*:.* {flag}( |$)", f.read(), re.M) is not None
 
 
-def timed(command):
-    start = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - start
-
-
-def clock(work):
-    """How long work() takes, and what it returns."""
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result
-
-
-def summary(seconds):
-    runs = f"{len(seconds)} runs" if len(seconds) > 1 else "1 run"
-    return f"{statistics.median(seconds):.3f} s ({min(seconds):.3f} – {max(seconds):.3f}, {runs})"
+def blas_environment(threads, level="avx512"):
+    """For programs with a BLAS: so many threads. OpenBLAS is told its kernels, since some releases take new
+    CPUs for old ones and are several times slower; held to AVX2, all of them are."""
+    environment = {k: v for k, v in os.environ.items()
+                   if not k.startswith(("OPENBLAS_", "OMP_", "MKL_", "FAISS_", "PYTHON")) and k != "LD_PRELOAD"}
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        environment[name] = str(threads)
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    if level == "avx2":
+        environment.update(OPENBLAS_CORETYPE="HASWELL", MKL_ENABLE_INSTRUCTIONS="AVX2", FAISS_SIMD_LEVEL="AVX2",
+                           FAISS_OPT_LEVEL="AVX2")
+    else:
+        environment["OPENBLAS_CORETYPE"] = "SKYLAKEX" if cpu_has("avx512bw") else "HASWELL"
+    return environment
 
 
 def tensors(path):
@@ -54,19 +56,120 @@ def tensors(path):
             for name, t in header.items() if isinstance(t, dict) and t.get("dtype") in types}
 
 
-def synth(koofu, path, dim, classes, per_class, *options):
-    subprocess.run([koofu, "synth", "--dim", str(dim), "--classes", str(classes), "--per-class", str(per_class),
-                    "-q", "-o", path, *options], check=True)
+def read_once(path):
+    """Into the page cache."""
+    with open(path, "rb") as f:
+        while f.read(1 << 24):
+            pass
 
 
-def tool(given, work, name, *flags):
-    """A given binary, or one built here; None where there is no compiler."""
-    if given:
-        return given
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if not compiler:
-        print(f"({name} is left out: no compiler, and no binary was given)\n")
-        return None
-    path = os.path.join(work, name)
-    subprocess.run([compiler, *flags, "-pthread", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c"), "-o", path], check=True)
-    return path
+class Bench:
+    """A run: its options, its folder of files, its table."""
+
+    def __init__(self, options, table, work):
+        self.o, self.table, self.work = options, table, work
+        self.sides, self.absent = [], {}
+        self.binary = os.path.join(options.build, "koofu")
+        self.library = os.path.abspath(os.path.join(options.build, "libkoofu.so"))
+        self.isas = [isa for isa in options.isa if self.works(isa)]
+        if not self.isas:
+            raise SystemExit(f"bench: this machine has none of {', '.join(options.isa)}")
+
+    def works(self, isa):
+        return subprocess.run([self.binary, "demo", "--isa", isa, "--classes", "3", "--dim", "8", "--per-class", "3",
+                               "--test-per-class", "1", "-q"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+    def size(self, full, quick):
+        return quick if self.o.quick else full
+
+    def say(self, text):
+        print(text, file=sys.stderr, flush=True)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def world(self, classes, dim, per_class, dtype="f32", split=0):
+        """A synthetic data set, made once and in the page cache."""
+        path = self.path(f"{classes}-{dim}-{per_class}-{dtype}-{split}.safetensors")
+        if not os.path.exists(path):
+            self.run("synth", "--classes", classes, "--dim", dim, "--per-class", per_class, "--dtype", dtype,
+                     "--split", split, "-o", path)
+            read_once(path)
+        return path
+
+    # --- sides ------------------------------------------------------------------------------------
+
+    def pick(self, times):
+        """The time that this run counts."""
+        return times[0] if self.o.clock == "wall" else times[1]
+
+    def run(self, *words):
+        """One command of koofu, to its end."""
+        start = time.perf_counter()
+        process = subprocess.Popen([self.binary, *map(str, words), "-q"], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise RuntimeError(f"koofu {' '.join(map(str, words))} failed")
+        return wall, used.ru_utime + used.ru_stime
+
+    def command(self, isa, *words):
+        """A turn of koofu with one instruction set."""
+        return lambda: self.run(*words, "--isa", isa, "--threads", self.o.threads)
+
+    def side(self, name, command, environment=None):
+        """One that runs until stop_sides."""
+        self.sides.append(Side(name, command, environment))
+        return self.sides[-1]
+
+    def c_side(self, name, *words):
+        return self.side(name, [os.path.join(self.o.build, "bench", f"bench_{name}"), *map(str, words)])
+
+    def python_side(self, file, environment=None, python=sys.executable, **request):
+        request.setdefault("threads", self.o.threads)
+        return self.side(request["kind"], [python, os.path.join(HERE, file), json.dumps(request)],
+                         environment or blas_environment(self.o.threads))
+
+    def peer(self, start, *names):
+        """The side that `start` makes, or None where it is not installed. `names`: what rows call it."""
+        try:
+            side = start()
+        except Missing as missing:
+            self.absent.update(dict.fromkeys(names, str(missing)))
+            return None
+        self.say(side.what)
+        return side
+
+    def stop_sides(self):
+        for side in self.sides:
+            side.stop()
+        self.sides = []
+
+    def turns(self, sides):
+        """The sides in turn, round by round, so that noise meets all alike: {name: Sample}."""
+        times = {name: [] for name in sides}
+        for number in range(self.o.repeat):
+            for name, turn in sides.items():
+                if number < 2 or times[name][0] <= PATIENCE:
+                    times[name].append(self.pick(turn()))
+        return {name: Sample(t) for name, t in times.items()}
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def compare(self, group, what, isa, ours, against, other, sense=FASTER):
+        """A row beside a peer that may be absent: `other` is None then."""
+        if other is None:
+            self.table.skip(group, what, isa, against, self.absent[against])
+        else:
+            self.table.compare(group, what, isa, ours, against, other, sense)
+
+    def limit(self, group, what, isa, ours, against, seconds, sense):
+        """A limit is for the wall clock and two threads."""
+        if self.o.clock == "wall" and self.o.threads == 2:
+            self.table.compare(group, what, isa, ours, against, Sample([seconds]), sense)
+        else:
+            self.table.skip(group, what, isa, against, "a limit of the wall clock with two threads")

@@ -1,21 +1,24 @@
-"""One side of the benchmark of towers, in a process of its own: koofu, or transformers on PyTorch.
+"""koofu's image tower, or that of transformers on PyTorch, in a process of its own (side.py).
 
-usage: encode_peer.py '{"kind": "koofu" | "torch", "folder": …, "precision": …, "threads": …, …}'
+usage: sides_encoder.py '{"kind": "koofu" | "torch", "folder": …, "precision": …, "threads": …, "pixels": …, "out": …, …}'
 
-Answers each line on its input, a size of a batch, with the seconds that all pictures took, and leaves its last
-embeddings in a file. The first run, which warms up, is not asked for.
+A line asks for all pictures, which are in memory; PyTorch has them in batches that suit it best. The embeddings go
+to a file.
 """
 
 import ctypes as c
 import json
 import sys
-import time
 
 import numpy as np
 
+from side import clock, missing, serve
+
+BATCHES = (8, 16, 32)  # of PyTorch; koofu divides its pictures itself
+
 
 def koofu(o):
-    from library import Koofu, load  # noqa: PLC0415 (the other side has no need of it)
+    from library import Koofu, load
 
     class Options(c.Structure):
         _fields_ = [("precision", c.c_int), ("images", c.c_int), ("text", c.c_int), ("max_pixels", c.c_uint64),
@@ -34,16 +37,17 @@ def koofu(o):
         context.call("kf_encode_pixels", encoder, pixels.ctypes.data, len(pixels), out.ctypes.data)
         return out
 
-    return run
+    return f"koofu {lib.kf_version().decode()}", run, (0,)
 
 
 def torch(o):
-    import torch  # noqa: PLC0415
-    from transformers import CLIPVisionModelWithProjection  # noqa: PLC0415
+    import torch
+    import transformers
 
+    transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(o["threads"])
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[o["precision"]]
-    model = CLIPVisionModelWithProjection.from_pretrained(o["folder"]).eval().to(dtype)
+    model = transformers.CLIPVisionModelWithProjection.from_pretrained(o["folder"]).eval().to(dtype)
 
     def run(pixels, batch):
         with torch.inference_mode():
@@ -51,19 +55,21 @@ def torch(o):
                      for i in range(0, len(pixels), batch)]
         return torch.cat(parts).numpy()
 
-    return run
+    return f"PyTorch {torch.__version__}, transformers {transformers.__version__}", run, BATCHES
 
 
 def main():
     o = json.loads(sys.argv[1])
     pixels = np.load(o["pixels"])
-    run = {"koofu": koofu, "torch": torch}[o["kind"]](o)
-    np.save(o["out"], run(pixels, 8))
-    print("ready", flush=True)
-    for line in sys.stdin:
-        begun = time.perf_counter()
-        run(pixels, int(line))
-        print(time.perf_counter() - begun, flush=True)
+    try:
+        version, run, batches = {"koofu": koofu, "torch": torch}[o["kind"]](o)
+    except ImportError as reason:
+        missing(str(reason))
+    np.save(o["out"], run(pixels, batches[0]))  # threads and memory are up
+    batch = batches[0]
+    if len(batches) > 1:
+        batch = min(batches, key=lambda n: clock(lambda: run(pixels, n))[0])
+    serve(version, lambda _: clock(lambda: run(pixels, batch))[:2])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""The floors of `make bench`, all of them. A floor is for two threads and for the instruction sets that it
+names ("all": whichever is measured); ratios of rows that are faster must reach it, costs must not exceed it.
+"""
+
+from collections import namedtuple
+
+from table import COST, FASTER
+
+Floor = namedtuple("Floor", "group what against sense bounds")
+
+# What rows are compared with.
+LDA = "scikit-learn LDA"
+GRID = "GridSearchCV, 13 λ × 5 folds"
+GIVEN = "fit, λ given"
+STATISTICS = "statistics"
+FAISS = "FAISS flat"
+LAPACK = "LAPACK dsyevd"
+PYTORCH = "PyTorch"
+READING = "reading the 8-bit rows once"
+
+
+def peak(kind):
+    return f"{kind} peak"
+
+
+def limit(text):
+    return f"limit: {text}"
+
+
+def growth(dim):
+    return f"D = {dim}, times the cube"
+
+
+SEARCHED = (768, 256, 128, 64, 32)
+# AVX2 multiplies 8-bit numbers at a quarter of the rate of AVX-512.
+SEARCH_AVX2 = {768: 1, 128: 2, 64: 2, 32: 2}
+TOWERS = ("ViT-B/32", "ViT-L/14")
+SHAPES = ((400, 768, 3072), (400, 3072, 768), (514, 1024, 4096))
+
+
+def searched(dim):
+    return f"search, d = {dim}"
+
+
+def product(shape, precision):
+    return "{} × {} × {}, ".format(*shape) + precision
+
+
+FLOORS = [
+    Floor("stats", "statistics, 768 f16", limit("300,000 rows/s"), COST, {"amx": 1}),
+    Floor("fit", "fit, λ given", LDA, FASTER, {"avx512": 15, "amx": 25}),
+    Floor("fit", "fit, default", GIVEN, COST, {"all": 2.5}),
+    Floor("fit", "fit, default", LDA, FASTER, {"all": 5}),
+    Floor("fit", "fit, default", GRID, FASTER, {"all": 300}),
+    Floor("solver", "fit of statistics, D = 768", limit("0.12 s"), COST, {"all": 1}),
+    Floor("solver", "fit of statistics, D = 1024", growth(768), COST, {"all": 1.25}),
+    Floor("solver", "fit of statistics, D = 2048", growth(768), COST, {"all": 1.25}),
+    Floor("choosing", "choosing λ, default", STATISTICS, COST, {"all": 1}),
+    Floor("choosing", "choosing λ, --method paper", STATISTICS, COST, {"all": 1}),
+    Floor("classes", "fit, default", limit("10 s"), COST, {"all": 1}),
+    Floor("classes", "fit --method paper", limit("10 s"), COST, {"all": 1}),
+    Floor("classes", "fit --dim auto", limit("30 s"), COST, {"all": 1}),
+    Floor("classes", "fit --method paper --dim auto", limit("30 s"), COST, {"all": 1}),
+    Floor("latency", "1 query", READING, COST, {"all": 1.3}),
+]
+for dim in SEARCHED:
+    bounds = {"avx512": 5, "amx": 10, **({"avx2": SEARCH_AVX2[dim]} if dim in SEARCH_AVX2 else {})}
+    FLOORS.append(Floor("search", searched(dim), FAISS, FASTER, bounds))
+    if dim >= 256:
+        FLOORS.append(Floor("search", searched(dim), peak("int8"), FASTER, {"amx": 0.5}))
+for tower in TOWERS:
+    for precision in ("f32", "bf16"):
+        FLOORS.append(Floor("encoder", f"{tower}, {precision}", PYTORCH, FASTER, {"avx512": 1, "amx": 1}))
+    FLOORS.append(Floor("encoder", f"{tower}, bf16", peak("bf16"), FASTER, {"amx": 0.45}))
+for shape in SHAPES:
+    for precision in ("f32", "bf16"):
+        FLOORS.append(Floor("kernels", product(shape, precision), peak("f32"), FASTER, {"avx2": 0.85}))
