@@ -302,6 +302,37 @@ KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_pa
 KF_API kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                                      const int32_t *labels, const char *const *names,
                                      uint32_t n_classes, kf_data **out);
+
+/* Rows as a caller has them in memory. Strides are in bytes and may have either sign; both 0: rows and
+ * columns follow one another. Addresses need not be aligned. */
+typedef struct kf_array {
+  const void *rows;
+  uint64_t n;
+  kf_dtype dtype;
+  int64_t row_stride, column_stride;
+  uint64_t reserved[2];
+} kf_array;
+
+/* Which rows are left out instead of failing. */
+typedef enum kf_skip {
+  KF_SKIP_NONE = 0,
+  KF_SKIP_BAD = 1, /* NaN, infinite and zero rows, as skip_bad does */
+  KF_SKIP_ZERO = 2 /* zero rows alone */
+} kf_skip;
+
+typedef struct kf_array_options {
+  const int32_t *labels;    /* [rows], as in kf_data_open_memory; NULL: none */
+  const char *const *names; /* [n_classes] (copied); NULL: none */
+  uint32_t n_classes;       /* 0: the largest label + 1 */
+  kf_skip skip;
+  const char *const *ids; /* [rows], UTF-8 of at most 65,536 bytes; NULL: none */
+  uint64_t reserved[6];
+} kf_array_options;
+
+/* The same over several arrays, one after another, of any float types: rows are converted block by
+ * block as they are needed. Rows, labels and ids must outlive the data set and stay as they are. */
+KF_API kf_status kf_data_open_arrays(kf_ctx *ctx, const kf_array *arrays, size_t n_arrays,
+                                     uint32_t dim, const kf_array_options *options, kf_data **out);
 KF_API void kf_data_free(kf_data *data);
 
 KF_API uint64_t kf_data_rows(const kf_data *data);
