@@ -10,6 +10,8 @@ array([0, 1, 2, 3])
 
 from __future__ import annotations
 
+from typing import Any
+
 from koofu._data import Data
 from koofu._errors import KooFuError, KooFuMemoryError, KooFuOSError, KooFuValueError
 from koofu._model import FitReport, Model, fit
@@ -19,6 +21,7 @@ from koofu._koofu import version as __version__
 __all__ = [
     "Data",
     "FitReport",
+    "KooFu",
     "KooFuError",
     "KooFuMemoryError",
     "KooFuOSError",
@@ -28,3 +31,12 @@ __all__ = [
     "__version__",
     "fit",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``KooFu`` when it is first asked for: it needs scikit-learn, which nothing else does."""
+    if name == "KooFu":
+        from koofu.estimator import KooFu
+
+        return KooFu
+    raise AttributeError(f"module 'koofu' has no attribute {name!r}")

@@ -156,5 +156,6 @@ bool source_each(source *s, call *c, block_fn work, void *argument);
 
 extern PyMethodDef data_methods[], stats_methods[], model_methods[], text_methods[],
     gallery_methods[], encoder_methods[], judge_methods[];
+extern PyMethodDef brought_methods[];
 
 #endif
