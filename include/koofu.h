@@ -538,9 +538,18 @@ KF_API void kf_fit_report_free(kf_fit_report *report);
  * 5  Models: map and prototypes
  * ------------------------------------------------------------------------------------------ */
 
+/* A file that is in memory. */
+typedef struct kf_bytes kf_bytes;
+KF_API const void *kf_bytes_data(const kf_bytes *bytes);
+KF_API uint64_t kf_bytes_size(const kf_bytes *bytes);
+KF_API void kf_bytes_free(kf_bytes *bytes);
+
 KF_API kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path);
 /* Verifies the checksum of the file. */
 KF_API kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out);
+/* The same in memory: the bytes are those of the file. Bytes need not outlive what is loaded. */
+KF_API kf_status kf_bytes_new_of_model(kf_ctx *ctx, const kf_model *model, kf_bytes **out);
+KF_API kf_status kf_model_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_model **out);
 KF_API void kf_model_free(kf_model *model);
 /* A copy of the model with one more class, whose prototype is the mean of all rows of `samples`
  * (labels are ignored). The map stays as it is. The name must be new. */
@@ -1230,6 +1239,9 @@ KF_API kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *oth
 KF_API kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other);
 KF_API kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path);
 KF_API kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out);
+/* The same in memory, as for models. */
+KF_API kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out);
+KF_API kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_stats **out);
 KF_API void kf_stats_free(kf_stats *stats);
 
 KF_API uint32_t kf_stats_dim(const kf_stats *stats);

@@ -2,7 +2,7 @@
 
 >>> import numpy as np, koofu
 >>> y = np.arange(200) % 4
->>> X = np.random.default_rng(0).normal(size=(200, 16)).astype("f4") + 2 * np.eye(4, 16)[y]
+>>> X = np.random.default_rng(0).normal(size=(200, 16)).astype("f4") + 4 * np.eye(4, 16)[y]
 >>> model = koofu.fit(X, y)
 >>> model.predict(X[:4])
 array([0, 1, 2, 3])

@@ -22,7 +22,7 @@ class KooFuError(Exception):
     ...     koofu.Model.load("absent.safetensors")
     ... except koofu.KooFuError as error:
     ...     print(error.status, isinstance(error, OSError))
-    I/O error True
+    input/output error True
     """
 
     #: What kind of error it is, in words: ``"bad data"``.

@@ -108,6 +108,14 @@ bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, 
   return false;
 }
 
+PyObject *bytes_object(call *c, kf_bytes *bytes) {
+  PyObject *object = NULL;
+  if (call_end(c))
+    object = PyBytes_FromStringAndSize(kf_bytes_data(bytes), (Py_ssize_t)kf_bytes_size(bytes));
+  kf_bytes_free(bytes);
+  return object;
+}
+
 /* --- structs --------------------------------------------------------------------------------------------- */
 
 static bool fill_one(void *to, const field *f, PyObject *value) {

@@ -90,6 +90,9 @@ bool take_buffer(PyObject *object, Py_buffer *view, bool writable, size_t size, 
  * classes have no names. */
 PyObject *names_list(const char *(*name)(const void *, uint32_t), const void *of, uint32_t n);
 
+/* Ends a call that makes bytes: a Python object of them, and frees them. */
+PyObject *bytes_object(call *c, kf_bytes *bytes);
+
 /* --- capsules ------------------------------------------------------------------------------------ */
 
 #define CAPSULE_DATA    "koofu.data"

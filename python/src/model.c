@@ -147,6 +147,31 @@ static PyObject *py_model_load(PyObject *module, PyObject *const *args, Py_ssize
   return hand_out(&c, model);
 }
 
+static PyObject *py_model_to_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  kf_bytes *bytes = NULL;
+  call c;
+  if (!check_count("model_to_bytes", n, 1)) return NULL;
+  const kf_model *model = capsule_get(args[0], CAPSULE_MODEL);
+  if (model == NULL || !call_begin(&c, module)) return NULL;
+  RUN(&c, kf_bytes_new_of_model(c.ctx, model, &bytes));
+  return bytes_object(&c, bytes);
+}
+
+static PyObject *py_model_from_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  Py_buffer bytes;
+  kf_model *model = NULL;
+  call c;
+  if (!check_count("model_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, -1))
+    return NULL;
+  PyObject *capsule = NULL;
+  if (call_begin(&c, module)) {
+    RUN(&c, kf_model_load_bytes(c.ctx, bytes.buf, (uint64_t)bytes.len, &model));
+    capsule = hand_out(&c, model);
+  }
+  PyBuffer_Release(&bytes);
+  return capsule;
+}
+
 /* --- more models of a model ---------------------------------------------------------------------------------- */
 
 /* model_with_class(model, name, data) */
@@ -467,9 +492,20 @@ static PyObject *py_transform_data(PyObject *module, PyObject *const *args, Py_s
 
 #define METHOD(name)                                                                               \
   { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
-PyMethodDef model_methods[] = {
-    METHOD(fit),          METHOD(parse_lambda),     METHOD(model_save),
-    METHOD(model_load),   METHOD(model_with_class), METHOD(model_with_text),
-    METHOD(model_names),  METHOD(model_info),       METHOD(model_array),
-    METHOD(model_counts), METHOD(transform),        METHOD(transform_data),
-    METHOD(classify),     METHOD(score_table),      {0}};
+PyMethodDef model_methods[] = {METHOD(fit),
+                               METHOD(parse_lambda),
+                               METHOD(model_save),
+                               METHOD(model_load),
+                               METHOD(model_to_bytes),
+                               METHOD(model_from_bytes),
+                               METHOD(model_with_class),
+                               METHOD(model_with_text),
+                               METHOD(model_names),
+                               METHOD(model_info),
+                               METHOD(model_array),
+                               METHOD(model_counts),
+                               METHOD(transform),
+                               METHOD(transform_data),
+                               METHOD(classify),
+                               METHOD(score_table),
+                               {0}};

@@ -105,6 +105,31 @@ static PyObject *py_stats_load(PyObject *module, PyObject *const *args, Py_ssize
   return hand_out(&c, stats);
 }
 
+static PyObject *py_stats_to_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  kf_bytes *bytes = NULL;
+  call c;
+  if (!check_count("stats_to_bytes", n, 1)) return NULL;
+  const kf_stats *stats = capsule_get(args[0], CAPSULE_STATS);
+  if (stats == NULL || !call_begin(&c, module)) return NULL;
+  RUN(&c, kf_bytes_new_of_stats(c.ctx, stats, &bytes));
+  return bytes_object(&c, bytes);
+}
+
+static PyObject *py_stats_from_bytes(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  Py_buffer bytes;
+  kf_stats *stats = NULL;
+  call c;
+  if (!check_count("stats_from_bytes", n, 1) || !take_buffer(args[0], &bytes, false, 1, -1))
+    return NULL;
+  PyObject *capsule = NULL;
+  if (call_begin(&c, module)) {
+    RUN(&c, kf_stats_load_bytes(c.ctx, bytes.buf, (uint64_t)bytes.len, &stats));
+    capsule = hand_out(&c, stats);
+  }
+  PyBuffer_Release(&bytes);
+  return capsule;
+}
+
 /* --- what is in them --------------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *stats, uint32_t k) {
@@ -164,8 +189,7 @@ static PyObject *py_stats_scatter(PyObject *module, PyObject *const *args, Py_ss
 
 #define METHOD(name)                                                                               \
   { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
-PyMethodDef stats_methods[] = {METHOD(stats_of),      METHOD(stats_merged),
-                               METHOD(stats_less),    METHOD(stats_save),
-                               METHOD(stats_load),    METHOD(stats_info),
-                               METHOD(stats_names),   METHOD(stats_counts),
-                               METHOD(stats_scatter), {0}};
+PyMethodDef stats_methods[] = {
+    METHOD(stats_of),    METHOD(stats_merged),   METHOD(stats_less),       METHOD(stats_save),
+    METHOD(stats_load),  METHOD(stats_to_bytes), METHOD(stats_from_bytes), METHOD(stats_info),
+    METHOD(stats_names), METHOD(stats_counts),   METHOD(stats_scatter),    {0}};
