@@ -47,6 +47,15 @@ _TEMPERATURE = 16.0
 _HEADROOM = 4
 
 
+def _without_zeros(X: AnyArray) -> AnyArray:
+    """Rows of zeros, which the library takes for a mistake, with a number next to zero in them."""
+    zero = ~X.any(axis=1)
+    if zero.any():
+        X = X.copy()
+        X[zero, 0] = max(1e-30, float(np.finfo(X.dtype).tiny))
+    return X
+
+
 class _Classes:
     """Labels as users have them, beside class numbers and names of the library.
 
@@ -118,7 +127,8 @@ class KooFu(
     :param normalize: scale rows to unit length first, as suits embeddings. False keeps their lengths,
         as LDA does.
     :param zero_rows: with ``normalize``, what a row of zeros is: ``"skip"``, it takes no part in the
-        fit, maps to zeros, and has the same score in all classes; ``"error"``, a ValueError.
+        fit, maps to zeros, and has the same score in all classes; ``"error"``, a ValueError. Without
+        ``normalize`` it is a row like any other.
     :param text: embeddings of the class names: an array with a row for each class, in the order of
         ``classes_``, or a mapping from labels to rows (or to several rows each, one for each prompt).
         Labels without rows in X take part by their text alone.
@@ -138,7 +148,8 @@ class KooFu(
     >>> estimator.predict(X[:2]).tolist(), estimator.transform(X).shape
     (['cat', 'cat'], (40, 8))
     >>> batches = koofu.KooFu().partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
-    >>> halves = koofu.KooFu().fit(X[20:], y[20:]), koofu.KooFu().fit(X[:20], y[:20])
+    >>> parts = [koofu.KooFu().fit(X[i::2], y[i::2]) for i in range(2)]
+    >>> batches.model_ == sum(parts).model_ == (parts[1] + parts[0]).model_
     True
     """
 
@@ -147,6 +158,7 @@ class KooFu(
     _stats: Optional[Stats]
     _model: Optional[Model]
     _labels: _Classes
+    _closed: bool  # no other labels may come
 
     def __init__(
         self,
@@ -179,6 +191,7 @@ class KooFu(
         """
         X, y = self._check(X, y, reset=True)
         classes = self._check_classes(np.unique(y))
+        self._closed = False
         data = self._data(X, y, classes)
         stats = Stats.of(data, normalize=self.normalize)
         model = fit_model(data, stats=stats, **self._options(classes))
@@ -410,6 +423,9 @@ class KooFu(
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
         X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
         check_classification_targets(y)
+        if self.normalize and X.shape[1] == 1:
+            raise ValueError("X has n_features = 1, and scaled to unit length that is a sign; "
+                             "normalize=False keeps the lengths")
         return X, np.asarray(y)
 
     def _check_classes(self, labels: AnyArray) -> _Classes:
@@ -417,12 +433,10 @@ class KooFu(
             raise ValueError(f"there must be at least two classes, but y has 1 class: {labels[0]!r}")
         return _Classes(labels)
 
-    def _skips(self) -> bool:
-        return bool(self.normalize) and self.zero_rows == "skip"
-
     def _data(self, X: AnyArray, y: AnyArray, classes: _Classes) -> Data:
-        zero_rows = "skip" if self._skips() else "error"
-        return Data(X, classes.codes(y), classes=classes.names, zero_rows=zero_rows)
+        if not self.normalize:
+            X = _without_zeros(X)
+        return Data(X, classes.codes(y), classes=classes.names, zero_rows=self.zero_rows)
 
     def _batch(self, X: AnyArray, y: AnyArray, classes: _Classes, first: bool) -> Stats:
         """The statistics of a batch, in units that later batches can have as well."""
@@ -451,10 +465,10 @@ class KooFu(
         """Checked rows, with something harmless in the place of zero rows, and where these were."""
         self._check_fitted()
         X = validate_data(self, X, dtype=_FLOATS, reset=False)
-        if not self._skips():
-            return X, None
-        zero = ~X.any(axis=1)
-        if not zero.any():
+        if not self.normalize:
+            return _without_zeros(X), None
+        zero = None if self.zero_rows == "error" else ~X.any(axis=1)
+        if zero is None or not zero.any():
             return X, None
         X = X.copy()
         X[zero] = 1

@@ -156,8 +156,10 @@ def _apply(frame: Any, features: str, to: str, kind: Any, by_row: Callable[[Any]
                                                  names=[*batch.schema.names, to])
 
     from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
 
-    return frame.mapInArrow(add_column, frame.schema.add(to, from_arrow_type(kind)))
+    more = StructField(to, from_arrow_type(kind))
+    return frame.mapInArrow(add_column, StructType([*frame.schema.fields, more]))
 
 
 def transform(model: Model, frame: Any, *, features: str = "features", to: str = "mapped") -> Any:
