@@ -965,6 +965,18 @@ KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_orig
  * NULL the first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
+/* A picture in memory: the bytes of a JPEG, PNG or WebP or, if it has a size, its pixels as
+ * bytes[height][width][3], red, green and blue. */
+typedef struct kf_image_bytes {
+  const void *bytes;
+  uint64_t n;             /* bytes */
+  uint32_t width, height; /* 0: the bytes of a file */
+  uint64_t reserved[2];
+} kf_image_bytes;
+/* The same for pictures in memory. */
+KF_API kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
+                                       const kf_image_bytes *pictures, uint64_t n, float *out,
+                                       kf_status *status);
 /* The same for preprocessed pictures: pixels[n][3][size][size]. */
 KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
                                   uint64_t n, float *out);

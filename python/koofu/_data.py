@@ -116,11 +116,13 @@ class Data:
         if is_path(classes):
             raise TypeError("classes is a path, but X is an array; give the names as a list")
         rows = as_rows(X)
+        n = _koofu.shape(rows, _what)[0]
+        if n == 0:
+            raise ValueError(f"{_what} has no rows")
         labels, names, n_classes = None, None, 0
         if y is not None:
             if is_path(y):
                 raise TypeError("y is a path, but X is an array; give the labels as a list")
-            n = _koofu.shape(rows, _what)[0]
             listed = None if classes is None else list(classes)  # type: ignore[arg-type]
             labels, names, n_classes = take_labels(y, n, listed, no_label == 1, no_class == 1)
         elif classes is not None:

@@ -15,7 +15,7 @@ _MOST_CLASSES = 1 << 22
 def _from_codes(codes: Any, categories: Any) -> AnyArray:
     """Categories by number as an array of objects; a negative number is no label."""
     numbers = np.asarray(codes).astype(np.int64, copy=False)
-    names = np.append(np.asarray(categories, dtype=object), None)
+    names = np.array([*categories, None], dtype=object)
     numbers = np.where((numbers < 0) | (numbers >= len(names) - 1), len(names) - 1, numbers)
     return np.asarray(names[numbers], dtype=object)
 

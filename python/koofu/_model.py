@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from koofu import _koofu
 from koofu._data import DTYPES, count_rows, open_data, rows_or_data
 from koofu._stats import Stats, stats_options
 from koofu._types import F32, F64, I32, I64, AnyArray, Labels, Path, Rows, fs, one_of
+
+if TYPE_CHECKING:
+    from koofu._text import Text
 
 METRICS = {None: 0, "cosine": 1, "euclidean": 2}
 CENTRES = {None: 0, "none": 1, "mean": 2}
@@ -140,7 +143,7 @@ def fit(
     exponent: Optional[int] = None,
     method: Optional[str] = None,
     criterion: Optional[str] = None,
-    text: Any = None,
+    text: Optional[Text] = None,
     alpha: Optional[float] = None,
     stats: Optional[Stats] = None,
     between: Optional[Stats] = None,
@@ -509,6 +512,26 @@ class Model:
     def with_class(self, name: str, X: Rows) -> Model:
         """A copy with one more class, whose prototype is the mean of these rows."""
         return Model(_koofu.model_with_class(self._capsule, name, open_data(X)._capsule))
+
+    def zero_shot(self, text: Text, *, centre: Optional[str] = None) -> Model:
+        """The map of this model with text prototypes in place of class means.
+
+        :param centre: what is subtracted first: ``"modality"`` (the default: the mean of rows from
+            rows, that of the text from text), ``"mean"`` or ``"none"``.
+        """
+        number = one_of(centre, {**CENTRES, "modality": 3}, "centre")
+        return Model(_koofu.model_with_text(self._capsule, text._capsule, 0, float(number)))
+
+    def with_text(self, text: Text, *, alpha: Optional[float] = None) -> Model:
+        """A copy with text added: scores are cosines with the text plus ``alpha`` times those with
+        the prototypes. A model that has text gets more of it; it keeps its alpha."""
+        if self.fused:
+            if alpha is not None:
+                raise ValueError("the model has text, and an alpha, already")
+            return Model(_koofu.model_with_text(self._capsule, text._capsule, 2, 0.0))
+        if alpha is None:
+            raise ValueError("alpha must be given; fit(..., text=) chooses one")
+        return Model(_koofu.model_with_text(self._capsule, text._capsule, 1, float(alpha)))
 
     @staticmethod
     def _check_top(top: int) -> None:

@@ -5,6 +5,7 @@ scikit-learn is imported with this module and nowhere else in the package.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -21,6 +22,7 @@ from koofu._data import Data
 from koofu._model import Model
 from koofu._model import fit as fit_model
 from koofu._stats import Stats
+from koofu._text import Text
 from koofu._types import F32, F64, I32, AnyArray, Path, one_of
 
 try:
@@ -99,6 +101,22 @@ class _Classes:
         if self.numbers != other.numbers:
             raise ValueError("class numbers and other labels cannot be merged")
         return _Classes(np.union1d(self.labels, other.labels), self.numbers)
+
+
+def _text_of(text: Any, labels: _Classes) -> tuple[Text, _Classes]:
+    """Text prototypes, and all labels: those of the rows, and those that have text alone."""
+    if isinstance(text, Mapping):
+        keys, blocks = list(text), [np.atleast_2d(np.asarray(text[key])) for key in text]
+        order = np.argsort(np.array(keys), kind="stable")
+        own = _Classes(np.array(keys)[order], labels.numbers)
+        labels = labels.union(own)
+        codes = np.repeat(own.labels if own.numbers else np.arange(len(keys)),
+                          [len(blocks[i]) for i in order])
+        return Text.of(np.concatenate([blocks[i] for i in order]), codes, classes=own.names), labels
+    rows = np.asarray(text)
+    if rows.ndim != 2 or len(rows) != len(labels.labels):
+        raise ValueError(f"text has {len(rows)} rows, but there are {len(labels.labels)} classes")
+    return Text.of(rows, labels.codes(labels.labels), classes=labels.names), labels
 
 
 class KooFu(
@@ -194,8 +212,8 @@ class KooFu(
         self._closed = False
         data = self._data(X, y, classes)
         stats = Stats.of(data, normalize=self.normalize)
-        model = fit_model(data, stats=stats, **self._options(classes))
-        self._take(stats, model, classes)
+        options, classes = self._options(classes)
+        self._take(stats, fit_model(data, stats=stats, **options), classes)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
@@ -284,10 +302,12 @@ class KooFu(
         return np.asarray(self.classes_[chosen])
 
     def decision_function(self, X: Any) -> F64:
-        """The score of each class: a cosine, a fused score with ``text``, or minus a distance.
-        [n_samples, n_classes]; for two classes the difference, [n_samples]."""
+        """The score of each class: a cosine, a fused score with ``text``, or minus half the squared
+        distance. [n_samples, n_classes]; for two classes the difference, [n_samples]."""
         X, zero = self._rows(X)
         scores = self._by_label(self.model_.scores(X, metric=self.metric), -np.inf)
+        if (self.metric or self._usual_metric()) == "euclidean":
+            scores = -0.5 * scores**2
         if zero is not None:
             scores[zero] = 0
         return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
@@ -339,7 +359,9 @@ class KooFu(
         self._check_fitted()
         if self._model is None:
             self._check_classes(self._labels.labels)
-            self._model = fit_model(self._stats, **self._options(self._labels))
+            options, labels = self._options(self._labels)
+            self._take(self._stats, fit_model(self._stats, **options), labels)
+        assert self._model is not None
         return self._model
 
     @property
@@ -353,12 +375,12 @@ class KooFu(
     @property
     def means_(self) -> F32:
         """Class means in the original space, of rows scaled to unit length if ``normalize``."""
-        return self._by_class(self.model_.class_means)
+        return np.asarray(self._by_class(self.model_.class_means))
 
     @property
     def counts_(self) -> AnyArray:
         """Training rows of each class."""
-        return self._by_class(self.model_.counts)
+        return np.asarray(self._by_class(self.model_.counts))
 
     @property
     def priors_(self) -> F64:
@@ -452,14 +474,21 @@ class KooFu(
         self._stats, self._model, self._labels = stats, model, labels
         self.classes_ = labels.labels
 
-    def _options(self, classes: _Classes) -> dict[str, Any]:
-        """Options of a fit."""
-        return {
+    def _options(self, labels: _Classes) -> tuple[dict[str, Any], _Classes]:
+        """Options of a fit, and all labels: those of the rows, and those that only the text has."""
+        text, alpha = None, None
+        if self.text is not None:
+            text, labels = _text_of(self.text, labels)
+            alpha = None if self.alpha == "auto" else float(self.alpha)
+        options = {
             "lambda_": self.lambda_,
             "n_components": self.n_components,
             "metric": self.metric,
             "method": self.method,
+            "text": text,
+            "alpha": alpha,
         }
+        return options, labels
 
     def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
         """Checked rows, with something harmless in the place of zero rows, and where these were."""
@@ -494,12 +523,14 @@ class KooFu(
         out[:, places < 0] = missing
         return out
 
+    def _usual_metric(self) -> str:
+        return "cosine" if self.model_.normalized else "euclidean"
+
     def _other_temperature(self) -> Optional[float]:
         """The temperature to use where the model has none; None: the model's."""
         model = self.model_
-        usual = "cosine" if model.normalized else "euclidean"
-        metric = self.metric or usual
-        if model.temperature is not None and metric == usual:
+        metric = self.metric or self._usual_metric()
+        if model.temperature is not None and metric == self._usual_metric():
             return None
         counts = model.counts
         return _TEMPERATURE if metric == "cosine" else float(counts.sum() - (counts > 0).sum())

@@ -95,15 +95,15 @@ PyObject *bytes_object(call *c, kf_bytes *bytes);
 
 /* --- capsules ------------------------------------------------------------------------------------ */
 
-#define CAPSULE_DATA    "koofu.data"
-#define CAPSULE_STATS   "koofu.stats"
-#define CAPSULE_MODEL   "koofu.model"
-#define CAPSULE_TEXT    "koofu.text"
-#define CAPSULE_GALLERY "koofu.gallery"
-#define CAPSULE_ENCODER "koofu.encoder"
-#define CAPSULE_SET     "koofu.class_set"
-#define CAPSULE_TRUTH   "koofu.truth"
-#define CAPSULE_VERDICT "koofu.verdicts"
+#define CAPSULE_DATA     "koofu.data"
+#define CAPSULE_STATS    "koofu.stats"
+#define CAPSULE_MODEL    "koofu.model"
+#define CAPSULE_TEXT     "koofu.text"
+#define CAPSULE_GALLERY  "koofu.gallery"
+#define CAPSULE_ENCODER  "koofu.encoder"
+#define CAPSULE_SET      "koofu.class_set"
+#define CAPSULE_TRUTH    "koofu.truth"
+#define CAPSULE_VERDICTS "koofu.verdicts"
 
 typedef void (*free_fn)(void *object);
 /* A capsule that owns `object`, which is freed if there can be none. */
@@ -155,8 +155,13 @@ typedef kf_status (*block_fn)(void *argument, kf_ctx *ctx, uint64_t first, uint6
                               const float *rows);
 bool source_each(source *s, call *c, block_fn work, void *argument);
 
+/* kf_fit_options from a dictionary (model.c). */
+bool fit_options(kf_fit_options *o, PyObject *options);
+
 /* --- the functions ---------------------------------------------------------------------------------- */
 
+#define METHOD(name)                                                                               \
+  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 extern PyMethodDef data_methods[], stats_methods[], model_methods[], text_methods[],
     gallery_methods[], encoder_methods[], judge_methods[];
 extern PyMethodDef brought_methods[];
