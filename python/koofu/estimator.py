@@ -5,6 +5,7 @@ scikit-learn is imported with this module and nowhere else in the package.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
@@ -444,7 +445,9 @@ class KooFu(
     def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
         one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
         X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
-        check_classification_targets(y)
+        with warnings.catch_warnings():  # a few rows of each class are no reason for doubt
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(y)
         if self.normalize and X.shape[1] == 1:
             raise ValueError("X has n_features = 1, and scaled to unit length that is a sign; "
                              "normalize=False keeps the lengths")
