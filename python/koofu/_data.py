@@ -232,7 +232,7 @@ def rows_or_data(X: Rows) -> Any:
 def count_rows(rows: Any) -> int:
     """The number of rows of what :func:`rows_or_data` gives."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
-        return rows.shape[0]
+        return int(rows.shape[0])
     if type(rows).__name__ == "PyCapsule":
         return int(_koofu.data_info(rows)[0])
     return int(_koofu.shape(rows, "X")[0])

@@ -131,8 +131,8 @@ def evaluate(
     >>> koofu.evaluate(koofu.fit(X[:100], y[:100]), X[100:], y[100:]).accuracy > 0.9
     True
     """
-    options = {"classes": classes, "zero_rows": zero_rows, "unlabelled": unlabelled,
-               "unknown": unknown}
+    options: dict[str, Any] = {"classes": classes, "zero_rows": zero_rows,
+                               "unlabelled": unlabelled, "unknown": unknown}
     if isinstance(model, Gallery):
         data = None if X is None else open_data(X, y, **options)._capsule
         chosen = [k if k is not None else model.k or min(15, max(1, len(model) - 1))]

@@ -440,7 +440,7 @@ class Model:
         rows = rows_or_data(X)
         classes = np.empty(count_rows(rows), dtype=np.int32)
         _koofu.classify(self._capsule, rows, 1, 0, 0, 0, 0.0, classes, None, None)
-        return self._labels[classes]
+        return self._labels.take(classes)
 
     def top_probabilities(
         self,

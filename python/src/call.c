@@ -50,11 +50,8 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int progress(void *user, const char *what, uint64_t done, uint64_t total) {
-  (void)what;
-  (void)done;
-  (void)total;
-  slot *s = user;
+/* Non-zero: an exception is set, and the work should stop. Without the interpreter. */
+static int look(slot *s) {
   int64_t now = now_ms();
   if (now - s->looked < LOOK_EVERY_MS) return 0;
   s->looked = now;
@@ -63,6 +60,15 @@ static int progress(void *user, const char *what, uint64_t done, uint64_t total)
   s->thread = PyEval_SaveThread();
   return stop;
 }
+
+static int progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  (void)what;
+  (void)done;
+  (void)total;
+  return look(user);
+}
+
+kf_status call_look(call *c) { return look(c->slot) != 0 ? KF_ERR_CANCELLED : KF_OK; }
 
 static void note(void *user, const char *message) {
   slot *s = user;

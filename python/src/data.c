@@ -1,6 +1,7 @@
 /* data.c - data sets: files, and arrays where they are. */
 #include "koofu_py.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What a data set over arrays needs as long as it lives. */
@@ -249,31 +250,55 @@ void source_close(source *s) {
 
 typedef struct walk {
   source *source;
-  kf_ctx *ctx;
+  call *call;
   block_fn work;
   void *argument;
-  float *block;
+  float *block; /* NULL: rows are where they are wanted */
   int32_t *labels;
   uint64_t size;
 } walk;
 
-static kf_status walk_all(walk *w) {
-  source *s = w->source;
-  for (uint64_t first = 0; first < s->n; first += w->size) {
-    uint64_t n = s->n - first < w->size ? s->n - first : w->size;
-    kf_status status = kf_data_get(w->ctx, s->data, first, n, w->block, w->labels);
-    if (status == KF_OK) status = w->work(w->argument, w->ctx, first, n, w->block);
-    if (status != KF_OK) return status;
+/* The error of a bad row again, with its number among all rows rather than those of the block. */
+static kf_status name_row(const source *s, kf_ctx *ctx, uint64_t first, uint64_t n) {
+  kf_data *all = NULL;
+  float *copy = malloc(n * s->dim * sizeof *copy);
+  kf_status status = copy == NULL ? KF_ERR_MEM : KF_OK;
+  if (status == KF_OK)
+    status = kf_data_open_memory(ctx, s->plain, s->n, s->dim, NULL, NULL, 0, &all);
+  if (status == KF_OK) status = kf_data_get(ctx, all, first, n, copy, NULL);
+  if (all != NULL && status == KF_OK) status = KF_ERR_DATA;
+  free(copy);
+  kf_data_free(all);
+  return status;
+}
+
+static kf_status walk_block(const walk *w, uint64_t first, uint64_t n) {
+  const source *s = w->source;
+  kf_ctx *ctx = w->call->ctx;
+  if (w->block == NULL) {
+    kf_status answer = w->work(w->argument, ctx, first, n, s->plain + first * s->dim);
+    return answer == KF_ERR_DATA && first > 0 ? name_row(s, ctx, first, n) : answer;
   }
-  return KF_OK;
+  kf_status status = kf_data_get(ctx, s->data, first, n, w->block, w->labels);
+  return status != KF_OK ? status : w->work(w->argument, ctx, first, n, w->block);
+}
+
+static kf_status walk_all(const walk *w) {
+  kf_status status = KF_OK;
+  for (uint64_t first = 0; status == KF_OK && first < w->source->n; first += w->size) {
+    uint64_t left = w->source->n - first;
+    status = walk_block(w, first, left < w->size ? left : w->size);
+    if (status == KF_OK) status = call_look(w->call);
+  }
+  return status;
 }
 
 bool source_each(source *s, call *c, block_fn work, void *argument) {
   if (s->n == 0) return true;
-  if (s->data == NULL) return RUN(c, work(argument, c->ctx, 0, s->n, s->plain));
-  uint64_t size = BLOCK / s->dim > 0 ? BLOCK / s->dim : 1;
+  uint64_t size = s->block > 0 ? s->block : BLOCK / s->dim + 1;
   if (size > s->n) size = s->n;
-  walk w = {.source = s, .ctx = c->ctx, .work = work, .argument = argument, .size = size};
+  walk w = {.source = s, .call = c, .work = work, .argument = argument, .size = size};
+  if (s->data == NULL) return RUN(c, walk_all(&w));
   w.block = PyMem_Malloc(size * s->dim * sizeof *w.block);
   w.labels = PyMem_Malloc(size * sizeof *w.labels);
   bool fine = w.block != NULL && w.labels != NULL;
@@ -284,8 +309,6 @@ bool source_each(source *s, call *c, block_fn work, void *argument) {
   return fine;
 }
 
-#define METHOD(name)                                                                               \
-  { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 PyMethodDef data_methods[] = {METHOD(data_open), METHOD(data_arrays), METHOD(shape),
                               METHOD(data_info), METHOD(data_names),  METHOD(data_labels),
                               METHOD(data_rows), METHOD(data_save),   {0}};

@@ -177,6 +177,7 @@ static void search_rows(search *s, call *c, PyObject *object, PyObject *const *a
   if (!source_open(&from, c, object, "X")) return;
   if (check_columns(&from, s->gallery) &&
       take_answers(s, answers, size, (int64_t)(from.n * s->k), out)) {
+    from.block = kf_gallery_batch(c->ctx, s->gallery);
     source_each(&from, c, work, s);
     PyBuffer_Release(&out[0]);
     PyBuffer_Release(&out[1]);
@@ -210,6 +211,18 @@ static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_s
   return fine ? report_of(&s) : NULL;
 }
 
+static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
+  uint64_t batch = kf_gallery_batch(c->ctx, s->gallery);
+  kf_status status = KF_OK;
+  for (uint64_t done = 0; status == KF_OK && done < n; done += batch) {
+    uint64_t count = n - done < batch ? n - done : batch;
+    status = kf_gallery_search_itself(c->ctx, s->gallery, first + done, count, s->k,
+                                      s->rows + done * s->k, s->scores + done * s->k, &s->report);
+    if (status == KF_OK) status = call_look(c);
+  }
+  return status;
+}
+
 /* gallery_itself(gallery, first, n, k, out_rows, out_scores) */
 static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_ssize_t n) {
   search s = {0};
@@ -224,8 +237,7 @@ static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_s
     return NULL;
   bool fine = call_begin(&c, module);
   if (fine) {
-    RUN(&c,
-        kf_gallery_search_itself(c.ctx, s.gallery, first, count, s.k, s.rows, s.scores, &s.report));
+    RUN(&c, search_itself(&s, &c, first, count));
     fine = call_end(&c);
   }
   PyBuffer_Release(&out[0]);

@@ -40,6 +40,8 @@ bool call_return(call *c, kf_status status);
 /* Runs an expression that gives a kf_status, unless one has failed before, while other threads may
  * use the interpreter. true: all is well. */
 #define RUN(c, expression) call_return((c), call_leave(c) ? (expression) : (c)->status)
+/* Between blocks of long work, without the interpreter: KF_ERR_CANCELLED if the user interrupts. */
+kf_status call_look(call *c);
 /* Ends the call. false: an exception is set, because of the library, an interrupt or what was set
  * before. */
 bool call_end(call *c);
@@ -146,6 +148,7 @@ typedef struct source {
   const float *plain;
   uint64_t n;
   uint32_t dim;
+  uint64_t block; /* rows at a time; 0: as many as are good */
   rows held;
 } source;
 bool source_open(source *s, call *c, PyObject *object, const char *what);
