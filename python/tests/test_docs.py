@@ -70,8 +70,34 @@ def test_example_shards(tmp_path):
     assert "4,000 rows of 32 columns in 4 shards" in out and "the same bytes" in out
 
 
-def session(path, first):
-    """The Python blocks of a document, in one piece, after a first part that brings what they use."""
+
+def run_blocks(path, names):
+    """Runs the Python blocks of a document in order; blocks whose optional module is not here are left out."""
     with open(path, encoding="utf-8") as file:
         blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), flags=re.M | re.S)
-    return first + "\n".join(block for block in blocks if "# not run" not in block)
+    left_out = 0
+    for block in blocks:
+        optional = re.search(r"^import (\S+)  # optional", block)
+        try:
+            if optional:
+                importlib.import_module(optional[1])
+        except ImportError:
+            left_out += 1
+            continue
+        exec(compile(block, path, "exec"), names)
+    return len(blocks) - left_out
+
+
+def test_the_manual_runs(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    classes = np.array(["ant", "bee", "cat", "dog", "emu", "fox"])
+    centres = rng.normal(size=(7, 32))
+    y, y_test = np.arange(300) % 6, np.arange(60) % 6
+    X, X_test = (centres[k] + rng.normal(size=(len(k), 32)) for k in (y, y_test))
+    names = {"X": X.astype("f4"), "y": classes[y], "X_test": X_test.astype("f4"), "y_test": classes[y_test],
+             "words": centres[:6] + 0.3, "eel": centres[6] + 0.3}
+    assert run_blocks(os.path.join(ROOT, "docs", "python.md"), names) >= 6

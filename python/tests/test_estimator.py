@@ -256,9 +256,9 @@ def test_text():
         (lambda X, y: koofu.KooFu().fit(X[:, :1], y), "n_features = 1"),
         (lambda X, y: koofu.KooFu().fit(X, y[1:]), "inconsistent"),
         (lambda X, y: koofu.KooFu().fit(X, y).predict(X[:, 1:]), "features"),
-        (lambda X, y: koofu.KooFu().partial_fit(X, y).partial_fit(X, np.array(["a"] * len(y))), ""),
+        (lambda X, y: koofu.KooFu().partial_fit(X, y).partial_fit(X, np.array(["a"] * len(y))), "numbers"),
         (lambda X, y: koofu.KooFu().fit(X, y) + koofu.KooFu().fit(X[:, 1:], y), "16 features"),
-        (lambda X, y: koofu.KooFu().fit(X, y) + koofu.KooFu(normalize=False).fit(X, y), ""),
+        (lambda X, y: koofu.KooFu().fit(X, y) + koofu.KooFu(normalize=False).fit(X, y), "cannot be combined"),
     ],
 )
 def test_bad_calls(call, message):
