@@ -18,8 +18,14 @@ DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 _TAKEN = ("__arrow_c_stream__", "__arrow_c_array__", "__dlpack__")
 
 
-def as_rows(X: Rows) -> Any:
-    """An object that the extension can take rows from; copies only lists and tables of columns."""
+def as_rows(X: Rows, what: str = "X") -> Any:
+    """What the extension takes rows from: an array of numpy, or a capsule."""
+    X = _as_array(X)
+    return X if isinstance(X, np.ndarray) else _koofu.rows(X, what)
+
+
+def _as_array(X: Rows) -> Any:
+    """An object that has rows; copies only lists and tables of columns."""
     if isinstance(X, (list, tuple)):
         return np.asarray(X, dtype=np.float64)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a table of pandas or polars
@@ -115,7 +121,7 @@ class Data:
                 raise ValueError(f"{name} is for files, but X is an array")
         if is_path(classes):
             raise TypeError("classes is a path, but X is an array; give the names as a list")
-        rows = as_rows(X)
+        rows = as_rows(X, _what)
         n = _koofu.shape(rows, _what)[0]
         if n == 0:
             raise ValueError(f"{_what} has no rows")
@@ -233,8 +239,8 @@ def count_rows(rows: Any) -> int:
     """The number of rows of what :func:`rows_or_data` gives."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
         return int(rows.shape[0])
-    if type(rows).__name__ == "PyCapsule":
-        return int(_koofu.data_info(rows)[0])
-    return int(_koofu.shape(rows, "X")[0])
+    if isinstance(rows, np.ndarray):
+        return int(_koofu.shape(rows, "X")[0])  # says what is wrong
+    return int(_koofu.count(rows))
 
 

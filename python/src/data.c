@@ -139,6 +139,18 @@ static PyObject *py_shape(PyObject *module, PyObject *const *args, Py_ssize_t n)
   return shape;
 }
 
+/* count(rows or data) -> rows of a capsule of either kind. */
+static PyObject *py_count(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (!check_count("count", n, 1)) return NULL;
+  if (PyCapsule_IsValid(args[0], CAPSULE_ROWS)) {
+    const rows *r = PyCapsule_GetPointer(args[0], CAPSULE_ROWS);
+    return PyLong_FromUnsignedLongLong(r->total);
+  }
+  const kf_data *d = capsule_get(args[0], CAPSULE_DATA);
+  return d == NULL ? NULL : PyLong_FromUnsignedLongLong(kf_data_rows(d));
+}
+
 /* --- what is in them --------------------------------------------------------------------------------------- */
 
 static const char *class_name(const void *data, uint32_t k) { return kf_data_class_name(data, k); }
@@ -266,7 +278,6 @@ static kf_status name_row(const source *s, kf_ctx *ctx, uint64_t first, uint64_t
   if (status == KF_OK)
     status = kf_data_open_memory(ctx, s->plain, s->n, s->dim, NULL, NULL, 0, &all);
   if (status == KF_OK) status = kf_data_get(ctx, all, first, n, copy, NULL);
-  if (all != NULL && status == KF_OK) status = KF_ERR_DATA;
   free(copy);
   kf_data_free(all);
   return status;
@@ -277,7 +288,10 @@ static kf_status walk_block(const walk *w, uint64_t first, uint64_t n) {
   kf_ctx *ctx = w->call->ctx;
   if (w->block == NULL) {
     kf_status answer = w->work(w->argument, ctx, first, n, s->plain + first * s->dim);
-    return answer == KF_ERR_DATA && first > 0 ? name_row(s, ctx, first, n) : answer;
+    if (answer != KF_ERR_DATA || first == 0) return answer;
+    answer = name_row(s, ctx, first, n);
+    return answer != KF_OK ? answer /* or it is another error than a bad row */
+                           : w->work(w->argument, ctx, first, n, s->plain + first * s->dim);
   }
   kf_status status = kf_data_get(ctx, s->data, first, n, w->block, w->labels);
   return status != KF_OK ? status : w->work(w->argument, ctx, first, n, w->block);
@@ -309,6 +323,14 @@ bool source_each(source *s, call *c, block_fn work, void *argument) {
   return fine;
 }
 
-PyMethodDef data_methods[] = {METHOD(data_open), METHOD(data_arrays), METHOD(shape),
-                              METHOD(data_info), METHOD(data_names),  METHOD(data_labels),
-                              METHOD(data_rows), METHOD(data_save),   {0}};
+PyMethodDef data_methods[] = {METHOD(data_open),
+                              METHOD(data_arrays),
+                              METHOD(rows),
+                              METHOD(shape),
+                              METHOD(count),
+                              METHOD(data_info),
+                              METHOD(data_names),
+                              METHOD(data_labels),
+                              METHOD(data_rows),
+                              METHOD(data_save),
+                              {0}};

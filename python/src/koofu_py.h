@@ -97,6 +97,7 @@ PyObject *bytes_object(call *c, kf_bytes *bytes);
 
 /* --- capsules ------------------------------------------------------------------------------------ */
 
+#define CAPSULE_ROWS     "koofu.rows"
 #define CAPSULE_DATA     "koofu.data"
 #define CAPSULE_STATS    "koofu.stats"
 #define CAPSULE_MODEL    "koofu.model"
@@ -136,6 +137,9 @@ int rows_from_dlpack(rows *r, PyObject *object, const char *what);
 int rows_from_arrow(rows *r, PyObject *object, const char *what);
 /* Sets or compares the number of columns. */
 bool rows_columns(rows *r, uint64_t dim, const char *what);
+/* rows(object, what) -> a capsule that every function takes in the place of the object: some, as Arrow
+ * streams, can be asked for their rows but once. */
+PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n);
 /* As one array of packed f32, or NULL if they are not. */
 const float *rows_plain(const rows *r);
 

@@ -34,12 +34,16 @@ bool rows_keep(rows *r, void (*release)(void *), void *what) {
 }
 
 void rows_release(rows *r) {
+  /* Whoever releases may run Python, and must not see an exception that is under way. */
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
   while (r->keepers != NULL) {
     keeper *k = r->keepers;
     r->keepers = k->next;
     k->release(k->what);
     PyMem_Free(k);
   }
+  PyErr_Restore(type, value, trace);
   PyMem_Free(r->arrays);
   *r = (rows){0};
 }
@@ -140,6 +144,43 @@ static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
   return add_view(r, object, view, what) ? 1 : -1;
 }
 
+/* --- rows that were taken before ----------------------------------------------------------------------------- */
+
+static void let_go(void *object) { Py_DECREF((PyObject *)object); }
+
+static int rows_from_capsule(rows *r, PyObject *object, const char *what) {
+  (void)what;
+  if (!PyCapsule_IsValid(object, CAPSULE_ROWS)) return 0;
+  const rows *from = PyCapsule_GetPointer(object, CAPSULE_ROWS);
+  r->dim = from->dim;
+  for (size_t i = 0; i < from->n; i++)
+    if (!rows_add(r, &from->arrays[i])) return -1;
+  return rows_keep(r, let_go, Py_NewRef(object)) ? 1 : -1;
+}
+
+static void rows_destroy(PyObject *capsule) {
+  rows *r = PyCapsule_GetPointer(capsule, CAPSULE_ROWS);
+  rows_release(r);
+  PyMem_Free(r);
+}
+
+PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  const char *what;
+  if (!check_count("rows", n, 2) || !take_path(args[1], &what)) return NULL;
+  rows *r = PyMem_Malloc(sizeof *r);
+  if (r == NULL) return PyErr_NoMemory();
+  if (rows_take(r, args[0], what)) {
+    PyObject *capsule = PyCapsule_New(r, CAPSULE_ROWS, rows_destroy);
+    if (capsule != NULL) return capsule;
+    rows_release(r);
+  }
+  PyMem_Free(r);
+  return NULL;
+}
+
+/* --- any object ---------------------------------------------------------------------------------------------- */
+
 /* Nothing that holds rows. */
 static void fail_kind(PyObject *object, const char *what) {
   if (PyObject_CheckBuffer(object)) {
@@ -157,8 +198,8 @@ static void fail_kind(PyObject *object, const char *what) {
 
 bool rows_take(rows *r, PyObject *object, const char *what) {
   *r = (rows){0};
-  int (*const sources[])(rows *, PyObject *, const char *) = {rows_from_buffer, rows_from_arrow,
-                                                              rows_from_dlpack};
+  int (*const sources[])(rows *, PyObject *, const char *) = {rows_from_capsule, rows_from_buffer,
+                                                              rows_from_arrow, rows_from_dlpack};
   int found = 0;
   for (size_t i = 0; found == 0 && i < COUNT_OF(sources); i++) found = sources[i](r, object, what);
   if (found == 0) fail_kind(object, what);
