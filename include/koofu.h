@@ -303,6 +303,45 @@ KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_pa
 KF_API kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32_t dim,
                                      const int32_t *labels, const char *const *names,
                                      uint32_t n_classes, kf_data **out);
+
+/* Rows as a caller has them in memory. Strides are in bytes and may have either sign; both 0: rows and
+ * columns follow one another. Addresses need not be aligned. */
+typedef struct kf_array {
+  const void *rows;
+  uint64_t n;
+  kf_dtype dtype;
+  int64_t row_stride, column_stride;
+  uint64_t reserved[2];
+} kf_array;
+
+/* Which rows are left out instead of failing. */
+typedef enum kf_skip {
+  KF_SKIP_NONE = 0,
+  KF_SKIP_BAD = 1, /* NaN, infinite and zero rows, as skip_bad does */
+  KF_SKIP_ZERO = 2 /* zero rows alone */
+} kf_skip;
+
+typedef struct kf_array_options {
+  const int32_t *labels;    /* [rows], as in kf_data_open_memory; NULL: none */
+  const char *const *names; /* [n_classes] (copied); NULL: none */
+  uint32_t n_classes;       /* 0: the largest label + 1 */
+  kf_skip skip;
+  const char *const *ids; /* [rows], UTF-8 of at most 65,536 bytes; NULL: none */
+  uint64_t reserved[6];
+} kf_array_options;
+
+/* The same over several arrays, one after another, of any float types: rows are converted block by
+ * block as they are needed. Rows, labels and ids must outlive the data set and stay as they are. */
+KF_API kf_status kf_data_open_arrays(kf_ctx *ctx, const kf_array *arrays, size_t n_arrays,
+                                     uint32_t dim, const kf_array_options *options, kf_data **out);
+/* Brings rows first … first+n-1 of a data set, wherever they are, into rows [n][dim]; non-zero: they
+ * cannot be had, which is KF_ERR_IO. Called from several threads at a time, in any order, for any
+ * row any number of times, and always with the same answer. */
+typedef int (*kf_rows_fn)(void *user, uint64_t first, uint64_t n, float *rows);
+/* A data set of n rows that the caller brings when they are needed: those of a table, or of other
+ * machines. `user` is handed to `bring`. */
+KF_API kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn bring,
+                                   void *user, const kf_array_options *options, kf_data **out);
 KF_API void kf_data_free(kf_data *data);
 
 KF_API uint64_t kf_data_rows(const kf_data *data);
@@ -500,9 +539,18 @@ KF_API void kf_fit_report_free(kf_fit_report *report);
  * 5  Models: map and prototypes
  * ------------------------------------------------------------------------------------------ */
 
+/* A file that is in memory. */
+typedef struct kf_bytes kf_bytes;
+KF_API const void *kf_bytes_data(const kf_bytes *bytes);
+KF_API uint64_t kf_bytes_size(const kf_bytes *bytes);
+KF_API void kf_bytes_free(kf_bytes *bytes);
+
 KF_API kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path);
 /* Verifies the checksum of the file. */
 KF_API kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out);
+/* The same in memory: the bytes are those of the file. Bytes need not outlive what is loaded. */
+KF_API kf_status kf_bytes_new_of_model(kf_ctx *ctx, const kf_model *model, kf_bytes **out);
+KF_API kf_status kf_model_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_model **out);
 KF_API void kf_model_free(kf_model *model);
 /* A copy of the model with one more class, whose prototype is the mean of all rows of `samples`
  * (labels are ignored). The map stays as it is. The name must be new. */
@@ -927,6 +975,18 @@ KF_API kf_status kf_origins_agree(kf_ctx *ctx, const kf_origin *a, const kf_orig
  * NULL the first such picture fails the call. */
 KF_API kf_status kf_encode_images(kf_ctx *ctx, const kf_encoder *encoder, const char *const *paths,
                                   uint64_t n, float *out, kf_status *status);
+/* A picture in memory: the bytes of a JPEG, PNG or WebP or, if it has a size, its pixels as
+ * bytes[height][width][3], red, green and blue. */
+typedef struct kf_image_bytes {
+  const void *bytes;
+  uint64_t n;             /* bytes */
+  uint32_t width, height; /* 0: the bytes of a file */
+  uint64_t reserved[2];
+} kf_image_bytes;
+/* The same for pictures in memory. */
+KF_API kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
+                                       const kf_image_bytes *pictures, uint64_t n, float *out,
+                                       kf_status *status);
 /* The same for preprocessed pictures: pixels[n][3][size][size]. */
 KF_API kf_status kf_encode_pixels(kf_ctx *ctx, const kf_encoder *encoder, const float *pixels,
                                   uint64_t n, float *out);
@@ -1203,6 +1263,9 @@ KF_API kf_status kf_stats_merge(kf_ctx *ctx, kf_stats *into, const kf_stats *oth
 KF_API kf_status kf_stats_subtract(kf_ctx *ctx, kf_stats *into, const kf_stats *other);
 KF_API kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path);
 KF_API kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out);
+/* The same in memory, as for models. */
+KF_API kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out);
+KF_API kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_stats **out);
 KF_API void kf_stats_free(kf_stats *stats);
 
 KF_API uint32_t kf_stats_dim(const kf_stats *stats);

@@ -250,11 +250,14 @@ int kf_open(const char *path, int flags);
 typedef struct kf_in {
   int fd;
   char *path;
-  uint64_t size;           /* when it was opened */
-  uint64_t base;           /* where a part begins in the file; 0: the whole file */
-  uint64_t device, number; /* of the file, or of the archive that a part was unpacked from */
+  uint64_t size;               /* when it was opened */
+  uint64_t base;               /* where a part begins in the file; 0: the whole file */
+  uint64_t device, number;     /* of the file, or of the archive that a part was unpacked from */
+  const unsigned char *memory; /* the bytes themselves, which are the caller's; NULL: a file */
 } kf_in;
 kf_status kf_in_open(kf_in *in, const char *path, kf_err *err);
+/* Bytes in the place of a file; they must outlive it. */
+kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *err);
 /* Whether both read the same file, whatever their paths. */
 bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
@@ -286,6 +289,11 @@ void kf_guard_release(kf_guard *guard); /* twice does no harm */
  * folder cannot be locked there, that is logged, and *lock is -1. */
 kf_status kf_lock_folder(kf_ctx *ctx, const char *folder, int *lock);
 
+struct kf_bytes {
+  unsigned char *data;
+  uint64_t n, room;
+};
+
 /* A file being written (out.c). kf_out_commit makes it appear under its name, complete and synced;
  * kf_out_abort and a killed process leave nothing behind. */
 typedef struct kf_out {
@@ -302,10 +310,13 @@ typedef struct kf_out {
   uint64_t written;
   unsigned char *buffer; /* NULL: not open */
   uint64_t buffered;
+  kf_bytes *bytes; /* it is made in memory; NULL: a file */
 } kf_out;
 /* With a context, notes are logged, and between kf_outputs_begin and kf_outputs_commit a committed
  * file waits for the others. ctx may be NULL. */
 kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err);
+/* A file in memory, for kf_out_take. */
+kf_status kf_out_open_memory(kf_out *out, kf_err *err);
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err);
 /* Bytes at any place; the next kf_out_write goes on at the end of the file. */
 kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint64_t n, kf_err *err);
@@ -314,6 +325,10 @@ kf_status kf_out_write_at(kf_out *out, uint64_t offset, const void *bytes, uint6
 void kf_out_replaces(kf_out *out, kf_guard *guard);
 /* KF_OK: the file is in its place. Otherwise the older one, if any, is as it was. */
 kf_status kf_out_commit(kf_out *out, kf_err *err);
+/* Takes room for a file of n bytes in memory at once; does nothing for others. */
+kf_status kf_out_reserve(kf_out *out, uint64_t n, kf_err *err);
+/* The bytes of a file in memory, which end it. The caller frees them. */
+kf_bytes *kf_out_take(kf_out *out);
 /* Discards the file; does nothing after kf_out_commit or for a zeroed struct. */
 void kf_out_abort(kf_out *out);
 /* KF_ERR_ARG between kf_outputs_begin and its end, for a function that reads what it has written. */

@@ -44,12 +44,28 @@ kf_status kf_in_open(kf_in *in, const char *path, kf_err *err) {
   return KF_OK;
 }
 
+kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *err) {
+  *in = (kf_in){.fd = -1, .memory = bytes, .size = n, .path = kf_strdup("the bytes in memory")};
+  return in->path == NULL ? kf_fail_memory(err) : KF_OK;
+}
+
+/* As if a file ended where the bytes do. */
+static kf_status read_memory(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
+                             kf_err *err) {
+  if (offset > in->size || n > in->size - offset)
+    return kf_fail_file(err, in->path, "end at byte %" PRIu64 ", before byte %" PRIu64, in->size,
+                        offset + n);
+  if (n > 0) memcpy(buffer, in->memory + offset, n);
+  return KF_OK;
+}
+
 bool kf_in_same(const kf_in *a, const kf_in *b) {
   return a->device == b->device && a->number == b->number;
 }
 
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err) {
   char *p = buffer;
+  if (in->memory != NULL) return read_memory(in, offset, buffer, n, err);
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
     ssize_t got = pread(in->fd, p, most, (off_t)(in->base + offset));
@@ -66,7 +82,7 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
 }
 
 void kf_in_close(kf_in *in) {
-  if (in->path != NULL) close(in->fd);
+  if (in->path != NULL && in->memory == NULL) close(in->fd);
   kf_free(in->path);
   *in = (kf_in){.fd = -1};
 }

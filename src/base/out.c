@@ -165,7 +165,33 @@ kf_status kf_out_open(kf_out *out, kf_ctx *ctx, const char *path, kf_err *err) {
   return status;
 }
 
+kf_status kf_out_open_memory(kf_out *out, kf_err *err) {
+  *out = (kf_out){.fd = -1, .folder_fd = -1, .guard = {.fd = -1}};
+  out->path = kf_strdup("the bytes in memory");
+  out->bytes = kf_alloc_zero(1, sizeof *out->bytes);
+  if (out->path != NULL && out->bytes != NULL) return KF_OK;
+  kf_out_abort(out);
+  return kf_fail_memory(err);
+}
+
+kf_bytes *kf_out_take(kf_out *out) {
+  kf_bytes *bytes = out->bytes;
+  out->bytes = NULL;
+  kf_out_abort(out);
+  return bytes;
+}
+
+const void *kf_bytes_data(const kf_bytes *bytes) { return bytes->data; }
+uint64_t kf_bytes_size(const kf_bytes *bytes) { return bytes->n; }
+
+void kf_bytes_free(kf_bytes *bytes) {
+  if (bytes == NULL) return;
+  kf_free(bytes->data);
+  kf_free(bytes);
+}
+
 void kf_out_abort(kf_out *out) {
+  kf_bytes_free(out->bytes);
   if (out->buffer != NULL && out->fd >= 0) close(out->fd);
   if (out->buffer != NULL && out->folder_fd >= 0) close(out->folder_fd);
   if (out->named) unlink(out->temporary);
@@ -197,9 +223,36 @@ kf_status kf_refuse_overwrite(const char *out_path, const kf_in *in, kf_err *err
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
+static kf_status reserve(kf_bytes *bytes, uint64_t n, kf_err *err) {
+  if (bytes->room >= n) return KF_OK;
+  unsigned char *larger = kf_alloc(n, 1);
+  if (larger == NULL) return kf_fail_memory(err);
+  if (bytes->n > 0) memcpy(larger, bytes->data, bytes->n);
+  kf_free(bytes->data);
+  bytes->data = larger;
+  bytes->room = n;
+  return KF_OK;
+}
+
+kf_status kf_out_reserve(kf_out *out, uint64_t n, kf_err *err) {
+  return out->bytes != NULL ? reserve(out->bytes, n, err) : KF_OK;
+}
+
+static kf_status write_memory(kf_bytes *to, uint64_t offset, const void *bytes, uint64_t n,
+                              kf_err *err) {
+  uint64_t end;
+  if (!kf_add_u64(offset, n, &end)) return kf_fail_memory(err);
+  if (end > to->room) KF_TRY(reserve(to, end > 2 * to->room ? end : 2 * to->room, err));
+  if (offset > to->n) memset(to->data + to->n, 0, offset - to->n);
+  if (n > 0) memcpy(to->data + offset, bytes, n);
+  if (end > to->n) to->n = end;
+  return KF_OK;
+}
+
 static kf_status write_at(const kf_out *out, uint64_t offset, const void *bytes, uint64_t n,
                           kf_err *err) {
   const char *p = bytes;
+  if (out->bytes != NULL) return write_memory(out->bytes, offset, bytes, n, err);
   while (n > 0) {
     size_t most = n < (uint64_t)1 << 30 ? (size_t)n : (size_t)1 << 30;
     ssize_t put = pwrite(out->fd, p, most, (off_t)offset);
@@ -221,7 +274,7 @@ static kf_status flush(kf_out *out, kf_err *err) {
 
 kf_status kf_out_write(kf_out *out, const void *bytes, uint64_t n, kf_err *err) {
   if (out->buffered + n > BUFFER_SIZE) KF_TRY(flush(out, err));
-  if (n > BUFFER_SIZE) {
+  if (n > BUFFER_SIZE || out->bytes != NULL) {
     KF_TRY(write_at(out, out->written, bytes, n, err));
   } else if (n > 0) {
     memcpy(out->buffer + out->buffered, bytes, n);

@@ -37,6 +37,23 @@ static kf_status read_picture(kf_ctx *ctx, const kf_encoder *e, const char *path
   return status;
 }
 
+/* The same for a picture in memory, number i of the call. */
+static kf_status take_picture(kf_ctx *ctx, const kf_encoder *e, const kf_image_bytes *p, uint64_t i,
+                              float *pixels, kf_err *err) {
+  char name[40];
+  snprintf(name, sizeof name, "picture %" PRIu64, i);
+  kf_image image = {.width = p->width, .height = p->height, .rgb = (uint8_t *)(uintptr_t)p->bytes};
+  if (p->width != 0 || p->height != 0) {
+    KF_TRY(kf_image_check(&image, e->max_pixels, name, err));
+    return kf_preprocess_run(&e->preprocess, &image, name, pixels, err);
+  }
+  KF_TRY(kf_image_decode_within(p->bytes, (size_t)p->n, e->max_pixels, &ctx->pictures, name, &image,
+                                err));
+  kf_status status = kf_preprocess_run(&e->preprocess, &image, name, pixels, err);
+  kf_image_clear(&image);
+  return status;
+}
+
 kf_status kf_preprocess_image(kf_ctx *ctx, const kf_encoder *encoder, const char *path,
                               float *pixels) {
   KF_ENTER(ctx, encoder != NULL && path != NULL && pixels != NULL);
@@ -62,6 +79,7 @@ typedef struct encoding {
   const kf_tower *tower;
   /* One of these. */
   const char *const *paths;
+  const kf_image_bytes *pictures;
   const float *pixels;
   const char *const *texts;
   const int32_t *tokens;
@@ -99,7 +117,8 @@ static kf_status make_desks(encoding *j, size_t workers, kf_err *err) {
   for (size_t i = 0; !a->failed && i < workers; i++) {
     desk *d = &j->desks[i];
     d->walk = kf_walk_new(j->ctx, j->e, j->tower, j->rows, n, j->split, a);
-    if (j->paths != NULL) KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
+    if (j->paths != NULL || j->pictures != NULL)
+      KF_TAKE(a, d->buffer, (j->split ? n : 1) * pixel_count(j->e));
     if (of_images(j)) KF_TAKE(a, d->pixels, n);
     if (j->texts != NULL) KF_TAKE(a, d->tokens, n * j->tower->config.context);
     if (!of_images(j)) {
@@ -184,12 +203,13 @@ static kf_status finish_group(encoding *j, uint64_t first, size_t n, size_t work
 static kf_status fetch_picture(encoding *j, uint64_t i, float *buffer, const float **out,
                                kf_err *err) {
   *out = NULL;
-  if (j->paths == NULL) {
+  if (j->pixels != NULL) {
     *out = j->pixels + i * pixel_count(j->e);
     return KF_OK;
   }
   uint64_t *sum = j->sums != NULL ? &j->sums[i] : NULL;
-  kf_status status = read_picture(j->ctx, j->e, j->paths[i], buffer, sum, err);
+  kf_status status = j->paths != NULL ? read_picture(j->ctx, j->e, j->paths[i], buffer, sum, err)
+                                      : take_picture(j->ctx, j->e, &j->pictures[i], i, buffer, err);
   if (status != KF_OK) return note_bad(j, i, status, err);
   *out = buffer;
   return KF_OK;
@@ -272,6 +292,31 @@ kf_status kf_encode_summed(kf_ctx *ctx, const kf_encoder *encoder, const char *c
                                    .paths = paths,
                                    .status = status,
                                    .sums = sums},
+                       err);
+}
+
+kf_status kf_encode_image_bytes(kf_ctx *ctx, const kf_encoder *encoder,
+                                const kf_image_bytes *pictures, uint64_t n, float *out,
+                                kf_status *status) {
+  KF_ENTER(ctx, encoder != NULL && (n == 0 || (pictures != NULL && out != NULL)));
+  KF_TRY(want(&encoder->config.image, "an image", err));
+  for (uint64_t i = 0; i < n; i++) {
+    const kf_image_bytes *p = &pictures[i];
+    KF_TRY(kf_check_reserved(p->reserved, sizeof p->reserved, __func__, err));
+    if (p->bytes == NULL ||
+        ((p->width != 0 || p->height != 0) && p->n != (uint64_t)3 * p->width * p->height))
+      return kf_fail(
+          err, KF_ERR_ARG,
+          "kf_encode_image_bytes: picture %" PRIu64 " has no bytes, or not 3 for each pixel", i);
+    if (status != NULL) status[i] = KF_OK;
+  }
+  return encode_images(&(encoding){.ctx = ctx,
+                                   .e = encoder,
+                                   .tower = &encoder->image,
+                                   .n = n,
+                                   .out = out,
+                                   .pictures = pictures,
+                                   .status = status},
                        err);
 }
 

@@ -102,6 +102,35 @@ kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, cons
   return status;
 }
 
+/* The picture keeps its part of what was taken; the rest goes back. */
+static void keep_part(kf_image *image, kf_budget *budget, uint64_t *taken) {
+  uint64_t rest = held(image->width, image->height);
+  image->budget = budget;
+  image->taken = rest < *taken ? rest : *taken;
+  *taken -= image->taken;
+}
+
+kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixels,
+                                 kf_budget *budget, const char *name, kf_image *out, kf_err *err) {
+  *out = (kf_image){0};
+  kf_codec codec = codec_for(bytes, n, max_pixels, name);
+  codec.look = true;
+  KF_TRY(decode(&codec, err));
+  uint64_t taken = codec.cost;
+  kf_budget_take(budget, taken);
+  kf_status status = kf_image_decode(bytes, n, max_pixels, name, out, err);
+  if (status == KF_OK) keep_part(out, budget, &taken);
+  kf_budget_give(budget, taken);
+  return status;
+}
+
+kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char *name,
+                         kf_err *err) {
+  kf_codec codec = codec_for(NULL, 0, max_pixels, name);
+  codec.look = true;
+  return kf_codec_size(&codec, image->width, image->height, 0, err);
+}
+
 /* --- files ------------------------------------------------------------------------------------- */
 
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err) {
@@ -172,12 +201,7 @@ kf_status kf_image_read_sum(const char *path, uint64_t max_pixels, kf_budget *bu
   if (sum != NULL) *sum = KF_NO_SUM;
   kf_status status = read_bytes(&r, budget != NULL ? size_of(path) : 0, err);
   if (status == KF_OK) status = decode_bytes(&r, out, err);
-  if (status == KF_OK && budget != NULL) { /* the picture keeps its part */
-    uint64_t rest = held(out->width, out->height);
-    out->budget = budget;
-    out->taken = rest < r.taken ? rest : r.taken;
-    r.taken -= out->taken;
-  }
+  if (status == KF_OK && budget != NULL) keep_part(out, budget, &r.taken);
   drop_bytes(&r);
   return status;
 }

@@ -23,6 +23,12 @@ typedef struct kf_image {
  * out. Any thread may call it. */
 kf_status kf_image_decode(const void *bytes, size_t n, uint64_t max_pixels, const char *name,
                           kf_image *out, kf_err *err);
+/* The same within a budget, which gives what decoding takes before it begins; kf_image_clear gives
+ * the rest back. */
+kf_status kf_image_decode_within(const void *bytes, size_t n, uint64_t max_pixels,
+                                 kf_budget *budget, const char *name, kf_image *out, kf_err *err);
+/* KF_ERR_DATA if a picture of pixels in memory has no pixels, or more than may be. */
+kf_status kf_image_check(const kf_image *image, uint64_t max_pixels, const char *name, kf_err *err);
 /* The same for a file of at most 1 GiB. */
 kf_status kf_image_read(const char *path, uint64_t max_pixels, kf_image *out, kf_err *err);
 /* The same within a budget (NULL: at once), and with the checksum of the file's bytes even if they

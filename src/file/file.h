@@ -63,6 +63,8 @@ typedef struct kf_st {
 /* Reads and checks the header: length, JSON, no duplicate keys, known types, and offsets that tile the
  * data without gap or overlap up to the end of the file. */
 kf_status kf_st_open(kf_st *st, const char *path, kf_err *err);
+/* The same for bytes in the place of a file, which must outlive it. */
+kf_status kf_st_open_memory(kf_st *st, const void *bytes, uint64_t n, kf_err *err);
 void kf_st_close(kf_st *st);
 const kf_st_tensor *kf_st_find(const kf_st *st, const char *name); /* NULL: absent */
 const char *kf_st_meta(const kf_st *st, const char *key);          /* NULL: absent */
@@ -95,6 +97,8 @@ typedef struct kf_stw kf_stw;
 /* ctx: as in kf_out_open. checksum: store the XXH64 of the whole file in metadata "checksum", computed with '0' for its own 16
  * hex digits. */
 kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err);
+/* The same in memory; kf_stw_take ends it. */
+kf_status kf_stw_open_memory(bool checksum, kf_stw **out, kf_err *err);
 /* Metadata "format" and "version" (1), which come first. */
 kf_status kf_stw_format(kf_stw *w, const char *format, kf_err *err);
 kf_status kf_stw_meta(kf_stw *w, const char *key, const char *value, kf_err *err);
@@ -115,6 +119,8 @@ kf_status kf_stw_commit(kf_stw *w, kf_err *err);
 void kf_stw_abort(kf_stw *w); /* frees w; NULL is fine */
 /* Commits if `status`, that of the writing, is KF_OK; otherwise aborts and returns it. */
 kf_status kf_stw_end(kf_stw *w, kf_status status, kf_err *err);
+/* The same for a file in memory: hands out its bytes. */
+kf_status kf_stw_take(kf_stw *w, kf_status status, kf_bytes **out, kf_err *err);
 
 /* --- safetensors: lists of tensors in memory (fields.c) --------------------------------------- */
 

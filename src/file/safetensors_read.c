@@ -266,6 +266,14 @@ kf_status kf_st_open(kf_st *st, const char *path, kf_err *err) {
   return status;
 }
 
+kf_status kf_st_open_memory(kf_st *st, const void *bytes, uint64_t n, kf_err *err) {
+  *st = (kf_st){0};
+  KF_TRY(kf_in_open_memory(&st->in, bytes, n, err));
+  kf_status status = read_file(st, err);
+  if (status != KF_OK) kf_st_close(st);
+  return status;
+}
+
 void kf_st_close(kf_st *st) {
   kf_in_close(&st->in);
   kf_arena_free(&st->arena);

@@ -21,20 +21,29 @@ struct kf_stw {
   kf_checksum *watch; /* of what the caller is interested in; NULL: nothing */
 };
 
+/* path NULL: in memory. */
 static kf_status start(kf_stw *w, kf_ctx *ctx, const char *path, kf_err *err) {
-  KF_TRY(kf_out_open(&w->out, ctx, path, err));
+  KF_TRY(path != NULL ? kf_out_open(&w->out, ctx, path, err) : kf_out_open_memory(&w->out, err));
   return w->checksum ? kf_stw_meta(w, "checksum", no_digits, err) : KF_OK;
+}
+
+static kf_status create(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err) {
+  kf_stw *w = kf_alloc_zero(1, sizeof *w);
+  if (w == NULL) return kf_fail_memory(err);
+  w->checksum = checksum;
+  kf_checksum_start(&w->sum);
+  KF_HAND_OUT(start(w, ctx, path, err), out, w, kf_stw_abort);
 }
 
 kf_status kf_stw_open(kf_ctx *ctx, const char *path, bool checksum, kf_stw **out, kf_err *err) {
   /* Files are recognised by their endings: under another one we could not read our own. */
   if (kf_format_of(path) != KF_FORMAT_SAFETENSORS)
     return kf_fail(err, KF_ERR_ARG, "%s: the name must end in .safetensors", path);
-  kf_stw *w = kf_alloc_zero(1, sizeof *w);
-  if (w == NULL) return kf_fail_memory(err);
-  w->checksum = checksum;
-  kf_checksum_start(&w->sum);
-  KF_HAND_OUT(start(w, ctx, path, err), out, w, kf_stw_abort);
+  return create(ctx, path, checksum, out, err);
+}
+
+kf_status kf_stw_open_memory(bool checksum, kf_stw **out, kf_err *err) {
+  return create(NULL, NULL, checksum, out, err);
 }
 
 void kf_stw_abort(kf_stw *w) {
@@ -132,6 +141,7 @@ static kf_status write_header(kf_stw *w, kf_err *err) {
                         "the class names make a header of %" PRIu64
                         " bytes, more than the %u that readers accept",
                         length, KF_HEADER_CAP);
+  KF_TRY(kf_out_reserve(&w->out, sizeof length + length + w->declared, err));
   KF_TRY(put(w, &length, sizeof length, err));
   KF_TRY(put(w, open, sizeof open - 1, err));
   /* The checksum is the first metadata, so these digits are its own. */
@@ -164,7 +174,7 @@ static kf_status finish(kf_stw *w, kf_err *err) {
     snprintf(digits, sizeof digits, "%016" PRIx64, kf_checksum_value(&w->sum));
     KF_TRY(kf_out_write_at(&w->out, w->digits, digits, 16, err));
   }
-  return kf_out_commit(&w->out, err);
+  return KF_OK;
 }
 
 void kf_stw_watch(kf_stw *w, kf_checksum *sum) { w->watch = sum; }
@@ -172,6 +182,14 @@ void kf_stw_replaces(kf_stw *w, kf_guard *guard) { kf_out_replaces(&w->out, guar
 
 kf_status kf_stw_commit(kf_stw *w, kf_err *err) {
   kf_status status = finish(w, err);
+  if (status == KF_OK) status = kf_out_commit(&w->out, err);
+  kf_stw_abort(w);
+  return status;
+}
+
+kf_status kf_stw_take(kf_stw *w, kf_status status, kf_bytes **out, kf_err *err) {
+  if (status == KF_OK) status = finish(w, err);
+  if (status == KF_OK) *out = kf_out_take(&w->out);
   kf_stw_abort(w);
   return status;
 }

@@ -102,6 +102,14 @@ kf_status kf_model_save(kf_ctx *ctx, const kf_model *model, const char *path) {
   return kf_stw_end(w, write_all(w, model, err), err);
 }
 
+kf_status kf_bytes_new_of_model(kf_ctx *ctx, const kf_model *model, kf_bytes **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, model != NULL && out != NULL);
+  kf_stw *w;
+  KF_TRY(kf_stw_open_memory(true, &w, err));
+  return kf_stw_take(w, write_all(w, model, err), out, err);
+}
+
 /* --- reading a map --------------------------------------------------------------------------- */
 
 /* Sizes, from a tensor that is known to be in the file. */
@@ -212,14 +220,27 @@ static kf_status read_all(const kf_st *st, const kf_kernels *kernels, kf_model *
   return KF_OK;
 }
 
+/* Closes the file. */
+static kf_status load(kf_ctx *ctx, kf_st *st, kf_model **out) {
+  kf_model *m = NULL;
+  kf_status status = read_all(st, ctx->kernels, &m, &ctx->err);
+  kf_st_close(st);
+  if (status == KF_OK) m->map.origin.any = ctx->options.any_encoder != 0;
+  KF_HAND_OUT(status, out, m, kf_model_free);
+}
+
 kf_status kf_model_load(kf_ctx *ctx, const char *path, kf_model **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
-  kf_model *m = NULL;
-  kf_status status = read_all(&st, ctx->kernels, &m, err);
-  kf_st_close(&st);
-  if (status == KF_OK) m->map.origin.any = ctx->options.any_encoder != 0;
-  KF_HAND_OUT(status, out, m, kf_model_free);
+  return load(ctx, &st, out);
+}
+
+kf_status kf_model_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_model **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, bytes != NULL && out != NULL);
+  kf_st st;
+  KF_TRY(kf_st_open_memory(&st, bytes, n, err));
+  return load(ctx, &st, out);
 }

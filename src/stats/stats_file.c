@@ -58,6 +58,14 @@ kf_status kf_stats_save(kf_ctx *ctx, const kf_stats *stats, const char *path) {
   return kf_stw_end(w, write_all(w, stats, err), err);
 }
 
+kf_status kf_bytes_new_of_stats(kf_ctx *ctx, const kf_stats *stats, kf_bytes **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, stats != NULL && out != NULL);
+  kf_stw *w;
+  KF_TRY(kf_stw_open_memory(true, &w, err));
+  return kf_stw_take(w, write_all(w, stats, err), out, err);
+}
+
 /* --- reading --------------------------------------------------------------------------------- */
 
 static kf_status read_half(const kf_st *st, const char *name, kf_stats *s, int shift, kf_err *err) {
@@ -124,13 +132,26 @@ static kf_status read_all(const kf_st *st, kf_stats **out, kf_err *err) {
   KF_HAND_OUT(status, out, s, kf_stats_free);
 }
 
+/* Closes the file. */
+static kf_status load(kf_ctx *ctx, kf_st *st, kf_stats **out) {
+  kf_status status = read_all(st, out, &ctx->err);
+  kf_st_close(st);
+  if (status == KF_OK) (*out)->origin.any = ctx->options.any_encoder != 0;
+  return status;
+}
+
 kf_status kf_stats_load(kf_ctx *ctx, const char *path, kf_stats **out) {
   KF_NOTHING(out);
   KF_ENTER(ctx, path != NULL && out != NULL);
   kf_st st;
   KF_TRY(kf_st_open(&st, path, err));
-  kf_status status = read_all(&st, out, err);
-  kf_st_close(&st);
-  if (status == KF_OK) (*out)->origin.any = ctx->options.any_encoder != 0;
-  return status;
+  return load(ctx, &st, out);
+}
+
+kf_status kf_stats_load_bytes(kf_ctx *ctx, const void *bytes, uint64_t n, kf_stats **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, bytes != NULL && out != NULL);
+  kf_st st;
+  KF_TRY(kf_st_open_memory(&st, bytes, n, err));
+  return load(ctx, &st, out);
 }

@@ -1,0 +1,76 @@
+"""koofu: a better, smaller space for CLIP embeddings, in closed form.
+
+>>> import numpy as np, koofu
+>>> y = np.arange(200) % 4
+>>> X = np.random.default_rng(0).normal(size=(200, 16)).astype("f4") + 4 * np.eye(4, 16)[y]
+>>> model = koofu.fit(X, y)
+>>> model.predict(X[:4])
+array([0, 1, 2, 3])
+
+Data sets are arrays, which are not copied, or paths, which are read in C. Models, statistics,
+galleries and encoders may be used by any number of threads at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from koofu._config import configure, threads
+from koofu._data import Data
+from koofu._encoder import Encoder
+from koofu._errors import KooFuError, KooFuMemoryError, KooFuOSError, KooFuValueError
+from koofu._gallery import Gallery, Hits
+from koofu._judge import (
+    Comparison,
+    Evaluation,
+    Truth,
+    compare,
+    evaluate,
+    interval95,
+    report,
+    sweep,
+)
+from koofu._koofu import version as __version__
+from koofu._model import FitReport, Model, fit
+from koofu._stats import Stats
+from koofu._text import Text, text_mean
+
+__all__ = [
+    "Comparison",
+    "Data",
+    "Encoder",
+    "Evaluation",
+    "FitReport",
+    "Gallery",
+    "Hits",
+    "KooFuError",
+    "KooFuMemoryError",
+    "KooFuOSError",
+    "KooFuValueError",
+    "Model",
+    "Stats",
+    "Text",
+    "Truth",
+    "__version__",
+    "compare",
+    "configure",
+    "evaluate",
+    "fit",
+    "interval95",
+    "report",
+    "sweep",
+    "text_mean",
+    "threads",
+]
+
+if TYPE_CHECKING:
+    from koofu.estimator import KooFu as KooFu
+
+
+def __getattr__(name: str) -> Any:
+    """``KooFu`` when it is first asked for: it needs scikit-learn, which nothing else does."""
+    if name == "KooFu":
+        from koofu.estimator import KooFu
+
+        return KooFu
+    raise AttributeError(f"module 'koofu' has no attribute {name!r}")

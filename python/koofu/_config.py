@@ -1,0 +1,40 @@
+"""Settings of the whole process."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from koofu import _errors as _errors  # sets the hooks
+from koofu import _koofu
+from koofu._types import one_of
+
+_ISAS = {None: 0, "plain": 1, "avx2": 2, "avx512": 3, "amx": 4}
+
+
+def configure(
+    *,
+    threads: Optional[int] = None,
+    instructions: Optional[str] = None,
+    any_encoder: bool = False,
+) -> None:
+    """Sets what all later calls in this process use. None of it changes a bit of any result.
+
+    :param threads: for each call; None: one for each processor that the process may use.
+    :param instructions: ``"plain"``, ``"avx2"``, ``"avx512"`` or ``"amx"``; None: the best there is.
+    :param any_encoder: what is opened or loaded from now on goes together with embeddings of any
+        encoder.
+
+    >>> import koofu
+    >>> koofu.configure(threads=1)
+    >>> koofu.threads()
+    1
+    >>> koofu.configure()
+    """
+    if threads is not None and not 1 <= threads <= 1024:
+        raise ValueError(f"threads is {threads}; it must be 1 to 1024")
+    _koofu.configure(threads or 0, one_of(instructions, _ISAS, "instructions"), int(any_encoder))
+
+
+def threads() -> int:
+    """How many threads a call uses."""
+    return int(_koofu.threads()[0])

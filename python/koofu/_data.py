@@ -1,0 +1,246 @@
+"""Data sets: arrays where they are, or files that are read in C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from koofu import _errors as _errors  # sets the hooks
+from koofu import _koofu
+from koofu._labels import take_labels
+from koofu._types import F32, I32, Labels, Path, Rows, fs, is_path, one_of
+
+_SKIP = {"error": 0, "skip": 1}
+_ORDER = {None: 0, "number": 1, "name": 2, "given": 3}
+DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+_TAKEN = ("__arrow_c_stream__", "__arrow_c_array__", "__dlpack__")
+
+
+def as_rows(X: Rows, what: str = "X") -> Any:
+    """What the extension takes rows from: an array of numpy, or a capsule."""
+    X = _as_array(X)
+    return X if isinstance(X, np.ndarray) else _koofu.rows(X, what)
+
+
+def _as_array(X: Rows) -> Any:
+    """An object that has rows; copies only lists and tables of columns."""
+    if isinstance(X, (list, tuple)):
+        return np.asarray(X, dtype=np.float64)
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):  # a table of pandas or polars
+        return X[X.columns[0]] if len(X.columns) == 1 else np.asarray(X.to_numpy())
+    if isinstance(X, np.ndarray) or any(hasattr(X, name) for name in _TAKEN):
+        return X
+    try:
+        return memoryview(X)
+    except TypeError:
+        return np.asarray(X) if hasattr(X, "__array__") else X
+
+
+def _paths(value: Any, what: str) -> Optional[list[bytes]]:
+    """One path or a list of them, or None if it is neither."""
+    if is_path(value):
+        return [fs(value)]
+    if isinstance(value, (list, tuple)) and value and all(is_path(v) for v in value):
+        return [fs(v) for v in value]
+    return None
+
+
+class Data:
+    """Rows with labels: an array as it is, or files that are read block by block in C.
+
+    Everything that takes rows takes a path or an array directly; a ``Data`` is for options.
+
+    :param X: a 2-D array of float16, float32 or float64 (numpy, or anything with the buffer
+        protocol, DLPack or Arrow), which is not copied and must not change; or a path, a folder, a
+        pattern such as ``"shards/*.npy"``, or a list of paths.
+    :param y: integers, strings or categories; for files, paths of label files.
+    :param classes: class names. Integers index the list; strings must be in it. For files, a text
+        file with one name per line.
+    :param ids: a name for each row (arrays only; files may have ids inside).
+    :param zero_rows: ``"error"``, or ``"skip"`` to leave out zero rows (in files also rows with NaN
+        or infinite values).
+    :param unlabelled: ``"error"``, or ``"skip"`` for rows without a label: negative numbers, None.
+    :param unknown: ``"error"``, or ``"skip"`` for rows whose label is not in ``classes``.
+    :param tensor, label_tensor: names inside ``.safetensors`` and ``.npz``.
+    :param label_column: the column of ``.csv`` and ``.tsv`` label files, by name or number.
+    :param only: a text file with class names: rows of other classes are left out.
+    :param order: ``"number"``, ``"name"`` or ``"given"``: in which order the files are.
+    :param inner_labels: use the labels inside the files.
+
+    >>> import numpy as np, koofu
+    >>> data = koofu.Data(np.eye(4, 8, dtype="f4"), ["cat", "dog", "cat", "dog"])
+    >>> data.shape, data.class_names
+    ((4, 8), ['cat', 'dog'])
+    """
+
+    def __init__(
+        self,
+        X: Rows,
+        y: Labels = None,
+        *,
+        classes: Union[Sequence[str], Path, None] = None,
+        ids: Optional[Sequence[str]] = None,
+        zero_rows: str = "error",
+        unlabelled: str = "error",
+        unknown: str = "error",
+        tensor: Optional[str] = None,
+        label_tensor: Optional[str] = None,
+        label_column: Union[str, int, None] = None,
+        only: Optional[Path] = None,
+        order: Optional[str] = None,
+        inner_labels: bool = True,
+        _what: str = "X",
+    ) -> None:
+        skip = one_of(zero_rows, _SKIP, "zero_rows")
+        no_label = one_of(unlabelled, _SKIP, "unlabelled")
+        no_class = one_of(unknown, _SKIP, "unknown")
+        number = one_of(order, _ORDER, "order")
+        paths = _paths(X, _what)
+        if paths is not None:
+            if ids is not None:
+                raise ValueError("ids are for arrays; files have theirs inside")
+            options = {
+                "classes": None if classes is None else self._class_file(classes),
+                "tensor": tensor,
+                "label_tensor": label_tensor,
+                "inner_labels": 0 if inner_labels else 2,
+                "skip_bad": skip,
+                "allow_unlabelled": no_label,
+                "allow_unknown": no_class,
+                "only": None if only is None else fs(only),
+                "label_column": None if label_column is None else str(label_column),
+                "order": number,
+            }
+            self._capsule = _koofu.data_open(paths, self._label_files(y), options)
+            return
+        for name, value in (("tensor", tensor), ("label_tensor", label_tensor), ("only", only),
+                            ("label_column", label_column), ("order", order)):
+            if value is not None:
+                raise ValueError(f"{name} is for files, but X is an array")
+        if is_path(classes):
+            raise TypeError("classes is a path, but X is an array; give the names as a list")
+        rows = as_rows(X, _what)
+        n = _koofu.shape(rows, _what)[0]
+        if n == 0:
+            raise ValueError(f"{_what} has no rows")
+        labels, names, n_classes = None, None, 0
+        if y is not None:
+            if is_path(y):
+                raise TypeError("y is a path, but X is an array; give the labels as a list")
+            listed = None if classes is None else list(classes)  # type: ignore[arg-type]
+            labels, names, n_classes = take_labels(y, n, listed, no_label == 1, no_class == 1)
+        elif classes is not None:
+            raise ValueError("classes are given, but no labels")
+        self._capsule = _koofu.data_arrays(
+            rows, labels, names, n_classes, 2 * skip, None if ids is None else list(ids), _what
+        )
+
+    @staticmethod
+    def _class_file(classes: Union[Sequence[str], Path]) -> bytes:
+        if not is_path(classes):
+            raise TypeError("classes is a list, but X is a file; give a text file of names")
+        return fs(classes)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _label_files(y: Labels) -> Optional[list[bytes]]:
+        if y is None:
+            return None
+        paths = _paths(y, "y")
+        if paths is None:
+            raise TypeError("y is a list, but X is a file; give a label file")
+        return paths
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        info = _koofu.data_info(self._capsule)
+        return info[0], info[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes; 0 without labels."""
+        return int(_koofu.data_info(self._capsule)[2])
+
+    @property
+    def class_names(self) -> Optional[list[str]]:
+        """The names of the classes; None if they have none."""
+        return _koofu.data_names(self._capsule)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the rows have labels."""
+        return bool(_koofu.data_info(self._capsule)[3])
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the rows have ids."""
+        return bool(_koofu.data_info(self._capsule)[5])
+
+    def labels(self) -> I32:
+        """The class number of each row; -1: none."""
+        out = np.empty(len(self), dtype=np.int32)
+        _koofu.data_labels(self._capsule, out)
+        return out
+
+    def rows(self, first: int = 0, n: Optional[int] = None) -> F32:
+        """Rows ``first`` to ``first + n - 1`` as a float32 array, a copy."""
+        total, dim = self.shape
+        if not 0 <= first <= total:
+            raise ValueError(f"first is {first}; there are {total} rows")
+        count = total - first if n is None else n
+        if not 0 <= count <= total - first:
+            raise ValueError(f"n is {count}; {total - first} rows are left after row {first}")
+        out = np.empty((count, dim), dtype=np.float32)
+        if count:
+            _koofu.data_rows(self._capsule, first, out)
+        return out
+
+    def save(self, path: Path, dtype: str = "float32") -> None:
+        """Writes a ``.safetensors`` data set with labels, class names and ids.
+
+        :param dtype: ``"float32"``, ``"float16"`` or ``"bfloat16"``.
+        """
+        _koofu.data_save(self._capsule, one_of(dtype, DTYPES, "dtype"), fs(path))
+
+    def __repr__(self) -> str:
+        rows, dim = self.shape
+        return f"<koofu.Data: {rows} rows of {dim} columns, {self.n_classes} classes>"
+
+
+def open_data(X: Rows, y: Labels = None, what: str = "X", **options: Any) -> Data:
+    """X itself if it is a data set; otherwise one of X and y."""
+    if isinstance(X, Data):
+        given = [name for name, value in options.items() if value not in (None, "error")]
+        if y is not None or given:
+            name = "y" if y is not None else given[0]
+            raise ValueError(f"{what} is a Data, which has its own labels and options; "
+                             f"give {name} to it")
+        return X
+    return Data(X, y, _what=what, **options)
+
+
+def rows_or_data(X: Rows) -> Any:
+    """What functions over models take: a capsule of a data set, or an array."""
+    if isinstance(X, np.ndarray):
+        return X
+    if isinstance(X, Data):
+        return X._capsule
+    if _paths(X, "X") is not None:
+        return Data(X)._capsule
+    return as_rows(X)
+
+
+def count_rows(rows: Any) -> int:
+    """The number of rows of what :func:`rows_or_data` gives."""
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        return int(rows.shape[0])
+    if isinstance(rows, np.ndarray):
+        return int(_koofu.shape(rows, "X")[0])  # says what is wrong
+    return int(_koofu.count(rows))
+
+

@@ -1,0 +1,340 @@
+"""How good a model is: accuracy, sweeps, comparisons, the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from koofu import _koofu
+from koofu._data import open_data
+from koofu._gallery import Gallery
+from koofu._labels import check_names
+from koofu._model import CENTRES, METHODS, METRICS, PARTS, Model, lambda_options
+from koofu._stats import Stats
+from koofu._text import Text
+from koofu._types import AnyArray, Labels, Path, Rows, fs, is_path, one_of
+
+
+class Truth:
+    """The right classes of each row, where a single label is not enough.
+
+    :param path: ``.json`` (such as ReaL's), ``.csv`` or text.
+    :param classes: a text file with the names that class numbers stand for.
+    :param ids: a text file with the id of each row.
+    """
+
+    __slots__ = ("_capsule",)
+
+    def __init__(self, path: Path, *, classes: Optional[Path] = None,
+                 ids: Optional[Path] = None) -> None:
+        options = {"classes": None if classes is None else fs(classes),
+                   "ids": None if ids is None else fs(ids)}
+        self._capsule = _koofu.truth_load(fs(path), options)
+
+    def __len__(self) -> int:
+        return int(_koofu.truth_info(self._capsule)[0])
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Accuracy on rows, and why some were left out."""
+
+    #: Rows of the data set, and how many of them were scored.
+    rows: int
+    n: int
+    #: Left out: no label, a class that the model lacks, zero rows, no entry in the truth.
+    unlabelled: int
+    absent: int
+    bad: int
+    excluded: int
+    absent_classes: int
+    #: Hits among n in the model's space and, with ``raw``, in the original one.
+    top1: int
+    top5: int
+    raw_top1: int
+    raw_top5: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows whose class is first."""
+        return self.top1 / self.n
+
+    @property
+    def top5_accuracy(self) -> float:
+        """The share of rows whose class is among the first five."""
+        return self.top5 / self.n
+
+    @property
+    def raw_accuracy(self) -> float:
+        """The same as :attr:`accuracy` in the original space."""
+        return self.raw_top1 / self.n
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the accuracy."""
+        return interval95(self.top1, self.n)
+
+
+def interval95(hits: int, n: int) -> tuple[float, float]:
+    """The 95 % Wilson interval of a share of hits among n.
+
+    >>> low, high = interval95(90, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.826, 0.945)
+    """
+    low, high = _koofu.interval95(hits, n)
+    return low, high
+
+
+def _truth(truth: Optional[Truth]) -> Any:
+    return None if truth is None else truth._capsule
+
+
+def _class_set(only: Optional[Sequence[str]]) -> Any:
+    names = check_names(only)
+    return None if names is None else _koofu.class_set(names)
+
+
+def evaluate(
+    model: Union[Model, Gallery],
+    X: Rows = None,
+    y: Labels = None,
+    *,
+    metric: Optional[str] = None,
+    raw: bool = True,
+    part: Optional[str] = None,
+    k: Optional[int] = None,
+    weighted: bool = False,
+    truth: Optional[Truth] = None,
+    only: Optional[Sequence[str]] = None,
+    classes: Optional[Sequence[str]] = None,
+    zero_rows: str = "error",
+    unlabelled: str = "error",
+    unknown: str = "error",
+) -> Evaluation:
+    """Accuracy of a model by nearest prototypes, or of a gallery by votes of neighbours.
+
+    :param X, y, classes, zero_rows, unlabelled, unknown: as in :class:`koofu.Data`. Of a gallery X
+        may be None: each of its rows in turn is left out.
+    :param raw: also in the original space (models).
+    :param part: of a model with text: ``"images"``, ``"text"`` or ``"fused"``.
+    :param k, weighted: of a gallery, as in :meth:`koofu.Gallery.classify`.
+    :param truth: right classes instead of labels.
+    :param only: only these classes take part.
+
+    >>> import numpy as np, koofu
+    >>> y = np.arange(200) % 4
+    >>> X = np.random.default_rng(0).normal(size=(200, 16)) + 4 * np.eye(4, 16)[y]
+    >>> koofu.evaluate(koofu.fit(X[:100], y[:100]), X[100:], y[100:]).accuracy > 0.9
+    True
+    """
+    options: dict[str, Any] = {"classes": classes, "zero_rows": zero_rows,
+                               "unlabelled": unlabelled, "unknown": unknown}
+    if isinstance(model, Gallery):
+        data = None if X is None else open_data(X, y, **options)._capsule
+        chosen = [k if k is not None else model.k or min(15, max(1, len(model) - 1))]
+        counts, hits = _koofu.gallery_evaluate(model._capsule, data, chosen, int(weighted), 0.0,
+                                               _truth(truth), _class_set(only))
+        counts["top1"], counts["top5"] = hits[0][1], hits[0][2]
+        return Evaluation(**counts)
+    data = open_data(X, y, **options)._capsule
+    numbers = {
+        "metric": one_of(metric, METRICS, "metric"),
+        "include_raw": 1 if raw else 2,
+        "part": one_of(part, PARTS, "part"),
+    }
+    return Evaluation(**_koofu.evaluate(model._capsule, data, numbers, _truth(truth),
+                                        _class_set(only)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on the same rows."""
+
+    rows: int
+    #: Rows that both have judged; right in both, in neither, in one alone.
+    n: int
+    both: int
+    neither: int
+    only_a: int
+    only_b: int
+    #: Accuracy of a less that of b, and its 95 % interval.
+    difference: float
+    low: float
+    high: float
+    #: Of McNemar's exact test.
+    p: float
+
+
+def compare(
+    a: Model,
+    b: Model,
+    X: Rows,
+    y: Labels = None,
+    *,
+    raw_b: bool = False,
+    truth: Optional[Truth] = None,
+    only: Optional[Sequence[str]] = None,
+    **options: Any,
+) -> Comparison:
+    """Compares two models row by row: which is right where the other is wrong, and whether that
+    could be chance.
+
+    :param raw_b: judge b in the original space (b may be a itself).
+    :param options: of :class:`koofu.Data`.
+    """
+    data = open_data(X, y, **options)._capsule
+    verdicts = [
+        _koofu.verdicts(model._capsule, data, {"raw": raw}, _truth(truth), _class_set(only))
+        for model, raw in ((a, 0), (b, int(raw_b)))
+    ]
+    return Comparison(**_koofu.compare(*verdicts))
+
+
+_CELLS = ("kind", "raw", "lambda", "relative", "dim", "k", "metric", "alpha", "n", "top1", "top5")
+
+
+def sweep(
+    X: Rows,
+    y: Labels = None,
+    *,
+    test: Any = None,
+    lambdas: Optional[Sequence[Union[str, float]]] = None,
+    dims: Optional[Sequence[int]] = None,
+    k: Optional[Sequence[int]] = None,
+    metrics: Optional[Sequence[str]] = None,
+    centre: Optional[str] = None,
+    method: Optional[str] = None,
+    raw: bool = True,
+    prototypes: bool = True,
+    folds: Optional[int] = None,
+    leave_one_out: bool = False,
+    sample: Optional[int] = None,
+    text: Optional[Text] = None,
+    fuse: bool = False,
+    truth: Optional[Truth] = None,
+    stats: Optional[Stats] = None,
+    normalize: bool = True,
+    **options: Any,
+) -> dict[str, AnyArray]:
+    """Accuracy for every combination of settings, with shared work done once.
+
+    Returns columns, which ``pandas.DataFrame`` and ``polars.DataFrame`` take as they are: ``kind``
+    (``"prototypes"``, ``"neighbours"``, ``"text"``, ``"fused"``), ``raw``, ``lambda``,
+    ``relative``, ``dim``, ``k``, ``metric``, ``alpha``, ``n``, ``top1``, ``top5``, ``accuracy``.
+
+    :param X, y, options: as in :class:`koofu.Data`.
+    :param test: test rows: a :class:`koofu.Data`, a path, or ``(X, y)``; None: folds of X.
+    :param lambdas: as ``lambda_`` of :func:`koofu.fit`; None: ``"0.3x"``.
+    :param dims: numbers of dimensions; None: all.
+    :param k: numbers of neighbours, rising; None: prototypes alone.
+    :param metrics: None: the default one.
+    :param raw, prototypes: include the original space, and nearest prototypes.
+    :param folds: without test rows; None: 5.
+    :param leave_one_out: leave rows out in turn instead of folds.
+    :param text, fuse: include zero-shot, and text and prototypes together.
+    :param stats: the statistics of X, if they are at hand.
+
+    >>> import numpy as np, koofu
+    >>> y = np.arange(200) % 4
+    >>> X = np.random.default_rng(0).normal(size=(200, 16)) + 4 * np.eye(4, 16)[y]
+    >>> table = koofu.sweep(X, y, lambdas=["0.1x", "1x"], dims=[16, 3], raw=False)
+    >>> table["dim"], table["n"]
+    (array([16,  3, 16,  3]), array([200, 200, 200, 200]))
+    """
+    data = open_data(X, y, **options)
+    if stats is None:
+        stats = Stats.of(data, normalize=normalize)
+    judged = None
+    if test is not None:
+        pair = isinstance(test, tuple) and len(test) == 2
+        judged = (open_data(test[0], test[1], "test") if pair
+                  else open_data(test, what="test"))._capsule
+    numbers = {
+        "centre": one_of(centre, CENTRES, "centre"),
+        "method": one_of(method, METHODS, "method"),
+        "include_raw": 1 if raw else 2,
+        "include_prototypes": 1 if prototypes else 2,
+        "folds": folds,
+        "leave_one_out": int(leave_one_out),
+        "sample": sample,
+        "fuse": int(fuse),
+    }
+    steps = None
+    if lambdas is not None:
+        pairs = [lambda_options(value) for value in _listed(lambdas, "lambdas")]
+        steps = [(pair["lambda"], pair["lambda_unit"]) for pair in pairs]
+    spaces = None if metrics is None else [one_of(m, METRICS, "metrics") for m in metrics]
+    _, _, cells = _koofu.sweep(
+        stats._capsule, data._capsule, judged, numbers, _truth(truth),
+        None if text is None else text._capsule, steps, _numbers(dims, "dims"), _numbers(k, "k"),
+        spaces,
+    )
+    table = {name: np.array([cell[i] for cell in cells]) for i, name in enumerate(_CELLS)}
+    table["accuracy"] = table["top1"] / np.maximum(table["n"], 1)
+    return table
+
+
+def _listed(value: Any, what: str) -> list[Any]:
+    if isinstance(value, (str, int, float)):
+        raise TypeError(f"{what} is {value!r}; it must be a list")
+    return list(value)
+
+
+def _numbers(value: Optional[Sequence[int]], what: str) -> Optional[list[int]]:
+    if value is None:
+        return None
+    return [int(number) for number in _listed(value, what)]
+
+
+def report(
+    path: Path,
+    X: Rows,
+    y: Labels = None,
+    *,
+    test: Any = None,
+    model: Optional[Model] = None,
+    text: Optional[Text] = None,
+    truth: Optional[Truth] = None,
+    title: Optional[str] = None,
+    train_name: Optional[str] = None,
+    test_name: Optional[str] = None,
+    dims: Optional[Sequence[int]] = None,
+    k: Optional[Sequence[int]] = None,
+    shots: Optional[Sequence[int]] = None,
+    seeds: Optional[int] = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Writes one HTML page about rows and their model, with everything chosen that is not given.
+
+    The page needs nothing else: no network, no script. Returns the main figures.
+
+    :param X, y, options: training rows, as in :class:`koofu.Data`.
+    :param test: test rows: a :class:`koofu.Data`, a path, or ``(X, y)``; None: folds of X.
+    :param model: of the training rows; None: one is fitted.
+    :param text: text prototypes to fit together with the rows.
+    :param dims, k, shots: dimensions, neighbours and numbers of shots to compare.
+    :param seeds: draws for each number of shots; None: 3.
+    """
+    data = open_data(X, y, **options)
+    judged = None
+    if test is not None:
+        pair = isinstance(test, tuple) and len(test) == 2
+        judged = (open_data(test[0], test[1], "test") if pair
+                  else open_data(test, what="test"))._capsule
+    words = {
+        "title": title,
+        "train_name": train_name or (str(X) if is_path(X) else "training rows"),
+        "test_name": test_name or (None if judged is None
+                                   else str(test) if is_path(test) else "test rows"),
+        "seeds": seeds,
+    }
+    result: dict[str, Any] = _koofu.report(
+        data._capsule, fs(path), words, {}, judged, _truth(truth),
+        None if model is None else model._capsule, None if text is None else text._capsule,
+        _numbers(dims, "dims"), _numbers(k, "k"), _numbers(shots, "shots"),
+    )
+    return result

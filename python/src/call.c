@@ -1,0 +1,235 @@
+/* call.c - calls of the library: contexts, the interpreter's lock, interrupts, errors and notes.
+ *
+ * A context serves one thread at a time. Each call takes one from a list and puts it back, so any
+ * number of Python threads can use one model at once. After fork() the list is empty: threads of a
+ * context do not live on in the child.
+ *
+ * The library reports progress on the thread that called it. There, now and then, the interpreter is
+ * taken back for a moment to see whether a signal has arrived. */
+#include "koofu_py.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_NOTES = 100, LOOK_EVERY_MS = 50 };
+
+typedef struct slot {
+  struct slot *next;
+  kf_ctx *ctx;
+  unsigned settings; /* number of the settings it was made with */
+  PyThreadState *thread;
+  int64_t looked; /* when, in milliseconds */
+  char *notes[MOST_NOTES];
+  size_t n_notes;
+} slot;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static slot *idle;
+static kf_ctx_options settings;
+static unsigned n_settings;
+
+/* --- fork ------------------------------------------------------------------------------------------ */
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+static void in_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  idle = NULL; /* their threads are gone, so they cannot even be freed */
+}
+
+static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+/* --- what the library calls -------------------------------------------------------------------------- */
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Non-zero: an exception is set, and the work should stop. Without the interpreter. */
+static int look(slot *s) {
+  int64_t now = now_ms();
+  if (now - s->looked < LOOK_EVERY_MS) return 0;
+  s->looked = now;
+  PyEval_RestoreThread(s->thread);
+  int stop = PyErr_CheckSignals();
+  s->thread = PyEval_SaveThread();
+  return stop;
+}
+
+static int progress(void *user, const char *what, uint64_t done, uint64_t total) {
+  (void)what;
+  (void)done;
+  (void)total;
+  return look(user);
+}
+
+kf_status call_look(call *c) { return look(c->slot) != 0 ? KF_ERR_CANCELLED : KF_OK; }
+
+static void note(void *user, const char *message) {
+  slot *s = user;
+  char *copy = s->n_notes < MOST_NOTES ? strdup(message) : NULL;
+  if (copy != NULL) s->notes[s->n_notes++] = copy;
+}
+
+/* --- contexts ---------------------------------------------------------------------------------------- */
+
+static void slot_free(slot *s) {
+  if (s == NULL) return;
+  kf_ctx_free(s->ctx);
+  for (size_t i = 0; i < s->n_notes; i++) free(s->notes[i]);
+  free(s);
+}
+
+static slot *slot_new(const kf_ctx_options *chosen, unsigned number) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  slot *s = calloc(1, sizeof *s);
+  if (s == NULL) return NULL;
+  kf_ctx_options o = *chosen;
+  o.progress = progress;
+  o.log = note;
+  o.user = s;
+  s->settings = number;
+  if (kf_ctx_new(&o, &s->ctx) == KF_OK) return s;
+  free(s);
+  return NULL;
+}
+
+static slot *slot_take(void) {
+  pthread_mutex_lock(&lock);
+  slot *s = idle;
+  if (s != NULL) idle = s->next;
+  kf_ctx_options chosen = settings;
+  unsigned number = n_settings;
+  pthread_mutex_unlock(&lock);
+  if (s != NULL && s->settings == number) return s;
+  slot_free(s);
+  return slot_new(&chosen, number);
+}
+
+static void slot_give_back(slot *s) {
+  pthread_mutex_lock(&lock);
+  s->next = idle;
+  idle = s;
+  pthread_mutex_unlock(&lock);
+}
+
+/* --- one call ---------------------------------------------------------------------------------------- */
+
+bool call_begin(call *c, PyObject *module) {
+  *c = (call){.slot = slot_take(), .module = module};
+  if (c->slot == NULL) {
+    PyErr_NoMemory();
+    return false;
+  }
+  c->ctx = c->slot->ctx;
+  c->slot->looked = now_ms();
+  return true;
+}
+
+bool call_leave(call *c) {
+  c->away = c->status == KF_OK;
+  if (c->away) c->slot->thread = PyEval_SaveThread();
+  return c->away;
+}
+
+bool call_return(call *c, kf_status status) {
+  if (c->away) PyEval_RestoreThread(c->slot->thread);
+  c->away = false;
+  c->status = status;
+  return status == KF_OK;
+}
+
+static bool pass_on_notes(call *c) {
+  slot *s = c->slot;
+  const hooks *h = PyModule_GetState(c->module);
+  bool fine = true;
+  for (size_t i = 0; i < s->n_notes; i++) {
+    PyObject *answer =
+        fine && h->note != NULL ? PyObject_CallFunction(h->note, "s", s->notes[i]) : NULL;
+    if (fine && h->note != NULL && answer == NULL) fine = false;
+    Py_XDECREF(answer);
+    free(s->notes[i]);
+  }
+  s->n_notes = 0;
+  return fine;
+}
+
+static void raise_error(call *c) {
+  const hooks *h = PyModule_GetState(c->module);
+  if (h->error == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, kf_errmsg(c->ctx));
+    return;
+  }
+  PyObject *error = PyObject_CallFunction(h->error, "isi", (int)c->status, kf_errmsg(c->ctx),
+                                          (int)kf_errhint(c->ctx));
+  if (error == NULL) return;
+  PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  Py_DECREF(error);
+}
+
+bool call_end(call *c) {
+  bool fine = !PyErr_Occurred(); /* an interrupt, or an argument */
+  if (fine && c->status != KF_OK) {
+    raise_error(c);
+    fine = false;
+  }
+  if (fine) {
+    fine = pass_on_notes(c);
+  } else { /* what went wrong is what counts */
+    for (size_t i = 0; i < c->slot->n_notes; i++) free(c->slot->notes[i]);
+    c->slot->n_notes = 0;
+  }
+  slot_give_back(c->slot);
+  return fine;
+}
+
+/* --- settings ---------------------------------------------------------------------------------------- */
+
+/* configure(threads, isa, any_encoder) */
+PyObject *py_configure(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  uint32_t threads, isa, any;
+  if (!check_count("configure", n, 3) || !take_u32(args[0], &threads) || !take_u32(args[1], &isa) ||
+      !take_u32(args[2], &any))
+    return NULL;
+  kf_ctx_options o = {.threads = threads, .isa = (kf_isa)isa, .any_encoder = any != 0};
+  kf_ctx *trial;
+  if (kf_ctx_new(&o, &trial) != KF_OK) {
+    PyErr_Format(PyExc_ValueError, "threads must be 0 to 1024, and the instruction set available");
+    return NULL;
+  }
+  kf_ctx_free(trial);
+  pthread_mutex_lock(&lock);
+  settings = o;
+  n_settings++;
+  pthread_mutex_unlock(&lock);
+  Py_RETURN_NONE;
+}
+
+/* threads() -> how many a call uses, and the name of the instruction set. */
+PyObject *py_threads(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)args;
+  call c;
+  if (!check_count("threads", n, 0) || !call_begin(&c, module)) return NULL;
+  unsigned threads = kf_ctx_threads(c.ctx);
+  const char *isa = kf_isa_name(kf_ctx_isa(c.ctx));
+  return call_end(&c) ? Py_BuildValue("(Is)", threads, isa) : NULL;
+}
+
+/* set_hooks(error, note): error(status, message, hint) makes an exception, note(message) logs. */
+PyObject *py_set_hooks(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  if (!check_count("set_hooks", n, 2)) return NULL;
+  hooks *h = PyModule_GetState(module);
+  PyObject *before[2] = {h->error, h->note};
+  h->error = Py_NewRef(args[0]);
+  h->note = Py_NewRef(args[1]);
+  Py_XDECREF(before[0]);
+  Py_XDECREF(before[1]);
+  Py_RETURN_NONE;
+}

@@ -1,0 +1,85 @@
+/* dlpack.c - rows of tensors by DLPack: torch, JAX and others, in memory of the processor. */
+#include "koofu_py.h"
+
+/* As dlpack.h 0.8 has them; the layout is fixed. */
+enum { DL_CPU = 1, DL_CUDA_HOST = 3, DL_FLOAT = 2, DL_BFLOAT = 4 };
+typedef struct dl_tensor {
+  void *data;
+  int32_t device_type, device_id;
+  int32_t ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides; /* strides in elements; NULL: packed */
+  uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+  dl_tensor tensor;
+  void *manager;
+  void (*deleter)(struct dl_managed *);
+} dl_managed;
+
+#define FRESH "dltensor"
+#define TAKEN "used_dltensor"
+
+static void release_tensor(void *what) {
+  dl_managed *m = what;
+  if (m->deleter != NULL) m->deleter(m);
+}
+
+/* Asked before anything is exported, since a GPU may have to copy or wait for that. */
+static bool check_device(PyObject *object, const char *what) {
+  PyObject *device = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+  int kind = 0, number = 0;
+  bool fine = device != NULL && PyArg_ParseTuple(device, "ii", &kind, &number);
+  Py_XDECREF(device);
+  if (!fine || kind == DL_CPU || kind == DL_CUDA_HOST) return fine;
+  PyErr_Format(PyExc_ValueError,
+               "%s is on a device (DLPack type %d), not in the memory of the processor; copy it "
+               "there first, as with .cpu()",
+               what, kind);
+  return false;
+}
+
+static int float_type(const dl_tensor *t) {
+  if (t->lanes != 1) return -1;
+  if (t->code == DL_BFLOAT && t->bits == 16) return KF_BF16;
+  if (t->code != DL_FLOAT) return -1;
+  return t->bits == 32 ? KF_F32 : t->bits == 16 ? KF_F16 : t->bits == 64 ? KF_F64 : -1;
+}
+
+static bool add_tensor(rows *r, const dl_tensor *t, const char *what) {
+  int type = float_type(t);
+  if (t->ndim != 2) {
+    PyErr_Format(PyExc_ValueError, "%s has %d dimension%s; it must have 2, rows and columns%s",
+                 what, (int)t->ndim, t->ndim == 1 ? "" : "s",
+                 t->ndim == 1 ? " (one row is reshape(1, -1))" : "");
+    return false;
+  }
+  if (type < 0) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s has elements of DLPack type %d with %d bits; rows are float16, bfloat16, "
+                 "float32 or float64",
+                 what, (int)t->code, (int)t->bits);
+    return false;
+  }
+  if (!rows_columns(r, (uint64_t)t->shape[1], what)) return false;
+  int64_t size = t->bits / 8;
+  return rows_add(
+      r, &(kf_array){.rows = (const char *)t->data + t->byte_offset,
+                     .n = (uint64_t)t->shape[0],
+                     .dtype = (kf_dtype)type,
+                     .row_stride = size * (t->strides != NULL ? t->strides[0] : t->shape[1]),
+                     .column_stride = size * (t->strides != NULL ? t->strides[1] : 1)});
+}
+
+int rows_from_dlpack(rows *r, PyObject *object, const char *what) {
+  if (!PyObject_HasAttrString(object, "__dlpack__")) return 0;
+  if (!check_device(object, what)) return -1;
+  PyObject *capsule = PyObject_CallMethod(object, "__dlpack__", NULL);
+  if (capsule == NULL) return -1;
+  dl_managed *m = PyCapsule_GetPointer(capsule, FRESH);
+  bool fine = m != NULL && PyCapsule_SetName(capsule, TAKEN) == 0 &&
+              rows_keep(r, release_tensor, m) && add_tensor(r, &m->tensor, what);
+  Py_DECREF(capsule);
+  return fine ? 1 : -1;
+}

@@ -1,0 +1,294 @@
+/* gallery.c - galleries: nearest rows and votes. */
+#include "koofu_py.h"
+
+static void gallery_destroy(PyObject *capsule) {
+  kf_gallery_free(PyCapsule_GetPointer(capsule, CAPSULE_GALLERY));
+}
+static void gallery_release(void *gallery) { kf_gallery_free(gallery); }
+
+static PyObject *hand_out(call *c, kf_gallery *gallery) {
+  if (call_end(c)) return capsule_new(gallery, CAPSULE_GALLERY, gallery_destroy, gallery_release);
+  kf_gallery_free(gallery);
+  return NULL;
+}
+
+static const field gallery_fields[] = {
+    {"metric", FIELD_I32, offsetof(kf_gallery_options, metric)},
+    {"k", FIELD_U32, offsetof(kf_gallery_options, k)},
+    {"append_to", FIELD_PATH, offsetof(kf_gallery_options, append_to)},
+    {"again", FIELD_I32, offsetof(kf_gallery_options, again)},
+};
+
+/* gallery_new(data, model | None, options) */
+static PyObject *py_gallery_new(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  kf_gallery_options o = {0};
+  kf_gallery *gallery = NULL;
+  void *model;
+  call c;
+  if (!check_count("gallery_new", n, 3)) return NULL;
+  const kf_data *data = capsule_get(args[0], CAPSULE_DATA);
+  if (data == NULL || !capsule_maybe(args[1], CAPSULE_MODEL, &model) ||
+      !fields_fill(&o, gallery_fields, COUNT_OF(gallery_fields), args[2]) ||
+      !call_begin(&c, module))
+    return NULL;
+  RUN(&c, kf_gallery_new(c.ctx, data, model, &o, &gallery));
+  return hand_out(&c, gallery);
+}
+
+/* gallery_save(data, model | None, options, path) -> whether the rows were in it already */
+static PyObject *py_gallery_save(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  kf_gallery_options o = {0};
+  const char *path;
+  void *model;
+  int repeated = 0;
+  call c;
+  if (!check_count("gallery_save", n, 4)) return NULL;
+  const kf_data *data = capsule_get(args[0], CAPSULE_DATA);
+  if (data == NULL || !capsule_maybe(args[1], CAPSULE_MODEL, &model) ||
+      !fields_fill(&o, gallery_fields, COUNT_OF(gallery_fields), args[2]) ||
+      !take_path(args[3], &path) || !call_begin(&c, module))
+    return NULL;
+  o.repeated = &repeated;
+  RUN(&c, kf_gallery_save(c.ctx, data, model, &o, path));
+  return call_end(&c) ? PyBool_FromLong(repeated) : NULL;
+}
+
+/* gallery_load(path, rerank_from_disk) */
+static PyObject *py_gallery_load(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  const char *path;
+  uint32_t from_disk;
+  kf_gallery *gallery = NULL;
+  call c;
+  if (!check_count("gallery_load", n, 2) || !take_path(args[0], &path) ||
+      !take_u32(args[1], &from_disk) || !call_begin(&c, module))
+    return NULL;
+  kf_gallery_load_options o = {.rerank_from_disk = from_disk != 0};
+  RUN(&c, kf_gallery_load(c.ctx, path, &o, &gallery));
+  return hand_out(&c, gallery);
+}
+
+/* --- what is in them --------------------------------------------------------------------------------------- */
+
+static const char *class_name(const void *gallery, uint32_t k) {
+  return kf_gallery_class_name(gallery, k);
+}
+
+/* gallery_info(gallery) -> (rows, dim_in, dim, metric, mapped, k, has_labels, classes, names, has_ids,
+ * bytes of memory) */
+static PyObject *py_gallery_info(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  if (!check_count("gallery_info", n, 1)) return NULL;
+  const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
+  if (g == NULL) return NULL;
+  PyObject *names = names_list(class_name, g, kf_gallery_classes(g));
+  if (names == NULL) return NULL;
+  return Py_BuildValue(
+      "(KIIsiIiINiK)", (unsigned long long)kf_gallery_rows(g), kf_gallery_dim_in(g),
+      kf_gallery_dim(g), kf_metric_name(kf_gallery_metric(g)), kf_gallery_mapped(g),
+      kf_gallery_k(g), kf_gallery_has_labels(g), kf_gallery_classes(g), names,
+      kf_gallery_id(g, 0) != NULL, (unsigned long long)kf_index_bytes(kf_gallery_index(g)));
+}
+
+/* gallery_labels(gallery, out): int32 */
+static PyObject *py_gallery_labels(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  Py_buffer out;
+  if (!check_count("gallery_labels", n, 2)) return NULL;
+  const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
+  if (g == NULL || !take_buffer(args[1], &out, true, sizeof(int32_t), (int64_t)kf_gallery_rows(g)))
+    return NULL;
+  int32_t *labels = out.buf;
+  for (uint64_t i = 0; i < kf_gallery_rows(g); i++) labels[i] = kf_gallery_label(g, i);
+  PyBuffer_Release(&out);
+  Py_RETURN_NONE;
+}
+
+/* gallery_id(gallery, row) -> str | None */
+static PyObject *py_gallery_id(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  uint64_t row;
+  if (!check_count("gallery_id", n, 2)) return NULL;
+  const kf_gallery *g = capsule_get(args[0], CAPSULE_GALLERY);
+  if (g == NULL || !take_u64(args[1], &row)) return NULL;
+  const char *id = kf_gallery_id(g, row);
+  return id != NULL ? PyUnicode_FromString(id) : Py_NewRef(Py_None);
+}
+
+/* --- searching ------------------------------------------------------------------------------------------------ */
+
+typedef struct search {
+  const kf_gallery *gallery;
+  uint32_t k;
+  const int64_t *leave_out;
+  const double *text_mean;
+  kf_vote_options votes;
+  int64_t *rows;
+  int32_t *classes;
+  double *scores;
+  kf_search_report report;
+} search;
+
+static kf_status search_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
+                              const float *block) {
+  search *s = argument;
+  kf_search_options o = {.leave_out = s->leave_out != NULL ? s->leave_out + first : NULL,
+                         .text_mean = s->text_mean};
+  return kf_gallery_search(ctx, s->gallery, block, n, s->k, &o, s->rows + first * s->k,
+                           s->scores + first * s->k, &s->report);
+}
+
+static kf_status vote_block(void *argument, kf_ctx *ctx, uint64_t first, uint64_t n,
+                            const float *block) {
+  search *s = argument;
+  return kf_gallery_classify(ctx, s->gallery, block, n, &s->votes, s->classes + first * s->k,
+                             s->scores + first * s->k, &s->report);
+}
+
+static PyObject *report_of(const search *s) {
+  return Py_BuildValue("(KK)", (unsigned long long)s->report.candidates,
+                       (unsigned long long)s->report.far);
+}
+
+/* The two arrays of answers, [rows][k]; `size` of an element of the first. */
+static bool take_answers(search *s, PyObject *const *args, size_t size, int64_t count,
+                         Py_buffer out[2]) {
+  if (!take_buffer(args[0], &out[0], true, size, count)) return false;
+  if (!take_buffer(args[1], &out[1], true, sizeof(double), count)) {
+    PyBuffer_Release(&out[0]);
+    return false;
+  }
+  s->rows = out[0].buf;
+  s->classes = out[0].buf;
+  s->scores = out[1].buf;
+  return true;
+}
+
+static bool check_columns(const source *from, const kf_gallery *g) {
+  if (from->dim == kf_gallery_dim_in(g) || from->n == 0) return true;
+  PyErr_Format(PyExc_ValueError, "X has %u columns, but the gallery takes %u", from->dim,
+               kf_gallery_dim_in(g));
+  return false;
+}
+
+static void search_rows(search *s, call *c, PyObject *object, PyObject *const *answers, size_t size,
+                        block_fn work) {
+  source from;
+  Py_buffer out[2];
+  if (!source_open(&from, c, object, "X")) return;
+  if (check_columns(&from, s->gallery) &&
+      take_answers(s, answers, size, (int64_t)(from.n * s->k), out)) {
+    from.block = kf_gallery_batch(c->ctx, s->gallery);
+    source_each(&from, c, work, s);
+    PyBuffer_Release(&out[0]);
+    PyBuffer_Release(&out[1]);
+  }
+  source_close(&from);
+}
+
+/* gallery_search(gallery, rows, k, leave_out | None, text_mean | None, out_rows, out_scores) */
+static PyObject *py_gallery_search(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  search s = {0};
+  Py_buffer leave_out, mean;
+  call c;
+  if (!check_count("gallery_search", n, 7)) return NULL;
+  s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
+  if (s.gallery == NULL || !take_u32(args[2], &s.k)) return NULL;
+  bool leaves = args[3] != Py_None, text = args[4] != Py_None;
+  if (leaves && !take_buffer(args[3], &leave_out, false, sizeof(int64_t), -1)) return NULL;
+  bool fine =
+      !text || take_buffer(args[4], &mean, false, sizeof(double), kf_gallery_dim_in(s.gallery));
+  if (fine) {
+    s.leave_out = leaves ? leave_out.buf : NULL;
+    s.text_mean = text ? mean.buf : NULL;
+    fine = call_begin(&c, module);
+    if (fine) {
+      search_rows(&s, &c, args[1], args + 5, sizeof(int64_t), search_block);
+      fine = call_end(&c);
+    }
+    if (text) PyBuffer_Release(&mean);
+  }
+  if (leaves) PyBuffer_Release(&leave_out);
+  return fine ? report_of(&s) : NULL;
+}
+
+static kf_status search_itself(search *s, call *c, uint64_t first, uint64_t n) {
+  uint64_t batch = kf_gallery_batch(c->ctx, s->gallery);
+  kf_status status = KF_OK;
+  for (uint64_t done = 0; status == KF_OK && done < n; done += batch) {
+    uint64_t count = n - done < batch ? n - done : batch;
+    status = kf_gallery_search_itself(c->ctx, s->gallery, first + done, count, s->k,
+                                      s->rows + done * s->k, s->scores + done * s->k, &s->report);
+    if (status == KF_OK) status = call_look(c);
+  }
+  return status;
+}
+
+/* gallery_itself(gallery, first, n, k, out_rows, out_scores) */
+static PyObject *py_gallery_itself(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  search s = {0};
+  uint64_t first, count;
+  Py_buffer out[2];
+  call c;
+  if (!check_count("gallery_itself", n, 6)) return NULL;
+  s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
+  if (s.gallery == NULL || !take_u64(args[1], &first) || !take_u64(args[2], &count) ||
+      !take_u32(args[3], &s.k) ||
+      !take_answers(&s, args + 4, sizeof(int64_t), (int64_t)(count * s.k), out))
+    return NULL;
+  bool fine = call_begin(&c, module);
+  if (fine) {
+    RUN(&c, search_itself(&s, &c, first, count));
+    fine = call_end(&c);
+  }
+  PyBuffer_Release(&out[0]);
+  PyBuffer_Release(&out[1]);
+  return fine ? report_of(&s) : NULL;
+}
+
+static const field vote_fields[] = {
+    {"k", FIELD_U32, offsetof(kf_vote_options, k)},
+    {"top", FIELD_U32, offsetof(kf_vote_options, top)},
+    {"weighted", FIELD_I32, offsetof(kf_vote_options, weighted)},
+    {"temperature", FIELD_F64, offsetof(kf_vote_options, temperature)},
+};
+
+/* gallery_vote(gallery, rows, options, out_classes, out_votes) */
+static PyObject *py_gallery_vote(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  search s = {0};
+  call c;
+  if (!check_count("gallery_vote", n, 5)) return NULL;
+  s.gallery = capsule_get(args[0], CAPSULE_GALLERY);
+  if (s.gallery == NULL || !fields_fill(&s.votes, vote_fields, COUNT_OF(vote_fields), args[2]) ||
+      !call_begin(&c, module))
+    return NULL;
+  s.k = s.votes.top > 0 ? s.votes.top : 1;
+  search_rows(&s, &c, args[1], args + 3, sizeof(int32_t), vote_block);
+  return call_end(&c) ? report_of(&s) : NULL;
+}
+
+/* choose_k(data, model | None) -> k */
+static PyObject *py_choose_k(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  void *model;
+  kf_k_choice *choice = NULL;
+  call c;
+  if (!check_count("choose_k", n, 2)) return NULL;
+  const kf_data *data = capsule_get(args[0], CAPSULE_DATA);
+  if (data == NULL || !capsule_maybe(args[1], CAPSULE_MODEL, &model) || !call_begin(&c, module))
+    return NULL;
+  RUN(&c, kf_k_choice_new_for_rows(c.ctx, data, model, NULL, &choice));
+  PyObject *k = call_end(&c) ? PyLong_FromUnsignedLong(choice->k) : NULL;
+  kf_k_choice_free(choice);
+  return k;
+}
+
+PyMethodDef gallery_methods[] = {METHOD(gallery_new),
+                                 METHOD(gallery_save),
+                                 METHOD(gallery_load),
+                                 METHOD(gallery_info),
+                                 METHOD(gallery_labels),
+                                 METHOD(gallery_id),
+                                 METHOD(gallery_search),
+                                 METHOD(gallery_itself),
+                                 METHOD(gallery_vote),
+                                 METHOD(choose_k),
+                                 {0}};

@@ -1,0 +1,209 @@
+/* rows.c - rows of Python objects where they are: the buffer protocol, and what all sources share. */
+#include "koofu_py.h"
+
+#include <string.h>
+
+typedef struct keeper {
+  struct keeper *next;
+  void (*release)(void *);
+  void *what;
+} keeper;
+
+bool rows_add(rows *r, const kf_array *array) {
+  if (r->n == r->room) {
+    size_t room = r->room > 0 ? 2 * r->room : 1;
+    kf_array *more = PyMem_Realloc(r->arrays, room * sizeof *more);
+    if (more == NULL) return PyErr_NoMemory(), false;
+    r->arrays = more;
+    r->room = room;
+  }
+  r->arrays[r->n++] = *array;
+  r->total += array->n;
+  return true;
+}
+
+bool rows_keep(rows *r, void (*release)(void *), void *what) {
+  keeper *k = PyMem_Malloc(sizeof *k);
+  if (k == NULL) {
+    release(what);
+    return PyErr_NoMemory(), false;
+  }
+  *k = (keeper){r->keepers, release, what};
+  r->keepers = k;
+  return true;
+}
+
+void rows_release(rows *r) {
+  /* Whoever releases may run Python, and must not see an exception that is under way. */
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  while (r->keepers != NULL) {
+    keeper *k = r->keepers;
+    r->keepers = k->next;
+    k->release(k->what);
+    PyMem_Free(k);
+  }
+  PyErr_Restore(type, value, trace);
+  PyMem_Free(r->arrays);
+  *r = (rows){0};
+}
+
+bool rows_columns(rows *r, uint64_t dim, const char *what) {
+  if (dim == 0 || dim > KF_MAX_DIM) {
+    PyErr_Format(PyExc_ValueError, "%s has %llu columns; there must be 1 to %u", what,
+                 (unsigned long long)dim, KF_MAX_DIM);
+    return false;
+  }
+  if (r->dim != 0 && r->dim != dim) {
+    PyErr_Format(PyExc_ValueError, "%s has chunks of %u and of %llu columns", what, r->dim,
+                 (unsigned long long)dim);
+    return false;
+  }
+  r->dim = (uint32_t)dim;
+  return true;
+}
+
+const float *rows_plain(const rows *r) {
+  if (r->n != 1 || r->arrays[0].dtype != KF_F32) return NULL;
+  const kf_array *a = &r->arrays[0];
+  bool packed = (a->row_stride == 0 && a->column_stride == 0) ||
+                ((a->column_stride == sizeof(float) || r->dim == 1) &&
+                 (a->row_stride == (int64_t)(r->dim * sizeof(float)) || a->n == 1));
+  return packed && (uintptr_t)a->rows % sizeof(float) == 0 ? a->rows : NULL;
+}
+
+/* --- buffers --------------------------------------------------------------------------------------------- */
+
+static void release_view(void *view) {
+  PyBuffer_Release(view);
+  PyMem_Free(view);
+}
+
+/* The type of a format, or -1. */
+static int float_type(const char *format, Py_ssize_t size) {
+  if (format == NULL) return -1;
+  if (format[0] == '@' || format[0] == '=' || format[0] == '<') format++;
+  if (strcmp(format, "f") == 0 && size == 4) return KF_F32;
+  if (strcmp(format, "e") == 0 && size == 2) return KF_F16;
+  if (strcmp(format, "d") == 0 && size == 8) return KF_F64;
+  return -1;
+}
+
+/* What an object calls its type, for messages. A new reference; NULL: an exception is set. */
+static PyObject *type_of(PyObject *object) {
+  PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+  if (dtype != NULL) return dtype;
+  PyErr_Clear();
+  return PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+}
+
+static void fail_type(PyObject *object, const char *what) {
+  PyObject *type = type_of(object);
+  if (type == NULL) return;
+  PyErr_Format(
+      PyExc_TypeError,
+      "%s has the dtype %S; rows are float16, float32 or float64 (or bfloat16, by DLPack), "
+      "in the byte order of the machine",
+      what, type);
+  Py_DECREF(type);
+}
+
+static bool add_view(rows *r, PyObject *object, const Py_buffer *view, const char *what) {
+  if (view->ndim != 2) {
+    PyErr_Format(PyExc_ValueError, "%s has %d dimension%s; it must have 2, rows and columns%s",
+                 what, view->ndim, view->ndim == 1 ? "" : "s",
+                 view->ndim == 1 ? " (one row is reshape(1, -1))" : "");
+    return false;
+  }
+  int type = float_type(view->format, view->itemsize);
+  if (type < 0) {
+    fail_type(object, what);
+    return false;
+  }
+  if (!rows_columns(r, (uint64_t)view->shape[1], what)) return false;
+  return rows_add(r, &(kf_array){.rows = view->buf,
+                                 .n = (uint64_t)view->shape[0],
+                                 .dtype = (kf_dtype)type,
+                                 .row_stride = view->strides[0],
+                                 .column_stride = view->strides[1]});
+}
+
+/* Of types without a format (ml_dtypes' bfloat16), numpy has no buffer: 0, for the next source. */
+static int rows_from_buffer(rows *r, PyObject *object, const char *what) {
+  if (!PyObject_CheckBuffer(object)) return 0;
+  Py_buffer *view = PyMem_Malloc(sizeof *view);
+  if (view == NULL) return PyErr_NoMemory(), -1;
+  if (PyObject_GetBuffer(object, view, PyBUF_RECORDS_RO) != 0) {
+    PyMem_Free(view);
+    if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+      return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  if (!rows_keep(r, release_view, view)) return -1;
+  return add_view(r, object, view, what) ? 1 : -1;
+}
+
+/* --- rows that were taken before ----------------------------------------------------------------------------- */
+
+static void let_go(void *object) { Py_DECREF((PyObject *)object); }
+
+static int rows_from_capsule(rows *r, PyObject *object, const char *what) {
+  (void)what;
+  if (!PyCapsule_IsValid(object, CAPSULE_ROWS)) return 0;
+  const rows *from = PyCapsule_GetPointer(object, CAPSULE_ROWS);
+  r->dim = from->dim;
+  for (size_t i = 0; i < from->n; i++)
+    if (!rows_add(r, &from->arrays[i])) return -1;
+  return rows_keep(r, let_go, Py_NewRef(object)) ? 1 : -1;
+}
+
+static void rows_destroy(PyObject *capsule) {
+  rows *r = PyCapsule_GetPointer(capsule, CAPSULE_ROWS);
+  rows_release(r);
+  PyMem_Free(r);
+}
+
+PyObject *py_rows(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+  (void)module;
+  const char *what;
+  if (!check_count("rows", n, 2) || !take_path(args[1], &what)) return NULL;
+  rows *r = PyMem_Malloc(sizeof *r);
+  if (r == NULL) return PyErr_NoMemory();
+  if (rows_take(r, args[0], what)) {
+    PyObject *capsule = PyCapsule_New(r, CAPSULE_ROWS, rows_destroy);
+    if (capsule != NULL) return capsule;
+    rows_release(r);
+  }
+  PyMem_Free(r);
+  return NULL;
+}
+
+/* --- any object ---------------------------------------------------------------------------------------------- */
+
+/* Nothing that holds rows. */
+static void fail_kind(PyObject *object, const char *what) {
+  if (PyObject_CheckBuffer(object)) {
+    fail_type(object, what);
+    return;
+  }
+  PyObject *name = PyType_GetName(Py_TYPE(object));
+  if (name == NULL) return;
+  PyErr_Format(PyExc_TypeError,
+               "%s is of type %U; it must be a 2-D array (numpy, or anything with the buffer "
+               "protocol, DLPack or Arrow) or a path",
+               what, name);
+  Py_DECREF(name);
+}
+
+bool rows_take(rows *r, PyObject *object, const char *what) {
+  *r = (rows){0};
+  int (*const sources[])(rows *, PyObject *, const char *) = {rows_from_capsule, rows_from_buffer,
+                                                              rows_from_arrow, rows_from_dlpack};
+  int found = 0;
+  for (size_t i = 0; found == 0 && i < COUNT_OF(sources); i++) found = sources[i](r, object, what);
+  if (found == 0) fail_kind(object, what);
+  if (found == 1) return true;
+  rows_release(r);
+  return false;
+}

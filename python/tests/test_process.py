@@ -1,0 +1,182 @@
+"""Threads, fork, interrupts and memory."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import traceback
+
+import numpy as np
+import pytest
+
+import koofu
+from test_arrays import X, Y
+
+
+def run(code, *arguments, timeout=300):
+    """Runs a program of its own, which must succeed; returns what it prints."""
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], timeout=timeout,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_eight_threads_use_one_model():
+    model, gallery = koofu.fit(X, Y), koofu.Gallery.build(X, Y)
+    want = model.predict(X), model.scores(X), model.transform(X), gallery.search(X, 5).rows
+    wrong = []
+
+    def work(seed):
+        try:
+            rng = np.random.default_rng(seed)
+            for _ in range(40):
+                part = rng.permutation(len(X))[: rng.integers(1, len(X))]
+                got = (model.predict(X[part]), model.scores(X[part]), model.transform(X[part]),
+                       gallery.search(X[part], 5).rows)
+                if not all((a == b[part]).all() for a, b in zip(got, want)):
+                    wrong.append(seed)
+                if koofu.Stats.of(X[part], Y[part]).rows != len(part):
+                    wrong.append(seed)
+        except Exception:
+            wrong.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def in_child(work):
+    """Whether work() is true in a forked child."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+def test_fork_after_use():
+    model, gallery = koofu.fit(X, Y), koofu.Gallery.build(X, Y)
+    want, fitted = model.predict(X), model.to_bytes()
+
+    def work():
+        return ((model.predict(X) == want).all() and koofu.fit(X, Y).to_bytes() == fitted and
+                (gallery.itself(3).rows >= 0).all() and in_child(lambda: bool(
+                    (model.predict(X) == want).all())))
+
+    assert in_child(work) and in_child(work) and work()
+
+
+def test_fork_while_others_work():
+    stop = threading.Event()
+
+    def busy():
+        while not stop.is_set():
+            koofu.Stats.of(X, Y)
+
+    model = koofu.fit(X, Y)
+    others = [threading.Thread(target=busy) for _ in range(3)]
+    for thread in others:
+        thread.start()
+    try:
+        assert all(in_child(lambda: len(model.predict(X)) == len(X)) for _ in range(5))
+    finally:
+        stop.set()
+        for thread in others:
+            thread.join()
+
+
+# One call that takes far longer than a second on any machine, interrupted after one. The rows of `many` are
+# all the same one, so they take no memory, and of the arrays of answers only what is written does.
+INTERRUPTED = """
+    import os, signal, sys, threading, time
+    import numpy as np, koofu
+    X = np.random.default_rng(0).normal(size=(4000, 64)).astype("f4")
+    y = np.arange(4000) % 40
+    model = koofu.fit(X, y, lambda_="1x")
+    gallery = koofu.Gallery.build(X)
+
+    def many(n):
+        return np.lib.stride_tricks.as_strided(X, (n, 64), (0, 4))
+
+    work = {
+        "predict": lambda: model.predict(many(100_000_000)),
+        "search": lambda: gallery.search(many(20_000_000), 1),
+        "fit": lambda: koofu.fit(np.tile(X, (20, 1)), np.tile(y, 20), n_components="auto",
+                                 folds=100, sample=80_000),
+    }[sys.argv[1]]
+
+    def interrupt():
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        work()
+    except KeyboardInterrupt:
+        print("stopped", koofu.fit(X[:400], y[:400]).n_classes)
+    else:
+        print("done")
+"""
+
+
+@pytest.mark.parametrize("what", ["predict", "search", "fit"])
+def test_interrupts(what):
+    """That it stops at all; how soon is a matter of the machine."""
+    assert run(INTERRUPTED, what) == "stopped 40\n"
+
+
+def test_a_handler_may_raise_anything():
+    printed = run("""
+        import signal, threading, os, time, numpy as np, koofu
+        class Enough(Exception): pass
+        def handler(*_): raise Enough("enough")
+        signal.signal(signal.SIGALRM, handler)
+        X = np.random.default_rng(0).normal(size=(4000, 64)).astype("f4")
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        try:
+            for _ in range(1_000_000):
+                koofu.fit(X, np.arange(4000) % 40)
+        except Enough as error:
+            print(error)
+    """)
+    assert printed == "enough\n"
+
+
+# How far memory goes up, in MiB, while 60 times the rows of a first fit are fitted and used.
+GROWTH = """
+    import sys
+    import numpy as np, koofu
+
+    def memory(what):
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(what)) / 1024
+
+    rng = np.random.default_rng(0)
+    few = rng.standard_normal((2000, 256)).astype(sys.argv[1])
+    rows, y = np.tile(few, (60, 1)), np.arange(120_000) % 20
+    koofu.configure(threads=2)
+    model = koofu.fit(few, y[:2000], lambda_="1x")
+    model.predict(few)
+    with open("/proc/self/clear_refs", "w") as forget:
+        forget.write("5")  # the highest mark is what it is now
+    before = memory("VmRSS")
+    koofu.fit(rows, y, lambda_="1x")
+    model.predict(rows)
+    print(memory("VmHWM") - before)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_fit_copies_nothing(dtype):
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        pytest.skip("the highest mark of memory cannot be put back")
+    size = 120_000 * 256 * np.dtype(dtype).itemsize / 2**20
+    assert float(run(GROWTH, dtype)) < 50 < size / 2
