@@ -195,6 +195,22 @@ static void dimensions_with_single_rows(void **state) {
   clear(&f);
 }
 
+/* With very many classes a row of each is enough, unless more are asked for. */
+static void dimensions_with_many_classes(void **state) {
+  (void)state;
+  enum { CLASSES = 20000, EACH = 3, MOST = 2 * CLASSES };
+  fixture f = make(CLASSES * EACH, 2, CLASSES, 1);
+  kf_dim_choice *c;
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, NULL, &c));
+  assert_int_equal(c->n, CLASSES);
+  kf_dim_choice_free(c);
+  kf_dim_options more = {.sample = MOST};
+  assert_ok(f.ctx, kf_dim_choice_new(f.ctx, f.stats, f.data, &more, &c));
+  assert_int_equal(c->n, MOST);
+  kf_dim_choice_free(c);
+  clear(&f);
+}
+
 /* Groups stay together, and folds have about as many rows. */
 static void folds_of_groups(void **state) {
   (void)state;
@@ -702,6 +718,7 @@ int main(void) {
       cmocka_unit_test(picks_of_bad_rows),
       cmocka_unit_test(good_enough),
       cmocka_unit_test(dimensions_with_single_rows),
+      cmocka_unit_test(dimensions_with_many_classes),
       cmocka_unit_test(samples_of_changing_labels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
