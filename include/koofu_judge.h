@@ -465,7 +465,7 @@ typedef struct kf_dim_options {
   kf_centre centre;
   kf_method method;
   uint32_t folds;         /* 0: 10, or fewer if most classes have fewer rows (but more than two) */
-  uint64_t sample;        /* classify at most this many rows; 0: 50,000 */
+  uint64_t sample;        /* classify at most this many rows; 0: 50,000, or 2^29 / classes */
   double margin;          /* accuracy that may be lost, 0.01 = one point; 0: 0.005 */
   const uint32_t *groups; /* as in kf_fit_options; then folds are made of whole groups */
   uint64_t reserved[2];

@@ -195,6 +195,29 @@ static void dimensions_with_single_rows(void **state) {
   clear(&f);
 }
 
+/* With very many classes a row of each is enough, unless more are asked for. */
+static void dimensions_with_many_classes(void **state) {
+  (void)state;
+  enum { CLASSES = 20000, EACH = 3 };
+  kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
+  world w = make_world(CLASSES * EACH, 2, CLASSES, 3, 5);
+  kf_data *data;
+  kf_dim_choice *c;
+  assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, 2, w.labels, NULL, CLASSES, &data));
+  kf_stats *stats = stats_of(ctx, &w, 0);
+  assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, NULL, &c));
+  assert_int_equal(c->n, CLASSES);
+  kf_dim_choice_free(c);
+  kf_dim_options more = {.sample = 2 * CLASSES};
+  assert_ok(ctx, kf_dim_choice_new(ctx, stats, data, &more, &c));
+  assert_int_equal(c->n, 2 * CLASSES);
+  kf_dim_choice_free(c);
+  kf_stats_free(stats);
+  kf_data_free(data);
+  kf_ctx_free(ctx);
+  free_world(&w);
+}
+
 /* Groups stay together, and folds have about as many rows. */
 static void folds_of_groups(void **state) {
   (void)state;
@@ -702,6 +725,7 @@ int main(void) {
       cmocka_unit_test(picks_of_bad_rows),
       cmocka_unit_test(good_enough),
       cmocka_unit_test(dimensions_with_single_rows),
+      cmocka_unit_test(dimensions_with_many_classes),
       cmocka_unit_test(samples_of_changing_labels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -375,13 +375,86 @@ static void fewer_dimensions(void **state) {
   free_world(&w);
 }
 
+/* --- so many classes that scores are sums in f32 ---------------------------------------------- */
+
+enum { MANY = 4500, MANY_D = 16, MANY_EACH = 5, MANY_N = 150 }; /* MANY_N: no multiple of a batch */
+
+static world many_world(void) { return make_world(MANY * MANY_EACH, MANY_D, MANY, 1, 11); }
+
+/* Softmax of the canonical scores, to the bound in probabilities.c; the same bits everywhere. */
+static void many_classes(void **state) {
+  (void)state;
+  enum { TOP = 7 };
+  const double temperature = 40, bound = 2 * temperature * (MANY_D + 2) * 0x1p-24;
+  static double scores[MANY_N * MANY], got[MANY_N * TOP], first[MANY_N * TOP];
+  static int32_t classes[MANY_N * MANY], best[MANY_N * TOP];
+  world w = many_world();
+  for (unsigned threads = 1; threads <= 3; threads++) {
+    kf_ctx *ctx = test_ctx(threads, threads == 1 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    kf_stats *stats = stats_of(ctx, &w, 0);
+    kf_model *model = fit(ctx, stats, 0.3, 0);
+    kf_classify_options some = {.top = TOP, .temperature = temperature}, all = {.top = MANY};
+    assert_ok(ctx, kf_classify_probabilities(ctx, model, w.rows, MANY_N, &some, best, NULL, got));
+    if (threads == 1) {
+      memcpy(first, got, sizeof got);
+      assert_ok(ctx, kf_classify(ctx, model, w.rows, MANY_N, &all, classes, scores));
+    }
+    assert_memory_equal(got, first, sizeof got);
+    kf_model_free(model);
+    kf_stats_free(stats);
+    kf_ctx_free(ctx);
+  }
+  for (int i = 0; i < MANY_N; i++) {
+    const double *s = scores + (size_t)i * MANY;
+    double sum = 0;
+    for (int k = 0; k < MANY; k++) sum += exp(temperature * (s[k] - s[0]));
+    for (int k = 0; k < TOP; k++) {
+      double want = exp(temperature * (s[k] - s[0])) / sum, p = got[i * TOP + k];
+      assert_int_equal(best[i * TOP + k], classes[(size_t)i * MANY + (size_t)k]);
+      assert_true(fabs(p - want) <= bound * want);
+      assert_true(k == 0 || p <= got[i * TOP + k - 1]);
+    }
+  }
+  free_world(&w);
+}
+
+/* Fewer dimensions: some rows of one fold find about the temperature that many rows of all find. Each
+ * class has as many rows as there are folds, so a row in each. */
+static void many_classes_fewer_dimensions(void **state) {
+  (void)state;
+  world w = many_world();
+  double found[2], again = 0;
+  for (int way = 0; way < 3; way++) {
+    kf_ctx *ctx = test_ctx(way == 2 ? 1 : 2, way == 2 ? KF_ISA_PLAIN : KF_ISA_AUTO);
+    kf_data *data;
+    kf_model *model;
+    kf_fit_options o = {
+        .lambda = {1, KF_LAMBDA_RELATIVE}, .dim = MANY_D / 2, .sample = way == 1 ? 2000 : 0};
+    assert_ok(ctx, kf_data_open_memory(ctx, w.rows, w.n, MANY_D, w.labels, NULL, MANY, &data));
+    assert_ok(ctx, kf_fit(ctx, data, &o, &model, NULL));
+    *(way == 2 ? &again : &found[way]) = kf_model_temperature(model);
+    kf_model_free(model);
+    kf_data_free(data);
+    kf_ctx_free(ctx);
+  }
+  assert_true(again == found[0]);
+  assert_true(found[0] > 0 && fabs(found[0] / found[1] - 1) < 0.15);
+  free_world(&w);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(as_defined),       cmocka_unit_test(which_temperature),
-      cmocka_unit_test(extremes),         cmocka_unit_test(calibration),
-      cmocka_unit_test(edges_of_bins),    cmocka_unit_test(several_right),
-      cmocka_unit_test(mistakes),         cmocka_unit_test(known_rows),
+      cmocka_unit_test(as_defined),
+      cmocka_unit_test(which_temperature),
+      cmocka_unit_test(extremes),
+      cmocka_unit_test(calibration),
+      cmocka_unit_test(edges_of_bins),
+      cmocka_unit_test(several_right),
+      cmocka_unit_test(mistakes),
+      cmocka_unit_test(known_rows),
       cmocka_unit_test(fewer_dimensions),
+      cmocka_unit_test(many_classes),
+      cmocka_unit_test(many_classes_fewer_dimensions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
