@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-from common import ISAS, Bench, cpu
+from common import ISAS, Bench, cpu, say
 from floors import FLOORS
 from rows_choosing import choosing, many_classes
 from rows_encoder import kernels, towers
@@ -70,25 +70,18 @@ def write(path, name, text):
         f.write(write_block(page, name, text))
 
 
-def run_group(bench, name):
-    begun = len(bench.table.rows)
-    bench.say(f"--- {name}")
-    GROUPS[name](bench)
-    bench.stop_sides()
-    for cells in bench.table.lines(bench.table.rows[begun:]):
-        bench.say("  ".join(filter(None, cells)))
-
-
 def main():
     o = arguments()
     load = os.getloadavg()[0]
     usual_search = not o.dims and o.metric == "cosine" and o.data == "gaussian"
-    table = Table(FLOORS, checked=not o.quick)
+    table = Table(FLOORS, checked=not o.quick, tell=say)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)
         try:
             for name in o.only:
-                run_group(bench, name)
+                say(f"--- {name}")
+                GROUPS[name](bench)
+                bench.stop_sides()
         except KeyboardInterrupt:
             table.fail("interrupted: the table is not complete")
         bench.stop_sides()

@@ -63,6 +63,10 @@ def read_once(path):
             pass
 
 
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
 class Bench:
     """A run: its options, its folder of files, its table."""
 
@@ -82,9 +86,6 @@ class Bench:
 
     def size(self, full, quick):
         return quick if self.o.quick else full
-
-    def say(self, text):
-        print(text, file=sys.stderr, flush=True)
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -141,7 +142,7 @@ class Bench:
         except Missing as missing:
             self.absent.update(dict.fromkeys(names, str(missing)))
             return None
-        self.say(side.what)
+        say(side.what)
         return side
 
     def stop_sides(self):

@@ -139,6 +139,14 @@ class Floors(unittest.TestCase):
 
 
 class Printing(unittest.TestCase):
+    def test_each_row_is_told_at_once(self):
+        told = []
+        t = table(TIGHT, tell=told.append)
+        t.compare("fit", "a fit", "avx512", Sample([1]), PEER, Sample([4]))
+        t.skip("fit", "a fit", "avx2", PEER, "none")
+        self.assertEqual(told, ["fit  a fit  avx512  1.00 s  a peer  4.00 s  4.00  ≥ 5  MISSED",
+                                "fit  a fit  avx2  a peer  skipped: none"])
+
     def test_markdown_and_plain_have_a_line_for_each_row(self):
         t = table(TIGHT)
         t.compare("fit", "a fit", "avx512", Sample([1, 2, 3]), PEER, Sample([10, 20, 60]))
@@ -191,7 +199,7 @@ class Rows(unittest.TestCase):
                                   metric="cosine", data="gaussian", torch="python3", work=None)
         o.__dict__.update(options)
         with contextlib.ExitStack() as stack:
-            for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.Bench.say",
+            for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.say",
                          "common.Bench.c_side", "common.Bench.python_side", "rows_fit.as_arrays", "rows_search.make_rows",
                          "rows_search.fastest_faiss", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
                          "numpy.save", "numpy.random.default_rng"):
@@ -250,11 +258,10 @@ class Status(unittest.TestCase):
                 b.table.compare("fit", "a fit", "avx512", Sample([1, 1, 1]), PEER, Sample([theirs] * 3))
 
         def make(_, t, __):
-            return types.SimpleNamespace(table=t, isas=["avx512"], say=lambda _: None,
-                                         stop_sides=lambda: None)
+            return types.SimpleNamespace(table=t, isas=["avx512"], stop_sides=lambda: None)
         with mock.patch.object(bench, "arguments", lambda: o), mock.patch.object(bench, "Bench", make), \
              mock.patch.object(bench, "FLOORS", [TIGHT]), mock.patch.dict(bench.GROUPS, fit=group), \
-             contextlib.redirect_stdout(io.StringIO()) as out:
+             contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()) as out:
             return bench.main(), out.getvalue()
 
     def test_all_is_well(self):
