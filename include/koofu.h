@@ -293,7 +293,8 @@ typedef struct kf_data_options {
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
- * checked here; rows are read later, block by block, so memory does not depend on their number. */
+ * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
+ * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
 
