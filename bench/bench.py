@@ -55,12 +55,21 @@ def arguments():
     return o
 
 
+def command(words):
+    """What to type for the same table again; where things are does not matter for that."""
+    places, kept = ("--torch", "--write", "--work"), []
+    for i, word in enumerate(words):
+        if word not in places and (i == 0 or words[i - 1] not in places):
+            kept.append(word)
+    return f"make bench ARGS='{' '.join(kept)}'" if kept else "make bench"
+
+
 def remarks(o, load):
     """What one has to know about the figures."""
     clock = "" if o.clock == "wall" else "; PROCESSOR TIME"
     busy = "; NOT QUIET: others used the machine" if load > 0.5 and o.clock == "wall" else ""
     size = "; QUICK: the figures mean nothing" if o.quick else ""
-    return f"{cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
+    return f"`{command(sys.argv[2:])}`: {cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
 
 
 def write(path, name, text):

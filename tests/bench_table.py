@@ -28,6 +28,14 @@ def table(*floors, **options):
     return Table(floors, **options)
 
 
+def import_bench(test):
+    try:
+        import bench
+    except ImportError as reason:  # numpy
+        test.skipTest(str(reason))
+    return bench
+
+
 class Figures(unittest.TestCase):
     def test_median_is_of_the_middle(self):
         self.assertEqual(Sample([9, 1, 2]).median, 2)
@@ -187,11 +195,7 @@ class Rows(unittest.TestCase):
     """Every group with sides that answer at once: the rows are those that the floors are for."""
 
     def setUp(self):
-        try:
-            import bench  # needs numpy
-        except ImportError as reason:
-            self.skipTest(str(reason))
-        self.bench = bench
+        self.bench = import_bench(self)
 
     def run_groups(self, isas, **options):
         main, t = self.bench, Table(FLOORS)
@@ -241,11 +245,11 @@ class Rows(unittest.TestCase):
 class Status(unittest.TestCase):
     """What the program prints and returns, with a group that measures nothing."""
 
+    def setUp(self):
+        self.bench = import_bench(self)
+
     def run_main(self, theirs, **options):
-        try:
-            import bench
-        except ImportError as reason:
-            self.skipTest(str(reason))
+        bench = self.bench
         o = types.SimpleNamespace(only=["fit"], isa=["avx512"], repeat=3, threads=2, clock="wall", quick=False,
                                   markdown=False, write=None, dims=None, metric="cosine", data="gaussian", work=None)
         o.__dict__.update(options)
@@ -263,6 +267,11 @@ class Status(unittest.TestCase):
              mock.patch.object(bench, "FLOORS", [TIGHT]), mock.patch.dict(bench.GROUPS, fit=group), \
              contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()) as out:
             return bench.main(), out.getvalue()
+
+    def test_the_command_leaves_out_places(self):
+        self.assertEqual(self.bench.command(["--torch", "a/python", "--only", "fit", "--write", "p.md", "--quick"]),
+                         "make bench ARGS='--only fit --quick'")
+        self.assertEqual(self.bench.command(["--torch", "a/python"]), "make bench")
 
     def test_all_is_well(self):
         status, out = self.run_main(6)
