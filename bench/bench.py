@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-from common import ISAS, Bench, cpu, say
+from common import CLOCKS, ISAS, Bench, cpu, say
 from floors import FLOORS
 from rows_choosing import choosing, many_classes
 from rows_encoder import kernels, towers
@@ -37,7 +37,7 @@ def arguments():
     p.add_argument("--isa", type=words, default=ISAS, metavar="NAME,…", help="instruction sets (default: all there are)")
     p.add_argument("--repeat", type=int, default=5, help="rounds (default: %(default)s)")
     p.add_argument("--threads", type=int, default=2, help="for all sides; floors are for two (default: %(default)s)")
-    p.add_argument("--clock", choices=("wall", "processor"), default="wall",
+    p.add_argument("--clock", choices=CLOCKS, default="wall",
                    help="what is measured; for machines that others use, too: processor, with one thread")
     p.add_argument("--quick", action="store_true", help="tiny sizes, to check the benchmarks; floors are not checked")
     p.add_argument("--markdown", action="store_true", help="the table as docs/performance.md has it")
