@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-from common import ISAS, Bench, cpu
+from common import CLOCKS, ISAS, Bench, cpu, say
 from floors import FLOORS
 from rows_choosing import choosing, many_classes
 from rows_encoder import kernels, towers
@@ -37,7 +37,7 @@ def arguments():
     p.add_argument("--isa", type=words, default=ISAS, metavar="NAME,…", help="instruction sets (default: all there are)")
     p.add_argument("--repeat", type=int, default=5, help="rounds (default: %(default)s)")
     p.add_argument("--threads", type=int, default=2, help="for all sides; floors are for two (default: %(default)s)")
-    p.add_argument("--clock", choices=("wall", "processor"), default="wall",
+    p.add_argument("--clock", choices=CLOCKS, default="wall",
                    help="what is measured; for machines that others use, too: processor, with one thread")
     p.add_argument("--quick", action="store_true", help="tiny sizes, to check the benchmarks; floors are not checked")
     p.add_argument("--markdown", action="store_true", help="the table as docs/performance.md has it")
@@ -55,12 +55,21 @@ def arguments():
     return o
 
 
+def command(words):
+    """What to type for the same table again; where things are does not matter for that."""
+    places, kept = ("--torch", "--write", "--work"), []
+    for i, word in enumerate(words):
+        if word not in places and (i == 0 or words[i - 1] not in places):
+            kept.append(word)
+    return f"make bench ARGS='{' '.join(kept)}'" if kept else "make bench"
+
+
 def remarks(o, load):
     """What one has to know about the figures."""
     clock = "" if o.clock == "wall" else "; PROCESSOR TIME"
     busy = "; NOT QUIET: others used the machine" if load > 0.5 and o.clock == "wall" else ""
     size = "; QUICK: the figures mean nothing" if o.quick else ""
-    return f"{cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
+    return f"`{command(sys.argv[2:])}`: {cpu()}; threads: {o.threads}; rounds: {o.repeat}; load average at the start {load:.1f}{clock}{busy}{size}"
 
 
 def write(path, name, text):
@@ -70,25 +79,18 @@ def write(path, name, text):
         f.write(write_block(page, name, text))
 
 
-def run_group(bench, name):
-    begun = len(bench.table.rows)
-    bench.say(f"--- {name}")
-    GROUPS[name](bench)
-    bench.stop_sides()
-    for cells in bench.table.lines(bench.table.rows[begun:]):
-        bench.say("  ".join(filter(None, cells)))
-
-
 def main():
     o = arguments()
     load = os.getloadavg()[0]
     usual_search = not o.dims and o.metric == "cosine" and o.data == "gaussian"
-    table = Table(FLOORS, checked=not o.quick)
+    table = Table(FLOORS, checked=not o.quick, tell=say)
     with tempfile.TemporaryDirectory(dir=o.work) as work:
         bench = Bench(o, table, work)
         try:
             for name in o.only:
-                run_group(bench, name)
+                say(f"--- {name}")
+                GROUPS[name](bench)
+                bench.stop_sides()
         except KeyboardInterrupt:
             table.fail("interrupted: the table is not complete")
         bench.stop_sides()

@@ -15,6 +15,7 @@ from side import Missing, Side
 from table import FASTER, Sample
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+CLOCKS = ("wall", "processor")  # in the order in which sides answer
 ISAS = ("amx", "avx512", "avx2")
 PATIENCE = 20  # seconds: what takes longer has two rounds and no more
 
@@ -63,6 +64,10 @@ def read_once(path):
             pass
 
 
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
 class Bench:
     """A run: its options, its folder of files, its table."""
 
@@ -83,9 +88,6 @@ class Bench:
     def size(self, full, quick):
         return quick if self.o.quick else full
 
-    def say(self, text):
-        print(text, file=sys.stderr, flush=True)
-
     # --- data -------------------------------------------------------------------------------------
 
     def path(self, name):
@@ -104,7 +106,7 @@ class Bench:
 
     def pick(self, times):
         """The time that this run counts."""
-        return times[0] if self.o.clock == "wall" else times[1]
+        return times[CLOCKS.index(self.o.clock)]
 
     def run(self, *words):
         """One command of koofu, to its end."""
@@ -130,7 +132,7 @@ class Bench:
         return self.side(name, [os.path.join(self.o.build, "bench", f"bench_{name}"), *map(str, words)])
 
     def python_side(self, file, environment=None, python=sys.executable, **request):
-        request.setdefault("threads", self.o.threads)
+        request.update(threads=self.o.threads, clock=CLOCKS.index(self.o.clock))
         return self.side(request["kind"], [python, os.path.join(HERE, file), json.dumps(request)],
                          environment or blas_environment(self.o.threads))
 
@@ -141,7 +143,7 @@ class Bench:
         except Missing as missing:
             self.absent.update(dict.fromkeys(names, str(missing)))
             return None
-        self.say(side.what)
+        say(side.what)
         return side
 
     def stop_sides(self):

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from common import blas_environment, cpu_has, tensors
+from common import blas_environment, cpu_has, say, tensors
 from floors import FAISS, READING, SEARCHED, peak, searched
 from side import Missing
 from table import COST
@@ -61,7 +61,7 @@ def check(b, group, what, isa):
     base, queries = np.load(b.path("base.npy"), mmap_mode="r"), np.load(b.path("queries.npy"))
     answer = np.load(b.path(f"found-{isa}.npz"))
     found = answer["found"]
-    b.say(f"{what} ({isa}): {answer['candidates'] / len(found):.0f} candidates a query")
+    say(f"{what} ({isa}): {answer['candidates'] / len(found):.0f} candidates a query")
     some = np.linspace(0, len(found) - 1, min(CHECKED, len(found))).astype(int)
     scores, wrong = exact_scores(base, queries[some], b.o.metric), 0
     for row, ours in zip(scores, found[some]):

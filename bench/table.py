@@ -68,13 +68,13 @@ def spread(sample):
 
 
 class Table:
-    """`floors` as in floors.py; without `checked` they are shown and never fail."""
+    """`floors` as in floors.py; without `checked` they are shown and never fail. Each row is told at once."""
 
-    def __init__(self, floors=(), checked=True):
+    def __init__(self, floors=(), checked=True, tell=lambda line: None):
         self.floors = {(f.group, f.what, f.against): f for f in floors}
         if len(self.floors) != len(floors):
             raise ValueError("two floors for one row")
-        self.checked, self.rows, self.wrong = checked, [], []
+        self.checked, self.tell, self.rows, self.wrong = checked, tell, [], []
 
     # --- filling --------------------------------------------------------------------------------
 
@@ -94,11 +94,15 @@ class Table:
             kept = ratio >= number if sense == FASTER else ratio <= number
         bound = "" if number is None else f"{'≥' if sense == FASTER else '≤'} {number:g}"
         row = Row(group, what, isa, ours, against, other, ratio, min(rounds), max(rounds), bound, kept)
-        self.rows.append(row)
-        return row
+        return self.add(row)
 
     def skip(self, group, what, isa, against, why):
-        self.rows.append(Skipped(group, what, isa, against, why))
+        self.add(Skipped(group, what, isa, against, why))
+
+    def add(self, row):
+        self.rows.append(row)
+        self.tell("  ".join(filter(None, self.cells(row, self.checked))))
+        return row
 
     def fail(self, message):
         """Something else than a time is wrong."""
@@ -133,8 +137,8 @@ class Table:
         verdict = {None: "", True: "kept", False: "MISSED"}[row.kept if checked else None]
         return row.group, row.what, row.isa, spread(row.ours), row.against, spread(row.other), ratio, row.floor, verdict
 
-    def lines(self, rows=None):
-        return [self.cells(r, self.checked) for r in (self.rows if rows is None else rows)]
+    def lines(self):
+        return [self.cells(row, self.checked) for row in self.rows]
 
     def markdown(self):
         lines = ["| " + " | ".join(c) + " |" for c in [self.HEAD, ("---",) * len(self.HEAD)] + self.lines()]

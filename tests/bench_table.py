@@ -28,6 +28,14 @@ def table(*floors, **options):
     return Table(floors, **options)
 
 
+def import_bench(test):
+    try:
+        import bench
+    except ImportError as reason:  # numpy
+        test.skipTest(str(reason))
+    return bench
+
+
 class Figures(unittest.TestCase):
     def test_median_is_of_the_middle(self):
         self.assertEqual(Sample([9, 1, 2]).median, 2)
@@ -139,6 +147,14 @@ class Floors(unittest.TestCase):
 
 
 class Printing(unittest.TestCase):
+    def test_each_row_is_told_at_once(self):
+        told = []
+        t = table(TIGHT, tell=told.append)
+        t.compare("fit", "a fit", "avx512", Sample([1]), PEER, Sample([4]))
+        t.skip("fit", "a fit", "avx2", PEER, "none")
+        self.assertEqual(told, ["fit  a fit  avx512  1.00 s  a peer  4.00 s  4.00  ≥ 5  MISSED",
+                                "fit  a fit  avx2  a peer  skipped: none"])
+
     def test_markdown_and_plain_have_a_line_for_each_row(self):
         t = table(TIGHT)
         t.compare("fit", "a fit", "avx512", Sample([1, 2, 3]), PEER, Sample([10, 20, 60]))
@@ -179,11 +195,7 @@ class Rows(unittest.TestCase):
     """Every group with sides that answer at once: the rows are those that the floors are for."""
 
     def setUp(self):
-        try:
-            import bench  # needs numpy
-        except ImportError as reason:
-            self.skipTest(str(reason))
-        self.bench = bench
+        self.bench = import_bench(self)
 
     def run_groups(self, isas, **options):
         main, t = self.bench, Table(FLOORS)
@@ -191,7 +203,7 @@ class Rows(unittest.TestCase):
                                   metric="cosine", data="gaussian", torch="python3", work=None)
         o.__dict__.update(options)
         with contextlib.ExitStack() as stack:
-            for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.Bench.say",
+            for name in ("common.Bench.works", "common.Bench.world", "common.Bench.run", "common.say",
                          "common.Bench.c_side", "common.Bench.python_side", "rows_fit.as_arrays", "rows_search.make_rows",
                          "rows_search.fastest_faiss", "rows_search.check", "rows_encoder.make_model", "rows_encoder.check",
                          "numpy.save", "numpy.random.default_rng"):
@@ -233,11 +245,11 @@ class Rows(unittest.TestCase):
 class Status(unittest.TestCase):
     """What the program prints and returns, with a group that measures nothing."""
 
+    def setUp(self):
+        self.bench = import_bench(self)
+
     def run_main(self, theirs, **options):
-        try:
-            import bench
-        except ImportError as reason:
-            self.skipTest(str(reason))
+        bench = self.bench
         o = types.SimpleNamespace(only=["fit"], isa=["avx512"], repeat=3, threads=2, clock="wall", quick=False,
                                   markdown=False, write=None, dims=None, metric="cosine", data="gaussian", work=None)
         o.__dict__.update(options)
@@ -250,12 +262,16 @@ class Status(unittest.TestCase):
                 b.table.compare("fit", "a fit", "avx512", Sample([1, 1, 1]), PEER, Sample([theirs] * 3))
 
         def make(_, t, __):
-            return types.SimpleNamespace(table=t, isas=["avx512"], say=lambda _: None,
-                                         stop_sides=lambda: None)
+            return types.SimpleNamespace(table=t, isas=["avx512"], stop_sides=lambda: None)
         with mock.patch.object(bench, "arguments", lambda: o), mock.patch.object(bench, "Bench", make), \
              mock.patch.object(bench, "FLOORS", [TIGHT]), mock.patch.dict(bench.GROUPS, fit=group), \
-             contextlib.redirect_stdout(io.StringIO()) as out:
+             contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()) as out:
             return bench.main(), out.getvalue()
+
+    def test_the_command_leaves_out_places(self):
+        self.assertEqual(self.bench.command(["--torch", "a/python", "--only", "fit", "--write", "p.md", "--quick"]),
+                         "make bench ARGS='--only fit --quick'")
+        self.assertEqual(self.bench.command(["--torch", "a/python"]), "make bench")
 
     def test_all_is_well(self):
         status, out = self.run_main(6)
