@@ -8,7 +8,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 SUITE   ?= .
 WERROR  ?= OFF
 
-.PHONY: all demo test oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
+.PHONY: all demo test test-python wheel oracle install bench bench-search bench-choosing bench-encode lint lint-quick format \
         sanitize valgrind fuzz torture clean
 all:
 	@tools/packages.sh build
@@ -25,6 +25,17 @@ test:
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '$(SUITE)'; status=$$?; \
 	tools/skipped.py $(BUILD); exit $$status
+
+# The Python package with the newest numpy, scikit-learn, PyTorch, polars, Dask, Ray, Spark and mypy, in a
+# virtual environment of some gigabytes in build-python. PYTHON: which Python; ARGS: options of pytest, such as -k dask.
+test-python: all
+	@tools/packages.sh build python
+	@tools/test_python.sh $(BUILD) $(ARGS)
+
+# The source archive and a wheel that runs on other machines, tested in a bare environment.
+wheel:
+	@tools/packages.sh build python
+	@tools/wheel.sh
 
 # The encoder beside the reference. ORACLE_PYTHON: a Python that has it; ARGS: names of comparisons, such
 # as towers.

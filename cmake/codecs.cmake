@@ -1,23 +1,27 @@
 # Libraries that read pictures, packed vocabularies and compressed arrays. Each can be left out (-DKOOFU_JPEG=OFF …); what
-# would need it is then refused with a message that says so. CODEC_TARGETS, CODEC_DEFINITIONS and
-# CODEC_LINK (for koofu.pc) are for the library.
-option(KOOFU_JPEG "Read JPEG (libjpeg-turbo)" ON)
-option(KOOFU_PNG "Read PNG (libspng)" ON)
-option(KOOFU_WEBP "Read WebP (libwebp)" ON)
-option(KOOFU_ZLIB "Read .gz vocabularies and compressed .npz (zlib)" ON)
+# would need it is then refused with a message that says so. AUTO leaves out what is not installed. CODEC_TARGETS,
+# CODEC_DEFINITIONS and CODEC_LINK (for koofu.pc) are for the library.
+set(KOOFU_JPEG ON CACHE STRING "Read JPEG (libjpeg-turbo): ON, OFF or AUTO")
+set(KOOFU_PNG ON CACHE STRING "Read PNG (libspng): ON, OFF or AUTO")
+set(KOOFU_WEBP ON CACHE STRING "Read WebP (libwebp): ON, OFF or AUTO")
+set(KOOFU_ZLIB ON CACHE STRING "Read .gz vocabularies and compressed .npz (zlib): ON, OFF or AUTO")
 
 set(CODEC_TARGETS)
 set(CODEC_DEFINITIONS)
 set(CODEC_LINK)
 # The names of headers, libraries and the package of Debian that has them.
 function(koofu_codec name header library package)
-  if(NOT KOOFU_${name})
+  if(NOT KOOFU_${name} AND NOT KOOFU_${name} STREQUAL "AUTO")
     return()
   endif()
   find_path(${name}_HEADERS ${header})
   find_library(${name}_LIBRARY ${library})
   mark_as_advanced(${name}_HEADERS ${name}_LIBRARY)
   if(NOT ${name}_HEADERS OR NOT ${name}_LIBRARY)
+    if(KOOFU_${name} STREQUAL "AUTO")
+      message(STATUS "koofu: without lib${library}, which is not installed (Debian: ${package})")
+      return()
+    endif()
     message(FATAL_ERROR "${header} or lib${library} is not installed (Debian: ${package}); "
                         "-DKOOFU_${name}=OFF builds without it")
   endif()

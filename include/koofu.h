@@ -334,6 +334,14 @@ typedef struct kf_array_options {
  * block as they are needed. Rows, labels and ids must outlive the data set and stay as they are. */
 KF_API kf_status kf_data_open_arrays(kf_ctx *ctx, const kf_array *arrays, size_t n_arrays,
                                      uint32_t dim, const kf_array_options *options, kf_data **out);
+/* Brings rows first … first+n-1 of a data set, wherever they are, into rows [n][dim]; non-zero: they
+ * cannot be had, which is KF_ERR_IO. Called from several threads at a time, in any order, for any
+ * row any number of times, and always with the same answer. */
+typedef int (*kf_rows_fn)(void *user, uint64_t first, uint64_t n, float *rows);
+/* A data set of n rows that the caller brings when they are needed: those of a table, or of other
+ * machines. `user` is handed to `bring`. */
+KF_API kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn bring,
+                                   void *user, const kf_array_options *options, kf_data **out);
 KF_API void kf_data_free(kf_data *data);
 
 KF_API uint64_t kf_data_rows(const kf_data *data);

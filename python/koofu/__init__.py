@@ -13,6 +13,8 @@ galleries and encoders may be used by any number of threads at once.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from koofu._config import configure, threads
 from koofu._data import Data
 from koofu._encoder import Encoder
@@ -60,3 +62,15 @@ __all__ = [
     "text_mean",
     "threads",
 ]
+
+if TYPE_CHECKING:
+    from koofu.estimator import KooFu as KooFu
+
+
+def __getattr__(name: str) -> Any:
+    """``KooFu`` when it is first asked for: it needs scikit-learn, which nothing else does."""
+    if name == "KooFu":
+        from koofu.estimator import KooFu
+
+        return KooFu
+    raise AttributeError(f"module 'koofu' has no attribute {name!r}")

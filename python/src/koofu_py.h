@@ -171,5 +171,6 @@ bool fit_options(kf_fit_options *o, PyObject *options);
   { #name, (PyCFunction)(void (*)(void))py_##name, METH_FASTCALL, NULL }
 extern PyMethodDef data_methods[], stats_methods[], model_methods[], text_methods[],
     gallery_methods[], encoder_methods[], judge_methods[];
+extern PyMethodDef brought_methods[];
 
 #endif

@@ -20,6 +20,7 @@ static int fill_module(PyObject *module) {
                                gallery_methods, encoder_methods, judge_methods};
   for (size_t i = 0; i < COUNT_OF(more); i++)
     if (PyModule_AddFunctions(module, more[i]) != 0) return -1;
+  if (PyModule_AddFunctions(module, brought_methods) != 0) return -1;
   return PyModule_AddStringConstant(module, "version", kf_version());
 }
 

@@ -1,5 +1,5 @@
 /* data_memory.c - a data set over the caller's arrays: of any float type, with any distance between
- * rows and between columns, in one piece or in several. */
+ * rows and between columns, in one piece or in several; or over rows that the caller brings. */
 #include "file/file_internal.h"
 
 #include <inttypes.h>
@@ -18,6 +18,8 @@ typedef struct memory_data {
   kf_data base;
   size_t n_pieces;
   piece *pieces;          /* by first row */
+  kf_rows_fn bring;       /* instead of pieces; NULL: pieces */
+  void *user;             /* of `bring` */
   const int32_t *labels;  /* NULL: none */
   const char *const *ids; /* NULL: none */
   bool finite;            /* NaN and infinite rows are an error, even if zero rows are skipped */
@@ -71,16 +73,33 @@ static kf_status check_finite(const kf_data *data, uint64_t first, uint64_t n, c
   return KF_OK;
 }
 
-static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first,
-                              uint64_t n, float *rows, int32_t *labels, kf_err *err) {
-  const memory_data *m = (const memory_data *)data;
-  for (uint64_t done = 0; rows != NULL && done < n;) {
+static void fetch_pieces(const memory_data *m, const kf_kernels *kernels, uint64_t first,
+                         uint64_t n, float *rows) {
+  uint32_t dim = m->base.dim;
+  for (uint64_t done = 0; done < n;) {
     const piece *p = find_piece(m, first + done);
     uint64_t from = first + done - p->first, count = p->n - from;
     if (count > n - done) count = n - done;
-    decode(p, kernels, from, count, data->dim, rows + done * data->dim);
+    decode(p, kernels, from, count, dim, rows + done * dim);
     done += count;
   }
+}
+
+static kf_status fetch_rows(const memory_data *m, const kf_kernels *kernels, uint64_t first,
+                            uint64_t n, float *rows, kf_err *err) {
+  if (rows == NULL || n == 0) return KF_OK;
+  if (m->bring == NULL)
+    fetch_pieces(m, kernels, first, n, rows);
+  else if (m->bring(m->user, first, n, rows) != 0)
+    return kf_fail(err, KF_ERR_IO, "rows %" PRIu64 " to %" PRIu64 " could not be fetched", first,
+                   first + n - 1);
+  return KF_OK;
+}
+
+static kf_status memory_fetch(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                              uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  const memory_data *m = (const memory_data *)data;
+  KF_TRY(fetch_rows(m, kernels, first, n, rows, err));
   for (uint64_t i = 0; labels != NULL && i < n; i++)
     labels[i] = m->labels != NULL ? m->labels[first + i] : KF_LABEL_NONE;
   return rows != NULL && m->finite ? check_finite(data, first, n, rows, err) : KF_OK;
@@ -191,9 +210,9 @@ static kf_status take_arrays(memory_data *m, const kf_array *arrays, size_t n, u
   return KF_OK;
 }
 
-static kf_status fill(memory_data *m, const kf_array *arrays, size_t n_arrays, uint32_t dim,
-                      const kf_array_options *o, const char *function, kf_err *err) {
-  KF_TRY(take_arrays(m, arrays, n_arrays, dim, err));
+/* All but the rows, which m has. */
+static kf_status fill(memory_data *m, uint32_t dim, const kf_array_options *o, const char *function,
+                      kf_err *err) {
   KF_TRY(check_arguments(m->base.rows, dim, o, function, err));
   m->base.dim = dim;
   m->base.skip_bad = o->skip != KF_SKIP_NONE;
@@ -208,15 +227,26 @@ static kf_status fill(memory_data *m, const kf_array *arrays, size_t n_arrays, u
   return o->names != NULL ? kf_names_take(o->names, o->n_classes, &m->base.names, err) : KF_OK;
 }
 
-static kf_status open_pieces(const kf_array *arrays, size_t n_arrays, uint32_t dim,
-                             const kf_array_options *o, const char *function, kf_data **out,
-                             kf_err *err) {
+static memory_data *memory_new(kf_err *err) {
   memory_data *m = kf_alloc_zero(1, sizeof *m);
-  if (m == NULL) return kf_fail_memory(err);
+  if (m == NULL) {
+    kf_fail_memory(err);
+    return NULL;
+  }
   m->base.fetch = memory_fetch;
   m->base.where = memory_where;
   m->base.destroy = memory_destroy;
-  KF_HAND_OUT(fill(m, arrays, n_arrays, dim, o, function, err), out, &m->base, kf_data_free);
+  return m;
+}
+
+static kf_status open_pieces(const kf_array *arrays, size_t n_arrays, uint32_t dim,
+                             const kf_array_options *o, const char *function, kf_data **out,
+                             kf_err *err) {
+  memory_data *m = memory_new(err);
+  if (m == NULL) return KF_ERR_MEM;
+  kf_status status = take_arrays(m, arrays, n_arrays, dim, err);
+  if (status == KF_OK) status = fill(m, dim, o, function, err);
+  KF_HAND_OUT(status, out, &m->base, kf_data_free);
 }
 
 kf_status kf_data_open_arrays(kf_ctx *ctx, const kf_array *arrays, size_t n_arrays, uint32_t dim,
@@ -235,4 +265,18 @@ kf_status kf_data_open_memory(kf_ctx *ctx, const float *rows, uint64_t n, uint32
   kf_array all = {.rows = rows, .n = rows != NULL ? n : 0};
   kf_array_options o = {.labels = labels, .names = names, .n_classes = n_classes};
   return open_pieces(&all, 1, dim, &o, __func__, out, err);
+}
+
+kf_status kf_data_open_rows(kf_ctx *ctx, uint64_t n, uint32_t dim, kf_rows_fn bring, void *user,
+                            const kf_array_options *options, kf_data **out) {
+  KF_NOTHING(out);
+  KF_ENTER(ctx, out != NULL && bring != NULL);
+  KF_OPTIONS(kf_array_options, o, options);
+  if (n > KF_MAX_ROWS) return kf_fail(err, KF_ERR_ARG, "%s: more than 2^40 rows", __func__);
+  memory_data *m = memory_new(err);
+  if (m == NULL) return KF_ERR_MEM;
+  m->base.rows = n;
+  m->bring = bring;
+  m->user = user;
+  KF_HAND_OUT(fill(m, dim, &o, __func__, err), out, &m->base, kf_data_free);
 }

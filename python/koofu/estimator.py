@@ -1,0 +1,539 @@
+"""The scikit-learn face of koofu: :class:`KooFu`, a transformer and classifier in one.
+
+scikit-learn is imported with this module and nowhere else in the package.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Optional, Union
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.multiclass import check_classification_targets
+
+from koofu._data import Data
+from koofu._model import Model
+from koofu._model import fit as fit_model
+from koofu._stats import Stats
+from koofu._text import Text
+from koofu._types import F32, F64, I32, AnyArray, Path, one_of
+
+try:
+    from sklearn.utils.validation import validate_data
+except ImportError:  # before scikit-learn 1.6 it was a method
+
+    def validate_data(estimator: Any, /, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        return estimator._validate_data(X, y, **options)
+
+
+__all__ = ["KooFu"]
+
+_FLOATS = (np.float64, np.float32, np.float16)
+_ZERO_ROWS = {"skip": 0, "error": 1}
+
+# Integers are class numbers if they are not much larger than there are classes.
+_MOST_CLASSES = 1 << 22
+_SPARE_CLASSES = 1024
+
+# What makes cosines probabilities where there are no rows to leave out (docs/python.md).
+_TEMPERATURE = 16.0
+
+# Without normalising, later values may be larger than those of the first batch by this power of two.
+_HEADROOM = 4
+
+
+def _without_zeros(X: AnyArray) -> AnyArray:
+    """Rows of zeros, which the library takes for a mistake, with a number next to zero in them."""
+    zero = ~X.any(axis=1)
+    if zero.any():
+        X = X.copy()
+        X[zero, 0] = max(1e-30, float(np.finfo(X.dtype).tiny))
+    return X
+
+
+class _Classes:
+    """Labels as users have them, beside class numbers and names of the library.
+
+    Small integers are class numbers, as for the command line. All other labels are classes whose
+    names are the labels as text.
+    """
+
+    def __init__(self, labels: AnyArray, numbers: Optional[bool] = None) -> None:
+        self.labels = labels  # sorted, each once
+        integers = labels.dtype.kind in "iu" and bool(labels[0] >= 0)
+        if numbers is None:
+            most = min(_MOST_CLASSES, 4 * len(labels) + _SPARE_CLASSES)
+            numbers = integers and bool(labels[-1] < most)
+        elif numbers and not (integers and labels[-1] < _MOST_CLASSES):
+            raise ValueError(
+                f"y holds {labels[0]!r} to {labels[-1]!r}, but earlier labels were class numbers"
+            )
+        self.numbers = numbers
+        self.names = None if numbers else [str(label) for label in labels.tolist()]
+        if self.names is not None and len(set(self.names)) < len(self.names):
+            raise ValueError("y holds two labels that are the same as text")
+
+    def codes(self, y: AnyArray) -> I32:
+        """The class numbers of labels, all of which are known."""
+        codes = y if self.numbers else np.searchsorted(self.labels, y)
+        return np.ascontiguousarray(codes, dtype=np.int32)
+
+    def known(self, y: AnyArray) -> bool:
+        """Whether all labels of y are among these."""
+        return bool(np.isin(y, self.labels).all())
+
+    def places(self, n_classes: int, names: Optional[list[str]]) -> AnyArray:
+        """The number of each label in a model with these classes; -1: it has none."""
+        if self.names is None or names is None:
+            return np.where(self.labels < n_classes, self.labels, -1).astype(np.intp)
+        place = {name: k for k, name in enumerate(names)}
+        return np.array([place.get(name, -1) for name in self.names], dtype=np.intp)
+
+    def union(self, other: _Classes) -> _Classes:
+        """The labels of both."""
+        if self.numbers != other.numbers:
+            raise ValueError("class numbers and other labels cannot be merged")
+        return _Classes(np.union1d(self.labels, other.labels), self.numbers)
+
+
+def _text_of(text: Any, labels: _Classes) -> tuple[Text, _Classes]:
+    """Text prototypes, and all labels: those of the rows, and those that have text alone."""
+    if isinstance(text, Mapping):
+        keys, blocks = list(text), [np.atleast_2d(np.asarray(text[key])) for key in text]
+        order = np.argsort(np.array(keys), kind="stable")
+        own = _Classes(np.array(keys)[order], labels.numbers)
+        labels = labels.union(own)
+        codes = np.repeat(own.labels if own.numbers else np.arange(len(keys)),
+                          [len(blocks[i]) for i in order])
+        return Text.of(np.concatenate([blocks[i] for i in order]), codes, classes=own.names), labels
+    rows = np.asarray(text)
+    if rows.ndim != 2 or len(rows) != len(labels.labels):
+        raise ValueError(f"text has {len(rows)} rows, but there are {len(labels.labels)} classes")
+    return Text.of(rows, labels.codes(labels.labels), classes=labels.names), labels
+
+
+class KooFu(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Koo-Fu as a scikit-learn estimator: a supervised map, and a classifier by nearest class mean.
+
+    It takes the place of ``LinearDiscriminantAnalysis``. The map whitens the scatter within classes
+    and rotates to the directions that separate classes best; ``transform`` applies it, ``predict``
+    compares mapped rows with mapped class means. In contrast to LDA it learns batch by batch
+    (``partial_fit``), adds up (``+``), chooses its regulariser by exact leave-one-out, and can use
+    embeddings of the class names (``text``).
+
+    ``fit`` chooses ``lambda_`` and what else is ``"auto"`` from the rows. ``partial_fit``, ``merge``
+    and ``+`` keep statistics, not rows. They give ``"auto"`` the library's default for statistics,
+    0.3 times the mean eigenvalue of the scatter within classes.
+
+    :param lambda_: the regulariser: ``"auto"``; a number, in units of the scatter matrix; ``"0.3x"``,
+        relative to its mean eigenvalue; ``"gda"`` or ``"ledoit-wolf"``.
+    :param n_components: dimensions to keep; None: all; ``"auto"``: the fewest that are shown to lose
+        less than half a point.
+    :param metric: ``"cosine"`` or ``"euclidean"``; None: cosine, or Euclidean without ``normalize``.
+    :param normalize: scale rows to unit length first, as suits embeddings. False keeps their lengths,
+        as LDA does.
+    :param zero_rows: with ``normalize``, what a row of zeros is: ``"skip"``, it takes no part in the
+        fit, maps to zeros, and has the same score in all classes; ``"error"``, a ValueError. Without
+        ``normalize`` it is a row like any other.
+    :param text: embeddings of the class names: an array with a row for each class, in the order of
+        ``classes_``, or a mapping from labels to rows (or to several rows each, one for each prompt).
+        Labels without rows in X take part by their text alone.
+    :param alpha: with ``text``, the weight of class means beside it; ``"auto"``: chosen by ``fit``.
+    :param method: ``"shrunk"``, or ``"paper"`` for the method of the paper as it is.
+
+    Attributes as in ``LinearDiscriminantAnalysis``: ``classes_``, ``means_``, ``priors_``, ``xbar_``,
+    ``scalings_``, ``explained_variance_ratio_``, ``n_features_in_``, ``feature_names_in_``. Besides
+    these, ``model_`` (:class:`koofu.Model`), ``stats_`` (:class:`koofu.Stats`), ``counts_`` (training
+    rows of each class), ``n_components_`` and ``chosen_lambda_``.
+
+    >>> import numpy as np, koofu
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(["cat", "dog"], 20)
+    >>> X = rng.normal(size=(40, 8)) + (y == "cat")[:, None]
+    >>> estimator = koofu.KooFu().fit(X, y)
+    >>> estimator.predict(X[:2]).tolist(), estimator.transform(X).shape
+    (['cat', 'cat'], (40, 8))
+    >>> batches = koofu.KooFu().partial_fit(X[:30], y[:30]).partial_fit(X[30:], y[30:])
+    >>> parts = [koofu.KooFu().fit(X[i::2], y[i::2]) for i in range(2)]
+    >>> batches.model_ == sum(parts).model_ == (parts[1] + parts[0]).model_
+    True
+    """
+
+    classes_: AnyArray
+    n_features_in_: int
+    _stats: Optional[Stats]
+    _model: Optional[Model]
+    _labels: _Classes
+    _closed: bool  # no other labels may come
+
+    def __init__(
+        self,
+        lambda_: Union[str, float] = "auto",
+        n_components: Union[int, str, None] = None,
+        *,
+        metric: Optional[str] = None,
+        normalize: bool = True,
+        zero_rows: str = "skip",
+        text: Any = None,
+        alpha: Union[str, float] = "auto",
+        method: str = "shrunk",
+    ) -> None:
+        self.lambda_ = lambda_
+        self.n_components = n_components
+        self.metric = metric
+        self.normalize = normalize
+        self.zero_rows = zero_rows
+        self.text = text
+        self.alpha = alpha
+        self.method = method
+
+    # --- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> KooFu:
+        """Fits to rows and labels, choosing what is ``"auto"``.
+
+        :param X: rows, [n_samples, n_features]; float16, float32 and float64 are not copied.
+        :param y: labels of any kind.
+        """
+        X, y = self._check(X, y, reset=True)
+        classes = self._check_classes(np.unique(y))
+        self._closed = False
+        data = self._data(X, y, classes)
+        stats = Stats.of(data, normalize=self.normalize)
+        options, classes = self._options(classes)
+        self._take(stats, fit_model(data, stats=stats, **options), classes)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> KooFu:
+        """Adds rows to those of earlier calls, and to those of ``fit``. Exact: the batches may come in
+        any order and size.
+
+        The model is made when it is first used after this.
+
+        :param classes: all labels that will come, in the first call; None: each call may bring new
+            ones.
+        """
+        first = not hasattr(self, "_labels")
+        X, y = self._check(X, y, reset=first)
+        if not first and self._stats is None:
+            raise ValueError("a loaded model has no statistics that rows could be added to")
+        labels = np.unique(y)
+        if classes is not None:
+            given = np.unique(np.asarray(classes))
+            if not first and not np.array_equal(given, self.classes_):
+                raise ValueError(f"classes is {given!r}; earlier calls had {self.classes_!r}")
+            if not np.isin(labels, given).all():
+                raise ValueError(f"y holds {np.setdiff1d(labels, given)!r}, which is not in classes")
+            labels = given
+            self._closed = True
+        elif first:
+            self._closed = False
+        all_labels = _Classes(labels) if first else self._labels.union(
+            _Classes(labels, self._labels.numbers))
+        if self._closed and not first and len(all_labels.labels) > len(self.classes_):
+            new = np.setdiff1d(labels, self.classes_)
+            raise ValueError(f"y holds {new!r}, which is not in classes")
+        stats = self._batch(X, y, all_labels, first)
+        self._take(stats if first or self._stats is None else self._stats + stats, None, all_labels)
+        return self
+
+    def merge(self, *others: KooFu) -> KooFu:
+        """Adds the rows of other fitted estimators to this one, exactly and in any order."""
+        stats, labels = self.stats_, self._labels
+        for other in others:
+            if not isinstance(other, KooFu):
+                raise TypeError(f"cannot merge a KooFu and a {type(other).__name__}")
+            if other.n_features_in_ != self.n_features_in_:
+                raise ValueError(
+                    f"one has {self.n_features_in_} features and the other {other.n_features_in_}"
+                )
+            labels = labels.union(other._labels)
+            stats = stats + other.stats_
+        self._closed = False
+        self._take(stats, None, labels)
+        return self
+
+    def __add__(self, other: object) -> KooFu:
+        if not isinstance(other, KooFu):
+            return NotImplemented
+        both = type(self)(**self.get_params(deep=False))
+        both.n_features_in_ = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            both.feature_names_in_ = self.feature_names_in_
+        both._stats, both._labels = self.stats_, self._labels
+        return both.merge(other)
+
+    def __radd__(self, other: object) -> KooFu:
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+    # --- use -------------------------------------------------------------------------------------
+
+    def transform(self, X: Any) -> F32:
+        """Maps rows, to float32 [n_samples, n_components_]; of unit length, if ``normalize``."""
+        X, zero = self._rows(X)
+        out = self.model_.transform(X)
+        if zero is not None:
+            out[zero] = 0
+        return out
+
+    def predict(self, X: Any) -> AnyArray:
+        """The label of each row."""
+        X, zero = self._rows(X)
+        model = self.model_
+        answers = model.classify(X, metric=self.metric)[0][:, 0]
+        places = self._places()
+        index = np.zeros(model.n_classes, dtype=np.intp)
+        index[places[places >= 0]] = np.flatnonzero(places >= 0)
+        chosen = index[answers]
+        if zero is not None:
+            chosen[zero] = 0
+        return np.asarray(self.classes_[chosen])
+
+    def decision_function(self, X: Any) -> F64:
+        """The score of each class: a cosine, a fused score with ``text``, or minus half the squared
+        distance. [n_samples, n_classes]; for two classes the difference, [n_samples]."""
+        X, zero = self._rows(X)
+        scores = self._by_label(self.model_.scores(X, metric=self.metric), -np.inf)
+        if (self.metric or self._usual_metric()) == "euclidean":
+            scores = -0.5 * scores**2
+        if zero is not None:
+            scores[zero] = 0
+        return np.asarray(scores[:, 1] - scores[:, 0]) if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> F64:
+        """The probability of each class, [n_samples, n_classes]: a softmax of the scores times the
+        temperature that ``fit`` has chosen by leaving rows out. Without one, after ``partial_fit`` or
+        ``merge``, it is 16 for cosines, and LDA's for distances."""
+        X, zero = self._rows(X)
+        table = self.model_.probabilities(
+            X, metric=self.metric, temperature=self._other_temperature())
+        out = self._by_label(table, 0)
+        if zero is not None:
+            out[zero] = 1 / out.shape[1]
+        return out
+
+    def predict_log_proba(self, X: Any) -> F64:
+        """The logarithm of :meth:`predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Writes the model as a file that the command line and :meth:`koofu.Model.load` read. Pickle
+        the estimator to keep parameters and statistics as well."""
+        self.model_.save(path)
+
+    @classmethod
+    def load(cls, path: Path) -> KooFu:
+        """An estimator of a model file. Class names become labels of type str, class numbers integers.
+        It has no statistics, so nothing can be added to it."""
+        model = Model.load(path)
+        kept = None if model.dim_out == model.dim_in else model.dim_out
+        out = cls(model.lambda_, kept, normalize=model.normalized, method=model.method)
+        out.n_features_in_ = model.dim_in
+        if model.class_names is not None:
+            labels = _Classes(np.unique(np.array(model.class_names)))
+        else:
+            labels = _Classes(np.arange(model.n_classes), True)
+        out._take(None, model, labels)
+        return out
+
+    # --- what was fitted -------------------------------------------------------------------------
+
+    @property
+    def model_(self) -> Model:
+        """The model; made of the statistics if rows were added since it was last used."""
+        self._check_fitted()
+        if self._model is None:
+            self._check_classes(self._labels.labels)
+            options, labels = self._options(self._labels)
+            self._take(self._stats, fit_model(self._stats, **options), labels)
+        assert self._model is not None
+        return self._model
+
+    @property
+    def stats_(self) -> Stats:
+        """Exact statistics of all rows so far."""
+        self._check_fitted()
+        if self._stats is None:
+            raise ValueError("a loaded model has no statistics")
+        return self._stats
+
+    @property
+    def means_(self) -> F32:
+        """Class means in the original space, of rows scaled to unit length if ``normalize``."""
+        return np.asarray(self._by_class(self.model_.class_means))
+
+    @property
+    def counts_(self) -> AnyArray:
+        """Training rows of each class."""
+        return np.asarray(self._by_class(self.model_.counts))
+
+    @property
+    def priors_(self) -> F64:
+        """The share of each class in the training rows."""
+        counts = self.counts_
+        return np.asarray(counts / counts.sum())
+
+    @property
+    def xbar_(self) -> F64:
+        """The mean of the training rows."""
+        return self.model_.mean
+
+    @property
+    def scalings_(self) -> F64:
+        """The map: ``transform`` is ``(X - xbar_) @ scalings_``, of rows scaled to unit length before
+        and after if ``normalize``. (Method ``"paper"`` does not subtract the mean.)"""
+        return self.model_.matrix.T
+
+    @property
+    def explained_variance_ratio_(self) -> F64:
+        """The share of the scatter between classes, after whitening, in each dimension kept."""
+        between = self.model_.between_eigenvalues
+        return np.asarray(between[: self.n_components_] / between.sum())
+
+    @property
+    def n_components_(self) -> int:
+        """Dimensions that ``transform`` gives."""
+        return self.model_.dim_out
+
+    @property
+    def chosen_lambda_(self) -> float:
+        """The regulariser that was used, in units of the scatter matrix."""
+        return self.model_.lambda_
+
+    # --- for scikit-learn ------------------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_labels")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def _more_tags(self) -> dict[str, Any]:  # before scikit-learn 1.6
+        return {"preserves_dtype": [np.float32]}
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "_labels"):
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' "
+                "before using it."
+            )
+
+    def _check(self, X: Any, y: Any, reset: bool) -> tuple[AnyArray, AnyArray]:
+        one_of(self.zero_rows, _ZERO_ROWS, "zero_rows")
+        X, y = validate_data(self, X, y, dtype=_FLOATS, reset=reset)
+        with warnings.catch_warnings():  # a few rows of each class are no reason for doubt
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(y)
+        if self.normalize and X.shape[1] == 1:
+            raise ValueError("X has n_features = 1, and scaled to unit length that is a sign; "
+                             "normalize=False keeps the lengths")
+        return X, np.asarray(y)
+
+    def _check_classes(self, labels: AnyArray) -> _Classes:
+        if len(labels) < 2:
+            raise ValueError(f"there must be at least two classes, but y has 1 class: {labels[0]!r}")
+        return _Classes(labels)
+
+    def _data(self, X: AnyArray, y: AnyArray, classes: _Classes) -> Data:
+        if not self.normalize:
+            X = _without_zeros(X)
+        return Data(X, classes.codes(y), classes=classes.names, zero_rows=self.zero_rows)
+
+    def _batch(self, X: AnyArray, y: AnyArray, classes: _Classes, first: bool) -> Stats:
+        """The statistics of a batch, in units that later batches can have as well."""
+        data = self._data(X, y, classes)
+        if self.normalize:
+            return Stats.of(data)
+        if not first and self._stats is not None:
+            return Stats.of(data, normalize=False, exponent=self._stats.exponent)
+        fits = Stats.of(data, normalize=False).exponent
+        return Stats.of(data, normalize=False, exponent=fits - _HEADROOM)
+
+    def _take(self, stats: Optional[Stats], model: Optional[Model], labels: _Classes) -> None:
+        self._stats, self._model, self._labels = stats, model, labels
+        self.classes_ = labels.labels
+
+    def _options(self, labels: _Classes) -> tuple[dict[str, Any], _Classes]:
+        """Options of a fit, and all labels: those of the rows, and those that only the text has."""
+        text, alpha = None, None
+        if self.text is not None:
+            text, labels = _text_of(self.text, labels)
+            alpha = None if self.alpha == "auto" else float(self.alpha)
+        options = {
+            "lambda_": self.lambda_,
+            "n_components": self.n_components,
+            "metric": self.metric,
+            "method": self.method,
+            "text": text,
+            "alpha": alpha,
+        }
+        return options, labels
+
+    def _rows(self, X: Any) -> tuple[AnyArray, Optional[AnyArray]]:
+        """Checked rows, with something harmless in the place of zero rows, and where these were."""
+        self._check_fitted()
+        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        if not self.normalize:
+            return _without_zeros(X), None
+        zero = None if self.zero_rows == "error" else ~X.any(axis=1)
+        if zero is None or not zero.any():
+            return X, None
+        X = X.copy()
+        X[zero] = 1
+        return X, zero
+
+    def _places(self) -> AnyArray:
+        model = self.model_
+        return self._labels.places(model.n_classes, model.class_names)
+
+    def _by_class(self, array: Any) -> Any:
+        """What the model has by class, by label."""
+        places = self._places()
+        out = np.asarray(array)[places]
+        out[places < 0] = 0
+        return out
+
+    def _by_label(self, table: F64, missing: float) -> F64:
+        """Columns by class of the model as columns by label."""
+        places = self._places()
+        if np.array_equal(places, np.arange(table.shape[1])):
+            return table
+        out = table[:, places]
+        out[:, places < 0] = missing
+        return out
+
+    def _usual_metric(self) -> str:
+        return "cosine" if self.model_.normalized else "euclidean"
+
+    def _other_temperature(self) -> Optional[float]:
+        """The temperature to use where the model has none; None: the model's."""
+        model = self.model_
+        metric = self.metric or self._usual_metric()
+        if model.temperature is not None and metric == self._usual_metric():
+            return None
+        counts = model.counts
+        return _TEMPERATURE if metric == "cosine" else float(counts.sum() - (counts > 0).sum())

@@ -1,0 +1,280 @@
+"""koofu.KooFu: scikit-learn's own checks, and what must be equal to the bit."""
+
+import copy
+import os
+import pickle
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import koofu
+
+sklearn = pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+RELEASE = tuple(int(x) for x in sklearn.__version__.split(".")[:2])
+
+# How many checks scikit-learn makes of this estimator: a release that makes fewer, or runs fewer, is noticed.
+# The one that does not run needs something that is not there.
+CHECKS = {(1, 2): 49, (1, 9): 61}
+NOT_RUN = {
+    "check_classifier_data_not_an_array": "needs pandas, which Debian's scikit-learn does without",
+    "check_array_api_input": "needs SCIPY_ARRAY_API, since KooFu takes arrays of numpy alone here",
+}
+
+
+def world(n=400, dim=16, classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % classes
+    X = rng.normal(size=(classes, dim))[y] + 1.5 * rng.normal(size=(n, dim))
+    return X.astype(np.float32), y
+
+
+def same(a, b):
+    return a.model_.to_bytes() == b.model_.to_bytes()
+
+
+def run_checks(estimator):
+    """(name, 'passed', 'skipped' or what went wrong) of each check."""
+    if RELEASE >= (1, 6):
+        found = check_estimator(estimator, on_fail=None, on_skip=None)
+        return [(r["check_name"], r["status"] if r["exception"] is None or r["status"] == "skipped"
+                 else repr(r["exception"])) for r in found]
+    from unittest import SkipTest
+
+    out = []
+    for one, check in check_estimator(estimator, generate_only=True):
+        try:
+            check(one)
+            status = "passed"
+        except SkipTest:
+            status = "skipped"
+        except Exception as error:
+            status = repr(error)
+        out.append((check.func.__name__, status))
+    return out
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", [{}, {"normalize": False}, {"method": "paper", "lambda_": "1x"}])
+def test_every_check_of_scikit_learn_passes(options):
+    results = run_checks(koofu.KooFu(**options))
+    bad = [r for r in results if r[1] != "passed" and not (r[1] == "skipped" and r[0] in NOT_RUN)]
+    assert bad == []
+    assert sum(status == "skipped" for _, status in results) <= 1
+    assert len(results) >= max(n for release, n in CHECKS.items() if release <= RELEASE)
+    if RELEASE in CHECKS:
+        assert len(results) == CHECKS[RELEASE]
+
+
+def test_fit_is_the_fit_of_the_library_and_of_the_command_line(tmp_path):
+    X, y = world()
+    estimator = koofu.KooFu().fit(X, y)
+    assert estimator.model_ == koofu.fit(X, y)
+    names = np.array(["cat", "dog", "eel", "fox"])[y]
+    assert koofu.KooFu().fit(X, names).model_ == koofu.fit(X, names)
+    program = os.environ.get("KOOFU") or shutil.which("koofu")
+    if program is None:
+        pytest.skip("the program is not here")
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", names)
+    subprocess.run([program, "fit", tmp_path / "x.npy", "--labels", tmp_path / "y.npy", "-o",
+                    tmp_path / "model.safetensors"], check=True, capture_output=True)
+    estimator = koofu.KooFu().fit(X, names)
+    assert (tmp_path / "model.safetensors").read_bytes() == estimator.model_.to_bytes()
+    estimator.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == estimator.model_.to_bytes()
+
+
+def test_answers_are_those_of_the_model():
+    X, y = world()
+    estimator = koofu.KooFu(n_components=3).fit(X[:300], y[:300])
+    rest = X[300:]
+    assert np.array_equal(estimator.predict(rest), estimator.model_.predict(rest))
+    assert np.array_equal(estimator.transform(rest), estimator.model_.transform(rest))
+    assert np.array_equal(estimator.predict_proba(rest), estimator.model_.probabilities(rest))
+    scores = estimator.decision_function(rest)
+    assert np.array_equal(estimator.classes_[scores.argmax(axis=1)], estimator.predict(rest))
+    assert np.allclose(estimator.predict_proba(rest).sum(axis=1), 1)
+    assert estimator.score(rest, y[300:]) > 0.8
+
+
+def test_batches_shards_and_sums_have_the_same_bytes():
+    X, y = world(n=500)
+    rng = np.random.default_rng(1)
+    whole = koofu.KooFu().partial_fit(X, y)
+    order = rng.permutation(len(X))
+    batches = koofu.KooFu()
+    for part in np.array_split(order, 7):
+        batches.partial_fit(X[part], y[part])
+    shards = [koofu.KooFu().fit(X[i::3], y[i::3]) for i in range(3)]
+    assert same(whole, batches)
+    assert same(whole, sum(shards))
+    assert same(whole, shards[2] + shards[0] + shards[1])
+    assert same(whole, copy.deepcopy(shards[1]).merge(shards[2], shards[0]))
+    assert whole.stats_ == koofu.Stats.of(X, y)
+    assert whole.model_ == koofu.fit(koofu.Stats.of(X, y))
+
+
+def test_batches_with_other_labels():
+    X, y = world(classes=5)
+    names = np.array(["a", "b", "c", "d", "e"])[y]
+    by_class = koofu.KooFu()
+    for name in "ebdca":  # a class at a time
+        by_class.partial_fit(X[names == name], names[names == name])
+    assert same(by_class, koofu.KooFu().partial_fit(X, names))
+    assert by_class.classes_.tolist() == list("abcde")
+
+    odd = np.array([-7, 3, 10, 400, 2_000_000_000])[y]  # neither names nor class numbers
+    both = koofu.KooFu().fit(X[odd < 10], odd[odd < 10]) + koofu.KooFu().fit(X[odd > 3], odd[odd > 3])
+    assert both.classes_.tolist() == sorted(set(odd.tolist()))
+    assert (both.predict(X) == odd).mean() > 0.7
+    assert np.array_equal(both.counts_, np.bincount(y))
+
+    declared = koofu.KooFu().partial_fit(X[:50], y[:50], classes=range(6))
+    assert declared.classes_.tolist() == [0, 1, 2, 3, 4, 5]
+    assert declared.predict_proba(X[:3]).shape == (3, 6)
+    assert (declared.predict_proba(X)[:, 5] == 0).all() and declared.priors_[5] == 0
+    with pytest.raises(ValueError, match="not in classes"):
+        declared.partial_fit(X[:2], [1, 6])
+    with pytest.raises(ValueError, match="classes is"):
+        declared.partial_fit(X[:2], [1, 2], classes=range(3))
+
+
+def test_without_normalising_batches_share_a_unit():
+    X, y = world()
+    a = koofu.KooFu(normalize=False).partial_fit(X[:200], y[:200]).partial_fit(3 * X[200:], y[200:])
+    assert a.stats_.rows == 400
+    with pytest.raises(ValueError):
+        a.partial_fit(1e6 * X, y)
+    proba = a.predict_proba(X)
+    assert np.allclose(proba.sum(axis=1), 1) and (proba.max(axis=1) > 0.9).any()
+
+
+def test_pickles_and_copies(tmp_path):
+    X, y = world()
+    estimator = koofu.KooFu(n_components=3, lambda_="0.3x").fit(X, y)
+    for other in (pickle.loads(pickle.dumps(estimator)), copy.copy(estimator), copy.deepcopy(estimator)):
+        assert same(other, estimator) and other.get_params() == estimator.get_params()
+        assert np.array_equal(other.predict_proba(X), estimator.predict_proba(X))
+        other.partial_fit(X, y)
+    assert estimator.stats_.rows == len(X)
+    assert not hasattr(clone(estimator), "classes_")
+    estimator.save(tmp_path / "m.safetensors")
+    loaded = koofu.KooFu.load(tmp_path / "m.safetensors")
+    assert same(loaded, estimator) and np.array_equal(loaded.predict(X), estimator.predict(X))
+    assert loaded.n_components == 3 and loaded.classes_.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="no statistics"):
+        loaded.partial_fit(X, y)
+    with pytest.raises(ValueError, match="no statistics"):
+        loaded + estimator
+
+
+def test_attributes_mean_what_they_mean_in_lda():
+    X, y = world()
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(X, y)
+    ours = koofu.KooFu(n_components=3).fit(X, y)
+    assert np.allclose(ours.means_, lda.means_, atol=1e-6)
+    assert np.allclose(ours.priors_, lda.priors_)
+    assert np.array_equal(ours.classes_, lda.classes_)
+    assert ours.scalings_.shape == (16, 3) and ours.xbar_.shape == (16,)
+    assert ours.explained_variance_ratio_.shape == (3,)
+    mapped = (X - ours.xbar_) @ ours.scalings_
+    mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
+    assert np.allclose(mapped, ours.transform(X), atol=1e-5)
+    assert ours.get_feature_names_out().tolist() == ["koofu0", "koofu1", "koofu2"]
+    assert ours.n_components_ == 3 and ours.chosen_lambda_ == ours.model_.lambda_
+
+
+def test_zero_rows():
+    X, y = world()
+    X[3] = 0
+    estimator = koofu.KooFu().fit(X, y)
+    keep = np.arange(len(X)) != 3
+    assert estimator.stats_ == koofu.Stats.of(X[keep], y[keep])
+    assert not estimator.transform(X[3:4]).any()
+    assert np.allclose(estimator.predict_proba(X[3:4]), 0.25)
+    assert np.array_equal(estimator.predict(X)[keep], estimator.predict(X[keep]))
+    with pytest.raises(ValueError, match="row 3"):
+        koofu.KooFu(zero_rows="error").fit(X, y)
+    with pytest.raises(ValueError, match="zero_rows"):
+        koofu.KooFu(zero_rows="keep").fit(X, y)
+
+
+def test_pipelines_and_searches():
+    X, y = world(n=240)
+    pipeline = make_pipeline(StandardScaler(), koofu.KooFu(lambda_="1x"))
+    search = GridSearchCV(pipeline, {"koofu__lambda_": ["auto", "0.1x", 0.5],
+                                     "koofu__n_components": [None, 3]}, cv=3).fit(X, y)
+    assert len(search.cv_results_["params"]) == 6 and search.best_score_ > 0.6
+    assert cross_val_score(koofu.KooFu(), X, y, cv=3, n_jobs=2).mean() > 0.6
+    pytest.importorskip("pandas")
+    frame = koofu.KooFu(n_components=2).set_output(transform="pandas").fit_transform(X, y)
+    assert list(frame.columns) == ["koofu0", "koofu1"]
+
+
+def test_text():
+    X, y = world(n=60, classes=5)
+    rng = np.random.default_rng(2)
+    means = np.stack([X[y == k].mean(axis=0) for k in range(5)])
+    words = means + 0.1 * rng.normal(size=means.shape)
+    plain = koofu.KooFu().fit(X, y)
+    fused = koofu.KooFu(text=words).fit(X, y)
+    assert fused.model_.fused and not plain.model_.fused
+    names = np.array(list("abcde"))
+    some = y < 4  # the last class has text alone
+    few = koofu.KooFu(text=dict(zip(names, words))).fit(X[some], names[y[some]])
+    assert few.classes_.tolist() == list("abcde") and few.counts_.tolist() == [12, 12, 12, 12, 0]
+    assert (few.predict(X[~some]) == "e").mean() > 0.5
+    prompts = koofu.KooFu(text={n: [w, 2 * w] for n, w in zip(names, words)}).fit(X, names[y])
+    assert np.array_equal(prompts.predict(X), koofu.KooFu(text=words).fit(X, names[y]).predict(X))
+    with pytest.raises(ValueError, match="alpha"):
+        koofu.KooFu(text=words).partial_fit(X, y).predict(X)
+    koofu.KooFu(text=words, alpha=0.5).partial_fit(X, y).predict(X)
+    with pytest.raises(ValueError, match="text has 4 rows"):
+        koofu.KooFu(text=words[:4]).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda X, y: koofu.KooFu().fit(X, np.zeros(len(y))), "1 class"),
+        (lambda X, y: koofu.KooFu(n_components=17).fit(X, y), "17"),
+        (lambda X, y: koofu.KooFu(n_components="all").fit(X, y), "n_components"),
+        (lambda X, y: koofu.KooFu(metric="hamming").fit(X, y), "metric"),
+        (lambda X, y: koofu.KooFu(lambda_="much").fit(X, y), "much"),
+        (lambda X, y: koofu.KooFu(lambda_=-1).fit(X, y), "lambda_"),
+        (lambda X, y: koofu.KooFu(method="new").fit(X, y), "method"),
+        (lambda X, y: koofu.KooFu().fit(X[:, :1], y), "n_features = 1"),
+        (lambda X, y: koofu.KooFu().fit(X, y[1:]), "inconsistent"),
+        (lambda X, y: koofu.KooFu().fit(X, y).predict(X[:, 1:]), "features"),
+        (lambda X, y: koofu.KooFu().partial_fit(X, y).partial_fit(X, np.array(["a"] * len(y))), "numbers"),
+        (lambda X, y: koofu.KooFu().fit(X, y) + koofu.KooFu().fit(X[:, 1:], y), "16 features"),
+        (lambda X, y: koofu.KooFu().fit(X, y) + koofu.KooFu(normalize=False).fit(X, y), "cannot be combined"),
+    ],
+)
+def test_bad_calls(call, message):
+    X, y = world(n=40)
+    with pytest.raises(ValueError, match=message):
+        call(X, y)
+
+
+def test_not_fitted():
+    from sklearn.exceptions import NotFittedError
+
+    X, _ = world(n=40)
+    for name in ("predict", "transform", "predict_proba", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(koofu.KooFu(), name)(X)
+    with pytest.raises(NotFittedError):
+        koofu.KooFu().model_
+    with pytest.raises(TypeError):
+        koofu.KooFu() + 1
