@@ -42,7 +42,8 @@ def test_everything_is_documented(name):
 def test_types(tmp_path):
     pytest.importorskip("mypy")
     folder = pathlib.Path(koofu.__file__).parent
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "-p",
-                           "koofu"], cwd=folder.parent, capture_output=True, text=True, check=False,
+    settings = pathlib.Path(__file__).parents[2] / "pyproject.toml"
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path,
+                           "--config-file", settings, "-p", "koofu"], cwd=folder.parent, capture_output=True, text=True, check=False,
                           env={**os.environ, "MYPYPATH": str(folder.parent)})
     assert done.returncode == 0, done.stdout
