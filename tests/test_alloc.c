@@ -106,6 +106,8 @@ static kf_status fit_scenario(unsigned threads) {
   kf_stats *s = NULL, *t = NULL;
   kf_model *m = NULL, *n = NULL;
   kf_info *info = NULL;
+  kf_bytes *bytes = NULL;
+  kf_data *in_memory = NULL;
   kf_eval_result result;
   static float rows[6 * 20];
   int32_t nearest[6];
@@ -126,6 +128,11 @@ static kf_status fit_scenario(unsigned threads) {
   kf_model_free(m);
   m = NULL;
   STEP(kf_model_load(ctx, model, &m));
+  kf_model_free(m);
+  m = NULL;
+  STEP(kf_bytes_new_of_model(ctx, n, &bytes));
+  STEP(kf_model_load_bytes(ctx, kf_bytes_data(bytes), kf_bytes_size(bytes), &m));
+  STEP(kf_data_open_arrays(ctx, &(kf_array){.rows = rows, .n = 6}, 1, 20, NULL, &in_memory));
   STEP(kf_transform_data(ctx, m, data, NULL, KF_F16, out));
   STEP(kf_data_save(ctx, data, KF_F32, larger));
   STEP(kf_classify(ctx, m, rows, 6, NULL, nearest, NULL));
@@ -135,6 +142,8 @@ done:
   if (status != KF_OK && status != KF_ERR_MEM)
     print_message("    wrong status %d: %s\n", (int)status, kf_errmsg(ctx));
   kf_info_free(info);
+  kf_bytes_free(bytes);
+  kf_data_free(in_memory);
   kf_model_free(m);
   kf_model_free(n);
   kf_stats_free(s);

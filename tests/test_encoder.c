@@ -2,6 +2,8 @@
  * whatever the threads, instruction set and batch; pictures that cannot be read; progress. */
 #include "models.h"
 
+#include "encode/image.h"
+
 #include <math.h>
 
 /* --- the reference --------------------------------------------------------------------------- */
@@ -325,6 +327,60 @@ static void bad_pictures_are_told(void **state) {
   }
 }
 
+/* The bytes of a file; free() them. */
+static kf_image_bytes read_whole(const char *path) {
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  unsigned char *bytes = malloc(1 << 20);
+  size_t n = fread(bytes, 1, 1 << 20, file);
+  fclose(file);
+  return (kf_image_bytes){.bytes = realloc(bytes, n), .n = n};
+}
+
+static void pictures_in_memory(void **state) {
+  (void)state;
+  enum { N = 9 };
+  static float want[3 * 24], rows[N * 24];
+  static const float zeros[24];
+  kf_image_bytes files[3], in[N];
+  for (int i = 0; i < 3; i++) files[i] = read_whole(model_pictures[i]);
+  for (unsigned threads = 1; threads <= 40; threads = threads * 3 + 1) {
+    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    kf_encoder *e = load_model(ctx, "clip-f32", KF_PRECISION_F32);
+    kf_status status[N];
+    assert_ok(ctx, kf_encode_images(ctx, e, model_pictures, 3, want, NULL));
+    for (int i = 0; i < N; i++) in[i] = files[i % 3];
+    in[4].n = 20;
+    in[7] = (kf_image_bytes){.bytes = "no picture", .n = 10};
+    assert_ok(ctx, kf_encode_image_bytes(ctx, e, in, N, rows, status));
+    for (int i = 0; i < N; i++) {
+      assert_int_equal(status[i], i == 4 || i == 7 ? KF_ERR_DATA : KF_OK);
+      assert_memory_equal(rows + i * 24, status[i] != KF_OK ? zeros : want + i % 3 * 24,
+                          sizeof zeros);
+    }
+    assert_error(ctx, KF_ERR_DATA, "picture 4: ", kf_encode_image_bytes(ctx, e, in, N, rows, NULL));
+    kf_image image; /* the same from pixels */
+    kf_err err;
+    assert_int_equal(kf_image_decode(files[1].bytes, files[1].n, 0, "", &image, &err), KF_OK);
+    in[0] = (kf_image_bytes){.bytes = image.rgb,
+                             .n = (uint64_t)3 * image.width * image.height,
+                             .width = image.width,
+                             .height = image.height};
+    assert_ok(ctx, kf_encode_image_bytes(ctx, e, in, 1, rows, NULL));
+    assert_memory_equal(rows, want + 24, sizeof zeros);
+    in[0].n--;
+    assert_error(ctx, KF_ERR_ARG, "picture 0 has no bytes, or not 3 for each pixel",
+                 kf_encode_image_bytes(ctx, e, in, 1, rows, NULL));
+    in[0] = (kf_image_bytes){.bytes = image.rgb, .n = 0, .width = 4};
+    assert_error(ctx, KF_ERR_DATA, "impossible size",
+                 kf_encode_image_bytes(ctx, e, in, 1, rows, NULL));
+    kf_image_clear(&image);
+    kf_encoder_free(e);
+    kf_ctx_free(ctx);
+  }
+  for (int i = 0; i < 3; i++) free((void *)(uintptr_t)files[i].bytes);
+}
+
 static void bad_input_is_refused(void **state) {
   (void)state;
   kf_ctx *ctx = test_ctx(2, KF_ISA_AUTO);
@@ -395,6 +451,7 @@ int main(void) {
       cmocka_unit_test(same_bits_everywhere),
       cmocka_unit_test(checksum_tells_encoders_apart),
       cmocka_unit_test(bad_pictures_are_told),
+      cmocka_unit_test(pictures_in_memory),
       cmocka_unit_test(bad_input_is_refused),
       cmocka_unit_test(progress_and_stopping),
   };

@@ -453,6 +453,38 @@ static void test_memory(void **state) {
   kf_data_free(data);
 }
 
+/* Rows of `six`, three of two columns; the last one only while user is not NULL. */
+static int bring_six(void *user, uint64_t first, uint64_t n, float *rows) {
+  if (user == NULL && first + n > 2) return 1;
+  memcpy(rows, six + 2 * first, n * 2 * sizeof *rows);
+  return 0;
+}
+
+static void test_brought_rows(void **state) {
+  (void)state;
+  const int32_t labels[3] = {2, -1, 0};
+  kf_array_options options = {.labels = labels};
+  kf_data *data;
+  int whole;
+  assert_int_equal(kf_data_open_rows(ctx, 3, 2, bring_six, &whole, &options, &data), KF_OK);
+  assert_rows(data, 3, 2, six, labels);
+  assert_int_equal(kf_data_classes(data), 3);
+  kf_data_free(data);
+
+  float rows[6];
+  assert_int_equal(kf_data_open_rows(ctx, 3, 2, bring_six, NULL, &options, &data), KF_OK);
+  assert_int_equal(kf_data_get(ctx, data, 0, 2, rows, NULL), KF_OK);
+  assert_int_equal(kf_data_get(ctx, data, 1, 2, rows, NULL), KF_ERR_IO);
+  assert_string_equal(kf_errmsg(ctx), "rows 1 to 2 could not be fetched");
+  kf_data_free(data);
+
+  assert_int_equal(kf_data_open_rows(ctx, 0, 2, bring_six, NULL, NULL, &data), KF_ERR_ARG);
+  assert_null(data);
+  assert_int_equal(kf_data_open_rows(ctx, 3, 0, bring_six, NULL, NULL, &data), KF_ERR_ARG);
+  assert_int_equal(kf_data_open_rows(ctx, UINT64_MAX, 2, bring_six, NULL, NULL, &data), KF_ERR_ARG);
+  assert_int_equal(kf_data_open_rows(ctx, 3, 2, NULL, NULL, NULL, &data), KF_ERR_ARG);
+}
+
 /* --- bad rows -------------------------------------------------------------------------------- */
 
 static void test_skip_bad(void **state) {
@@ -929,6 +961,7 @@ int main(void) {
       cmocka_unit_test(test_unlabelled_and_unknown),
       cmocka_unit_test(test_only),
       cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_brought_rows),
       cmocka_unit_test(test_skip_bad),
       cmocka_unit_test(test_save),
       cmocka_unit_test(test_save_mapped),

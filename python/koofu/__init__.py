@@ -13,6 +13,7 @@ galleries and encoders may be used by any number of threads at once.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from koofu._config import configure, threads
@@ -64,13 +65,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from koofu.estimator import KooFu as KooFu
+    from koofu.estimator import KooFu
+
+    __all__ += ["KooFu"]
 
 
 def __getattr__(name: str) -> Any:
     """``KooFu`` when it is first asked for: it needs scikit-learn, which nothing else does."""
     if name == "KooFu":
-        from koofu.estimator import KooFu
-
-        return KooFu
+        return importlib.import_module("koofu.estimator").KooFu
     raise AttributeError(f"module 'koofu' has no attribute {name!r}")

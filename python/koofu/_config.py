@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Optional
 
-from koofu import _errors as _errors  # sets the hooks
 from koofu import _koofu
 from koofu._types import one_of
 

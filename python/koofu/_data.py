@@ -7,7 +7,6 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from koofu import _errors as _errors  # sets the hooks
 from koofu import _koofu
 from koofu._labels import take_labels
 from koofu._types import F32, I32, Labels, Path, Rows, fs, is_path, one_of

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from koofu import _koofu
-from koofu._data import Data, count_rows, rows_or_data
+from koofu._data import Data
 from koofu._labels import take_labels
 from koofu._model import Model, fit
 from koofu._stats import Stats
