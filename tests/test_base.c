@@ -163,8 +163,8 @@ static kf_status add_one(void *argument, size_t i, size_t worker, kf_err *err) {
   return KF_OK;
 }
 
-/* Jobs that are over before a thread could wake up: each task is done once and seen by the caller, and
- * no worker enters a job that is over. With two threads the worker may look out for jobs. */
+/* Jobs that are over before a thread could wake up: each task is done once and seen by the caller.
+ * With two threads the worker may look out for jobs. */
 static void short_jobs(void **state) {
   (void)state;
   for (unsigned threads = 2; threads <= 4; threads++) {

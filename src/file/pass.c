@@ -5,8 +5,8 @@
  * how far the pass is; no rows are reported at the start and all at the end, whoever works.
  *
  * Reading goes on while workers compute: with each batch the system is told of one that comes a few
- * MiB later, so its rows are in memory by the time a worker asks for them, however little the system
- * reads ahead by itself.
+ * MiB later, so its rows are in memory by the time a worker asks for them, however little the
+ * system reads ahead by itself.
  *
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
@@ -37,7 +37,7 @@ typedef struct pass_job {
   size_t failed;       /* the lowest batch that has; SIZE_MAX: none */
 } pass_job;
 
-/* Announces the rows that come `ahead` after batch i; with the first batch, those up to there, too. */
+/* Announces the rows that come `ahead` after batch i; with the first batch, those up to there too. */
 static void announce(const pass_job *j, size_t i) {
   const kf_data *data = j->data;
   if (data->ahead == NULL || j->pass->labels_only) return;

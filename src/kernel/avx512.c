@@ -10,7 +10,7 @@
  * most 2^22 a row, so 448 rows stay below 2^31.
  *
  * The ceiling: a row takes D (D + 1) / 2 * 3 / 32 instructions, one a cycle on Zen 4: 27,684 cycles
- * at D = 768, or 133,000 rows a second at 3.69 GHz. Tiles on the diagonal take 4 % more than that. */
+ * at D = 768, or 133,000 rows a second at 3.69 GHz. Tiles on the diagonal take 4 % more. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
