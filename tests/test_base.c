@@ -155,6 +155,31 @@ static void parallel(void **state) {
   }
 }
 
+static kf_status add_one(void *argument, size_t i, size_t worker, kf_err *err) {
+  (void)worker;
+  (void)err;
+  int *done = argument;
+  done[i]++;
+  return KF_OK;
+}
+
+/* Jobs that are over before a thread could wake up: each task is done once and seen by the caller.
+ * With two threads the worker may look out for jobs. */
+static void short_jobs(void **state) {
+  (void)state;
+  for (unsigned threads = 2; threads <= 4; threads++) {
+    kf_ctx *ctx = test_ctx(threads, KF_ISA_AUTO);
+    for (int round = 0; round < 5000; round++) {
+      int done[5] = {0};
+      size_t n = 2 + (size_t)round % 4;
+      if (round % 500 == 499) usleep(300); /* until the workers sleep */
+      assert_ok(ctx, kf_parallel_limited(ctx, 1 + (size_t)round % 3, n, add_one, done));
+      for (size_t i = 0; i < 5; i++) assert_int_equal(done[i], i < n);
+    }
+    kf_ctx_free(ctx);
+  }
+}
+
 /* The first task to fail is not the first one to be told of. */
 static kf_status fail_late(void *argument, size_t i, size_t worker, kf_err *err) {
   (void)argument;
@@ -560,6 +585,7 @@ int main(void) {
       cmocka_unit_test(arena),
       cmocka_unit_test(classes_are_matched),
       cmocka_unit_test(parallel),
+      cmocka_unit_test(short_jobs),
       cmocka_unit_test(cancelled),
       cmocka_unit_test(lowest_failure),
       cmocka_unit_test(whole_or_absent),

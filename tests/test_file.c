@@ -861,6 +861,61 @@ static void test_pass(void **state) {
       }
 }
 
+/* A data set that keeps what it is told of. With WIDE columns, 8 MiB are 32 rows. */
+enum { WIDE = 65536, WIDE_ROWS = 75 };
+typedef struct announced {
+  kf_data base;
+  int told[WIDE_ROWS];
+  bool late; /* a row was fetched before it was announced */
+} announced;
+
+static void hear_announced(const kf_data *data, uint64_t first, uint64_t n) {
+  announced *a = (announced *)(uintptr_t)data;
+  assert_true(first + n <= data->rows);
+  for (uint64_t i = first; i < first + n; i++) a->told[i]++;
+}
+
+static kf_status fetch_announced(const kf_data *data, const kf_kernels *kernels, uint64_t first,
+                                 uint64_t n, float *rows, int32_t *labels, kf_err *err) {
+  (void)kernels;
+  (void)err;
+  announced *a = (announced *)(uintptr_t)data;
+  for (uint64_t i = 0; i < n; i++) {
+    /* This row, and all up to 8 MiB after it. */
+    for (uint64_t r = first + i; r <= first + i + 32 && r < data->rows; r++)
+      a->late = a->late || (rows != NULL && a->told[r] == 0);
+    if (rows != NULL) memset(rows + i * data->dim, 0, data->dim * sizeof *rows);
+    if (rows != NULL) rows[i * data->dim] = 1;
+    if (labels != NULL) labels[i] = KF_LABEL_NONE;
+  }
+  return KF_OK;
+}
+
+static kf_status leave_batch(void *argument, const kf_batch *b, kf_err *err) {
+  (void)argument;
+  (void)b;
+  (void)err;
+  return KF_OK;
+}
+
+/* Every row is announced once, and long before it is fetched. */
+static void test_pass_reads_ahead(void **state) {
+  (void)state;
+  kf_ctx *own;
+  assert_int_equal(kf_ctx_new(&(kf_ctx_options){.threads = 1}, &own), KF_OK);
+  for (uint64_t size = 1; size < 100; size = 3 * size + 1)
+    for (int labels_only = 0; labels_only < 2; labels_only++) {
+      announced a = {
+          .base = {
+              .rows = WIDE_ROWS, .dim = WIDE, .fetch = fetch_announced, .ahead = hear_announced}};
+      kf_pass pass = {.rows = size, .labels_only = labels_only, .work = leave_batch};
+      assert_int_equal(kf_each_batch(own, &a.base, &pass), KF_OK);
+      assert_false(a.late);
+      for (int i = 0; i < WIDE_ROWS; i++) assert_int_equal(a.told[i], !labels_only);
+    }
+  kf_ctx_free(own);
+}
+
 static int count_progress(void *user, const char *what, uint64_t done, uint64_t total) {
   uint64_t *last = user;
   assert_string_equal(what, "walk");
@@ -973,6 +1028,7 @@ int main(void) {
       cmocka_unit_test(test_writer_counts_bytes),
       cmocka_unit_test(test_fields),
       cmocka_unit_test(test_pass),
+      cmocka_unit_test(test_pass_reads_ahead),
       cmocka_unit_test(test_pass_failures),
       cmocka_unit_test(test_pass_reports_the_failure),
   };

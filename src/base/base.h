@@ -262,6 +262,8 @@ kf_status kf_in_open_memory(kf_in *in, const void *bytes, uint64_t n, kf_err *er
 bool kf_in_same(const kf_in *a, const kf_in *b);
 /* Exactly n bytes at offset; KF_ERR_DATA if the file has become shorter. */
 kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n, kf_err *err);
+/* Says that these bytes will be read soon, so the system can fetch them meanwhile. */
+void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n);
 void kf_in_close(kf_in *in);
 /* A whole file of at most `limit` bytes, with a NUL after it. The caller frees *text. */
 kf_status kf_read_file(const char *path, uint64_t limit, char **text, uint64_t *length,

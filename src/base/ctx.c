@@ -5,8 +5,9 @@
  * threads can cost more than the work they do.
  *
  * Jobs may be short: a product with a vector takes some ten microseconds, about as long as waking a
- * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits only
- * for workers that have joined its job: one that wakes up late, on a busy machine, is not missed. */
+ * thread. So a worker looks out for the next job a little before it sleeps, and the caller waits
+ * only for workers that have joined its job: one that wakes up late, on a busy machine, is not
+ * missed. */
 #include "base/text.h"
 
 #include <pthread.h>

@@ -81,6 +81,10 @@ kf_status kf_in_read(const kf_in *in, uint64_t offset, void *buffer, uint64_t n,
   return KF_OK;
 }
 
+void kf_in_ahead(const kf_in *in, uint64_t offset, uint64_t n) {
+  posix_fadvise(in->fd, (off_t)(in->base + offset), (off_t)n, POSIX_FADV_WILLNEED);
+}
+
 void kf_in_close(kf_in *in) {
   if (in->path != NULL && in->memory == NULL) close(in->fd);
   kf_free(in->path);

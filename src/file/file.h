@@ -309,6 +309,8 @@ struct kf_data {
    * all KF_LABEL_NONE without labels). Either array may be NULL: not wanted. */
   kf_status (*fetch)(const kf_data *data, const kf_kernels *kernels, uint64_t first, uint64_t n,
                      float *rows, int32_t *labels, kf_err *err);
+  /* Says that these rows will be fetched soon. NULL: there is nothing to read. */
+  void (*ahead)(const kf_data *data, uint64_t first, uint64_t n);
   /* Appends the ids of rows [first, first + n) to `bytes`, without separators, and gives their
    * lengths: UTF-8 without NUL, not empty. NULL: rows have no ids. */
   kf_status (*fetch_ids)(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,

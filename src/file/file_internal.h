@@ -65,6 +65,8 @@ kf_status kf_table_size(kf_table *table, const char *path, uint64_t rows, uint64
 /* Reads rows [first, first + n), which must exist. */
 kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernels *kernels,
                          uint64_t first, uint64_t n, float *rows, kf_err *err);
+/* Says that these rows will be read soon. */
+void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n);
 
 /* The file must be closed after a failure, too. */
 kf_status kf_fvecs_open(kf_in *in, kf_table *table, const char *path, kf_err *err);

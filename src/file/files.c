@@ -46,6 +46,18 @@ static kf_status files_fetch(const kf_data *data, const kf_kernels *kernels, uin
   return KF_OK;
 }
 
+static void files_ahead(const kf_data *data, uint64_t first, uint64_t n) {
+  const kf_files *files = (const kf_files *)data;
+  for (size_t s = shard_of(files, first); n > 0; s++) {
+    const kf_shard *shard = &files->shards[s];
+    uint64_t skip = first - shard->first, left = shard->table.rows - skip;
+    uint64_t count = n < left ? n : left;
+    kf_table_ahead(&shard->table, &shard->in, skip, count);
+    first += count;
+    n -= count;
+  }
+}
+
 static kf_status files_fetch_ids(const kf_data *data, uint64_t first, uint64_t n, uint64_t *lengths,
                                  kf_string *bytes, kf_err *err) {
   const kf_files *files = (const kf_files *)data;
@@ -94,6 +106,7 @@ kf_files *kf_files_new(void) {
   kf_files *files = kf_alloc_zero(1, sizeof *files);
   if (files == NULL) return NULL;
   files->base = (kf_data){.fetch = files_fetch,
+                          .ahead = files_ahead,
                           .fetch_ids = files_fetch_ids,
                           .where = files_where,
                           .refuse = files_refuse,

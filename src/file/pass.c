@@ -4,6 +4,10 @@
  * memory half-way. Batches are handed out in rising order, so the position of worker 0's batch tells
  * how far the pass is; no rows are reported at the start and all at the end, whoever works.
  *
+ * Reading goes on while workers compute: with each batch the system is told of one that comes a few
+ * MiB later, so its rows are in memory by the time a worker asks for them, however little the
+ * system reads ahead by itself.
+ *
  * Finishing in order: a worker waits with its batch until all batches before it are finished. Those
  * have all been started, and the lowest of them never waits, so the pass always goes on. After a
  * failure the batches above it give up, while those below it still have their turn: the error that
@@ -13,6 +17,7 @@
 #include <pthread.h>
 
 enum { LABELS_AT_ONCE = 16384 };
+#define AHEAD ((uint64_t)8 << 20) /* bytes of f32 rows that are read before they are needed */
 
 typedef struct worker {
   kf_batch batch;
@@ -23,7 +28,8 @@ typedef struct pass_job {
   kf_ctx *ctx;
   const kf_data *data;
   const kf_pass *pass;
-  uint64_t rows; /* in a batch */
+  uint64_t rows;  /* in a batch */
+  uint64_t ahead; /* rows; a multiple of those in a batch */
   worker *workers;
   pthread_mutex_t lock;
   pthread_cond_t turn; /* `next` or `failed` has changed */
@@ -31,8 +37,18 @@ typedef struct pass_job {
   size_t failed;       /* the lowest batch that has; SIZE_MAX: none */
 } pass_job;
 
+/* Announces the rows that come `ahead` after batch i; with the first batch, those up to there too. */
+static void announce(const pass_job *j, size_t i) {
+  const kf_data *data = j->data;
+  if (data->ahead == NULL || j->pass->labels_only) return;
+  uint64_t end = (uint64_t)i * j->rows + j->ahead + j->rows, first = i > 0 ? end - j->rows : 0;
+  if (end > data->rows) end = data->rows;
+  if (first < end) data->ahead(data, first, end - first);
+}
+
 static kf_status work_on(pass_job *j, size_t i, kf_batch *b, kf_err *err) {
   uint64_t first = (uint64_t)i * j->rows, left = j->data->rows - first;
+  announce(j, i);
   b->first = first;
   b->n = left < j->rows ? left : j->rows;
   KF_TRY(kf_data_fetch(j->data, j->ctx->kernels, first, b->n, b->rows, b->labels, b->norm2, err));
@@ -99,6 +115,7 @@ static kf_status run(pass_job *j, size_t workers) {
 kf_status kf_each_batch(kf_ctx *ctx, const kf_data *data, const kf_pass *pass) {
   pass_job j = {.ctx = ctx, .data = data, .pass = pass, .rows = pass->rows, .failed = SIZE_MAX};
   if (j.rows == 0) j.rows = pass->labels_only ? LABELS_AT_ONCE : kf_data_chunk(data->dim);
+  j.ahead = (AHEAD / (sizeof(float) * data->dim * j.rows) + 1) * j.rows;
   uint64_t batches = (data->rows + j.rows - 1) / j.rows;
   size_t n = pass->workers > 0 ? pass->workers : ctx->threads;
   if (n > batches) n = (size_t)batches;

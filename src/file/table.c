@@ -108,3 +108,10 @@ kf_status kf_table_fetch(const kf_table *table, const kf_in *in, const kf_kernel
   default: return fetch_by_row(table, in, kernels, first, n, rows, err);
   }
 }
+
+void kf_table_ahead(const kf_table *table, const kf_in *in, uint64_t first, uint64_t n) {
+  if (table->layout == KF_LAYOUT_COLUMNS) return; /* rows are all over the file */
+  bool tagged = table->layout == KF_LAYOUT_TAGGED_ROWS;
+  uint64_t width = tagged ? 4 * ((uint64_t)table->dim + 1) : table->dim * kf_type_size(table->type);
+  kf_in_ahead(in, table->offset + first * width, n * width);
+}

@@ -3,8 +3,11 @@
  * Exact moments through floating point: an integer |X| <= 2^22 is exact in f64, a product of two is
  * at most 2^44 in magnitude, and a sum of 512 such products at most 2^53. Within a block of at most
  * 512 rows every f64 operation is therefore exact, whatever its order and whether fused or not; the
- * block's sum is then converted to an integer. This is twice as fast as splitting X into 16-bit
- * digits for AVX2's integer multiply, which needs four products and separate additions. */
+ * block's sum is then read as an integer. This is twice as fast as splitting X into 16-bit
+ * digits for AVX2's integer multiply, which needs four products and separate additions.
+ *
+ * The ceiling: a row takes D (D + 1) / 2 / 4 FMA instructions, two a cycle: 36,912 cycles at D =
+ * 768, or 100,000 rows a second at 3.69 GHz. Tiles on the diagonal take 3 % more than that. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD
@@ -33,8 +36,8 @@ static void moment_pack(const int32_t *x, size_t n, size_t dim, size_t panel, si
   }
 }
 
-/* One strip times three: 4 x 12 sums in twelve registers. They begin at MAGIC: 128 rows sum to at most
- * 2^51, so a sum stays within 2^52 … 2^53, where the bits of consecutive integers are consecutive. */
+/* One strip times three: 4 x 12 sums in twelve registers. They begin at MAGIC: 128 rows sum to at
+ * most 2^51, so a sum stays within 2^52 … 2^53, where consecutive integers have consecutive bits. */
 #define MAGIC 0x1.8p52
 static void moment_micro(const double *a, const double *b, size_t n, int64_t *sums, size_t stride) {
   const __m256i magic = _mm256_castpd_si256(_mm256_set1_pd(MAGIC));

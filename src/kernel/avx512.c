@@ -6,7 +6,11 @@
  *
  * (Karatsuba), so three products of 16-bit numbers are enough; one vpdpwssd does 32 of them. The
  * digits h, l and m = h + l are packed in pairs of rows, since vpdpwssd adds two products at a
- * time. |m| is at most 3072, so 224 rows of m m' stay below 2^31. */
+ * time. Sums of m m' may wrap around: only hh', ll' and hl' + lh' must fit 32 bits, and each is at
+ * most 2^22 a row, so 448 rows stay below 2^31.
+ *
+ * The ceiling: a row takes D (D + 1) / 2 * 3 / 32 instructions, one a cycle on Zen 4: 27,684 cycles
+ * at D = 768, or 133,000 rows a second at 3.69 GHz. Tiles on the diagonal take 4 % more. */
 #include "kernel/kernel.h"
 
 #ifdef KF_SIMD

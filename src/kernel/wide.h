@@ -45,8 +45,8 @@ static inline floats load_f32(const float *p) {
 
 static inline void store_f32(float *p, floats x) { memcpy(p, &x, sizeof x); }
 
-/* The product of a row with *x. The AVX-512 instruction takes *x from memory by itself; compilers would
- * broadcast it to a register once, which costs Zen 4 more than loading it for each product. */
+/* The product of a row with *x. The AVX-512 instruction takes *x from memory by itself; compilers
+ * would broadcast it to a register once, which costs Zen 4 more than loading it for each product. */
 #ifdef __AVX512F__
 static inline doubles times_f64(const double *x, doubles row) {
   doubles product;

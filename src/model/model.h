@@ -234,7 +234,7 @@ void kf_turn_rows(const kf_kernels *kernels, size_t dim, const double *turn, con
 /* Eigenvalues (falling) and eigenvectors (rows of vectors [n][n]) of the symmetric a [n][n], which
  * is destroyed. The same bits on every machine. */
 kf_status kf_eigen(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors);
-/* The same in memory of the caller: kf_eigen_room(n) doubles, which a second problem finds in place. */
+/* The same in the caller's memory, kf_eigen_room(n) doubles, which a second problem finds in place. */
 kf_status kf_eigen_in(kf_ctx *ctx, uint32_t n, double *a, double *values, double *vectors,
                       double *room);
 uint64_t kf_eigen_room(uint32_t n);

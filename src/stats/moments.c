@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define FLUSH_ROWS ((uint64_t)1 << 18)
-/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there is only one. */
+/* A worker takes dim^2 * 4 bytes and a little more; together they take at most this, unless there is
+ * only one. */
 #define WORKER_BYTES ((uint64_t)512 << 20)
 
 typedef struct worker {
