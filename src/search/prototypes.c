@@ -238,6 +238,11 @@ void kf_classifying_clear(kf_classifying *c) {
   kf_prototypes_free(c->prototypes);
 }
 
+uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n) {
+  uint64_t each = n / ctx->threads;
+  return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
+}
+
 kf_status kf_classify(kf_ctx *ctx, const kf_model *model, const float *rows, uint64_t n,
                       const kf_classify_options *options, int32_t *classes, double *scores) {
   KF_ENTER(ctx, model != NULL && (n == 0 || (rows != NULL && classes != NULL)));

@@ -65,10 +65,7 @@ void kf_unit_f32(const float *x, double norm2, uint32_t dim, float *out);
 
 #define KF_CLASSIFY_ROWS 256u /* queries that pass over the prototypes together, at most */
 /* The same for n queries: few enough for all threads to have some. */
-static inline uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n) {
-  uint64_t each = n / ctx->threads;
-  return each < KF_MAP_ROWS ? KF_MAP_ROWS : each < KF_CLASSIFY_ROWS ? each : KF_CLASSIFY_ROWS;
-}
+uint64_t kf_classify_rows(const kf_ctx *ctx, uint64_t n);
 
 /* The prototypes of a model, ready to be searched: in the mapped or in the original space, unit
  * length for cosine. Only of classes that take part: not of those without rows. */
