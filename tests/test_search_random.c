@@ -43,6 +43,7 @@ static void one_problem(uint64_t seed) {
            .batch = draw(n_queries, &state),
            .in_place = test_random(&state) % 2 == 0,
            .from_data = test_random(&state) % 2 == 0};
+  if (seed % 2 == 1 && dim > 1) h.lead = 1 + (uint32_t)(test_random(&state) % (dim - 1));
   check(&a, &h, ks, 3, leaving ? leave_out : NULL);
   free(leave_out);
   free_answer(&a);
