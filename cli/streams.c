@@ -58,14 +58,20 @@ void name_streams(const cli_run *cli, const char *text, char *out, size_t size) 
 
 /* --- copies ------------------------------------------------------------------------------------ */
 
-/* A file without a name. -1: not possible there. */
+/* A file without a name. -1: not possible there. Where it must have one for a moment, only SIGKILL can end
+ * the program in between: other signals are asked about later. */
 static int open_nameless(const char *folder) {
-  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0) return fd;
+  int fd;
+  do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  while (fd < 0 && errno == EINTR);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
   char *path;
   if (asprintf(&path, "%s/.koofu-XXXXXX", folder) < 0) return -1;
   fd = mkostemp(path, O_CLOEXEC);
-  if (fd >= 0) unlink(path);
+  if (fd >= 0 && unlink(path) != 0 && errno != ENOENT) {
+    close(fd);
+    fd = -1;
+  }
   free(path);
   return fd;
 }

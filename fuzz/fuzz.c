@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_FILES = 8, BLOCK = 256 };
+enum { MAX_FILES = 16, BLOCK = 256 };
 
 static char folder[64];
-static char paths[MAX_FILES][128];
+static char paths[MAX_FILES][512];
 static size_t n_paths;
 
 static void must(int holds) {
@@ -36,7 +36,7 @@ static void make_folder(void) {
   atexit(remove_folder);
 }
 
-static const char *path_of(const char *name) {
+const char *fuzz_path(const char *name) {
   make_folder();
   char path[sizeof paths[0]];
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -47,12 +47,23 @@ static const char *path_of(const char *name) {
 }
 
 const char *fuzz_write(const char *name, const void *data, size_t size) {
-  const char *path = path_of(name);
+  const char *path = fuzz_path(name);
   FILE *file = fopen(path, "wb");
   must(file != NULL);
   must(size == 0 || fwrite(data, 1, size, file) == size);
   must(fclose(file) == 0);
   return path;
+}
+
+void fuzz_same_bytes(const char *a, const char *b) {
+  FILE *first = fopen(a, "rb"), *second = fopen(b, "rb");
+  must(first != NULL && second != NULL);
+  for (int c = 0; c != EOF;) {
+    c = getc(first);
+    if (getc(second) != c) abort();
+  }
+  fclose(first);
+  fclose(second);
 }
 
 const char *fuzz_plain_rows(uint32_t n) {
@@ -124,6 +135,14 @@ static void read_ids(kf_ctx *ctx, const kf_data *data) {
   static char id[65537]; /* the longest there may be */
   for (uint64_t row = 0; kf_data_has_ids(data) && row < kf_data_rows(data) && row < 64; row++)
     if (kf_data_get_id(ctx, data, row, id, sizeof id) == KF_OK && id[0] == '\0') abort();
+  if (kf_data_get_id(ctx, data, kf_data_rows(data), id, sizeof id) == KF_OK ||
+      kf_data_get_id(ctx, data, 0, id, 1) == KF_OK)
+    abort(); /* no such row; no room */
+}
+
+static void read_all(kf_ctx *ctx, const kf_data *data) {
+  read_rows(ctx, data);
+  read_ids(ctx, data);
 }
 
 void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *options) {
@@ -135,8 +154,34 @@ void fuzz_read_data(kf_ctx *ctx, const char *path, const kf_data_options *option
       if (kf_errmsg(ctx)[0] == '\0') abort(); /* every failure has a message */
       continue;
     }
-    read_rows(ctx, data);
-    read_ids(ctx, data);
+    read_all(ctx, data);
+    kf_data_free(data);
+  }
+}
+
+/* Saves what was saved again: the second file must be the first. */
+static void save(kf_ctx *ctx, const kf_data *data) {
+  const char *once = fuzz_path("once.safetensors"), *twice = fuzz_path("twice.safetensors");
+  if (kf_data_save(ctx, data, KF_F32, once) != KF_OK) return;
+  kf_data *again;
+  if (kf_data_open(ctx, &once, 1, &(kf_data_options){.allow_unlabelled = 1}, &again) != KF_OK ||
+      kf_data_save(ctx, again, KF_F32, twice) != KF_OK)
+    abort();
+  kf_data_free(again);
+  fuzz_same_bytes(once, twice);
+}
+
+void fuzz_keep_data(kf_ctx *ctx, const char *const *files, size_t n) {
+  for (int lenient = 0; lenient < 2; lenient++) {
+    kf_data *data;
+    kf_data_options options = {
+        .skip_bad = lenient, .allow_unlabelled = lenient, .allow_unknown = lenient};
+    if (kf_data_open(ctx, files, n, &options, &data) != KF_OK) {
+      if (kf_errmsg(ctx)[0] == '\0') abort(); /* every failure has a message */
+      continue;
+    }
+    read_all(ctx, data);
+    save(ctx, data);
     kf_data_free(data);
   }
 }

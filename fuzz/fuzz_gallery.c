@@ -1,4 +1,5 @@
-/* A gallery file; what loads must answer a query, leave one out and vote, and be a data set. */
+/* A gallery file; what loads must answer a query, leave one out and vote, take one more row,
+ * and be a data set. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -30,6 +31,27 @@ static void ask(kf_ctx *ctx, const kf_gallery *gallery, float *row) {
                   &hits, NULL);
 }
 
+/* Another gallery with one row more, which may not fit. */
+static void grow(kf_ctx *ctx, const char *path, const kf_gallery *gallery, const float *row) {
+  static const int32_t label = 0;
+  int labelled = kf_gallery_has_labels(gallery), named = kf_gallery_id(gallery, 0) != NULL;
+  const char *grown = fuzz_path("grown.safetensors");
+  kf_gallery_options options = {.append_to = path,
+                                .ids = named ? fuzz_write("ids.txt", "new\n", 4) : NULL};
+  kf_data *data;
+  if (kf_data_open_memory(ctx, row, 1, kf_gallery_dim_in(gallery), labelled ? &label : NULL, NULL,
+                          0, &data) != KF_OK)
+    abort();
+  if (kf_gallery_save(ctx, data, NULL, &options, grown) == KF_OK) {
+    kf_gallery *larger;
+    if (kf_gallery_load(ctx, grown, NULL, &larger) != KF_OK) abort();
+    if (kf_gallery_rows(larger) != kf_gallery_rows(gallery) + 1) abort();
+    look(larger);
+    kf_gallery_free(larger);
+  }
+  kf_data_free(data);
+}
+
 static void use(kf_ctx *ctx, const char *path) {
   for (int from_disk = 0; from_disk < 2; from_disk++) {
     kf_gallery *gallery;
@@ -41,6 +63,7 @@ static void use(kf_ctx *ctx, const char *path) {
     for (uint32_t i = 0; i < dim; i++) row[i] = 1;
     look(gallery);
     ask(ctx, gallery, row);
+    if (from_disk) grow(ctx, path, gallery, row);
     free(row);
     kf_gallery_free(gallery);
   }

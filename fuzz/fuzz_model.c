@@ -1,11 +1,22 @@
-/* A model file; what loads must classify a row. */
+/* A model file; what loads must be the same when it is saved, and classify a row. */
 #include "fuzz.h"
 
 #include <stdlib.h>
 
+static void keep(kf_ctx *ctx, const kf_model *model) {
+  const char *once = fuzz_path("once.safetensors"), *twice = fuzz_path("twice.safetensors");
+  kf_model *again;
+  if (kf_model_save(ctx, model, once) != KF_OK || kf_model_load(ctx, once, &again) != KF_OK ||
+      kf_model_save(ctx, again, twice) != KF_OK)
+    abort();
+  kf_model_free(again);
+  fuzz_same_bytes(once, twice);
+}
+
 static void use(kf_ctx *ctx, const char *path) {
   kf_model *model;
   if (kf_model_load(ctx, path, &model) != KF_OK) return;
+  keep(ctx, model);
   uint32_t dim = kf_model_dim_in(model);
   float *row = malloc(dim * sizeof *row);
   if (row == NULL) abort();

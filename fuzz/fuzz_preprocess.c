@@ -9,7 +9,7 @@
 enum { SIZE = 16 };
 
 static void run(const kf_preprocess *p, uint32_t width, uint32_t height) {
-  static uint8_t rgb[64 * 64 * 3];
+  static uint8_t rgb[65536 * 3];
   static float out[3 * SIZE * SIZE];
   kf_image image = {.width = width, .height = height, .rgb = rgb};
   kf_err err;
@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     run(&p, 1, 1);
     run(&p, 64, 3);
     run(&p, 5, 60);
+    if (p.shortest_edge == 65536) run(&p, 65536, 1); /* 2^32 columns */
   } else if (err.message[0] == '\0') {
     abort(); /* every failure has a message */
   }

@@ -1,9 +1,23 @@
-/* A statistics file; what loads must also merge with itself and be ready to fit. */
+/* A statistics file; what loads must be the same when it is saved, merge with itself and be
+ * ready to fit. */
 #include "fuzz.h"
+
+#include <stdlib.h>
+
+static void keep(kf_ctx *ctx, const kf_stats *stats) {
+  const char *once = fuzz_path("once.safetensors"), *twice = fuzz_path("twice.safetensors");
+  kf_stats *again;
+  if (kf_stats_save(ctx, stats, once) != KF_OK || kf_stats_load(ctx, once, &again) != KF_OK ||
+      kf_stats_save(ctx, again, twice) != KF_OK)
+    abort();
+  kf_stats_free(again);
+  fuzz_same_bytes(once, twice);
+}
 
 static void use(kf_ctx *ctx, const char *path) {
   kf_stats *stats, *twin;
   if (kf_stats_load(ctx, path, &stats) != KF_OK) return;
+  keep(ctx, stats);
   if (kf_stats_load(ctx, path, &twin) == KF_OK) {
     kf_stats_merge(ctx, twin, stats);
     kf_stats_free(twin);

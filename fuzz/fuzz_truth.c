@@ -1,5 +1,5 @@
 /* Which classes are right: the first byte says how the rest is read, as JSON, CSV or text, with a
- * list of names or without, by ids or by order; then hierarchies and answers, which are text, too. */
+ * list of names or without, by ids (its own lines or others) or by order; then hierarchies and answers, which are text, too. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -11,11 +11,17 @@ static const char *names_file(void) { return fuzz_write("names.txt", "cat\ndog\n
 static void read_truth(kf_ctx *ctx, const char *path) {
   static const char ids[] = "x_val_00000001.JPEG\nval/x_val_2\na.png\n";
   kf_truth_options options = {.classes = kind & 8 ? names_file() : NULL,
-                              .ids = kind & 16 ? fuzz_write("ids.txt", ids, sizeof ids - 1) : NULL};
+                              .ids = kind & 32   ? path
+                                     : kind & 16 ? fuzz_write("ids.txt", ids, sizeof ids - 1)
+                                                 : NULL};
   kf_truth *truth;
   if (kf_truth_load(ctx, path, &options, &truth) != KF_OK) {
     if (kf_errmsg(ctx)[0] == '\0') abort(); /* every failure has a message */
     return;
+  }
+  for (uint32_t k = 0; k < kf_truth_classes(truth); k++) {
+    const char *name = kf_truth_class_name(truth, k);
+    if (name != NULL && name[0] == '\0') abort();
   }
   for (uint64_t row = 0; row < kf_truth_rows(truth); row++) {
     const int32_t *classes = NULL;

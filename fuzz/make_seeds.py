@@ -65,16 +65,62 @@ def npy_seeds():
     put("npy", "bad-long", npy("<f4", (2, 3), rows + b"x"))
     put("npy", "bad-twice", npy("", "", b"", header="{'shape': (1, 1), 'shape': (1, 1), }"))
     put("npy", "bad-header-length", b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}")
+    put("npy", "bad-magic", b"NUMPY" * 4)
+    put("npy", "bad-version", npy("<f4", (1, 1), rows[:4], version=4))
+    put("npy", "bad-matrix-labels", npy("<i4", (2, 2), rows[:16]))
+    put("npy", "bad-wide-labels", npy("|S65537", (0,), b""))
+    put("npy", "bad-labels-limit", npy("<i4", (4,), struct.pack("<4i", 0, 1, 2, 2**30)))
+    whole = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1), }"
+    headers = {"colon": whole.replace("':", "'"), "open": whole[:-1], "end": whole + " x", "comma": whole.replace(" 'shape", " 'x': 1, 'shape"),
+               "after": whole.replace("False,", "False;"), "lacks": "{'descr': '<f4', 'shape': (1, 1)}", "lacks-descr": "{}",
+               "lacks-shape": whole.replace(" 'shape': (1, 1),", ""), "order": whole.replace("False", "0"), "shape": whole.replace("(1, 1)", "1"),
+               "number": whole.replace("(1, 1)", "(1)"), "size": whole.replace("(1, 1)", "(a,)"), "size-64": whole.replace("(1, 1)", "(99999999999999999999, 1)"),
+               "deep": whole.replace("(1, 1)", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "list": "[]", "key": whole.replace("descr", "description of it")}  # fmt: skip
+    for name, header in headers.items():
+        put("npy", "bad-header-" + name, npy("", "", rows[:4], header=header))
 
 
-def npz(arrays, wide=False):
+def npz(arrays, wide=False, method=zipfile.ZIP_STORED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, data in arrays.items():
             # As numpy does; in a fixed time, so that the seeds are always the same.
-            with archive.open(zipfile.ZipInfo(name + ".npy"), "w", force_zip64=wide) as member:
+            info = zipfile.ZipInfo(name + ".npy")
+            info.compress_type = method
+            with archive.open(info, "w", force_zip64=wide) as member:
                 member.write(data)
     return file.getvalue()
+
+
+def in_directory(archive, at, data):
+    """The archive with bytes of the first entry of its directory replaced."""
+    at += archive.index(b"PK\1\2")
+    return archive[:at] + data + archive[at + len(data):]
+
+
+def directory_64(archive):
+    """The same archive with a 64-bit end of its directory."""
+    end = archive[-22:]
+    entries, size, offset = struct.unpack("<HII", end[10:20])
+    wide = b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, entries, entries, size, offset)
+    locator = b"PK\6\7" + struct.pack("<IQI", 0, len(archive) - 22, 1)
+    return archive[:-22] + wide + locator + end[:8] + b"\xff" * 12 + end[20:]
+
+
+def extra_64(archive, member, keep=24, claim=None):
+    """The same archive with sizes and offset of the first member in an extra field of 64 bits, after another one."""
+    at = archive.index(b"PK\1\2")
+    fields = struct.pack("<QQQ", len(member), len(member), 0)[:keep]
+    extra = struct.pack("<HH4s", 9, 4, b"else") + struct.pack("<HH", 1, claim or len(fields)) + fields
+    name = archive[at + 28] + 46
+    entry = bytearray(archive[at:at + name])
+    entry[20:28] = b"\xff" * 8
+    entry[30:32] = struct.pack("<H", len(extra))
+    entry[42:46] = b"\xff" * 4
+    grown = archive[:at] + bytes(entry) + extra + archive[at + name:-22]
+    end = bytearray(archive[-22:])
+    end[12:16] = struct.pack("<I", struct.unpack("<I", end[12:16])[0] + len(extra))
+    return grown + bytes(end)
 
 
 def npz_seeds():
@@ -84,12 +130,8 @@ def npz_seeds():
     whole = npz({"x": rows, "y": labels})
     put("npz", "stored", whole)
     put("npz", "stored-64", npz({"x": rows, "y": labels}, wide=True))
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in (("x.npy", rows), ("names.npy", names)):
-            member = zipfile.ZipInfo(name)
-            member.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(member, data)
+    file = io.BytesIO(npz({"x": rows, "names": names}, method=zipfile.ZIP_DEFLATED))
+    with zipfile.ZipFile(file, "a") as archive:
         archive.comment = b"a comment"
     deflated = file.getvalue()
     put("npz", "deflated", deflated)
@@ -102,6 +144,31 @@ def npz_seeds():
     put("npz", "bad-encrypted", whole.replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1"))
     put("npz", "bad-size", whole.replace(struct.pack("<II", len(rows), len(rows)), struct.pack("<II", len(rows), 2**31)))
     put("npz", "bad-twice", whole.replace(b"y.npy", b"x.npy"))
+    put("npz", "bad-no-x", npz({"w": rows, "y": labels}))
+    put("npz", "bad-no-matrix", npz({"y": labels}))
+    put("npz", "bad-two-lists", npz({"x": rows, "y": labels, "z": labels}))
+    put("npz", "bad-late-array", npz({"x": b"\x93NUMPY\x02\x00\x00\x00\x02\x00" + bytes(2**17)}, method=zipfile.ZIP_DEFLATED))
+    put("npz", "bad-long-header", npz({"x": b"\x93NUMPY\x02\x00\x01\x00\x10\x00" + bytes(2**20 + 1)}, method=zipfile.ZIP_DEFLATED))
+    put("npz", "bad-name-utf8", whole.replace(b"y.npy", b"\xff.npy"))
+    put("npz", "bad-outside", whole.replace(struct.pack("<II", len(labels), len(labels)), struct.pack("<II", 2**30, 2**30)))
+    put("npz", "bad-local", whole.replace(b"PK\3\4", b"PK\3\5"))
+    put("npz", "bad-method", whole.replace(b"PK\1\2\x14\3\x14\0\0\0\0\0", b"PK\1\2\x14\3\x14\0\0\0\x0c\0"))
+    put("npz", "bad-parts", whole[:-18] + b"\1" + whole[-17:])
+    put("npz", "bad-count", whole[:-14] + b"\xfe\xfe\xfe\xfe" + whole[-10:])
+    put("npz", "bad-place", whole[:-6] + b"\1\0" + whole[-4:])
+    put("npz", "bad-entry", whole.replace(b"PK\1\2", b"PK\1\3"))
+    put("npz", "bad-entry-length", whole[: whole.index(b"PK\1\2") + 32] + b"\xff\xff" + whole[whole.index(b"PK\1\2") + 34:])
+    size = struct.pack("<II", len(rows), len(rows))
+    put("npz", "bad-extra", whole.replace(size, b"\xff" * 8))
+    put("npz", "bad-deflated-size", in_directory(deflated, 24, struct.pack("<I", len(rows) + 1)))
+    put("npz", "bad-deflated-bomb", in_directory(deflated, 24, struct.pack("<I", 2**31)))
+    put("npz", "directory-64", directory_64(whole))
+    put("npz", "bad-directory-64", directory_64(whole)[:-42] + b"PK\6\6" + directory_64(whole)[-38:])
+    put("npz", "bad-directory-64-sum", directory_64(whole).replace(b"PK\6\6", b"PK\6\5"))
+    put("npz", "bad-directory-64-short", b"\xff" * 22 + whole[-22:-12] + b"\xff" * 10 + b"\0\0")
+    put("npz", "extra-64", extra_64(whole, rows))
+    put("npz", "bad-extra-64", extra_64(whole, rows, keep=8))
+    put("npz", "bad-extra-64-cut", extra_64(whole, rows, claim=99))
 
 
 def csv_seeds():
@@ -122,6 +189,13 @@ def csv_seeds():
     seed("bad-carriage", "label\ra\rb\r", 2, "label")
     seed("bad-nul", "label\na\0\nb\n", 2, "label")
     seed("bad-latin1", "label\n\u00e4\nb\n".encode("latin-1"), 2, "label")
+    seed("bad-no-column", "path,name\na,b\n", 1, "label")
+    seed("bad-two-columns", "label,label\na,b\n", 1, "label")
+    seed("bad-no-second", "a\nb\n", 2, 2)
+    seed("bad-like-header", "label\na\n", 2)
+    seed("not-like-header", "x\ny\n", 2)
+    seed("bad-long", "label\n" + "x" * 65537, 1, "label")
+    seed("many-columns", ",".join(map(str, range(50))) + "\n", 1, "label")
 
 
 def safetensors(header, data):
@@ -169,6 +243,90 @@ def safetensors_seeds():
     put("safetensors", "bad-duplicate", safetensors(b'{"a": {}, "a": {}}', b""))
     put("safetensors", "bad-json", safetensors(b'{"a": ', b""))
     put("safetensors", "bad-length", struct.pack("<Q", 2**63) + b"{}")
+    put("safetensors", "bad-short", b"{}")
+    put("safetensors", "bad-pointer", b"version https://git-lfs.github.com/spec/v1\n")
+    put("safetensors", "bad-past-end", struct.pack("<Q", 99) + b"{}")
+    put("safetensors", "bad-type", safetensors({"a": tensor("F99", [4], 0, 16)}, rows))
+    put("safetensors", "bad-no-type", safetensors({"a": {}}, rows))
+    put("safetensors", "bad-offsets", safetensors({"a": tensor("F32", [4], 16, 0)}, rows))
+    put("safetensors", "bad-span", safetensors({"a": tensor("F32", [3], 0, 16)}, rows))
+    put("safetensors", "empty-tensor", safetensors({"a": tensor("F32", [2, 2], 0, 16), "b": tensor("F32", [0], 0, 0)}, rows))
+    put("safetensors", "bad-metadata", safetensors({"__metadata__": [], **half}, bytes(8)))
+    put("safetensors", "bad-metadata-value", safetensors({"__metadata__": {"a": 1}, **half}, bytes(8)))
+    put("safetensors", "bad-labels", safetensors(dict(full, labels=tensor("F32", [2], 16, 24)), rows + labels))
+    put("safetensors", "bad-label", safetensors(full, rows + struct.pack("<2i", 2, 0)))
+    put("safetensors", "bad-zero", safetensors(full, bytes(16) + labels))
+    put("safetensors", "bad-id-ends", safetensors(ids | {"id_ends": tensor("I32", [4], 0, 16)}, bytes(16) + rows + b"abcde"))
+    put("safetensors", "bad-id-alone", safetensors({"embeddings": half["embeddings"], "id_bytes": tensor("U8", [1], 8, 9)}, bytes(9)))
+    put("safetensors", "bad-two", safetensors({"a": tensor("F32", [1, 2], 0, 8), "b": tensor("F32", [1, 2], 8, 16)}, rows))
+    put("safetensors", "bad-rows", safetensors({"embeddings": tensor("F32", [4], 0, 16)}, rows))
+    put("safetensors", "bad-list", safetensors(b"[]", b""))
+    lists = {"list": '{"a": 1}', "strings": "[1]", "comma": '["a" "b"]', "end": '["a", "b"', "after": '["a"] 1', "control": '["\x01"]'}
+    for name, text in lists.items():
+        put("safetensors", "bad-names-" + name, safetensors(dict(full, __metadata__={"classes": text}), rows + labels))
+    texts = {"pair": r'"\ud83d\uDc08\u00E9\n"', "half": r'"\ud83d"', "low": r'"\udc00"', "hex": r'"\u00g0"', "nul": r'"\u0000"', "escape": r'"\x"',
+             "control": '"\x01"', "open": '"a', "word": "nul", "number": "-", "zero": "01", "point": "1.", "exponent": "1e", "key": "{1: 2}",
+             "no-colon": '{"a" 1}', "comma": "[1 2]", "brace": '{"a": 1 "b"}', "after": "1} {", "deep": "[" * 65}  # fmt: skip
+    for name, text in texts.items():
+        put("safetensors", ("json-" if name == "pair" else "bad-json-") + name, safetensors(b'{"__metadata__": {"a": %s}}' % text.encode(), b""))
+    put("safetensors", "bad-utf8", safetensors(b'{"\xff": 1}', b""))
+    one = {"__metadata__": {"encoder": "clip", "encoder_checksum": "0" * 16, "format": "koofu.dataset"}, "embeddings": tensor("F32", [2, 2], 0, 16)}
+    for name, change in {"alone": {"encoder_checksum": None}, "nameless": {"encoder": None}, "name": {"encoder": ""}, "digits": {"encoder_checksum": "0" * 15 + "G"}}.items():
+        meta = {key: value for key, value in (one["__metadata__"] | change).items() if value is not None}
+        put("safetensors", "bad-encoder-" + name, safetensors(one | {"__metadata__": meta}, rows))
+
+
+def shards_seeds():
+    rows, labels = floats(1, 2, 3, 4), struct.pack("<2i", 1, 0)
+
+    def file(classes=None, encoder=None, dim=2, labelled=True, ids=b""):
+        meta = {"format": "koofu.dataset"}
+        if classes:
+            meta["classes"] = json.dumps(classes)
+        if encoder:
+            meta |= {"encoder": "clip", "encoder_checksum": encoder}
+        header, data = {"__metadata__": meta}, b""
+        if ids:
+            header["id_ends"], data = tensor("I64", [2], 0, 16), struct.pack("<2q", 1, len(ids))
+        header["embeddings"] = tensor("F32", [4 // dim, dim], len(data), len(data) + 16)
+        data += rows
+        if labelled:
+            header["labels"], data = tensor("I32", [2], len(data), len(data) + 8), data + labels
+        if ids:
+            header["id_bytes"], data = tensor("U8", [len(ids)], len(data), len(data) + len(ids)), data + ids
+        return safetensors(header, data)
+
+    def seed(name, first, second):
+        put("shards", name, struct.pack("<H", len(first)) + first + second)
+
+    plain, one, other = file(), "0123456789abcdef", "f" * 16
+    seed("two", file(labelled=False), file(labelled=False, encoder=one))
+    seed("same", file(["a", "b"], one, ids=b"xy"), file(["a", "b"], one, ids=b"zzz"))
+    seed("encoders", file(encoder=one), file(encoder=other))
+    seed("unknown", file(labelled=False, ids=b"xy"), file(labelled=False, encoder=other))
+    seed("bad-classes", file(["a", "b"]), file(["b", "a"]))
+    seed("bad-some-names", file(["a", "b"]), plain)
+    seed("bad-columns", file(labelled=False), file(labelled=False, dim=4))
+    seed("bad-some-labels", plain, file(labelled=False))
+    seed("bad-second", plain, b"{}")
+
+
+def any_seeds():
+    """The first byte is the ending: none, .jpg, .dat, .npy, .npz, .fbin, .fvecs, .safetensors, .csv, .txt."""
+    rows = floats(1, 2, 3, 4)
+    put("any", "npy", b"\0" + npy("<f4", (2, 2), rows))
+    put("any", "npz", b"\0" + npz({"x": npy("<f4", (2, 2), rows)}))
+    put("any", "safetensors", b"\0" + safetensors({"x": tensor("F32", [2, 2], 0, 16)}, rows))
+    put("any", "text", b"\0cat\ndog\neel\ncat\n")
+    put("any", "bad-picture", b"\1\xff\xd8\xff")
+    put("any", "bad-ending", b"\2rows")
+    put("any", "bad-empty", b"\0")
+    put("any", "npy-labels", b"\3" + npy("<i4", (4,), struct.pack("<4i", 0, 1, 2, 1)))
+    put("any", "fbin", b"\5" + struct.pack("<2I", 2, 2) + rows)
+    put("any", "fvecs", b"\6" + (struct.pack("<i", 2) + rows[:8]) * 2)
+    put("any", "bad-data-set", b"\7" + safetensors({"x": tensor("F32", [2, 2], 0, 16)}, rows))
+    put("any", "bad-checksum", b"\7" + gallery({"metric": "cosine"}, [("embeddings", "F32", [2, 2], rows)]))
+    put("any", "lines", b"\x09cat\n\ndog\ncat\n")
 
 
 def gallery(meta, tensors):
@@ -205,6 +363,8 @@ def gallery_seeds():
     huge = ("transform", "F64", [2, 3], struct.pack("<6d", 1e308, -1e308, 0, 0, 1, 0))
     far = ("mean", "F64", [3], struct.pack("<3d", -100, -100, 0))
     put("gallery", "overflow", gallery({**cosine, **through}, [huge, far, rows]))
+    batches = ("batches", "U64", [2], struct.pack("<2Q", 1, 2))
+    put("gallery", "batches", gallery(cosine, [rows, batches]))
 
     def bad(name, what, *tensors):
         put("gallery", "bad-" + name, gallery(what, list(tensors)))
@@ -221,6 +381,28 @@ def gallery_seeds():
     bad("falling", cosine, ("id_ends", "I64", [3], struct.pack("<3q", 4, 1, 5)), rows, ids)
     bad("utf8", cosine, ends, rows, ("id_bytes", "U8", [5], b"a\xe9\xe9bc"))
     bad("map", {**cosine, **through}, ("transform", "F64", [1, 1], struct.pack("<d", 1)), mean, rows)
+    bad("map-rows", {**cosine, **through}, ("transform", "F64", [1, 3], struct.pack("<3d", 1, 0, 0)), mean, rows)
+    bad("map-empty", {**cosine, **through}, ("transform", "F64", [0, 3], b""), mean, rows)
+    bad("map-zero", {**cosine, **through}, ("transform", "F64", [2, 3], struct.pack("<6d", 1, 0, 0, 0, 0, 0)), mean, rows)
+    bad("map-nan", {**cosine, **through}, ("transform", "F64", [2, 3], struct.pack("<6d", 1, 0, 0, 0, float("inf"), 0)), mean, rows)
+    bad("mean", {**cosine, **through}, transform, ("mean", "F64", [3], struct.pack("<3d", 9, 9, 9)), rows)
+    bad("mean-alone", cosine, mean, rows)
+    bad("unit", {**cosine, **through}, transform, mean, ("embeddings", "F32", [1, 2], floats(1, 1)))
+    bad("zero", cosine, ("embeddings", "F32", [1, 2], floats(0, 0)))
+    bad("cosine-nan", cosine, ("embeddings", "F32", [1, 2], floats(1, float("nan"))))
+    bad("batches", cosine, rows, ("batches", "U64", [0], b""))
+    bad("batches-type", cosine, rows, ("batches", "I64", [1], bytes(8)))
+    bad("no-metric", {}, rows)
+    bad("k", {**cosine, "k": "0"}, rows)
+    bad("k-number", {**cosine, "k": "x"}, rows)
+    bad("lambda", {**cosine, **through, "lambda": "x"}, transform, mean, rows)
+    bad("list", cosine, ("embeddings", "F32", [2], floats(1, 0)))
+    bad("type", cosine, ("embeddings", "F16", [1, 2], bytes(4)))
+    bad("shape", cosine, rows, ("labels", "I32", [2], bytes(8)))
+    bad("last", cosine, ends, rows, ("id_bytes", "U8", [6], b"abcdef"))
+    bad("version", {**cosine, "version": "99"}, rows)
+    bad("format", {**cosine, "format": "koofu.other"}, rows)
+    put("gallery", "bad-checksum", safetensors({"__metadata__": {"format": "koofu.gallery", "version": "1", **cosine}, "embeddings": tensor("F32", [1, 2], 0, 8)}, floats(1, 0)))
     put("gallery", "bad-json", safetensors(b"{", b""))
 
 
@@ -232,6 +414,7 @@ def vecs_seeds():
     put("fvecs", "bad-negative", struct.pack("<i", -1))
     put("fvecs", "bad-zero", bytes(8))
     put("fvecs", "bad-large", struct.pack("<i", 2**31 - 1))
+    put("fvecs", "bad-few", b"\2\0")
     put("fbin", "two", struct.pack("<2I", 2, 2) + floats(1, 2, 3, 4))
     put("fbin", "bad-short", struct.pack("<2I", 2, 2) + floats(1, 2, 3))
     put("fbin", "bad-huge", struct.pack("<2I", 2**32 - 1, 2**32 - 1))
@@ -252,11 +435,13 @@ def text_seeds():
         put(target, "bad-utf16", "cat\ndog\n".encode("utf-16"))
         put(target, "bad-long", b"x" * 65537 + b"\n")
     put("labels", "many", b"".join(b"%d\n" % (i % 7) for i in range(3000)))
+    put("classes", "bad-unknown", b"cat\neel\n")
+    put("classes", "bad-empty", b"")
 
 
 def truth_seeds():
     """The first byte is what follows: 0 JSON, 1 CSV, 2 text, 3 a hierarchy, 4 answers; + 8 with names,
-    + 16 by ids."""
+    + 16 by ids, + 32 by its own lines as ids."""
     def seed(name, kind, text):
         put("truth", name, bytes([kind]) + text)
 
@@ -288,6 +473,23 @@ def truth_seeds():
     seed("answers-names", 12, b"row\tclass1\tvotes1\n1\teel\t3\n0\tc\\x61t\\\\\t2\n2\t\t\n")
     seed("bad-answers-row", 4, b"row\tclass1\tcosine1\n99999999999999999999\t1\t1\n")
     seed("bad-answers-twice", 4, b"row\tclass1\tcosine1\n0\t1\t1\n0\t1\t1\n")
+    seed("bad-json-object", 0, b"{}")
+    seed("bad-json-null", 0, b"[[null]]")
+    seed("bad-json-mixed", 0, b'[[1], ["cat"]]')
+    seed("bad-json-mixed-names", 0, b'[["cat"], [1]]')
+    seed("bad-json-empty-name", 0, b'[[""]]')
+    seed("bad-json-none", 0, b"[]")
+    seed("bad-json-class", 8, b"[[3]]")
+    seed("bad-json-name", 8, b'[["cow"]]')
+    seed("bad-json-large", 0, b"[[4194304]]")
+    seed("bad-json-negative", 0, b"[[-1]]")
+    seed("bad-json-ids", 16, b"[[3]]")
+    seed("bad-csv-after", 1, table + b'a,1,"2"3,*\n')
+    seed("bad-csv-no-id", 17, table + b",1,2,*\n")
+    seed("bad-csv-no-ids", 17, b"label\n1\n")
+    seed("csv-labels", 1, b"labels,x\n1,y\n")
+    seed("bad-ids-line", 32, b"\n[[1]]")
+    seed("bad-csv-none-found", 17, table + b"zzz,1,1,*\n")
 
 
 def encoder_seeds():
@@ -314,6 +516,15 @@ def encoder_seeds():
     config("bad-activation", tiny | {"hidden_act": "relu"})
     config("bad-type", {"model_type": "bert"})
     config("bad-list", [tiny])
+    config("bad-eps", tiny | {"layer_norm_eps": 1})
+    config("bad-eps-kind", tiny | {"layer_norm_eps": "small"})
+    config("bad-end", {"model_type": "clip", "vision_config": tiny, "text_config": {"eos_token_id": -1}})
+    config("bad-channels", tiny | {"num_channels": 4})
+    config("bad-patches", tiny | {"image_size": 4096, "patch_size": 1})
+    config("bad-head", {"model_type": "siglip", "vision_config": tiny | {"vision_use_head": False}})
+    config("bad-section", {"model_type": "clip", "vision_config": []})
+    config("bad-count", tiny | {"hidden_size": 1.5})
+    config("bad-activation-kind", tiny | {"hidden_act": 1})
 
     layer = "vision_model.encoder.layers.0."
     linears = [layer + name for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
@@ -337,6 +548,7 @@ def encoder_seeds():
     index("bad-none", {"weight_map": {names[0]: ""}})
     index("bad-map", {"weight_map": [names[0]]})
     index("bad-empty", {})
+    index("bad-many", {"weight_map": {f"{i}": f"{'ab'[i % 2]}.safetensors" if i < 2 else f"f{i}" for i in range(4)}})
 
 
 def image_seeds():
@@ -344,7 +556,7 @@ def image_seeds():
     golden = pathlib.Path(__file__).parent.parent / "tests" / "golden" / "images"
     names = """exif6-le.jpg exif8-be.jpg xmp.jpg cmyk.jpg ycck.jpg grey.jpg grey-progressive.jpg q10-s2.jpg
         progressive-420.jpg restart.jpg grey1-13x19.png grey4-i-13x19.png grey16-13x19.png la16-i-13x19.png
-        rgb8-13x19.png rgba16-13x19.png palette-alpha4-i-13x19.png palette2-1x1.png exif5.png exif7-after.png
+        rgb8-13x19.png rgba16-13x19.png palette-alpha4-i-13x19.png palette2-1x1.png grey8-1x1.png exif5.png exif7-after.png
         xmp.png raw-profile.png bad-icc.png q50.webp alpha-q5.webp lossless.webp lossless-alpha.webp
         exif4.webp xmp.webp animated.webp animated-part.webp shape-1x400.png""".split()
     for name in names:
@@ -356,6 +568,39 @@ def image_seeds():
     png[16:24] = struct.pack(">2I", 50000, 50000)
     put("image", "bad-bomb.png", png)
     put("image", "bad-gif", b"GIF89a")
+    jpeg, animated = ((golden / name).read_bytes() for name in ("q10-s2.jpg", "animated-part.webp"))
+    put("image", "bad-size.jpg", jpeg[: jpeg.index(b"\xff\xc0") + 5] + bytes(4) + jpeg[jpeg.index(b"\xff\xc0") + 9:])
+    at = jpeg.index(b"\xff\xc0")
+    put("image", "bad-two-components.jpg", jpeg[: at + 2] + b"\0\x0e" + jpeg[at + 4:at + 9] + b"\2" + jpeg[at + 10:at + 16] + jpeg[at + 19:].replace(b"\xff\xda\0\x0c\3", b"\xff\xda\0\x0a\2", 1).replace(b"\3\x11\0\x3f", b"\0\x3f", 1))
+    progressive = (golden / "grey-progressive.jpg").read_bytes()
+    scan = progressive.index(b"\xff\xda")
+    put("image", "bad-scans.jpg", progressive[:scan] + progressive[scan:scan + 10] * 120 + b"\xff\xd9")
+    frame = animated.index(b"ANMF") + 8
+    put("image", "bad-frame-outside.webp", animated[:frame] + b"\xff\xff\xff" + animated[frame + 3:])
+    put("image", "bad-frame-size.webp", animated[:frame + 6] + b"\1\0\0" + animated[frame + 9:])
+    put("image", "bad-frame-empty.webp", animated[:frame] + animated[frame:].replace(b"VP8", b"JNK"))
+    put("image", "bad-frame-none.webp", animated.replace(b"ANMF", b"JUNK"))
+    tiff = b"II\x2a\0\x08\0\0\0"
+
+    def exif(name, data):
+        block = b"Exif\0\0" + data
+        put("image", name, b"\xff\xd8\xff\xe1" + struct.pack(">H", len(block) + 2) + block + jpeg[2:])
+
+    def entry(kind, count, value):
+        return tiff + struct.pack("<HHHI", 1, 274, kind, count) + value
+
+    exif("exif-byte.jpg", entry(6, 1, b"\3\0\0\0"))
+    exif("exif-long.jpg", entry(4, 1, b"\5\0\0\0"))
+    exif("exif-elsewhere.jpg", entry(4, 2, struct.pack("<I", 22)) + b"\7\0\0\0\0\0\0\0")
+    exif("exif-outside.jpg", entry(4, 9, struct.pack("<I", 99)))
+    exif("exif-ascii.jpg", entry(2, 1, b"\3\0\0\0"))
+    exif("exif-none.jpg", tiff + struct.pack("<HHHII", 1, 256, 3, 1, 9))
+    exif("exif-order.jpg", b"XX\x2a\0" + bytes(8))
+    xmp = b"http://ns.adobe.com/xap/1.0/\0<x tiff:Orientation='6'/><y tiff:Orientation=\"x\"/>"
+    put("image", "xmp-none.jpg", b"\xff\xd8\xff\xe1" + struct.pack(">H", len(xmp) + 2) + xmp + jpeg[2:])
+    grey = bytearray((golden / "grey16-13x19.png").read_bytes())
+    grey[24] = 8
+    put("image", "bad-depth.png", grey)
 
 
 def preprocess_seeds():
@@ -377,6 +622,14 @@ def preprocess_seeds():
     seed("bad-kind", image_processor_type="DetrImageProcessor")
     put("preprocess", "bad-json", b'{"size": 16')
     put("preprocess", "bad-list", b"[]")
+    seed("bad-crop", crop_size=[16])
+    seed("bad-resample-number", crop_size=16, resample=6)
+    seed("bad-shape", crop_size={"height": 16, "width": 8})
+    seed("bad-factor", crop_size=16, rescale_factor="x")
+    seed("bad-pad", crop_size=16, do_pad=True)
+    seed("bad-kind-kind", image_processor_type=1)
+    seed("bad-bool", do_resize=1)
+    seed("thin", size=65536, crop_size=16, do_center_crop=True)
 
 
 def koofu_seeds(koofu):
@@ -410,10 +663,55 @@ def koofu_seeds(koofu):
         grown = make("grown", "index", world)
         subprocess.run([koofu, "index", make("more", "synth", *size, "--split", "1"), "--append", grown], check=True, capture_output=True)
         put("gallery", "grown", grown.read_bytes())
+        fused, shrunk = pathlib.Path(folder, "fused.safetensors").read_bytes(), pathlib.Path(folder, "shrunk.safetensors").read_bytes()
+        meta = {"format": "koofu.stats", "version": "1", "checksum": "0" * 16, "rows": "0", "dim": "1", "normalized": "1", "exponent": "22"}
+        put("stats", "bad-classes", safetensors(json.dumps({"__metadata__": meta, "counts": tensor("I64", [0], 0, 0)}, separators=(",", ":")).encode(), b""))
+        for name, change in STATS_CHANGES.items():
+            put("stats", "bad-" + name, changed(stats.read_bytes(), change))
+        for name, change in MODEL_CHANGES.items():
+            put("model", "bad-" + name, changed(fused if name.startswith("text") else shrunk, change))
         data = world.read_bytes()
         for target in "stats", "model":
             put(target, "bad-kind", data)
             put(target, "bad-json", safetensors(b"{", b""))
+
+
+def changed(data, change):
+    """A file with other metadata, or with other bytes at the beginning of a tensor; the targets set the checksum right."""
+    length = struct.unpack_from("<Q", data)[0]
+    header, body = json.loads(data[8:8 + length]), bytearray(data[8 + length:])
+    for key, value in change.items():
+        if isinstance(value, bytes):
+            begin = header[key]["data_offsets"][0]
+            body[begin:begin + len(value)] = value
+        elif value is None:
+            del header["__metadata__"][key]
+        else:
+            header["__metadata__"][key] = value
+    return safetensors(json.dumps(header, separators=(",", ":")).encode(), bytes(body))
+
+
+def doubles(*values):
+    return struct.pack(f"<{len(values)}d", *values)
+
+
+HUGE = struct.pack("<q", 2**62)
+STATS_CHANGES = {
+    "rows": {"rows": "13"}, "rows-word": {"rows": "x"}, "no-rows": {"rows": None}, "exponent": {"exponent": "21"}, "sums": {"class_sums": HUGE},
+    "sums-length": {"class_sums": struct.pack("<8q", *[4 << 22] * 8)}, "moments": {"moments_high": HUGE}, "squares": {"moments_high": bytes(8), "moments_low": bytes(8)},
+    "products": {"class_sums": bytes(192), "moments_high": bytes(288), "moments_low": struct.pack("<36q", 1 << 44, 2 << 44, *[0] * 34)}, "lengths": {"moments_low": struct.pack("<q", 12 << 44)}, "count": {"counts": HUGE},
+    "names": {"classes": '["a", "b"]'},
+}  # fmt: skip
+MODEL_CHANGES = {
+    "rows": {"rows": "0"}, "prior": {"prior": "1"}, "lambda": {"lambda": None}, "centre": {"centre": "none"}, "method": {"method": "paper"},
+    "alone": {"reject": None}, "reject": {"reject": "9"}, "rank": {"within_rank": "7"}, "rank-large": {"within_rank": "9"}, "trace": {"mean_eigenvalue": "9"},
+    "transform": {"transform": doubles(*[0] * 8)}, "mean": {"mean": doubles(*[1] * 8)}, "eigenvalues": {"within_eigenvalues": doubles(-1)},
+    "falling": {"between_eigenvalues": doubles(0, 1)}, "counts": {"counts": bytes(24)}, "count": {"counts": bytes(8)}, "means": {"class_means": floats(float("nan"))},
+    "prototypes": {"prototypes": floats(9)}, "length": {"prototype_lengths": doubles(0)}, "names": {"classes": '["a"]'},
+    "text-alpha": {"alpha": "-1"}, "text-no-alpha": {"alpha": None}, "text-given": {"text_given": bytes(2)}, "text-row": {"text": floats(9)},
+    "text-fused": {"fused_prototypes": floats(9)}, "text-normalized": {"normalized": "0"},
+    "text-no-rows": {"counts": bytes(8), "class_means": bytes(32), "prototype_lengths": bytes(8), "prototypes": bytes(32), "fused_prototypes": floats(9)},
+}  # fmt: skip
 
 
 def from_encoder(data, checksum="0123456789abcdef"):
@@ -467,6 +765,40 @@ def tokenizer_seeds():
     seed("config", 4, decoder, b'{"bos_token": "<|startoftext|>"}')
     seed("config-own", 4, b'{"image_token": "<image>", "extra_special_tokens": ["x", {"content": "y"}]}')
     seed("legacy", 5, b'{"<new>": 516, "Dog": 517}', b'{"mask_token": "Dog"}')
+    plain = tokenizer_json()
+    model = json.loads(plain)["model"]
+    added = json.loads(plain)["added_tokens"]
+    changes = {
+        "suffix": {"model": model | {"end_of_word_suffix": ""}}, "dropout": {"model": model | {"dropout": 0.5}},
+        "prefix": {"model": model | {"continuing_subword_prefix": "", "fuse_unk": True}}, "no-vocab": {"model": model | {"vocab": {}}},
+        "no-merges": {"model": model | {"merges": "t h"}}, "merge": {"model": model | {"merges": [["t"]]}}, "merge-line": {"model": model | {"merges": ["t h e"]}},
+        "merge-space": {"model": model | {"merges": ["th"]}}, "id": {"model": model | {"vocab": {"t": 0.5}}}, "id-large": {"model": model | {"vocab": {"t": 2**20}}},
+        "empty-token": {"model": model | {"vocab": {"": 1}}}, "model": {"model": None}, "post": {"post_processor": {"type": "ByteLevel"}},
+        "ends": {"post_processor": {"type": "RobertaProcessing", "sep": ["x", 1], "cls": ["y", 2]}}, "pre": {"pre_tokenizer": None},
+        "added-list": {"added_tokens": {}}, "added-id": {"added_tokens": [{"content": "x"}]}, "added-number": {"added_tokens": [{"id": 99, "content": "x"}]},
+        "added-twice": {"added_tokens": [added[0], added[0] | {"id": 10}]}, "added-word": {"added_tokens": [added[0] | {"single_word": True}]},
+        "added-space": {"added_tokens": [{"id": 10, "content": "a b"}]}, "added-empty": {"added_tokens": [{"id": 10, "content": ""}]},
+        "no-end": {"model": model | {"vocab": {"t": 0, "h": 1, "th": 2, "<|startoftext|>": 3}, "merges": []}},
+    }  # fmt: skip
+    for name, change in changes.items():
+        seed("bad-json-" + name, 0, tokenizer_json(**change))
+    pattern = json.loads(plain)["pre_tokenizer"]
+    pattern["pretokenizers"][0]["pattern"]["Regex"] = "x"
+    seed("bad-json-regex", 0, tokenizer_json(pre_tokenizer=pattern))
+    seed("json-template", 0, tokenizer_json(post_processor={"type": "TemplateProcessing"}))
+    seed("json-replaced", 0, tokenizer_json(added_tokens=[added[0], added[1], added[1] | {"normalized": True}]))
+    configs = {
+        "class": {"tokenizer_class": "BertTokenizer"}, "split": {"split_special_tokens": True}, "side": {"padding_side": "left"}, "no-bos": {"bos_token": None},
+        "decoder": {"added_tokens_decoder": []}, "decoder-number": {"added_tokens_decoder": {"x": {"content": "y"}}}, "extra": {"extra_special_tokens": {"a": "b"}},
+        "text": {"pad_token": {"content": 1}}, "same": {"pad_token": {"content": "Dog", "normalized": True}, "mask_token": {"content": "dOG", "normalized": True}},
+        "many": {"extra_special_tokens": [f"<{i}>" for i in range(260)]},
+    }  # fmt: skip
+    for name, change in configs.items():
+        seed("bad-config-" + name, 4, json.dumps(change).encode())
+    seed("bad-legacy", 5, b'{"x": "y"}')
+    seed("bad-text-version", 3, b"t h\n")
+    seed("bad-text-merge", 3, b"#version\nth\n")
+    seed("bad-two-line", 1, vocabulary, b"t h e\n")
 
 
 def tokens_seeds():
@@ -474,7 +806,7 @@ def tokens_seeds():
         "plain": "A photo of the dog, it's 12 o'clock.", "empty": "", "space": " \t\u3000",
         "specials": "<|startoftext|><|endoftext|> <|ENDOFTEXT|>!\u00c9!", "marks": "a\u0301\u0323" * 20,
         "hangul": "\u1100\u1161\u11a8\uac00\u11a8", "dotted": "\u0130I\u0307\u0323", "emoji": "\U0001f468\u200d\U0001f469",
-        "long": "the" * 60, "nul": "a\0b", "cjk": "\u4f60\u597d\u3000\u304b\u3099", "rtl": "\u05d0\u05b8\u05d1 \u202e\u0645",
+        "long": "the" * 60, "rising": "oooo" * 9 + "thethe" * 9 + "anand" * 9, "nul": "a\0b", "cjk": "\u4f60\u597d\u3000\u304b\u3099", "rtl": "\u05d0\u05b8\u05d1 \u202e\u0645",
     }  # fmt: skip
     for name, text in texts.items():
         put("tokens", name, text.encode())
@@ -491,6 +823,8 @@ def main():
     safetensors_seeds()
     gallery_seeds()
     vecs_seeds()
+    shards_seeds()
+    any_seeds()
     text_seeds()
     csv_seeds()
     truth_seeds()

@@ -293,7 +293,8 @@ typedef struct kf_data_options {
  * bytes): .npy (versions 1 to 3; f2, f4, f8; C or Fortran order), .npz (an archive of
  * these, stored or deflated; a deflated array is unpacked to a file without a name, next to the
  * archive or in /tmp), .safetensors (F16, BF16, F32, F64), .fvecs, .fbin. Headers and labels are
- * checked here; rows are read later, block by block, so memory does not depend on their number. */
+ * checked here, and the checksum of a gallery, for which all of it is read; rows are read later, block
+ * by block, so memory does not depend on their number. */
 KF_API kf_status kf_data_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                               const kf_data_options *options, kf_data **out);
 
@@ -960,16 +961,18 @@ typedef struct kf_pictures kf_pictures;
  *
  * If the folders in a folder hold pictures (at any depth), the names of those folders are the
  * classes, and every picture below one belongs to it; pictures next to them are left out, which is
- * logged. Pictures directly in another folder, and pictures given by themselves, have no label. Pictures of a folder come in byte order of their paths;
- * classes, which several folders may share, are numbered in byte order of their names. Hidden files
- * and folders are ignored, and a link that leads back to where it came from is not followed.
+ * logged. Pictures directly in another folder, and pictures given by themselves, have no label.
+ * Pictures of a folder come in byte order of their paths; classes, which several folders may share,
+ * are numbered in byte order of their names. Hidden files and folders are ignored, and a link that
+ * leads back to where it came from is not followed.
  *
  * A pattern stands for the folders and pictures that match it. KF_ERR_DATA if a folder has no
  * picture, or a path is not UTF-8 or appears twice. */
 KF_API kf_status kf_pictures_open(kf_ctx *ctx, const char *const *paths, size_t n_paths,
                                   kf_pictures **out);
 /* A text file with one picture per line: PATH, or PATH<TAB>CLASS. Relative paths start at the
- * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or none has. */
+ * folder of the list, or at the current one if it is in /dev/fd/. Either every line has a class or
+ * none has. */
 KF_API kf_status kf_pictures_open_list(kf_ctx *ctx, const char *list, kf_pictures **out);
 KF_API void kf_pictures_free(kf_pictures *pictures);
 KF_API uint64_t kf_pictures_count(const kf_pictures *pictures);

@@ -445,8 +445,8 @@ typedef struct kf_fuse_choice {
 /* Chooses lambda and alpha for kf_model_new_fused by leave-one-out, as kf_lambda_choice_new does,
  * except that the prototype a row is left out of keeps its length (docs/choosing.md says why). If
  * no class has two rows nothing can be left out: then alpha is 0.03, and lambda the one that kf_fit
- * takes for such rows; in the paper's method, without any scatter within classes, 1. Of equal accuracies the smaller alpha, then the larger lambda is
- * taken. */
+ * takes for such rows; in the paper's method, without any scatter within classes, 1. Of equal
+ * accuracies the smaller alpha, then the larger lambda is taken. */
 KF_API kf_status kf_fuse_choice_new(kf_ctx *ctx, const kf_stats *stats, const kf_data *data,
                                     const kf_text *text, const kf_fuse_options *options,
                                     kf_fuse_choice **out);
@@ -738,9 +738,10 @@ typedef struct kf_report_result {
 
 /* Writes one HTML page about training rows and their model, with everything chosen that is not
  * given. It shows accuracy in the raw space and in Koo-Fu's, over lambda, alpha, dimensions (with
- * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on the test rows. The page
- * needs nothing else: no network, no script; the same input gives the same bytes. Training rows are
- * held in memory for the neighbours, five bytes per value. out may be NULL. */
+ * what fewer of them lose), neighbours and shots; the spectra; a map of the classes; and errors on
+ * the test rows. The page needs nothing else: no network, no script; the same input gives the same
+ * bytes. Training rows are held in memory for the neighbours, five bytes per value. out may be
+ * NULL. */
 KF_API kf_status kf_report_write(kf_ctx *ctx, const kf_data *train,
                                  const kf_report_options *options, const char *path,
                                  kf_report_result *out);

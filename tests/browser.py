@@ -86,7 +86,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", media=media,
                   features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.call("Page.navigate", url="file://" + os.path.abspath(path))
-        for _ in range(200):
+        for _ in range(2400):
             if self.evaluate("document.readyState === 'complete' && location.protocol === 'file:'"):
                 return
             time.sleep(0.05)

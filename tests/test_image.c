@@ -2,7 +2,7 @@
  * tests/golden/images (make_images.py); damage, truncation and bombs are made here. */
 #include "files.h"
 
-#include "encode/image.h"
+#include "encode/codec.h"
 
 static kf_err err;
 static uint8_t nothing[1];
@@ -290,6 +290,74 @@ static void png_bombs_are_refused(void **state) {
     assert_refused_bytes(bytes, size, 0, cases[i].cause);
   }
   free(bytes);
+}
+
+/* The 13 x 19 picture with n texts of `length` bytes each before its pixels. */
+static uint8_t *with_texts(uint32_t n, uint32_t length, size_t *size) {
+  enum { HEAD = 33, FRAME = 12 }; /* signature and IHDR; length, type and checksum */
+  uint8_t *bytes = (uint8_t *)test_read(golden("rgb8-13x19.png"), size);
+  uint8_t *file = malloc(*size + n * (size_t)(FRAME + length)), *at = file + HEAD;
+  assert_non_null(file);
+  memcpy(file, bytes, HEAD);
+  if (n > 0) {
+    put_be(at, length, 4);
+    memset(at + 4, 'x', length + 4);
+    memcpy(at + 4, "tEXtx", 6); /* with the keyword and its NUL */
+    put_be(at + 8 + length, crc(at + 4, length + 4), 4);
+  }
+  for (uint32_t i = 0; i < n; i++, at += FRAME + length)
+    if (i > 0) memcpy(at, file + HEAD, FRAME + length);
+  memcpy(at, bytes + HEAD, *size - HEAD);
+  *size += n * (size_t)(FRAME + length);
+  free(bytes);
+  return file;
+}
+
+static uint64_t cost_of(const uint8_t *bytes, size_t size) {
+  kf_codec codec = {.bytes = bytes, .n = size, .max_pixels = 1000, .name = "it", .look = true};
+  assert_int_equal(kf_png_decode(&codec, &err), KF_OK);
+  return codec.cost;
+}
+
+/* A packed text may become as large as deflate can make it. */
+static void packed_texts_of_png(void **state) {
+  (void)state;
+  if (!reads(".png")) test_skip(".png decoder");
+  for (uint32_t length = 2; length <= 1 << 20; length *= 2) {
+    size_t size;
+    uint8_t *bytes = with_texts(1, length, &size);
+    uint64_t most = UINT64_C(1032) * length, cap = 64 << 20;
+    memcpy(memmem(bytes, size, "tEXt", 4), "zTXt", 4);
+    assert_true(cost_of(bytes, size) >= (most < cap ? most : cap));
+    assert_true(cost_of(bytes, size) < cap + 10000);
+    free(bytes);
+  }
+}
+
+/* What a PNG keeps besides its pixels is taken from the budget of pictures, and is limited. */
+static void texts_of_png(void **state) {
+  (void)state;
+  if (!reads(".png")) test_skip(".png decoder");
+  static const struct {
+    uint32_t n, length;
+    bool read;
+  } cases[] = {{0, 0, true},         {1, 1 << 20, true}, {9, 1 << 20, true},
+               {65, 1 << 20, false}, {999, 10, true},    {1001, 10, false}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    size_t size;
+    uint8_t *bytes = with_texts(cases[i].n, cases[i].length, &size);
+    uint64_t texts = (uint64_t)cases[i].n * cases[i].length, cost = cost_of(bytes, size);
+    assert_true(cost >= (texts < 64 << 20 ? texts : 64 << 20));
+    assert_true(cost < 3 * texts + 2000 * (cases[i].n + UINT64_C(10)));
+    kf_image image;
+    kf_status status = kf_image_decode(bytes, size, 0, "NAME", &image, &err);
+    if (cases[i].read)
+      assert_int_equal(status, KF_OK);
+    else
+      assert_bad(status, "NAME: ", "too many texts and profiles: more than 64 MiB, or 1,000");
+    kf_image_clear(&image);
+    free(bytes);
+  }
 }
 
 static void jpeg_bombs_are_refused(void **state) {
@@ -607,6 +675,8 @@ int main(void) {
       cmocka_unit_test(damaged_files_end_well),
       cmocka_unit_test(what_is_no_picture_is_refused),
       cmocka_unit_test(png_bombs_are_refused),
+      cmocka_unit_test(texts_of_png),
+      cmocka_unit_test(packed_texts_of_png),
       cmocka_unit_test(jpeg_bombs_are_refused),
       cmocka_unit_test(jpegs_of_many_scans_are_refused),
       cmocka_unit_test(webp_bombs_are_refused),

@@ -4,6 +4,12 @@
 
 #include "file/file_internal.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
 static const float six[6] = {1, 2, 3, 4, 5, 6};
 
 /* --- writing archives ------------------------------------------------------------------------ */
@@ -271,11 +277,84 @@ static void ends_early(void **state) {
   }
 }
 
+/* --- where files cannot be without names ------------------------------------------------------ */
+
+static struct {
+  int without_name; /* the errno of O_TMPFILE; 0: it works */
+  int removal;      /* the errno of unlink */
+  int removed;      /* calls of unlink */
+  int left;         /* empty files that it failed to remove */
+  bool undisturbed; /* no signal could come meanwhile */
+} calls;
+
+#define REPLACED __attribute__((visibility("default")))
+
+REPLACED int open(const char *path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  bool creates = (flags & (O_CREAT | O_TMPFILE)) != 0;
+  unsigned mode = creates ? va_arg(list, unsigned) : 0;
+  va_end(list);
+  if (calls.without_name == 0 || (flags & O_TMPFILE) != O_TMPFILE)
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+  errno = calls.without_name;
+  return -1;
+}
+
+REPLACED int unlink(const char *path) {
+  sigset_t now;
+  pthread_sigmask(SIG_SETMASK, NULL, &now);
+  calls.undisturbed = sigismember(&now, SIGTERM) && sigismember(&now, SIGINT);
+  calls.removed++;
+  if (calls.removal == 0) return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+  struct stat info;
+  assert_int_equal(stat(path, &info), 0);
+  calls.left += info.st_size == 0;
+  syscall(SYS_unlinkat, AT_FDCWD, path, 0); /* the test tidies up */
+  errno = calls.removal;
+  return -1;
+}
+
+static void briefly_named(void **state) {
+  (void)state;
+  size_t n;
+  char *bytes = test_read(KOOFU_SOURCE_DIR "/fuzz/corpus/npz/deflated", &n);
+  const char *path = write_bytes("deflated.npz", bytes, n);
+  kf_data *data;
+  sigset_t before, after;
+  free(bytes);
+  if (open_one(path, NULL, &data) != KF_OK) test_skip("zlib");
+  kf_data_free(data);
+  pthread_sigmask(SIG_SETMASK, NULL, &before);
+
+  memset(&calls, 0, sizeof calls);
+  calls.without_name = EOPNOTSUPP;
+  assert_ok(ctx, open_one(path, NULL, &data));
+  kf_data_free(data);
+  assert_true(calls.removed > 0 && calls.undisturbed);
+
+  /* After another failure no name is tried. */
+  calls.without_name = EMFILE;
+  calls.removed = 0;
+  assert_int_equal(open_one(path, NULL, &data), KF_ERR_IO);
+  assert_int_equal(calls.removed, 0);
+
+  /* A file that keeps its name is not written to. */
+  calls.without_name = EOPNOTSUPP;
+  calls.removal = EIO;
+  assert_int_equal(open_one(path, NULL, &data), KF_ERR_IO);
+  assert_non_null(strstr(kf_errmsg(ctx), "there is no place to unpack them"));
+  assert_int_equal(calls.left, 2); /* beside the archive, and in /tmp */
+  memset(&calls, 0, sizeof calls);
+  pthread_sigmask(SIG_SETMASK, NULL, &after);
+  assert_int_equal(sigismember(&before, SIGTERM), sigismember(&after, SIGTERM));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_and_labels), cmocka_unit_test(which_array),
       cmocka_unit_test(bad_members),     cmocka_unit_test(damaged),
-      cmocka_unit_test(ends_early),
+      cmocka_unit_test(ends_early),      cmocka_unit_test(briefly_named),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }

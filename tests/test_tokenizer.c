@@ -32,10 +32,8 @@ static uint32_t tokenize(const kf_tokenizer *t, const char *text, size_t length,
 static kf_json_doc expected;
 
 static int read_expected(void **state) {
-  size_t size;
-  char *text = test_read(GOLDEN "/expected.json", &size);
-  assert_int_equal(kf_json_parse(&expected, text, size, "expected.json", &err), KF_OK);
-  free(text);
+  assert_int_equal(kf_json_load(GOLDEN "/expected.json", KF_TOKENIZER_FILE_MAX, &expected, &err),
+                   KF_OK);
   return make_test_folder(state);
 }
 

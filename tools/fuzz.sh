@@ -2,7 +2,7 @@
 # Builds the fuzz targets and runs them (fuzz/run.py), from the stored corpus. The corpus itself is left
 # as it is: what the fuzzer adds stays in build-fuzz/corpus and is used again. A finding fails the run,
 # and its input stays in build-fuzz/corpus/findings.
-# usage: fuzz.sh [--executions N | --seconds N] [TARGET...]   (those of fuzz/CMakeLists.txt; default: 60 s each)
+# usage: fuzz.sh [--executions N] [--seconds N] [TARGET...]   (those of fuzz/CMakeLists.txt; default: 60 s each)
 #        fuzz.sh --build      only builds them
 #        fuzz.sh --minimise   adds to the stored corpus what reaches lines that it does not
 set -eu

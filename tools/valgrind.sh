@@ -13,9 +13,9 @@ log=$build/sessions
 
 # Left out: what measures time, kills at chosen moments, limits memory or files (valgrind needs its own),
 # repeats other sessions with other threads and instruction sets, or would take long.
-without='-killed -stops_soon -a_signal -by_a_signal -same_bytes -same_choice -flipped_byte
+without='-killed -stops_soon -a_signal_stops -by_a_signal -same_bytes -same_choice -flipped_byte
   -progress_on_a_terminal -more_shards -memory.a_fit -memory.texts -memory.names_of -one_process_at_a_time
-  -searches_do_not_wait -room_for_the_copy -full_disk -man_pages -all_figures_are -sweep_is_what -settings_as_in_fit'
+  -room_for_the_copy -full_disk -files_beyond -man_pages -all_figures_are -sweep_is_what -settings_as_in_fit'
 
 if [ "${1:-}" = --one ]; then # from xargs, below
   export KOOFU_SLOWNESS=20

@@ -256,14 +256,6 @@ static char *copy_text(const char *text, size_t length) {
   return copy;
 }
 
-kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
-                        kf_err *err) {
-  *doc = (kf_json_doc){0};
-  char *copy = copy_text(text, length);
-  if (copy == NULL) return kf_fail_memory(err);
-  return kf_json_take(doc, copy, length, KF_JSON_VALUES, what, err);
-}
-
 kf_status kf_json_load(const char *path, uint64_t limit, kf_json_doc *doc, kf_err *err) {
   char *text = NULL;
   uint64_t length = 0;

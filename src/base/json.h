@@ -30,14 +30,11 @@ typedef struct kf_json_doc {
   char *text; /* a copy of the source, in which strings are decoded in place */
 } kf_json_doc;
 
-/* Parses a whole text. `what` begins error messages: "FILE: the header". Refused: a key that appears
- * twice in an object, NUL in a string, more than 64 levels, more than KF_JSON_VALUES values. These
- * take 32 bytes each, 48 while they grow, and 48 more if they are members of an object. */
-kf_status kf_json_parse(kf_json_doc *doc, const char *text, size_t length, const char *what,
-                        kf_err *err);
+/* Parses a whole text, which comes from kf_alloc, with a NUL at text[length], and is taken over even
+ * on failure. `what` begins error messages: "FILE: the header". Refused: a key that appears twice in
+ * an object, NUL in a string, more than 64 levels, more than `most` values. These take 32 bytes each,
+ * 48 while they grow, and 48 more if they are members of an object. */
 #define KF_JSON_VALUES (1u << 20)
-/* The same without a copy of the text: it comes from kf_alloc, text[length] is NUL, and it is taken
- * over even on failure. At most `most` values. */
 kf_status kf_json_take(kf_json_doc *doc, char *text, size_t length, uint32_t most, const char *what,
                        kf_err *err);
 /* The same for a file of at most `limit` bytes and limit / 16 + 16 values: memory stays below 7

@@ -109,9 +109,10 @@ static void read_rows(jpeg_reader *r) {
   }
 }
 
-/* What the library takes: some rows or, if the file has several scans, all coefficients. */
-static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg) {
-  uint64_t bytes = 64 * (uint64_t)jpeg->image_width;
+/* What the library takes: markers, at most the file; some rows or, if the file has several scans, all
+ * coefficients. */
+static uint64_t memory_of(const struct jpeg_decompress_struct *jpeg, size_t file) {
+  uint64_t bytes = file + 64 * (uint64_t)jpeg->image_width;
   if (!jpeg_has_multiple_scans((j_decompress_ptr)(uintptr_t)jpeg)) return bytes;
   for (int i = 0; i < jpeg->num_components; i++) {
     const jpeg_component_info *c = &jpeg->comp_info[i];
@@ -126,15 +127,15 @@ static kf_status read_jpeg(jpeg_reader *r) {
   jpeg_create_decompress(&r->jpeg);
   r->jpeg.progress = &r->progress;
   jpeg_mem_src(&r->jpeg, codec->bytes, (unsigned long)codec->n);
-  jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
+  if (!codec->look) jpeg_save_markers(&r->jpeg, JPEG_APP0 + 1, 0xffff);
   jpeg_read_header(&r->jpeg, TRUE);
   int components = r->jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
     return kf_fail_file(r->err, codec->name, "is a JPEG of %d components; 1, 3 and 4 are supported",
                         components);
   codec->orientation = orientation_of(&r->jpeg);
-  KF_TRY(
-      kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height, memory_of(&r->jpeg), r->err));
+  KF_TRY(kf_codec_size(codec, r->jpeg.image_width, r->jpeg.image_height,
+                       memory_of(&r->jpeg, codec->n), r->err));
   if (codec->look) return KF_OK;
   r->jpeg.out_color_space = components == 4 ? JCS_CMYK : JCS_RGB;
   if (components == 4 && (r->line = kf_alloc(codec->image.width, 4)) == NULL)

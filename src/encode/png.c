@@ -25,8 +25,9 @@ kf_status kf_png_decode(kf_codec *codec, kf_err *err) {
 
 #include <spng.h>
 
-/* For one chunk, and for all that the library keeps: profiles and texts are unpacked. */
-#define CHUNK_LIMIT ((size_t)64 << 20)
+/* For all chunks that the library keeps besides the pixels: profiles and texts are unpacked. It has a
+ * limit of its own on their number. */
+#define KEPT_LIMIT (64u << 20)
 
 /* A failed allocation in zlib is reported as a damaged stream, so we note it where it happens. */
 static _Thread_local bool out_of_memory;
@@ -43,9 +44,41 @@ static kf_status fail(const kf_codec *codec, int error, kf_err *err) {
   if (error == SPNG_EMEM || out_of_memory) return kf_fail_memory(err);
   if (error == SPNG_EOVERFLOW)
     return kf_fail_file(err, codec->name, "is a PNG of an absurd size, as in a decompression bomb");
+  if (error == SPNG_ECHUNK_LIMITS)
+    return kf_fail_file(err, codec->name,
+                        "is a PNG with too many texts and profiles: more than %u MiB, or 1,000",
+                        KEPT_LIMIT >> 20);
   bool short_of = error == SPNG_EOF || error == SPNG_IO_EOF;
   return kf_fail_file(err, codec->name, "is a %s PNG: %s", short_of ? "truncated" : "damaged",
                       spng_strerror(error));
+}
+
+/* --- what is kept besides the pixels ------------------------------------------------------------ */
+
+static uint32_t be32(const uint8_t *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+/* Whether a chunk may be deflated; an iTXt says so itself, but not at a fixed place. */
+static bool is_packed(const uint8_t *type) {
+  return memcmp(type, "zTXt", 4) == 0 || memcmp(type, "iTXt", 4) == 0 ||
+         memcmp(type, "iCCP", 4) == 0;
+}
+
+/* The most bytes that the library may keep of the chunks, which it is held to: at most three times their
+ * length (sPLT) or, unpacked, twice the most that deflate can do, since it doubles its room; and some for
+ * each of them. */
+static uint64_t kept_bytes(const kf_codec *codec) {
+  enum { SIGNATURE = 8, FRAME = 12, OWN = 1024, PLAIN = 3, PACKED = 2 * 1032 };
+  uint64_t kept = OWN;
+  for (size_t at = SIGNATURE; codec->n >= FRAME && at <= codec->n - FRAME;) {
+    const uint8_t *p = codec->bytes + at;
+    uint64_t length = be32(p);
+    if (length > codec->n - at - FRAME) length = codec->n - at - FRAME; /* it is cut short */
+    if (memcmp(p + 4, "IDAT", 4) != 0) kept += OWN + length * (is_packed(p + 4) ? PACKED : PLAIN);
+    at += FRAME + (size_t)length;
+  }
+  return kept < KEPT_LIMIT ? kept : KEPT_LIMIT;
 }
 
 /* --- rows ------------------------------------------------------------------------------------- */
@@ -193,11 +226,12 @@ static kf_status find_orientation(spng_ctx *png, kf_codec *codec, kf_err *err) {
 static kf_status read_png(spng_ctx *png, kf_codec *codec, kf_err *err) {
   struct spng_ihdr head;
   struct spng_plte palette = {0};
-  int error = spng_set_chunk_limits(png, CHUNK_LIMIT, CHUNK_LIMIT);
+  uint64_t kept = kept_bytes(codec);
+  int error = spng_set_chunk_limits(png, kept, kept);
   if (error == 0) error = spng_set_png_buffer(png, codec->bytes, codec->n);
   if (error == 0) error = spng_get_ihdr(png, &head);
   if (error != 0) return fail(codec, error, err);
-  KF_TRY(kf_codec_size(codec, head.width, head.height, 32 * (uint64_t)head.width, err));
+  KF_TRY(kf_codec_size(codec, head.width, head.height, 32 * (uint64_t)head.width + kept, err));
   if (codec->look) return KF_OK;
   error = spng_decode_image(png, NULL, 0, SPNG_FMT_RAW, SPNG_DECODE_PROGRESSIVE);
   if (error == 0 && head.color_type == SPNG_COLOR_TYPE_INDEXED)

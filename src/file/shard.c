@@ -62,10 +62,18 @@ static kf_status find_embeddings(const kf_st *st, const char *name, const kf_st_
                       st->in.path, matrices);
 }
 
+/* A file of koofu with a checksum, which a gallery has. Other programs may mean something else by it. */
+static kf_status verify_ours(const kf_st *st, kf_err *err) {
+  const char *format = kf_st_meta(st, "format");
+  bool ours = format != NULL && kf_starts_with(format, "koofu.");
+  return ours && kf_st_meta(st, "checksum") != NULL ? kf_st_verify(st, err) : KF_OK;
+}
+
 static kf_status use_safetensors(kf_shard *shard, kf_st *st, const kf_data_options *options,
                                  kf_names *names, kf_err *err) {
   const kf_st_tensor *tensor;
   KF_TRY(kf_st_refuse_others(st, "koofu.dataset koofu.gallery", "data", err));
+  KF_TRY(verify_ours(st, err));
   KF_TRY(find_embeddings(st, options->tensor, &tensor, err));
   KF_TRY(kf_table_size(&shard->table, st->in.path, tensor->shape[0], tensor->shape[1], err));
   shard->table.type = tensor->type;

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -340,18 +341,30 @@ static kf_status more(inflater *f, unsigned char *bytes, size_t n, size_t *got, 
   return KF_OK;
 }
 
+/* A file that has a name for a moment: only SIGKILL can end the process in between. -1: no such file. */
+static int briefly_named(char *path) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int fd = mkostemp(path, O_CLOEXEC);
+  bool named = fd >= 0 && unlink(path) != 0 && errno != ENOENT;
+  int code = errno;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (named) close(fd);
+  errno = code;
+  return named ? -1 : fd;
+}
+
 /* A file that has no name, so that nothing is left behind. -1: not possible there. */
 static int nameless(const char *folder) {
-  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (fd >= 0) return fd;
+  int fd;
+  do fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  while (fd < 0 && errno == EINTR);
+  /* What file systems and kernels say that have no such files. */
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
   char *path = kf_path_join(folder, ".koofu-XXXXXX");
-  if (path == NULL) {
-    errno = ENOMEM;
-    return -1;
-  }
-  fd = mkostemp(path, O_CLOEXEC);
-  if (fd >= 0) unlink(path);
-  int code = errno;
+  if (path != NULL) fd = briefly_named(path);
+  int code = path != NULL ? errno : ENOMEM;
   kf_free(path);
   errno = code;
   return fd;

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 TESTS = []
@@ -41,6 +42,13 @@ def equal(got, wanted, what):
 def set_limits(limits):
     for limit, soft in limits.items():
         resource.setrlimit(limit, (soft, resource.getrlimit(limit)[1]))
+
+
+def seconds_of(process):
+    """Processor time of a running process, which does not depend on what else the machine does."""
+    with open(f"/proc/{process.pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Result:
@@ -127,6 +135,23 @@ class Box:
                 signal.signal(number, signal.SIG_DFL)
         return subprocess.Popen(self.command(*words), cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=as_usual)
+
+    def open_files(self, process):
+        """Names of the files and pipes in the box that a process has open; none once it is over."""
+        folder = os.path.realpath(self.folder) + "/"
+        try:
+            paths = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
+        except OSError:
+            return set()
+        return {path[len(folder):] for path in paths if path.startswith(folder)}
+
+    def wait_for(self, process, happens):
+        """Until something is true of a process that goes on, however long that takes; whether it did before its end."""
+        while process.poll() is None:
+            if happens():
+                return process.poll() is None
+            time.sleep(0.001)
+        return False
 
     def works(self, *words, **more):
         result = self.run(*words, **more)

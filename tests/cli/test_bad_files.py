@@ -173,6 +173,23 @@ def every_flipped_byte_of_a_gallery_is_seen(box):
     flipped_bytes(box, "g.safetensors", lambda path: ["search", path, "x.safetensors", "-o", "o.npy"])
 
 
+@test
+def a_damaged_gallery_is_no_data_set(box):
+    box.write("x.safetensors", data_set(n=12, dim=4, classes=2))
+    box.works("index", "x.safetensors", "-o", "g.safetensors")
+    damaged = bytearray(box.read("g.safetensors"))
+    damaged[-52] ^= 1  # the last bit of a number, before 12 labels
+    uses = (["convert"], ["stats"], ["fit"], ["index"])
+    for words in uses:
+        box.works(*words, "g.safetensors", "-o", "o.safetensors")
+    box.write("g.safetensors", bytes(damaged))
+    for words in uses:
+        box.refuses(BAD_DATA, *words, "g.safetensors", "-o", "o.safetensors", naming="the file is damaged")
+    # Other programs may mean something else by a checksum.
+    box.write("g.safetensors", box.read("g.safetensors").replace(b"koofu.gallery", b"other.gallery"))
+    box.works("convert", "g.safetensors", "-o", "o.safetensors")
+
+
 def flipped_bytes(box, name, load):
     """Flips each byte in turn. koofu info, which judges them all at once, must find every one bad, or take it for
     something else (a byte of the metadata that says what the file is); then loading it must fail."""

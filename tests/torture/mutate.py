@@ -132,6 +132,14 @@ def parse_json(text):
     return json.loads(text, object_pairs_hook=Pairs)
 
 
+def is_json(value):
+    """Whether a text is a list or an object; an earlier mutation may have spoiled it."""
+    try:
+        return isinstance(value, str) and isinstance(parse_json(value), list)
+    except (ValueError, RecursionError):
+        return False
+
+
 class Raw(str):
     """Text that stands in JSON as it is."""
 
@@ -303,7 +311,7 @@ def mutate_metadata(header, rng):
             key, value = entry[i]
             if how == "drop":
                 del entry[i]
-            elif how == "inner" and isinstance(value, str) and value.startswith(("[", "{")):
+            elif how == "inner" and is_json(value):
                 inner = parse_json(value)
                 mutate_value(inner, rng)
                 entry[i] = (key, print_json(inner))
@@ -498,6 +506,27 @@ def mutate_text(content, rng):
 # --- pictures -----------------------------------------------------------------------------------------
 
 
+def change_part(parts, i, how, names, rng):
+    """What pictures have in common: lists of chunks or segments, (name, body), of which the i-th changes."""
+    name, body = parts[i]
+    if how == "field":
+        parts[i] = name, number_bytes(body, rng)
+    elif how == "drop":
+        del parts[i]
+    elif how == "double":
+        parts.insert(rng.randrange(len(parts)), parts[i])
+    elif how == "swap":
+        j = rng.randrange(len(parts))
+        parts[i], parts[j] = parts[j], parts[i]
+    elif how == "kind":
+        parts[i] = rng.choice(names), body
+
+
+PNG_CHUNKS = (b"IHDR", b"PLTE", b"IDAT", b"tRNS", b"gAMA", b"eXIf", b"iCCP", b"zTXt", b"iTXt", b"sBIT", b"ABCD", b"\0\0\0\0")
+JPEG_MARKERS = (0xC0, 0xC1, 0xC2, 0xC3, 0xC4, 0xC9, 0xCC, 0xDB, 0xDD, 0xDC, 0xE0, 0xE1, 0xE2, 0xEE, 0xFE, 0xD8)
+WEBP_CHUNKS = (b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"EXIF", b"XMP ", b"ICCP", b"zzzz")
+
+
 def mutate_png(content, rng):
     """Chunks and their fields, with right CRCs."""
     if rng.random() < 0.2:
@@ -510,26 +539,19 @@ def mutate_png(content, rng):
     i = rng.randrange(len(chunks))
     how = rng.choice(("field", "field", "drop", "double", "swap", "kind", "empty", "inflate", "size"))
     name, body = chunks[i]
-    if how == "field" and body:
-        chunks[i] = name, number_bytes(body, rng)
-    elif how == "drop":
-        del chunks[i]
-    elif how == "double":
-        chunks.insert(rng.randrange(len(chunks)), chunks[i])
-    elif how == "swap":
-        j = rng.randrange(len(chunks))
-        chunks[i], chunks[j] = chunks[j], chunks[i]
-    elif how == "kind":
-        chunks[i] = rng.choice((b"IHDR", b"PLTE", b"IDAT", b"tRNS", b"gAMA", b"eXIf", b"iCCP", b"zTXt", b"iTXt", b"sBIT", b"ABCD", b"\0\0\0\0")), body
-    elif how == "empty":
+    if how == "field" and not body:
+        how = "size"
+    if how == "empty":
         chunks[i] = name, b""
     elif how == "inflate":
         chunks[i] = rng.choice((b"IDAT", b"zTXt", b"iCCP")), rng.choice((b"", b"a\0\0")) + zlib.compress(bytes(rng.choice((1, 10_000, 3_000_000))), 9)
-    else:
+    elif how == "size":
         width, height = (rng.choice((0, 1, 2, 65535, 65536, 1 << 20, (1 << 31) - 1, 1 << 31, 13377)) for _ in range(2))
         first = chunks[0][1]
         chunks[0] = chunks[0][0], struct.pack(">II", width, height) + (bytes([rng.choice((1, 2, 4, 8, 16, 3)), rng.randrange(8)]) + first[10:]
                                                                       if rng.random() < 0.3 else first[8:])
+    else:
+        change_part(chunks, i, how, PNG_CHUNKS, rng)
     out = content[:8]
     for name, body in chunks:
         out += struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
@@ -549,20 +571,9 @@ def mutate_jpeg(content, rng):
     if not segments:
         return mutate_bytes(content, rng)
     i = rng.randrange(len(segments))
-    how = rng.choice(("field", "field", "drop", "double", "swap", "marker", "size", "rest", "length"))
-    marker, body = segments[i]
-    if how == "field":
-        segments[i] = marker, number_bytes(body, rng)
-    elif how == "drop":
-        del segments[i]
-    elif how == "double":
-        segments.insert(rng.randrange(len(segments)), segments[i])
-    elif how == "swap":
-        j = rng.randrange(len(segments))
-        segments[i], segments[j] = segments[j], segments[i]
-    elif how == "marker":
-        segments[i] = rng.choice((0xC0, 0xC1, 0xC2, 0xC3, 0xC4, 0xC9, 0xCC, 0xDB, 0xDD, 0xDC, 0xE0, 0xE1, 0xE2, 0xEE, 0xFE, 0xD8)), body
-    elif how == "size":
+    how = rng.choice(("field", "field", "drop", "double", "swap", "kind", "size", "rest", "length"))
+    change_part(segments, i, how, JPEG_MARKERS, rng)
+    if how == "size":
         for k, (m, b) in enumerate(segments):
             if m in (0xC0, 0xC1, 0xC2) and len(b) > 5:
                 sizes = struct.pack(">HH", *(rng.choice((0, 1, 8, 65535, 65500, 13377)) for _ in range(2)))
@@ -591,20 +602,10 @@ def mutate_webp(content, rng):
         return mutate_bytes(content, rng)
     i = rng.randrange(len(chunks))
     how = rng.choice(("field", "field", "drop", "double", "swap", "kind", "length", "head"))
-    name, body = chunks[i]
-    if how == "field":
-        chunks[i] = name, number_bytes(body, rng)
-    elif how == "head":
+    change_part(chunks, i, how, WEBP_CHUNKS, rng)
+    if how == "head":
+        name, body = chunks[i]
         chunks[i] = name, number_bytes(body[:10], rng) + body[10:]
-    elif how == "drop":
-        del chunks[i]
-    elif how == "double":
-        chunks.insert(rng.randrange(len(chunks)), chunks[i])
-    elif how == "swap":
-        j = rng.randrange(len(chunks))
-        chunks[i], chunks[j] = chunks[j], chunks[i]
-    elif how == "kind":
-        chunks[i] = rng.choice((b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"EXIF", b"XMP ", b"ICCP", b"zzzz")), body
     out = b""
     for k, (name, body) in enumerate(chunks):
         n = rng.choice(MEANINGFUL) & 0xFFFFFFFF if how == "length" and k == i else len(body)

@@ -173,6 +173,11 @@ def command_of(lab, name, seed, number):
     return made(lab, name, seed, number)[3][0]
 
 
+def looks_ours(content):
+    """Whether a file still says that it is one of koofu and has a checksum; otherwise its rows are a data set of anyone."""
+    return b'"format":"koofu.' in content and b'"checksum":"' in content
+
+
 def run(lab, name, seed, number):
     subject = SUBJECTS[name]
     how, content, must, words = made(lab, name, seed, number)
@@ -185,7 +190,7 @@ def run(lab, name, seed, number):
     hold(result.peak < most or lab.bench.sanitized, lambda: f"it takes {result.peak >> 20} MiB")
     left = {n: c for n, c in lab.bench.tree().items() if n != target and not n.startswith(target + "/")}
     if result.status == OK:
-        hold(not must or words[0] == "convert", "damage is not noticed")  # rows that are only read through are not checked
+        hold(not must or (words[0] == "convert" and not looks_ours(content)), "damage is not noticed")
         check_success(words, result, left, content)
     else:
         hold(result.status in (USAGE, BAD_DATA, IO), lambda: f"status {result.status} for a bad file")

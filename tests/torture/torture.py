@@ -45,7 +45,7 @@ import sessions as session_list  # noqa: E402
 PARTS = {"files": part_files, "faults": part_faults, "kills": part_kills, "writers": part_writers, "limits": part_limits}
 SHOWN = 40      # failures printed in full
 AT_ONCE = 8     # cases handed to a job
-SILENCE = 300   # seconds after which the jobs count as gone
+SILENCE = 1200  # seconds after which the jobs count as gone: more than AT_ONCE cases that hang
 
 Reference = collections.namedtuple("Reference", "before after out seconds peak")
 Outcome = collections.namedtuple("Outcome", "case command problem detail")
