@@ -690,9 +690,9 @@ typedef struct kf_index_options {
   kf_dtype dtype;
   /* About how many queries there will be; 0: not known. From 4,096 on, 32,768 rows or more of 129 to
    * 2,048 columns are looked at: if most of what tells them apart lies in a few directions, as in
-   * embeddings, these get a copy of their own. The index then takes up to twice as long to build, and
-   * up to 0.6 bytes per value and 80 per row more; searching takes two thirds of the time or less.
-   * Answers are the same. */
+   * embeddings, these get a copy of their own. Building the index then takes two to three times as
+   * long, and up to 0.6 bytes per value and 80 per row more; searching takes about two thirds of the
+   * time. Answers are the same. */
   uint64_t queries;
   uint64_t reserved[2];
 } kf_index_options;
